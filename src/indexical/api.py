@@ -1,0 +1,147 @@
+"""The pipeline, top to bottom: text, tree, Program, value."""
+
+from __future__ import annotations
+
+import os
+from collections import namedtuple
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .checker.names import suggest
+from .checker.program import check as check_tree
+from .diagnostics import CallError, CompileError, Diagnostic, Label, Sink
+from .ir import nodes as ir
+from .run import kernel
+from .source import Source, Span
+from .syntax.parse import parse
+
+
+def compile(text_or_path: str | os.PathLike[str]) -> Program:
+    """A program from its text, or from a file: a string that ends in `.ix` is a path.
+
+    Raises `ix.Error` with every mistake in it; warnings and notes are `program.diagnostics`.
+    """
+    sink = Sink()
+    source, program = _compile(text_or_path, sink)
+    if source is None or program is None or sink.failed:
+        raise CompileError(found for found in _sorted(sink) if found.severity == "error")
+    return Program(source, program, tuple(_sorted(sink)))
+
+
+def check(text_or_path: str | os.PathLike[str]) -> list[Diagnostic]:
+    """Everything that can be said of a program without running it, in the order of the text."""
+    sink = Sink()
+    _compile(text_or_path, sink)
+    return _sorted(sink)
+
+
+def _compile(text_or_path: str | os.PathLike[str], sink: Sink) -> tuple[Source | None, ir.Program | None]:
+    source = read_source(text_or_path, sink)
+    if source is None:
+        return None, None
+    return source, check_tree(parse(source, sink), sink)
+
+
+def read_source(text_or_path: str | os.PathLike[str], sink: Sink) -> Source | None:
+    """The text itself, or what is in the file; None, and reported, where it cannot be read."""
+    if isinstance(text_or_path, str) and not text_or_path.endswith(".ix"):
+        return Source("<text>", text_or_path)
+    path = Path(text_or_path)
+    try:
+        return Source(str(path), path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as problem:
+        reason = f"it is not UTF-8 text (byte {problem.start})"
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or str(problem)
+    sink.report("IX108", f"`{path}` cannot be read: {reason}")
+    return None
+
+
+def _sorted(sink: Sink) -> list[Diagnostic]:
+    def place(diagnostic: Diagnostic) -> tuple[str, int]:
+        span = diagnostic.labels[0].span if diagnostic.labels else None
+        return ("", 0) if span is None else (span.source.name, span.start)
+
+    return sorted(sink, key=place)
+
+
+class Program:
+    """A compiled program. Call it with arrays: in the order of `inputs`, or by name."""
+
+    def __init__(self, source: Source, program: ir.Program, diagnostics: tuple[Diagnostic, ...]) -> None:
+        self.source_text = source.text
+        self.ir = program
+        self.diagnostics = diagnostics
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the inputs, in the order of the text."""
+        return tuple(tensor.name for tensor in self.ir.inputs)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of what a call returns."""
+        return self.ir.outputs
+
+    @property
+    def definitions(self) -> tuple[str, ...]:
+        """The names that `outputs=` may ask for."""
+        return tuple(let.name for let in self.ir.lets if not let.hidden)
+
+    def __str__(self) -> str:
+        return self.source_text
+
+    def __repr__(self) -> str:
+        return f"<indexical program ({', '.join(self.inputs)}) -> ({', '.join(self.outputs)})>"
+
+    def __call__(self, *arrays: Any, outputs: str | Sequence[str] | None = None, **named: Any) -> Any:
+        """One output returns the array, several return a named tuple. `outputs` asks for definitions by name."""
+        wanted = self._wanted(outputs)
+        arguments = self._arguments(arrays, named)
+        found = kernel.run(self.ir, arguments, wanted)
+        if isinstance(outputs, str) or (outputs is None and len(wanted) == 1):
+            return found[wanted[0]]
+        return namedtuple("Outputs", wanted, rename=True)(*(found[name] for name in wanted))
+
+    def _wanted(self, outputs: str | Sequence[str] | None) -> tuple[str, ...]:
+        names = self.outputs if outputs is None else (outputs,) if isinstance(outputs, str) else tuple(outputs)
+        if not names:
+            raise _call_error("IX508", "this program has no output", "define something with `let`")
+        known = {let.name for let in self.ir.lets}
+        for name in names:
+            if name not in known:
+                help, _ = suggest(str(name), self.definitions, self._start())
+                shown = ", ".join(self.definitions) or "nothing"
+                raise _call_error("IX508", f"no definition is called `{name}`", help or f"it defines {shown}")
+        return tuple(dict.fromkeys(names))
+
+    def _arguments(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+        """Each input with its array; one error says all that is missing or too many."""
+        signature = ", ".join(self.inputs) or "no inputs"
+        if len(arrays) > len(self.inputs):
+            message = f"{len(arrays)} arrays for {len(self.inputs)} inputs"
+            raise _call_error("IX501", message, f"this program takes {signature}")
+        found = dict(zip(self.inputs, arrays, strict=False))
+        sink = Sink()
+        for name, value in named.items():
+            if name not in self.inputs:
+                help, _ = suggest(name, self.inputs, self._start())
+                sink.report("IX501", f"no input is called `{name}`", help=help or f"this program takes {signature}")
+            elif name in found:
+                sink.report("IX501", f"`{name}` is given twice, by place and by name")
+            else:
+                found[name] = value
+        for tensor in self.ir.inputs:
+            if tensor.name not in found:
+                sink.report("IX501", f"the input `{tensor.name}` is missing", Label(tensor.span))
+        if sink.failed:
+            raise CallError(sink)
+        return found
+
+    def _start(self) -> Span:
+        return Span(self.ir.source, 0, 0)
+
+
+def _call_error(code: str, message: str, help: str) -> CallError:
+    return CallError([Diagnostic(code, message, help=help)])

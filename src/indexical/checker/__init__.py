@@ -1,0 +1,1 @@
+"""Tree to Program: names, functions, kinds, sizes, spaces, bounds, absence, recurrence."""

@@ -1,0 +1,170 @@
+"""Absence: a guarded-out point reads as 0 in sums and arithmetic, and is never read where 0 would lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from ..diagnostics import Label, Sink
+from ..ir import build
+from ..ir import nodes as ir
+from ..source import Span
+from .context import Trail, assume, at, inside
+
+# Elementwise functions that are not 0 at 0, by the argument that must be present; None: any.
+_NOT_ZERO: dict[str, frozenset[int] | None] = {
+    **dict.fromkeys(("exp", "log", "rsqrt", "cos", "sigmoid", "max", "min"), None),
+    **dict.fromkeys(("==", "!=", "<", "<=", ">", ">="), None),
+    **dict.fromkeys(("/", "//", "%"), frozenset((1,))),
+}
+_SCANNING = frozenset(("prod", "max", "min", "mean", "argmax", "argmin", "softmax", "log_softmax"))
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """A value is absent unless `present` holds: `tensor` was guarded, and read at `span`."""
+
+    present: ir.Expr
+    tensor: str
+    guard: ir.Expr
+    span: Span
+    clause: ir.Clause | None = None
+
+
+@dataclass(slots=True)
+class _Search:
+    lets: Mapping[str, ir.Let]
+    sink: Sink
+    known: dict[str, list[Exposure]] = field(default_factory=dict)
+
+
+def check(program: ir.Program, sink: Sink) -> None:
+    """Report every read of an absent point where 0 would not do. The rule looks through definitions."""
+    lets = {let.name: let for let in program.lets}
+    if all(clause.guard is None for let in program.lets for clause in let.clauses):
+        return
+    search = _Search(lets, sink)
+    for name in lets:
+        _of_let(name, search)
+    for claim in program.asserts:
+        _leaks(claim.condition, (), search)
+
+
+def _of_let(name: str, search: _Search) -> list[Exposure]:
+    """Where a definition may be absent, in terms of its own coordinates."""
+    if name in search.known:
+        return search.known[name]
+    search.known[name] = []
+    result: list[Exposure] = []
+    for clause in search.lets[name].clauses:
+        if clause.guard is not None:
+            result.append(Exposure(clause.guard, name, clause.guard, clause.span, clause))
+    search.known[name] = list(result)
+    for clause in search.lets[name].clauses:
+        trail: Trail = clause.ranges
+        if clause.guard is not None:
+            _leaks(clause.guard, trail, search)
+            trail = (*trail, (clause.guard, True))
+        result += [replace(leak, clause=clause) for leak in _leaks(clause.body, trail, search)]
+    search.known[name] = result
+    return result
+
+
+def _leaks(expr: ir.Expr, trail: Trail, search: _Search) -> list[Exposure]:
+    """Where the value of an expression may be absent. A place inside that cannot bear it is reported."""
+    match expr:
+        case ir.Const() | ir.Coord() | ir.Size():
+            return []
+        case ir.Read() | ir.Array():
+            for index in expr.indices:
+                _refuse(_leaks(index, trail, search), "an index", index.span, search)
+            return _of_read(expr, trail, search) if isinstance(expr, ir.Read) else []
+        case ir.Map(op, arguments):
+            found: list[Exposure] = []
+            for number, (argument, inner_trail) in enumerate(inside(expr, trail)):
+                leaks = _leaks(argument, inner_trail, search)
+                if leaks and _is_sensitive(op, number, arguments):
+                    _refuse(leaks, _shown(op), expr.span, search)
+                else:
+                    found += leaks
+            return [] if expr.type.kind == "bool" else found
+        case ir.Select(condition):
+            _, then, otherwise = (_leaks(part, part_trail, search) for part, part_trail in inside(expr, trail))
+            opposite = build.apply("!", (condition,), "bool", condition.span)
+            return [_unless(leak, opposite) for leak in then] + [_unless(leak, condition) for leak in otherwise]
+        case ir.Reduce() | ir.Normalize():
+            parts = inside(expr, trail)
+            leaks = [_leaks(part, part_trail, search) for part, part_trail in parts]
+            if expr.op in _SCANNING:
+                _refuse(leaks[-1], f"`{expr.op}`", expr.span, search)
+            return []
+        case _:
+            assert_never(expr)
+
+
+def _unless(leak: Exposure, condition: ir.Expr) -> Exposure:
+    return replace(leak, present=build.apply("||", (condition, leak.present), "bool", leak.present.span))
+
+
+def _of_read(read: ir.Read, trail: Trail, search: _Search) -> list[Exposure]:
+    """The exposures of what is read, less those that the reader's own guards exclude."""
+    if read.tensor not in search.lets:
+        return []
+    result = []
+    for exposure in _of_let(read.tensor, search):
+        clause = exposure.clause
+        assert clause is not None
+        present = at(clause, exposure.present, read.indices)
+        if present is None:
+            present = exposure.present
+        known = assume(trail, search.lets)
+        for slot, index in zip(clause.slots, read.indices, strict=True):
+            if not isinstance(slot, ir.Coord):
+                known = known.assuming(build.apply("==", (index, slot), "bool", index.span))
+        if known.consistent and not known.proves(present):
+            result.append(Exposure(present, exposure.tensor, exposure.guard, read.span))
+    return result
+
+
+def _is_sensitive(op: str, number: int, arguments: tuple[ir.Expr, ...]) -> bool:
+    if op == "**":
+        positive = isinstance(arguments[1], ir.Const) and arguments[1].value > 0
+        return number == 1 or not positive
+    if op == "clamp":
+        low, high = arguments[1], arguments[2]
+        around = isinstance(low, ir.Const | ir.Map) and _number(low) <= 0 <= _number(high)
+        return number > 0 or not around
+    if op not in _NOT_ZERO:
+        return False
+    positions = _NOT_ZERO[op]
+    return positions is None or number in positions
+
+
+def _number(expr: ir.Expr) -> float:
+    match expr:
+        case ir.Const(value):
+            return float(value)
+        case ir.Map("neg", (ir.Const(value),)):
+            return -float(value)
+        case _:
+            return float("nan")
+
+
+def _shown(op: str) -> str:
+    if op in ("/", "//", "%"):
+        return f"a divisor of `{'/' if op == '//' else op}`"
+    return "a comparison" if op in ("==", "!=", "<", "<=", ">", ">=") else f"`{op}`"
+
+
+def _refuse(leaks: list[Exposure], reader: str, span: Span, search: _Search) -> None:
+    for leak in leaks:
+        guard = leak.guard.span.text
+        search.sink.report(
+            "IX309",
+            f"`{leak.tensor}` is absent where `{guard}` fails, and {reader} would read it there",
+            Label(leak.span if leak.span.source is span.source else span, f"absent where `{guard}` fails"),
+            Label(span, f"read by {reader}"),
+            Label(leak.guard.span, "the guard"),
+            help=f"repeat the guard where it is read: `… where {guard}`",
+        )

@@ -1,0 +1,67 @@
+"""`// allow(CODE): reason`: silences one code on its line, or on the next if it stands alone."""
+
+from __future__ import annotations
+
+import re
+
+from ..codes import CODES
+from ..diagnostics import Diagnostic, Label
+from ..source import Span
+from ..syntax import tree
+
+_PATTERN = re.compile(r"//\s*allow\(\s*(?P<code>\w*)\s*\)\s*(?P<reason>:.*)?")
+
+
+def apply_allows(file: tree.File, found: list[Diagnostic]) -> list[Diagnostic]:
+    """The findings that remain, and one for every allow that silences nothing. Errors always remain."""
+    source = file.source
+    result = list(found)
+    for comment in file.comments:
+        match = _PATTERN.match(comment.text)
+        if match is None:
+            continue
+        span = Span(source, comment.start, comment.end)
+        code = match["code"]
+        line, column = source.position(comment.start)
+        alone = not source.line(line)[: column - 1].strip()
+        lines = {line, _next_code_line(file, line)} if alone else {line}
+        silenced = [
+            diagnostic
+            for diagnostic in result
+            if diagnostic.code == code
+            and diagnostic.severity != "error"
+            and diagnostic.labels
+            and diagnostic.labels[0].span.source is source
+            and not lines.isdisjoint(_lines(diagnostic.labels[0].span))
+        ]
+        result = [diagnostic for diagnostic in result if diagnostic not in silenced]
+        problem = _problem(code, match["reason"], bool(silenced))
+        if problem is not None:
+            result.append(Diagnostic("IX214", problem, (Label(span),), help="remove it, or say `// allow(CODE): reason`"))
+    return result
+
+
+def _lines(span: Span) -> range:
+    return range(span.line, span.source.position(max(span.start, span.end - 1))[0] + 1)
+
+
+def _next_code_line(file: tree.File, line: int) -> int:
+    """The next line that holds more than a comment."""
+    while line < file.source.line_count:
+        line += 1
+        text = file.source.line(line).strip()
+        if text and not text.startswith("//"):
+            return line
+    return line
+
+
+def _problem(code: str, reason: str | None, silenced: bool) -> str | None:
+    if code not in CODES:
+        return f"`{code}` is not a code"
+    if CODES[code].severity == "error":
+        return f"{code} is an error, and errors cannot be allowed"
+    if not silenced:
+        return f"nothing here is {code}: this allow silences nothing"
+    if reason is None or not reason[1:].strip():
+        return "an allow needs a reason"
+    return None

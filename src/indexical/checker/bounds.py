@@ -1,0 +1,131 @@
+"""Bounds: every read inside its axis, wherever its guards hold. What cannot be decided here is checked
+in the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice, product
+
+from ..diagnostics import Label, Sink
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.affine import Polynomial, polynomial
+from ..ir.prove import Assumptions, always_possible
+from ..ir.types import Coordinate
+from .context import Trail, assume, constants_of, visit, visit_clause
+from .sizes import show
+
+
+def check(program: ir.Program, sink: Sink) -> None:
+    """Report the reads that are out of bounds whatever the sizes, and reductions that are over no points."""
+    tensors = program.tensors
+    lets = {let.name: let for let in program.lets}
+    places = [place for let in program.lets for clause in let.clauses for place in visit_clause(clause)]
+    places += [place for claim in program.asserts for place in visit(claim.condition, ())]
+    places += [place for claim in program.expects for place in visit(claim.body, claim.ranges)]
+    for expr, trail in places:
+        match expr:
+            case ir.Read(tensor, indices) if tensor in tensors:
+                axes = tensors[tensor].axes
+                for number, (axis, index) in enumerate(zip(axes, indices, strict=True)):
+                    _check_index(expr, index, axis.extent, f"`{tensor}`'s axis {number}", trail, lets, sink)
+            case ir.Array(shape, _, indices):
+                for length, index in zip(shape, indices, strict=True):
+                    _check_index(expr, index, build.whole(length, expr.span), "this array", trail, lets, sink)
+            case ir.Reduce() if expr.op in ("mean", "argmax", "argmin") or expr.type.kind == "whole":
+                _check_points(expr, trail, lets, sink)
+
+
+def _check_index(
+    read: ir.Expr,
+    index: ir.Expr,
+    extent: ir.Expr,
+    axis: str,
+    trail: Trail,
+    lets: Mapping[str, ir.Let],
+    sink: Sink,
+) -> None:
+    if _is_measured(index, extent, trail):
+        return
+    known = assume(trail, lets)
+    constants = constants_of(lets)
+    place, length = polynomial(index, constants), polynomial(extent, constants)
+    for inside, below in ((place, True), (length - place - 1, False)):
+        if known.entails(inside) or known.opaque:
+            continue
+        wrong = (*known.known, -inside - 1)
+        if not always_possible(wrong):
+            continue
+        _report(read, index, place, axis, show(extent), below, wrong, known, sink)
+        return
+
+
+def _is_measured(index: ir.Expr, extent: ir.Expr, trail: Trail) -> bool:
+    """Whether a bare coordinate took its size from axes like this one: then sizes agree or are reported."""
+    if not isinstance(index, ir.Coord):
+        return False
+    ranges = [step for step in trail if isinstance(step, ir.Range) and step.coordinate == index.coordinate]
+    return bool(ranges) and (not ranges[-1].stated or ranges[-1].upper == extent and _starts_inside(ranges[-1]))
+
+
+def _starts_inside(range: ir.Range) -> bool:
+    return isinstance(range.lower, ir.Const) and range.lower.value >= 0
+
+
+def _report(
+    read: ir.Expr,
+    index: ir.Expr,
+    place: Polynomial,
+    axis: str,
+    length: str,
+    below: bool,
+    wrong: tuple[Polynomial, ...],
+    known: Assumptions,
+    sink: Sink,
+) -> None:
+    point = _witness(wrong, index.type.coordinates)
+    shown = index.span.text
+    if below:
+        message = f"`{shown}` goes below 0"
+        help = f"indices never wrap: guard the read (`where {shown} >= 0`), or start the range later"
+    else:
+        message = f"`{shown}` goes past the end of {axis}"
+        help = f"it has {length} points: guard the read (`where {shown} < {length}`), or end the range earlier"
+    if point:
+        message += " at " + ", ".join(f"`{c} = {v}`" for c, v in point.items())
+        if not below:
+            message += f" when every size is {_SAMPLE}" if any(isinstance(a, ir.Size) for p in wrong for a in p.atoms) else ""
+    sink.report("IX305", message, Label(index.span), Label(read.span, "in this read"), help=help)
+
+
+_SAMPLE = 5
+
+
+def _witness(wrong: tuple[Polynomial, ...], wanted: frozenset[Coordinate]) -> dict[Coordinate, int]:
+    """A point at which the index is wrong, looked for among small ones; empty if none is found."""
+    coordinates = sorted({a for p in wrong for a in p.atoms if isinstance(a, Coordinate)}, key=str)
+    for point in islice(product(range(-2, _SAMPLE + 3), repeat=len(coordinates)), 20_000):
+        values = dict(zip(coordinates, point, strict=True))
+        if all(_at(p, values) >= 0 for p in wrong):
+            return {c: v for c, v in values.items() if c in wanted}
+    return {}
+
+
+def _at(value: Polynomial, point: dict[Coordinate, int]) -> int:
+    total = 0
+    for monomial, factor in value.terms.items():
+        for atom, power in monomial:
+            factor *= (point[atom] if isinstance(atom, Coordinate) else _SAMPLE) ** power
+        total += factor
+    return total
+
+
+def _check_points(expr: ir.Reduce, trail: Trail, lets: Mapping[str, ir.Let], sink: Sink) -> None:
+    """A mean, an argmax or a whole maximum over nothing has no value."""
+    if expr.op in ("sum", "prod") or all(not range.stated for range in expr.ranges) and expr.guard is None:
+        return
+    inner: Trail = (*trail, *expr.ranges)
+    if expr.guard is not None:
+        inner = (*inner, (expr.guard, True))
+    if assume(trail, lets).consistent and not assume(inner, lets).consistent:
+        sink.report("IX310", f"`{expr.op}` over no points has no value", expr.span, help="widen the range or the guard")

@@ -1,0 +1,131 @@
+"""What a program claims of itself: contracts, assertions, expectations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..diagnostics import Label
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.prove import Assumptions, conjuncts, no_definitions
+from ..syntax import tree
+from ..syntax.expressions import array_shape
+from . import definitions, elaborate, kinds
+from .names import suggest
+from .scope import Binding, Frame, Poison, Scope, Tensor, Unit
+
+
+def contracts(unit: Unit, found: list[tree.Contract], scope: Scope) -> tuple[ir.Contract, ...]:
+    """The contracts, about definitions that exist. Whether they hold is for the facts to say."""
+    result = []
+    for contract in found:
+        name = contract.name
+        if not isinstance(scope.names.get(name.name), Tensor) or name.name not in unit.lets:
+            if name.name not in unit.broken and not isinstance(scope.names.get(name.name), Poison):
+                help, fix = suggest(name.name, unit.lets, name.span)
+                unit.report("IX201", f"no definition is called `{name.name}`", name.span, help=help, fix=fix)
+            continue
+        roles = [(item.role, item.coordinate.name) for item in contract.items if isinstance(item, tree.RoleItem)]
+        flags = []
+        for item in contract.items:
+            if isinstance(item, tree.FlagItem):
+                here = replace(scope, frame=Frame(name.name))
+                size = None if item.argument is None else elaborate.expression(unit, here, item.argument)
+                if size is None or kinds.whole(unit, size, "the size of a group"):
+                    flags.append((item.flag, size))
+        unit.report("IX401", f"the contract of `{name.name}` is not checked yet", contract.span)
+        result.append(ir.Contract(name.name, tuple(roles), tuple(flags), contract.span))
+    return tuple(result)
+
+
+def asserts(unit: Unit, found: list[tree.Assert], scope: Scope) -> tuple[ir.Assert, ...]:
+    """The assertions that are left for the run: neither proved nor refuted."""
+    result = []
+    for claim in found:
+        here = replace(scope, frame=Frame("assert"))
+        condition = elaborate.condition(unit, here, claim.condition, "what is asserted")
+        definitions.finish(unit, here.frame)
+        if condition is None:
+            continue
+        known = Assumptions(constants=unit.constant)
+        if known.proves(condition):
+            continue
+        negated = build.apply("!", (condition,), "bool", claim.span)
+        if any(known.proves(fact) for fact in conjuncts(negated, True, no_definitions)) and known.proves(negated):
+            unit.report("IX506", f"this never holds: {claim.message}", Label(claim.condition.span))
+            continue
+        result.append(ir.Assert(condition, claim.message, claim.span))
+    return tuple(result)
+
+
+def expects(unit: Unit, found: list[tree.Expect], scope: Scope) -> tuple[ir.Expect, ...]:
+    result = [_expect(unit, claim, scope) for claim in found]
+    return tuple(expect for expect in result if expect is not None)
+
+
+def _expect(unit: Unit, claim: tree.Expect, scope: Scope) -> ir.Expect | None:
+    """`expect left == literal;`: the coordinates that are free on the left run over all their points."""
+    here = replace(scope, frame=Frame("expect"))
+    slots = _free_coordinates(here, claim.left)
+    if definitions.is_whole(here, claim.left):
+        tensor = elaborate.tensor_of(unit, here, claim.left)
+        if tensor is None:
+            return None
+        slots = tuple(_slot(axis, claim) for axis in tensor.axes)
+    let = tree.Let("expect", claim.span, slots, claim.left, (), claim.span)
+    draft = definitions.draft(unit, here, let)
+    definitions.finish(unit, here.frame)
+    if draft is None:
+        return None
+    shape = array_shape(claim.literal)
+    if shape and len(shape) != len(draft.ranges):
+        unit.report(
+            "IX205", f"the figures have {len(shape)} axes and the left side has {len(draft.ranges)}", claim.literal.span
+        )
+        return None
+    leaves = definitions.leaves(claim.literal, False)
+    figures = tuple(_figure(leaf, printed) for leaf, printed in leaves)
+    digits = tuple(_digits(leaf) for leaf, _ in leaves)
+    return ir.Expect(draft.ranges, draft.body, shape, figures, digits, claim.span)
+
+
+def _slot(axis: ir.Axis, claim: tree.Expect) -> tree.Binder:
+    return tree.Binder(axis.coordinate.name, None, axis.coordinate.rest, claim.left.span)
+
+
+def _free_coordinates(scope: Scope, left: tree.Expr) -> tuple[tree.Slot, ...]:
+    """The names on the left that nothing defines, in the order in which they stand."""
+    bound = {b.name for node in tree.walk(left) if isinstance(node, tree.Reduction) for b in node.binders}
+    sized = {
+        node.arguments[0]
+        for node in tree.walk(left)
+        if isinstance(node, tree.Call) and node.function == "size" and node.arguments
+    }
+    free: dict[str, tree.Slot] = {}
+    for node in tree.walk(left):
+        if isinstance(node, tree.Name) and node not in sized and node.name not in bound:
+            meaning = scope.names.get(node.name)
+            if meaning is None or isinstance(meaning, Binding):
+                free.setdefault(node.name, tree.Binder(node.name, None, False, node.span))
+    return tuple(free.values())
+
+
+def _figure(leaf: tree.Expr, printed: bool) -> ir.Const | None:
+    match leaf:
+        case tree.Number(text, span):
+            return kinds.literal(text, span, printed)
+        case tree.Unary(_, tree.Number(text), span):
+            return kinds.literal(text, span, printed, negative=True)
+        case tree.Bool(value, span):
+            return build.truth(value, span)
+        case _:
+            return None
+
+
+def _digits(leaf: tree.Expr) -> int | None:
+    """To how many places a figure was written; None for one that is exact."""
+    number = leaf.operand if isinstance(leaf, tree.Unary) else leaf
+    if isinstance(number, tree.Number) and not number.text.isdigit():
+        return kinds.decimals(number.text)
+    return None
+

@@ -1,0 +1,132 @@
+"""Every node of a program with what holds where it is evaluated: ranges, guards, branches taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.prove import Assumptions
+from ..ir.types import Coordinate
+from ..ir.walk import Inexpressible, substitute
+
+# What holds at a place, outermost first: a coordinate in its range, a condition and whether it holds.
+Trail: TypeAlias = tuple["ir.Range | tuple[ir.Expr, bool]", ...]
+
+
+def visit_clause(clause: ir.Clause) -> Iterator[tuple[ir.Expr, Trail]]:
+    """Every expression of a clause, guard first, with its trail."""
+    trail: Trail = clause.ranges
+    if clause.guard is not None:
+        yield from visit(clause.guard, trail)
+        trail = (*trail, (clause.guard, True))
+    yield from visit(clause.body, trail)
+
+
+def visit(expr: ir.Expr, trail: Trail) -> Iterator[tuple[ir.Expr, Trail]]:
+    """The expression and everything inside it; the right of `&&` is only reached where the left holds."""
+    waiting = [(expr, trail)]
+    while waiting:
+        expr, trail = waiting.pop()
+        yield expr, trail
+        waiting.extend(reversed(inside(expr, trail)))
+
+
+def inside(expr: ir.Expr, trail: Trail) -> list[tuple[ir.Expr, Trail]]:
+    """What stands directly inside an expression, each with its trail."""
+    match expr:
+        case ir.Const() | ir.Coord() | ir.Size():
+            return []
+        case ir.Array(indices=inner) | ir.Read(indices=inner):
+            return [(index, trail) for index in inner]
+        case ir.Map("&&", (left, right)):
+            return [(left, trail), (right, (*trail, (left, True)))]
+        case ir.Map("||", (left, right)):
+            return [(left, trail), (right, (*trail, (left, False)))]
+        case ir.Map(_, arguments):
+            return [(argument, trail) for argument in arguments]
+        case ir.Select(condition, then, otherwise):
+            return [
+                (condition, trail),
+                (then, (*trail, (condition, True))),
+                (otherwise, (*trail, (condition, False))),
+            ]
+        case ir.Reduce(_, ranges, body, guard):
+            result: list[tuple[ir.Expr, Trail]] = []
+            for range in ranges:
+                result += [(range.lower, trail), (range.upper, trail)]
+                trail = (*trail, range)
+            return result + _guarded(body, guard, trail)
+        case ir.Normalize():
+            return _inside_normalizer(expr, trail)
+
+
+def _inside_normalizer(expr: ir.Normalize, trail: Trail) -> list[tuple[ir.Expr, Trail]]:
+    """Inside a normaliser its coordinate runs over all its points, whatever holds of it outside: so it is
+    another one, `j'`. A cumulative sum only reaches those up to here."""
+    outside = bound_by(expr.coordinate, trail)
+    running = Coordinate(f"{expr.coordinate.name}'", False, expr.coordinate.space)
+    step = build.coord(running, expr.span)
+    trail = (*trail, ir.Range(running, outside.lower, outside.upper, outside.stated, outside.span))
+    if expr.op == "cumsum":
+        earlier = build.apply("<=", (step, build.coord(expr.coordinate, expr.span)), "bool", expr.span)
+        trail = (*trail, (earlier, True))
+    guard = None if expr.guard is None else substitute(expr.guard, {expr.coordinate: step})
+    return _guarded(substitute(expr.body, {expr.coordinate: step}), guard, trail)
+
+
+def bound_by(coordinate: Coordinate, trail: Trail) -> ir.Range:
+    """The range that binds a coordinate on a trail."""
+    return next(step for step in reversed(trail) if isinstance(step, ir.Range) and step.coordinate == coordinate)
+
+
+def _guarded(body: ir.Expr, guard: ir.Expr | None, trail: Trail) -> list[tuple[ir.Expr, Trail]]:
+    if guard is None:
+        return [(body, trail)]
+    return [(guard, trail), (body, (*trail, (guard, True)))]
+
+
+def assume(trail: Trail, lets: Mapping[str, ir.Let]) -> Assumptions:
+    """A trail as facts to reason from. Guards that are definitions are looked through."""
+    result = Assumptions(constants=constants_of(lets), definitions=look_through(lets))
+    for step in trail:
+        result = result.within(step) if isinstance(step, ir.Range) else result.assuming(*step)
+    return result
+
+
+def constants_of(lets: Mapping[str, ir.Let]) -> Callable[[str], ir.Expr | None]:
+    """What a whole scalar definition says, where it has one clause and no guard."""
+
+    def constant(name: str) -> ir.Expr | None:
+        let = lets.get(name)
+        if let is None or let.axes or let.kind != "whole" or len(let.clauses) != 1:
+            return None
+        return None if let.clauses[0].guard is not None else let.clauses[0].body
+
+    return constant
+
+
+def look_through(lets: Mapping[str, ir.Let]) -> Callable[[ir.Read], ir.Expr | None]:
+    """What a Boolean definition says at the indices of a read, where that can be written down."""
+
+    def meaning(read: ir.Read) -> ir.Expr | None:
+        let = lets.get(read.tensor)
+        if let is None or let.kind != "bool" or len(let.clauses) != 1 or let.clauses[0].guard is not None:
+            return None
+        return at(let.clauses[0], let.clauses[0].body, read.indices)
+
+    return meaning
+
+
+def at(clause: ir.Clause, expr: ir.Expr, indices: tuple[ir.Expr, ...]) -> ir.Expr | None:
+    """An expression of a clause, at these indices; None where a normaliser stands in the way."""
+    values = {
+        slot.coordinate: index
+        for slot, index in zip(clause.slots, indices, strict=True)
+        if isinstance(slot, ir.Coord)
+    }
+    try:
+        return substitute(expr, values)
+    except Inexpressible:
+        return None

@@ -1,0 +1,520 @@
+"""Definitions: clauses to Lets, at the top of a program and inside functions and blocks.
+
+A local definition becomes a definition of the program, hidden; the coordinates of the statement
+around it that it mentions become leading axes of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..diagnostics import Label
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import Coordinate, join
+from ..ir.walk import fresh, walk
+from ..source import Span
+from ..syntax import tree
+from ..syntax.expressions import array_shape
+from . import elaborate, guards, inline, kinds, sizes
+from .scope import Binding, Frame, Meaning, Pending, Poison, RestBinding, Scope, Tensor, Unit, Value
+
+
+@dataclass(slots=True)
+class Draft:
+    """A clause that has been read: where each slot is, what runs, what is there."""
+
+    slots: tuple[ir.Expr, ...]
+    own: list[Binding]
+    ranges: tuple[ir.Range, ...]
+    body: ir.Expr
+    guard: ir.Expr | None
+    span: Span
+
+    @property
+    def free(self) -> frozenset[Coordinate]:
+        return build.varying((self.body, self.guard)) - {binding.coordinate for binding in self.own}
+
+
+# ---------------------------------------------------------------- one clause
+
+
+def draft(unit: Unit, scope: Scope, let: tree.Let) -> Draft | None:
+    """One `let`, with or without a bracket, that defines values point by point."""
+    frame = scope.frame
+    before = dict(frame.live)
+    slots = let.slots or ()
+    names, good = _bind_slots(unit, scope, slots)
+    inner = scope.binding(names)
+    for binder in slots:
+        if isinstance(binder, tree.Binder) and binder.range is not None:
+            binding = names.get(binder.name)
+            others = scope.binding({name: meaning for name, meaning in names.items() if name != binder.name})
+            if isinstance(binding, Binding):
+                good &= sizes.state_range(unit, others, binding, binder.range, elaborate.expression, outer=False)
+    places = {id(slot): _base_case(unit, scope, slot) for slot in slots if not isinstance(slot, tree.Binder)}
+    body, guard, guarded = value_and_guard(unit, inner, let.body, let.where, slots)
+    own: list[Binding] = []
+    found: list[ir.Expr | None] = []
+    for slot in slots:
+        if isinstance(slot, tree.Binder):
+            parts = _parts(unit, inner, names.get(f"..{slot.name}" if slot.rest else slot.name))
+            own += parts
+            found += [build.coord(part.coordinate, slot.span) for part in parts]
+        else:
+            found.append(places[id(slot)])
+    ranges = [sizes.settle(unit, scope, binding) for binding in own]
+    frame.live.clear()
+    frame.live.update(before)
+    if body is None or not guarded or not good or None in ranges or None in found:
+        return None
+    known = tuple(range for range in ranges if range is not None)
+    return Draft(tuple(slot for slot in found if slot is not None), own, known, body, guard, let.span)
+
+
+def _parts(unit: Unit, scope: Scope, meaning: Meaning | None) -> list[Binding]:
+    match meaning:
+        case Binding():
+            return [meaning]
+        case RestBinding():
+            return sizes.settle_rest(unit, scope, meaning)
+        case _:
+            return []
+
+
+def _bind_slots(unit: Unit, scope: Scope, slots: tuple[tree.Slot, ...]) -> tuple[dict[str, Meaning], bool]:
+    names: dict[str, Meaning] = {}
+    good = True
+    for number, slot in enumerate(slots):
+        if not isinstance(slot, tree.Binder):
+            continue
+        key = f"..{slot.name}" if slot.rest else slot.name
+        if key in names:
+            unit.report("IX211", f"`{key}` stands twice on the left", slot.span, help="a coordinate stands once there")
+            good = False
+        elif slot.rest and number:
+            unit.report("IX213", "`..` leads a bracket, once", slot.span)
+            good = False
+        else:
+            names[key] = elaborate.bind(unit, scope, slot)
+    return names, good
+
+
+def _base_case(unit: Unit, scope: Scope, slot: tree.Expr) -> ir.Expr | None:
+    place = elaborate.expression(unit, scope, slot)
+    if place is None or not kinds.whole(unit, place, "the place of a base case"):
+        return None
+    if not sizes.is_closed(place, unit):
+        unit.report(
+            "IX302", "the place of a base case is made of literals and sizes", slot.span, help="or name a coordinate here"
+        )
+        return None
+    return sizes.simplify(unit, place)
+
+
+def value_and_guard(
+    unit: Unit, scope: Scope, body: tree.Expr, where: tuple[tree.Clause, ...], slots: tuple[tree.Slot, ...] = ()
+) -> tuple[ir.Expr | None, ir.Expr | None, bool]:
+    """The value of a right-hand side, the guard of its declaration, and whether the guard could be read."""
+    scope, own, deeper = guards.attach(unit, scope, body, where)
+    found = [_own_guard(unit, scope, clause, deeper) for clause in own]
+    guard = build.conjunction(found)
+    scope = scope.given(guard)
+    good = None not in found
+    if isinstance(body, tree.Block):
+        inner = scope.binding(define(unit, scope, body.lets))
+        value, also, fine = value_and_guard(unit, inner, body.body, body.where, slots)
+        return value, build.conjunction((guard, also)), good and fine
+    if slots and is_whole(scope, body):
+        tensor = elaborate.tensor_of(unit, scope, body)
+        return elaborate.read(unit, scope, tensor, _as_indices(slots), body.span, body.span), guard, good
+    return elaborate.expression(unit, scope, body), guard, good
+
+
+def _own_guard(unit: Unit, scope: Scope, clause: tree.Guard, deeper: set[str]) -> ir.Expr | None:
+    missing = [
+        node.name
+        for node in tree.walk(clause.condition)
+        if isinstance(node, tree.Name) and node.name in deeper and node.name not in scope.names
+    ]
+    if missing:
+        unit.report(
+            "IX212",
+            f"`{missing[0]}` is bound deeper inside, and this guard stands outside",
+            clause.span,
+            help=f"write the guard inside the bracket that binds `{missing[0]}`: `sum[{missing[0]}](… where …)`",
+        )
+        return None
+    return elaborate.condition(unit, scope, clause.condition, "a guard")
+
+
+def _as_indices(slots: tuple[tree.Slot, ...]) -> tuple[tree.Expr | tree.Rest, ...]:
+    """A left-hand side, written as the indices of a read."""
+    return tuple(
+        (tree.Rest(slot.name, slot.span) if slot.rest else tree.Name(slot.name, slot.span))
+        if isinstance(slot, tree.Binder)
+        else slot
+        for slot in slots
+    )
+
+
+def is_whole(scope: Scope, node: tree.Expr) -> bool:
+    """Whether an expression is a whole tensor: a bare name, an array, a call that gives one."""
+    match node:
+        case tree.Name(name):
+            meaning = scope.names.get(name)
+            return isinstance(meaning, Tensor) and bool(meaning.axes)
+        case tree.ArrayLiteral() | tree.Printed(tree.ArrayLiteral()):
+            return True
+        case tree.Call(name):
+            return name in scope.functions and bool(scope.functions[name].tree.result)
+        case tree.Derivative():
+            return True
+        case tree.Paren(inner):
+            return is_whole(scope, inner)
+        case _:
+            return False
+
+
+# ------------------------------------------------------------ many definitions
+
+
+def define(unit: Unit, scope: Scope, lets: tuple[tree.Let, ...]) -> dict[str, Meaning]:
+    """The local definitions of a block or a function, and what their names mean."""
+    groups: dict[str, list[tree.Let]] = {}
+    for let in lets:
+        clauses = groups.setdefault(let.name, [])
+        if clauses and (let.slots is None or len(let.slots) != len(clauses[0].slots or ())):
+            unit.report("IX202", f"`{let.name}` is defined twice", Label(let.name_span), Label(clauses[0].name_span))
+        else:
+            clauses.append(let)
+    names: dict[str, Meaning] = {}
+    for group in inline.in_order(groups):
+        here = scope.binding(names)
+        for name in group:
+            _warn_of_hiding(unit, scope, groups[name][0])
+        if inline.is_recursive(group, groups):
+            names.update(define_recursive(unit, here, {name: groups[name] for name in group}, local=True))
+        else:
+            names[group[0]] = _define_local(unit, here, group[0], groups[group[0]])
+    return names
+
+
+def _warn_of_hiding(unit: Unit, scope: Scope, let: tree.Let) -> None:
+    hidden = scope.names.get(let.name)
+    if hidden is not None and not isinstance(hidden, Poison):
+        places = (Label(let.name_span, "from here on, this one is meant"), Label(hidden.span, "hidden"))
+        unit.report("IX204", f"`{let.name}` hides another `{let.name}`", *places)
+
+
+def _define_local(unit: Unit, scope: Scope, name: str, clauses: list[tree.Let]) -> Meaning:
+    first = clauses[0]
+    if first.slots is None and is_whole(scope, first.body):
+        return whole_tensor(unit, scope, first, unit.fresh_name(f"{scope.frame.owner}_{name}")) or Poison()
+    before = unit.count
+    drafts = [draft(unit, scope, clause) for clause in clauses]
+    known = [found for found in drafts if found is not None]
+    if len(known) < len(drafts):
+        return Poison()
+    if first.slots is None and not _worth_keeping(scope, known[0]):
+        return Value(known[0].body, unit.count - before, first.name_span)
+    return lift(unit, scope, unit.fresh_name(f"{scope.frame.owner}_{name}"), known, first) or Poison()
+
+
+def _worth_keeping(scope: Scope, found: Draft) -> bool:
+    """Whether a local scalar is computed once and kept, rather than written out at each use."""
+    if found.guard is not None:
+        return True
+    scans = any(isinstance(part, ir.Reduce | ir.Normalize) for part in walk(found.body))
+    captured = [scope.frame.live[coordinate.name] for coordinate in found.free]
+    return scans and not any(_is_dependent(binding) for binding in captured)
+
+
+def _is_dependent(binding: Binding) -> bool:
+    """Whether the range of a coordinate depends on another coordinate."""
+    stated = binding.stated
+    return stated is not None and bool(build.varying((stated.lower, stated.upper)))
+
+
+def define_recursive(
+    unit: Unit, scope: Scope, groups: dict[str, list[tree.Let]], local: bool
+) -> dict[str, Meaning]:
+    """Definitions that read each other. What is not known of them yet is found by rehearsal: they are
+    read, with nothing reported, until their kinds, sizes and captured coordinates stay the same."""
+    names = {name: unit.fresh_name(f"{scope.frame.owner}_{name}") if local else name for name in groups}
+    tensors: dict[str, Meaning] = {}
+    for name, clauses in groups.items():
+        if any(clause.slots is None for clause in clauses):
+            unit.report("IX208", f"`{name}` is defined by itself", clauses[0].name_span, help="a recurrence needs a coordinate")
+            return {name: Poison() for name in groups}
+        tensors[name] = Tensor(names[name], _unknown_axes(clauses[0]), None, clauses[0].name_span, recursive=True)
+    sink, rehearsing = unit.sink, unit.rehearsing
+    for _ in range(len(groups) + 4):
+        mark = _mark(unit, scope.frame)
+        unit.sink, unit.rehearsing = type(sink)(), True
+        found = _read_group(unit, scope.binding(tensors), groups, names, local)
+        unit.sink, unit.rehearsing = sink, rehearsing
+        _reset(unit, scope.frame, mark)
+        stable = all(_alike(unit, tensors[name], found[name]) for name in groups)
+        tensors = {name: meaning if isinstance(meaning, Tensor) else tensors[name] for name, meaning in found.items()}
+        if stable:
+            break
+    final = {
+        name: replace(meaning, kind=meaning.kind or "real") if isinstance(meaning, Tensor) else meaning
+        for name, meaning in tensors.items()
+    }
+    return _read_group(unit, scope.binding(final), groups, names, local)
+
+
+def _unknown_axes(clause: tree.Let) -> tuple[ir.Axis, ...]:
+    unknown = build.size(Coordinate("?"), clause.span)
+    return tuple(ir.Axis(Coordinate(f"?{number}"), unknown) for number, _ in enumerate(clause.slots or ()))
+
+
+def _read_group(
+    unit: Unit, scope: Scope, groups: dict[str, list[tree.Let]], names: dict[str, str], local: bool
+) -> dict[str, Meaning]:
+    """One reading of definitions that read each other."""
+    result: dict[str, Meaning] = {}
+    for name, clauses in groups.items():
+        here = scope if local else replace(scope, frame=Frame(name))
+        drafts = [draft(unit, here, clause) for clause in clauses]
+        known = [found for found in drafts if found is not None]
+        if not known or (len(known) < len(drafts) and not unit.rehearsing):
+            result[name] = Poison()
+            continue
+        tensor = lift(unit, here, names[name], known, clauses[0], hidden=local)
+        result[name] = Poison() if tensor is None else replace(tensor, recursive=True)
+        if not local and not unit.rehearsing:
+            finish(unit, here.frame)
+    return result
+
+
+def _alike(unit: Unit, old: Meaning, new: Meaning) -> bool:
+    if not isinstance(old, Tensor) or not isinstance(new, Tensor):
+        return not isinstance(new, Tensor)
+    same_axes = [axis.extent for axis in old.axes] == [axis.extent for axis in new.axes]
+    return same_axes and old.kind == new.kind and old.captured == new.captured
+
+
+Mark = tuple[int, int, dict[Coordinate, Binding], dict[str, ir.Let], set[str], int]
+
+
+def _mark(unit: Unit, frame: Frame) -> Mark:
+    return len(frame.pending), len(frame.asserts), dict(frame.placeholders), dict(unit.lets), set(unit.taken), unit.count
+
+
+def _reset(unit: Unit, frame: Frame, mark: Mark) -> None:
+    """Forget what a rehearsal brought."""
+    del frame.pending[mark[0] :]
+    del frame.asserts[mark[1] :]
+    frame.placeholders = mark[2]
+    unit.lets, unit.taken, unit.count = mark[3], mark[4], mark[5]
+
+
+# --------------------------------------------------------------------- lifting
+
+
+def lift(
+    unit: Unit, scope: Scope, name: str, drafts: list[Draft], let: tree.Let | tree.Fn, hidden: bool = True
+) -> Tensor | None:
+    """Make a definition of the program out of clauses that stand inside a statement."""
+    frame = scope.frame
+    captured, conditions = _captured(scope, drafts)
+    for binding in captured:
+        if _is_dependent(binding):
+            unit.report(
+                "IX215",
+                f"`{let.name}` depends on `{binding.coordinate}`, whose range depends on another coordinate",
+                Label(let.name_span),
+                Label(binding.span, "its range is stated here"),
+                help=f"give `{binding.coordinate}` a full range and a guard",
+            )
+            return None
+    kind = join(found.body.type.kind for found in drafts)
+    if "bool" in {found.body.type.kind for found in drafts} and kind != "bool":
+        unit.report("IX351", f"the clauses of `{let.name}` are of different kinds", let.name_span)
+        return None
+    axes = tuple(_axis(unit, drafts, number, name) for number in range(len(drafts[0].slots)))
+    clauses = tuple(
+        ir.Clause(found.slots, found.ranges, found.body, build.conjunction((*conditions, found.guard)), found.span)
+        for found in drafts
+    )
+    frame.pending.append(Pending(name, captured, axes, kind, clauses, hidden, let.name_span))
+    unit.bodies[name] = [found.body for found in drafts]
+    return Tensor(name, axes, kind, let.name_span, captured)
+
+
+def _captured(scope: Scope, drafts: list[Draft]) -> tuple[tuple[Binding, ...], list[ir.Expr]]:
+    """The coordinates around that are mentioned, and the conditions around that speak of them."""
+    wanted = set(frozenset().union(*(found.free for found in drafts)))
+    conditions: list[ir.Expr] = []
+    if not scope.frame.live:
+        return (), conditions
+    waiting = list(scope.conditions)
+    progress = True
+    while progress:
+        progress = False
+        for condition in list(waiting):
+            if condition.type.coordinates & wanted:
+                wanted |= condition.type.coordinates
+                waiting.remove(condition)
+                conditions.append(condition)
+                progress = True
+    return tuple(b for b in scope.frame.live.values() if b.coordinate in wanted), conditions
+
+
+def _axis(unit: Unit, drafts: list[Draft], number: int, name: str) -> ir.Axis:
+    """An axis of a definition: named by the first clause with a coordinate there, as long as all reach."""
+    coordinate: Coordinate | None = None
+    intervals: list[tuple[ir.Expr, ir.Expr]] = []
+    for found in drafts:
+        slot = found.slots[number]
+        if isinstance(slot, ir.Coord):
+            coordinate = coordinate or slot.coordinate
+            range = next(r for r in found.ranges if r.coordinate == slot.coordinate)
+            intervals.append((range.lower, range.upper))
+        else:
+            after = build.apply("+", (slot, build.whole(1, slot.span)), "whole", slot.span)
+            intervals.append((slot, sizes.simplify(unit, after)))
+    return ir.Axis(coordinate or Coordinate(f"{name}_{number}"), sizes.reach(unit, intervals))
+
+
+def finish(unit: Unit, frame: Frame) -> None:
+    """The statement has been read and its ranges are settled: its definitions join the program."""
+    for pending in frame.pending:
+        leading = [binding.range for binding in pending.captured]
+        if None in leading:
+            continue
+        ranges = tuple(sizes.fill_range(unit, frame, range) for range in leading if range is not None)
+        axes = tuple(ir.Axis(range.coordinate, sizes.extent(unit, range)) for range in ranges)
+        axes += tuple(ir.Axis(axis.coordinate, sizes.fill(unit, frame, axis.extent)) for axis in pending.axes)
+        clauses = tuple(_finish_clause(unit, frame, clause, ranges) for clause in pending.clauses)
+        unit.lets[pending.name] = ir.Let(pending.name, axes, pending.kind, clauses, pending.hidden, pending.span)
+    unit.asserts += [
+        ir.Assert(sizes.fill(unit, frame, claim.condition), claim.message, claim.span) for claim in frame.asserts
+    ]
+    frame.pending.clear()
+    frame.asserts.clear()
+
+
+def _finish_clause(unit: Unit, frame: Frame, clause: ir.Clause, leading: tuple[ir.Range, ...]) -> ir.Clause:
+    slots = tuple(build.coord(range.coordinate, range.span) for range in leading)
+    own = tuple(sizes.fill_range(unit, frame, range) for range in clause.ranges)
+    guard = None if clause.guard is None else sizes.fill(unit, frame, clause.guard)
+    body = sizes.fill(unit, frame, clause.body)
+    return ir.Clause((*slots, *clause.slots), (*leading, *own), body, guard, clause.span)
+
+
+# --------------------------------------------------------------- whole tensors
+
+
+def whole_tensor(unit: Unit, scope: Scope, let: tree.Let, name: str, hidden: bool = True) -> Tensor | None:
+    """`let o = norm(X);`: the tensor on the right, under a name of its own."""
+    if let.where:
+        unit.report("IX209", "a guard needs coordinates on the left", let.where[0].span, help=f"write `let {let.name}[i, …] = …`")
+        return None
+    body = let.body
+    while isinstance(body, tree.Paren):
+        body = body.inner
+    if isinstance(body, tree.Call):
+        result = inline.call(unit, scope, body, name, hidden)
+        return result if isinstance(result, Tensor) else None
+    if isinstance(body, tree.ArrayLiteral | tree.Printed):
+        return literal_tensor(unit, scope, body, name, hidden)
+    tensor = elaborate.tensor_of(unit, scope, body)
+    return None if tensor is None else _alias(unit, scope, name, tensor, let, hidden)
+
+
+def _alias(unit: Unit, scope: Scope, name: str, tensor: Tensor, let: tree.Let, hidden: bool) -> Tensor | None:
+    """A definition that repeats another, point by point."""
+    if tensor.kind is None:
+        return None
+    bindings = []
+    taken = set(scope.frame.live)
+    for axis in tensor.axes:
+        coordinate = fresh(axis.coordinate, taken)
+        taken.add(coordinate.name)
+        range = ir.Range(coordinate, build.whole(0, let.span), axis.extent, False, let.span)
+        bindings.append(Binding(coordinate, coordinate.name, let.span, None, [], range))
+    own = tuple(build.coord(binding.coordinate, let.body.span) for binding in bindings)
+    captured = tuple(build.coord(binding.coordinate, let.body.span) for binding in tensor.captured)
+    body = build.read(tensor.name, (*captured, *own), tensor.kind, let.body.span)
+    ranges = tuple(binding.range for binding in bindings if binding.range is not None)
+    return lift(unit, scope, name, [Draft(own, bindings, ranges, body, None, let.span)], let, hidden)
+
+
+def literal_tensor(
+    unit: Unit, scope: Scope, node: tree.Expr, name: str | None = None, hidden: bool = True
+) -> Tensor:
+    """An array literal as a definition of its own."""
+    shape = array_shape(node)
+    cells, kind = _cells(unit, node)
+    axes = tuple(
+        ir.Axis(Coordinate(f"axis_{number}"), build.whole(length, node.span)) for number, length in enumerate(shape)
+    )
+    slots = tuple(build.coord(axis.coordinate, node.span) for axis in axes)
+    body = ir.Array(shape, cells, slots, build.typed(kind, slots), node.span)
+    zero = build.whole(0, node.span)
+    ranges = tuple(ir.Range(axis.coordinate, zero, axis.extent, True, node.span) for axis in axes)
+    clause = ir.Clause(slots, ranges, body, None, node.span)
+    name = name or unit.fresh_name(f"{scope.frame.owner}_figures")
+    scope.frame.pending.append(Pending(name, (), axes, kind, (clause,), hidden, node.span))
+    return Tensor(name, axes, kind, node.span)
+
+
+def _cells(unit: Unit, node: tree.Expr) -> tuple[tuple[ir.Const, ...], kinds.Kind]:
+    cells = tuple(_cell(unit, leaf, printed) for leaf, printed in leaves(node, False))
+    found = {cell.type.kind for cell in cells}
+    if "bool" in found and len(found) > 1:
+        unit.report("IX351", "an array literal mixes numbers with `true` and `false`", node.span)
+    kind = join(found)
+    if kind == "real":
+        cells = tuple(ir.Const(kinds.Fraction(c.value), build.typed("real", ()), c.span, c.rounding) for c in cells)
+    return cells, kind
+
+
+def leaves(node: tree.Expr, printed: bool) -> list[tuple[tree.Expr, bool]]:
+    match node:
+        case tree.ArrayLiteral(items):
+            return [leaf for item in items for leaf in leaves(item, printed)]
+        case tree.Printed(literal):
+            return leaves(literal, True)
+        case _:
+            return [(node, printed)]
+
+
+def _cell(unit: Unit, node: tree.Expr, printed: bool) -> ir.Const:
+    match node:
+        case tree.Number(text, span):
+            return kinds.literal(text, span, printed)
+        case tree.Unary(_, tree.Number(text), span):
+            return kinds.literal(text, span, printed, negative=True)
+        case tree.Bool(value, span):
+            return build.truth(value, span)
+        case _:
+            unit.report("IX209", "`masked` is not a value", node.span, help="it stands on the right of `expect … ==`")
+            return build.whole(0, node.span)
+
+
+# ----------------------------------------------------------------------- blocks
+
+
+def block_value(unit: Unit, scope: Scope, node: tree.Block) -> ir.Expr | None:
+    """`{ let …; expr where … }` inside an expression. A guard that attaches to no reduction in it makes
+    its value absent, so it becomes a definition."""
+    value, guard, good = value_and_guard(unit, scope, node, ())
+    if value is None or not good or guard is None:
+        return value if good else None
+    return keep(unit, scope, "block", value, guard, node)
+
+
+def keep(unit: Unit, scope: Scope, name: str, value: ir.Expr, guard: ir.Expr, node: tree.Block) -> ir.Expr | None:
+    """A guarded value as a hidden definition, read where it stands."""
+    found = Draft((), [], (), value, guard, node.span)
+    let = tree.Let(name, node.span, None, node.body, (), node.span)
+    tensor = lift(unit, scope, unit.fresh_name(f"{scope.frame.owner}_{name}"), [found], let)
+    if tensor is None or tensor.kind is None:
+        return None
+    indices = tuple(build.coord(binding.coordinate, node.span) for binding in tensor.captured)
+    return build.read(tensor.name, indices, tensor.kind, node.span)

@@ -1,0 +1,77 @@
+"""Where a guard attaches: to the one reduction or normaliser at its own bracket depth that binds a
+coordinate of it, else to the declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..diagnostics import Label
+from ..syntax import tree
+from .scope import Abbreviated, Scope, Unit
+
+
+def attach(
+    unit: Unit, scope: Scope, body: tree.Expr, where: tuple[tree.Clause, ...]
+) -> tuple[Scope, list[tree.Guard], set[str]]:
+    """The scope with the abbreviations of `where`, the guards that are the declaration's own, and the
+    coordinates that are bound deeper inside. The other guards are left with their reductions."""
+    abbreviations = {c.name: c for c in where if isinstance(c, tree.Abbreviation)}
+    scope = scope.binding({name: Abbreviated(c.value, c.span) for name, c in abbreviations.items()})
+    beside = list(_at_this_depth(body))
+    own: list[tree.Guard] = []
+    attached: dict[int, list[tree.Guard]] = {}
+    for clause in where:
+        if not isinstance(clause, tree.Guard):
+            continue
+        mentioned = _mentioned(clause.condition, abbreviations)
+        takers = [node for node in beside if any(binder.name in mentioned for binder in node.binders)]
+        if len(takers) > 1:
+            _report_several(unit, clause, takers)
+        elif takers:
+            attached.setdefault(id(takers[0]), []).append(clause)
+        else:
+            own.append(clause)
+    unit.attached.update(attached)
+    deeper = {
+        binder.name for node in tree.walk(body) if isinstance(node, tree.Reduction) for binder in node.binders
+    }
+    return scope, own, deeper if own else set()
+
+
+def _at_this_depth(expr: tree.Expr) -> Iterator[tree.Reduction]:
+    """The reductions and normalisers that stand in no bracket of this expression."""
+    match expr:
+        case tree.Reduction():
+            yield expr
+        case tree.Unary(operand=operand) | tree.Cast(operand=operand):
+            yield from _at_this_depth(operand)
+        case tree.Binary(_, left, right):
+            yield from _at_this_depth(left)
+            yield from _at_this_depth(right)
+        case tree.Comparison(operands):
+            for operand in operands:
+                yield from _at_this_depth(operand)
+
+
+def _mentioned(expr: tree.Expr, abbreviations: dict[str, tree.Abbreviation], inside: frozenset[str] = frozenset()) -> set[str]:
+    """The names in an expression, those that it abbreviates included and those it binds itself left out."""
+    found: set[str] = set()
+    for node in tree.walk(expr):
+        if isinstance(node, tree.Name):
+            found.add(node.name)
+            if node.name in abbreviations and node.name not in inside:
+                found |= _mentioned(abbreviations[node.name].value, abbreviations, inside | {node.name})
+    bound = {b.name for node in tree.walk(expr) if isinstance(node, tree.Reduction) for b in node.binders}
+    return found - bound
+
+
+def _report_several(unit: Unit, clause: tree.Guard, takers: list[tree.Reduction]) -> None:
+    labels = [Label(node.operator_span, "this one?") for node in takers]
+    shown = " and ".join(f"`{node.operator}[{', '.join(b.name for b in node.binders)}]`" for node in takers)
+    unit.report(
+        "IX212",
+        f"this guard could belong to {shown}",
+        Label(clause.span),
+        *labels,
+        help="write it inside the bracket it belongs to: `sum[j](… where …)`",
+    )

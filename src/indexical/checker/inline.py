@@ -1,0 +1,219 @@
+"""Calls: a function's body in place of its call, its coordinates renamed so that nothing is captured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ..diagnostics import Label
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.affine import polynomial
+from ..ir.graph import components
+from ..source import Span
+from ..syntax import tree
+from ..syntax.vocabulary import FUNCTIONS
+from . import definitions, elaborate, sizes
+from .modules import Function
+from .names import suggest
+from .scope import Binding, Meaning, RestBinding, Scope, Tensor, Unit, Value
+
+MAXIMUM_CALLS = 24
+
+
+def call(
+    unit: Unit, scope: Scope, node: tree.Call, name: str | None = None, hidden: bool = True
+) -> Tensor | ir.Expr | None:
+    """The value of a call: a tensor for a function with an arrow, else an expression."""
+    function = scope.functions.get(node.function)
+    if function is None:
+        _report_unknown(unit, scope, node)
+        return None
+    unit.called.add(node.function)
+    if any(caller is function for caller, _ in unit.calls) or len(unit.calls) >= MAXIMUM_CALLS:
+        unit.report("IX208", f"`{node.function}` calls itself, or calls nest more than {MAXIMUM_CALLS} deep", node.span)
+        return None
+    if len(node.arguments) != len(function.tree.parameters):
+        _report_arguments(unit, node, function)
+        return None
+    inner = _enter(unit, scope, node, function)
+    if inner is None:
+        return None
+    unit.calls.append((function, node.span))
+    result = _result(unit, inner, function, name, hidden)
+    unit.calls.pop()
+    return result
+
+
+def _result(
+    unit: Unit, scope: Scope, function: Function, name: str | None, hidden: bool
+) -> Tensor | ir.Expr | None:
+    fn = function.tree
+    if fn.result is None:
+        value, guard, good = definitions.value_and_guard(unit, scope, fn.body, ())
+        if value is None or not good or guard is None:
+            return value if good else None
+        return definitions.keep(unit, scope, fn.name, value, guard, fn.body)
+    scope = scope.binding(definitions.define(unit, scope, fn.body.lets))
+    result = tree.Let(fn.name, fn.name_span, fn.result, fn.body.body, fn.body.where, fn.body.body.span)
+    found = definitions.draft(unit, scope, result)
+    if found is None:
+        return None
+    name = name or unit.fresh_name(f"{scope.frame.owner}_{fn.name}")
+    return definitions.lift(unit, scope, name, [found], fn, hidden)
+
+
+def _enter(unit: Unit, scope: Scope, node: tree.Call, function: Function) -> Scope | None:
+    """The scope of a function's body, its parameters bound to the arguments."""
+    names: dict[str, Meaning] = {}
+    known: dict[str, tuple[ir.Expr, Span]] = {}
+    rests: dict[str, tuple[ir.Axis, ...]] = {}
+    good = True
+    for parameter, argument in zip(function.tree.parameters, node.arguments, strict=True):
+        if parameter.slots is None:
+            before = unit.count
+            value = elaborate.expression(unit, scope, argument)
+            if value is None:
+                good = False
+            else:
+                names[parameter.name] = Value(value, unit.count - before, parameter.span)
+            continue
+        tensor = elaborate.tensor_of(unit, scope, argument)
+        if tensor is None or not _match(unit, scope, parameter, tensor, argument.span, known, rests):
+            good = False
+        else:
+            names[parameter.name] = tensor
+    if not good:
+        return None
+    extents = {name: extent for name, (extent, _) in known.items()}
+    return Scope(
+        names, function.functions, {}, extents, rests, scope.frame, scope.conditions, in_function=True
+    )
+
+
+def _match(
+    unit: Unit,
+    scope: Scope,
+    parameter: tree.Parameter,
+    tensor: Tensor,
+    span: Span,
+    known: dict[str, tuple[ir.Expr, Span]],
+    rests: dict[str, tuple[ir.Axis, ...]],
+) -> bool:
+    """Whether a tensor fits a parameter. Parameters that share a coordinate name share its size."""
+    slots = parameter.slots or ()
+    head = slots[0] if slots and isinstance(slots[0], tree.Binder) and slots[0].rest else None
+    plain = slots[1:] if head is not None else slots
+    lead = len(tensor.axes) - len(plain)
+    if lead < 0 or (head is None and (lead or any(axis.coordinate.rest for axis in tensor.axes))):
+        wanted = ", ".join(slot.span.text for slot in slots)
+        shown = ", ".join(str(axis.coordinate) for axis in tensor.axes)
+        unit.report(
+            "IX205",
+            f"`{parameter.name}[{wanted}]` cannot take a tensor with the coordinates `[{shown}]`",
+            Label(span),
+            Label(parameter.span, "the parameter"),
+        )
+        return False
+    if head is not None and isinstance(head, tree.Binder):
+        if not _match_rest(unit, head.name, tensor.axes[:lead], span, rests):
+            return False
+    good = True
+    for slot, axis in zip(plain, tensor.axes[lead:], strict=True):
+        if not isinstance(slot, tree.Binder) or slot.range is not None or slot.rest:
+            unit.report("IX302", "a parameter's bracket holds coordinates, without ranges", slot.span)
+            return False
+        good &= _same_size(unit, scope, slot.name, axis.extent, span, known)
+    return good
+
+
+def _match_rest(
+    unit: Unit, name: str, axes: tuple[ir.Axis, ...], span: Span, rests: dict[str, tuple[ir.Axis, ...]]
+) -> bool:
+    earlier = rests.setdefault(name, axes)
+    if [axis.coordinate.rest for axis in earlier] == [axis.coordinate.rest for axis in axes]:
+        return True
+    unit.report(
+        "IX213",
+        f"`..{name}` stands for {len(axes)} leading coordinates here, and for {len(earlier)} in an earlier argument",
+        span,
+    )
+    return False
+
+
+def _same_size(
+    unit: Unit, scope: Scope, name: str, extent: ir.Expr, span: Span, known: dict[str, tuple[ir.Expr, Span]]
+) -> bool:
+    if name not in known:
+        known[name] = (extent, span)
+        return True
+    earlier, place = known[name]
+    size, other = polynomial(earlier, unit.constant), polynomial(extent, unit.constant)
+    difference = (size - other).constant
+    if difference is None:
+        equal = build.apply("==", (earlier, extent), "bool", span)
+        scope.frame.asserts.append(ir.Assert(equal, f"`{name}` must have one size in all arguments of this call", span))
+    elif difference:
+        here, there = sizes.show(extent), sizes.show(earlier)
+        unit.report(
+            "IX304",
+            f"`{name}` has {here} points here and {there} there",
+            Label(span, here),
+            Label(place, there),
+            help="arguments that share a coordinate share its size",
+        )
+        return False
+    return True
+
+
+def _report_unknown(unit: Unit, scope: Scope, node: tree.Call) -> None:
+    if node.function in unit.broken:
+        return
+    meaning = scope.names.get(node.function)
+    if isinstance(meaning, Tensor | Value | Binding | RestBinding):
+        unit.report(
+            "IX201", f"`{node.function}` is not a function", node.function_span, help=f"read it: `{node.function}[…]`"
+        )
+        return
+    help, fix = suggest(node.function, (*scope.functions, *FUNCTIONS, "size"), node.function_span)
+    help = help or "the standard library has functions to `use`"
+    unit.report("IX201", f"no function is called `{node.function}`", node.function_span, help=help, fix=fix)
+
+
+def _report_arguments(unit: Unit, node: tree.Call, function: Function) -> None:
+    parameters = function.tree.parameters
+    wanted = ", ".join(parameter.span.text for parameter in parameters)
+    unit.report(
+        "IX206",
+        f"`{node.function}({wanted})` takes {len(parameters)} arguments, and {len(node.arguments)} are given",
+        Label(node.span),
+        Label(function.tree.name_span, "defined here"),
+    )
+
+
+# ----------------------------------------------------------------------- order
+
+
+def in_order(groups: Mapping[str, list[tree.Let]]) -> list[list[str]]:
+    """The names of these definitions, each after all that it reads; those that read each other together."""
+    return components({name: sorted(_reads(clauses) & groups.keys()) for name, clauses in groups.items()})
+
+
+def is_recursive(group: list[str], groups: Mapping[str, list[tree.Let]]) -> bool:
+    return len(group) > 1 or group[0] in _reads(groups[group[0]])
+
+
+def _reads(clauses: Iterable[tree.Let]) -> set[str]:
+    """The names that clauses mention, other than as a coordinate that they bind."""
+    found: set[str] = set()
+    for clause in clauses:
+        bound, bare, read = set(), set(), set()
+        for node in tree.walk(clause):
+            match node:
+                case tree.Binder(name, _, False):
+                    bound.add(name)
+                case tree.Index(tree.Name(name)):
+                    read.add(name)
+                case tree.Name(name):
+                    bare.add(name)
+        found |= read | (bare - bound)
+    return found

@@ -1,0 +1,126 @@
+"""What a file declares, and what a misspelt name was probably meant to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+from ..diagnostics import Fix, Label, Sink
+from ..source import Span
+from ..syntax import tree
+from ..syntax.vocabulary import RESERVED
+
+
+@dataclass(slots=True)
+class Declarations:
+    """A file taken apart. Clauses of one definition are grouped under its name, in source order."""
+
+    inputs: dict[str, tree.InputItem] = field(default_factory=dict)
+    lets: dict[str, list[tree.Let]] = field(default_factory=dict)
+    functions: dict[str, tree.Fn] = field(default_factory=dict)
+    spaces: dict[str, str] = field(default_factory=dict)
+    uses: list[tree.Use] = field(default_factory=list)
+    outputs: list[tree.Name] = field(default_factory=list)
+    contracts: list[tree.Contract] = field(default_factory=list)
+    asserts: list[tree.Assert] = field(default_factory=list)
+    expects: list[tree.Expect] = field(default_factory=list)
+
+
+def collect(file: tree.File, sink: Sink) -> Declarations:
+    """Everything the file declares; what is declared twice is reported, and its first meaning kept."""
+    found = Declarations()
+    places: dict[str, Span] = {}
+    for statement in file.statements:
+        match statement:
+            case tree.Input(items):
+                for item in items:
+                    if _claim(item.name, item.name_span, places, sink):
+                        found.inputs[item.name] = item
+            case tree.Let(name, span):
+                if name in found.lets or _claim(name, span, places, sink):
+                    found.lets.setdefault(name, []).append(statement)
+            case tree.Fn(name, span):
+                if _claim(name, span, places, sink):
+                    found.functions[name] = statement
+            case tree.Space(items):
+                _collect_spaces(items, found.spaces, sink)
+            case tree.Use():
+                found.uses.append(statement)
+            case tree.Output(names):
+                found.outputs.extend(names)
+            case tree.Contract():
+                found.contracts.append(statement)
+            case tree.Assert():
+                found.asserts.append(statement)
+            case tree.Expect():
+                found.expects.append(statement)
+    for clauses in found.lets.values():
+        _check_clauses(clauses, sink)
+    return found
+
+
+def _claim(name: str, span: Span, places: dict[str, Span], sink: Sink) -> bool:
+    if not check_free(name, span, sink):
+        return False
+    if name in places:
+        sink.report(
+            "IX202", f"`{name}` is defined twice", Label(span, "again here"), Label(places[name], "first here")
+        )
+        return False
+    places[name] = span
+    return True
+
+
+def check_free(name: str, span: Span, sink: Sink) -> bool:
+    """Whether a program may give this name a meaning; reported where not."""
+    if name in RESERVED:
+        sink.report("IX203", f"`{name}` is a word of the language", span, help="choose another name")
+        return False
+    return True
+
+
+def _check_clauses(clauses: list[tree.Let], sink: Sink) -> None:
+    """Several clauses define one name only if each has a bracket, all of one length."""
+    first = clauses[0]
+    for clause in clauses[1:]:
+        if clause.slots is None or first.slots is None:
+            sink.report(
+                "IX202",
+                f"`{clause.name}` is defined twice",
+                Label(clause.name_span, "again here"),
+                Label(first.name_span, "first here"),
+            )
+        elif len(clause.slots) != len(first.slots):
+            sink.report(
+                "IX205",
+                f"the clauses of `{clause.name}` have {len(first.slots)} and {len(clause.slots)} coordinates",
+                Label(clause.name_span, f"{len(clause.slots)} here"),
+                Label(first.name_span, f"{len(first.slots)} here"),
+            )
+        else:
+            continue
+        clauses.remove(clause)
+        return _check_clauses(clauses, sink)
+
+
+def _collect_spaces(items: tuple[tree.SpaceItem, ...], spaces: dict[str, str], sink: Sink) -> None:
+    for item in items:
+        for coordinate in item.coordinates:
+            known = spaces.setdefault(coordinate.name, item.name)
+            if known != item.name:
+                sink.report(
+                    "IX202",
+                    f"`{coordinate.name}` is declared in two spaces, `{known}` and `{item.name}`",
+                    coordinate.span,
+                )
+
+
+def suggest(name: str, known: Iterable[str], span: Span) -> tuple[str | None, Fix | None]:
+    """A help line and a fix, where some known name is close to what was typed."""
+    candidates = list(known)
+    lowered = [candidate for candidate in candidates if candidate.lower() == name.lower()]
+    close = lowered or get_close_matches(name, candidates, 1, 0.6)
+    if not close or close[0] == name:
+        return None, None
+    return f"did you mean `{close[0]}`?", Fix(span, close[0])

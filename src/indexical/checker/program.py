@@ -1,0 +1,294 @@
+"""A whole file: tree to Program. The stages, top to bottom."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..diagnostics import Diagnostic, Label, Sink
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import KIND_OF, Coordinate, Dtype, Kind
+from ..ir.walk import children, walk
+from ..source import Span
+from ..syntax import tree
+from ..syntax.expressions import array_shape
+from ..syntax.vocabulary import RESERVED
+from . import absence, bounds, claims, definitions, elaborate, inline, recurrence, sizes, spaces
+from .allow import apply_allows
+from .modules import Function, functions_of
+from .names import Declarations, collect, suggest
+from .scope import Frame, Meaning, Poison, Scope, Tensor, Unit
+
+# An index that turns out to need a whole input makes the program be read again; never often.
+_MOST_READINGS = 40
+
+
+def check(file: tree.File, sink: Sink) -> ir.Program | None:
+    """The Program that a file means; None where it has an error. Findings that an
+    `// allow(CODE): reason` speaks of are left out."""
+    found = Sink()
+    for diagnostic in sink:
+        found.add(diagnostic)
+    program = _check(file, found)
+    for diagnostic in apply_allows(file, list(found)):
+        sink.add(diagnostic)
+    return None if sink.failed else program
+
+
+def _check(file: tree.File, sink: Sink) -> ir.Program:
+    declared = collect(file, sink)
+    functions = functions_of(file, declared, sink)
+    unit, scope, inputs = _read(file, declared, functions, sink)
+    _check_uncalled(unit, declared, functions)
+    order = recurrence.arrange(unit.lets, sink)
+    program = ir.Program(
+        file.source,
+        inputs,
+        tuple(unit.lets.values()),
+        _outputs(unit, declared, scope),
+        order,
+        claims.contracts(unit, declared.contracts, scope),
+        (*unit.asserts, *claims.asserts(unit, declared.asserts, scope)),
+        claims.expects(unit, declared.expects, scope),
+    )
+    spaces.check(program, sink)
+    bounds.check(program, sink)
+    absence.check(program, sink)
+    return program
+
+
+def _read(
+    file: tree.File, declared: Declarations, functions: dict[str, Function], sink: Sink
+) -> tuple[Unit, Scope, tuple[ir.Input, ...]]:
+    """Inputs and definitions, read as often as it takes to know which inputs are whole or Boolean."""
+    kinds: dict[str, tuple[Kind, Span]] = {}
+    for _ in range(_MOST_READINGS):
+        unit = Unit(Sink(), file.broken, {*declared.inputs, *declared.lets, *RESERVED}, dict(kinds))
+        scope, inputs = _inputs(unit, declared, functions)
+        scope = _define_all(unit, scope, declared)
+        if not unit.demands:
+            break
+        kinds.update(unit.demands)
+    for diagnostic in unit.sink:
+        sink.add(diagnostic)
+    unit.sink = sink
+    return unit, scope, inputs
+
+
+# --------------------------------------------------------------------- inputs
+
+
+def _inputs(
+    unit: Unit, declared: Declarations, functions: dict[str, Function]
+) -> tuple[Scope, tuple[ir.Input, ...]]:
+    names: dict[str, Meaning] = {}
+    sizes_: dict[str, ir.Expr] = _literal_sizes(declared)
+    rests: dict[str, tuple[ir.Axis, ...]] = {}
+    for item in declared.inputs.values():
+        for slot in item.slots or ():
+            if isinstance(slot, tree.Binder) and not slot.rest:
+                sizes_[slot.name] = build.size(Coordinate(slot.name, False, declared.spaces.get(slot.name)), slot.span)
+            elif isinstance(slot, tree.Binder):
+                rest = Coordinate(slot.name, True)
+                rests.setdefault(slot.name, (ir.Axis(rest, build.size(rest, slot.span)),))
+        if item.dtype is None:
+            unit.untyped.add(item.name)
+        if not item.slots:
+            names[item.name] = Tensor(item.name, (), _input_kind(unit, item), item.name_span)
+    scope = Scope(names, functions, declared.spaces, sizes_, rests, Frame("input"))
+    _state_sizes(unit, scope, declared, sizes_)
+    inputs = []
+    for item in declared.inputs.values():
+        axes = _input_axes(unit, item, declared, sizes_, rests)
+        kind = _input_kind(unit, item)
+        names[item.name] = Poison() if axes is None else Tensor(item.name, axes, kind, item.span)
+        if axes is not None:
+            inputs.append(ir.Input(item.name, axes, kind, _dtype(item), item.span))
+    return scope, tuple(inputs)
+
+
+def _input_kind(unit: Unit, item: tree.InputItem) -> Kind:
+    if item.dtype is not None:
+        return KIND_OF[item.dtype]
+    return unit.kinds[item.name][0] if item.name in unit.kinds else "real"
+
+
+def _dtype(item: tree.InputItem) -> Dtype | None:
+    return item.dtype  # type: ignore[return-value]
+
+
+def _literal_sizes(declared: Declarations) -> dict[str, ir.Expr]:
+    """Figures in the file stand for inputs: their coordinates have sizes too, where they agree."""
+    found: dict[str, set[int]] = {}
+    spans: dict[str, Span] = {}
+    for clauses in declared.lets.values():
+        shape = array_shape(clauses[0].body)
+        slots = clauses[0].slots or ()
+        if len(clauses) == 1 and shape and len(shape) == len(slots):
+            for slot, length in zip(slots, shape, strict=True):
+                if isinstance(slot, tree.Binder) and slot.range is None and not slot.rest:
+                    found.setdefault(slot.name, set()).add(length)
+                    spans[slot.name] = slot.span
+    return {name: build.whole(min(sizes), spans[name]) for name, sizes in found.items() if len(sizes) == 1}
+
+
+def _state_sizes(unit: Unit, scope: Scope, declared: Declarations, known: dict[str, ir.Expr]) -> None:
+    """The ranges in inputs' slots: they start at 0 and say how many points the coordinate has."""
+    for item in declared.inputs.values():
+        for slot in item.slots or ():
+            if not isinstance(slot, tree.Binder) or slot.range is None:
+                continue
+            others = replace(scope, sizes={name: size for name, size in known.items() if name != slot.name})
+            binding = elaborate.Binding(Coordinate(slot.name), slot.name, slot.span)
+            if not sizes.state_range(unit, others, binding, slot.range, elaborate.expression, outer=False):
+                continue
+            assert binding.stated is not None
+            if binding.stated.lower != build.whole(0, slot.span):
+                unit.report("IX302", f"the range of an input's `{slot.name}` must start at 0", slot.range.lower.span)
+                continue
+            if any(isinstance(part, ir.Size) and part.coordinate.name == slot.name for part in walk(binding.stated.upper)):
+                unit.report("IX302", f"the size of `{slot.name}` depends on itself", slot.range.span)
+                continue
+            known[slot.name] = binding.stated.upper
+
+
+def _input_axes(
+    unit: Unit,
+    item: tree.InputItem,
+    declared: Declarations,
+    known: dict[str, ir.Expr],
+    rests: dict[str, tuple[ir.Axis, ...]],
+) -> tuple[ir.Axis, ...] | None:
+    axes: list[ir.Axis] = []
+    for number, slot in enumerate(item.slots or ()):
+        if not isinstance(slot, tree.Binder):
+            unit.report("IX302", "an input's bracket holds coordinates", slot.span, help="name the coordinate")
+            return None
+        if slot.rest and number:
+            unit.report("IX213", "`..` leads a bracket, once", slot.span)
+            return None
+        axis = rests[slot.name][0] if slot.rest else _input_axis(slot, declared, known[slot.name])
+        if any(axis.coordinate == other.coordinate for other in axes):
+            unit.report("IX211", f"`{slot.name}` stands twice in one bracket", slot.span, help="give one another name")
+            return None
+        axes.append(axis)
+    return tuple(axes)
+
+
+def _input_axis(slot: tree.Binder, declared: Declarations, size: ir.Expr) -> ir.Axis:
+    """An axis whose size, where it is the array's to say, points at its own slot."""
+    coordinate = Coordinate(slot.name, False, declared.spaces.get(slot.name))
+    return ir.Axis(coordinate, replace(size, span=slot.span) if isinstance(size, ir.Size) else size)
+
+
+# ---------------------------------------------------------------- definitions
+
+
+def _define_all(unit: Unit, scope: Scope, declared: Declarations) -> Scope:
+    """Every definition, after all that it reads; the scope in which all are known."""
+    names: dict[str, Meaning] = {}
+    for group in inline.in_order(declared.lets):
+        here = scope.binding(names)
+        if inline.is_recursive(group, declared.lets):
+            clauses = {name: declared.lets[name] for name in group}
+            names.update(definitions.define_recursive(unit, here, clauses, local=False))
+        else:
+            names[group[0]] = _define(unit, here, group[0], declared.lets[group[0]])
+    source_order = [name for name in declared.lets if name in unit.lets]
+    hidden = {name: let for name, let in unit.lets.items() if name not in declared.lets}
+    unit.lets = {**hidden, **{name: unit.lets[name] for name in source_order}}
+    return scope.binding(names)
+
+
+def _define(unit: Unit, scope: Scope, name: str, clauses: list[tree.Let]) -> Meaning:
+    here = replace(scope, frame=Frame(name))
+    first = clauses[0]
+    if first.slots is None and definitions.is_whole(here, first.body):
+        tensor = definitions.whole_tensor(unit, here, first, name, hidden=False)
+    else:
+        drafts = [definitions.draft(unit, here, clause) for clause in clauses]
+        known = [draft for draft in drafts if draft is not None]
+        tensor = definitions.lift(unit, here, name, known, first, hidden=False) if len(known) == len(drafts) else None
+    definitions.finish(unit, here.frame)
+    if tensor is None or name not in unit.lets:
+        return Poison()
+    for clause in unit.lets[name].clauses:
+        if _depth(clause.body) > elaborate.MAXIMUM_NESTING:
+            message = f"`{name}` is nested more than {elaborate.MAXIMUM_NESTING} deep when all is inlined"
+            unit.report("IX106", message, first.name_span, help="name a part of it with `let`")
+            del unit.lets[name]
+            return Poison()
+    let = unit.lets[name]
+    return Tensor(name, let.axes, let.kind, first.name_span)
+
+
+def _depth(expr: ir.Expr) -> int:
+    deepest = 0
+    waiting = [(expr, 1)]
+    while waiting:
+        expr, level = waiting.pop()
+        deepest = max(deepest, level)
+        waiting += [(child, level + 1) for child in children(expr)]
+    return deepest
+
+
+def _check_uncalled(unit: Unit, declared: Declarations, functions: dict[str, Function]) -> None:
+    """A function that nothing calls is read once with its parameters as inputs, for its mistakes alone."""
+    for name, fn in declared.functions.items():
+        if name in unit.called:
+            continue
+        slots = tuple(
+            tree.InputItem(parameter.name, parameter.span, parameter.slots, None, parameter.span)
+            for parameter in fn.parameters
+        )
+        inner = Declarations(inputs={item.name: item for item in slots})
+        arguments = tuple(tree.Name(parameter.name, parameter.span) for parameter in fn.parameters)
+        call = tree.Call(name, fn.name_span, arguments, fn.name_span)
+        inner.lets[f"{name}()"] = [tree.Let(f"{name}()", fn.name_span, None, call, (), fn.span)]
+        file = tree.File((), (), unit.broken, fn.span.source)
+        found = Sink()
+        reading, _, _ = _read(file, inner, functions, found)
+        unit.called |= reading.called
+        for diagnostic in found:
+            unit.sink.add(_without_call(diagnostic, fn.name_span))
+
+
+def _without_call(diagnostic: Diagnostic, place: Span) -> Diagnostic:
+    labels = tuple(label for label in diagnostic.labels if label.span is not place or label is diagnostic.labels[0])
+    return replace(diagnostic, labels=labels)
+
+
+# -------------------------------------------------------------------- outputs
+
+
+def _outputs(unit: Unit, declared: Declarations, scope: Scope) -> tuple[str, ...]:
+    """What the program gives: what it says, else the definitions that no other definition reads."""
+    if declared.outputs:
+        return tuple(dict.fromkeys(name.name for name in declared.outputs if _is_output(unit, declared, name)))
+    read = {
+        part.tensor
+        for let in unit.lets.values()
+        for clause in let.clauses
+        for expr in (clause.body, clause.guard)
+        if expr is not None
+        for part in walk(expr)
+        if isinstance(part, ir.Read) and part.tensor != let.name
+    }
+    found = tuple(name for name in declared.lets if name in unit.lets and name not in read)
+    if not found and declared.lets and not unit.sink.failed:
+        first = next(iter(declared.lets.values()))[0]
+        message = "every definition is read by another, so none is an output"
+        unit.report("IX217", message, Label(first.name_span), help=f"say which: `output {first.name};`")
+    return found
+
+
+def _is_output(unit: Unit, declared: Declarations, name: tree.Name) -> bool:
+    if name.name in declared.lets:
+        return name.name in unit.lets
+    if name.name in unit.broken:
+        return False
+    help, fix = suggest(name.name, declared.lets, name.span)
+    if name.name in declared.inputs:
+        help = f"an output is a definition: `let {name.name}_out = {name.name};`"
+    unit.report("IX201", f"no definition is called `{name.name}`", name.span, help=help, fix=fix)
+    return False

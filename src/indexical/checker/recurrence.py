@@ -1,0 +1,225 @@
+"""Recurrences: whether clauses cover their box, and in which order points can be computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from ..diagnostics import Label, Sink
+from ..ir import nodes as ir
+from ..ir import whole
+from ..ir.affine import polynomial
+from ..ir.boxes import Box, Fault, cover
+from ..ir.graph import components
+from ..ir.prove import Assumptions
+from .context import Trail, assume, constants_of, visit_clause
+
+
+def arrange(lets: dict[str, ir.Let], sink: Sink) -> tuple[ir.Order, ...]:
+    """Every definition after all that it reads. What cannot be ordered is reported and left out."""
+    for let in lets.values():
+        _check_cover(let, lets, sink)
+    edges = {name: sorted({edge.target for edge in _edges(let)}) for name, let in lets.items()}
+    known = {name: [target for target in targets if target in lets] for name, targets in edges.items()}
+    result: list[ir.Order] = []
+    for group in components(known):
+        if len(group) == 1 and group[0] not in known[group[0]]:
+            result.append(ir.Once(group[0]))
+            continue
+        members = set(group)
+        inner = [edge for name in group for edge in _edges(lets[name]) if edge.target in members]
+        steps = _order(group, inner, lets)
+        if steps is None:
+            _report(inner, lets, sink)
+        else:
+            result += steps
+    return tuple(result)
+
+
+# ----------------------------------------------------------------------- order
+
+
+@dataclass(slots=True, eq=False)
+class Edge:
+    """A clause of `source` reads `target`."""
+
+    source: str
+    clause: ir.Clause
+    target: str
+    read: ir.Read
+    trail: Trail
+    assumptions: Assumptions | None = None
+    answers: dict[tuple[int, int, bool], int] = field(default_factory=dict)
+
+    def moves(self, axis: int, target_axis: int, forward: bool, lets: Mapping[str, ir.Let]) -> int:
+        """2 if the read is strictly earlier along these axes, 1 if never later, 0 if neither is certain."""
+        key = (axis, target_axis, forward)
+        if key not in self.answers:
+            self.answers[key] = self._moves(axis, target_axis, forward, lets)
+        return self.answers[key]
+
+    def _moves(self, axis: int, target_axis: int, forward: bool, lets: Mapping[str, ir.Let]) -> int:
+        if self.assumptions is None:
+            self.assumptions = assume(self.trail, lets)
+        constants = constants_of(lets)
+        here = polynomial(self.clause.slots[axis], constants)
+        there = polynomial(self.read.indices[target_axis], constants)
+        distance = here - there if forward else there - here
+        if self.assumptions.entails(distance - 1):
+            return 2
+        return 1 if self.assumptions.entails(distance) else 0
+
+
+def _edges(let: ir.Let) -> Iterator[Edge]:
+    for clause in let.clauses:
+        for expr, trail in visit_clause(clause):
+            if isinstance(expr, ir.Read):
+                yield Edge(let.name, clause, expr.tensor, expr, trail)
+
+
+def _order(group: list[str], edges: list[Edge], lets: Mapping[str, ir.Let]) -> list[ir.Order] | None:
+    """Steps along one axis of each definition, all reads going one way and some strictly; what is left
+    within a step is ordered in turn."""
+    for forward in (True, False):
+        for axes in _assignments(group, edges, forward, lets):
+            rest = [e for e in edges if e.moves(axes[e.source], axes[e.target], forward, lets) < 2]
+            if len(rest) == len(edges):
+                continue
+            body = _within_step(group, rest, lets)
+            if body is not None:
+                return [ir.Stepwise(tuple(axes.items()), forward, tuple(body))]
+    return None
+
+
+def _within_step(group: list[str], edges: list[Edge], lets: Mapping[str, ir.Let]) -> list[ir.Order] | None:
+    graph = {name: [edge.target for edge in edges if edge.source == name] for name in group}
+    body: list[ir.Order] = []
+    for inner in components(graph):
+        if len(inner) == 1 and inner[0] not in graph[inner[0]]:
+            body.append(ir.Once(inner[0]))
+            continue
+        members = set(inner)
+        steps = _order(inner, [e for e in edges if e.source in members and e.target in members], lets)
+        if steps is None:
+            return None
+        body += steps
+    return body
+
+
+def _assignments(
+    group: list[str], edges: list[Edge], forward: bool, lets: Mapping[str, ir.Let]
+) -> Iterator[dict[str, int]]:
+    """One axis for each definition, such that no read goes the wrong way."""
+
+    def extend(chosen: dict[str, int]) -> Iterator[dict[str, int]]:
+        if len(chosen) == len(group):
+            yield dict(chosen)
+            return
+        name = group[len(chosen)]
+        for axis in range(len(lets[name].axes)):
+            chosen[name] = axis
+            touched = [e for e in edges if name in (e.source, e.target) and e.source in chosen and e.target in chosen]
+            if all(e.moves(chosen[e.source], chosen[e.target], forward, lets) for e in touched):
+                yield from extend(chosen)
+            del chosen[name]
+
+    return extend({})
+
+
+def _report(edges: list[Edge], lets: Mapping[str, ir.Let], sink: Sink) -> None:
+    """Name a read that goes the wrong way, or stands still."""
+    culprit = edges[0]
+    for edge in edges:
+        axes = list(zip(range(len(edge.clause.slots)), range(len(edge.read.indices)), strict=False))
+        if not any(edge.moves(a, b, forward, lets) == 2 for a, b in axes for forward in (True, False)):
+            culprit = edge
+            break
+    slots = ", ".join(slot.span.text for slot in culprit.clause.slots)
+    group = sorted({edge.source for edge in edges})
+    others = f" (through {', '.join(f'`{name}`' for name in group)})" if len(group) > 1 else ""
+    sink.report(
+        "IX308",
+        f"`{culprit.source}[{slots}]` reads `{culprit.read.span.text}`, which is not there yet{others}",
+        Label(culprit.read.span, "not there yet"),
+        Label(lets[culprit.source].span, "defined by itself"),
+        help="each turn of a recurrence moves one coordinate strictly one way, as in `h[t - 1]`",
+    )
+
+
+# ----------------------------------------------------------------------- cover
+
+
+def _check_cover(let: ir.Let, lets: Mapping[str, ir.Let], sink: Sink) -> None:
+    """A gap or an overlap that is there whatever the sizes are; others are found when the arrays arrive."""
+    if is_plain(let):
+        return
+    faults: list[Fault] = []
+    for scale in (5, 3, 9):
+        sizes: dict[ir.Expr, int] = {}
+        try:
+            fault = check_boxes(let, partial(_sample, sizes, scale, lets))
+        except whole.Unknown:
+            return
+        if fault is None:
+            return
+        faults.append(fault)
+        if not sizes:
+            break
+    report_cover(let, faults[0], sink)
+
+
+def _sample(sizes: dict[ir.Expr, int], scale: int, lets: Mapping[str, ir.Let], leaf: ir.Size | ir.Read) -> int:
+    """A size nobody knows yet: some number, another for each."""
+    if isinstance(leaf, ir.Read):
+        known = constants_of(lets)(leaf.tensor)
+        if known is not None:
+            return whole.value(known, partial(_sample, sizes, scale, lets))
+    return sizes.setdefault(leaf, scale + 2 * len(sizes))
+
+
+def is_plain(let: ir.Let) -> bool:
+    """Whether one clause has every point from 0: then there is nothing to cover."""
+    if len(let.clauses) != 1:
+        return False
+    clause = let.clauses[0]
+    starts = all(isinstance(r.lower, ir.Const) and r.lower.value == 0 for r in clause.ranges)
+    return starts and all(isinstance(slot, ir.Coord) for slot in clause.slots)
+
+
+def check_boxes(let: ir.Let, lookup: whole.Lookup) -> Fault | None:
+    """How the clauses of a definition fail to cover it, for known sizes."""
+    boxes = [clause_box(clause, lookup) for clause in let.clauses]
+    extents = tuple(max((box[axis][1] for box in boxes), default=0) for axis in range(len(let.axes)))
+    return cover(boxes, extents)
+
+
+def clause_box(clause: ir.Clause, lookup: whole.Lookup) -> Box:
+    """From where to where a clause reaches along each axis, for known sizes."""
+    ranges = {range.coordinate: range for range in clause.ranges}
+    box = []
+    for slot in clause.slots:
+        if isinstance(slot, ir.Coord):
+            range = ranges[slot.coordinate]
+            box.append((whole.value(range.lower, lookup), whole.value(range.upper, lookup)))
+        else:
+            place = whole.value(slot, lookup)
+            box.append((place, place + 1))
+    return tuple(box)
+
+
+def report_cover(let: ir.Let, fault: Fault, sink: Sink) -> None:
+    point = f"{let.name}[{', '.join(map(str, fault.point))}]"
+    places = [Label(let.clauses[number].span, "here") for number in fault.boxes]
+    if fault.kind == "overlap":
+        sink.report("IX307", f"`{point}` is defined by two clauses", *places, help="let the ranges meet without overlapping")
+    elif fault.kind == "outside":
+        sink.report("IX306", f"`{point}` lies before 0", *places, help="clauses cover a box from 0")
+    else:
+        sink.report(
+            "IX306",
+            f"no clause defines `{point}`",
+            Label(let.span),
+            help=f"the clauses of `{let.name}` must cover every point from 0: add a base case, or start the range at 0",
+        )
+

@@ -1,0 +1,194 @@
+"""What names mean at a place of the text, and the statement in the making."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from ..diagnostics import Diagnostic, Fix, Label, Sink
+from ..ir import nodes as ir
+from ..ir.types import Coordinate, Kind
+from ..source import Span
+from ..syntax import tree
+from .modules import Function
+
+
+@dataclass(slots=True)
+class Evidence:
+    """An axis that a coordinate indexes bare. `extent` is None while a recurrence is being read."""
+
+    extent: ir.Expr | None
+    text: str
+    span: Span
+
+
+@dataclass(slots=True, eq=False)
+class Binding:
+    """A coordinate that is bound. Its range is settled when its statement has been read."""
+
+    coordinate: Coordinate
+    name: str
+    span: Span
+    stated: ir.Range | None = None
+    evidence: list[Evidence] = field(default_factory=list)
+    range: ir.Range | None = None
+
+
+@dataclass(slots=True, eq=False)
+class RestBinding:
+    """`..r` where it is bound: it stands for `parts` once something has been read with it."""
+
+    name: str
+    span: Span
+    parts: list[Binding] | None = None
+    resolved_by: Span | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tensor:
+    """An input, a definition or a parameter. `captured` are coordinates of the statement around a
+    local definition, which its reads carry along unseen. `kind` is None while it is not known."""
+
+    name: str
+    axes: tuple[ir.Axis, ...]
+    kind: Kind | None
+    span: Span
+    captured: tuple[Binding, ...] = ()
+    recursive: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """A scalar parameter or a local scalar: what it stands for, and how many nodes that is."""
+
+    expr: ir.Expr
+    weight: int
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Abbreviated:
+    """`where z = …`: replaced where it occurs, as text would be."""
+
+    value: tree.Expr
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Poison:
+    """Something whose mistake is reported already."""
+
+
+Meaning: TypeAlias = Tensor | Value | Abbreviated | Binding | RestBinding | Poison
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """One statement of the program in the making, with all that is inlined into it."""
+
+    owner: str
+    live: dict[str, Binding] = field(default_factory=dict)
+    pending: list[Pending] = field(default_factory=list)
+    asserts: list[ir.Assert] = field(default_factory=list)
+    placeholders: dict[Coordinate, Binding] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A local definition, to be finished when the ranges of what it captured are settled."""
+
+    name: str
+    captured: tuple[Binding, ...]
+    axes: tuple[ir.Axis, ...]
+    kind: Kind
+    clauses: tuple[ir.Clause, ...]
+    hidden: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scope:
+    """The names in force at a place. `sizes` and `rests` are those of the inputs, or in a function
+    those of its parameters; `conditions` hold wherever this place is evaluated."""
+
+    names: Mapping[str, Meaning]
+    functions: Mapping[str, Function]
+    spaces: Mapping[str, str]
+    sizes: Mapping[str, ir.Expr]
+    rests: Mapping[str, tuple[ir.Axis, ...]]
+    frame: Frame
+    conditions: tuple[ir.Expr, ...] = ()
+    in_function: bool = False
+
+    def binding(self, names: Mapping[str, Meaning]) -> Scope:
+        return replace(self, names={**self.names, **names}) if names else self
+
+    def given(self, condition: ir.Expr | None) -> Scope:
+        return self if condition is None else replace(self, conditions=(*self.conditions, condition))
+
+
+@dataclass(slots=True)
+class Unit:
+    """A program in the making: what has been found so far."""
+
+    sink: Sink
+    broken: frozenset[str]
+    taken: set[str]
+    kinds: dict[str, tuple[Kind, Span]]
+    lets: dict[str, ir.Let] = field(default_factory=dict)
+    asserts: list[ir.Assert] = field(default_factory=list)
+    bodies: dict[str, list[ir.Expr]] = field(default_factory=dict)
+    untyped: set[str] = field(default_factory=set)
+    demands: dict[str, tuple[Kind, Span]] = field(default_factory=dict)
+    attached: dict[int, list[tree.Guard]] = field(default_factory=dict)
+    calls: list[tuple[Function, Span]] = field(default_factory=list)
+    called: set[str] = field(default_factory=set)
+    expanding: list[str] = field(default_factory=list)
+    count: int = 0
+    depth: int = 0
+    rehearsing: bool = False
+
+    def report(
+        self,
+        code: str,
+        message: str,
+        *labels: Label | Span,
+        notes: tuple[str, ...] = (),
+        help: str | None = None,
+        fix: Fix | None = None,
+    ) -> None:
+        """A finding; inside a function it also shows the call that led there."""
+        places = [label if isinstance(label, Label) else Label(label) for label in labels]
+        if self.calls and all(label.span.source is not self.calls[0][1].source for label in places):
+            places.append(Label(self.calls[0][1], "in this call"))
+        self.sink.add(Diagnostic(code, message, tuple(places), notes, help, fix))
+
+    def constant(self, name: str) -> ir.Expr | None:
+        """What a whole scalar definition is, where it is made of literals, sizes and scalar inputs."""
+        let = self.lets.get(name)
+        if let is None or let.axes or let.kind != "whole" or len(let.clauses) != 1:
+            return None
+        body = let.clauses[0].body
+        return body if is_closed(body, self) else None
+
+    def fresh_name(self, base: str) -> str:
+        name, number = base, 1
+        while name in self.taken:
+            number += 1
+            name = f"{base}_{number}"
+        self.taken.add(name)
+        return name
+
+
+def is_closed(expr: ir.Expr, unit: Unit) -> bool:
+    """Whether a bound may be made of this: literals, sizes, whole scalars, and arithmetic on them."""
+    match expr:
+        case ir.Const() | ir.Size():
+            return True
+        case ir.Read(tensor, ()):
+            return tensor not in unit.lets or unit.constant(tensor) is not None
+        case ir.Map(op, arguments) if op in ("+", "-", "*", "//", "%", "**", "neg", "max", "min", "abs"):
+            return all(is_closed(argument, unit) for argument in arguments)
+        case _:
+            return False

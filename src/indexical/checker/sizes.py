@@ -1,0 +1,237 @@
+"""Sizes: the range of each coordinate, from what is stated, from the axes it indexes, or from the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..diagnostics import Label
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.affine import Polynomial, expression, polynomial
+from ..ir.types import Coordinate
+from ..ir.walk import fresh, rebuild, walk
+from ..source import Span
+from ..syntax import tree
+from .kinds import whole
+from .scope import Binding, Evidence, Frame, RestBinding, Scope, Unit, is_closed
+
+Elaborate = Callable[[Unit, Scope, tree.Expr], ir.Expr | None]
+
+
+def state_range(
+    unit: Unit, scope: Scope, binding: Binding, bounds: tree.Range, elaborate: Elaborate, outer: bool
+) -> bool:
+    """Read the stated range of a coordinate; False where it cannot be used. `outer` coordinates may
+    stand in the bounds of a reduction."""
+    lower, upper = elaborate(unit, scope, bounds.lower), elaborate(unit, scope, bounds.upper)
+    if lower is None or upper is None:
+        return False
+    if not all([whole(unit, bound, "the bound of a range") for bound in (lower, upper)]):
+        return False
+    for bound in (lower, upper):
+        if not outer and bound.type.coordinates:
+            shown = ", ".join(f"`{c}`" for c in sorted(bound.type.coordinates, key=str))
+            unit.report("IX302", f"the range of `{binding.name}` depends on {shown}", bound.span, help=_OUTER)
+            return False
+        if not outer and not is_closed(bound, unit):
+            unit.report("IX302", f"the range of `{binding.name}` cannot depend on data", bound.span, help=_CLOSED)
+            return False
+        if outer and any(isinstance(part, ir.Read) and part.indices for part in walk(bound)):
+            unit.report("IX302", f"the range of `{binding.name}` cannot depend on data", bound.span, help=_CLOSED)
+            return False
+    if bounds.inclusive:
+        upper = simplify(unit, build.apply("+", (upper, build.whole(1, upper.span)), "whole", upper.span))
+    binding.stated = ir.Range(binding.coordinate, lower, upper, True, bounds.span)
+    return True
+
+
+_CLOSED = "bounds are made of whole literals, `size(…)`, whole constants and whole scalar inputs"
+_OUTER = "only the range of a reduction may depend on another coordinate; here, give a full range and a guard"
+
+
+def simplify(unit: Unit, expr: ir.Expr) -> ir.Expr:
+    """A whole expression in its shortest form."""
+    return expression(polynomial(expr, unit.constant), expr.span)
+
+
+def extent(unit: Unit, range: ir.Range) -> ir.Expr:
+    """How many points a range has, where it has any."""
+    if range.lower == build.whole(0, range.span):
+        return range.upper
+    difference = polynomial(range.upper, unit.constant) - polynomial(range.lower, unit.constant)
+    return expression(difference, range.span)
+
+
+def settle(unit: Unit, scope: Scope, binding: Binding) -> ir.Range | None:
+    """The range of a coordinate whose statement has been read; None, and reported, where none is known."""
+    if binding.stated is not None:
+        binding.range = binding.stated
+        return binding.range
+    known = [evidence for evidence in binding.evidence if evidence.extent is not None]
+    zero = build.whole(0, binding.span)
+    if known:
+        _agree(unit, binding, known)
+        assert known[0].extent is not None
+        binding.range = ir.Range(binding.coordinate, zero, known[0].extent, False, binding.span)
+    elif binding.name in scope.sizes and not binding.coordinate.rest:
+        binding.range = ir.Range(binding.coordinate, zero, scope.sizes[binding.name], False, binding.span)
+    elif not unit.rehearsing:
+        owner = "parameter" if scope.in_function else "input"
+        unit.report(
+            "IX301",
+            f"nothing says how many points `{binding.coordinate}` has",
+            Label(binding.span, f"it indexes no axis on its own, and no {owner} has a coordinate of that name"),
+            help=f"give it a range: `{binding.name} in 0..n`",
+        )
+    return binding.range
+
+
+def _agree(unit: Unit, binding: Binding, known: list[Evidence]) -> None:
+    first = known[0]
+    assert first.extent is not None
+    size = polynomial(first.extent, unit.constant)
+    for other in known[1:]:
+        assert other.extent is not None
+        if other.extent is first.extent:
+            continue
+        other_size = polynomial(other.extent, unit.constant)
+        difference = (other_size - size).constant
+        if difference is None or difference == 0:
+            continue
+        here, there = _shown(other_size.constant, other.extent), _shown(size.constant, first.extent)
+        unit.report(
+            "IX304",
+            f"`{binding.coordinate}` has {here} points here and {there} there",
+            Label(other.span, f"{here}, from {other.text}"),
+            Label(first.span, f"{there}, from {first.text}"),
+            help="if these are two coordinates, give one another name",
+        )
+        return
+
+
+def _shown(value: int | None, extent: ir.Expr) -> str:
+    return str(value) if value is not None else f"`{show(extent)}`"
+
+
+def show(expr: ir.Expr) -> str:
+    """A whole expression as a reader would write it."""
+    match expr:
+        case ir.Const(value):
+            return str(value)
+        case ir.Size(coordinate):
+            return f"size({coordinate})"
+        case ir.Coord(coordinate):
+            return str(coordinate)
+        case ir.Read(tensor, ()):
+            return tensor
+        case ir.Map("neg", (operand,)):
+            return f"-{show(operand)}"
+        case ir.Map(op, (left, right)) if op in ("+", "-", "*", "//", "%"):
+            inner = [
+                f"({show(side)})" if isinstance(side, ir.Map) and op not in ("+",) else show(side)
+                for side in (left, right)
+            ]
+            return f"{inner[0]} {'/' if op == '//' else op} {inner[1]}"
+        case _:
+            return expr.span.text
+
+
+def size_of(unit: Unit, scope: Scope, name: str, binding: Binding | None, span: Span) -> ir.Expr | None:
+    """`size(c)`: of the `c` in scope, else of the inputs'. One in scope may not be settled yet: then a
+    placeholder stands for it until the statement has been read."""
+    if binding is None:
+        return scope.sizes.get(name)
+    settled = binding.stated or binding.range
+    if settled is not None:
+        return extent(unit, settled)
+    placeholder = Coordinate(f"?{name}{len(scope.frame.placeholders)}")
+    scope.frame.placeholders[placeholder] = binding
+    return build.size(placeholder, span)
+
+
+def fill(unit: Unit, frame: Frame, expr: ir.Expr) -> ir.Expr:
+    """The expression with the sizes that were not known while it was read."""
+    if not frame.placeholders:
+        return expr
+    match expr:
+        case ir.Size(coordinate) if coordinate in frame.placeholders:
+            range = frame.placeholders[coordinate].range
+            return expr if range is None else fill(unit, frame, extent(unit, range))
+        case _:
+            return rebuild(expr, lambda inner: fill(unit, frame, inner))
+
+
+def fill_range(unit: Unit, frame: Frame, range: ir.Range) -> ir.Range:
+    lower, upper = fill(unit, frame, range.lower), fill(unit, frame, range.upper)
+    return ir.Range(range.coordinate, lower, upper, range.stated, range.span)
+
+
+def settle_rest(unit: Unit, scope: Scope, rest: RestBinding) -> list[Binding]:
+    """What `..r` stands for; by default what the inputs' `..r` does."""
+    if rest.parts is None:
+        axes = scope.rests.get(rest.name)
+        if axes is None:
+            if not unit.rehearsing:
+                unit.report(
+                    "IX301",
+                    f"nothing says which coordinates `..{rest.name}` stands for",
+                    rest.span,
+                    help="read a tensor with it, or declare an input with it",
+                )
+            rest.parts = []
+            return rest.parts
+        rest.parts = [_part(scope, axis, rest) for axis in axes]
+        for part, axis in zip(rest.parts, axes, strict=True):
+            part.evidence.append(Evidence(axis.extent, f"`..{rest.name}`", rest.span))
+    return rest.parts
+
+
+def resolve_rest(unit: Unit, scope: Scope, rest: RestBinding, axes: tuple[ir.Axis, ...], tensor: str, span: Span) -> bool:
+    """`..r` is read against these leading axes of a tensor; False, and reported, where it stood for others."""
+    if rest.parts is None:
+        rest.parts = [_part(scope, axis, rest) for axis in axes]
+        rest.resolved_by = span
+    shape = [part.coordinate.rest for part in rest.parts]
+    if shape != [axis.coordinate.rest for axis in axes]:
+        labels = [Label(span, f"here for {_count(axes)} of `{tensor}`")]
+        if rest.resolved_by is not None:
+            parts = ", ".join(str(part.coordinate) for part in rest.parts) or "no coordinate"
+            labels.append(Label(rest.resolved_by, f"here for {parts}"))
+        unit.report("IX213", f"`..{rest.name}` stands for different coordinates in one statement", *labels)
+        return False
+    for number, (part, axis) in enumerate(zip(rest.parts, axes, strict=True)):
+        part.evidence.append(Evidence(axis.extent, f"`{tensor}`'s axis {number}", span))
+    return True
+
+
+def _count(axes: tuple[ir.Axis, ...]) -> str:
+    names = ", ".join(str(axis.coordinate) for axis in axes)
+    return f"the leading {names}" if axes else "no leading coordinate"
+
+
+def _part(scope: Scope, axis: ir.Axis, rest: RestBinding) -> Binding:
+    """A coordinate for one axis that `..r` stands for, named as the axis is where that name is free."""
+    coordinate = fresh(Coordinate(axis.coordinate.name, axis.coordinate.rest), {*scope.frame.live, *scope.names})
+    binding = Binding(coordinate, coordinate.name, rest.span)
+    scope.frame.live[coordinate.name] = binding
+    return binding
+
+
+def reach(unit: Unit, intervals: list[tuple[ir.Expr, ir.Expr]]) -> ir.Expr:
+    """How far a row of intervals from 0 reaches. One that starts where another ends reaches further."""
+    if len(intervals) == 1:
+        return intervals[0][1]
+    ends = [(polynomial(lower, unit.constant), polynomial(upper, unit.constant)) for lower, upper in intervals]
+    for (_, upper), (_, end) in zip(intervals, ends, strict=True):
+        reached = {end}
+        for _ in ends:
+            reached |= {lower for lower, after in ends if after in reached}
+        if all(other in reached or _at_most(other, end) for _, other in ends):
+            return upper
+    largest = tuple(dict.fromkeys(upper for _, upper in intervals))
+    return build.apply("max", largest, "whole", largest[0].span)
+
+
+def _at_most(left: Polynomial, right: Polynomial) -> bool:
+    difference = (right - left).constant
+    return difference is not None and difference >= 0

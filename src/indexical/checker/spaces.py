@@ -1,0 +1,128 @@
+"""Spaces: coordinates of different kinds may not index the same axis, even where the sizes agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from ..diagnostics import Label, Sink
+from ..ir import nodes as ir
+from ..ir.affine import polynomial
+from ..ir.types import Coordinate
+from ..source import Span
+from .context import Trail, bound_by, visit, visit_clause
+
+# An axis of a tensor, or (by identity) the range that binds a coordinate.
+Place: TypeAlias = tuple[str, int] | int
+
+
+class _Classes:
+    """What is of one space. Each class knows its space, if one is declared, and the place that says so."""
+
+    def __init__(self) -> None:
+        self.parent: dict[Place, Place] = {}
+        self.space: dict[Place, tuple[str, Span, str]] = {}
+
+    def find(self, place: Place) -> Place:
+        root = place
+        while (above := self.parent.get(root, root)) != root:
+            root = above
+        while place != root:
+            self.parent[place], place = root, self.parent.get(place, place)
+        return root
+
+    def declare(self, place: Place, space: str, span: Span, what: str) -> tuple[str, Span, str] | None:
+        """Say which space a place is of; the earlier word where it differs."""
+        root = self.find(place)
+        known = self.space.setdefault(root, (space, span, what))
+        return known if known[0] != space else None
+
+    def join(self, left: Place, right: Place) -> tuple[tuple[str, Span, str], tuple[str, Span, str]] | None:
+        """Make two places one; the words of both where they differ."""
+        a, b = self.find(left), self.find(right)
+        if a == b:
+            return None
+        first, second = self.space.get(a), self.space.get(b)
+        if first is not None and second is not None and first[0] != second[0]:
+            return first, second
+        self.parent[b] = a
+        if second is not None:
+            self.space.setdefault(a, second)
+        return None
+
+
+def check(program: ir.Program, sink: Sink) -> None:
+    """Report every index that joins two spaces. Where no space is declared there is nothing to do."""
+    classes = _Classes()
+    for tensor in program.inputs:
+        for number, axis in enumerate(tensor.axes):
+            if axis.coordinate.space is not None:
+                what = f"`{tensor.name}[…]`'s `{axis.coordinate}`"
+                classes.declare((tensor.name, number), axis.coordinate.space, tensor.span, what)
+    for let in program.lets:
+        for clause in let.clauses:
+            for range in clause.ranges:
+                _declare(range, classes)
+            for number, slot in enumerate(clause.slots):
+                if isinstance(slot, ir.Coord):
+                    _tie(slot.coordinate, clause.ranges, (let.name, number), slot.span, let.name, classes, sink)
+            _check_reads(visit_clause(clause), classes, sink)
+    for expect in program.expects:
+        for range in expect.ranges:
+            _declare(range, classes)
+        _check_reads(visit(expect.body, expect.ranges), classes, sink)
+
+
+def _check_reads(places: Iterator[tuple[ir.Expr, Trail]], classes: _Classes, sink: Sink) -> None:
+    for expr, trail in places:
+        if isinstance(expr, ir.Reduce):
+            for range in expr.ranges:
+                _declare(range, classes)
+        if isinstance(expr, ir.Read):
+            for number, index in enumerate(expr.indices):
+                coordinate = tied(index)
+                if coordinate is not None:
+                    _tie(coordinate, trail, (expr.tensor, number), index.span, expr.tensor, classes, sink)
+
+
+def _declare(range: ir.Range, classes: _Classes) -> None:
+    if range.coordinate.space is not None:
+        classes.declare(id(range), range.coordinate.space, range.span, f"`{range.coordinate}`")
+
+
+def tied(index: ir.Expr) -> Coordinate | None:
+    """The coordinate that an index ties to its axis: only `c` and `c ± k` do, with `k` free of coordinates."""
+    if isinstance(index, ir.Coord):
+        return index.coordinate
+    if len(index.type.coordinates) != 1:
+        return None
+    (coordinate,) = index.type.coordinates
+    terms = polynomial(index).terms
+    holding = {m: f for m, f in terms.items() if any(_mentions(atom, coordinate) for atom, _ in m)}
+    return coordinate if holding == {frozenset(((coordinate, 1),)): 1} else None
+
+
+def _mentions(atom: Coordinate | ir.Expr, coordinate: Coordinate) -> bool:
+    return atom == coordinate if isinstance(atom, Coordinate) else coordinate in atom.type.coordinates
+
+
+def _tie(
+    coordinate: Coordinate, trail: Trail, axis: Place, span: Span, tensor: str, classes: _Classes, sink: Sink
+) -> None:
+    """A coordinate, as it is bound on this trail, indexes an axis."""
+    if coordinate.name.endswith("'"):
+        # What runs inside a normaliser is of the space of the coordinate that survives it.
+        coordinate = Coordinate(coordinate.name[:-1], False, coordinate.space)
+        return _tie(coordinate, trail, axis, span, tensor, classes, sink)
+    clash = classes.join(id(bound_by(coordinate, trail)), axis)
+    if clash is None:
+        return
+    (mine, my_place, my_words), (other, other_place, other_words) = clash
+    sink.report(
+        "IX303",
+        f"`{coordinate}` is of the space `{mine}`, and this axis of `{tensor}` is of the space `{other}`",
+        Label(span, f"`{mine}` on an axis of `{other}`"),
+        Label(other_place, f"{other_words} is of `{other}`"),
+        Label(my_place, f"{my_words} is of `{mine}`"),
+        help="coordinates of different spaces may not index the same axis, even where the sizes agree",
+    )

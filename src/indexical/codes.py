@@ -1,0 +1,88 @@
+"""The one table of every diagnostic code.
+
+A code is stable: its number never changes meaning. Each has a page in the docs of the
+same name, with a program that fails, what is printed, why, and the mend.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What a code is called and how much it weighs."""
+
+    title: str
+    severity: Severity
+
+
+def _error(title: str) -> Code:
+    return Code(title, "error")
+
+
+def _warning(title: str) -> Code:
+    return Code(title, "warning")
+
+
+def _note(title: str) -> Code:
+    return Code(title, "note")
+
+
+CODES: dict[str, Code] = {
+    # Text.
+    "IX101": _error("something else was expected here"),
+    "IX102": _error("a bracket is not closed, or closes nothing"),
+    "IX103": _error("a character that means nothing here"),
+    "IX104": _error("a number that cannot be read"),
+    "IX105": _error("a text that is not closed"),
+    "IX106": _error("nested too deeply"),
+    "IX107": _error("an array literal that is not rectangular"),
+    "IX108": _error("a file that cannot be read"),
+    # Names.
+    "IX201": _error("a name that nothing defines"),
+    "IX202": _error("a name defined twice"),
+    "IX203": _error("a name the language keeps for itself"),
+    "IX204": _warning("a name that hides another"),
+    "IX205": _error("the wrong number of indices"),
+    "IX206": _error("the wrong number of arguments"),
+    "IX207": _error("a module or a name in it that does not exist"),
+    "IX208": _error("a function that calls itself"),
+    "IX209": _error("a whole tensor where one number is needed, or the reverse"),
+    "IX210": _error("a normaliser over a coordinate that does not survive"),
+    "IX211": _error("a coordinate bound twice"),
+    "IX212": _error("a guard that could attach to several reductions"),
+    "IX213": _error("`..` stands for different coordinates"),
+    "IX214": _warning("an allow that silences nothing"),
+    "IX215": _error("not available yet"),
+    "IX216": _error("the program grows too large when its functions are inlined"),
+    "IX217": _error("nothing to compute"),
+    # Sizes, spaces, bounds.
+    "IX301": _error("a coordinate without a size"),
+    "IX302": _error("a range that cannot be used"),
+    "IX303": _error("coordinates of different spaces on one axis"),
+    "IX304": _error("sizes that disagree"),
+    "IX305": _error("an index out of bounds"),
+    "IX306": _error("clauses that leave a gap"),
+    "IX307": _error("clauses that overlap"),
+    "IX308": _error("a rule that reads what is not there yet"),
+    "IX309": _error("an absent point is read"),
+    "IX310": _error("a reduction over no points"),
+    # Kinds.
+    "IX351": _error("the wrong kind of value"),
+    "IX352": _warning("a whole quotient meets a real"),
+    # Contracts and claims: see also the lints of IX4xx.
+    "IX401": _note("a contract that is not checked yet"),
+    # Calls.
+    "IX501": _error("arguments that do not match the inputs"),
+    "IX502": _error("an array of the wrong rank"),
+    "IX503": _error("an array of the wrong dtype"),
+    "IX504": _error("something that is not an array"),
+    "IX505": _error("a whole number that cannot be computed"),
+    "IX506": _error("an assertion that does not hold"),
+    "IX507": _error("too large to evaluate"),
+    "IX508": _error("an output that does not exist"),
+}

@@ -1,0 +1,173 @@
+"""Findings: values that say what was found, where, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from .codes import CODES, Severity
+from .source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A place, and a few words about its part in the matter."""
+
+    span: Span
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A mechanical mend: put `replacement` where `span` is."""
+
+    span: Span
+    replacement: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding. The first label is the primary one; a finding about a call may have none."""
+
+    code: str
+    message: str
+    labels: tuple[Label, ...] = ()
+    notes: tuple[str, ...] = ()
+    help: str | None = None
+    fix: Fix | None = None
+
+    @property
+    def severity(self) -> Severity:
+        return CODES[self.code].severity
+
+    def __str__(self) -> str:
+        return render(self)
+
+    def to_json(self) -> dict[str, object]:
+        """The finding as plain lists, strings and numbers, for editors and CI."""
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "message": self.message,
+            "labels": [{**_place(label.span), "text": label.text} for label in self.labels],
+            "notes": list(self.notes),
+            "help": self.help,
+            "fix": self.fix and {**_place(self.fix.span), "replacement": self.fix.replacement},
+        }
+
+
+class Sink:
+    """Where a stage puts its findings. The same finding is kept once."""
+
+    def __init__(self) -> None:
+        self._found: dict[Diagnostic, None] = {}
+
+    def report(
+        self,
+        code: str,
+        message: str,
+        *labels: Label | Span,
+        notes: Iterable[str] = (),
+        help: str | None = None,
+        fix: Fix | None = None,
+    ) -> None:
+        places = tuple(Label(label) if isinstance(label, Span) else label for label in labels)
+        self.add(Diagnostic(code, message, places, tuple(notes), help, fix))
+
+    def add(self, diagnostic: Diagnostic) -> None:
+        self._found.setdefault(diagnostic)
+
+    def __iter__(self) -> Iterator[Diagnostic]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @property
+    def failed(self) -> bool:
+        return any(found.severity == "error" for found in self._found)
+
+
+class Error(ValueError):
+    """A mistake of the user's. `diagnostics` has every finding; `str()` renders them all."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics = tuple(diagnostics)
+        super().__init__("\n\n".join(render(diagnostic) for diagnostic in self.diagnostics))
+
+
+class CompileError(Error):
+    """The text is at fault."""
+
+
+class CallError(Error):
+    """The arrays do not fit the text, or a check in the run failed."""
+
+
+Paint = Callable[[str, str], str]
+
+_COLOURS: dict[Severity, str] = {"error": "31", "warning": "33", "note": "36"}
+
+
+def render(diagnostic: Diagnostic, colour: bool = False) -> str:
+    """The finding as text: a headline, each place with a caret under it, notes, help."""
+    paint = _coloured if colour else _plain
+    tone = _COLOURS[diagnostic.severity]
+    head = paint(f"{diagnostic.severity}[{diagnostic.code}]", f"1;{tone}")
+    lines = [f"{head}: {paint(diagnostic.message, '1')}"]
+    width = max((len(str(label.span.line)) for label in diagnostic.labels), default=1) + 2
+    shown = None
+    for index, label in enumerate(diagnostic.labels):
+        if label.span.source is not shown:
+            shown = label.span.source
+            lines.append(paint(f"{' ' * (width - 1)}--> {label.span}", "2"))
+        lines += _excerpt(label, width, "^" if index == 0 else "-", tone if index == 0 else "34", paint)
+    for note in diagnostic.notes:
+        lines.append(f"{' ' * width} = note: {note}")
+    if diagnostic.help is not None:
+        lines.append(f"{' ' * width} = {paint('help', '1;32')}: {diagnostic.help}")
+    return "\n".join(lines)
+
+
+def _excerpt(label: Label, width: int, mark: str, tone: str, paint: Paint) -> list[str]:
+    """The line of a label with marks under its part; a longer span is marked to its line's end."""
+    line, column = label.span.source.position(label.span.start)
+    text = label.span.source.line(line)
+    marks = max(1, min(label.span.end - label.span.start, len(text) - column + 1))
+    start, text, cut = _window(text, column - 1, marks)
+    before = "".join("\t" if character == "\t" else " " for character in text[: start])
+    under = before + paint(mark * max(1, min(marks, len(text) - start or 1)), tone)
+    gutter = f"{line:>{width}} | "
+    words = f" {paint(label.text, tone)}" if label.text else ""
+    return [paint(gutter, "2") + text + cut, paint(f"{'':>{width}} | ", "2") + under + words]
+
+
+def _window(text: str, start: int, marks: int, limit: int = 160) -> tuple[int, str, str]:
+    """A very long line is cut to the part around its mark; control characters become spaces."""
+    text = "".join(c if c == "\t" or c.isprintable() else " " for c in text)
+    if len(text) <= limit:
+        return start, text, ""
+    first = max(0, start - limit // 2)
+    piece = text[first : first + limit]
+    lead = "…" if first else ""
+    return start - first + len(lead), lead + piece, "…" if first + limit < len(text) else ""
+
+
+def _plain(text: str, tone: str) -> str:
+    return text
+
+
+def _coloured(text: str, tone: str) -> str:
+    return f"\x1b[{tone}m{text}\x1b[0m"
+
+
+def _place(span: Span) -> dict[str, object]:
+    line, column = span.source.position(span.start)
+    end_line, end_column = span.source.position(span.end)
+    return {
+        "file": span.source.name,
+        "line": line,
+        "column": column,
+        "end_line": end_line,
+        "end_column": end_column,
+    }

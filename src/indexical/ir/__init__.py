@@ -1,0 +1,1 @@
+"""The Program: relations among named coordinates, typed and checked."""

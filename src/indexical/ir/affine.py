@@ -1,0 +1,168 @@
+"""Whole expressions as polynomials, so that indices, bounds and sizes can be compared.
+
+The atoms are coordinates, sizes, scalars and whatever cannot be taken apart (`i / 2`, a gather).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ..source import Span
+from . import build
+from .nodes import Const, Coord, Expr, Map, Read
+from .types import Coordinate
+
+Atom: TypeAlias = Coordinate | Expr
+Monomial: TypeAlias = frozenset[tuple[Atom, int]]
+ONE: Monomial = frozenset()
+
+# What a scalar of this name is, where that is known: a whole constant of the program.
+Constants: TypeAlias = Callable[[str], Expr | None]
+
+
+def no_constants(name: str) -> Expr | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Polynomial:
+    """A sum of whole multiples of products of atoms; no term is zero."""
+
+    terms: Mapping[Monomial, int]
+
+    @property
+    def constant(self) -> int | None:
+        """The value, where it varies with nothing."""
+        if not self.terms:
+            return 0
+        return self.terms.get(ONE) if len(self.terms) == 1 else None
+
+    @property
+    def atoms(self) -> set[Atom]:
+        return {atom for monomial in self.terms for atom, _ in monomial}
+
+    def __add__(self, other: Polynomial | int) -> Polynomial:
+        return self.plus(other if isinstance(other, Polynomial) else number(other), 1)
+
+    def __sub__(self, other: Polynomial | int) -> Polynomial:
+        return self.plus(other if isinstance(other, Polynomial) else number(other), -1)
+
+    def __neg__(self) -> Polynomial:
+        return Polynomial({monomial: -factor for monomial, factor in self.terms.items()})
+
+    def plus(self, other: Polynomial, times: int) -> Polynomial:
+        terms = dict(self.terms)
+        for monomial, factor in other.terms.items():
+            total = terms.get(monomial, 0) + times * factor
+            if total:
+                terms[monomial] = total
+            else:
+                terms.pop(monomial, None)
+        return Polynomial(terms)
+
+    def __mul__(self, other: Polynomial) -> Polynomial:
+        result = Polynomial({})
+        for left, factor in self.terms.items():
+            row = {_product(left, right): factor * other_factor for right, other_factor in other.terms.items()}
+            result = result.plus(Polynomial(row), 1)
+        return result
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Polynomial) and dict(self.terms) == dict(other.terms)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.terms.items()))
+
+
+def _product(left: Monomial, right: Monomial) -> Monomial:
+    powers = dict(left)
+    for atom, power in right:
+        powers[atom] = powers.get(atom, 0) + power
+    return frozenset(powers.items())
+
+
+def number(value: int) -> Polynomial:
+    return Polynomial({ONE: value} if value else {})
+
+
+def of_atom(atom: Atom) -> Polynomial:
+    return Polynomial({frozenset(((atom, 1),)): 1})
+
+
+def polynomial(expr: Expr, constants: Constants = no_constants) -> Polynomial:
+    """A whole expression as a polynomial; what cannot be taken apart is an atom of its own."""
+    match expr:
+        case Const(value) if isinstance(value, int):
+            return number(int(value))
+        case Coord(coordinate):
+            return of_atom(coordinate)
+        case Read(tensor, ()):
+            known = constants(tensor)
+            return of_atom(expr) if known is None else polynomial(known, constants)
+        case Map("+", (left, right)):
+            return polynomial(left, constants) + polynomial(right, constants)
+        case Map("-", (left, right)):
+            return polynomial(left, constants) - polynomial(right, constants)
+        case Map("neg", (operand,)):
+            return -polynomial(operand, constants)
+        case Map("*", (left, right)):
+            return _bounded(polynomial(left, constants) * polynomial(right, constants), expr)
+        case Map("//" | "%" as op, (left, right)):
+            return _divide(op, polynomial(left, constants), polynomial(right, constants), expr)
+        case _:
+            return of_atom(expr)
+
+
+def _bounded(product: Polynomial, expr: Expr) -> Polynomial:
+    """A product that grew past all use is an atom."""
+    return product if len(product.terms) <= 64 else of_atom(expr)
+
+
+def _divide(op: str, left: Polynomial, right: Polynomial, expr: Expr) -> Polynomial:
+    """A quotient that comes out even is taken apart; two constants truncate toward zero."""
+    divisor = right.constant
+    if divisor is None:
+        if left == right and op == "//":
+            return number(1)
+        return of_atom(expr)
+    if divisor == 0:
+        return of_atom(expr)
+    value = left.constant
+    if value is not None:
+        quotient = abs(value) // abs(divisor) * (1 if (value >= 0) == (divisor > 0) else -1)
+        return number(quotient if op == "//" else value - quotient * divisor)
+    if all(factor % divisor == 0 for factor in left.terms.values()):
+        if op == "%":
+            return number(0)
+        return Polynomial({monomial: factor // divisor for monomial, factor in left.terms.items()})
+    return of_atom(expr)
+
+
+def expression(value: Polynomial, span: Span) -> Expr:
+    """A polynomial as an expression again."""
+    result: Expr | None = None
+    for monomial, factor in sorted(value.terms.items(), key=lambda term: (not term[0], term[1] < 0)):
+        term = _term(monomial, abs(factor), span)
+        if result is None:
+            result = term if factor > 0 else _negative(term, span)
+        else:
+            result = build.apply("+" if factor > 0 else "-", (result, term), "whole", span)
+    return build.whole(0, span) if result is None else result
+
+
+def _negative(term: Expr, span: Span) -> Expr:
+    if isinstance(term, Const):
+        return build.whole(-int(term.value), span)
+    return build.apply("neg", (term,), "whole", span)
+
+
+def _term(monomial: Monomial, factor: int, span: Span) -> Expr:
+    result: Expr | None = None if factor == 1 and monomial else build.whole(factor, span)
+    for atom, power in sorted(monomial, key=str):
+        for _ in range(power):
+            leaf = build.coord(atom, span) if isinstance(atom, Coordinate) else atom
+            result = leaf if result is None else build.apply("*", (result, leaf), "whole", span)
+    assert result is not None
+    return result

@@ -1,0 +1,265 @@
+"""The Program, on one page.
+
+Axis order exists only at the boundaries: in the axes of inputs and definitions, and in the
+indices of a read. Everywhere else there are sets of coordinates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TypeAlias
+
+from ..source import Source, Span
+from .types import Coordinate, Dtype, Kind, Type
+
+
+def _span() -> Span:
+    return field(compare=False, repr=False)  # type: ignore[no-any-return]
+
+
+# ---------------------------------------------------------------- expressions
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A number as written, exactly. `rounding` is half a unit of the last digit of a `~` figure."""
+
+    value: bool | int | Fraction
+    type: Type
+    span: Span = _span()
+    rounding: Fraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An array literal, read at `indices`. `cells` run in row-major order."""
+
+    shape: tuple[int, ...]
+    cells: tuple[Const, ...]
+    indices: tuple[Expr, ...]
+    type: Type
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Coord:
+    """The value of a coordinate: its integer."""
+
+    coordinate: Coordinate
+    type: Type
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many points the inputs' coordinate of this name has: a variable of the whole program."""
+
+    coordinate: Coordinate
+    type: Type
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One element of an input or of a definition; a scalar has no indices."""
+
+    tensor: str
+    indices: tuple[Expr, ...]
+    type: Type
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """An elementwise function. Operators go by their sign (`//` is the whole quotient, `neg` the
+    unary minus), casts as `as f32`, all others by their name."""
+
+    op: str
+    arguments: tuple[Expr, ...]
+    type: Type
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """`then` where `condition` holds, else `otherwise`; only the branch taken is evaluated."""
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+    type: Type
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A bound coordinate runs from `lower` up to, not including, `upper`.
+
+    `stated` is False where the size was taken from the axes that the coordinate indexes bare: these
+    must then agree.
+    """
+
+    coordinate: Coordinate
+    lower: Expr
+    upper: Expr
+    stated: bool
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """`op` over the points of `ranges` at which `guard` holds.
+
+    Over no points it is the identity of `op`: 0 for sum, -inf for max.
+    """
+
+    op: str
+    ranges: tuple[Range, ...]
+    body: Expr
+    guard: Expr | None
+    type: Type
+    span: Span = _span()
+
+    @property
+    def coordinates(self) -> frozenset[Coordinate]:
+        return frozenset(range.coordinate for range in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class Normalize:
+    """`op` over a coordinate that survives. Points that `guard` removes get 0 (log_softmax: -inf).
+
+    `coordinate` is bound outside, where its range is; inside the body it runs over all its points.
+    """
+
+    op: str
+    coordinate: Coordinate
+    body: Expr
+    guard: Expr | None
+    type: Type
+    span: Span = _span()
+
+
+Expr: TypeAlias = Const | Array | Coord | Size | Read | Map | Select | Reduce | Normalize
+
+# ----------------------------------------------------------------- statements
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis of a tensor's home: the coordinate it was declared with, and its extent."""
+
+    coordinate: Coordinate
+    extent: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """`dtype` is None where none was declared: any of its kind will do."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    kind: Kind
+    dtype: Dtype | None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One `let` of a definition. A slot is a coordinate of `ranges`, or the place of a base case.
+
+    The points at which `guard` fails are absent.
+    """
+
+    slots: tuple[Expr, ...]
+    ranges: tuple[Range, ...]
+    body: Expr
+    guard: Expr | None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """A definition: its home, and the clauses that together cover it.
+
+    `hidden` is True for what a function or a block brought along.
+    """
+
+    name: str
+    axes: tuple[Axis, ...]
+    kind: Kind
+    clauses: tuple[Clause, ...]
+    hidden: bool
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """What a program claims of an attention: roles as (role, coordinate name), flags with their size."""
+
+    name: str
+    roles: tuple[tuple[str, str], ...]
+    flags: tuple[tuple[str, Expr | None], ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Assert:
+    condition: Expr
+    message: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """A published figure for every point of `ranges`, in their order.
+
+    `figures` has one cell for every point, or one for all (`shape` is then empty); a None is the
+    claim that the point is absent. `digits` says to how many decimal places each was printed.
+    """
+
+    ranges: tuple[Range, ...]
+    body: Expr
+    shape: tuple[int, ...]
+    figures: tuple[Const | None, ...]
+    digits: tuple[int | None, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """Every point of this definition, in any order."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stepwise:
+    """A recurrence: `body` in order, for one point after the other of one axis of each definition."""
+
+    axes: tuple[tuple[str, int], ...]
+    forward: bool
+    body: tuple[Order, ...]
+
+
+Order: TypeAlias = Once | Stepwise
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What is true. `order` has every definition after all that it reads."""
+
+    source: Source
+    inputs: tuple[Input, ...]
+    lets: tuple[Let, ...]
+    outputs: tuple[str, ...]
+    order: tuple[Order, ...]
+    contracts: tuple[Contract, ...]
+    asserts: tuple[Assert, ...]
+    expects: tuple[Expect, ...]
+
+    @property
+    def tensors(self) -> dict[str, Input | Let]:
+        """Every input and definition by its name."""
+        return {tensor.name: tensor for tensor in (*self.inputs, *self.lets)}

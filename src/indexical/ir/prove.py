@@ -1,0 +1,282 @@
+"""What follows from guards and ranges, for whole numbers: decided by elimination.
+
+Everything is a list of polynomials that are at least 0. A product or a quotient counts as a
+variable of its own, with the few facts about it that are always true. What cannot be proved here
+is checked in the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from math import gcd
+from typing import TypeAlias
+
+from . import build, walk
+from .affine import ONE, Atom, Constants, Monomial, Polynomial, no_constants, number, of_atom, polynomial
+from .nodes import Const, Expr, Map, Range, Read, Size
+from .types import Coordinate
+
+# A linear form over monomials that is at least 0.
+Row: TypeAlias = dict[Monomial, int]
+
+_MOST_ROWS = 160
+
+_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+# What the definition of this name says at these indices, where a guard may be looked through.
+Definitions: TypeAlias = Callable[[Read], Expr | None]
+
+
+def no_definitions(read: Read) -> Expr | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Assumptions:
+    """What holds at a point: polynomials at least 0, and the conditions by their text.
+
+    `opaque` is True where some condition could not be put as polynomials.
+    """
+
+    known: tuple[Polynomial, ...] = ()
+    stated: frozenset[Expr] = frozenset()
+    opaque: bool = False
+    constants: Constants = field(default=no_constants, compare=False)
+    definitions: Definitions = field(default=no_definitions, compare=False)
+
+    def within(self, range: Range) -> Assumptions:
+        """Also: the coordinate is in its range."""
+        point = of_atom(range.coordinate)
+        lower, upper = polynomial(range.lower, self.constants), polynomial(range.upper, self.constants)
+        return self._also((point - lower, upper - point - 1), (), False)
+
+    def assuming(self, condition: Expr, holds: bool = True) -> Assumptions:
+        """Also: the condition holds (or fails)."""
+        known: list[Polynomial] = []
+        stated: list[Expr] = []
+        opaque = False
+        for fact in conjuncts(condition, holds, self.definitions):
+            rows = inequalities(fact, self.constants)
+            known.extend(rows or ())
+            stated.append(fact)
+            opaque = opaque or rows is None
+        return self._also(known, stated, opaque)
+
+    def _also(self, known: Iterable[Polynomial], stated: Iterable[Expr], opaque: bool) -> Assumptions:
+        return Assumptions(
+            (*self.known, *known),
+            self.stated.union(stated),
+            self.opaque or opaque,
+            self.constants,
+            self.definitions,
+        )
+
+    def entails(self, goal: Polynomial) -> bool:
+        """Whether the goal is at least 0 at every point where these hold."""
+        value = goal.constant
+        if value is not None:
+            return value >= 0
+        return not satisfiable((*self.known, -goal - 1), self)
+
+    def proves(self, condition: Expr) -> bool:
+        """Whether the condition holds wherever these do."""
+        return all(self._proves(fact) for fact in conjuncts(condition, True, self.definitions))
+
+    def _proves(self, fact: Expr) -> bool:
+        if fact in self.stated:
+            return True
+        match fact:
+            case Const(value):
+                return bool(value)
+            case Map("||", parts):
+                return any(self.proves(part) for part in parts)
+            case Map("!=", (left, right)):
+                difference = polynomial(left, self.constants) - polynomial(right, self.constants)
+                return self.entails(difference - 1) or self.entails(-difference - 1)
+        rows = inequalities(fact, self.constants)
+        return rows is not None and all(self.entails(row) for row in rows)
+
+    @property
+    def consistent(self) -> bool:
+        """False only where it is certain that no point satisfies these."""
+        return satisfiable(self.known, self)
+
+
+def conjuncts(condition: Expr, holds: bool, definitions: Definitions) -> list[Expr]:
+    """The condition, or its opposite, as facts that all hold; named guards are looked through."""
+    match condition:
+        case Map("&&", (left, right)) if holds:
+            return conjuncts(left, True, definitions) + conjuncts(right, True, definitions)
+        case Map("||", (left, right)) if not holds:
+            return conjuncts(left, False, definitions) + conjuncts(right, False, definitions)
+        case Map("!", (operand,)):
+            return conjuncts(operand, not holds, definitions)
+        case Read():
+            meaning = definitions(condition)
+            if meaning is not None:
+                return conjuncts(meaning, holds, definitions)
+        case Map(op, arguments, type, span) if not holds and op in _OPPOSITE:
+            if all(argument.type.kind == "whole" for argument in arguments):
+                return [Map(_OPPOSITE[op], arguments, type, span)]
+    return [condition if holds else build.apply("!", (condition,), "bool", condition.span)]
+
+
+def inequalities(fact: Expr, constants: Constants) -> list[Polynomial] | None:
+    """A comparison of wholes as polynomials that are at least 0; None for anything else."""
+    match fact:
+        case Map("<" | "<=" | ">" | ">=" | "==" as op, (left, right)) if (
+            left.type.kind == right.type.kind == "whole"
+        ):
+            difference = polynomial(right, constants) - polynomial(left, constants)
+            return {
+                "<": [difference - 1],
+                "<=": [difference],
+                ">": [-difference - 1],
+                ">=": [-difference],
+                "==": [difference, -difference],
+            }[op]
+        case _:
+            return None
+
+
+def satisfiable(known: Iterable[Polynomial], assumptions: Assumptions) -> bool:
+    """False only where no whole numbers make all of these at least 0."""
+    facts = list(known)
+    facts += _always_true(facts, assumptions)
+    return eliminate([dict(fact.terms) for fact in facts], keep=frozenset()) is not None
+
+
+def _always_true(facts: list[Polynomial], assumptions: Assumptions) -> list[Polynomial]:
+    """Sizes are at least 0, remainders are less than their divisor, a factor keeps an order."""
+    extra: list[Polynomial] = []
+    atoms = {atom for fact in facts for atom in fact.atoms}
+    for atom in list(atoms):
+        extra += _facts_of(atom, facts, assumptions)
+    atoms |= {atom for fact in extra for atom in fact.atoms}
+    extra += [of_atom(atom) for atom in atoms if isinstance(atom, Size)]
+    products = {monomial for fact in facts + extra for monomial in fact.terms if len(monomial) > 1}
+    for monomial in products:
+        for atom, power in monomial:
+            if isinstance(atom, Size) and power == 1:
+                others = {other for other, _ in monomial if other != atom}
+                extra += [fact * of_atom(atom) for fact in facts if fact.atoms & others]
+    return extra
+
+
+def _facts_of(atom: Atom, facts: list[Polynomial], assumptions: Assumptions) -> list[Polynomial]:
+    """`a = b·(a // b) + a % b`, for `a` at least 0. Where `b` is 0 nothing is evaluated."""
+    match atom:
+        case Map("//" | "%", (left, right)):
+            dividend = polynomial(left, assumptions.constants)
+            divisor = polynomial(right, assumptions.constants)
+            plain = Assumptions(tuple(facts))
+            if any(inner == atom for inner in walk.walk(left)) or not _is_counted(divisor):
+                return []
+            if _is_nested(left) or not (_is_counted(dividend) or plain_entails(plain, dividend)):
+                return []
+            quotient = of_atom(Map("//", atom.arguments, atom.type, atom.span))
+            remainder = dividend - quotient * divisor
+            return [quotient, remainder, divisor - remainder - 1] + (
+                [of_atom(atom) - remainder, remainder - of_atom(atom)] if atom.op == "%" else []
+            )
+        case Map("max", arguments) if atom.type.kind == "whole":
+            return [of_atom(atom) - polynomial(argument, assumptions.constants) for argument in arguments]
+    return []
+
+
+def plain_entails(assumptions: Assumptions, goal: Polynomial) -> bool:
+    """As `entails`, from the facts as they stand."""
+    rows = [dict(fact.terms) for fact in (*assumptions.known, -goal - 1)]
+    return eliminate(rows, keep=frozenset()) is None
+
+
+def _is_nested(expr: Expr) -> bool:
+    return any(isinstance(inner, Map) and inner.op in ("//", "%") for inner in walk.walk(expr))
+
+
+def _is_counted(value: Polynomial) -> bool:
+    """A sum of products of sizes and positive numbers: never negative."""
+    return all(
+        factor > 0 and all(isinstance(atom, Size) for atom, _ in monomial) for monomial, factor in value.terms.items()
+    )
+
+
+def eliminate(rows: list[Row], keep: frozenset[Atom]) -> list[Row] | None:
+    """Fourier and Motzkin: what the rows say of `keep` alone; None where they contradict each other.
+
+    With too many rows the rest is given up, which only ever loses facts.
+    """
+    current = _tidy(rows)
+    while current is not None:
+        variables = {m for row in current for m in row if m and not all(atom in keep for atom, _ in m)}
+        if not variables:
+            return current
+        current = _without(min(variables, key=lambda m: _effort(current, m)), current)
+    return None
+
+
+def _effort(rows: list[Row], variable: Monomial) -> tuple[int, int]:
+    above = sum(1 for row in rows if row.get(variable, 0) > 0)
+    below = sum(1 for row in rows if row.get(variable, 0) < 0)
+    return above * below - above - below, above + below
+
+
+def _without(variable: Monomial, rows: list[Row]) -> list[Row] | None:
+    result = [row for row in rows if variable not in row]
+    above = [row for row in rows if row.get(variable, 0) > 0]
+    below = [row for row in rows if row.get(variable, 0) < 0]
+    if len(above) * len(below) + len(result) > _MOST_ROWS:
+        return _tidy(result)
+    for positive in above:
+        for negative in below:
+            result.append(_combine(positive, -negative[variable], negative, positive[variable]))
+    return _tidy(result)
+
+
+def _combine(left: Row, times: int, right: Row, other_times: int) -> Row:
+    row = {monomial: times * factor for monomial, factor in left.items()}
+    for monomial, factor in right.items():
+        row[monomial] = row.get(monomial, 0) + other_times * factor
+    return {monomial: factor for monomial, factor in row.items() if factor}
+
+
+def _tidy(rows: list[Row]) -> list[Row] | None:
+    """Each row divided by what its factors share (whole numbers: the constant rounds down), the
+    stronger of two that differ in the constant alone; None where a row is never true."""
+    strongest: dict[frozenset[tuple[Monomial, int]], int] = {}
+    for row in rows:
+        constant = row.get(ONE, 0)
+        factors = {monomial: factor for monomial, factor in row.items() if monomial and factor}
+        if not factors:
+            if constant < 0:
+                return None
+            continue
+        share = gcd(*factors.values())
+        key = frozenset((monomial, factor // share) for monomial, factor in factors.items())
+        bound = constant // share
+        strongest[key] = min(bound, strongest.get(key, bound))
+    return [{**dict(key), ONE: bound} for key, bound in strongest.items()]
+
+
+def always_possible(known: Iterable[Polynomial], at_least: int = 3) -> bool:
+    """Whether, for all sizes of at least `at_least`, some point makes all of these at least 0.
+
+    Only plain sums and differences of coordinates and sizes are decided; for all else False.
+    """
+    facts = list(known)
+    for fact in facts:
+        for monomial, factor in fact.terms.items():
+            if monomial and (len(monomial) > 1 or any(power > 1 for _, power in monomial)):
+                return False
+            if any(isinstance(atom, Coordinate) and abs(factor) > 1 for atom, _ in monomial):
+                return False
+    atoms = {atom for fact in facts for atom in fact.atoms}
+    sizes = frozenset(atom for atom in atoms if isinstance(atom, Size))
+    if any(not isinstance(atom, Coordinate | Size) for atom in atoms):
+        return False
+    left = eliminate([dict(fact.terms) for fact in facts], keep=sizes)
+    if left is None:
+        return False
+    generous = Assumptions(tuple(of_atom(size) - number(at_least) for size in sizes))
+    return all(plain_entails(generous, Polynomial({m: f for m, f in row.items() if f})) for row in left)

@@ -1,0 +1,128 @@
+"""Traversal, written once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import assert_never
+
+from . import build
+from .nodes import Array, Const, Coord, Expr, Map, Normalize, Range, Read, Reduce, Select, Size
+from .types import Coordinate, Type
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The expressions directly inside, bounds and guards included."""
+    match expr:
+        case Const() | Coord() | Size():
+            return ()
+        case Array(indices=inner) | Read(indices=inner) | Map(arguments=inner):
+            return inner
+        case Select(condition, then, otherwise):
+            return (condition, then, otherwise)
+        case Reduce(_, ranges, body, guard):
+            bounds = tuple(bound for range in ranges for bound in (range.lower, range.upper))
+            return (*bounds, body) if guard is None else (*bounds, body, guard)
+        case Normalize(_, _, body, guard):
+            return (body,) if guard is None else (body, guard)
+        case _:
+            assert_never(expr)
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """The expression and everything inside it; never recursive."""
+    waiting = [expr]
+    while waiting:
+        expr = waiting.pop()
+        yield expr
+        waiting.extend(children(expr))
+
+
+def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """The same node over changed children, its type worked out again."""
+    match expr:
+        case Const() | Coord() | Size():
+            return expr
+        case Array(shape, cells, indices, type, span):
+            changed = tuple(map(change, indices))
+            return Array(shape, cells, changed, Type(type.kind, build.varying(changed)), span)
+        case Read(tensor, indices, type, span):
+            return build.read(tensor, tuple(map(change, indices)), type.kind, span)
+        case Map(op, arguments, type, span):
+            return build.apply(op, tuple(map(change, arguments)), type.kind, span)
+        case Select(condition, then, otherwise, type, span):
+            changed = (change(condition), change(then), change(otherwise))
+            return Select(*changed, Type(type.kind, build.varying(changed)), span)
+        case Reduce(op, ranges, body, guard, type, span):
+            new = tuple(Range(r.coordinate, change(r.lower), change(r.upper), r.stated, r.span) for r in ranges)
+            return build.reduce(op, new, change(body), guard and change(guard), type.kind, span)
+        case Normalize(op, coordinate, body, guard, type, span):
+            return build.normalize(op, coordinate, change(body), guard and change(guard), type.kind, span)
+        case _:
+            assert_never(expr)
+
+
+def substitute(expr: Expr, values: Mapping[Coordinate, Expr]) -> Expr:
+    """The expression with coordinates replaced by values. What a reduction binds inside is renamed
+    where a value mentions its name, so that nothing is captured."""
+    touched = {c: v for c, v in values.items() if c in expr.type.coordinates}
+    if not touched:
+        return expr
+    match expr:
+        case Coord(coordinate):
+            return touched[coordinate]
+        case Reduce(op, ranges, body, guard, type, span):
+            return _substitute_reduce(op, ranges, body, guard, type, span, touched) if ranges else expr
+        case Normalize(op, coordinate, body, guard, type, span):
+            return _substitute_normalize(expr, touched)
+        case _:
+            return rebuild(expr, lambda child: substitute(child, touched))
+
+
+def _substitute_reduce(op, ranges, body, guard, type, span, values):  # type: ignore[no-untyped-def]
+    taken = {c.name for value in values.values() for c in value.type.coordinates}
+    taken |= {c.name for c in body.type.coordinates} | {c.name for c in values}
+    inner = dict(values)
+    renamed: list[Range] = []
+    for range in ranges:
+        coordinate = range.coordinate
+        if any(coordinate in value.type.coordinates for value in values.values()):
+            coordinate = fresh(coordinate, taken)
+            taken.add(coordinate.name)
+            inner[range.coordinate] = build.coord(coordinate, range.span)
+        lower, upper = substitute(range.lower, inner), substitute(range.upper, inner)
+        renamed.append(Range(coordinate, lower, upper, range.stated, range.span))
+    guard = guard and substitute(guard, inner)
+    return build.reduce(op, tuple(renamed), substitute(body, inner), guard, type.kind, span)
+
+
+def _substitute_normalize(expr: Normalize, values: Mapping[Coordinate, Expr]) -> Expr:
+    """The coordinate of a normaliser is bound inside and free outside: it can only be renamed."""
+    target = values.get(expr.coordinate)
+    if target is not None and not isinstance(target, Coord):
+        raise Inexpressible
+    coordinate = expr.coordinate if target is None else target.coordinate
+    inner = dict(values)
+    if target is None and any(coordinate in value.type.coordinates for value in values.values()):
+        raise Inexpressible
+    return build.normalize(
+        expr.op,
+        coordinate,
+        substitute(expr.body, inner),
+        expr.guard and substitute(expr.guard, inner),
+        expr.type.kind,
+        expr.span,
+    )
+
+
+class Inexpressible(Exception):
+    """A normaliser would have to be read at something that is not a coordinate."""
+
+
+def fresh(coordinate: Coordinate, taken: set[str]) -> Coordinate:
+    """The coordinate itself if its name is free, else the next `i_1`, `i_2`, … that is."""
+    if coordinate.name not in taken:
+        return coordinate
+    number = 1
+    while f"{coordinate.name}_{number}" in taken:
+        number += 1
+    return Coordinate(f"{coordinate.name}_{number}", coordinate.rest, coordinate.space)

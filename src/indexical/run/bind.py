@@ -1,0 +1,301 @@
+"""Binding: arrays to inputs. Ranks, dtypes and sizes are checked, with the same carets as the text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from ..checker.context import visit_clause
+from ..checker.recurrence import check_boxes, is_plain, report_cover
+from ..diagnostics import CallError, Label, Sink
+from ..ir import nodes as ir
+from ..ir import whole
+from ..ir.types import Coordinate, Dtype
+from ..source import Span
+from .dtypes import definition_dtypes
+from .reference import Table
+
+NUMPY: dict[str, str] = {
+    "bool": "bool",
+    "i32": "int32",
+    "i64": "int64",
+    "f16": "float16",
+    "bf16": "float32",
+    "f32": "float32",
+    "f64": "float64",
+}
+_DTYPES: dict[str, Dtype] = {"float16": "f16", "float32": "f32", "float64": "f64", "int32": "i32"}
+_EXACT_IN: dict[str, frozenset[str]] = {
+    "f64": frozenset(("f16", "bf16", "f32", "f64")),
+    "f32": frozenset(("f16", "bf16", "f32")),
+    "f16": frozenset(("f16",)),
+    "bf16": frozenset(("bf16", "f32")),
+    "i64": frozenset(("i32", "i64")),
+    "i32": frozenset(("i32",)),
+    "bool": frozenset(("bool",)),
+}
+
+# A definition may have this many points.
+MAXIMUM_POINTS = 50_000_000
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A call whose arrays fit: sizes known, one table an input."""
+
+    program: ir.Program
+    arrays: Mapping[str, np.ndarray[Any, Any]]
+    sizes: Mapping[Coordinate, int]
+    rests: Mapping[str, tuple[int, ...]]
+    dtypes: Mapping[str, Dtype]
+
+    @cached_property
+    def tables(self) -> dict[str, Table]:
+        """The inputs' cells, leading `..r` axes as one."""
+        result = {}
+        for tensor in self.program.inputs:
+            array = self.arrays[tensor.name]
+            shape = flat_shape(tensor.axes, array.shape)
+            cells = array.reshape(-1).tolist()
+            if tensor.kind == "real" and array.dtype.kind in "iu":
+                cells = [float(cell) for cell in cells]
+            result[tensor.name] = Table(shape, cells)
+        return result
+
+    def lookup(self, leaf: ir.Size | ir.Read) -> int:
+        """A size, or a whole scalar, of this call."""
+        if isinstance(leaf, ir.Size):
+            return self.sizes[leaf.coordinate]
+        if leaf.tensor in self.arrays:
+            return int(self.arrays[leaf.tensor])
+        let = next(let for let in self.program.lets if let.name == leaf.tensor)
+        return whole.value(let.clauses[0].body, self.lookup)
+
+    def extent(self, expr: ir.Expr) -> int:
+        return max(0, whole.value(expr, self.lookup))
+
+
+def flat_shape(axes: tuple[ir.Axis, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape with the axes of a leading `..r` as one."""
+    if not axes or not axes[0].coordinate.rest:
+        return shape
+    lead = len(shape) - len(axes) + 1
+    return (math.prod(shape[:lead]), *shape[lead:])
+
+
+def bind(program: ir.Program, arguments: Mapping[str, Any]) -> Bound:
+    """The arrays of a call, or one error with everything that is wrong with them."""
+    sink = Sink()
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    dtypes: dict[str, Dtype] = {}
+    for tensor in program.inputs:
+        array = _as_array(tensor, arguments[tensor.name], sink)
+        if array is None:
+            continue
+        dtype = _check_dtype(tensor, array, arguments[tensor.name], sink)
+        if dtype is not None and _check_rank(tensor, array, sink):
+            arrays[tensor.name] = array
+            dtypes[tensor.name] = dtype
+    _stop(sink)
+    sizes, rests = _solve(program, arrays, sink)
+    _stop(sink)
+    bound = Bound(program, arrays, sizes, rests, {**dtypes, **definition_dtypes(program, dtypes)})
+    try:
+        _check_stated(bound, sink)
+        _check_agreement(bound, sink)
+        _check_definitions(bound, sink)
+    except whole.Unknown:
+        sink.report("IX505", "a size cannot be computed from these arrays: it divides by zero or grows too large")
+    _stop(sink)
+    return bound
+
+
+def _stop(sink: Sink) -> None:
+    if sink.failed:
+        raise CallError(sink)
+
+
+# --------------------------------------------------------------------- arrays
+
+
+def _as_array(tensor: ir.Input, value: Any, sink: Sink) -> np.ndarray[Any, Any] | None:
+    """Anything that NumPy can make an array of: lists, scalars, what speaks `__array__` or DLPack."""
+    try:
+        if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
+            array = np.from_dlpack(value)
+        else:
+            array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError, BufferError) as problem:
+        first = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+        sink.report("IX504", f"`{tensor.name}` cannot be made an array: {first}", Label(tensor.span))
+        return None
+    if array.dtype.kind not in "biuf":
+        shown = type(value).__name__ if array.dtype.kind == "O" else f"an array of {array.dtype}"
+        sink.report("IX504", f"`{tensor.name}` needs an array of numbers, and got {shown}", Label(tensor.span))
+        return None
+    return array
+
+
+def _check_dtype(tensor: ir.Input, array: np.ndarray[Any, Any], value: Any, sink: Sink) -> Dtype | None:
+    """The dtype that the input has in this call. What can lose nothing is converted, all else refused."""
+    letter = array.dtype.kind
+    given: Dtype = "bool" if letter == "b" else _DTYPES.get(array.dtype.name, "i64" if letter in "iu" else "f64")
+    plain = not hasattr(value, "dtype")
+    if tensor.kind == "bool":
+        if letter == "b":
+            return "bool"
+        return _refuse(tensor, array, "true or false", "pass `x.astype(bool)`, or compare it: `x != 0`", sink)
+    if tensor.kind == "whole":
+        if letter not in "iu":
+            return _refuse(tensor, array, "whole numbers", "pass `x.astype(np.int64)` if they are whole", sink)
+        return _check_whole(tensor, array, given, plain, sink)
+    if letter == "b":
+        return _refuse(tensor, array, "real numbers", "pass `x.astype(float)` if 1 and 0 are meant", sink)
+    if array.dtype.name == "longdouble" or array.dtype.itemsize > 8:
+        return _refuse(tensor, array, "real numbers of at most 64 bits", "pass `x.astype(np.float64)`", sink)
+    if letter in "iu":
+        return tensor.dtype or "f64"
+    if tensor.dtype is None:
+        return given
+    if plain or given in _EXACT_IN[tensor.dtype]:
+        return tensor.dtype
+    return _refuse(tensor, array, tensor.dtype, f"pass `x.astype(np.{NUMPY[tensor.dtype]})` if rounding is meant", sink)
+
+
+def _check_whole(
+    tensor: ir.Input, array: np.ndarray[Any, Any], given: Dtype, plain: bool, sink: Sink
+) -> Dtype | None:
+    wanted = tensor.dtype or ("i32" if given == "i32" else "i64")
+    most = 2**31 - 1 if wanted == "i32" else whole.LARGEST
+    if array.size and (int(array.max()) > most or int(array.min()) < -most - 1):
+        return _refuse(tensor, array, f"{wanted}, and some number does not fit", "use a wider dtype", sink)
+    if wanted == "i32" and given != "i32" and not plain:
+        return _refuse(tensor, array, "i32", "pass `x.astype(np.int32)`", sink)
+    return wanted
+
+
+def _refuse(tensor: ir.Input, array: np.ndarray[Any, Any], wanted: str, help: str, sink: Sink) -> None:
+    message = f"`{tensor.name}` takes {wanted}, and got an array of {array.dtype}"
+    sink.report("IX503", message, Label(tensor.span), help=help)
+
+
+def _check_rank(tensor: ir.Input, array: np.ndarray[Any, Any], sink: Sink) -> bool:
+    axes = tensor.axes
+    open_ended = bool(axes) and axes[0].coordinate.rest
+    if array.ndim == len(axes) or (open_ended and array.ndim >= len(axes) - 1):
+        return True
+    home = ", ".join(str(axis.coordinate) for axis in axes)
+    least = f"at least {len(axes) - 1}" if open_ended else str(len(axes))
+    sink.report(
+        "IX502",
+        f"`{tensor.name}` has {least} axes, and the array has {array.ndim}",
+        Label(tensor.span, f"`[{home}]`" if axes else "a scalar"),
+        notes=(f"the array's shape is {array.shape}",),
+    )
+    return False
+
+
+# ---------------------------------------------------------------------- sizes
+
+
+def _solve(
+    program: ir.Program, arrays: Mapping[str, np.ndarray[Any, Any]], sink: Sink
+) -> tuple[dict[Coordinate, int], dict[str, tuple[int, ...]]]:
+    """How many points each coordinate of the inputs has: those that share a name share a size."""
+    sizes: dict[Coordinate, int] = {}
+    rests: dict[str, tuple[int, ...]] = {}
+    places: dict[Coordinate, tuple[Span, str]] = {}
+    for tensor in program.inputs:
+        shape = arrays[tensor.name].shape
+        lead = len(shape) - len(tensor.axes)
+        for number, axis in enumerate(tensor.axes):
+            if axis.coordinate.rest:
+                leading = shape[: lead + 1]
+                if rests.setdefault(axis.coordinate.name, leading) != leading:
+                    first = rests[axis.coordinate.name]
+                    message = f"`{axis.coordinate}` is {leading} here and {first} there"
+                    sink.report("IX304", message, Label(tensor.span, f"{leading}"))
+                sizes[axis.coordinate] = math.prod(leading)
+                continue
+            actual = shape[number + (lead if tensor.axes[0].coordinate.rest else 0)]
+            if not isinstance(axis.extent, ir.Size):
+                continue
+            words = f"{actual}, from `{tensor.name}`'s axis {number}"
+            known = sizes.setdefault(axis.extent.coordinate, actual)
+            place, first_words = places.setdefault(axis.extent.coordinate, (axis.extent.span, words))
+            if known != actual:
+                sink.report(
+                    "IX304",
+                    f"`{axis.coordinate}` has {actual} points here and {known} there",
+                    Label(axis.extent.span, words),
+                    Label(place, first_words),
+                    help="inputs that share a coordinate name share its size; if these are two coordinates, rename one",
+                )
+    return sizes, rests
+
+
+def _check_stated(bound: Bound, sink: Sink) -> None:
+    """The axes of inputs whose size the program states."""
+    for tensor in bound.program.inputs:
+        shape = flat_shape(tensor.axes, bound.arrays[tensor.name].shape)
+        for number, (axis, actual) in enumerate(zip(tensor.axes, shape, strict=True)):
+            if isinstance(axis.extent, ir.Size):
+                continue
+            stated = bound.extent(axis.extent)
+            if stated != actual:
+                sink.report(
+                    "IX304",
+                    f"`{axis.coordinate}` has {actual} points here, and {stated} are stated",
+                    Label(tensor.span, f"{actual}, from `{tensor.name}`'s axis {number}"),
+                    Label(axis.extent.span, str(stated)),
+                )
+
+
+def _check_agreement(bound: Bound, sink: Sink) -> None:
+    """A coordinate has the size of every axis that it indexes bare: those that only the arrays decide."""
+    tensors = bound.program.tensors
+    for let in bound.program.lets:
+        for clause in let.clauses:
+            for expr, trail in visit_clause(clause):
+                if not isinstance(expr, ir.Read):
+                    continue
+                for number, (axis, index) in enumerate(zip(tensors[expr.tensor].axes, expr.indices, strict=True)):
+                    if isinstance(index, ir.Coord):
+                        found = [r for r in trail if isinstance(r, ir.Range) and r.coordinate == index.coordinate]
+                        if found and not found[-1].stated and found[-1].upper != axis.extent:
+                            _compare(bound, found[-1], axis.extent, f"`{expr.tensor}`'s axis {number}", index.span, sink)
+
+
+def _compare(bound: Bound, range: ir.Range, extent: ir.Expr, axis: str, span: Span, sink: Sink) -> None:
+    here, there = bound.extent(extent), bound.extent(range.upper)
+    if here != there:
+        name = str(range.coordinate).rstrip("'")
+        sink.report(
+            "IX304",
+            f"`{name}` has {here} points here and {there} there",
+            Label(span, f"{here}, from {axis}"),
+            Label(range.span, f"{there}"),
+            help="if these are two coordinates, give one another name",
+        )
+
+
+def _check_definitions(bound: Bound, sink: Sink) -> None:
+    """Clauses cover their box, and no definition is absurdly large."""
+    for let in bound.program.lets:
+        points = math.prod(bound.extent(axis.extent) for axis in let.axes)
+        if points > MAXIMUM_POINTS:
+            sink.report(
+                "IX507",
+                f"`{let.name}` would have {points:,} points, and at most {MAXIMUM_POINTS:,} are evaluated",
+                Label(let.span),
+            )
+        elif not is_plain(let):
+            fault = check_boxes(let, partial(Bound.lookup, bound))
+            if fault is not None:
+                report_cover(let, fault, sink)
+

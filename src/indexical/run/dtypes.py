@@ -1,0 +1,60 @@
+"""Which dtype a definition has, once the arrays are known. Literals, coordinates and sizes are weak."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..ir import nodes as ir
+from ..ir.types import Dtype, Kind
+from ..ir.walk import children
+
+_DEFAULT: dict[Kind, Dtype] = {"bool": "bool", "whole": "i64", "real": "f64"}
+_WIDTH: dict[Dtype, int] = {"bool": 0, "i32": 1, "i64": 2, "f16": 1, "bf16": 1, "f32": 2, "f64": 3}
+
+
+def definition_dtypes(program: ir.Program, inputs: Mapping[str, Dtype]) -> dict[str, Dtype]:
+    """The dtype of every definition: the widest of its kind that it is made of, else f64 or i64."""
+    known: dict[str, Dtype | None] = dict(inputs)
+    lets = {let.name: let for let in program.lets}
+    # A recurrence is made of itself: twice around is enough for what it is made of to arrive.
+    for _ in range(2):
+        for let in _by_order(program, lets):
+            found = [_of(clause.body, known, let.kind) for clause in let.clauses]
+            known[let.name] = _widest([known.get(let.name), *found])
+    return {name: known[name] or _DEFAULT[let.kind] for name, let in lets.items()}
+
+
+def _by_order(program: ir.Program, lets: Mapping[str, ir.Let]) -> list[ir.Let]:
+    names: list[str] = []
+    waiting = list(reversed(program.order))
+    while waiting:
+        order = waiting.pop()
+        if isinstance(order, ir.Once):
+            names.append(order.name)
+        else:
+            waiting += reversed(order.body)
+    return [lets[name] for name in names]
+
+
+def _of(expr: ir.Expr, known: Mapping[str, Dtype | None], kind: Kind) -> Dtype | None:
+    """The dtype of an expression; None where only weak things of this kind are in it."""
+    if expr.type.kind != kind:
+        return None
+    match expr:
+        case ir.Read(tensor):
+            return known.get(tensor)
+        case ir.Map(op) if op.startswith("as "):
+            return op[3:]  # type: ignore[return-value]
+        case ir.Select(_, then, otherwise):
+            return _widest([_of(then, known, kind), _of(otherwise, known, kind)])
+        case ir.Reduce(body=body) | ir.Normalize(body=body):
+            return None if expr.type.kind != body.type.kind else _of(body, known, kind)
+        case _:
+            return _widest([_of(child, known, kind) for child in children(expr)])
+
+
+def _widest(found: list[Dtype | None]) -> Dtype | None:
+    dtypes = [dtype for dtype in found if dtype is not None]
+    if {"f16", "bf16"} <= set(dtypes):
+        dtypes.append("f32")
+    return max(dtypes, key=_WIDTH.__getitem__, default=None)

@@ -1,0 +1,76 @@
+"""Random arrays for the inputs of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..ir import nodes as ir
+from ..ir import whole
+from ..ir.types import Coordinate
+from .bind import NUMPY
+
+DEFAULT_SIZE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Arrays by input, and the coordinates whose sizes may be chosen."""
+
+    arrays: dict[str, Any]
+    coordinates: tuple[str, ...]
+
+
+def random_arrays(
+    program: ir.Program, given: Mapping[str, Any], chosen: Mapping[str, int], seed: int
+) -> tuple[Sample, dict[str, int]]:
+    """An array for every input that is not given, and the sizes that had to be assumed.
+
+    Real inputs are normal, whole ones index any axis, Booleans are fair coins. A scalar is 1.
+    """
+    sizes: dict[Coordinate, int] = {}
+    assumed: dict[str, int] = {}
+    for tensor in program.inputs:
+        if tensor.name in given:
+            shape = np.shape(given[tensor.name])
+            for axis, length in zip(reversed(tensor.axes), reversed(shape), strict=False):
+                if not axis.coordinate.rest:
+                    sizes.setdefault(axis.coordinate, length)
+    open_axes = [
+        axis.coordinate
+        for tensor in program.inputs
+        if tensor.name not in given
+        for axis in tensor.axes
+        if isinstance(axis.extent, ir.Size) and axis.coordinate not in sizes
+    ]
+    for coordinate in dict.fromkeys(open_axes):
+        if coordinate.name not in chosen and not coordinate.rest:
+            assumed[coordinate.name] = DEFAULT_SIZE
+        sizes[coordinate] = 1 if coordinate.rest else chosen.get(coordinate.name, DEFAULT_SIZE)
+    names = tuple(dict.fromkeys(axis.coordinate.name for t in program.inputs for axis in t.axes))
+    generator = np.random.default_rng(seed)
+    arrays = {
+        tensor.name: _draw(tensor, sizes, given, generator) for tensor in program.inputs if tensor.name not in given
+    }
+    return Sample(arrays, names), assumed
+
+
+def _draw(
+    tensor: ir.Input, sizes: Mapping[Coordinate, int], given: Mapping[str, Any], generator: np.random.Generator
+) -> np.ndarray[Any, Any]:
+    def lookup(leaf: ir.Size | ir.Read) -> int:
+        if isinstance(leaf, ir.Size):
+            return sizes[leaf.coordinate]
+        return int(given.get(leaf.tensor, 1))
+
+    shape = tuple(max(0, whole.value(axis.extent, lookup)) for axis in tensor.axes if not axis.coordinate.rest)
+    if tensor.kind == "bool":
+        return generator.random(shape) < 0.5
+    if tensor.kind == "whole":
+        most = max(1, min(sizes.values(), default=1))
+        drawn = generator.integers(0, most, shape) if shape else np.array(1)
+        return drawn.astype(NUMPY[tensor.dtype or "i64"])
+    return generator.standard_normal(shape).astype(NUMPY[tensor.dtype or "f64"])

@@ -1,0 +1,14 @@
+"""How the whole suite runs: Hypothesis the same way every time, and at length when asked.
+
+`HYPOTHESIS_PROFILE=long python -m pytest tests/laws` searches with new examples in each run.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+settings.register_profile("ci", deadline=None, derandomize=True, max_examples=100)
+settings.register_profile("long", deadline=None, derandomize=False, max_examples=5000, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

@@ -1,0 +1,53 @@
+"""The house rules: style, types, the order of the layers, and one test command written in two places."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import indexical
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = Path(sysconfig.get_path("scripts"))
+
+CHECKS = {
+    "style": [sys.executable, "-m", "ruff", "check"],
+    "types": [sys.executable, "-m", "mypy"],
+    "layers": [str(SCRIPTS / "lint-imports"), "--no-cache", "--no-logo"],
+}
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_check_finds_nothing(check: str) -> None:
+    plain = {**os.environ, "NO_COLOR": "1", "COLUMNS": "120"}
+    result = subprocess.run(CHECKS[check], cwd=ROOT, env=plain, capture_output=True, encoding="utf-8")
+    if result.returncode != 0:
+        pytest.fail(f"{check}: exit status {result.returncode}\n{result.stdout}{result.stderr}", pytrace=False)
+
+
+def test_readme_gives_the_command_that_ci_runs() -> None:
+    (command,) = lines_with_pytest(ROOT / ".ci" / "run")
+    assert lines_with_pytest(ROOT / "README.md") == [command]
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def lines_with_pytest(path: Path) -> list[str]:
+    return [line for line in path.read_text(encoding="utf-8").splitlines() if "-m pytest" in line]
+
+
+def test_constraints_pin_versions_and_nothing_else() -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    strange = [line for line in lines if line and not re.fullmatch(r"#.*|[\w.-]+==[\w.]+", line)]
+    assert strange == []
+
+
+def test_version_is_the_same_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert indexical.__version__ == project["version"]
