@@ -135,7 +135,7 @@ def _excerpt(label: Label, width: int, mark: str, tone: str, paint: Paint) -> li
     text = label.span.source.line(line)
     marks = max(1, min(label.span.end - label.span.start, len(text) - column + 1))
     start, text, cut = _window(text, column - 1, marks)
-    before = "".join("\t" if character == "\t" else " " for character in text[: start])
+    before = "".join("\t" if character == "\t" else " " for character in text[:start])
     under = before + paint(mark * max(1, min(marks, len(text) - start or 1)), tone)
     gutter = f"{line:>{width}} | "
     words = f" {paint(label.text, tone)}" if label.text else ""

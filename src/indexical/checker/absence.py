@@ -95,9 +95,9 @@ def _leaks(expr: ir.Expr, trail: Trail, search: _Search) -> list[Exposure]:
             return [_unless(leak, opposite) for leak in then] + [_unless(leak, condition) for leak in otherwise]
         case ir.Reduce() | ir.Normalize():
             parts = inside(expr, trail)
-            leaks = [_leaks(part, part_trail, search) for part, part_trail in parts]
+            within = [_leaks(part, part_trail, search) for part, part_trail in parts]
             if expr.op in _SCANNING:
-                _refuse(leaks[-1], f"`{expr.op}`", expr.span, search)
+                _refuse(within[-1], f"`{expr.op}`", expr.span, search)
             return []
         case _:
             assert_never(expr)

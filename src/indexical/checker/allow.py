@@ -37,7 +37,8 @@ def apply_allows(file: tree.File, found: list[Diagnostic]) -> list[Diagnostic]:
         result = [diagnostic for diagnostic in result if diagnostic not in silenced]
         problem = _problem(code, match["reason"], bool(silenced))
         if problem is not None:
-            result.append(Diagnostic("IX214", problem, (Label(span),), help="remove it, or say `// allow(CODE): reason`"))
+            help = "remove it, or say `// allow(CODE): reason`"
+            result.append(Diagnostic("IX214", problem, (Label(span),), help=help))
     return result
 
 

@@ -65,7 +65,7 @@ def _is_measured(index: ir.Expr, extent: ir.Expr, trail: Trail) -> bool:
     if not isinstance(index, ir.Coord):
         return False
     ranges = [step for step in trail if isinstance(step, ir.Range) and step.coordinate == index.coordinate]
-    return bool(ranges) and (not ranges[-1].stated or ranges[-1].upper == extent and _starts_inside(ranges[-1]))
+    return bool(ranges) and (not ranges[-1].stated or (ranges[-1].upper == extent and _starts_inside(ranges[-1])))
 
 
 def _starts_inside(range: ir.Range) -> bool:
@@ -94,7 +94,9 @@ def _report(
     if point:
         message += " at " + ", ".join(f"`{c} = {v}`" for c, v in point.items())
         if not below:
-            message += f" when every size is {_SAMPLE}" if any(isinstance(a, ir.Size) for p in wrong for a in p.atoms) else ""
+            message += (
+                f" when every size is {_SAMPLE}" if any(isinstance(a, ir.Size) for p in wrong for a in p.atoms) else ""
+            )
     sink.report("IX305", message, Label(index.span), Label(read.span, "in this read"), help=help)
 
 
@@ -122,7 +124,7 @@ def _at(value: Polynomial, point: dict[Coordinate, int]) -> int:
 
 def _check_points(expr: ir.Reduce, trail: Trail, lets: Mapping[str, ir.Let], sink: Sink) -> None:
     """A mean, an argmax or a whole maximum over nothing has no value."""
-    if expr.op in ("sum", "prod") or all(not range.stated for range in expr.ranges) and expr.guard is None:
+    if expr.op in ("sum", "prod") or (all(not range.stated for range in expr.ranges) and expr.guard is None):
         return
     inner: Trail = (*trail, *expr.ranges)
     if expr.guard is not None:

@@ -10,7 +10,7 @@ from ..ir import nodes as ir
 from ..ir.prove import Assumptions, conjuncts, no_definitions
 from ..syntax import tree
 from ..syntax.expressions import array_shape
-from . import definitions, elaborate, kinds
+from . import definitions, elaborate, kinds, lifting, literals, reads
 from .names import suggest
 from .scope import Binding, Frame, Poison, Scope, Tensor, Unit
 
@@ -44,7 +44,7 @@ def asserts(unit: Unit, found: list[tree.Assert], scope: Scope) -> tuple[ir.Asse
     for claim in found:
         here = replace(scope, frame=Frame("assert"))
         condition = elaborate.condition(unit, here, claim.condition, "what is asserted")
-        definitions.finish(unit, here.frame)
+        lifting.finish(unit, here.frame)
         if condition is None:
             continue
         known = Assumptions(constants=unit.constant)
@@ -68,13 +68,13 @@ def _expect(unit: Unit, claim: tree.Expect, scope: Scope) -> ir.Expect | None:
     here = replace(scope, frame=Frame("expect"))
     slots = _free_coordinates(here, claim.left)
     if definitions.is_whole(here, claim.left):
-        tensor = elaborate.tensor_of(unit, here, claim.left)
+        tensor = reads.tensor_of(unit, here, claim.left)
         if tensor is None:
             return None
         slots = tuple(_slot(axis, claim) for axis in tensor.axes)
     let = tree.Let("expect", claim.span, slots, claim.left, (), claim.span)
     draft = definitions.draft(unit, here, let)
-    definitions.finish(unit, here.frame)
+    lifting.finish(unit, here.frame)
     if draft is None:
         return None
     shape = array_shape(claim.literal)
@@ -83,7 +83,7 @@ def _expect(unit: Unit, claim: tree.Expect, scope: Scope) -> ir.Expect | None:
             "IX205", f"the figures have {len(shape)} axes and the left side has {len(draft.ranges)}", claim.literal.span
         )
         return None
-    leaves = definitions.leaves(claim.literal, False)
+    leaves = literals.leaves(claim.literal, False)
     figures = tuple(_figure(leaf, printed) for leaf, printed in leaves)
     digits = tuple(_digits(leaf) for leaf, _ in leaves)
     return ir.Expect(draft.ranges, draft.body, shape, figures, digits, claim.span)
@@ -128,4 +128,3 @@ def _digits(leaf: tree.Expr) -> int | None:
     if isinstance(number, tree.Number) and not number.text.isdigit():
         return kinds.decimals(number.text)
     return None
-

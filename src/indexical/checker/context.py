@@ -122,9 +122,7 @@ def look_through(lets: Mapping[str, ir.Let]) -> Callable[[ir.Read], ir.Expr | No
 def at(clause: ir.Clause, expr: ir.Expr, indices: tuple[ir.Expr, ...]) -> ir.Expr | None:
     """An expression of a clause, at these indices; None where a normaliser stands in the way."""
     values = {
-        slot.coordinate: index
-        for slot, index in zip(clause.slots, indices, strict=True)
-        if isinstance(slot, ir.Coord)
+        slot.coordinate: index for slot, index in zip(clause.slots, indices, strict=True) if isinstance(slot, ir.Coord)
     }
     try:
         return substitute(expr, values)

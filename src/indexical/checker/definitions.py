@@ -6,40 +6,21 @@ around it that it mentions become leading axes of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..diagnostics import Label
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.types import Coordinate, join
+from ..ir.types import Coordinate
 from ..ir.walk import fresh, walk
-from ..source import Span
 from ..syntax import tree
-from ..syntax.expressions import array_shape
-from . import elaborate, guards, inline, kinds, sizes
-from .scope import Binding, Frame, Meaning, Pending, Poison, RestBinding, Scope, Tensor, Unit, Value
-
-
-@dataclass(slots=True)
-class Draft:
-    """A clause that has been read: where each slot is, what runs, what is there."""
-
-    slots: tuple[ir.Expr, ...]
-    own: list[Binding]
-    ranges: tuple[ir.Range, ...]
-    body: ir.Expr
-    guard: ir.Expr | None
-    span: Span
-
-    @property
-    def free(self) -> frozenset[Coordinate]:
-        return build.varying((self.body, self.guard)) - {binding.coordinate for binding in self.own}
-
+from . import elaborate, guards, inline, kinds, lifting, literals, reads, reductions, sizes
+from .scope import Binding, Frame, Meaning, Poison, RestBinding, Scope, Tensor, Unit, Value, is_closed
 
 # ---------------------------------------------------------------- one clause
 
 
-def draft(unit: Unit, scope: Scope, let: tree.Let) -> Draft | None:
+def draft(unit: Unit, scope: Scope, let: tree.Let) -> lifting.Draft | None:
     """One `let`, with or without a bracket, that defines values point by point."""
     frame = scope.frame
     before = dict(frame.live)
@@ -69,7 +50,7 @@ def draft(unit: Unit, scope: Scope, let: tree.Let) -> Draft | None:
     if body is None or not guarded or not good or None in ranges or None in found:
         return None
     known = tuple(range for range in ranges if range is not None)
-    return Draft(tuple(slot for slot in found if slot is not None), own, known, body, guard, let.span)
+    return lifting.Draft(tuple(slot for slot in found if slot is not None), own, known, body, guard, let.span)
 
 
 def _parts(unit: Unit, scope: Scope, meaning: Meaning | None) -> list[Binding]:
@@ -96,7 +77,7 @@ def _bind_slots(unit: Unit, scope: Scope, slots: tuple[tree.Slot, ...]) -> tuple
             unit.report("IX213", "`..` leads a bracket, once", slot.span)
             good = False
         else:
-            names[key] = elaborate.bind(unit, scope, slot)
+            names[key] = reductions.bind(unit, scope, slot)
     return names, good
 
 
@@ -104,10 +85,9 @@ def _base_case(unit: Unit, scope: Scope, slot: tree.Expr) -> ir.Expr | None:
     place = elaborate.expression(unit, scope, slot)
     if place is None or not kinds.whole(unit, place, "the place of a base case"):
         return None
-    if not sizes.is_closed(place, unit):
-        unit.report(
-            "IX302", "the place of a base case is made of literals and sizes", slot.span, help="or name a coordinate here"
-        )
+    if not is_closed(place, unit):
+        help = "or name a coordinate here"
+        unit.report("IX302", "the place of a base case is made of literals and sizes", slot.span, help=help)
         return None
     return sizes.simplify(unit, place)
 
@@ -126,8 +106,8 @@ def value_and_guard(
         value, also, fine = value_and_guard(unit, inner, body.body, body.where, slots)
         return value, build.conjunction((guard, also)), good and fine
     if slots and is_whole(scope, body):
-        tensor = elaborate.tensor_of(unit, scope, body)
-        return elaborate.read(unit, scope, tensor, _as_indices(slots), body.span, body.span), guard, good
+        tensor = reads.tensor_of(unit, scope, body)
+        return reads.read(unit, scope, tensor, _as_indices(slots), body.span, body.span), guard, good
     return elaborate.expression(unit, scope, body), guard, good
 
 
@@ -218,34 +198,27 @@ def _define_local(unit: Unit, scope: Scope, name: str, clauses: list[tree.Let]) 
         return Poison()
     if first.slots is None and not _worth_keeping(scope, known[0]):
         return Value(known[0].body, unit.count - before, first.name_span)
-    return lift(unit, scope, unit.fresh_name(f"{scope.frame.owner}_{name}"), known, first) or Poison()
+    return lifting.lift(unit, scope, unit.fresh_name(f"{scope.frame.owner}_{name}"), known, first) or Poison()
 
 
-def _worth_keeping(scope: Scope, found: Draft) -> bool:
+def _worth_keeping(scope: Scope, found: lifting.Draft) -> bool:
     """Whether a local scalar is computed once and kept, rather than written out at each use."""
     if found.guard is not None:
         return True
     scans = any(isinstance(part, ir.Reduce | ir.Normalize) for part in walk(found.body))
     captured = [scope.frame.live[coordinate.name] for coordinate in found.free]
-    return scans and not any(_is_dependent(binding) for binding in captured)
+    return scans and not any(lifting.is_dependent(binding) for binding in captured)
 
 
-def _is_dependent(binding: Binding) -> bool:
-    """Whether the range of a coordinate depends on another coordinate."""
-    stated = binding.stated
-    return stated is not None and bool(build.varying((stated.lower, stated.upper)))
-
-
-def define_recursive(
-    unit: Unit, scope: Scope, groups: dict[str, list[tree.Let]], local: bool
-) -> dict[str, Meaning]:
+def define_recursive(unit: Unit, scope: Scope, groups: dict[str, list[tree.Let]], local: bool) -> dict[str, Meaning]:
     """Definitions that read each other. What is not known of them yet is found by rehearsal: they are
     read, with nothing reported, until their kinds, sizes and captured coordinates stay the same."""
     names = {name: unit.fresh_name(f"{scope.frame.owner}_{name}") if local else name for name in groups}
     tensors: dict[str, Meaning] = {}
     for name, clauses in groups.items():
         if any(clause.slots is None for clause in clauses):
-            unit.report("IX208", f"`{name}` is defined by itself", clauses[0].name_span, help="a recurrence needs a coordinate")
+            help = "a recurrence needs a coordinate to go along"
+            unit.report("IX208", f"`{name}` is defined by itself", clauses[0].name_span, help=help)
             return {name: Poison() for name in groups}
         tensors[name] = Tensor(names[name], _unknown_axes(clauses[0]), None, clauses[0].name_span, recursive=True)
     sink, rehearsing = unit.sink, unit.rehearsing
@@ -283,10 +256,10 @@ def _read_group(
         if not known or (len(known) < len(drafts) and not unit.rehearsing):
             result[name] = Poison()
             continue
-        tensor = lift(unit, here, names[name], known, clauses[0], hidden=local)
+        tensor = lifting.lift(unit, here, names[name], known, clauses[0], hidden=local)
         result[name] = Poison() if tensor is None else replace(tensor, recursive=True)
         if not local and not unit.rehearsing:
-            finish(unit, here.frame)
+            lifting.finish(unit, here.frame)
     return result
 
 
@@ -301,7 +274,14 @@ Mark = tuple[int, int, dict[Coordinate, Binding], dict[str, ir.Let], set[str], i
 
 
 def _mark(unit: Unit, frame: Frame) -> Mark:
-    return len(frame.pending), len(frame.asserts), dict(frame.placeholders), dict(unit.lets), set(unit.taken), unit.count
+    return (
+        len(frame.pending),
+        len(frame.asserts),
+        dict(frame.placeholders),
+        dict(unit.lets),
+        set(unit.taken),
+        unit.count,
+    )
 
 
 def _reset(unit: Unit, frame: Frame, mark: Mark) -> None:
@@ -312,107 +292,14 @@ def _reset(unit: Unit, frame: Frame, mark: Mark) -> None:
     unit.lets, unit.taken, unit.count = mark[3], mark[4], mark[5]
 
 
-# --------------------------------------------------------------------- lifting
-
-
-def lift(
-    unit: Unit, scope: Scope, name: str, drafts: list[Draft], let: tree.Let | tree.Fn, hidden: bool = True
-) -> Tensor | None:
-    """Make a definition of the program out of clauses that stand inside a statement."""
-    frame = scope.frame
-    captured, conditions = _captured(scope, drafts)
-    for binding in captured:
-        if _is_dependent(binding):
-            unit.report(
-                "IX215",
-                f"`{let.name}` depends on `{binding.coordinate}`, whose range depends on another coordinate",
-                Label(let.name_span),
-                Label(binding.span, "its range is stated here"),
-                help=f"give `{binding.coordinate}` a full range and a guard",
-            )
-            return None
-    kind = join(found.body.type.kind for found in drafts)
-    if "bool" in {found.body.type.kind for found in drafts} and kind != "bool":
-        unit.report("IX351", f"the clauses of `{let.name}` are of different kinds", let.name_span)
-        return None
-    axes = tuple(_axis(unit, drafts, number, name) for number in range(len(drafts[0].slots)))
-    clauses = tuple(
-        ir.Clause(found.slots, found.ranges, found.body, build.conjunction((*conditions, found.guard)), found.span)
-        for found in drafts
-    )
-    frame.pending.append(Pending(name, captured, axes, kind, clauses, hidden, let.name_span))
-    unit.bodies[name] = [found.body for found in drafts]
-    return Tensor(name, axes, kind, let.name_span, captured)
-
-
-def _captured(scope: Scope, drafts: list[Draft]) -> tuple[tuple[Binding, ...], list[ir.Expr]]:
-    """The coordinates around that are mentioned, and the conditions around that speak of them."""
-    wanted = set(frozenset().union(*(found.free for found in drafts)))
-    conditions: list[ir.Expr] = []
-    if not scope.frame.live:
-        return (), conditions
-    waiting = list(scope.conditions)
-    progress = True
-    while progress:
-        progress = False
-        for condition in list(waiting):
-            if condition.type.coordinates & wanted:
-                wanted |= condition.type.coordinates
-                waiting.remove(condition)
-                conditions.append(condition)
-                progress = True
-    return tuple(b for b in scope.frame.live.values() if b.coordinate in wanted), conditions
-
-
-def _axis(unit: Unit, drafts: list[Draft], number: int, name: str) -> ir.Axis:
-    """An axis of a definition: named by the first clause with a coordinate there, as long as all reach."""
-    coordinate: Coordinate | None = None
-    intervals: list[tuple[ir.Expr, ir.Expr]] = []
-    for found in drafts:
-        slot = found.slots[number]
-        if isinstance(slot, ir.Coord):
-            coordinate = coordinate or slot.coordinate
-            range = next(r for r in found.ranges if r.coordinate == slot.coordinate)
-            intervals.append((range.lower, range.upper))
-        else:
-            after = build.apply("+", (slot, build.whole(1, slot.span)), "whole", slot.span)
-            intervals.append((slot, sizes.simplify(unit, after)))
-    return ir.Axis(coordinate or Coordinate(f"{name}_{number}"), sizes.reach(unit, intervals))
-
-
-def finish(unit: Unit, frame: Frame) -> None:
-    """The statement has been read and its ranges are settled: its definitions join the program."""
-    for pending in frame.pending:
-        leading = [binding.range for binding in pending.captured]
-        if None in leading:
-            continue
-        ranges = tuple(sizes.fill_range(unit, frame, range) for range in leading if range is not None)
-        axes = tuple(ir.Axis(range.coordinate, sizes.extent(unit, range)) for range in ranges)
-        axes += tuple(ir.Axis(axis.coordinate, sizes.fill(unit, frame, axis.extent)) for axis in pending.axes)
-        clauses = tuple(_finish_clause(unit, frame, clause, ranges) for clause in pending.clauses)
-        unit.lets[pending.name] = ir.Let(pending.name, axes, pending.kind, clauses, pending.hidden, pending.span)
-    unit.asserts += [
-        ir.Assert(sizes.fill(unit, frame, claim.condition), claim.message, claim.span) for claim in frame.asserts
-    ]
-    frame.pending.clear()
-    frame.asserts.clear()
-
-
-def _finish_clause(unit: Unit, frame: Frame, clause: ir.Clause, leading: tuple[ir.Range, ...]) -> ir.Clause:
-    slots = tuple(build.coord(range.coordinate, range.span) for range in leading)
-    own = tuple(sizes.fill_range(unit, frame, range) for range in clause.ranges)
-    guard = None if clause.guard is None else sizes.fill(unit, frame, clause.guard)
-    body = sizes.fill(unit, frame, clause.body)
-    return ir.Clause((*slots, *clause.slots), (*leading, *own), body, guard, clause.span)
-
-
 # --------------------------------------------------------------- whole tensors
 
 
 def whole_tensor(unit: Unit, scope: Scope, let: tree.Let, name: str, hidden: bool = True) -> Tensor | None:
     """`let o = norm(X);`: the tensor on the right, under a name of its own."""
     if let.where:
-        unit.report("IX209", "a guard needs coordinates on the left", let.where[0].span, help=f"write `let {let.name}[i, …] = …`")
+        help = f"write `let {let.name}[i, …] = …`"
+        unit.report("IX209", "a guard needs coordinates on the left", let.where[0].span, help=help)
         return None
     body = let.body
     while isinstance(body, tree.Paren):
@@ -421,8 +308,8 @@ def whole_tensor(unit: Unit, scope: Scope, let: tree.Let, name: str, hidden: boo
         result = inline.call(unit, scope, body, name, hidden)
         return result if isinstance(result, Tensor) else None
     if isinstance(body, tree.ArrayLiteral | tree.Printed):
-        return literal_tensor(unit, scope, body, name, hidden)
-    tensor = elaborate.tensor_of(unit, scope, body)
+        return literals.literal_tensor(unit, scope, body, name, hidden)
+    tensor = reads.tensor_of(unit, scope, body)
     return None if tensor is None else _alias(unit, scope, name, tensor, let, hidden)
 
 
@@ -441,60 +328,7 @@ def _alias(unit: Unit, scope: Scope, name: str, tensor: Tensor, let: tree.Let, h
     captured = tuple(build.coord(binding.coordinate, let.body.span) for binding in tensor.captured)
     body = build.read(tensor.name, (*captured, *own), tensor.kind, let.body.span)
     ranges = tuple(binding.range for binding in bindings if binding.range is not None)
-    return lift(unit, scope, name, [Draft(own, bindings, ranges, body, None, let.span)], let, hidden)
-
-
-def literal_tensor(
-    unit: Unit, scope: Scope, node: tree.Expr, name: str | None = None, hidden: bool = True
-) -> Tensor:
-    """An array literal as a definition of its own."""
-    shape = array_shape(node)
-    cells, kind = _cells(unit, node)
-    axes = tuple(
-        ir.Axis(Coordinate(f"axis_{number}"), build.whole(length, node.span)) for number, length in enumerate(shape)
-    )
-    slots = tuple(build.coord(axis.coordinate, node.span) for axis in axes)
-    body = ir.Array(shape, cells, slots, build.typed(kind, slots), node.span)
-    zero = build.whole(0, node.span)
-    ranges = tuple(ir.Range(axis.coordinate, zero, axis.extent, True, node.span) for axis in axes)
-    clause = ir.Clause(slots, ranges, body, None, node.span)
-    name = name or unit.fresh_name(f"{scope.frame.owner}_figures")
-    scope.frame.pending.append(Pending(name, (), axes, kind, (clause,), hidden, node.span))
-    return Tensor(name, axes, kind, node.span)
-
-
-def _cells(unit: Unit, node: tree.Expr) -> tuple[tuple[ir.Const, ...], kinds.Kind]:
-    cells = tuple(_cell(unit, leaf, printed) for leaf, printed in leaves(node, False))
-    found = {cell.type.kind for cell in cells}
-    if "bool" in found and len(found) > 1:
-        unit.report("IX351", "an array literal mixes numbers with `true` and `false`", node.span)
-    kind = join(found)
-    if kind == "real":
-        cells = tuple(ir.Const(kinds.Fraction(c.value), build.typed("real", ()), c.span, c.rounding) for c in cells)
-    return cells, kind
-
-
-def leaves(node: tree.Expr, printed: bool) -> list[tuple[tree.Expr, bool]]:
-    match node:
-        case tree.ArrayLiteral(items):
-            return [leaf for item in items for leaf in leaves(item, printed)]
-        case tree.Printed(literal):
-            return leaves(literal, True)
-        case _:
-            return [(node, printed)]
-
-
-def _cell(unit: Unit, node: tree.Expr, printed: bool) -> ir.Const:
-    match node:
-        case tree.Number(text, span):
-            return kinds.literal(text, span, printed)
-        case tree.Unary(_, tree.Number(text), span):
-            return kinds.literal(text, span, printed, negative=True)
-        case tree.Bool(value, span):
-            return build.truth(value, span)
-        case _:
-            unit.report("IX209", "`masked` is not a value", node.span, help="it stands on the right of `expect … ==`")
-            return build.whole(0, node.span)
+    return lifting.lift(unit, scope, name, [lifting.Draft(own, bindings, ranges, body, None, let.span)], let, hidden)
 
 
 # ----------------------------------------------------------------------- blocks
@@ -506,15 +340,4 @@ def block_value(unit: Unit, scope: Scope, node: tree.Block) -> ir.Expr | None:
     value, guard, good = value_and_guard(unit, scope, node, ())
     if value is None or not good or guard is None:
         return value if good else None
-    return keep(unit, scope, "block", value, guard, node)
-
-
-def keep(unit: Unit, scope: Scope, name: str, value: ir.Expr, guard: ir.Expr, node: tree.Block) -> ir.Expr | None:
-    """A guarded value as a hidden definition, read where it stands."""
-    found = Draft((), [], (), value, guard, node.span)
-    let = tree.Let(name, node.span, None, node.body, (), node.span)
-    tensor = lift(unit, scope, unit.fresh_name(f"{scope.frame.owner}_{name}"), [found], let)
-    if tensor is None or tensor.kind is None:
-        return None
-    indices = tuple(build.coord(binding.coordinate, node.span) for binding in tensor.captured)
-    return build.read(tensor.name, indices, tensor.kind, node.span)
+    return lifting.keep(unit, scope, "block", value, guard, node)

@@ -32,9 +32,7 @@ def attach(
         else:
             own.append(clause)
     unit.attached.update(attached)
-    deeper = {
-        binder.name for node in tree.walk(body) if isinstance(node, tree.Reduction) for binder in node.binders
-    }
+    deeper = {binder.name for node in tree.walk(body) if isinstance(node, tree.Reduction) for binder in node.binders}
     return scope, own, deeper if own else set()
 
 
@@ -53,7 +51,9 @@ def _at_this_depth(expr: tree.Expr) -> Iterator[tree.Reduction]:
                 yield from _at_this_depth(operand)
 
 
-def _mentioned(expr: tree.Expr, abbreviations: dict[str, tree.Abbreviation], inside: frozenset[str] = frozenset()) -> set[str]:
+def _mentioned(
+    expr: tree.Expr, abbreviations: dict[str, tree.Abbreviation], inside: frozenset[str] = frozenset()
+) -> set[str]:
     """The names in an expression, those that it abbreviates included and those it binds itself left out."""
     found: set[str] = set()
     for node in tree.walk(expr):

@@ -12,7 +12,7 @@ from ..ir.graph import components
 from ..source import Span
 from ..syntax import tree
 from ..syntax.vocabulary import FUNCTIONS
-from . import definitions, elaborate, sizes
+from . import definitions, elaborate, lifting, reads, sizes
 from .modules import Function
 from .names import suggest
 from .scope import Binding, Meaning, RestBinding, Scope, Tensor, Unit, Value
@@ -44,22 +44,20 @@ def call(
     return result
 
 
-def _result(
-    unit: Unit, scope: Scope, function: Function, name: str | None, hidden: bool
-) -> Tensor | ir.Expr | None:
+def _result(unit: Unit, scope: Scope, function: Function, name: str | None, hidden: bool) -> Tensor | ir.Expr | None:
     fn = function.tree
     if fn.result is None:
         value, guard, good = definitions.value_and_guard(unit, scope, fn.body, ())
         if value is None or not good or guard is None:
             return value if good else None
-        return definitions.keep(unit, scope, fn.name, value, guard, fn.body)
+        return lifting.keep(unit, scope, fn.name, value, guard, fn.body)
     scope = scope.binding(definitions.define(unit, scope, fn.body.lets))
     result = tree.Let(fn.name, fn.name_span, fn.result, fn.body.body, fn.body.where, fn.body.body.span)
     found = definitions.draft(unit, scope, result)
     if found is None:
         return None
     name = name or unit.fresh_name(f"{scope.frame.owner}_{fn.name}")
-    return definitions.lift(unit, scope, name, [found], fn, hidden)
+    return lifting.lift(unit, scope, name, [found], fn, hidden)
 
 
 def _enter(unit: Unit, scope: Scope, node: tree.Call, function: Function) -> Scope | None:
@@ -77,7 +75,7 @@ def _enter(unit: Unit, scope: Scope, node: tree.Call, function: Function) -> Sco
             else:
                 names[parameter.name] = Value(value, unit.count - before, parameter.span)
             continue
-        tensor = elaborate.tensor_of(unit, scope, argument)
+        tensor = reads.tensor_of(unit, scope, argument)
         if tensor is None or not _match(unit, scope, parameter, tensor, argument.span, known, rests):
             good = False
         else:
@@ -85,9 +83,7 @@ def _enter(unit: Unit, scope: Scope, node: tree.Call, function: Function) -> Sco
     if not good:
         return None
     extents = {name: extent for name, (extent, _) in known.items()}
-    return Scope(
-        names, function.functions, {}, extents, rests, scope.frame, scope.conditions, in_function=True
-    )
+    return Scope(names, function.functions, {}, extents, rests, scope.frame, scope.conditions, in_function=True)
 
 
 def _match(
@@ -101,7 +97,8 @@ def _match(
 ) -> bool:
     """Whether a tensor fits a parameter. Parameters that share a coordinate name share its size."""
     slots = parameter.slots or ()
-    head = slots[0] if slots and isinstance(slots[0], tree.Binder) and slots[0].rest else None
+    first = slots[0] if slots else None
+    head = first if isinstance(first, tree.Binder) and first.rest else None
     plain = slots[1:] if head is not None else slots
     lead = len(tensor.axes) - len(plain)
     if lead < 0 or (head is None and (lead or any(axis.coordinate.rest for axis in tensor.axes))):
@@ -114,9 +111,8 @@ def _match(
             Label(parameter.span, "the parameter"),
         )
         return False
-    if head is not None and isinstance(head, tree.Binder):
-        if not _match_rest(unit, head.name, tensor.axes[:lead], span, rests):
-            return False
+    if head is not None and not _match_rest(unit, head.name, tensor.axes[:lead], span, rests):
+        return False
     good = True
     for slot, axis in zip(plain, tensor.axes[lead:], strict=True):
         if not isinstance(slot, tree.Binder) or slot.range is not None or slot.rest:

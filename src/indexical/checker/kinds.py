@@ -78,7 +78,8 @@ def cast(unit: Unit, operand: ir.Expr, dtype: str, span: Span) -> ir.Expr | None
 
 def function(unit: Unit, name: str, arguments: tuple[ir.Expr, ...], span: Span) -> ir.Expr | None:
     """An elementwise function."""
-    if not all([numeric(unit, argument, f"`{name}`") for argument in arguments]):
+    good = [numeric(unit, argument, f"`{name}`") for argument in arguments]
+    if not all(good):
         return None
     kind = join(argument.type.kind for argument in arguments) if name in _KEEPING else "real"
     if kind == "real":

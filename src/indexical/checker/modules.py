@@ -28,7 +28,9 @@ class Function:
         return self.tree.name
 
 
-def functions_of(file: tree.File, declared: Declarations, sink: Sink, loading: tuple[Path, ...] = ()) -> dict[str, Function]:
+def functions_of(
+    file: tree.File, declared: Declarations, sink: Sink, loading: tuple[Path, ...] = ()
+) -> dict[str, Function]:
     """The functions that a file may call: its own and those it uses."""
     functions: dict[str, Function] = {}
     for use in declared.uses:
@@ -49,10 +51,7 @@ def _used(file: tree.File, use: tree.Use, sink: Sink, loading: tuple[Path, ...])
     if path in loading:
         sink.report("IX207", f"`{'::'.join(use.path)}` uses itself", use.path_span)
         return {}
-    if path.parent == STANDARD:
-        available = standard(path.stem)
-    else:
-        available = _load(path, sink, (*loading, path))
+    available = standard(path.stem) if path.parent == STANDARD else _load(path, sink, (*loading, path))
     found = {}
     for name in use.names:
         if name.name in available:

@@ -64,9 +64,7 @@ def _claim(name: str, span: Span, places: dict[str, Span], sink: Sink) -> bool:
     if not check_free(name, span, sink):
         return False
     if name in places:
-        sink.report(
-            "IX202", f"`{name}` is defined twice", Label(span, "again here"), Label(places[name], "first here")
-        )
+        sink.report("IX202", f"`{name}` is defined twice", Label(span, "again here"), Label(places[name], "first here"))
         return False
     places[name] = span
     return True

@@ -13,11 +13,11 @@ from ..source import Span
 from ..syntax import tree
 from ..syntax.expressions import array_shape
 from ..syntax.vocabulary import RESERVED
-from . import absence, bounds, claims, definitions, elaborate, inline, recurrence, sizes, spaces
+from . import absence, bounds, claims, definitions, elaborate, inline, lifting, recurrence, sizes, spaces
 from .allow import apply_allows
 from .modules import Function, functions_of
 from .names import Declarations, collect, suggest
-from .scope import Frame, Meaning, Poison, Scope, Tensor, Unit
+from .scope import Binding, Frame, Meaning, Poison, Scope, Tensor, Unit
 
 # An index that turns out to need a whole input makes the program be read again; never often.
 _MOST_READINGS = 40
@@ -78,9 +78,7 @@ def _read(
 # --------------------------------------------------------------------- inputs
 
 
-def _inputs(
-    unit: Unit, declared: Declarations, functions: dict[str, Function]
-) -> tuple[Scope, tuple[ir.Input, ...]]:
+def _inputs(unit: Unit, declared: Declarations, functions: dict[str, Function]) -> tuple[Scope, tuple[ir.Input, ...]]:
     names: dict[str, Meaning] = {}
     sizes_: dict[str, ir.Expr] = _literal_sizes(declared)
     rests: dict[str, tuple[ir.Axis, ...]] = {}
@@ -139,14 +137,15 @@ def _state_sizes(unit: Unit, scope: Scope, declared: Declarations, known: dict[s
             if not isinstance(slot, tree.Binder) or slot.range is None:
                 continue
             others = replace(scope, sizes={name: size for name, size in known.items() if name != slot.name})
-            binding = elaborate.Binding(Coordinate(slot.name), slot.name, slot.span)
+            binding = Binding(Coordinate(slot.name), slot.name, slot.span)
             if not sizes.state_range(unit, others, binding, slot.range, elaborate.expression, outer=False):
                 continue
             assert binding.stated is not None
             if binding.stated.lower != build.whole(0, slot.span):
                 unit.report("IX302", f"the range of an input's `{slot.name}` must start at 0", slot.range.lower.span)
                 continue
-            if any(isinstance(part, ir.Size) and part.coordinate.name == slot.name for part in walk(binding.stated.upper)):
+            upper = binding.stated.upper
+            if any(isinstance(part, ir.Size) and part.coordinate.name == slot.name for part in walk(upper)):
                 unit.report("IX302", f"the size of `{slot.name}` depends on itself", slot.range.span)
                 continue
             known[slot.name] = binding.stated.upper
@@ -208,8 +207,8 @@ def _define(unit: Unit, scope: Scope, name: str, clauses: list[tree.Let]) -> Mea
     else:
         drafts = [definitions.draft(unit, here, clause) for clause in clauses]
         known = [draft for draft in drafts if draft is not None]
-        tensor = definitions.lift(unit, here, name, known, first, hidden=False) if len(known) == len(drafts) else None
-    definitions.finish(unit, here.frame)
+        tensor = lifting.lift(unit, here, name, known, first, hidden=False) if len(known) == len(drafts) else None
+    lifting.finish(unit, here.frame)
     if tensor is None or name not in unit.lets:
         return Poison()
     for clause in unit.lets[name].clauses:

@@ -212,7 +212,9 @@ def report_cover(let: ir.Let, fault: Fault, sink: Sink) -> None:
     point = f"{let.name}[{', '.join(map(str, fault.point))}]"
     places = [Label(let.clauses[number].span, "here") for number in fault.boxes]
     if fault.kind == "overlap":
-        sink.report("IX307", f"`{point}` is defined by two clauses", *places, help="let the ranges meet without overlapping")
+        sink.report(
+            "IX307", f"`{point}` is defined by two clauses", *places, help="let the ranges meet without overlapping"
+        )
     elif fault.kind == "outside":
         sink.report("IX306", f"`{point}` lies before 0", *places, help="clauses cover a box from 0")
     else:
@@ -222,4 +224,3 @@ def report_cover(let: ir.Let, fault: Fault, sink: Sink) -> None:
             Label(let.span),
             help=f"the clauses of `{let.name}` must cover every point from 0: add a base case, or start the range at 0",
         )
-

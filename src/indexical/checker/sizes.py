@@ -26,7 +26,8 @@ def state_range(
     lower, upper = elaborate(unit, scope, bounds.lower), elaborate(unit, scope, bounds.upper)
     if lower is None or upper is None:
         return False
-    if not all([whole(unit, bound, "the bound of a range") for bound in (lower, upper)]):
+    good = [whole(unit, bound, "the bound of a range") for bound in (lower, upper)]
+    if not all(good):
         return False
     for bound in (lower, upper):
         if not outer and bound.type.coordinates:
@@ -186,7 +187,9 @@ def settle_rest(unit: Unit, scope: Scope, rest: RestBinding) -> list[Binding]:
     return rest.parts
 
 
-def resolve_rest(unit: Unit, scope: Scope, rest: RestBinding, axes: tuple[ir.Axis, ...], tensor: str, span: Span) -> bool:
+def resolve_rest(
+    unit: Unit, scope: Scope, rest: RestBinding, axes: tuple[ir.Axis, ...], tensor: str, span: Span
+) -> bool:
     """`..r` is read against these leading axes of a tensor; False, and reported, where it stood for others."""
     if rest.parts is None:
         rest.parts = [_part(scope, axis, rest) for axis in axes]

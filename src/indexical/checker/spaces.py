@@ -116,7 +116,7 @@ def _tie(
         return _tie(coordinate, trail, axis, span, tensor, classes, sink)
     clash = classes.join(id(bound_by(coordinate, trail)), axis)
     if clash is None:
-        return
+        return None
     (mine, my_place, my_words), (other, other_place, other_words) = clash
     sink.report(
         "IX303",

@@ -33,9 +33,7 @@ def cover(boxes: list[Box], extents: tuple[int, ...]) -> Fault | None:
                 return Fault("overlap", point, (number, other_number))
     if sum(prod(high - low for low, high in box) for _, box in filled) == prod(extents):
         return None
-    starts = [
-        sorted({0, *(box[axis][1] for _, box in filled)} - {extent}) for axis, extent in enumerate(extents)
-    ]
+    starts = [sorted({0, *(box[axis][1] for _, box in filled)} - {extent}) for axis, extent in enumerate(extents)]
     for point in product(*starts):
         if not any(all(a <= x < b for x, (a, b) in zip(point, box, strict=True)) for _, box in filled):
             return Fault("gap", point, ())

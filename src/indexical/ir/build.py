@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from ..source import Span
-from .nodes import Coord, Const, Expr, Map, Normalize, Range, Read, Reduce, Select, Size
+from .nodes import Const, Coord, Expr, Map, Normalize, Range, Read, Reduce, Select, Size
 from .types import NOWHERE, Coordinate, Kind, Type, join
 
-_TYPES: dict[Kind, Type] = {"bool": Type("bool", NOWHERE), "whole": Type("whole", NOWHERE), "real": Type("real", NOWHERE)}
+_KINDS: tuple[Kind, ...] = ("bool", "whole", "real")
+_TYPES: dict[Kind, Type] = {kind: Type(kind, NOWHERE) for kind in _KINDS}
 
 
 def whole(value: int, span: Span) -> Const:

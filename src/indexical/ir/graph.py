@@ -44,7 +44,7 @@ def components(edges: Mapping[N, Iterable[N]]) -> list[list[N]]:
                 parent = work[-1][0]
                 low[parent] = min(low[parent], low[node])
             if low[node] == index[node]:
-                group = []
+                group: list[N] = []
                 while not group or group[-1] != node:
                     group.append(stack.pop())
                     waiting.discard(group[-1])

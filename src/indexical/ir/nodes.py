@@ -262,4 +262,5 @@ class Program:
     @property
     def tensors(self) -> dict[str, Input | Let]:
         """Every input and definition by its name."""
-        return {tensor.name: tensor for tensor in (*self.inputs, *self.lets)}
+        everything: tuple[Input | Let, ...] = (*self.inputs, *self.lets)
+        return {tensor.name: tensor for tensor in everything}

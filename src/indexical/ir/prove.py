@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from math import gcd
 from typing import TypeAlias
 
@@ -125,9 +126,7 @@ def conjuncts(condition: Expr, holds: bool, definitions: Definitions) -> list[Ex
 def inequalities(fact: Expr, constants: Constants) -> list[Polynomial] | None:
     """A comparison of wholes as polynomials that are at least 0; None for anything else."""
     match fact:
-        case Map("<" | "<=" | ">" | ">=" | "==" as op, (left, right)) if (
-            left.type.kind == right.type.kind == "whole"
-        ):
+        case Map("<" | "<=" | ">" | ">=" | "==" as op, (left, right)) if left.type.kind == right.type.kind == "whole":
             difference = polynomial(right, constants) - polynomial(left, constants)
             return {
                 "<": [difference - 1],
@@ -207,12 +206,12 @@ def eliminate(rows: list[Row], keep: frozenset[Atom]) -> list[Row] | None:
 
     With too many rows the rest is given up, which only ever loses facts.
     """
-    current = _tidy(rows)
-    while current is not None:
-        variables = {m for row in current for m in row if m and not all(atom in keep for atom, _ in m)}
+    left = _tidy(rows)
+    while left is not None:
+        variables = {m for row in left for m in row if m and not all(atom in keep for atom, _ in m)}
         if not variables:
-            return current
-        current = _without(min(variables, key=lambda m: _effort(current, m)), current)
+            return left
+        left = _without(min(variables, key=partial(_effort, left)), left)
     return None
 
 

@@ -70,29 +70,29 @@ def substitute(expr: Expr, values: Mapping[Coordinate, Expr]) -> Expr:
     match expr:
         case Coord(coordinate):
             return touched[coordinate]
-        case Reduce(op, ranges, body, guard, type, span):
-            return _substitute_reduce(op, ranges, body, guard, type, span, touched) if ranges else expr
-        case Normalize(op, coordinate, body, guard, type, span):
+        case Reduce():
+            return _substitute_reduce(expr, touched)
+        case Normalize():
             return _substitute_normalize(expr, touched)
         case _:
             return rebuild(expr, lambda child: substitute(child, touched))
 
 
-def _substitute_reduce(op, ranges, body, guard, type, span, values):  # type: ignore[no-untyped-def]
+def _substitute_reduce(expr: Reduce, values: Mapping[Coordinate, Expr]) -> Expr:
     taken = {c.name for value in values.values() for c in value.type.coordinates}
-    taken |= {c.name for c in body.type.coordinates} | {c.name for c in values}
+    taken |= {c.name for c in expr.body.type.coordinates} | {c.name for c in values}
     inner = dict(values)
-    renamed: list[Range] = []
-    for range in ranges:
+    ranges: list[Range] = []
+    for range in expr.ranges:
         coordinate = range.coordinate
         if any(coordinate in value.type.coordinates for value in values.values()):
             coordinate = fresh(coordinate, taken)
             taken.add(coordinate.name)
             inner[range.coordinate] = build.coord(coordinate, range.span)
         lower, upper = substitute(range.lower, inner), substitute(range.upper, inner)
-        renamed.append(Range(coordinate, lower, upper, range.stated, range.span))
-    guard = guard and substitute(guard, inner)
-    return build.reduce(op, tuple(renamed), substitute(body, inner), guard, type.kind, span)
+        ranges.append(Range(coordinate, lower, upper, range.stated, range.span))
+    guard = None if expr.guard is None else substitute(expr.guard, inner)
+    return build.reduce(expr.op, tuple(ranges), substitute(expr.body, inner), guard, expr.type.kind, expr.span)
 
 
 def _substitute_normalize(expr: Normalize, values: Mapping[Coordinate, Expr]) -> Expr:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checker.context import visit_clause
+from ..checker.context import bound_by, visit_clause
 from ..checker.recurrence import check_boxes, is_plain, report_cover
 from ..diagnostics import CallError, Label, Sink
 from ..ir import nodes as ir
@@ -29,7 +29,7 @@ NUMPY: dict[str, str] = {
     "f32": "float32",
     "f64": "float64",
 }
-_DTYPES: dict[str, Dtype] = {"float16": "f16", "float32": "f32", "float64": "f64", "int32": "i32"}
+_DTYPES: dict[str, Dtype] = {"float16": "f16", "float32": "f32", "float64": "f64"}
 _EXACT_IN: dict[str, frozenset[str]] = {
     "f64": frozenset(("f16", "bf16", "f32", "f64")),
     "f32": frozenset(("f16", "bf16", "f32")),
@@ -143,43 +143,52 @@ def _as_array(tensor: ir.Input, value: Any, sink: Sink) -> np.ndarray[Any, Any] 
 
 def _check_dtype(tensor: ir.Input, array: np.ndarray[Any, Any], value: Any, sink: Sink) -> Dtype | None:
     """The dtype that the input has in this call. What can lose nothing is converted, all else refused."""
-    letter = array.dtype.kind
-    given: Dtype = "bool" if letter == "b" else _DTYPES.get(array.dtype.name, "i64" if letter in "iu" else "f64")
     plain = not hasattr(value, "dtype")
-    if tensor.kind == "bool":
-        if letter == "b":
+    match tensor.kind, array.dtype.kind:
+        case "bool", "b":
             return "bool"
-        return _refuse(tensor, array, "true or false", "pass `x.astype(bool)`, or compare it: `x != 0`", sink)
-    if tensor.kind == "whole":
-        if letter not in "iu":
-            return _refuse(tensor, array, "whole numbers", "pass `x.astype(np.int64)` if they are whole", sink)
-        return _check_whole(tensor, array, given, plain, sink)
-    if letter == "b":
-        return _refuse(tensor, array, "real numbers", "pass `x.astype(float)` if 1 and 0 are meant", sink)
-    if array.dtype.name == "longdouble" or array.dtype.itemsize > 8:
-        return _refuse(tensor, array, "real numbers of at most 64 bits", "pass `x.astype(np.float64)`", sink)
-    if letter in "iu":
-        return tensor.dtype or "f64"
-    if tensor.dtype is None:
-        return given
-    if plain or given in _EXACT_IN[tensor.dtype]:
-        return tensor.dtype
-    return _refuse(tensor, array, tensor.dtype, f"pass `x.astype(np.{NUMPY[tensor.dtype]})` if rounding is meant", sink)
+        case "bool", _:
+            wanted, help = "true or false", "pass `x.astype(bool)`, or compare it: `x != 0`"
+        case "whole", "i" | "u":
+            return _check_whole(tensor, array, plain, sink)
+        case "whole", _:
+            wanted, help = "whole numbers", "pass `x.astype(np.int64)` if they are whole"
+        case "real", "b":
+            wanted, help = "real numbers", "pass `x.astype(float)` if 1 and 0 are meant"
+        case "real", "i" | "u":
+            return tensor.dtype or "f64"
+        case _:
+            return _check_real(tensor, array, plain, sink)
+    _refuse(tensor, array, sink, wanted, help)
+    return None
 
 
-def _check_whole(
-    tensor: ir.Input, array: np.ndarray[Any, Any], given: Dtype, plain: bool, sink: Sink
-) -> Dtype | None:
-    wanted = tensor.dtype or ("i32" if given == "i32" else "i64")
+def _check_real(tensor: ir.Input, array: np.ndarray[Any, Any], plain: bool, sink: Sink) -> Dtype | None:
+    given = _DTYPES.get(array.dtype.name)
+    if given is None:
+        _refuse(tensor, array, sink, "real numbers of at most 64 bits", "pass `x.astype(np.float64)`")
+        return None
+    if tensor.dtype is None or plain or given in _EXACT_IN[tensor.dtype]:
+        return tensor.dtype or given
+    help = f"pass `x.astype(np.{NUMPY[tensor.dtype]})` if rounding is meant"
+    _refuse(tensor, array, sink, tensor.dtype, help)
+    return None
+
+
+def _check_whole(tensor: ir.Input, array: np.ndarray[Any, Any], plain: bool, sink: Sink) -> Dtype | None:
+    narrow = array.dtype.name == "int32"
+    wanted = tensor.dtype or ("i32" if narrow else "i64")
     most = 2**31 - 1 if wanted == "i32" else whole.LARGEST
     if array.size and (int(array.max()) > most or int(array.min()) < -most - 1):
-        return _refuse(tensor, array, f"{wanted}, and some number does not fit", "use a wider dtype", sink)
-    if wanted == "i32" and given != "i32" and not plain:
-        return _refuse(tensor, array, "i32", "pass `x.astype(np.int32)`", sink)
+        _refuse(tensor, array, sink, f"{wanted}, and some number does not fit", "use a wider dtype")
+        return None
+    if wanted == "i32" and not narrow and not plain and array.dtype.itemsize >= 4:
+        _refuse(tensor, array, sink, "i32", "pass `x.astype(np.int32)`")
+        return None
     return wanted
 
 
-def _refuse(tensor: ir.Input, array: np.ndarray[Any, Any], wanted: str, help: str, sink: Sink) -> None:
+def _refuse(tensor: ir.Input, array: np.ndarray[Any, Any], sink: Sink, wanted: str, help: str) -> None:
     message = f"`{tensor.name}` takes {wanted}, and got an array of {array.dtype}"
     sink.report("IX503", message, Label(tensor.span), help=help)
 
@@ -266,9 +275,10 @@ def _check_agreement(bound: Bound, sink: Sink) -> None:
                     continue
                 for number, (axis, index) in enumerate(zip(tensors[expr.tensor].axes, expr.indices, strict=True)):
                     if isinstance(index, ir.Coord):
-                        found = [r for r in trail if isinstance(r, ir.Range) and r.coordinate == index.coordinate]
-                        if found and not found[-1].stated and found[-1].upper != axis.extent:
-                            _compare(bound, found[-1], axis.extent, f"`{expr.tensor}`'s axis {number}", index.span, sink)
+                        range = bound_by(index.coordinate, trail)
+                        if not range.stated and range.upper != axis.extent:
+                            words = f"`{expr.tensor}`'s axis {number}"
+                            _compare(bound, range, axis.extent, words, index.span, sink)
 
 
 def _compare(bound: Bound, range: ir.Range, extent: ir.Expr, axis: str, span: Span, sink: Sink) -> None:
@@ -298,4 +308,3 @@ def _check_definitions(bound: Bound, sink: Sink) -> None:
             fault = check_boxes(let, partial(Bound.lookup, bound))
             if fault is not None:
                 report_cover(let, fault, sink)
-

@@ -58,7 +58,7 @@ class Uncomputed:
 Point = dict[Coordinate, int]
 Fixed = dict[str, dict[int, int]]
 
-_ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -285,13 +285,14 @@ class Evaluation:
     def argument(self, expr: ir.Reduce, point: Point) -> int:
         """The first place of the largest (smallest) value; of the first NaN where there is one."""
         coordinate = expr.ranges[0].coordinate
+        better = operator.gt if expr.op == "argmax" else operator.lt
         best: Any = None
         place = -1
         for inner in self.scanned(expr, point):
             value = self.value(expr.body, inner)
-            if best is None or (best == best and (value != value or (value > best if expr.op == "argmax" else value < best))):
+            if place < 0 or (best == best and (value != value or better(value, best))):
                 best, place = value, inner[coordinate]
-        return int(self.nothing(expr, point, -1)) if best is None else place
+        return place if place >= 0 else int(self.nothing(expr, point, -1))
 
     def nothing(self, expr: ir.Reduce, point: Point, otherwise: Any) -> Any:
         """A mean or an argmax over no points: an error, unless data made it so."""
@@ -358,11 +359,11 @@ class Evaluation:
 def whole_result(expr: ir.Map, values: list[int], point: Point) -> int:
     """Arithmetic on whole numbers of 64 bits; one that does not fit is an error, never a wrapped number."""
     match expr.op, values:
-        case ("+" | "-" | "*" as op), [a, b]:
+        case (("+" | "-" | "*" as op), [a, b]):
             return checked(_ARITHMETIC[op](a, b), expr, point)
         case "neg", [a]:
             return checked(-a, expr, point)
-        case ("//" | "%" as op), [a, b]:
+        case (("//" | "%" as op), [a, b]):
             if b == 0:
                 raise failure("IX505", "a whole number divided by zero", expr.span, point)
             return quotient(a, b) if op == "//" else a - quotient(a, b) * b
@@ -383,7 +384,7 @@ def whole_result(expr: ir.Map, values: list[int], point: Point) -> int:
     raise AssertionError(expr.op)
 
 
-def checked(value: Any, expr: ir.Expr, point: Point, most: int = LARGEST) -> Any:
+def checked(value: int, expr: ir.Expr, point: Point, most: int = LARGEST) -> int:
     if -most - 1 <= value <= most:
         return value
     bits = most.bit_length() + 1

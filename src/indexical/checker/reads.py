@@ -1,0 +1,146 @@
+"""Reads: `tensor[indices]`, and the tensors that names, calls and array literals stand for."""
+
+from __future__ import annotations
+
+from ..diagnostics import Label
+from ..ir import build
+from ..ir import nodes as ir
+from ..source import Span
+from ..syntax import tree
+from ..syntax.vocabulary import FUNCTIONS
+from . import elaborate, inline, kinds, literals, sizes
+from .names import suggest
+from .scope import Abbreviated, Binding, Evidence, Poison, RestBinding, Scope, Tensor, Unit, Value
+
+
+def tensor_of(unit: Unit, scope: Scope, node: tree.Expr) -> Tensor | None:
+    """The tensor that a bare name, a call or an array literal stands for."""
+    match node:
+        case tree.Name(name, span):
+            meaning = scope.names.get(name)
+            if isinstance(meaning, Tensor):
+                return meaning
+            if isinstance(meaning, Binding | Value | Abbreviated):
+                unit.report("IX209", f"`{name}` is one number, not a tensor", span)
+            elif not isinstance(meaning, Poison):
+                unknown_name(unit, scope, name, span)
+            return None
+        case tree.Call(function) if function not in FUNCTIONS and function != "size":
+            result = inline.call(unit, scope, node)
+            if result is not None and not isinstance(result, Tensor):
+                unit.report("IX209", f"`{function}` gives one number, not a tensor", node.span)
+                return None
+            return result
+        case tree.ArrayLiteral() | tree.Printed():
+            return literals.literal_tensor(unit, scope, node)
+        case tree.Paren(inner):
+            return tensor_of(unit, scope, inner)
+        case tree.Derivative(_, _, span):
+            unit.report("IX215", "derivatives cannot be taken yet", span)
+            return None
+        case _:
+            elaborate.expression(unit, scope, node)
+            unit.report("IX209", "only a tensor can be read with `[…]` or passed whole", node.span)
+            return None
+
+
+def unknown_name(unit: Unit, scope: Scope, name: str, span: Span) -> None:
+    if name in unit.broken:
+        return
+    known = [known for known in scope.names if not known.startswith("..")]
+    if name in scope.sizes or name in scope.spaces:
+        unit.report(
+            "IX201",
+            f"nothing binds the coordinate `{name}` here",
+            span,
+            help=f"put it on the left, or consume it: `sum[{name}](…)`",
+        )
+        return
+    help, fix = suggest(name, (*known, *scope.functions), span)
+    if help is None and name in scope.functions:
+        help = f"`{name}` is a function: write `{name}(…)`"
+    unit.report("IX201", f"nothing defines `{name}`", span, help=help, fix=fix)
+
+
+def read(
+    unit: Unit,
+    scope: Scope,
+    tensor: Tensor | None,
+    indices: tuple[tree.Expr | tree.Rest, ...],
+    base: Span,
+    span: Span,
+) -> ir.Expr | None:
+    """`tensor[indices]`. A coordinate that is an index by itself gets its size from that axis."""
+    rest = indices[0] if indices and isinstance(indices[0], tree.Rest) else None
+    plain = indices[1:] if rest is not None else indices
+    for stray in (index for index in plain if isinstance(index, tree.Rest)):
+        unit.report("IX213", "`..` leads a bracket, once", stray.span)
+        return None
+    found = elaborate.expressions(unit, scope, plain)  # type: ignore[arg-type]
+    if tensor is None:
+        return None
+    axes = tensor.axes
+    if rest is None and axes and axes[0].coordinate.rest:
+        head = axes[0].coordinate
+        unit.report(
+            "IX205", f"`{base.text}` has leading axes `{head}`", base, help=f"read it as `{base.text}[{head}, …]`"
+        )
+        return None
+    if len(plain) > len(axes) or (rest is None and len(plain) < len(axes)):
+        _report_rank(unit, tensor, len(plain), base, span)
+        return None
+    leading: tuple[ir.Expr, ...] = ()
+    if rest is not None:
+        parts = _rest_parts(unit, scope, rest, axes[: len(axes) - len(plain)], base)
+        if parts is None:
+            return None
+        leading = parts
+    return None if found is None else read_at(unit, scope, tensor, (*leading, *found), span)
+
+
+def _report_rank(unit: Unit, tensor: Tensor, given: int, base: Span, span: Span) -> None:
+    home = ", ".join(str(axis.coordinate) for axis in tensor.axes)
+    unit.report(
+        "IX205",
+        f"`{base.text}` has {len(tensor.axes)} coordinates and is read with {given}",
+        Label(span),
+        Label(tensor.span, f"`[{home}]` here"),
+    )
+
+
+def _rest_parts(
+    unit: Unit, scope: Scope, rest: tree.Rest, axes: tuple[ir.Axis, ...], base: Span
+) -> tuple[ir.Expr, ...] | None:
+    binding = scope.names.get(f"..{rest.name}")
+    if not isinstance(binding, RestBinding):
+        unit.report(
+            "IX201",
+            f"nothing binds `..{rest.name}` here",
+            rest.span,
+            help=f"put `..{rest.name}` on the left, or reduce it",
+        )
+        return None
+    if not sizes.resolve_rest(unit, scope, binding, axes, base.text, rest.span) or binding.parts is None:
+        return None
+    return tuple(build.coord(part.coordinate, rest.span) for part in binding.parts)
+
+
+def read_at(unit: Unit, scope: Scope, tensor: Tensor, indices: tuple[ir.Expr, ...], span: Span) -> ir.Expr | None:
+    good = True
+    for number, (axis, index) in enumerate(zip(tensor.axes, indices, strict=True)):
+        if not kinds.whole(unit, index, "an index"):
+            good = False
+        elif isinstance(index, ir.Coord) and not index.coordinate.rest:
+            binding = scope.frame.live.get(index.coordinate.name)
+            if binding is not None:
+                extent = None if tensor.recursive and _is_unknown(axis) else axis.extent
+                place = index.span if index.span.source is span.source else span
+                binding.evidence.append(Evidence(extent, f"`{tensor.name}`'s axis {number}", place))
+    if not good or tensor.kind is None:
+        return None
+    captured = tuple(build.coord(binding.coordinate, span) for binding in tensor.captured)
+    return build.read(tensor.name, (*captured, *indices), tensor.kind, span)
+
+
+def _is_unknown(axis: ir.Axis) -> bool:
+    return isinstance(axis.extent, ir.Size) and axis.extent.coordinate.name == "?"

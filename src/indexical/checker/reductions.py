@@ -1,0 +1,117 @@
+"""Reductions and normalisers: coordinates bound, guarded, consumed or normalised."""
+
+from __future__ import annotations
+
+from ..diagnostics import Label
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from ..ir.walk import fresh
+from ..syntax import tree
+from . import elaborate, kinds, sizes
+from .scope import Abbreviated, Binding, Meaning, Poison, RestBinding, Scope, Unit
+
+
+def bind(unit: Unit, scope: Scope, binder: tree.Binder) -> Binding | RestBinding:
+    """A new coordinate. In the Program its name differs from all that are in force around it."""
+    warn_of_hiding(unit, scope, binder)
+    if binder.rest:
+        return RestBinding(binder.name, binder.span)
+    coordinate = Coordinate(binder.name, False, scope.spaces.get(binder.name))
+    binding = Binding(fresh(coordinate, set(scope.frame.live)), binder.name, binder.span)
+    scope.frame.live[binding.coordinate.name] = binding
+    return binding
+
+
+def warn_of_hiding(unit: Unit, scope: Scope, binder: tree.Binder) -> None:
+    hidden = scope.names.get(f"..{binder.name}" if binder.rest else binder.name)
+    if hidden is None or isinstance(hidden, Poison):
+        return
+    shown = f"..{binder.name}" if binder.rest else binder.name
+    unit.report(
+        "IX204",
+        f"`{shown}` hides another `{shown}`",
+        Label(binder.span, "from here on, this one is meant"),
+        Label(hidden.span, "hidden"),
+        help="give one of them another name",
+    )
+
+
+def reduction(unit: Unit, scope: Scope, node: tree.Reduction) -> ir.Expr | None:
+    live = dict(scope.frame.live)
+    inner, bindings, good = _bind_all(unit, scope, node)
+    inner, guard, guarded = _guard(unit, inner, node)
+    body = elaborate.expression(unit, inner, node.body)
+    ranges = []
+    for binding in bindings:
+        parts = [binding] if isinstance(binding, Binding) else sizes.settle_rest(unit, inner, binding)
+        ranges += [sizes.settle(unit, scope, part) for part in parts]
+    for name in set(scope.frame.live) - set(live):
+        if not any(part.coordinate.name == name for part in _outer_parts(scope)):
+            del scope.frame.live[name]
+    if body is None or not good or not guarded or None in ranges:
+        return None
+    kind = kinds.reduction_kind(unit, node.operator, body)
+    known = tuple(range for range in ranges if range is not None)
+    return None if kind is None else build.reduce(node.operator, known, body, guard, kind, node.span)
+
+
+def _outer_parts(scope: Scope) -> list[Binding]:
+    """What the `..` coordinates of the statement around stand for: found inside, but bound outside."""
+    rests = [meaning for meaning in scope.names.values() if isinstance(meaning, RestBinding)]
+    return [part for rest in rests for part in rest.parts or ()]
+
+
+def _bind_all(unit: Unit, scope: Scope, node: tree.Reduction) -> tuple[Scope, list[Binding | RestBinding], bool]:
+    names: dict[str, Meaning] = {}
+    good = True
+    if node.operator in ("argmax", "argmin") and (len(node.binders) != 1 or node.binders[0].rest):
+        unit.report("IX206", f"`{node.operator}` binds one coordinate", node.operator_span)
+        good = False
+    for number, binder in enumerate(node.binders):
+        key = f"..{binder.name}" if binder.rest else binder.name
+        if key in names or (binder.rest and number):
+            unit.report("IX211", f"`{key}` is bound twice, or does not lead the bracket", binder.span)
+            good = False
+            continue
+        binding = bind(unit, scope, binder)
+        if binder.range is not None and isinstance(binding, Binding):
+            good &= sizes.state_range(
+                unit, scope.binding(names), binding, binder.range, elaborate.expression, outer=True
+            )
+        names[key] = binding
+    bindings = [binding for binding in names.values() if isinstance(binding, Binding | RestBinding)]
+    return scope.binding(names), bindings, good
+
+
+def _guard(unit: Unit, scope: Scope, node: tree.Reduction) -> tuple[Scope, ir.Expr | None, bool]:
+    """The guard of a reduction, written inside its bracket or attached from outside."""
+    inside = {c.name: Abbreviated(c.value, c.span) for c in node.where if isinstance(c, tree.Abbreviation)}
+    scope = scope.binding(inside)
+    clauses = [clause for clause in node.where if isinstance(clause, tree.Guard)]
+    clauses += unit.attached.get(id(node), [])
+    found = [elaborate.condition(unit, scope, clause.condition, "a guard") for clause in clauses]
+    guard = build.conjunction(found)
+    return scope.given(guard), guard, None not in found
+
+
+def normaliser(unit: Unit, scope: Scope, node: tree.Reduction) -> ir.Expr | None:
+    binder = node.binders[0]
+    binding = scope.names.get(binder.name)
+    if len(node.binders) != 1 or binder.rest or binder.range is not None:
+        unit.report("IX210", f"`{node.operator}` normalises over one coordinate, without a range", node.operator_span)
+        return None
+    if not isinstance(binding, Binding):
+        unit.report(
+            "IX210",
+            f"`{node.operator}[{binder.name}]` needs a `{binder.name}` that survives it",
+            Label(binder.span, "not in scope outside"),
+            help=f"put `{binder.name}` on the left, or inside a reduction over it",
+        )
+        return None
+    inner, guard, guarded = _guard(unit, scope, node)
+    body = elaborate.expression(unit, inner, node.body)
+    if body is None or not guarded:
+        return None
+    kind = kinds.reduction_kind(unit, node.operator, body)
+    return None if kind is None else build.normalize(node.operator, binding.coordinate, body, guard, kind, node.span)
