@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["CallError", "CompileError", "Diagnostic", "Error", "Program", "check", "compile", "std"]
 
+# Tracebacks and help show these under the name they are imported by.
+for _public in (CallError, CompileError, Diagnostic, Error, Program):
+    _public.__module__ = __name__
+
 
 def __getattr__(name: str) -> Any:
     """`ix.std` is imported when it is first asked for."""

@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     running = commands.add_parser(
         "run",
         help="evaluate a program and print or save its outputs",
-        description="Evaluate a program. Inputs come from files, or are drawn at random; figures in the file need none.",
+        description="Evaluate a program. Inputs come from files or are drawn at random; figures in the file need none.",
         epilog="example: ix run attention.ix --random i=6,d=4 --seed 0 --outputs weights",
     )
     running.add_argument("file", metavar="FILE", help="a program; - reads standard input")
@@ -89,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         const="",
         metavar="SIZES",
-        help="draw the inputs that are not given, with sizes like i=6,d=4 (any other coordinate has 3 points)",
+        help="draw the inputs that are not given, with sizes like i=6,d=4 (others: as one of their space, else 3)",
     )
     running.add_argument("--seed", type=int, default=0, help="of the random inputs (default: 0)")
     running.add_argument("--outputs", metavar="NAMES", help="definitions to compute, like weights,out")

@@ -44,7 +44,7 @@ class _Writer:
 
     def one_of(self, *choices: Callable[[], Words]) -> Words:
         """What one of the choices writes; the first are the simplest."""
-        return choices[self.number_up_to(len(choices) - 1)]()
+        return self.draw(st.sampled_from(choices))()
 
     def maybe(self, *parts: Choice) -> Words:
         return self.all_of(*parts) if self.draw(st.booleans()) else ()

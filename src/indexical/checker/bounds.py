@@ -10,7 +10,7 @@ from ..diagnostics import Label, Sink
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial, polynomial
-from ..ir.prove import Assumptions, always_possible
+from ..ir.prove import always_possible
 from ..ir.types import Coordinate
 from .context import Trail, assume, constants_of, visit, visit_clause
 from .sizes import show
@@ -56,7 +56,7 @@ def _check_index(
         wrong = (*known.known, -inside - 1)
         if not always_possible(wrong):
             continue
-        _report(read, index, place, axis, show(extent), below, wrong, known, sink)
+        _report(read, index, axis, show(extent), below, wrong, sink)
         return
 
 
@@ -75,12 +75,10 @@ def _starts_inside(range: ir.Range) -> bool:
 def _report(
     read: ir.Expr,
     index: ir.Expr,
-    place: Polynomial,
     axis: str,
     length: str,
     below: bool,
     wrong: tuple[Polynomial, ...],
-    known: Assumptions,
     sink: Sink,
 ) -> None:
     point = _witness(wrong, index.type.coordinates)
@@ -93,23 +91,21 @@ def _report(
         help = f"it has {length} points: guard the read (`where {shown} < {length}`), or end the range earlier"
     if point:
         message += " at " + ", ".join(f"`{c} = {v}`" for c, v in point.items())
-        if not below:
-            message += (
-                f" when every size is {_SAMPLE}" if any(isinstance(a, ir.Size) for p in wrong for a in p.atoms) else ""
-            )
+    if point and not below and any(isinstance(atom, ir.Size) for fact in wrong for atom in fact.atoms):
+        message += f" when every size is {_SAMPLE}"
     sink.report("IX305", message, Label(index.span), Label(read.span, "in this read"), help=help)
 
 
 _SAMPLE = 5
 
 
-def _witness(wrong: tuple[Polynomial, ...], wanted: frozenset[Coordinate]) -> dict[Coordinate, int]:
+def _witness(wrong: tuple[Polynomial, ...], wanted: frozenset[Coordinate]) -> dict[str, int]:
     """A point at which the index is wrong, looked for among small ones; empty if none is found."""
     coordinates = sorted({a for p in wrong for a in p.atoms if isinstance(a, Coordinate)}, key=str)
     for point in islice(product(range(-2, _SAMPLE + 3), repeat=len(coordinates)), 20_000):
         values = dict(zip(coordinates, point, strict=True))
         if all(_at(p, values) >= 0 for p in wrong):
-            return {c: v for c, v in values.items() if c in wanted}
+            return {c.name.rstrip("'"): v for c, v in values.items() if c in wanted}
     return {}
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from ..diagnostics import Label
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.prove import Assumptions, conjuncts, no_definitions
+from ..ir.prove import Assumptions
 from ..syntax import tree
 from ..syntax.expressions import array_shape
-from . import definitions, elaborate, kinds, lifting, literals, reads
+from . import definitions, elaborate, kinds, lifting, literals, reads, sizes
 from .names import suggest
 from .scope import Binding, Frame, Poison, Scope, Tensor, Unit
 
@@ -47,11 +47,12 @@ def asserts(unit: Unit, found: list[tree.Assert], scope: Scope) -> tuple[ir.Asse
         lifting.finish(unit, here.frame)
         if condition is None:
             continue
+        condition = sizes.fill(unit, here.frame, condition)
         known = Assumptions(constants=unit.constant)
         if known.proves(condition):
             continue
         negated = build.apply("!", (condition,), "bool", claim.span)
-        if any(known.proves(fact) for fact in conjuncts(negated, True, no_definitions)) and known.proves(negated):
+        if known.proves(negated):
             unit.report("IX506", f"this never holds: {claim.message}", Label(claim.condition.span))
             continue
         result.append(ir.Assert(condition, claim.message, claim.span))
@@ -86,7 +87,8 @@ def _expect(unit: Unit, claim: tree.Expect, scope: Scope) -> ir.Expect | None:
     leaves = literals.leaves(claim.literal, False)
     figures = tuple(_figure(leaf, printed) for leaf, printed in leaves)
     digits = tuple(_digits(leaf) for leaf, _ in leaves)
-    return ir.Expect(draft.ranges, draft.body, shape, figures, digits, claim.span)
+    body = sizes.fill(unit, here.frame, draft.body)
+    return ir.Expect(draft.ranges, body, shape, figures, digits, claim.span)
 
 
 def _slot(axis: ir.Axis, claim: tree.Expect) -> tree.Binder:

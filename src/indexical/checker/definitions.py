@@ -11,10 +11,11 @@ from dataclasses import replace
 from ..diagnostics import Label
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.types import Coordinate
+from ..ir.types import Coordinate, Kind
 from ..ir.walk import fresh, walk
 from ..syntax import tree
 from . import elaborate, guards, inline, kinds, lifting, literals, reads, reductions, sizes
+from .names import check_free
 from .scope import Binding, Frame, Meaning, Poison, RestBinding, Scope, Tensor, Unit, Value, is_closed
 
 # ---------------------------------------------------------------- one clause
@@ -85,7 +86,7 @@ def _base_case(unit: Unit, scope: Scope, slot: tree.Expr) -> ir.Expr | None:
     place = elaborate.expression(unit, scope, slot)
     if place is None or not kinds.whole(unit, place, "the place of a base case"):
         return None
-    if not is_closed(place, unit):
+    if place.type.coordinates or not is_closed(place, unit):
         help = "or name a coordinate here"
         unit.report("IX302", "the place of a base case is made of literals and sizes", slot.span, help=help)
         return None
@@ -172,6 +173,7 @@ def define(unit: Unit, scope: Scope, lets: tuple[tree.Let, ...]) -> dict[str, Me
     for group in inline.in_order(groups):
         here = scope.binding(names)
         for name in group:
+            check_free(name, groups[name][0].name_span, unit.sink)
             _warn_of_hiding(unit, scope, groups[name][0])
         if inline.is_recursive(group, groups):
             names.update(define_recursive(unit, here, {name: groups[name] for name in group}, local=True))
@@ -214,29 +216,48 @@ def define_recursive(unit: Unit, scope: Scope, groups: dict[str, list[tree.Let]]
     """Definitions that read each other. What is not known of them yet is found by rehearsal: they are
     read, with nothing reported, until their kinds, sizes and captured coordinates stay the same."""
     names = {name: unit.fresh_name(f"{scope.frame.owner}_{name}") if local else name for name in groups}
-    tensors: dict[str, Meaning] = {}
+    tensors: dict[str, Tensor] = {}
     for name, clauses in groups.items():
         if any(clause.slots is None for clause in clauses):
             help = "a recurrence needs a coordinate to go along"
             unit.report("IX208", f"`{name}` is defined by itself", clauses[0].name_span, help=help)
             return {name: Poison() for name in groups}
         tensors[name] = Tensor(names[name], _unknown_axes(clauses[0]), None, clauses[0].name_span, recursive=True)
+    for guess in _GUESSES:
+        start = {name: replace(tensor, kind=guess) for name, tensor in tensors.items()}
+        found = _rehearse(unit, scope, groups, names, start, local)
+        if found is not None:
+            return _read_group(unit, scope.binding(found), groups, names, local)
+    unknown = {name: replace(tensor, kind="real") for name, tensor in tensors.items()}
+    return _read_group(unit, scope.binding(unknown), groups, names, local)
+
+
+# A recurrence without a base case says nothing of its kind until one is assumed; the least is tried first.
+_GUESSES: tuple[Kind | None, ...] = (None, "whole", "bool", "real")
+
+
+def _rehearse(
+    unit: Unit,
+    scope: Scope,
+    groups: dict[str, list[tree.Let]],
+    names: dict[str, str],
+    tensors: dict[str, Tensor],
+    local: bool,
+) -> dict[str, Tensor] | None:
+    """What definitions that read each other turn out to be; None where that cannot be found out so."""
     sink, rehearsing = unit.sink, unit.rehearsing
+    found: dict[str, Meaning] = {}
     for _ in range(len(groups) + 4):
         mark = _mark(unit, scope.frame)
         unit.sink, unit.rehearsing = type(sink)(), True
         found = _read_group(unit, scope.binding(tensors), groups, names, local)
         unit.sink, unit.rehearsing = sink, rehearsing
         _reset(unit, scope.frame, mark)
-        stable = all(_alike(unit, tensors[name], found[name]) for name in groups)
-        tensors = {name: meaning if isinstance(meaning, Tensor) else tensors[name] for name, meaning in found.items()}
+        stable = all(_alike(tensors[name], found[name]) for name in groups)
+        tensors = {**tensors, **{name: found for name, found in found.items() if isinstance(found, Tensor)}}
         if stable:
             break
-    final = {
-        name: replace(meaning, kind=meaning.kind or "real") if isinstance(meaning, Tensor) else meaning
-        for name, meaning in tensors.items()
-    }
-    return _read_group(unit, scope.binding(final), groups, names, local)
+    return tensors if all(isinstance(meaning, Tensor) for meaning in found.values()) else None
 
 
 def _unknown_axes(clause: tree.Let) -> tuple[ir.Axis, ...]:
@@ -263,9 +284,9 @@ def _read_group(
     return result
 
 
-def _alike(unit: Unit, old: Meaning, new: Meaning) -> bool:
-    if not isinstance(old, Tensor) or not isinstance(new, Tensor):
-        return not isinstance(new, Tensor)
+def _alike(old: Tensor, new: Meaning) -> bool:
+    if not isinstance(new, Tensor):
+        return True
     same_axes = [axis.extent for axis in old.axes] == [axis.extent for axis in new.axes]
     return same_axes and old.kind == new.kind and old.captured == new.captured
 
@@ -323,7 +344,7 @@ def _alias(unit: Unit, scope: Scope, name: str, tensor: Tensor, let: tree.Let, h
         coordinate = fresh(axis.coordinate, taken)
         taken.add(coordinate.name)
         range = ir.Range(coordinate, build.whole(0, let.span), axis.extent, False, let.span)
-        bindings.append(Binding(coordinate, coordinate.name, let.span, None, [], range))
+        bindings.append(Binding(coordinate, coordinate.name, let.span, range=range))
     own = tuple(build.coord(binding.coordinate, let.body.span) for binding in bindings)
     captured = tuple(build.coord(binding.coordinate, let.body.span) for binding in tensor.captured)
     body = build.read(tensor.name, (*captured, *own), tensor.kind, let.body.span)

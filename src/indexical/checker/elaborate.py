@@ -12,7 +12,7 @@ from ..source import Span
 from ..syntax import tree
 from ..syntax.vocabulary import FUNCTIONS, NORMALISERS
 from . import definitions, inline, kinds, reads, reductions, sizes
-from .names import suggest
+from .names import counted, given, suggest
 from .scope import Abbreviated, Binding, Poison, RestBinding, Scope, Tensor, Unit, Value
 
 # An inlined program may have this many nodes, standing this deep in one another.
@@ -24,7 +24,8 @@ def expression(unit: Unit, scope: Scope, node: tree.Expr) -> ir.Expr | None:
     """A scalar expression at a place of the text."""
     unit.count += 1
     if unit.count > MAXIMUM_NODES:
-        if unit.count == MAXIMUM_NODES + 1:
+        if not unit.overgrown:
+            unit.overgrown = True
             unit.report("IX216", f"this program has more than {MAXIMUM_NODES} nodes when all is inlined", node.span)
         return None
     unit.depth += 1
@@ -219,12 +220,12 @@ def _call(unit: Unit, scope: Scope, node: tree.Call) -> ir.Expr | None:
             return None
         return reads.read_at(unit, scope, result, (), node.span)
     wanted = FUNCTIONS[node.function]
-    given = len(node.arguments)
+    count = len(node.arguments)
     arguments = expressions(unit, scope, node.arguments)
-    if given != wanted and not (wanted is None and given >= 2):
-        unit.report(
-            "IX206", f"`{node.function}` takes {wanted or 'two or more'} arguments, and {given} are given", node.span
-        )
+    if count != wanted and not (wanted is None and count >= 2):
+        takes = "two or more arguments" if wanted is None else counted(wanted, "argument")
+        help = "it is `clamp(x, low, high)`" if node.function == "clamp" else None
+        unit.report("IX206", f"`{node.function}` takes {takes}, and {given(count)}", node.span, help=help)
         return None
     return None if arguments is None else kinds.function(unit, node.function, arguments, node.span)
 

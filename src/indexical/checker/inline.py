@@ -14,7 +14,7 @@ from ..syntax import tree
 from ..syntax.vocabulary import FUNCTIONS
 from . import definitions, elaborate, lifting, reads, sizes
 from .modules import Function
-from .names import suggest
+from .names import counted, given, suggest
 from .scope import Binding, Meaning, RestBinding, Scope, Tensor, Unit, Value
 
 MAXIMUM_CALLS = 24
@@ -29,8 +29,12 @@ def call(
         _report_unknown(unit, scope, node)
         return None
     unit.called.add(node.function)
-    if any(caller is function for caller, _ in unit.calls) or len(unit.calls) >= MAXIMUM_CALLS:
-        unit.report("IX208", f"`{node.function}` calls itself, or calls nest more than {MAXIMUM_CALLS} deep", node.span)
+    if any(caller is function for caller, _ in unit.calls):
+        help = "a recurrence is written with clauses: `let h[0] = …; let h[t in 1..n] = … h[t - 1] …;`"
+        unit.report("IX208", f"`{node.function}` calls itself", node.span, help=help)
+        return None
+    if len(unit.calls) >= MAXIMUM_CALLS:
+        unit.report("IX106", f"calls nest more than {MAXIMUM_CALLS} deep", node.span)
         return None
     if len(node.arguments) != len(function.tree.parameters):
         _report_arguments(unit, node, function)
@@ -180,7 +184,8 @@ def _report_arguments(unit: Unit, node: tree.Call, function: Function) -> None:
     wanted = ", ".join(parameter.span.text for parameter in parameters)
     unit.report(
         "IX206",
-        f"`{node.function}({wanted})` takes {len(parameters)} arguments, and {len(node.arguments)} are given",
+        f"`{node.function}({wanted})` takes {counted(len(parameters), 'argument')}, "
+        f"and {given(len(node.arguments))}",
         Label(node.span),
         Label(function.tree.name_span, "defined here"),
     )

@@ -91,12 +91,12 @@ def function(unit: Unit, name: str, arguments: tuple[ir.Expr, ...], span: Span) 
 def numeric(unit: Unit, expr: ir.Expr, user: str) -> bool:
     if expr.type.kind != "bool":
         return True
-    unit.report(
-        "IX351",
-        f"{user} takes a number, and this is {_SHOWN['bool']}",
-        expr.span,
-        help="`(…) as f64` makes it 1 or 0; a guard stands after `where`",
-    )
+    labels = [Label(expr.span)]
+    help = "`(…) as f64` makes it 1 or 0; a guard stands after `where`"
+    if isinstance(expr, ir.Read) and expr.tensor in unit.kinds:
+        labels.append(Label(unit.kinds[expr.tensor][1], f"here `{expr.tensor}` is used as a condition"))
+        help = f"say what it is where it is declared: `input {expr.tensor}[…] : bool;`, or compare it here"
+    unit.report("IX351", f"{user} takes a number, and this is {_SHOWN['bool']}", *labels, help=help)
     return False
 
 
@@ -119,7 +119,8 @@ def whole(unit: Unit, expr: ir.Expr, what: str) -> bool:
     if expr.type.kind == "whole":
         return True
     if not demand(unit, expr, "whole"):
-        unit.report("IX351", f"{what} is a whole number, and this is {_SHOWN[expr.type.kind]}", expr.span)
+        help = "`… as i64` truncates it" if expr.type.kind == "real" else None
+        unit.report("IX351", f"{what} is a whole number, and this is {_SHOWN[expr.type.kind]}", expr.span, help=help)
     return False
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from ..diagnostics import Fix, Label, Sink
@@ -14,7 +14,8 @@ from ..syntax.vocabulary import RESERVED
 
 @dataclass(slots=True)
 class Declarations:
-    """A file taken apart. Clauses of one definition are grouped under its name, in source order."""
+    """A file taken apart. Clauses of one definition are grouped under its name, in source order; what
+    could not be kept is `broken`."""
 
     inputs: dict[str, tree.InputItem] = field(default_factory=dict)
     lets: dict[str, list[tree.Let]] = field(default_factory=dict)
@@ -25,6 +26,7 @@ class Declarations:
     contracts: list[tree.Contract] = field(default_factory=list)
     asserts: list[tree.Assert] = field(default_factory=list)
     expects: list[tree.Expect] = field(default_factory=list)
+    broken: set[str] = field(default_factory=set)
 
 
 def collect(file: tree.File, sink: Sink) -> Declarations:
@@ -42,11 +44,15 @@ def collect(file: tree.File, sink: Sink) -> Declarations:
                     found.lets.setdefault(name, []).append(statement)
             case tree.Fn(name, span):
                 if _claim(name, span, places, sink):
-                    found.functions[name] = statement
+                    if _check_parameters(statement, sink):
+                        found.functions[name] = statement
+                    else:
+                        found.broken.add(name)
             case tree.Space(items):
                 _collect_spaces(items, found.spaces, sink)
-            case tree.Use():
-                found.uses.append(statement)
+            case tree.Use(names=names):
+                kept = tuple(name for name in names if _claim(name.name, name.span, places, sink))
+                found.uses.append(replace(statement, names=kept))
             case tree.Output(names):
                 found.outputs.extend(names)
             case tree.Contract():
@@ -70,6 +76,13 @@ def _claim(name: str, span: Span, places: dict[str, Span], sink: Sink) -> bool:
     return True
 
 
+def _check_parameters(fn: tree.Fn, sink: Sink) -> bool:
+    """Parameters have names of their own; one that has not leaves the function out."""
+    places: dict[str, Span] = {}
+    good = [_claim(parameter.name, parameter.span, places, sink) for parameter in fn.parameters]
+    return all(good)
+
+
 def check_free(name: str, span: Span, sink: Sink) -> bool:
     """Whether a program may give this name a meaning; reported where not."""
     if name in RESERVED:
@@ -82,7 +95,7 @@ def _check_clauses(clauses: list[tree.Let], sink: Sink) -> None:
     """Several clauses define one name only if each has a bracket, all of one length."""
     first = clauses[0]
     for clause in clauses[1:]:
-        if clause.slots is None or first.slots is None:
+        if not clause.slots or not first.slots or (_is_everywhere(clause) and _is_everywhere(first)):
             sink.report(
                 "IX202",
                 f"`{clause.name}` is defined twice",
@@ -102,9 +115,15 @@ def _check_clauses(clauses: list[tree.Let], sink: Sink) -> None:
         return _check_clauses(clauses, sink)
 
 
+def _is_everywhere(clause: tree.Let) -> bool:
+    """Whether a clause has all points, as far as the text shows."""
+    return all(isinstance(slot, tree.Binder) and slot.range is None for slot in clause.slots or ())
+
+
 def _collect_spaces(items: tuple[tree.SpaceItem, ...], spaces: dict[str, str], sink: Sink) -> None:
     for item in items:
         for coordinate in item.coordinates:
+            check_free(coordinate.name, coordinate.span, sink)
             known = spaces.setdefault(coordinate.name, item.name)
             if known != item.name:
                 sink.report(
@@ -112,6 +131,16 @@ def _collect_spaces(items: tuple[tree.SpaceItem, ...], spaces: dict[str, str], s
                     f"`{coordinate.name}` is declared in two spaces, `{known}` and `{item.name}`",
                     coordinate.span,
                 )
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 axis`, `2 axes`, `3 arguments`."""
+    plural = noun[:-2] + "es" if noun.endswith("is") else noun + "s"
+    return f"{number} {noun if number == 1 else plural}"
+
+
+def given(number: int) -> str:
+    return "1 is given" if number == 1 else f"{number} are given"
 
 
 def suggest(name: str, known: Iterable[str], span: Span) -> tuple[str | None, Fix | None]:

@@ -16,7 +16,7 @@ from ..syntax.vocabulary import RESERVED
 from . import absence, bounds, claims, definitions, elaborate, inline, lifting, recurrence, sizes, spaces
 from .allow import apply_allows
 from .modules import Function, functions_of
-from .names import Declarations, collect, suggest
+from .names import Declarations, check_free, collect, suggest
 from .scope import Binding, Frame, Meaning, Poison, Scope, Tensor, Unit
 
 # An index that turns out to need a whole input makes the program be read again; never often.
@@ -63,7 +63,7 @@ def _read(
     """Inputs and definitions, read as often as it takes to know which inputs are whole or Boolean."""
     kinds: dict[str, tuple[Kind, Span]] = {}
     for _ in range(_MOST_READINGS):
-        unit = Unit(Sink(), file.broken, {*declared.inputs, *declared.lets, *RESERVED}, dict(kinds))
+        unit = Unit(Sink(), file.broken | declared.broken, {*declared.inputs, *declared.lets, *RESERVED}, dict(kinds))
         scope, inputs = _inputs(unit, declared, functions)
         scope = _define_all(unit, scope, declared)
         if not unit.demands:
@@ -84,6 +84,8 @@ def _inputs(unit: Unit, declared: Declarations, functions: dict[str, Function]) 
     rests: dict[str, tuple[ir.Axis, ...]] = {}
     for item in declared.inputs.values():
         for slot in item.slots or ():
+            if isinstance(slot, tree.Binder):
+                check_free(slot.name, slot.span, unit.sink)
             if isinstance(slot, tree.Binder) and not slot.rest:
                 sizes_[slot.name] = build.size(Coordinate(slot.name, False, declared.spaces.get(slot.name)), slot.span)
             elif isinstance(slot, tree.Binder):

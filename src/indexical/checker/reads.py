@@ -9,7 +9,7 @@ from ..source import Span
 from ..syntax import tree
 from ..syntax.vocabulary import FUNCTIONS
 from . import elaborate, inline, kinds, literals, sizes
-from .names import suggest
+from .names import counted, suggest
 from .scope import Abbreviated, Binding, Evidence, Poison, RestBinding, Scope, Tensor, Unit, Value
 
 
@@ -59,6 +59,8 @@ def unknown_name(unit: Unit, scope: Scope, name: str, span: Span) -> None:
     help, fix = suggest(name, (*known, *scope.functions), span)
     if help is None and name in scope.functions:
         help = f"`{name}` is a function: write `{name}(…)`"
+    if help is None:
+        help = f"if it is a coordinate, put it on the left, or consume it: `sum[{name}](…)`"
     unit.report("IX201", f"nothing defines `{name}`", span, help=help, fix=fix)
 
 
@@ -100,9 +102,12 @@ def read(
 
 def _report_rank(unit: Unit, tensor: Tensor, given: int, base: Span, span: Span) -> None:
     home = ", ".join(str(axis.coordinate) for axis in tensor.axes)
+    if not tensor.axes:
+        unit.report("IX205", f"`{base.text}` is a scalar, read without a bracket", span)
+        return
     unit.report(
         "IX205",
-        f"`{base.text}` has {len(tensor.axes)} coordinates and is read with {given}",
+        f"`{base.text}` has {counted(len(tensor.axes), 'coordinate')} and is read with {given}",
         Label(span),
         Label(tensor.span, f"`[{home}]` here"),
     )

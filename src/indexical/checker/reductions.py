@@ -9,11 +9,13 @@ from ..ir.types import Coordinate
 from ..ir.walk import fresh
 from ..syntax import tree
 from . import elaborate, kinds, sizes
+from .names import check_free
 from .scope import Abbreviated, Binding, Meaning, Poison, RestBinding, Scope, Unit
 
 
 def bind(unit: Unit, scope: Scope, binder: tree.Binder) -> Binding | RestBinding:
     """A new coordinate. In the Program its name differs from all that are in force around it."""
+    check_free(binder.name, binder.span, unit.sink)
     warn_of_hiding(unit, scope, binder)
     if binder.rest:
         return RestBinding(binder.name, binder.span)

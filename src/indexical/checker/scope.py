@@ -25,12 +25,14 @@ class Evidence:
 
 @dataclass(slots=True, eq=False)
 class Binding:
-    """A coordinate that is bound. Its range is settled when its statement has been read."""
+    """A coordinate that is bound. Its range is settled when its statement has been read; `broken` is True
+    where a range was stated that cannot be used."""
 
     coordinate: Coordinate
     name: str
     span: Span
     stated: ir.Range | None = None
+    broken: bool = False
     evidence: list[Evidence] = field(default_factory=list)
     range: ir.Range | None = None
 
@@ -147,6 +149,7 @@ class Unit:
     expanding: list[str] = field(default_factory=list)
     count: int = 0
     depth: int = 0
+    overgrown: bool = False
     rehearsing: bool = False
 
     def report(
@@ -182,9 +185,10 @@ class Unit:
 
 
 def is_closed(expr: ir.Expr, unit: Unit) -> bool:
-    """Whether a bound may be made of this: literals, sizes, whole scalars, and arithmetic on them."""
+    """Whether a bound may be made of this: literals, sizes, whole scalars, outer coordinates, and
+    arithmetic on them. Data cannot decide how far a coordinate runs."""
     match expr:
-        case ir.Const() | ir.Size():
+        case ir.Const() | ir.Size() | ir.Coord():
             return True
         case ir.Read(tensor, ()):
             return tensor not in unit.lets or unit.constant(tensor) is not None

@@ -9,7 +9,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial, expression, polynomial
 from ..ir.types import Coordinate
-from ..ir.walk import fresh, rebuild, walk
+from ..ir.walk import fresh, rebuild
 from ..source import Span
 from ..syntax import tree
 from .kinds import whole
@@ -23,6 +23,7 @@ def state_range(
 ) -> bool:
     """Read the stated range of a coordinate; False where it cannot be used. `outer` coordinates may
     stand in the bounds of a reduction."""
+    binding.broken = True
     lower, upper = elaborate(unit, scope, bounds.lower), elaborate(unit, scope, bounds.upper)
     if lower is None or upper is None:
         return False
@@ -34,15 +35,13 @@ def state_range(
             shown = ", ".join(f"`{c}`" for c in sorted(bound.type.coordinates, key=str))
             unit.report("IX302", f"the range of `{binding.name}` depends on {shown}", bound.span, help=_OUTER)
             return False
-        if not outer and not is_closed(bound, unit):
-            unit.report("IX302", f"the range of `{binding.name}` cannot depend on data", bound.span, help=_CLOSED)
-            return False
-        if outer and any(isinstance(part, ir.Read) and part.indices for part in walk(bound)):
+        if not is_closed(bound, unit):
             unit.report("IX302", f"the range of `{binding.name}` cannot depend on data", bound.span, help=_CLOSED)
             return False
     if bounds.inclusive:
         upper = simplify(unit, build.apply("+", (upper, build.whole(1, upper.span)), "whole", upper.span))
     binding.stated = ir.Range(binding.coordinate, lower, upper, True, bounds.span)
+    binding.broken = False
     return True
 
 
@@ -76,12 +75,13 @@ def settle(unit: Unit, scope: Scope, binding: Binding) -> ir.Range | None:
         binding.range = ir.Range(binding.coordinate, zero, known[0].extent, False, binding.span)
     elif binding.name in scope.sizes and not binding.coordinate.rest:
         binding.range = ir.Range(binding.coordinate, zero, scope.sizes[binding.name], False, binding.span)
-    elif not unit.rehearsing:
+    elif not unit.rehearsing and not binding.broken and binding.name not in unit.broken:
         owner = "parameter" if scope.in_function else "input"
+        why = "the axes it indexes take their size from it" if binding.evidence else "it indexes no axis on its own"
         unit.report(
             "IX301",
             f"nothing says how many points `{binding.coordinate}` has",
-            Label(binding.span, f"it indexes no axis on its own, and no {owner} has a coordinate of that name"),
+            Label(binding.span, f"{why}, and no {owner} has a coordinate of that name"),
             help=f"give it a range: `{binding.name} in 0..n`",
         )
     return binding.range

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import permutations
 from typing import TypeAlias
 
 from ..diagnostics import Label, Sink
@@ -30,6 +31,10 @@ class _Classes:
         while place != root:
             self.parent[place], place = root, self.parent.get(place, place)
         return root
+
+    def known(self, place: Place) -> str | None:
+        space = self.space.get(self.find(place))
+        return None if space is None else space[0]
 
     def declare(self, place: Place, space: str, span: Span, what: str) -> tuple[str, Span, str] | None:
         """Say which space a place is of; the earlier word where it differs."""
@@ -79,10 +84,38 @@ def _check_reads(places: Iterator[tuple[ir.Expr, Trail]], classes: _Classes, sin
             for range in expr.ranges:
                 _declare(range, classes)
         if isinstance(expr, ir.Read):
+            order = _better_order(expr, trail, classes)
+            found = Sink()
             for number, index in enumerate(expr.indices):
                 coordinate = tied(index)
                 if coordinate is not None:
-                    _tie(coordinate, trail, (expr.tensor, number), index.span, expr.tensor, classes, sink)
+                    _tie(coordinate, trail, (expr.tensor, number), index.span, expr.tensor, classes, found, order)
+            for diagnostic in list(found)[: 1 if order else None]:
+                sink.add(diagnostic)
+
+
+def _better_order(read: ir.Read, trail: Trail, classes: _Classes) -> str | None:
+    """The same indices in an order that would fit the spaces, where as written two or more do not."""
+    mine = [_space_of_index(index, trail, classes) for index in read.indices]
+    theirs = [classes.known((read.tensor, number)) for number, _ in enumerate(read.indices)]
+    wrong = sum(1 for a, b in zip(mine, theirs, strict=True) if a and b and a != b)
+    if wrong < 2 or len(mine) > 6:
+        return None
+    for order in permutations(range(len(mine))):
+        if all(not mine[k] or not there or mine[k] == there for k, there in zip(order, theirs, strict=True)):
+            return f"{read.tensor}[{', '.join(read.indices[k].span.text for k in order)}]"
+    return None
+
+
+def _space_of_index(index: ir.Expr, trail: Trail, classes: _Classes) -> str | None:
+    coordinate = tied(index)
+    return None if coordinate is None else classes.known(_binder(coordinate, trail))
+
+
+def _binder(coordinate: Coordinate, trail: Trail) -> int:
+    """What binds a coordinate. What runs inside a normaliser is bound where it survives."""
+    outside = Coordinate(coordinate.name.rstrip("'"), coordinate.rest, coordinate.space)
+    return id(bound_by(outside, trail))
 
 
 def _declare(range: ir.Range, classes: _Classes) -> None:
@@ -107,22 +140,26 @@ def _mentions(atom: Coordinate | ir.Expr, coordinate: Coordinate) -> bool:
 
 
 def _tie(
-    coordinate: Coordinate, trail: Trail, axis: Place, span: Span, tensor: str, classes: _Classes, sink: Sink
+    coordinate: Coordinate,
+    trail: Trail,
+    axis: Place,
+    span: Span,
+    tensor: str,
+    classes: _Classes,
+    sink: Sink,
+    better: str | None = None,
 ) -> None:
     """A coordinate, as it is bound on this trail, indexes an axis."""
-    if coordinate.name.endswith("'"):
-        # What runs inside a normaliser is of the space of the coordinate that survives it.
-        coordinate = Coordinate(coordinate.name[:-1], False, coordinate.space)
-        return _tie(coordinate, trail, axis, span, tensor, classes, sink)
-    clash = classes.join(id(bound_by(coordinate, trail)), axis)
+    clash = classes.join(_binder(coordinate, trail), axis)
     if clash is None:
-        return None
+        return
     (mine, my_place, my_words), (other, other_place, other_words) = clash
+    shown = coordinate.name.rstrip("'")
     sink.report(
         "IX303",
-        f"`{coordinate}` is of the space `{mine}`, and this axis of `{tensor}` is of the space `{other}`",
+        f"`{shown}` is of the space `{mine}`, and this axis of `{tensor}` is of the space `{other}`",
         Label(span, f"`{mine}` on an axis of `{other}`"),
         Label(other_place, f"{other_words} is of `{other}`"),
         Label(my_place, f"{my_words} is of `{mine}`"),
-        help="coordinates of different spaces may not index the same axis, even where the sizes agree",
+        help=f"did you mean `{better}`?" if better else "give each axis a coordinate of its own space",
     )

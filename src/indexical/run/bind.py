@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..checker.context import bound_by, visit_clause
+from ..checker.names import counted
 from ..checker.recurrence import check_boxes, is_plain, report_cover
 from ..diagnostics import CallError, Label, Sink
 from ..ir import nodes as ir
@@ -148,13 +149,13 @@ def _check_dtype(tensor: ir.Input, array: np.ndarray[Any, Any], value: Any, sink
         case "bool", "b":
             return "bool"
         case "bool", _:
-            wanted, help = "true or false", "pass `x.astype(bool)`, or compare it: `x != 0`"
+            wanted, help = "true or false", f"pass `{tensor.name}.astype(bool)`, or compare it: `{tensor.name} != 0`"
         case "whole", "i" | "u":
             return _check_whole(tensor, array, plain, sink)
         case "whole", _:
-            wanted, help = "whole numbers", "pass `x.astype(np.int64)` if they are whole"
+            wanted, help = "whole numbers", f"pass `{tensor.name}.astype(np.int64)` if they are whole"
         case "real", "b":
-            wanted, help = "real numbers", "pass `x.astype(float)` if 1 and 0 are meant"
+            wanted, help = "real numbers", f"pass `{tensor.name}.astype(float)` if 1 and 0 are meant"
         case "real", "i" | "u":
             return tensor.dtype or "f64"
         case _:
@@ -166,11 +167,11 @@ def _check_dtype(tensor: ir.Input, array: np.ndarray[Any, Any], value: Any, sink
 def _check_real(tensor: ir.Input, array: np.ndarray[Any, Any], plain: bool, sink: Sink) -> Dtype | None:
     given = _DTYPES.get(array.dtype.name)
     if given is None:
-        _refuse(tensor, array, sink, "real numbers of at most 64 bits", "pass `x.astype(np.float64)`")
+        _refuse(tensor, array, sink, "real numbers of at most 64 bits", f"pass `{tensor.name}.astype(np.float64)`")
         return None
     if tensor.dtype is None or plain or given in _EXACT_IN[tensor.dtype]:
         return tensor.dtype or given
-    help = f"pass `x.astype(np.{NUMPY[tensor.dtype]})` if rounding is meant"
+    help = f"pass `{tensor.name}.astype(np.{NUMPY[tensor.dtype]})` if rounding is meant"
     _refuse(tensor, array, sink, tensor.dtype, help)
     return None
 
@@ -183,7 +184,7 @@ def _check_whole(tensor: ir.Input, array: np.ndarray[Any, Any], plain: bool, sin
         _refuse(tensor, array, sink, f"{wanted}, and some number does not fit", "use a wider dtype")
         return None
     if wanted == "i32" and not narrow and not plain and array.dtype.itemsize >= 4:
-        _refuse(tensor, array, sink, "i32", "pass `x.astype(np.int32)`")
+        _refuse(tensor, array, sink, "i32", f"pass `{tensor.name}.astype(np.int32)`")
         return None
     return wanted
 
@@ -199,10 +200,10 @@ def _check_rank(tensor: ir.Input, array: np.ndarray[Any, Any], sink: Sink) -> bo
     if array.ndim == len(axes) or (open_ended and array.ndim >= len(axes) - 1):
         return True
     home = ", ".join(str(axis.coordinate) for axis in axes)
-    least = f"at least {len(axes) - 1}" if open_ended else str(len(axes))
+    least = f"at least {counted(len(axes) - 1, 'axis')}" if open_ended else counted(len(axes), "axis")
     sink.report(
         "IX502",
-        f"`{tensor.name}` has {least} axes, and the array has {array.ndim}",
+        f"`{tensor.name}` has {least}, and the array has {array.ndim}",
         Label(tensor.span, f"`[{home}]`" if axes else "a scalar"),
         notes=(f"the array's shape is {array.shape}",),
     )
@@ -219,6 +220,7 @@ def _solve(
     sizes: dict[Coordinate, int] = {}
     rests: dict[str, tuple[int, ...]] = {}
     places: dict[Coordinate, tuple[Span, str]] = {}
+    rest_places: dict[str, Span] = {}
     for tensor in program.inputs:
         shape = arrays[tensor.name].shape
         lead = len(shape) - len(tensor.axes)
@@ -226,9 +228,10 @@ def _solve(
             if axis.coordinate.rest:
                 leading = shape[: lead + 1]
                 if rests.setdefault(axis.coordinate.name, leading) != leading:
-                    first = rests[axis.coordinate.name]
+                    first, place = rests[axis.coordinate.name], rest_places[axis.coordinate.name]
                     message = f"`{axis.coordinate}` is {leading} here and {first} there"
-                    sink.report("IX304", message, Label(tensor.span, f"{leading}"))
+                    sink.report("IX304", message, Label(tensor.span, f"{leading}"), Label(place, f"{first}"))
+                rest_places.setdefault(axis.coordinate.name, tensor.span)
                 sizes[axis.coordinate] = math.prod(leading)
                 continue
             actual = shape[number + (lead if tensor.axes[0].coordinate.rest else 0)]
@@ -289,7 +292,7 @@ def _compare(bound: Bound, range: ir.Range, extent: ir.Expr, axis: str, span: Sp
             "IX304",
             f"`{name}` has {here} points here and {there} there",
             Label(span, f"{here}, from {axis}"),
-            Label(range.span, f"{there}"),
+            Label(range.span, f"{there}, from another axis that `{name}` indexes"),
             help="if these are two coordinates, give one another name",
         )
 
@@ -303,6 +306,7 @@ def _check_definitions(bound: Bound, sink: Sink) -> None:
                 "IX507",
                 f"`{let.name}` would have {points:,} points, and at most {MAXIMUM_POINTS:,} are evaluated",
                 Label(let.span),
+                help="choose smaller sizes",
             )
         elif not is_plain(let):
             fault = check_boxes(let, partial(Bound.lookup, bound))

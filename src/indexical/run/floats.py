@@ -47,8 +47,8 @@ def _gelu(x: float) -> float:
 
 
 def _keep_unbounded(function: Callable[[float], float]) -> Callable[[Any], float]:
-    """`floor`, `ceil` and `round` of an infinity or NaN are that."""
-    return lambda x: float(function(x)) if math.isfinite(x) else x
+    """`floor`, `ceil` and `round` of an infinity or NaN are that; a zero keeps its sign."""
+    return lambda x: math.copysign(function(x), x) if math.isfinite(x) else x
 
 
 def largest(*values: Any) -> Any:

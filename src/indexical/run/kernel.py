@@ -70,7 +70,8 @@ def _check_work(bound: Bound, wanted: tuple[str, ...]) -> None:
             work = points * sum(_work(bound, clause.body) for clause in let.clauses)
             if work > MAXIMUM_WORK:
                 message = f"`{name}` would take {work:,} steps, and at most {MAXIMUM_WORK:,} are taken"
-                raise CallError([Diagnostic("IX507", message, (Label(let.span),))])
+                help = "choose smaller sizes, or ask for fewer outputs"
+                raise CallError([Diagnostic("IX507", message, (Label(let.span),), help=help)])
 
 
 def _work(bound: Bound, expr: ir.Expr) -> int:

@@ -29,7 +29,8 @@ def random_arrays(
 ) -> tuple[Sample, dict[str, int]]:
     """An array for every input that is not given, and the sizes that had to be assumed.
 
-    Real inputs are normal, whole ones index any axis, Booleans are fair coins. A scalar is 1.
+    A coordinate without a size takes that of another of its space, so that `i=6` also sizes the keys.
+    Real inputs are normal, whole ones index any axis, Booleans are fair coins, a whole scalar is 1.
     """
     sizes: dict[Coordinate, int] = {}
     assumed: dict[str, int] = {}
@@ -46,10 +47,13 @@ def random_arrays(
         for axis in tensor.axes
         if isinstance(axis.extent, ir.Size) and axis.coordinate not in sizes
     ]
+    by_space = {c.space: chosen[c.name] for c in open_axes if c.space is not None and c.name in chosen}
     for coordinate in dict.fromkeys(open_axes):
+        usual = by_space.get(coordinate.space or "", DEFAULT_SIZE)
+        size = 1 if coordinate.rest else chosen.get(coordinate.name, usual)
         if coordinate.name not in chosen and not coordinate.rest:
-            assumed[coordinate.name] = DEFAULT_SIZE
-        sizes[coordinate] = 1 if coordinate.rest else chosen.get(coordinate.name, DEFAULT_SIZE)
+            assumed[coordinate.name] = size
+        sizes[coordinate] = size
     names = tuple(dict.fromkeys(axis.coordinate.name for t in program.inputs for axis in t.axes))
     generator = np.random.default_rng(seed)
     arrays = {

@@ -353,8 +353,12 @@ class ExpressionParser:
         if self.accept(";"):
             return
         last = self.tokens[self.at - 1]
+        if self.next_is(")") or self.next_is("]"):
+            self.stop("IX102", f"this `{self.token.text}` closes nothing", Label(self.place()))
+        if self.next_is(","):
+            self.fail("expected `;` or an operator", help="a statement defines one thing: write `;` and start another")
         one_line = self.source.position(last.end)[0] == self.source.position(self.token.start)[0]
-        if one_line or self.token.text in CLOSING.values():
+        if one_line or self.next_is("}"):
             self.fail("expected `;` or an operator")
         place = Span(self.source, last.end, last.end)
         help = "every statement but `fn` ends with `;`"

@@ -115,6 +115,8 @@ def _pass_over(source: Source, at: int, sink: Sink) -> int:
         sink.report("IX105", "this text is not closed", span, help='close it with `"` on the same line')
         return end
     end = at + 1
+    if text[at] == "'" and (closing := re.compile(r"'[^'\n]*'").match(text, at)):
+        end = closing.end()
     while end < len(text) and text[end] not in _INSTEAD and _PATTERN.match(text, end) is None and text[end] != '"':
         end += 1
     shown = text[at:end] if text[at:end].isprintable() else f"U+{ord(text[at]):04X}"
