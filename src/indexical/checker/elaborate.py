@@ -26,7 +26,9 @@ def expression(unit: Unit, scope: Scope, node: tree.Expr) -> ir.Expr | None:
     if unit.count > MAXIMUM_NODES:
         if not unit.overgrown:
             unit.overgrown = True
-            unit.report("IX216", f"this program has more than {MAXIMUM_NODES} nodes when all is inlined", node.span)
+            help = "name a result on the way with `let`: it is then computed once"
+            message = f"this program has more than {MAXIMUM_NODES} nodes when all is inlined"
+            unit.report("IX216", message, node.span, help=help)
         return None
     unit.depth += 1
     if unit.depth > MAXIMUM_NESTING:

@@ -34,8 +34,9 @@ def functions_of(
     """The functions that a file may call: its own and those it uses."""
     functions: dict[str, Function] = {}
     for use in declared.uses:
-        for name, function in _used(file, use, sink, loading).items():
-            functions[name] = function
+        found = _used(file, use, sink, loading)
+        functions.update(found)
+        declared.broken |= {name.name for name in use.names} - found.keys()
     for name, fn in declared.functions.items():
         functions[name] = Function(fn, functions)
     return functions

@@ -56,6 +56,10 @@ def unknown_name(unit: Unit, scope: Scope, name: str, span: Span) -> None:
             help=f"put it on the left, or consume it: `sum[{name}](…)`",
         )
         return
+    if scope.in_function and name in unit.taken:
+        help = f"a function sees only its parameters: pass `{name}` to it"
+        unit.report("IX201", f"nothing defines `{name}` in this function", span, help=help)
+        return
     help, fix = suggest(name, (*known, *scope.functions), span)
     if help is None and name in scope.functions:
         help = f"`{name}` is a function: write `{name}(…)`"

@@ -82,7 +82,7 @@ def settle(unit: Unit, scope: Scope, binding: Binding) -> ir.Range | None:
             "IX301",
             f"nothing says how many points `{binding.coordinate}` has",
             Label(binding.span, f"{why}, and no {owner} has a coordinate of that name"),
-            help=f"give it a range: `{binding.name} in 0..n`",
+            help=f"give it a range, as in `{binding.name} in 0..8`",
         )
     return binding.range
 

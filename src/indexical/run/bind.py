@@ -90,7 +90,10 @@ def flat_shape(axes: tuple[ir.Axis, ...], shape: tuple[int, ...]) -> tuple[int, 
 
 
 def bind(program: ir.Program, arguments: Mapping[str, Any]) -> Bound:
-    """The arrays of a call, or one error with everything that is wrong with them."""
+    """The arrays of a call, or one error with everything that is wrong with them.
+
+    A plain Python number for a scalar is weak, like a literal: it has no dtype to say.
+    """
     sink = Sink()
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     dtypes: dict[str, Dtype] = {}
@@ -101,7 +104,8 @@ def bind(program: ir.Program, arguments: Mapping[str, Any]) -> Bound:
         dtype = _check_dtype(tensor, array, arguments[tensor.name], sink)
         if dtype is not None and _check_rank(tensor, array, sink):
             arrays[tensor.name] = array
-            dtypes[tensor.name] = dtype
+            if tensor.axes or tensor.dtype is not None or hasattr(arguments[tensor.name], "dtype"):
+                dtypes[tensor.name] = dtype
     _stop(sink)
     sizes, rests = _solve(program, arrays, sink)
     _stop(sink)
@@ -136,7 +140,8 @@ def _as_array(tensor: ir.Input, value: Any, sink: Sink) -> np.ndarray[Any, Any] 
         sink.report("IX504", f"`{tensor.name}` cannot be made an array: {first}", Label(tensor.span))
         return None
     if array.dtype.kind not in "biuf":
-        shown = type(value).__name__ if array.dtype.kind == "O" else f"an array of {array.dtype}"
+        kinds = {"O": type(value).__name__, "U": "text", "S": "text", "c": "complex numbers"}
+        shown = kinds.get(array.dtype.kind, f"an array of {array.dtype}")
         sink.report("IX504", f"`{tensor.name}` needs an array of numbers, and got {shown}", Label(tensor.span))
         return None
     return array

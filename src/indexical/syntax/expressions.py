@@ -132,7 +132,10 @@ class ExpressionParser:
         if self.next_is(closing):
             return self.advance()
         message = f"expected `{closing}` after {what}, found {self.found()}"
-        self.stop("IX102", message, Label(self.place()), Label(self.span(opening), "opened here"))
+        help = None
+        if self.next_is("where"):
+            help = "a guard stands after the whole right-hand side, or inside the bracket of a reduction or normaliser"
+        self.stop("IX102", message, Label(self.place()), Label(self.span(opening), "opened here"), help=help)
 
     # ------------------------------------------------------------ expressions
 

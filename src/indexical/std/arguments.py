@@ -1,0 +1,109 @@
+"""Arguments of a call as inputs of a program: their axes, their dtypes, and the text that declares them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..api import Program, compile
+from ..diagnostics import CallError, Diagnostic
+
+_WIDTHS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
+
+program = lru_cache(maxsize=256)(compile)
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An input: its name, the coordinates it has, its dtype where that is said, and what is given for it."""
+
+    name: str
+    axes: tuple[str, ...]
+    dtype: str
+    value: Any
+
+    @property
+    def read(self) -> str:
+        """The input, read at its own coordinates."""
+        return f"{self.name}[{', '.join(self.axes)}]" if self.axes else self.name
+
+    @property
+    def declaration(self) -> str:
+        return f"{self.read} : {self.dtype}" if self.dtype else self.read
+
+
+def declare(arguments: Iterable[Argument]) -> str:
+    """The statement that declares these inputs."""
+    return f"input {', '.join(argument.declaration for argument in arguments)};"
+
+
+def refuse(message: str, help: str | None = None) -> NoReturn:
+    """A call that cannot be made."""
+    raise CallError([Diagnostic("IX501", message, help=help)])
+
+
+def shaped(name: str, value: Any) -> Any:
+    """The value itself where it has a shape and a dtype (an array of any library), else a NumPy array of it."""
+    if all(hasattr(value, part) for part in ("shape", "dtype", "reshape")):
+        return value
+    try:
+        if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
+            return np.from_dlpack(value)
+        return np.asarray(value)
+    except (TypeError, ValueError, RuntimeError, BufferError) as problem:
+        first = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+        raise CallError([Diagnostic("IX504", f"`{name}` cannot be made an array: {first}")]) from None
+
+
+def dtype_name(array: Any) -> str:
+    """`float32` for NumPy's float32 and for PyTorch's."""
+    return str(array.dtype).removeprefix("torch.")
+
+
+def scalar(name: str, value: Any, beside: Iterable[Any]) -> Argument:
+    """One number. A whole number is one also where the function would take a real.
+
+    A Python float has no dtype of its own: it takes that of the arrays beside it, as a literal would.
+    """
+    return Argument(name, (), _dtype(value, beside), value)
+
+
+def _dtype(value: Any, beside: Iterable[Any]) -> str:
+    kind = dtype_name(np.asarray(value) if not hasattr(value, "dtype") else value)
+    if kind == "bool":
+        return "bool"
+    if kind.startswith(("int", "uint")):
+        return "i64"
+    if hasattr(value, "dtype") or not isinstance(value, float):
+        return ""
+    widths = [_WIDTHS[name] for name in map(dtype_name, beside) if name in _WIDTHS]
+    return max(widths, key=list(_WIDTHS.values()).index, default="")
+
+
+def spread(arrays: Mapping[str, Any], coordinates: Sequence[str]) -> dict[str, tuple[tuple[str, ...], Any]]:
+    """Arrays that broadcast against each other, as NumPy would have it, each with the coordinates that it varies over.
+
+    Nothing is copied: an array does not mention a coordinate that it has only one point of and others more.
+    """
+    shapes = {name: tuple(array.shape) for name, array in arrays.items()}
+    try:
+        full = np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        shown = ", ".join(f"`{name}` {shape}" for name, shape in shapes.items())
+        refuse(f"these shapes do not fit each other: {shown}", "axes are matched from the last; 1 matches any size")
+    found = {}
+    for name, array in arrays.items():
+        shape = shapes[name]
+        lead = len(full) - len(shape)
+        kept = [axis for axis, size in enumerate(shape) if size == full[lead + axis]]
+        value = array if len(kept) == len(shape) else array.reshape(tuple(shape[axis] for axis in kept))
+        names = coordinates[len(coordinates) - len(full) :]
+        found[name] = (tuple(names[lead + axis] for axis in kept), value)
+    return found
+
+
+__all__ = ["Argument", "Program", "declare", "dtype_name", "program", "refuse", "scalar", "shaped", "spread"]

@@ -1,0 +1,123 @@
+"""What is proved is true, by trying every point of a small box; what is called certain always happens."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexical.ir import build
+from indexical.ir.affine import Polynomial, expression, number, of_atom, polynomial
+from indexical.ir.nodes import Expr, Range
+from indexical.ir.prove import Assumptions, always_possible
+from indexical.ir.types import Coordinate
+from indexical.source import Source, Span
+
+SPAN = Span(Source("", ""), 0, 0)
+COORDINATES = [Coordinate(name) for name in "ijk"]
+SIZES = [build.size(Coordinate(name), SPAN) for name in "nm"]
+I, J, K = (build.coord(coordinate, SPAN) for coordinate in COORDINATES)
+N, M = SIZES
+
+
+def whole(value: int) -> Expr:
+    return build.whole(value, SPAN)
+
+
+def apply(op: str, left: Expr, right: Expr) -> Expr:
+    return build.apply(op, (left, right), "whole", SPAN)
+
+
+def compare(op: str, left: Expr, right: Expr) -> Expr:
+    return build.apply(op, (left, right), "bool", SPAN)
+
+
+small = st.integers(-3, 3)
+
+
+@st.composite
+def affine(draw: st.DrawFn) -> Polynomial:
+    """A small affine form in i, j, k, n and m."""
+    result = number(draw(st.integers(-4, 4)))
+    for atom in (*COORDINATES, *SIZES):
+        result = result + number(draw(st.sampled_from([0, 0, 0, -2, -1, 1, 1, 2]))) * of_atom(atom)
+    return result
+
+
+def at(value: Polynomial, point: dict[object, int]) -> int:
+    total = 0
+    for monomial, factor in value.terms.items():
+        for atom, power in monomial:
+            factor *= point[atom] ** power
+        total += factor
+    return total
+
+
+def points(n: int, m: int):
+    for i, j, k in product(range(n), range(n), range(m)):
+        yield {COORDINATES[0]: i, COORDINATES[1]: j, COORDINATES[2]: k, N: n, M: m}
+
+
+BOX = (
+    Assumptions()
+    .within(Range(COORDINATES[0], whole(0), N, True, SPAN))
+    .within(Range(COORDINATES[1], whole(0), N, True, SPAN))
+    .within(Range(COORDINATES[2], whole(0), M, True, SPAN))
+)
+
+
+@given(st.lists(affine(), max_size=3), affine())
+def test_what_is_entailed_holds_everywhere(facts: list[Polynomial], goal: Polynomial) -> None:
+    known = BOX
+    for fact in facts:
+        known = known.assuming(compare(">=", expression(fact, SPAN), whole(0)))
+    if known.entails(goal):
+        for n, m in product(range(4), range(4)):
+            for point in points(n, m):
+                if all(at(fact, point) >= 0 for fact in facts):
+                    assert at(goal, point) >= 0
+
+
+@given(affine(), affine())
+def test_what_is_always_possible_happens(fact: Polynomial, wrong: Polynomial) -> None:
+    if always_possible((*BOX.known, fact, wrong)):
+        for n, m in product((3, 4), (3, 5)):
+            assert any(at(fact, point) >= 0 and at(wrong, point) >= 0 for point in points(n, m))
+
+
+@given(affine(), affine())
+def test_polynomials_add_and_multiply(left: Polynomial, right: Polynomial) -> None:
+    point = {COORDINATES[0]: 2, COORDINATES[1]: -3, COORDINATES[2]: 5, N: 7, M: 11}
+    assert at(left + right, point) == at(left, point) + at(right, point)
+    assert at(left - right, point) == at(left, point) - at(right, point)
+    assert at(left * right, point) == at(left, point) * at(right, point)
+    assert polynomial(expression(left * right, SPAN)) == left * right
+
+
+@pytest.mark.parametrize(
+    ("facts", "goal", "holds"),
+    [
+        ([compare("<=", J, I)], compare(">=", I, J), True),
+        ([compare("<", J, I)], compare("!=", I, J), True),
+        ([compare("<=", J, I)], compare("<", J, I), False),
+        ([], compare("<", apply("+", apply("*", I, M), K), apply("*", N, M)), True),
+        ([], compare("<", apply("//", I, whole(2)), N), True),
+        ([], compare("<", apply("%", I, whole(4)), whole(4)), True),
+        ([compare("==", I, apply("*", whole(2), J))], compare("==", apply("%", I, whole(2)), whole(0)), False),
+        ([compare("<", I, apply("//", N, whole(2)))], compare("<", apply("+", I, apply("//", N, whole(2))), N), True),
+    ],
+)
+def test_examples(facts: list[Expr], goal: Expr, holds: bool) -> None:
+    known = BOX
+    for fact in facts:
+        known = known.assuming(fact)
+    assert known.proves(goal) is holds
+
+
+@given(st.integers(-20, 20), st.integers(-6, 6).filter(bool))
+def test_constants_divide_as_the_language_does(a: int, b: int) -> None:
+    quotient, remainder = apply("//", whole(a), whole(b)), apply("%", whole(a), whole(b))
+    assert polynomial(quotient).constant == int(a / b)
+    assert polynomial(remainder).constant == a - int(a / b) * b

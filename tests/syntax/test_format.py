@@ -1,0 +1,608 @@
+"""The canonical layout, golden by hand: what is laid out how, and where comments go."""
+
+from __future__ import annotations
+
+import sys
+from textwrap import dedent
+
+import pytest
+
+from indexical.diagnostics import Sink
+from indexical.source import Source, Span
+from indexical.syntax import tree
+from indexical.syntax.format import format_expression, format_source, format_statement
+from indexical.syntax.layout import WIDTH
+from indexical.syntax.parse import parse
+
+HERE = Span(Source("nowhere", ""), 0, 0)
+
+
+def read(text: str) -> tree.File:
+    sink = Sink()
+    file = parse(Source("test", text), sink)
+    assert [str(found) for found in sink] == []
+    return file
+
+
+def laid_out(text: str) -> str:
+    return format_source(read(text))
+
+
+def check(text: str, expected: str) -> None:
+    """The text has this layout, and the layout has itself."""
+    expected = dedent(expected).lstrip("\n")
+    assert laid_out(text) == expected
+    assert laid_out(expected) == expected
+
+
+def check_fixed(text: str) -> None:
+    check(dedent(text), text)
+
+
+def body(text: str) -> tree.Expr:
+    (let,) = read(f"let it = {text};").statements
+    assert isinstance(let, tree.Let)
+    return let.body
+
+
+# ------------------------------------------------------------------- programs
+
+
+def test_the_program_of_the_language_is_a_fixed_point() -> None:
+    check_fixed("""
+        space batch(b), head(h), position(i, j), feature(d, e);
+
+        input Q[b, h, i, d], K[b, h, j, d], V[b, h, j, e];
+
+        let scores[b, h, i, j]  = sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(size(d));
+        let weights[b, h, i, j] = softmax[j](scores[b, h, i, j]) where j <= i;
+        let out[b, h, i, e]     = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
+
+        attention out(query i, key j, compare d, carry e, head h, batch b, causal);
+    """)
+
+
+def test_every_statement_on_one_line() -> None:
+    check_fixed(r"""
+        use std::norms::{layer_norm, rms_norm};
+        space position(i, j), feature(), other(k);
+        input x[..r, i in 0..4, d] : f32, n : i64, e[], scale;
+        let h[0, m] = start[m];
+
+        let h[t in 1..size(t), m] = tanh(sum[n](A[m, n] * h[t - 1, n]) + x[t, m]);
+        output h, x;
+        attention h(query i, groups contiguous n / 2, groups interleaved 4);
+        assert size(i) == 4 && true, "say \"four\" \\";
+        expect sum[j](weights[i, j]) == 1;
+        expect h == [[1.0, masked], [~2.50, -3]];
+    """)
+
+
+def test_spaces() -> None:
+    text = "let a=-b**2*!c as f64+x [ i,..r , j+1 ]( );"
+    assert laid_out(text.replace("( )", "").replace("x [", "x[")) == "let a = -b ** 2 * !c as f64 + x[i, ..r, j + 1];\n"
+    check("let  a [ i ]=0<=b<c||@ y/@ x==~ - 1 ;", "let a[i] = 0 <= b < c || @y / @x == ~-1;\n")
+    check("let a=sum[ j in 0 ..n-1,k in a ..= b ]( x where j<k,z=2 );", """
+        let a = sum[j in 0..n - 1, k in a..=b](x where j < k, z = 2);
+    """)
+    check("let a = f(b , c , )[ 0, ];", "let a = f(b, c)[0];\n")
+    check("use a :: b :: { c , };", "use a::b::{c};\n")
+    check("input a:f32;", "input a : f32;\n")
+
+
+def test_empty_texts_and_line_ends() -> None:
+    assert laid_out("") == ""
+    assert laid_out(" \n\n\t") == ""
+    assert laid_out("let a = 1;") == "let a = 1;\n"
+    assert laid_out("\n\nlet a = 1;\r\n\r\n\r\nlet b = 2;\n\n\n") == "let a = 1;\n\nlet b = 2;\n"
+    assert laid_out("let a = 1; output a; output b;") == "let a = 1;\noutput a;\noutput b;\n"
+
+
+def test_functions_have_lines_of_their_own() -> None:
+    check("fn f ( x [ i ] , s ) -> [ i ] { let a = 1; let bc = x[i]; a + bc where i<2, z=s } fn g() { 1 }", """
+        fn f(x[i], s) -> [i] {
+            let a  = 1;
+            let bc = x[i];
+            a + bc where i < 2, z = s
+        }
+        fn g() {
+            1
+        }
+    """)
+
+
+def test_blocks_and_conditionals_stand_on_one_line_if_they_fit() -> None:
+    check_fixed("""
+        let a = { let b = 1; let c = 2; b + c where b < c };
+        output a;
+        let a = if x { 1 } else if y { let z = 2; z } else { 3 };
+    """)
+    check("let a = if x { 1 } else { if y { 2 } else { 3 } };", "let a = if x { 1 } else if y { 2 } else { 3 };\n")
+    check_fixed("let a = if x { 1 } else { if y { 2 } else { 3 } where z };\n")
+
+
+# ------------------------------------------------------------------ alignment
+
+
+def test_the_equals_of_consecutive_lets_are_aligned() -> None:
+    check(
+        "let a = 1;\nlet bcd[i] = 2;\n\nlet ef = 3;\nlet g = 4;\noutput a;\nlet hij = 5;\n// between\nlet k = 6;\n",
+        """
+        let a      = 1;
+        let bcd[i] = 2;
+
+        let ef = 3;
+        let g  = 4;
+        output a;
+        let hij = 5;
+        // between
+        let k = 6;
+        """,
+    )
+
+
+def test_trailing_comments_do_not_end_a_run() -> None:
+    check("let a = 1; // one\nlet bcd = 2; // two", """
+        let a   = 1;  // one
+        let bcd = 2;  // two
+    """)
+
+
+def test_a_let_on_several_lines_ends_a_run() -> None:
+    long = "x" * 60
+    check(f"let a = 1; let bcd = 2; let e = {long} + {long}; let fgh = 3; let i = 4;", f"""
+        let a   = 1;
+        let bcd = 2;
+        let e =
+            {long}
+            + {long};
+        let fgh = 3;
+        let i   = 4;
+    """)
+
+
+def test_a_run_that_would_not_fit_is_not_aligned_at_all() -> None:
+    fits, longer = "x" * (WIDTH - len("let abc = ;")), "x" * (WIDTH - len("let abc = ;") + 1)
+    check_fixed(f"""
+        let a   = {fits};
+        let abc = 1;
+        let b   = 2;
+    """)
+    check_fixed(f"""
+        let a = {longer};
+        let abc = 1;
+        let b = 2;
+    """)
+
+
+def test_the_width_of_a_run_counts_its_indentation() -> None:
+    fits, longer = "x" * (WIDTH - len("    let abc = ;")), "x" * (WIDTH - len("    let abc = ;") + 1)
+    check_fixed(f"""
+        fn f() {{
+            let a   = {fits};
+            let abc = 1;
+            a
+        }}
+    """)
+    check_fixed(f"""
+        fn f() {{
+            let a = {longer};
+            let abc = 1;
+            a
+        }}
+    """)
+
+
+# ------------------------------------------------------------------- breaking
+
+
+def test_what_just_fits_is_not_broken() -> None:
+    fits = "let a = " + "x" * (WIDTH - 13) + " + y;\n"
+    assert len(fits) == WIDTH + 1
+    assert laid_out(fits) == fits
+    assert laid_out(fits.replace("x +", "xx +")).count("\n") == 2
+
+
+def test_a_definition_breaks_before_its_where_then_after_its_equals_then_at_its_operators() -> None:
+    one, two, three = "a" * 29, "b" * 29, "c" * 29
+    check(f"let it[i, j] = {one} * {two} where {three} <= i;", f"""
+        let it[i, j] = {one} * {two}
+            where {three} <= i;
+    """)
+    check(f"let it[i, j] = {one} * {two} + {three};", f"""
+        let it[i, j] =
+            {one} * {two} + {three};
+    """)
+    check(f"let it[i, j] = {one} * {two} + {three} * {one} - 1 where i < j, j < 4;", f"""
+        let it[i, j] =
+            {one} * {two}
+            + {three} * {one}
+            - 1
+            where i < j, j < 4;
+    """)
+
+
+def test_operators_that_hold_tighter_stand_further_to_the_right() -> None:
+    one, two = "a" * 60, "b" * 60
+    check(f"let it = c < {one} * {two} + 1 || d;", f"""
+        let it =
+            c
+                < {one}
+                        * {two}
+                    + 1
+            || d;
+    """)
+
+
+def test_brackets_break_inside() -> None:
+    one, two = "a" * 45, "b" * 45
+    check(f"let it = {one} + sum[j, k in 0..4]({one} * {two}[k] where j < k);", f"""
+        let it =
+            {one}
+            + sum[j, k in 0..4](
+                {one}
+                * {two}[k]
+                where j < k
+            );
+    """)
+    check(f"let it = max({one}, {two}, {one}[i]);", f"""
+        let it =
+            max(
+                {one},
+                {two},
+                {one}[i]
+            );
+    """)
+    check(f"let it = ({one} + {two}) * ({two} + {one}[{two}, {one}]);", f"""
+        let it =
+            ({one} + {two})
+            * (
+                {two}
+                + {one}[
+                    {two},
+                    {one}
+                ]
+            );
+    """)
+
+
+def test_arrays_break_by_rows_and_numbers_fill_their_lines() -> None:
+    row = ", ".join(["0.125"] * 9)
+    check(f"let m = [[{row}], [{row}]];", f"""
+        let m = [
+            [{row}],
+            [{row}]
+        ];
+    """)
+    check(f"expect m == ~[[{row}], [{row}]];", f"""
+        expect m == ~[
+            [{row}],
+            [{row}]
+        ];
+    """)
+    check(f"let m = [{row}, {row}, {row}];", f"""
+        let m = [
+            {", ".join(["0.125"] * 13)},
+            {", ".join(["0.125"] * 14)}
+        ];
+    """)
+
+
+def test_branches_break_together() -> None:
+    long = "x" * 50
+    check(f"let a = if c {{ {long} }} else if d {{ let b = 1; b }} else {{ {long} where e }} where f;", f"""
+        let a = if c {{
+            {long}
+        }} else if d {{
+            let b = 1;
+            b
+        }} else {{
+            {long} where e
+        }}
+            where f;
+    """)
+
+
+def test_lists_break_after_commas() -> None:
+    names = [letter * 30 for letter in "abcd"]
+    check(f"output {', '.join(names)};", f"""
+        output {names[0]},
+            {names[1]},
+            {names[2]},
+            {names[3]};
+    """)
+    check(f"use std::{{{', '.join(names)}}};", f"""
+        use std::{{
+            {names[0]},
+            {names[1]},
+            {names[2]},
+            {names[3]}
+        }};
+    """)
+    check(f"fn f({', '.join(names)}) -> [i] {{ 1 }}", f"""
+        fn f(
+            {names[0]},
+            {names[1]},
+            {names[2]},
+            {names[3]}
+        ) -> [i] {{
+            1
+        }}
+    """)
+
+
+def test_claims_break_before_what_is_claimed() -> None:
+    long = "x" * 88
+    check(f'assert {long} == 1 && y, "message";', f"""
+        assert {long} == 1
+            && y,
+            "message";
+    """)
+    check(f"expect {long} == 0.25;", f"""
+        expect {long}
+            == 0.25;
+    """)
+
+
+# ------------------------------------------------------------------- comments
+
+
+def test_comments_before_behind_and_after_statements() -> None:
+    check(
+        """
+
+        // first
+
+
+        // second
+        let a = 1;   // allow(IX402): it is meant
+        let bc = 2;
+
+
+        // third
+        output a;//fourth
+        // last
+
+        // of all
+
+        """,
+        """
+        // first
+
+        // second
+        let a  = 1;  // allow(IX402): it is meant
+        let bc = 2;
+
+        // third
+        output a;  //fourth
+        // last
+
+        // of all
+        """,
+    )
+
+
+def test_a_trailing_comment_stays_however_long_its_line() -> None:
+    comment = "// allow(IX402): " + "because " * 12 + "it is meant"
+    check_fixed(f"""
+        let a   = 1;  {comment}
+        let bcd = sum[j](a[j]);  {comment}
+    """)
+    long = "x" * 60
+    check(f"let a = {long} + {long}; {comment}", f"""
+        let a =
+            {long}
+            + {long};  {comment}
+    """)
+
+
+def test_comments_inside_a_statement_are_put_before_it() -> None:
+    check("let a = 1;\nlet b = // one\n  2 + /// two\n  3 // three\n;\n", """
+        let a = 1;
+        // one
+        /// two
+        // three
+        let b = 2 + 3;
+    """)
+    check("output a;\n\n// own\nfn f( // one\n x) -> // two\n [i] { 1 }", """
+        output a;
+
+        // own
+        // one
+        // two
+        fn f(x) -> [i] {
+            1
+        }
+    """)
+    check("output a;\n\nlet b = // one\n 2;", """
+        output a;
+
+        // one
+        let b = 2;
+    """)
+
+
+def test_comments_in_a_function() -> None:
+    check(
+        """
+        fn f(x) { // opening
+
+            // before a
+            let a = x; // behind a
+            let bcd = // inside b
+                1;
+            let e = 2;
+
+            // before the value
+            a + // inside the value
+                bcd // behind the value
+
+            // closing
+        } // behind f
+        """,
+        """
+        fn f(x) {
+            // opening
+
+            // before a
+            let a = x;  // behind a
+            // inside b
+            let bcd = 1;
+            let e   = 2;
+
+            // before the value
+            // inside the value
+            a + bcd  // behind the value
+
+            // closing
+        }  // behind f
+        """,
+    )
+
+
+def test_a_comment_opens_its_block() -> None:
+    check("let a = { let b = 1; // one\n b };", """
+        let a = {
+            let b = 1;  // one
+            b
+        };
+    """)
+    check("let a = if x { // one\n 1 } else { 2 } + 1;", """
+        let a =
+            if x {
+                // one
+                1
+            } else {
+                2
+            }
+            + 1;
+    """)
+    check("let a = if x { 1 } else { // one\n if y { 2 } else { 3 } };", """
+        // one
+        let a = if x { 1 } else if y { 2 } else { 3 };
+    """)
+
+
+def test_a_file_of_comments() -> None:
+    check("\n// a\n\n\n// b", "// a\n\n// b\n")
+
+
+# ------------------------------------------------------- trees from elsewhere
+
+
+def name(word: str) -> tree.Name:
+    return tree.Name(word, HERE)
+
+
+def binary(left: tree.Expr, operator: str, right: tree.Expr) -> tree.Binary:
+    return tree.Binary(operator, left, right, HERE)
+
+
+a, b, c = name("a"), name("b"), name("c")
+less = tree.Comparison((a, b), ("<",), HERE)
+minus = tree.Unary("-", a, HERE)
+cast = tree.Cast(binary(a, "+", b), "f64", HERE)
+power = binary(a, "**", b)
+
+LACKING: dict[str, tree.Expr] = {
+    "a - (b - c)": binary(a, "-", binary(b, "-", c)),
+    "a - b - c": binary(binary(a, "-", b), "-", c),
+    "(a + b) * c": binary(binary(a, "+", b), "*", c),
+    "a / (b * c)": binary(a, "/", binary(b, "*", c)),
+    "(a ** b) ** c": binary(power, "**", c),
+    "c ** a ** b": binary(c, "**", power),
+    "(-a) ** b": binary(minus, "**", b),
+    "b ** -a": binary(b, "**", minus),
+    "-a ** b": tree.Unary("-", power, HERE),
+    "-(a < b)": tree.Unary("-", less, HERE),
+    "--a": tree.Unary("-", minus, HERE),
+    "(a < b) < c": tree.Comparison((less, c), ("<",), HERE),
+    "c == (a < b)": tree.Comparison((c, less), ("==",), HERE),
+    "a < b && c": binary(less, "&&", c),
+    "(a || b) && c": binary(binary(a, "||", b), "&&", c),
+    "a && (b && c)": binary(a, "&&", binary(b, "&&", c)),
+    "(a + b) as f64": cast,
+    "-a as f64": tree.Cast(minus, "f64", HERE),
+    "-(a as f64)": tree.Unary("-", tree.Cast(a, "f64", HERE), HERE),
+    "((a + b) as f64) ** c": binary(cast, "**", c),
+    "(a + b)[c]": tree.Index(binary(a, "+", b), (c,), HERE),
+    "(-a)[c]": tree.Index(minus, (c,), HERE),
+    "(sum)[c]": tree.Index(name("sum"), (c,), HERE),
+    "a[b][c]": tree.Index(tree.Index(a, (b,), HERE), (c,), HERE),
+    "(@a / @b)[c]": tree.Index(tree.Derivative(a, b, HERE), (c,), HERE),
+    "({ a })[c]": tree.Index(tree.Block((), a, (), HERE), (c,), HERE),
+    "sum[i in (a < b)..a + b](c)": tree.Reduction(
+        "sum", HERE, (tree.Binder("i", tree.Range(less, binary(a, "+", b), False, HERE), False, HERE),), c, (), HERE
+    ),
+}
+
+
+@pytest.mark.parametrize("text", LACKING)
+def test_parentheses_are_put_in_where_they_are_needed(text: str) -> None:
+    assert format_expression(LACKING[text]) == text
+
+
+def test_parentheses_are_kept_as_written() -> None:
+    assert format_expression(body("((a)) + (b * c)")) == "((a)) + (b * c)"
+
+
+def test_the_left_side_of_an_expectation_is_arithmetic() -> None:
+    expectation = tree.Expect(less, tree.Bool(True, HERE), HERE)
+    assert format_statement(expectation) == "expect (a < b) == true;"
+
+
+def test_an_expression_stays_on_one_line() -> None:
+    text = " + ".join(["f(x, { let y = 1; if y < 2 { y } else { [1, 2][i] } })"] * 9)
+    assert format_expression(body(text)) == text
+
+
+def test_a_statement_has_neither_comments_nor_a_last_line_end() -> None:
+    (function,) = read("fn f() { // comment\n let a = 1; let bc = 2; a }").statements
+    assert format_statement(function) == "fn f() {\n    let a  = 1;\n    let bc = 2;\n    a\n}"
+
+
+NESTED = [
+    ("(", "1", ")"),
+    ("-", "1", ""),
+    ("x[", "1", "]"),
+    ("a ** ", "1", ""),
+    ("a + ", "1", ""),
+    ("a + b * (c < d && ", "1", ")"),
+    ("sum[j in 0..", "1", "](x)"),
+    ("sum[j](x where z = ", "1", ")"),
+    ("{ let a = 1; let b[", "1", "] = 2; a where c }"),
+    ("if c { let a[j in ", "1", "..2] = 1; a } else { d }"),
+    ("if c { d } else ", "{ e }", ""),
+    ("{ // comment\n", "1", " }"),
+]
+
+
+@pytest.mark.parametrize(("opening", "middle", "closing"), NESTED)
+def test_the_deepest_trees_do_not_exhaust_the_stack(opening: str, middle: str, closing: str) -> None:
+    def nested(depth: int) -> str:
+        return f"let deep = {opening * depth}{middle}{closing * depth};"
+
+    def accepted(depth: int) -> bool:
+        sink = Sink()
+        parse(Source("test", nested(depth)), sink)
+        return not sink.failed
+
+    depth = next(depth for depth in range(100, 0, -1) if accepted(depth))
+    file = read(nested(depth))
+    # Notebooks and servers stand on the stack as well; leave them a few hundred frames.
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(frames() + 600)
+    try:
+        formatted = format_source(file)
+        assert read(formatted) == file
+    finally:
+        sys.setrecursionlimit(limit)
+    assert laid_out(formatted) == formatted
+
+
+def frames() -> int:
+    """How many frames stand on the stack."""
+    frame, count = sys._getframe(), 0
+    while frame.f_back is not None:
+        frame, count = frame.f_back, count + 1
+    return count
