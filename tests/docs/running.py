@@ -245,8 +245,7 @@ def _run_session(block: Block, names: dict[str, Any]) -> list[Fault]:
         if example.lineno in runner.got:
             start = example.lineno + len(example.source.splitlines())
             end = start + len(example.want.splitlines())
-            got = [line or "<BLANKLINE>" for line in runner.got[example.lineno].rstrip("\n").split("\n")]
-            lines[start:end] = got if runner.got[example.lineno].strip() else []
+            lines[start:end] = [line or "<BLANKLINE>" for line in runner.got[example.lineno].splitlines()]
     return [Fault(block, "".join(report), "\n".join(lines))]
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from tests.docs import running
 
+from indexical.checker import elaborate, inline
 from indexical.codes import CODES
-from indexical.syntax import vocabulary
-from indexical.syntax.tokens import KEYWORDS
+from indexical.run import bind, kernel
+from indexical.syntax import tokens, vocabulary
 
 PAGES = running.pages()
 DOCS = running.ROOT / "docs"
@@ -88,8 +89,24 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_grammar_has_every_word_of_the_language() -> None:
     (grammar,) = [block.text for block in running.blocks(DOCS / "language.md") if block.language == "ebnf"]
     words = set(re.findall(r'"([a-z][a-z_0-9]*)"', grammar))
-    known = {*KEYWORDS, *vocabulary.RESERVED, *vocabulary.DTYPES, *vocabulary.ROLES, *vocabulary.FLAGS}
+    known = {*tokens.KEYWORDS, *vocabulary.RESERVED, *vocabulary.DTYPES, *vocabulary.ROLES, *vocabulary.FLAGS}
     assert words == known | {*vocabulary.GROUPINGS, "groups", "attention"}
+
+
+def test_limits_are_those_of_the_code() -> None:
+    text = (DOCS / "language.md").read_text(encoding="utf-8").partition("\n## Limits\n")[2]
+    stated = [int(number.replace(",", "")) for number in re.findall(r"^\|.*\| ([\d,]+) \|$", text, flags=re.MULTILINE)]
+    assert stated == [
+        vocabulary.MAXIMUM_DEPTH,
+        elaborate.MAXIMUM_NESTING,
+        vocabulary.MAXIMUM_RANK,
+        elaborate.MAXIMUM_NODES,
+        inline.MAXIMUM_CALLS,
+        tokens.MAXIMUM_DIGITS,
+        bind.MAXIMUM_POINTS,
+        kernel.MAXIMUM_WORK,
+    ]
+    assert tokens.MAXIMUM_DIGITS == tokens.MAXIMUM_EXPONENT
 
 
 # --------------------------------------------------------------- the runner itself
@@ -137,7 +154,8 @@ def test_update_writes_what_is_printed(tmp_path: Path) -> None:
     page = page_with(
         tmp_path,
         "# One\n\n```ix\nlet y = x;\n```\n\n```output\nold\nold\n```\n\n"
-        "```console\n$ ix check no.ix\n$ ix check no.ix\n```\n\n```python\n>>> 1 + 1\n3\n>>> x = 1\nold\n>>> 2 + 2\n>>> 1 / 0\n```\n\nThe end.\n",
+        "```console\n$ ix check no.ix\n$ ix check no.ix\n```\n\n"
+        "```python\n>>> 1 + 1\n3\n>>> x = 1\nold\n>>> print('a', '', 'b', '', sep='\\n')\n>>> 1 / 0\n```\n\nThe end.\n",
     )
     running.update(page, running.run(page))
     assert running.run(page) == []

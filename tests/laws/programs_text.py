@@ -7,12 +7,14 @@ ends and comments between the words. `soups` and `damaged` are texts that the pa
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 from hypothesis import strategies as st
 
 Words: TypeAlias = tuple[str, ...]
-Choice: TypeAlias = str | Callable[[], Words]
+# Writes words when it is called.
+Part: TypeAlias = Callable[[], Words]
 
 # Words that mean something in some places, and are names in all others, are among the names.
 NAMES = ("a", "b", "i", "x", "weights", "a_much_longer_name", "λ", "_1", "query", "attention", "n", "groups")
@@ -25,46 +27,59 @@ MESSAGES = ('""', '"why // not"', r'"say \"x\" \\"')
 
 
 class _Writer:
-    """Draws words. `level` is how many expressions may still stand one inside another."""
+    """Draws words. `level` is how many expressions may still stand one inside another.
+
+    The methods under *parts* give what writes later; all others write.
+    """
 
     def __init__(self, draw: st.DrawFn, level: int) -> None:
         self.draw = draw
         self.level = level
 
+    # ------------------------------------------------------------------ parts
+
+    def word(self, *choices: str) -> Part:
+        return lambda: (self.draw(st.sampled_from(choices)),)
+
+    def maybe(self, *parts: Part | str) -> Part:
+        return lambda: self.write(*parts) if self.draw(st.booleans()) else ()
+
+    def several(self, item: Part, smallest: int, largest: int) -> Part:
+        return lambda: tuple(word for _ in range(self.draw(st.integers(smallest, largest))) for word in item())
+
+    def separated(self, item: Part, smallest: int = 0, largest: int = 3) -> Part:
+        """Items with commas between them."""
+
+        def write() -> Words:
+            return self.several(partial(self.write, item, ","), smallest, largest)()[:-1]
+
+        return write
+
+    def bracketed(self, opening: str, item: Part, closing: str, smallest: int = 0) -> Part:
+        """Items with commas between them, sometimes with a last one, in brackets."""
+
+        def write() -> Words:
+            items = self.separated(item, smallest)()
+            last = ("," if items and self.draw(st.integers(0, 3)) == 3 else "").split()
+            return (opening, *items, *last, closing)
+
+        return write
+
     # --------------------------------------------------------------- choosing
 
-    def number_up_to(self, largest: int, smallest: int = 0) -> int:
-        return self.draw(st.integers(smallest, largest))
-
-    def word(self, *choices: str) -> Words:
-        return (self.draw(st.sampled_from(choices)),)
-
     def name(self) -> Words:
-        return self.word(*NAMES)
+        return (self.draw(st.sampled_from(NAMES)),)
 
-    def one_of(self, *choices: Callable[[], Words]) -> Words:
-        """What one of the choices writes; the first are the simplest."""
-        return self.draw(st.sampled_from(choices))()
-
-    def maybe(self, *parts: Choice) -> Words:
-        return self.all_of(*parts) if self.draw(st.booleans()) else ()
-
-    def all_of(self, *parts: Choice) -> Words:
+    def write(self, *parts: Part | str) -> Words:
         """The words of each part; a text stands for the words in it."""
         return tuple(word for part in parts for word in (part.split() if isinstance(part, str) else part()))
 
-    def several(self, item: Callable[[], Words], largest: int = 3, smallest: int = 0) -> Words:
-        return tuple(word for _ in range(self.number_up_to(largest, smallest)) for word in item())
+    def one_of(self, *choices: Part) -> Words:
+        """What one of the choices writes; the first are the simplest."""
+        return self.draw(st.sampled_from(choices))()
 
-    def separated(self, item: Callable[[], Words], smallest: int = 0, largest: int = 3, last: bool = True) -> Words:
-        """Items with commas between them and, where `last` allows it, sometimes behind the last."""
-        words: Words = ()
-        for _ in range(self.number_up_to(largest, smallest)):
-            words += (*item(), ",")
-        return words if last and self.number_up_to(3) == 3 else words[:-1]
-
-    def deeper(self, *choices: Callable[[], Words]) -> Words:
-        """One of the choices, with one level less inside it."""
+    def deeper(self, *choices: Part) -> Words:
+        """What one of the choices writes with one level less."""
         self.level -= 1
         words = self.one_of(*choices)
         self.level += 1
@@ -78,163 +93,128 @@ class _Writer:
         return self.deeper(self.closed, self.chain, self.power, self.sign, self.cast, self.comparison)
 
     def chain(self) -> Words:
-        def step() -> Words:
-            return self.all_of(self.expression, lambda: self.word("+", "-", "*", "/", "%", "&&", "||"))
-
-        return self.all_of(lambda: self.several(step, 4, 1), self.expression)
+        step = partial(self.write, self.expression, self.word("+", "-", "*", "/", "%", "&&", "||"))
+        return self.write(self.several(step, 1, 4), self.expression)
 
     def power(self) -> Words:
         # A cast has to be put in parentheses on the left of `**`; what is closed needs none.
-        return self.all_of(self.closed, "**", lambda: self.maybe("-"), self.expression)
+        return self.write(self.closed, "**", self.maybe("-"), self.expression)
 
     def sign(self) -> Words:
-        return self.all_of(lambda: self.word("-", "!"), self.expression)
+        return self.write(self.word("-", "!"), self.expression)
 
     def cast(self) -> Words:
-        return self.all_of(self.expression, "as", lambda: self.word(*DTYPES))
+        return self.write(self.expression, "as", self.word(*DTYPES))
 
     def comparison(self) -> Words:
-        def step() -> Words:
-            return self.all_of(lambda: self.word(*COMPARISONS), self.arithmetic)
-
-        return self.all_of(self.expression, lambda: self.several(step, 2, 1))
+        step = partial(self.write, self.word(*COMPARISONS), self.arithmetic)
+        return self.write(self.expression, self.several(step, 1, 2))
 
     def arithmetic(self) -> Words:
         """What may stand in a range: no comparison, nothing looser."""
+        sign = partial(self.write, "-", self.closed)
         return self.one_of(
-            self.closed,
-            lambda: self.all_of("-", self.closed),
-            lambda: self.all_of(self.closed, lambda: self.word("+", "-", "*", "/", "%"), self.closed),
+            self.closed, sign, partial(self.write, self.closed, self.word("+", "-", "*", "/", "%"), self.closed)
         )
 
     def closed(self) -> Words:
         """Units: what any operator may follow."""
-        simple = (self.name, lambda: self.word(*NUMBERS), self.bare, self.literal)
+        simple = (self.name, self.word(*NUMBERS), self.word("true", "false", "masked", "max"), self.literal)
         if self.level <= 0:
-            return self.one_of(*simple)
+            return self.one_of(*simple, self.derivative)
         return self.deeper(*simple, self.paren, self.read, self.call, self.reduction, self.block, self.conditional)
 
-    def bare(self) -> Words:
-        return self.one_of(
-            lambda: self.word("true", "false", "masked", "max"),
-            lambda: self.all_of("size (", self.name, ")"),
-            lambda: self.all_of("@", self.name, "/ @", self.name),
-        )
+    def derivative(self) -> Words:
+        return self.write("@", self.name, "/ @", self.name)
 
     def literal(self) -> Words:
-        shape = self.draw(st.sampled_from(((), (1,), (3,), (2, 2), (1, 2, 2), (3, 12), (40,))))
-        return self.array(shape)
+        return self.array(self.draw(st.sampled_from(((), (1,), (3,), (2, 2), (1, 2, 2), (3, 12), (40,)))))
 
     def array(self, shape: tuple[int, ...]) -> Words:
         """A number, or rows that are alike; any of them may be marked as rounded."""
         if not shape:
-            number = self.all_of(lambda: self.maybe("-"), lambda: self.word(*NUMBERS))
-            return self.one_of(lambda: number, lambda: ("~", *number), lambda: self.word("true", "masked", "7"))
+            number = partial(self.write, self.maybe("~"), self.maybe("-"), self.word(*NUMBERS))
+            return self.one_of(number, number, self.word("true", "masked"))
         row = self.array(shape[1:])
         rows = row + (",", *row) * (shape[0] - 1)
-        return self.all_of(lambda: self.maybe("~"), "[", lambda: rows, lambda: self.maybe(","), "]")
+        return self.write(self.maybe("~"), "[", lambda: rows, self.maybe(","), "]")
 
     def paren(self) -> Words:
-        return self.all_of("(", self.expression, ")")
+        return self.write("(", self.expression, ")")
 
     def call(self) -> Words:
-        return self.all_of(self.name, "(", lambda: self.separated(self.expression), ")")
+        return self.write(self.name, self.bracketed("(", self.expression, ")"))
 
     def read(self) -> Words:
-        def index() -> Words:
-            return self.one_of(self.expression, lambda: self.all_of("..", self.name))
-
-        def bracket() -> Words:
-            return self.all_of("[", lambda: self.separated(index), "]")
-
-        def base() -> Words:
-            array = lambda: self.array((2,))  # noqa: E731
-            return self.one_of(self.name, self.paren, self.call, self.reduction, array, lambda: ("masked",))
-
-        return self.all_of(base, lambda: self.several(bracket, 2, 1))
+        index = partial(self.one_of, self.expression, partial(self.write, "..", self.name))
+        array = partial(self.array, (2,))
+        base = partial(self.one_of, self.name, self.paren, self.call, self.reduction, array, self.word("masked"))
+        return self.write(base, self.several(self.bracketed("[", index, "]"), 1, 2))
 
     def reduction(self) -> Words:
-        binders = self.separated(self.binder, 1, 2)
-        body = self.all_of("(", self.expression, self.where, ")")
-        return self.all_of(lambda: self.word(*REDUCTIONS), "[", lambda: binders, "]", lambda: body)
+        binders = self.bracketed("[", self.binder, "]", smallest=1)
+        return self.write(self.word(*REDUCTIONS), binders, "(", self.expression, self.where, ")")
 
     def conditional(self) -> Words:
-        def branch() -> Words:
-            return self.all_of("if", self.expression, self.block, "else")
-
-        return self.all_of(lambda: self.several(branch, 3, 1), self.block)
+        branch = partial(self.write, "if", self.expression, self.block, "else")
+        return self.write(self.several(branch, 1, 3), self.block)
 
     def block(self) -> Words:
-        return self.all_of("{", lambda: self.several(self.let, 3), self.expression, self.where, "}")
+        return self.write("{", self.several(self.let, 0, 3), self.expression, self.where, "}")
 
     # ---------------------------------------------------------------- clauses
 
     def where(self) -> Words:
-        def clause() -> Words:
-            return self.all_of(lambda: self.maybe(self.name, "="), self.expression)
-
-        return self.maybe("where", lambda: self.separated(clause, 1, 2, last=False))
+        clause = partial(self.write, self.maybe(self.name, "="), self.expression)
+        return self.maybe("where", self.separated(clause, 1, 2))()
 
     def binder(self) -> Words:
-        return self.one_of(
-            self.name,
-            lambda: self.all_of("..", self.name),
-            lambda: self.all_of(self.name, "in", self.arithmetic, lambda: self.word("..", "..="), self.arithmetic),
-        )
+        limited = partial(self.write, self.name, "in", self.arithmetic, self.word("..", "..="), self.arithmetic)
+        return self.one_of(self.name, partial(self.write, "..", self.name), limited)
 
     def slots(self) -> Words:
-        slot = lambda: self.one_of(self.binder, self.binder, self.expression)  # noqa: E731
-        return self.all_of("[", lambda: self.separated(slot), "]")
+        return self.bracketed("[", partial(self.one_of, self.binder, self.binder, self.expression), "]")()
 
     def let(self) -> Words:
-        return self.all_of("let", self.name, lambda: self.maybe(self.slots), "=", self.expression, self.where, ";")
+        return self.write("let", self.name, self.maybe(self.slots), "=", self.expression, self.where, ";")
 
     # -------------------------------------------------------------- statements
 
     def statement(self) -> Words:
-        names = lambda: self.separated(self.name, 1, last=False)  # noqa: E731
-        inputs = lambda: self.separated(self.input_item, 1, last=False)  # noqa: E731
-        spaces = lambda: self.separated(self.space_item, 1, last=False)  # noqa: E731
+        item = partial(self.write, self.name, self.maybe(self.slots), self.maybe(":", self.word(*DTYPES)))
+        space = partial(self.write, self.name, self.bracketed("(", self.name, ")"))
         return self.one_of(
             self.let,
             self.let,
-            lambda: self.all_of("space", spaces, ";"),
-            lambda: self.all_of("input", inputs, ";"),
-            lambda: self.all_of("output", names, ";"),
+            partial(self.write, "space", self.separated(space, 1), ";"),
+            partial(self.write, "input", self.separated(item, 1), ";"),
+            partial(self.write, "output", self.separated(self.name, 1), ";"),
             self.function,
-            self.use,
-            lambda: self.all_of("attention", self.name, "(", lambda: self.separated(self.contract_item), ") ;"),
-            lambda: (*self.all_of("assert", self.expression, ","), *self.word(*MESSAGES), ";"),
-            lambda: self.all_of("expect", self.arithmetic, "==", self.literal, ";"),
+            partial(self.write, "use", self.several(self.path, 1, 2), self.bracketed("{", self.name, "}"), ";"),
+            partial(self.write, "attention", self.name, self.bracketed("(", self.contract_item, ")"), ";"),
+            partial(self.write, "assert", self.expression, ",", self.word(*MESSAGES), ";"),
+            partial(self.write, "expect", self.arithmetic, "==", self.literal, ";"),
         )
 
-    def space_item(self) -> Words:
-        return self.all_of(self.name, "(", lambda: self.separated(self.name), ")")
-
-    def input_item(self) -> Words:
-        dtype = lambda: self.maybe(":", lambda: self.word(*DTYPES))  # noqa: E731
-        return self.all_of(self.name, lambda: self.maybe(self.slots), dtype)
-
     def function(self) -> Words:
-        parameter = lambda: self.all_of(self.name, lambda: self.maybe(self.slots))  # noqa: E731
-        head = self.all_of("fn", self.name, "(", lambda: self.separated(parameter), ")")
-        return self.all_of(lambda: head, lambda: self.maybe("->", self.slots), self.block)
+        parameter = partial(self.write, self.name, self.maybe(self.slots))
+        head = partial(self.write, "fn", self.name, self.bracketed("(", parameter, ")"))
+        return self.write(head, self.maybe("->", self.slots), self.block)
 
-    def use(self) -> Words:
-        path = self.all_of(self.name, "::", lambda: self.maybe(self.name, "::"))
-        return self.all_of("use", lambda: path, "{", lambda: self.separated(self.name), "} ;")
+    def path(self) -> Words:
+        return self.write(self.name, "::")
 
     def contract_item(self) -> Words:
-        roles = ("query", "key", "compare", "carry", "head", "batch")
-        groups = lambda: self.all_of("groups", lambda: self.word("contiguous", "interleaved"), self.arithmetic)  # noqa: E731
-        return self.one_of(lambda: self.all_of(lambda: self.word(*roles), self.name), lambda: ("causal",), groups)
+        role = partial(self.write, self.word("query", "key", "compare", "carry", "head", "batch"), self.name)
+        groups = partial(self.write, "groups", self.word("contiguous", "interleaved"), self.arithmetic)
+        return self.one_of(role, self.word("causal"), groups)
 
 
 @st.composite
-def words(draw: st.DrawFn, level: int = 2, largest: int = 4) -> Words:
+def words(draw: st.DrawFn, level: int = 2, largest: int = 3) -> Words:
     """The words of whole programs."""
     writer = _Writer(draw, level)
-    return writer.several(writer.statement, largest)
+    return writer.several(writer.statement, 0, largest)()
 
 
 @st.composite
@@ -263,7 +243,7 @@ def gaps(draw: st.DrawFn, comments: bool = True) -> list[str]:
     return draw(st.lists(st.one_of(plain, plain, told) if comments else plain, min_size=1, max_size=16))
 
 
-def programs(level: int = 2, largest: int = 4, comments: bool = True) -> st.SearchStrategy[str]:
+def programs(level: int = 2, largest: int = 3, comments: bool = True) -> st.SearchStrategy[str]:
     """Whole programs as text, laid out anyhow."""
     return st.builds(spaced, words(level, largest), gaps(comments))
 

@@ -57,8 +57,8 @@ def unknown_name(unit: Unit, scope: Scope, name: str, span: Span) -> None:
         )
         return
     if scope.in_function and name in unit.taken:
-        help = f"a function sees only its parameters: pass `{name}` to it"
-        unit.report("IX201", f"nothing defines `{name}` in this function", span, help=help)
+        only = f"a function sees only its parameters: pass `{name}` to it"
+        unit.report("IX201", f"nothing defines `{name}` in this function", span, help=only)
         return
     help, fix = suggest(name, (*known, *scope.functions), span)
     if help is None and name in scope.functions:
@@ -84,6 +84,10 @@ def read(
         return None
     found = elaborate.expressions(unit, scope, plain)  # type: ignore[arg-type]
     if tensor is None:
+        # Its sizes are not known: a coordinate that only indexes it has none, and that is no new mistake.
+        for index in found or ():
+            if isinstance(index, ir.Coord) and index.coordinate.name in scope.frame.live:
+                scope.frame.live[index.coordinate.name].broken = True
         return None
     axes = tensor.axes
     if rest is None and axes and axes[0].coordinate.rest:

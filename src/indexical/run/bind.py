@@ -19,6 +19,7 @@ from ..ir import whole
 from ..ir.types import Coordinate, Dtype
 from ..source import Span
 from .dtypes import definition_dtypes
+from .floats import round_to
 from .reference import Table
 
 NUMPY: dict[str, str] = {
@@ -103,7 +104,7 @@ def bind(program: ir.Program, arguments: Mapping[str, Any]) -> Bound:
             continue
         dtype = _check_dtype(tensor, array, arguments[tensor.name], sink)
         if dtype is not None and _check_rank(tensor, array, sink):
-            arrays[tensor.name] = array
+            arrays[tensor.name] = _rounded(array, dtype)
             if tensor.axes or tensor.dtype is not None or hasattr(arguments[tensor.name], "dtype"):
                 dtypes[tensor.name] = dtype
     _stop(sink)
@@ -174,11 +175,25 @@ def _check_real(tensor: ir.Input, array: np.ndarray[Any, Any], plain: bool, sink
     if given is None:
         _refuse(tensor, array, sink, "real numbers of at most 64 bits", f"pass `{tensor.name}.astype(np.float64)`")
         return None
-    if tensor.dtype is None or plain or given in _EXACT_IN[tensor.dtype]:
+    if tensor.dtype is None or plain:
         return tensor.dtype or given
+    if given in _EXACT_IN[tensor.dtype] and (tensor.dtype != "bf16" or np.array_equal(_rounded(array, "bf16"), array)):
+        return tensor.dtype
     help = f"pass `{tensor.name}.astype(np.{NUMPY[tensor.dtype]})` if rounding is meant"
+    if tensor.dtype == "bf16":
+        help = "NumPy has no bf16: pass float32 numbers that it holds exactly, those with 8 significant bits"
     _refuse(tensor, array, sink, tensor.dtype, help)
     return None
+
+
+def _rounded(array: np.ndarray[Any, Any], dtype: Dtype) -> np.ndarray[Any, Any]:
+    """Figures without a dtype of their own, as the dtype of their input has them."""
+    if array.dtype.kind != "f" or dtype not in ("f16", "bf16", "f32") or array.dtype.name == NUMPY[dtype] != "float32":
+        return array
+    if dtype == "bf16":
+        return np.array([round_to(cell, dtype) for cell in array.reshape(-1).tolist()]).reshape(array.shape)
+    with np.errstate(over="ignore"):
+        return array.astype(NUMPY[dtype], copy=False)
 
 
 def _check_whole(tensor: ir.Input, array: np.ndarray[Any, Any], plain: bool, sink: Sink) -> Dtype | None:
@@ -242,7 +257,7 @@ def _solve(
             actual = shape[number + (lead if tensor.axes[0].coordinate.rest else 0)]
             if not isinstance(axis.extent, ir.Size):
                 continue
-            words = f"{actual}, from `{tensor.name}`'s axis {number}"
+            words = f"{actual}, from `{tensor.name}`'s axis {number + max(0, lead)}"
             known = sizes.setdefault(axis.extent.coordinate, actual)
             place, first_words = places.setdefault(axis.extent.coordinate, (axis.extent.span, words))
             if known != actual:

@@ -15,7 +15,8 @@ from ..ir.types import Dtype
 from ..ir.walk import children
 from .bind import NUMPY, Bound, bind
 from .floats import Floats, round_to
-from .reference import Table, evaluate, members, needs
+from .needs import members, needs
+from .reference import Table, evaluate
 
 # The reference evaluator visits at most this many points.
 MAXIMUM_WORK = 1_000_000_000

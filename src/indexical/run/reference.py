@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, assert_never
 
 from ..diagnostics import CallError, Diagnostic, Label
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import walk
-from ..ir.whole import LARGEST, quotient
-from ..source import Span
+from ..ir.whole import LARGEST
+from .needs import members, needs
+from .wholes import ARITHMETIC, Point, checked, failure, whole_result
 
 
 class Numbers(Protocol):
@@ -39,10 +40,12 @@ class Numbers(Protocol):
 
 @dataclass(slots=True)
 class Table:
-    """The cells of a tensor, in row-major order. None is an absent point."""
+    """The cells of a tensor, in row-major order. None is an absent point; `removed` are the places of
+    values that are 0 because a guard removed what they are made of."""
 
     shape: tuple[int, ...]
     cells: list[Any]
+    removed: set[int] = field(default_factory=set)
 
     def offset(self, place: tuple[int, ...]) -> int:
         result = 0
@@ -55,10 +58,8 @@ class Uncomputed:
     """The mark of a point that is still to be computed."""
 
 
-Point = dict[Coordinate, int]
 Fixed = dict[str, dict[int, int]]
 
-_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -80,6 +81,7 @@ class Evaluation:
         self.sizes = sizes
         self.numbers = numbers
         self.ranges: dict[Coordinate, tuple[int, int]] = {}
+        self.removable: dict[int, bool] = {}
         self.rows: dict[int, tuple[tuple[object, ...], dict[int, Any]]] = {}
         self.input_names = {tensor.name for tensor in program.inputs}
 
@@ -122,8 +124,10 @@ class Evaluation:
                     value = self.value(clause.body, point)
                     if let.kind == "real" and clause.body.type.kind == "whole":
                         value = self.numbers.number(value)
-                place = tuple(self.value(slot, point) for slot in clause.slots)
-                table.cells[table.offset(place)] = value
+                offset = table.offset(tuple(self.value(slot, point) for slot in clause.slots))
+                table.cells[offset] = value
+                if value is not None and self.is_removed(clause.body, point):
+                    table.removed.add(offset)
 
     def pinned(self, clause: ir.Clause, fixed: dict[int, int]) -> Point | None:
         """The coordinates that the fixed axes leave no choice for; None where the clause has no such point."""
@@ -207,6 +211,8 @@ class Evaluation:
             return self.value(expr.arguments[0], point) and self.value(expr.arguments[1], point)
         if op == "||":
             return self.value(expr.arguments[0], point) or self.value(expr.arguments[1], point)
+        if op in ("*", "/") and self.is_removed(expr, point):
+            return 0 if expr.type.kind == "whole" else self.numbers.number(0)
         values = [self.value(argument, point) for argument in expr.arguments]
         if op in _COMPARISONS:
             return _COMPARISONS[op](*values)
@@ -217,8 +223,8 @@ class Evaluation:
         if expr.type.kind == "whole":
             return whole_result(expr, values, point)
         reals = [self.numbers.number(value) if isinstance(value, int) else value for value in values]
-        if op in _ARITHMETIC:
-            return _ARITHMETIC[op](*reals)
+        if op in ARITHMETIC:
+            return ARITHMETIC[op](*reals)
         match op:
             case "neg":
                 return -reals[0]
@@ -230,6 +236,47 @@ class Evaluation:
                 return self.numbers.power(*reals)
             case _:
                 return self.numbers.functions[op](*reals)
+
+    def is_removed(self, expr: ir.Expr, point: Point) -> bool:
+        """Whether a value is 0 because a guard removed a point of it. Such a factor carries nothing, so
+        what it multiplies is not read: a value that nobody listens to changes nothing, not even as NaN."""
+        if not self.may_be_removed(expr):
+            return False
+        match expr:
+            case ir.Read(tensor, indices):
+                table = self.tensors[tensor]
+                offset = table.offset(self.place(indices, table.shape, f"`{tensor}`", expr, point))
+                return table.cells[offset] is None or offset in table.removed
+            case ir.Normalize(guard=guard):
+                return guard is not None and not self.value(guard, point)
+            case ir.Map("*", arguments):
+                return any(self.is_removed(argument, point) for argument in arguments)
+            case ir.Map("/" | "neg", arguments):
+                return self.is_removed(arguments[0], point)
+            case ir.Select(condition, then, otherwise):
+                return self.is_removed(then if self.value(condition, point) else otherwise, point)
+            case _:
+                return False
+
+    def may_be_removed(self, expr: ir.Expr) -> bool:
+        """Whether a guard could remove this at all: known without a point, and remembered."""
+        key = id(expr)
+        if key not in self.removable:
+            self.removable[key] = False
+            match expr:
+                case ir.Read(tensor) if tensor in self.lets:
+                    clauses = self.lets[tensor].clauses
+                    found = any(clause.guard is not None or self.may_be_removed(clause.body) for clause in clauses)
+                case ir.Normalize(op="softmax" | "cumsum", guard=guard):
+                    found = guard is not None
+                case ir.Map("*" | "/" | "neg", arguments):
+                    found = any(self.may_be_removed(argument) for argument in arguments)
+                case ir.Select(_, then, otherwise):
+                    found = self.may_be_removed(then) or self.may_be_removed(otherwise)
+                case _:
+                    found = False
+            self.removable[key] = found
+        return self.removable[key]
 
     def cast(self, expr: ir.Map, value: Any, dtype: str, point: Point) -> Any:
         """To whole: truncated toward zero. To real: rounded as the dtype rounds."""
@@ -356,48 +403,6 @@ class Evaluation:
         return checked(result, expr, point) if whole else result
 
 
-def whole_result(expr: ir.Map, values: list[int], point: Point) -> int:
-    """Arithmetic on whole numbers of 64 bits; one that does not fit is an error, never a wrapped number."""
-    match expr.op, values:
-        case (("+" | "-" | "*" as op), [a, b]):
-            return checked(_ARITHMETIC[op](a, b), expr, point)
-        case "neg", [a]:
-            return checked(-a, expr, point)
-        case (("//" | "%" as op), [a, b]):
-            if b == 0:
-                raise failure("IX505", "a whole number divided by zero", expr.span, point)
-            return quotient(a, b) if op == "//" else a - quotient(a, b) * b
-        case "**", [a, b]:
-            if b < 0:
-                raise failure("IX505", "a whole number to a negative power is not whole", expr.span, point)
-            return checked(a**b if abs(a) <= 1 or b <= 64 else LARGEST + 1, expr, point)
-        case "abs", [a]:
-            return abs(a)
-        case "relu", [a]:
-            return max(a, 0)
-        case "clamp", [a, low, high]:
-            return min(max(a, low), high)
-        case "max", _:
-            return max(values)
-        case "min", _:
-            return min(values)
-    raise AssertionError(expr.op)
-
-
-def checked(value: int, expr: ir.Expr, point: Point, most: int = LARGEST) -> int:
-    if -most - 1 <= value <= most:
-        return value
-    bits = most.bit_length() + 1
-    raise failure("IX505", f"this whole number does not fit in {bits} bits", expr.span, point)
-
-
-def failure(code: str, message: str, span: Span, point: Point, words: str = "") -> CallError:
-    """A check that failed in the run, at a point."""
-    at = ", ".join(f"`{c} = {v}`" for c, v in point.items() if not c.rest)
-    notes = (f"at {at}",) if at else ()
-    return CallError([Diagnostic(code, message, (Label(span, words),), notes)])
-
-
 def evaluate(
     program: ir.Program,
     inputs: Mapping[str, Table],
@@ -415,25 +420,3 @@ def evaluate(
         if not evaluation.value(claim.condition, {}):
             raise CallError([Diagnostic("IX506", claim.message, (Label(claim.span, "does not hold"),))])
     return {name: evaluation.tensors[name] for name in wanted}
-
-
-def members(order: ir.Order) -> set[str]:
-    return {order.name} if isinstance(order, ir.Once) else {name for name, _ in order.axes}
-
-
-def needs(program: ir.Program, wanted: tuple[str, ...]) -> set[str]:
-    """The definitions that some definitions, and all assertions, are made of."""
-    lets = {let.name: let for let in program.lets}
-    needed: set[str] = set()
-    waiting = [name for name in wanted if name in lets]
-    waiting += [p.tensor for claim in program.asserts for p in walk(claim.condition) if isinstance(p, ir.Read)]
-    while waiting:
-        name = waiting.pop()
-        if name in needed or name not in lets:
-            continue
-        needed.add(name)
-        for clause in lets[name].clauses:
-            for expr in (clause.body, clause.guard):
-                if expr is not None:
-                    waiting += [part.tensor for part in walk(expr) if isinstance(part, ir.Read)]
-    return needed

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..api import Program, compile
+from ..api import compile
 from ..diagnostics import CallError, Diagnostic
 
 _WIDTHS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
@@ -84,26 +84,25 @@ def _dtype(value: Any, beside: Iterable[Any]) -> str:
     return max(widths, key=list(_WIDTHS.values()).index, default="")
 
 
-def spread(arrays: Mapping[str, Any], coordinates: Sequence[str]) -> dict[str, tuple[tuple[str, ...], Any]]:
+def spread(arrays: Mapping[str, Any], homes: Mapping[str, Sequence[str]]) -> dict[str, tuple[tuple[str, ...], Any]]:
     """Arrays that broadcast against each other, as NumPy would have it, each with the coordinates that it varies over.
 
-    Nothing is copied: an array does not mention a coordinate that it has only one point of and others more.
+    An array's axes are matched with its home from the last. Nothing is copied: an array does not mention a
+    coordinate that it has only one point of where others have more.
     """
-    shapes = {name: tuple(array.shape) for name, array in arrays.items()}
-    try:
-        full = np.broadcast_shapes(*shapes.values())
-    except ValueError:
-        shown = ", ".join(f"`{name}` {shape}" for name, shape in shapes.items())
-        refuse(f"these shapes do not fit each other: {shown}", "axes are matched from the last; 1 matches any size")
+    sizes: dict[str, tuple[int, str]] = {}
+    axes = {name: tuple(homes[name])[len(homes[name]) - len(array.shape) :] for name, array in arrays.items()}
+    for name, array in arrays.items():
+        for coordinate, size in zip(axes[name], array.shape, strict=True):
+            known, other = sizes.setdefault(coordinate, (size, name))
+            if known == 1:
+                sizes[coordinate] = (size, name)
+            elif size not in (1, known):
+                shown = f"`{other}` {tuple(arrays[other].shape)} and `{name}` {tuple(array.shape)}"
+                refuse(f"these shapes do not fit: {shown}", "axes are matched from the last; 1 fits any size")
     found = {}
     for name, array in arrays.items():
-        shape = shapes[name]
-        lead = len(full) - len(shape)
-        kept = [axis for axis, size in enumerate(shape) if size == full[lead + axis]]
-        value = array if len(kept) == len(shape) else array.reshape(tuple(shape[axis] for axis in kept))
-        names = coordinates[len(coordinates) - len(full) :]
-        found[name] = (tuple(names[lead + axis] for axis in kept), value)
+        kept = [(c, size) for c, size in zip(axes[name], array.shape, strict=True) if size == sizes[c][0]]
+        value = array if len(kept) == len(array.shape) else array.reshape(tuple(size for _, size in kept))
+        found[name] = (tuple(coordinate for coordinate, _ in kept), value)
     return found
-
-
-__all__ = ["Argument", "Program", "declare", "dtype_name", "program", "refuse", "scalar", "shaped", "spread"]

@@ -42,37 +42,33 @@ def attention(
     """
     arrays = {"q": shaped("q", q), "k": shaped("k", k), "v": shaped("v", v)}
     _check_operands(arrays)
-    rank = max(len(array.shape) for array in arrays.values()) - 2
-    _check_whole("window", window, 1)
-    _check_whole("prefix", prefix, 0)
-    _check_whole("offset", offset, 0)
+    _check_positions(causal, window, prefix, offset, documents)
+    leading = _leading(max(len(array.shape) for array in arrays.values()) - 2)
+    scores = (arrays["q"].shape[-2], arrays["k"].shape[-2], len(leading))
     if mask is not None:
-        arrays["mask"] = _mask(mask, rank)
+        arrays["mask"] = _mask(shaped("mask", mask), *scores)
     if bias is not None:
-        arrays["bias"] = _bias(bias, rank)
+        arrays["bias"] = _bias(shaped("bias", bias), *scores)
     if documents is not None:
-        arrays["documents"] = _documents(documents, rank, len_of(arrays["q"]), len_of(arrays["k"]), offset)
-    if prefix is not None and not causal and window is None:
-        refuse("`prefix` has no effect without `causal` or `window`: every key is heard already")
-    if offset and not causal and window is None and documents is None:
-        refuse("`offset` has no effect without `causal`, `window` or `documents`: nothing asks where a query stands")
+        arrays["documents"] = _documents(shaped("documents", documents), *scores, offset)
+    homes = {name: (*leading, *own) for name, own in _OWN.items()}
+    arguments = {
+        name: Argument(name, axes, "i64" if name == "documents" else "", array)
+        for name, (axes, array) in spread(arrays, homes).items()
+    }
     numbers: dict[str, Any] = {"offset": offset or None, "window": window, "prefix": prefix}
     numbers |= {"scale": _real("scale", scale), "softcap": _real("softcap", softcap)}
-    if softcap is not None and not softcap > 0:
-        refuse(f"`softcap` must be above 0, and is {softcap}")
-    arguments = _inputs(arrays, rank)
     operands = [arrays["q"], arrays["k"], arrays["v"]]
     arguments |= {name: scalar(name, value, operands) for name, value in numbers.items() if value is not None}
-    text = _text(arguments, _leading(rank), bool(causal))
-    values = (argument.value for argument in arguments.values())
-    if not return_weights:
-        return program(text)(*values, outputs="out")
-    return tuple(program(text)(*values, outputs=("out", "weights")))
+    compiled = program(_text(arguments, leading, causal))
+    values = [argument.value for argument in arguments.values()]
+    if return_weights:
+        return tuple(compiled(*values, outputs=("out", "weights")))
+    return compiled(*values, outputs="out")
 
 
-def len_of(array: Any) -> int:
-    """How many positions a row has."""
-    return int(array.shape[-2])
+# The coordinates of each array, behind the leading ones.
+_OWN = {"q": "id", "k": "jd", "v": "je", "mask": "ij", "bias": "ij", "documents": "j"}
 
 
 # ------------------------------------------------------------------ validation
@@ -89,85 +85,115 @@ def _check_operands(arrays: Mapping[str, Any]) -> None:
     if k[-2] != v[-2]:
         refuse(f"`k` has {k[-2]} positions and `v` has {v[-2]}", f"the shapes are {k} and {v}")
     if len(q) > 2 and len(k) > 2 and 1 < k[-3] < q[-3] and q[-3] % k[-3] == 0:
-        refuse(f"`q` has {q[-3]} heads and `k` has {k[-3]}", "for groups of heads, see `ix.std.grouped_query_attention`")
+        hint = "for groups of heads, see `ix.std.grouped_query_attention`"
+        refuse(f"`q` has {q[-3]} heads and `k` has {k[-3]}", hint)
 
 
-def _check_whole(name: str, value: Any, least: int) -> None:
-    if value is None and name != "offset":
-        return
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        refuse(f"`{name}` must be a whole number, and is {value!r}")
-    if value < least:
-        refuse(f"`{name}` must be at least {least}, and is {value}")
+def _check_positions(causal: Any, window: Any, prefix: Any, offset: Any, documents: Any) -> None:
+    """The options that say where queries and keys stand; one that would do nothing is refused."""
+    if not isinstance(causal, bool | np.bool_):
+        refuse(f"`causal` must be True or False, and is {causal!r}")
+    for name, value, least in (("window", window, 1), ("prefix", prefix, 0), ("offset", offset, 0)):
+        if value is None and name != "offset":
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            refuse(f"`{name}` must be a whole number, and is {value!r}")
+        if value < least:
+            refuse(f"`{name}` must be at least {least}, and is {value}")
+    if prefix is not None and not causal and window is None:
+        refuse("`prefix` does nothing without `causal` or `window`: every key is heard already")
+    if offset and not causal and window is None and documents is None:
+        refuse("`offset` does nothing without `causal`, `window` or `documents`: nothing asks where a query stands")
 
 
-def _real(name: str, value: Any) -> Any:
+def _real(name: str, value: Any) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         refuse(f"`{name}` must be a number, and is {value!r}")
+    if name == "softcap" and not value > 0:
+        refuse(f"`softcap` must be above 0, and is {value}")
     return float(value)
 
 
-def _mask(value: Any, rank: int) -> Any:
-    array = shaped("mask", value)
+def _mask(array: Any, queries: int, keys: int, rank: int) -> Any:
     if dtype_name(array) != "bool":
         hint = "True where a query may hear a key; to add to the scores, pass `bias`"
         refuse(f"`mask` must be Boolean, and is an array of {dtype_name(array)}", hint)
-    return _fit("mask", array, rank)
+    return _fitting("mask", array, queries, keys, rank)
 
 
-def _bias(value: Any, rank: int) -> Any:
-    array = shaped("bias", value)
+def _bias(array: Any, queries: int, keys: int, rank: int) -> Any:
     if dtype_name(array) == "bool":
         refuse("`bias` must be real, and is an array of bool", "to say who may hear whom, pass `mask`")
-    return _fit("bias", array, rank)
+    return _fitting("bias", array, queries, keys, rank)
 
 
-def _fit(name: str, array: Any, rank: int) -> Any:
-    if len(array.shape) > rank + 2:
-        refuse(f"`{name}` has {len(array.shape)} axes, and the scores have {rank + 2}")
+def _fitting(name: str, array: Any, queries: int, keys: int, rank: int) -> Any:
+    """An array that broadcasts to the scores; queries and keys are counted by `q` and `k` alone."""
+    shape = tuple(array.shape)
+    fits = all(size in (1, wanted) for size, wanted in zip(shape[::-1], (keys, queries), strict=False))
+    if len(shape) > rank + 2 or not fits:
+        wanted = ", ".join((*_leading(rank), str(queries), str(keys)))
+        refuse(f"`{name}` has the shape {shape}, which does not fit the scores' ({wanted})", "1 fits any size")
     return array
 
 
-def _documents(value: Any, rank: int, queries: int, keys: int, offset: int) -> Any:
-    array = shaped("documents", value)
+def _documents(array: Any, queries: int, keys: int, rank: int, offset: int) -> Any:
     shape = tuple(array.shape)
     if not dtype_name(array).startswith(("int", "uint")):
         refuse(f"`documents` must be whole numbers, and is an array of {dtype_name(array)}")
     if len(shape) not in (1, rank + 1) or shape[-1] != keys:
-        example = (*(1,) * rank, keys)
-        refuse(
-            f"`documents` has the shape {shape}, and there are {keys} keys and {rank} leading axes",
-            f"give one number a key, {(keys,)}, or leading axes too, like {example}",
-        )
+        example = f"({', '.join((*('1',) * rank, str(keys)))})"
+        hint = f"give one number a key, ({keys},)" + (f", or leading axes too, like {example}" if rank else "")
+        refuse(f"`documents` has the shape {shape}, and there are {keys} keys and {rank} leading axes", hint)
     if queries + offset > keys:
-        refuse(
-            f"the last query stands at position {queries + offset - 1}, and `documents` ends at {keys - 1}",
-            "queries are looked up among the keys, at `i + offset`",
-        )
+        message = f"the last query stands at position {queries + offset - 1}, and `documents` ends at {keys - 1}"
+        refuse(message, "queries are looked up among the keys, at `i + offset`")
     return array
 
 
 # ------------------------------------------------------------------------ text
 
 
-def _leading(rank: int) -> list[str]:
-    """Names for leading axes: `b`, then `b, h`, then more batches before them."""
-    return [["b"], ["h"]][rank == 0 : 0] if rank == 0 else [*(f"b{n}" for n in range(rank - 2)), "b", "h"][-rank:]
+def _leading(rank: int) -> tuple[str, ...]:
+    """Names for leading axes: `h`, then `b, h`, then more batches before them."""
+    batches = [f"b{number}" for number in range(rank - 2)]
+    return (*batches, *("b", "h")[max(0, 2 - rank) :])
 
 
-def _inputs(arrays: Mapping[str, Any], rank: int) -> dict[str, Argument]:
-    """Every array with its coordinates. What has one point of an axis where others have more does not mention it."""
-    leading = _leading(rank)
-    places = {"q": "id", "k": "jd", "v": "je", "mask": "ij", "bias": "ij", "documents": "j"}
-    whole: dict[str, Any] = {}
-    for name, array in arrays.items():
-        own = len(places[name])
-        shape = tuple(array.shape)
-        whole[name] = np.empty(shape[: max(0, len(shape) - own)], dtype=np.bool_)
-    return {} if not leading and not whole else {}
+def _text(arguments: Mapping[str, Argument], leading: tuple[str, ...], causal: bool) -> str:
+    """The program: scores, weights, output."""
+    scores, weights, out = (f"{name}[{', '.join((*leading, *own))}]" for name, own in _DEFINITIONS)
+    score = f"sum[d]({arguments['q'].read} * {arguments['k'].read})"
+    score += " * scale" if "scale" in arguments else " / sqrt(size(d))"
+    if "softcap" in arguments:
+        score = f"softcap * tanh({score} / softcap)"
+    if "bias" in arguments:
+        score += f" + {arguments['bias'].read}"
+    guards = _guards(arguments, causal)
+    where = f" where {', '.join(guards)}" if guards else ""
+    return (
+        f"{declare(arguments.values())}\n"
+        f"let {scores} = {score};\n"
+        f"let {weights} = softmax[j]({scores}{where});\n"
+        f"let {out} = sum[j]({weights} * {arguments['v'].read});\n"
+    )
 
 
-def _text(arguments: Mapping[str, Argument], leading: list[str], causal: bool) -> str:
-    return ""
+_DEFINITIONS = (("scores", "ij"), ("weights", "ij"), ("out", "ie"))
+
+
+def _guards(arguments: Mapping[str, Argument], causal: bool) -> list[str]:
+    """Who may hear whom: relations that must all hold."""
+    here = "i + offset" if "offset" in arguments else "i"
+    last = f"j <= {here}" if causal else f"j < {here} + window"
+    near = f"{here} - window < {last}" if "window" in arguments else last if causal else ""
+    guards = [f"j < prefix || {near}" if "prefix" in arguments else near] if near else []
+    if "documents" in arguments:
+        *batch, _ = arguments["documents"].axes
+        mine, theirs = (f"documents[{', '.join((*batch, place))}]" for place in (here, "j"))
+        guards.append(f"{mine} == {theirs}")
+    if "mask" in arguments:
+        guards.append(arguments["mask"].read)
+    return guards

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
@@ -80,15 +80,15 @@ def face(name: str) -> Callable[..., Any]:
 
 
 def signature(entry: Entry) -> inspect.Signature:
-    """The parameters in order. One with a default may be left out, also before one without: by name."""
+    """The parameters in order. Only at the end of the row may one be left out."""
+    parameters: list[inspect.Parameter] = []
     optional = True
-    parameters = []
     for parameter in reversed(entry.fn.parameters):
-        default = DEFAULTS.get(parameter.name, inspect.Parameter.empty) if parameter.slots is None else inspect.Parameter.empty
-        optional = optional and default is not inspect.Parameter.empty
-        shown = default if optional else inspect.Parameter.empty
-        parameters.append(inspect.Parameter(parameter.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=shown))
-    return inspect.Signature(parameters[::-1])
+        optional = optional and parameter.slots is None and parameter.name in DEFAULTS
+        default = DEFAULTS[parameter.name] if optional else inspect.Parameter.empty
+        place = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters.insert(0, inspect.Parameter(parameter.name, place, default=default))
+    return inspect.Signature(parameters)
 
 
 # ----------------------------------------------------------------------- calls
@@ -152,13 +152,14 @@ def _elementwise(values: Mapping[str, Any]) -> list[Argument]:
     rank = max((len(array.shape) for array in arrays.values()), default=0)
     if rank == 0:
         return plain
-    apart = spread(arrays, [f"axis_{number}" for number in range(rank)])
-    return [Argument(argument.name, *_parts(argument, *apart[argument.name])) for argument in plain]
-
-
-def _parts(argument: Argument, axes: tuple[str, ...], array: Any) -> tuple[tuple[str, ...], str, Any]:
-    """A number stays the plain number that it was given as."""
-    return axes, argument.dtype, array if axes else argument.value
+    home = [f"axis_{number}" for number in range(rank)]
+    apart = spread(arrays, dict.fromkeys(arrays, home))
+    found = []
+    for argument in plain:
+        axes, array = apart[argument.name]
+        # A number stays the plain number that it was given as, and so without a dtype.
+        found.append(replace(argument, axes=axes, value=array) if axes else argument)
+    return found
 
 
 def _text(entry: Entry, arguments: list[Argument]) -> str:

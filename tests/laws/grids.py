@@ -1,0 +1,568 @@
+"""What a program means, said a second time: all points at once, on full grids of indices, with NumPy.
+
+It reads the laws' own trees and uses nothing of the compiler. Every coordinate in force is an axis of the grid, the
+newest first, so that whatever varies over fewer coordinates broadcasts. A guard takes points off the grid's `live`
+mask: what stands there is computed too, means nothing, and is never looked at. A recurrence is swept over until
+nothing changes, so that no order of steps has to be found.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from tests.laws.terms import (
+    Apply,
+    Binder,
+    Block,
+    Cast,
+    Cells,
+    Clause,
+    Coordinate,
+    Dim,
+    Function,
+    If,
+    Let,
+    Number,
+    Op,
+    Paren,
+    Place,
+    Program,
+    Read,
+    Reduce,
+    Rest,
+    Scan,
+    Short,
+    Size,
+    Tensor,
+    Truth,
+)
+
+Array = np.ndarray[Any, Any]
+Nudge = Callable[[Array], Array]
+
+
+class Outside(Exception):
+    """Something the laws do not speak of: a number too large, a NaN that should become whole."""
+
+
+class OutOfBounds(AssertionError):
+    """A live point reads past an axis: the generator promised otherwise."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """Cells that broadcast to the grid; `dtype` is None while only weak things are in them."""
+
+    cells: Array
+    dtype: str | None = None
+
+    @property
+    def kind(self) -> str:
+        return self.cells.dtype.kind
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tensor: its own axes first, then those of the grid on which it was defined."""
+
+    cells: Array
+    own: int
+    dtype: str | None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """`axes` counts coordinates from the last axis; `ends` are the first point of each and the one after its last."""
+
+    shape: tuple[int, ...]
+    live: Array
+    axes: Mapping[Coordinate, int]
+    places: Mapping[Coordinate, Array]
+    ends: Mapping[Coordinate, tuple[Array, Array]]
+    stored: Mapping[Tensor, Stored]
+    dims: Mapping[Dim, int]
+
+    def size(self, dim: Dim) -> int:
+        return self.dims[dim] if dim.size is None else dim.size
+
+    def among(self, condition: Array) -> Grid:
+        return replace(self, live=self.live & condition)
+
+    def spread(self, cells: Array) -> Array:
+        return np.broadcast_to(cells, self.shape)
+
+    def with_coordinate(self, coordinate: Coordinate, lower: Array, upper: Array) -> Grid:
+        """One axis more, from the smallest to the largest point that the coordinate has anywhere."""
+        lower, upper = self.spread(lower), self.spread(upper)
+        first = int(lower[self.live].min()) if self.live.any() else 0
+        after = int(upper[self.live].max()) if self.live.any() else 0
+        steps = np.arange(first, max(first, after)).reshape(-1, *(1,) * len(self.shape))
+        return replace(
+            self,
+            shape=(len(steps), *self.shape),
+            live=self.live & (steps >= lower) & (steps < upper),
+            axes={**self.axes, coordinate: len(self.shape) + 1},
+            places={**self.places, coordinate: steps},
+            ends={**self.ends, coordinate: (lower, upper)},
+        )
+
+
+# --------------------------------------------------------------------------------- dtypes
+
+_WIDTHS = {"i32": 1, "i64": 2, "f16": 1, "bf16": 1, "f32": 2, "f64": 3, "bool": 0}
+KINDS = {"bool": "b", "whole": "i", "real": "f"}
+NUMPY = {
+    **{"bool": np.bool_, "i32": np.int32, "i64": np.int64},
+    **{"f16": np.float16, "bf16": np.float32, "f32": np.float32, "f64": np.float64},
+}
+
+
+def widest(dtypes: list[str | None]) -> str | None:
+    """The widest; what f16 and bf16 have in common is f32. None where all are weak."""
+    known = [dtype for dtype in dtypes if dtype is not None]
+    if {"f16", "bf16"} <= set(known):
+        known.append("f32")
+    return max(known, key=_WIDTHS.__getitem__, default=None)
+
+
+def rounded(cells: Array, dtype: str) -> Array:
+    """Reals as a dtype holds them, in 64 bits again."""
+    if dtype == "bf16":
+        mantissa, exponent = np.frexp(np.float32(cells).astype(np.float64))
+        return np.where(np.isfinite(cells), np.ldexp(np.rint(mantissa * 256) / 256, exponent), cells)
+    return cells.astype(NUMPY[dtype]).astype(np.float64)
+
+
+# ------------------------------------------------------------------------------ functions
+
+_ERF = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _sigmoid(x: Array) -> Array:
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + small), small / (1 + small))
+
+
+REAL: dict[str, Callable[..., Array]] = {
+    "exp": np.exp,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: np.where(x == 0, np.inf, 1 / np.sqrt(x)),
+    "tanh": np.tanh,
+    "sigmoid": lambda x: np.where(np.isnan(x), x, _sigmoid(x)),
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: x * 0.5 * (1 + _ERF(x / math.sqrt(2))),
+    "silu": lambda x: x * _sigmoid(x),
+    "abs": np.abs,
+    "sin": np.sin,
+    "cos": np.cos,
+    "erf": _ERF,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": np.rint,
+    "clamp": lambda x, low, high: np.minimum(np.maximum(x, low), high),
+    "max": lambda *xs: reduce(np.maximum, xs),
+    "min": lambda *xs: reduce(np.minimum, xs),
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "%": np.fmod,
+    "**": np.power,
+}
+COMPARE: dict[str, Callable[[Array, Array], Array]] = {
+    "==": np.equal,
+    "!=": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
+
+
+def _quotient(a: Array, b: Array) -> Array:
+    return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
+
+
+WHOLE: dict[str, Callable[..., Array]] = {
+    **{name: REAL[name] for name in ("+", "-", "*", "**", "abs", "relu", "clamp", "max", "min")},
+    "/": _quotient,
+    "%": lambda a, b: a - _quotient(a, b) * b,
+}
+# The whole numbers of a law stay well inside 64 bits, also on the way to a result.
+LARGEST = 2.0**52
+
+
+class Evaluator:
+    """`nudge` is done to every real number that is computed, to see what hangs on its last digits."""
+
+    def __init__(self, nudge: Nudge) -> None:
+        self.nudge = nudge
+
+    # ------------------------------------------------------------------------ terms
+
+    def value(self, term: Any, grid: Grid) -> Value:
+        match term:
+            case Number(text):
+                return Value(np.array(int(text) if term.kind == "whole" else float(text)))
+            case Truth(value):
+                return Value(np.array(value))
+            case Place(coordinate):
+                return Value(grid.places[coordinate])
+            case Size(_, dim):
+                return Value(np.array(grid.size(dim)))
+            case Read(tensor, indices):
+                return self.read(grid.stored[tensor], indices, grid)
+            case Cells(_, _, indices):
+                return self.read(self.cells(term), indices, grid)
+            case Op(ops, terms):
+                return self.operation(ops, terms, grid)
+            case Function(name, terms):
+                return self.elementwise(name, [self.value(inner, grid) for inner in terms], grid, term.kind)
+            case Cast(inner, dtype):
+                return self.cast(self.value(inner, grid), dtype, grid)
+            case If(condition, then, otherwise):
+                return self.conditional(condition, then, otherwise, grid)
+            case Reduce():
+                return self.reduction(term, grid)
+            case Scan():
+                return self.scan(term, grid)
+            case Short(_, inner) | Paren(inner):
+                return self.value(inner, grid)
+            case Block(lets, body):
+                return self.value(body, self.with_lets([(let,) for let in lets], grid))
+            case Apply(_, _, indices):
+                return self.read(self.call(term, grid), indices, grid)
+        raise TypeError(term)
+
+    def read(self, stored: Stored, indices: Any, grid: Grid) -> Value:
+        """A tensor at indices; along the grid that it was defined on, it is read where we stand."""
+        picks: list[Array] = []
+        for number, index in enumerate(indices):
+            length = stored.cells.shape[number]
+            at = grid.spread(self.value(index, grid).cells)
+            if ((at < 0) | (at >= length))[grid.live].any():
+                raise OutOfBounds(f"{at.min()}..{at.max()} in {length}")
+            picks.append(np.clip(at, 0, max(0, length - 1)))
+        if 0 in stored.cells.shape:
+            return Value(np.zeros(grid.shape, stored.cells.dtype), stored.dtype)
+        around = stored.cells.ndim - stored.own
+        for axis in range(len(grid.shape) - around, len(grid.shape)):
+            steps = np.arange(grid.shape[axis])
+            picks.append(steps.reshape(-1, *(1,) * (len(grid.shape) - axis - 1)))
+        return Value(stored.cells[tuple(picks)] if picks else stored.cells, stored.dtype)
+
+    def cells(self, term: Cells) -> Stored:
+        target = {"bool": np.bool_, "whole": np.int64, "real": np.float64}[term.kind]
+        plain = np.vectorize(lambda text: text == "true")(term.cells) if term.kind == "bool" else term.cells
+        return Stored(np.array(plain).astype(target), np.ndim(term.cells), None)
+
+    def operation(self, ops: tuple[str, ...], terms: tuple[Any, ...], grid: Grid) -> Value:
+        first = self.value(terms[0], grid)
+        if ops[0] in ("&&", "||"):
+            decided = first.cells if ops[0] == "||" else ~first.cells
+            second = self.value(terms[1], grid.among(~decided))
+            return Value(np.where(decided, ops[0] == "||", second.cells))
+        if len(terms) == 1:
+            return Value(~first.cells if ops[0] == "!" else -first.cells, first.dtype)
+        others = [self.value(term, grid) for term in terms[1:]]
+        if ops[0] in COMPARE:
+            result = np.array(True)
+            for op, left, right in zip(ops, [first, *others], others, strict=False):
+                result = result & COMPARE[op](left.cells, right.cells)
+            return Value(result)
+        return self.elementwise(ops[0], [first, *others], grid)
+
+    def elementwise(self, name: str, values: list[Value], grid: Grid, kind: str | None = None) -> Value:
+        """A function or an arithmetic operator: of wholes, or of reals."""
+        cells = [value.cells for value in values]
+        whole = name in WHOLE and all(value.kind == "i" for value in values)
+        dtype = widest([value.dtype for value in values if value.kind == ("i" if whole else "f")])
+        if not whole:
+            return Value(self.nudge(REAL[name](*(np.asarray(part, np.float64) for part in cells))), dtype)
+        if name in ("/", "%"):
+            if (grid.spread(cells[1]) == 0)[grid.live].any():
+                raise Outside("a whole number divided by zero")
+            cells[1] = np.where(cells[1] == 0, 1, cells[1])
+        if name == "**":
+            if (grid.spread(cells[1]) < 0)[grid.live].any():
+                raise Outside("a negative power")
+            cells[1] = np.maximum(cells[1], 0)
+        if name in ("+", "-", "*", "**"):
+            self.check_size(REAL[name](*(part.astype(np.float64) for part in cells)), grid)
+        return Value(np.asarray(WHOLE[name](*cells)).astype(np.int64), dtype)
+
+    def check_size(self, about: Array, grid: Grid) -> None:
+        if (np.abs(grid.spread(about))[grid.live] > LARGEST).any():
+            raise Outside("a large whole number")
+
+    def cast(self, value: Value, dtype: str, grid: Grid) -> Value:
+        if dtype == "bool":
+            return value
+        if dtype in ("i32", "i64"):
+            if value.kind == "f":
+                about = np.trunc(value.cells)
+                spread = grid.spread(about)[grid.live]
+                if not np.isfinite(spread).all() or (np.abs(spread) > 2.0**30).any():
+                    raise Outside("not a small whole number")
+                value = Value(np.where(np.isfinite(about), np.clip(about, -1e9, 1e9), 0))
+            return Value(value.cells.astype(np.int64), dtype)
+        return Value(rounded(value.cells.astype(np.float64), dtype), dtype)
+
+    def conditional(self, condition: Any, then: Any, otherwise: Any, grid: Grid) -> Value:
+        test = self.value(condition, grid).cells
+        sides = [self.value(then, grid.among(test)), self.value(otherwise, grid.among(~test))]
+        kind = "f" if any(side.kind == "f" for side in sides) else sides[0].kind
+        dtype = widest([side.dtype for side in sides if side.kind == kind])
+        return Value(np.where(test, sides[0].cells, sides[1].cells), dtype)
+
+    # ------------------------------------------------------- reductions, normalisers
+
+    def over(self, binders: Any, grid: Grid) -> Grid:
+        """The grid with the coordinates that are bound, the first of them outermost."""
+        for binder in binders:
+            if isinstance(binder, Rest):
+                grid = self.over([Binder(coordinate) for coordinate in binder.coordinates], grid)
+            elif binder.lower is None:
+                assert binder.coordinate.dim is not None
+                size = grid.size(binder.coordinate.dim)
+                grid = grid.with_coordinate(binder.coordinate, np.array(0), np.array(size))
+            else:
+                lower, upper = self.value(binder.lower, grid).cells, self.value(binder.upper, grid).cells
+                grid = grid.with_coordinate(binder.coordinate, lower, upper + binder.inclusive)
+        return grid
+
+    def reduction(self, term: Reduce, grid: Grid) -> Value:
+        inner = self.over(term.binders, grid)
+        if term.guard is not None:
+            inner = inner.among(self.value(term.guard, inner).cells)
+        body = self.value(term.body, inner)
+        count = len(inner.shape) - len(grid.shape)
+        # The last coordinate runs fastest: it is moved behind the others, and all become one axis.
+        order = (*reversed(range(count)), *range(count, len(inner.shape)))
+        together = (math.prod(inner.shape[:count]), *grid.shape)
+        cells = inner.spread(body.cells).transpose(order).reshape(together)
+        live = inner.live.transpose(order).reshape(together)
+        if term.op in ("argmax", "argmin"):
+            return Value(self.first_place(term, cells, live, inner, grid))
+        result = self.scanned(term.op, cells, live, grid)
+        return Value(result, body.dtype if result.dtype.kind == body.kind else None)
+
+    def scanned(self, op: str, cells: Array, live: Array, grid: Grid) -> Array:
+        """One of `sum prod max min mean any all` along the first axis, over live points."""
+        real = cells.dtype.kind == "f"
+        if op == "any":
+            return np.any(cells & live, axis=0)
+        if op == "all":
+            return np.all(cells | ~live, axis=0)
+        if op in ("sum", "prod"):
+            apart = np.where(live, cells, 0 if op == "sum" else 1)
+            add = np.add if op == "sum" else np.multiply
+            if real:
+                return self.nudge(add.reduce(apart, axis=0))
+            self.check_size(add.reduce(np.abs(apart.astype(np.float64)), axis=0), grid)
+            return np.asarray(add.reduce(apart, axis=0, dtype=np.int64))
+        if op == "mean":
+            total = np.add.reduce(np.where(live, cells.astype(np.float64), 0), axis=0)
+            return self.nudge(total / live.sum(axis=0))
+        if not real and not live.any(axis=0)[grid.live].all():
+            raise Outside("no largest whole number")
+        if real:
+            lowest: Any = -np.inf if op == "max" else np.inf
+        else:
+            lowest = np.iinfo(np.int64).min if op == "max" else np.iinfo(np.int64).max
+        found = np.maximum if op == "max" else np.minimum
+        return np.asarray(found.reduce(np.where(live, cells, lowest), axis=0, initial=lowest))
+
+    def first_place(self, term: Reduce, cells: Array, live: Array, inner: Grid, grid: Grid) -> Array:
+        """Where the first of the largest (smallest) live values is, or the first NaN; -1 where none is live."""
+        steps = inner.places[term.binders[0].coordinate].reshape(-1)  # type: ignore[union-attr]
+        if not len(steps):
+            return np.full(grid.shape, -1)
+        turned = cells.astype(np.float64) * (1 if term.op == "argmax" else -1)
+        key = np.where(live, turned, -np.inf)
+        best = np.max(key, axis=0)
+        best = np.where(np.isnan(best), np.nan, best)
+        hit = live & ((key == best) | (np.isnan(key) & np.isnan(best)))
+        return np.where(live.any(axis=0), steps[np.argmax(hit, axis=0)], -1)
+
+    def scan(self, term: Scan, grid: Grid) -> Value:
+        """Along the whole range of a coordinate that is in force, whatever holds of it outside."""
+        axis = len(grid.shape) - grid.axes[term.coordinate]
+        lower, upper = grid.ends[term.coordinate]
+        steps = grid.places[term.coordinate]
+        row = grid.live.any(axis=axis, keepdims=True) & (steps >= lower) & (steps < upper)
+        inner = replace(grid, live=grid.spread(row))
+        if term.guard is not None:
+            inner = inner.among(self.value(term.guard, inner).cells)
+        body = self.value(term.body, inner)
+        cells, live = grid.spread(body.cells), inner.live
+        if term.op == "cumsum":
+            kept = np.where(live, cells, 0)
+            if body.kind == "i":
+                self.check_size(np.cumsum(np.abs(kept).astype(np.float64), axis=axis), grid)
+                return Value(np.where(live, np.cumsum(kept, axis=axis), 0), body.dtype)
+            return Value(np.where(live, self.nudge(np.cumsum(kept, axis=axis)), 0), body.dtype)
+        scores = np.where(live, cells.astype(np.float64), -np.inf)
+        top = np.max(scores, axis=axis, keepdims=True, initial=-np.inf)
+        total = np.sum(np.exp(scores - top), axis=axis, keepdims=True, where=live)
+        dtype = body.dtype if body.kind == "f" else None
+        if term.op == "softmax":
+            return Value(np.where(live, self.nudge(np.exp(scores - top) / total), 0.0), dtype)
+        return Value(np.where(live, self.nudge(scores - (top + np.log(total))), -np.inf), dtype)
+
+    # ------------------------------------------------------------- calls, definitions
+
+    def call(self, term: Apply, grid: Grid) -> Stored:
+        """A function's result. Its body sees its parameters and no more; the grid goes on underneath."""
+        stored: dict[Tensor, Stored] = {}
+        dims: dict[Dim, int] = {}
+        for parameter, argument in zip(term.fn.parameters, term.arguments, strict=True):
+            given = self.argument(argument, grid)
+            stored[parameter] = given
+            for dim, length in zip(parameter.axes, given.cells.shape[: given.own], strict=True):
+                assert dims.setdefault(dim, length) == length
+        inner = self.with_lets([(let,) for let in term.fn.lets], replace(grid, stored=stored, dims=dims))
+        result = Let(Tensor("", (), "real"), (Clause(term.fn.result or (), term.fn.body, term.fn.guard),))
+        return self.defined((result,), inner)[result.tensor]
+
+    def argument(self, argument: Any, grid: Grid) -> Stored:
+        if isinstance(argument, Tensor):
+            return grid.stored[argument]
+        if isinstance(argument, Apply) and argument.fn.result is not None and not argument.indices:
+            return self.call(argument, grid)
+        if isinstance(argument, Cells) and not argument.indices:
+            return self.cells(argument)
+        value = self.value(argument, grid)
+        return Stored(grid.spread(value.cells), 0, value.dtype)
+
+    def with_lets(self, groups: Any, grid: Grid) -> Grid:
+        for group in groups:
+            grid = replace(grid, stored={**grid.stored, **self.defined(group, grid)})
+        return grid
+
+    def defined(self, group: tuple[Let, ...], grid: Grid) -> dict[Tensor, Stored]:
+        """Definitions; those that read each other are swept over until all stays as it is."""
+        if len(group) == 1 and group[0].whole is not None:
+            return {group[0].tensor: self.argument(group[0].whole, grid)}
+        tables = {let.tensor: self.empty(let, grid) for let in group}
+        recursive = len(group) > 1 or len(group[0].clauses) > 1
+        sweeps = 1 + sum(table.cells.size for table in tables.values()) if recursive else 1
+        for _ in range(sweeps):
+            here = replace(grid, stored={**grid.stored, **tables})
+            found = {let.tensor: self.filled(let, tables[let.tensor], here) for let in group}
+            if all(_alike(found[tensor], tables[tensor]) for tensor in found):
+                break
+            tables = found
+        return tables
+
+    def empty(self, let: Let, grid: Grid) -> Stored:
+        kind = "b" if any(c.body.kind == "bool" for c in let.clauses) else "i"
+        kind = "f" if any(c.body.kind == "real" for c in let.clauses) else kind
+        reach: dict[int, int] = {}
+        for clause in let.clauses:
+            for axis, slot in enumerate(flat(clause.slots)):
+                reach[axis] = max(reach.get(axis, 0), self.ends(slot, grid)[1])
+        shape = (*(reach[axis] for axis in sorted(reach)), *grid.shape)
+        return Stored(np.zeros(shape, {"b": np.bool_, "i": np.int64, "f": np.float64}[kind]), len(reach), None)
+
+    def ends(self, slot: Any, grid: Grid) -> tuple[int, int]:
+        """From where to where a slot of a left-hand side reaches; it depends on nothing around it."""
+        if not isinstance(slot, Binder):
+            at = int(self.value(slot, grid).cells)
+            return at, at + 1
+        if slot.lower is None:
+            assert slot.coordinate.dim is not None
+            return 0, grid.size(slot.coordinate.dim)
+        lower, upper = (int(self.value(end, grid).cells) for end in (slot.lower, slot.upper))
+        return lower, max(lower, upper + slot.inclusive)
+
+    def filled(self, let: Let, before: Stored, grid: Grid) -> Stored:
+        """The table with every clause done once, absent points 0."""
+        cells, dtype = before.cells.copy(), before.dtype
+        for clause in let.clauses:
+            slots = flat(clause.slots)
+            inner = grid
+            for slot in reversed(slots):
+                if isinstance(slot, Binder):
+                    lower, upper = self.ends(slot, grid)
+                    inner = inner.with_coordinate(slot.coordinate, np.array(lower), np.array(upper))
+            if clause.guard is not None:
+                inner = inner.among(self.value(clause.guard, inner).cells)
+            body = self.value(clause.body, inner)
+            values = np.where(inner.live, inner.spread(body.cells), np.zeros((), cells.dtype))
+            bound = iter(inner.shape)
+            where = []
+            for slot in slots:
+                lower, upper = self.ends(slot, grid)
+                where.append(slice(lower, lower + next(bound)) if isinstance(slot, Binder) else lower)
+            cells[tuple(where)] = values
+            dtype = widest([dtype, body.dtype if body.kind == cells.dtype.kind else None])
+        return Stored(cells, before.own, dtype)
+
+
+def flat(slots: Any) -> list[Any]:
+    """Slots with `..r` written out."""
+    found: list[Any] = []
+    for slot in slots:
+        found += [Binder(coordinate) for coordinate in slot.coordinates] if isinstance(slot, Rest) else [slot]
+    return found
+
+
+def _alike(one: Stored, other: Stored) -> bool:
+    return one.dtype == other.dtype and np.array_equal(one.cells, other.cells, equal_nan=one.cells.dtype.kind == "f")
+
+
+# --------------------------------------------------------------------------------- programs
+
+
+def exactly(cells: Array) -> Array:
+    return cells
+
+
+def nudged(seed: float) -> Nudge:
+    """Numbers that any order of operations would give exactly stay; all others are moved a few last places.
+
+    Equal numbers are moved alike, so that what is equal for a reason remains so.
+    """
+
+    def nudge(cells: Array) -> Array:
+        fine = cells * 4096
+        exact = (fine == np.rint(fine)) & (np.abs(cells) < 2.0**24)
+        return np.where(exact | ~np.isfinite(cells), cells, cells * (1 + 1e-14 * np.sin(cells * 1e4 + seed)))
+
+    return nudge
+
+
+def evaluate(program: Program, arrays: Mapping[str, Array], nudge: Nudge = exactly) -> dict[str, Array]:
+    """Every definition of a program, by its name, in its dtype."""
+    stored = {}
+    for input in program.inputs:
+        array = arrays[input.tensor.name]
+        dtype = input.dtype or {"float16": "f16", "float32": "f32", "int32": "i32", "bool": "bool"}.get(array.dtype.name)
+        if input.tensor.kind == "real":
+            dtype = dtype if dtype in ("f16", "bf16", "f32", "f64") else "f64"
+        elif input.tensor.kind == "whole":
+            dtype = dtype or "i64"
+        target = {"bool": np.bool_, "whole": np.int64, "real": np.float64}[input.tensor.kind]
+        stored[input.tensor] = Stored(array.astype(target), array.ndim, dtype)
+    evaluator = Evaluator(nudge)
+    nowhere = Grid((), np.array(True), {}, {}, {}, stored, {})
+    with np.errstate(all="ignore"):
+        final = evaluator.with_lets(program.groups, nowhere)
+        return {let.tensor.name: _as_output(final.stored[let.tensor]) for let in program.lets}
+
+
+def _as_output(stored: Stored) -> Array:
+    kind = stored.cells.dtype.kind
+    dtype = stored.dtype or {"b": "bool", "i": "i64", "f": "f64"}[kind]
+    if dtype == "i32" and (np.abs(stored.cells) > 2**31 - 1).any():
+        raise Outside("too large for 32 bits")
+    cells = rounded(stored.cells, dtype) if kind == "f" else stored.cells
+    return cells.astype(NUMPY[dtype])
