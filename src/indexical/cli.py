@@ -222,7 +222,8 @@ def _drawn(program: Program, arrays: dict[str, Any], options: argparse.Namespace
     drawn, assumed = random_arrays(program.ir, arrays, sizes, options.seed)
     unknown = [name for name in sizes if name not in drawn.coordinates]
     if unknown:
-        raise Usage(f"--random: no input has a coordinate `{unknown[0]}`; they have {', '.join(drawn.coordinates)}")
+        known = f"they have {', '.join(drawn.coordinates)}" if drawn.coordinates else "there are none"
+        raise Usage(f"--random: no input has a coordinate `{unknown[0]}`; {known}")
     if assumed:
         shown = ", ".join(f"{name}={size}" for name, size in assumed.items())
         print(f"ix: sizes not given: {shown}", file=sys.stderr)

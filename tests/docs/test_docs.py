@@ -64,6 +64,13 @@ def test_index_lists_every_page() -> None:
     assert [running.title(page) for page in DOCS.rglob("*.md") if page not in linked and page.stem != "index"] == []
 
 
+def test_index_gives_every_code_its_title() -> None:
+    index = (DOCS / "index.md").read_text(encoding="utf-8").splitlines()
+    weights = {"error": "", "warning": " (warning)", "note": " (note)"}
+    for name, code in CODES.items():
+        assert f"- [{name}](codes/{name}.md): {code.title}{weights[code.severity]}" in index
+
+
 def links(text: str) -> list[str]:
     """The targets of the links of a page, without those that leave the repository and without code."""
     prose = re.sub(r"^(`{3,}).*?^\1$|`[^`\n]*`", "", text, flags=re.MULTILINE | re.DOTALL)

@@ -40,7 +40,9 @@ def softmax(x: Array, allowed: Array | None = None, sink: Array | None = None) -
     return result
 
 
-def attend(q: Array, k: Array, v: Array, allowed: Any = None, bias: Any = 0.0, cap: float = 0.0, sink: Any = None) -> Array:
+def attend(
+    q: Array, k: Array, v: Array, allowed: Any = None, bias: Any = 0.0, cap: float = 0.0, sink: Any = None
+) -> Array:
     """Scaled dot-product attention, everything that may be done to its scores included."""
     scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
     if cap:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.std.plain import LEADS, Array, agree, attend, draw, lower, pairs, softmax
 
 import indexical as ix
-from tests.std.plain import LEADS, Array, agree, attend, draw, lower, pairs, softmax
 
 LENGTHS = [(4, 4), (2, 5), (5, 2), (1, 1)]
 
@@ -145,5 +145,5 @@ def test_grouped_query_attention(lead: tuple[int, ...], heads: int, groups: int)
 @pytest.mark.parametrize(("heads", "groups"), [(4, 3), (5, 2), (2, 4)])
 def test_groups_must_divide_heads(heads: int, groups: int) -> None:
     q, k, v = draw(18, (heads, 2, 2), (groups, 2, 2), (groups, 2, 2))
-    with pytest.raises(ix.Error, match="out of bounds|divided by zero"):
+    with pytest.raises(ix.Error, match=r"out of bounds|divided by zero"):
         ix.std.grouped_query_attention(q, k, v)

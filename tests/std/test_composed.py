@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
-import indexical as ix
 from tests.std.plain import Array, agree, attend, draw, lower, pairs, softmax
 
+import indexical as ix
+
 QUERIES, KEYS = 3, 5
-I, J = pairs(QUERIES, KEYS)
+here, there = pairs(QUERIES, KEYS)
 LEADS = [(), (2,), (2, 3), (1, 1, 2), (0,)]
 
 
@@ -41,7 +41,7 @@ def test_weights_are_returned(lead: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("offset", [0, 2])
 def test_window(window: int, offset: int) -> None:
     q, k, v = operands()
-    distance = I + offset - J
+    distance = here + offset - there
     agree(ix.std.attention(q, k, v, window=window, offset=offset), attend(q, k, v, np.abs(distance) < window))
     both = (distance >= 0) & (distance < window)
     agree(ix.std.attention(q, k, v, causal=True, window=window, offset=offset), attend(q, k, v, both))
@@ -56,11 +56,12 @@ def test_offset(offset: int) -> None:
 @pytest.mark.parametrize("prefix", [0, 2, 9])
 def test_prefix(prefix: int) -> None:
     q, k, v = operands()
-    heard = (lower(QUERIES, KEYS)) | (J < prefix)
+    heard = (lower(QUERIES, KEYS)) | (there < prefix)
     agree(ix.std.attention(q, k, v, causal=True, prefix=prefix), attend(q, k, v, heard))
-    near = (np.abs(I - J) < 2) & (J <= I)
-    agree(ix.std.attention(q, k, v, causal=True, window=2, prefix=prefix), attend(q, k, v, near | (J < prefix)))
-    agree(ix.std.attention(q, k, v, window=2, prefix=prefix), attend(q, k, v, (np.abs(I - J) < 2) | (J < prefix)))
+    near = (np.abs(here - there) < 2) & (there <= here)
+    agree(ix.std.attention(q, k, v, causal=True, window=2, prefix=prefix), attend(q, k, v, near | (there < prefix)))
+    around = np.abs(here - there) < 2
+    agree(ix.std.attention(q, k, v, window=2, prefix=prefix), attend(q, k, v, around | (there < prefix)))
 
 
 def test_documents() -> None:
@@ -75,7 +76,10 @@ def test_documents() -> None:
     agree(ix.std.attention(q, k, v, documents=each), attend(q, k, v, each[..., :QUERIES, None] == each[..., None, :]))
 
 
-@pytest.mark.parametrize("shape", [(), (5,), (3, 5), (3, 1), (1, 5), (2, 1, 1, 5), (2, 3, 5), (4, 2, 3, 5), (1, 1, 1, 1)])
+SHAPES = [(), (5,), (3, 5), (3, 1), (1, 5), (2, 1, 1, 5), (2, 3, 5), (4, 2, 3, 5), (1, 1, 1, 1)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
 def test_mask_and_bias_broadcast(shape: tuple[int, ...]) -> None:
     q, k, v = operands((4, 2))
     if len(shape) == 4 and shape[0] == 2:
@@ -112,7 +116,7 @@ def test_everything_at_once() -> None:
     (bias,) = draw(10, (2, 1, KEYS))
     mask = np.asarray(draw(11, (2, 1, 1, KEYS))[0] > -1)
     document = np.array([0, 0, 0, 1, 1])
-    near = (I + 2 - J < 2) & (J <= I + 2) | (J < 1)
+    near = (here + 2 - there < 2) & (there <= here + 2) | (there < 1)
     same = document[2:, None] == document
     scores = np.tanh(q @ np.swapaxes(k, -1, -2) * 0.3 / 2) * 2 + bias
     wanted = softmax(scores, near & same & mask)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.std.plain import Array, agree, attend, draw, gelu, heads, lower, merge, norm, sigmoid
 
 import indexical as ix
-from tests.std.plain import Array, agree, attend, draw, gelu, heads, lower, merge, norm, sigmoid
 
 LEADS = [(), (2,), (1, 2), (0,)]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.std.plain import Array, agree, draw, softmax
 
 import indexical as ix
-from tests.std.plain import Array, agree, draw, softmax
 
 
 def drawn(lead: tuple[int, ...]) -> tuple[Array, Array, Array]:
@@ -43,7 +43,7 @@ def test_one_class_is_no_surprise() -> None:
 
 @pytest.mark.parametrize("target", [[0, 4], [-1, 0]])
 def test_target_must_be_a_class(target: list[int]) -> None:
-    with pytest.raises(ix.Error, match="bounds|negative|below"):
+    with pytest.raises(ix.Error, match="out of bounds"):
         ix.std.cross_entropy(np.zeros((2, 4)), np.array(target))
 
 

@@ -4,55 +4,56 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-import indexical as ix
 from tests.std.plain import pairs
 
-I, J = pairs(6, 7)
+import indexical as ix
+
+here, there = pairs(6, 7)
 
 
 def test_causal() -> None:
-    assert np.array_equal(ix.std.causal(I, J), np.tri(6, 7, dtype=bool))
+    assert np.array_equal(ix.std.causal(here, there), np.tri(6, 7, dtype=bool))
     assert ix.std.causal(2, 2)
     assert not ix.std.causal(2, 3)
 
 
 @pytest.mark.parametrize("offset", [-2, 0, 1, 7])
 def test_causal_from(offset: int) -> None:
-    assert np.array_equal(ix.std.causal_from(I, J, offset), np.tri(6, 7, offset, dtype=bool))
+    assert np.array_equal(ix.std.causal_from(here, there, offset), np.tri(6, 7, offset, dtype=bool))
 
 
 def test_causal_from_starts_at_the_beginning() -> None:
-    assert np.array_equal(ix.std.causal_from(I, J), ix.std.causal(I, J))
+    assert np.array_equal(ix.std.causal_from(here, there), ix.std.causal(here, there))
 
 
 @pytest.mark.parametrize("w", [0, 1, 3, 20])
 def test_window(w: int) -> None:
-    assert np.array_equal(ix.std.window(I, J, w), np.abs(I - J) < w)
-    assert np.array_equal(ix.std.causal_window(I, J, w), (np.abs(I - J) < w) & (J <= I))
+    assert np.array_equal(ix.std.window(here, there, w), np.abs(here - there) < w)
+    assert np.array_equal(ix.std.causal_window(here, there, w), (np.abs(here - there) < w) & (there <= here))
 
 
 @pytest.mark.parametrize("p", [0, 1, 4, 9])
 def test_prefix(p: int) -> None:
-    assert np.array_equal(ix.std.prefix(I, J, p), np.tri(6, 7, dtype=bool) | (J < p))
+    assert np.array_equal(ix.std.prefix(here, there, p), np.tri(6, 7, dtype=bool) | (there < p))
 
 
 @pytest.mark.parametrize(("w", "s"), [(2, 1), (1, 0), (3, 9), (0, 2)])
 def test_streaming(w: int, s: int) -> None:
-    wanted = np.tri(6, 7, dtype=bool) & ((J < s) | (I - J < w))
-    assert np.array_equal(ix.std.streaming(I, J, w, s), wanted)
+    wanted = np.tri(6, 7, dtype=bool) & ((there < s) | (here - there < w))
+    assert np.array_equal(ix.std.streaming(here, there, w, s), wanted)
 
 
 @pytest.mark.parametrize("n", [1, 2, 4, 10])
 def test_same_block(n: int) -> None:
-    assert np.array_equal(ix.std.same_block(I, J, n), I // n == J // n)
+    assert np.array_equal(ix.std.same_block(here, there, n), here // n == there // n)
 
 
 def test_documents() -> None:
     document = np.array([4, 4, 0, 0, 0, 4, 1])
-    here, there = document[:6, None], document[None, :]
-    assert np.array_equal(ix.std.same_document(here, there), here == there)
-    assert np.array_equal(ix.std.causal_document(I, J, here, there), (here == there) & (J <= I))
+    mine, theirs = document[:6, None], document[None, :]
+    assert np.array_equal(ix.std.same_document(mine, theirs), mine == theirs)
+    found = ix.std.causal_document(here, there, mine, theirs)
+    assert np.array_equal(found, (mine == theirs) & (there <= here))
 
 
 def test_guard_stands_after_where() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.std.plain import LEADS, Array, agree, draw, pairs
 
 import indexical as ix
-from tests.std.plain import LEADS, Array, agree, draw, pairs
 
 
 def rotate(x: Array, positions: Array, base: float, first: Array, second: Array) -> Array:
@@ -80,7 +80,8 @@ def test_alibi_slopes(count: int) -> None:
 def test_alibi_costs_distance() -> None:
     i, j = pairs(4, 5)
     agree(ix.std.alibi(i, j, 0.5), -0.5 * np.abs(i - j))
-    agree(ix.std.alibi(i, j, np.array([0.5, 0.25])[:, None, None]), -np.array([0.5, 0.25])[:, None, None] * np.abs(i - j))
+    slope = np.array([0.5, 0.25])[:, None, None]
+    agree(ix.std.alibi(i, j, slope), -slope * np.abs(i - j))
 
 
 @pytest.mark.parametrize("width", [1, 4, 5])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.std.plain import LEADS, Array, agree, attend, draw, sigmoid, softmax
 
 import indexical as ix
-from tests.std.plain import LEADS, Array, agree, attend, draw, sigmoid, softmax
 
 
 @pytest.mark.parametrize("lead", LEADS)

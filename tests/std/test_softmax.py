@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.std.plain import LEADS, agree, draw, softmax
 
 import indexical as ix
-from tests.std.plain import LEADS, agree, draw, softmax
 
 
 @pytest.mark.parametrize("lead", LEADS)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.std.plain import Array, agree, draw
 
 import indexical as ix
-from tests.std.plain import Array, agree, draw
 
 
 def tensors(*arrays: Array) -> list[torch.Tensor]:

@@ -89,6 +89,8 @@ def _report(
     else:
         message = f"`{shown}` goes past the end of {axis}"
         help = f"it has {length} points: guard the read (`where {shown} < {length}`), or end the range earlier"
+    if not index.type.coordinates:
+        help = "indices never wrap: the last of `n` points is `n - 1`, as in `x[size(i) - 1]`"
     if point:
         message += " at " + ", ".join(f"`{c} = {v}`" for c, v in point.items())
     if point and not below and any(isinstance(atom, ir.Size) for fact in wrong for atom in fact.atoms):

@@ -67,6 +67,9 @@ def expects(unit: Unit, found: list[tree.Expect], scope: Scope) -> tuple[ir.Expe
 def _expect(unit: Unit, claim: tree.Expect, scope: Scope) -> ir.Expect | None:
     """`expect left == literal;`: the coordinates that are free on the left run over all their points."""
     here = replace(scope, frame=Frame("expect"))
+    if isinstance(claim.left, tree.Name) and claim.left.name not in scope.names:
+        reads.unknown_name(unit, here, claim.left.name, claim.left.span, tensor=True)
+        return None
     slots = _free_coordinates(here, claim.left)
     if definitions.is_whole(here, claim.left):
         tensor = reads.tensor_of(unit, here, claim.left)

@@ -11,7 +11,7 @@ from ..ir.affine import polynomial
 from ..ir.graph import components
 from ..source import Span
 from ..syntax import tree
-from ..syntax.vocabulary import FUNCTIONS
+from ..syntax.vocabulary import FOREIGN, FUNCTIONS
 from . import definitions, elaborate, lifting, reads, sizes
 from .modules import Function
 from .names import counted, given, suggest
@@ -175,7 +175,7 @@ def _report_unknown(unit: Unit, scope: Scope, node: tree.Call) -> None:
         )
         return
     help, fix = suggest(node.function, (*scope.functions, *FUNCTIONS, "size"), node.function_span)
-    help = help or "the standard library has functions to `use`"
+    help = help or FOREIGN.get(node.function)
     unit.report("IX201", f"no function is called `{node.function}`", node.function_span, help=help, fix=fix)
 
 

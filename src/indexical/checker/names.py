@@ -145,7 +145,7 @@ def given(number: int) -> str:
 
 def suggest(name: str, known: Iterable[str], span: Span) -> tuple[str | None, Fix | None]:
     """A help line and a fix, where some known name is close to what was typed."""
-    candidates = list(known)
+    candidates = [candidate for candidate in known if len(candidate) > 1 or len(name) == 1]
     lowered = [candidate for candidate in candidates if candidate.lower() == name.lower()]
     close = lowered or get_close_matches(name, candidates, 1, 0.6)
     if not close or close[0] == name:

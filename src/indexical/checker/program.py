@@ -163,7 +163,8 @@ def _input_axes(
     axes: list[ir.Axis] = []
     for number, slot in enumerate(item.slots or ()):
         if not isinstance(slot, tree.Binder):
-            unit.report("IX302", "an input's bracket holds coordinates", slot.span, help="name the coordinate")
+            help = "a size is stated as `i in 0..5`"
+            unit.report("IX302", "an input's bracket holds coordinates", slot.span, help=help)
             return None
         if slot.rest and number:
             unit.report("IX213", "`..` leads a bracket, once", slot.span)

@@ -7,7 +7,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..source import Span
 from ..syntax import tree
-from ..syntax.vocabulary import FUNCTIONS
+from ..syntax.vocabulary import FOREIGN, FUNCTIONS
 from . import elaborate, inline, kinds, literals, sizes
 from .names import counted, suggest
 from .scope import Abbreviated, Binding, Evidence, Poison, RestBinding, Scope, Tensor, Unit, Value
@@ -23,7 +23,7 @@ def tensor_of(unit: Unit, scope: Scope, node: tree.Expr) -> Tensor | None:
             if isinstance(meaning, Binding | Value | Abbreviated):
                 unit.report("IX209", f"`{name}` is one number, not a tensor", span)
             elif not isinstance(meaning, Poison):
-                unknown_name(unit, scope, name, span)
+                unknown_name(unit, scope, name, span, tensor=True)
             return None
         case tree.Call(function) if function not in FUNCTIONS and function != "size":
             result = inline.call(unit, scope, node)
@@ -44,28 +44,29 @@ def tensor_of(unit: Unit, scope: Scope, node: tree.Expr) -> Tensor | None:
             return None
 
 
-def unknown_name(unit: Unit, scope: Scope, name: str, span: Span) -> None:
+def unknown_name(unit: Unit, scope: Scope, name: str, span: Span, tensor: bool = False) -> None:
+    """Nothing has this name here: say what was probably meant. `tensor` is True where it is read."""
     if name in unit.broken:
         return
     known = [known for known in scope.names if not known.startswith("..")]
-    if name in scope.sizes or name in scope.spaces:
-        unit.report(
-            "IX201",
-            f"nothing binds the coordinate `{name}` here",
-            span,
-            help=f"put it on the left, or consume it: `sum[{name}](…)`",
-        )
+    if not tensor and (name in scope.sizes or name in scope.spaces):
+        help = f"put it on the left, or consume it: `sum[{name}](…)`; the number of its points is `size({name})`"
+        if scope.frame.owner == "assert":
+            help = f"an assertion speaks of all points: `all[{name}](…)`"
+        unit.report("IX201", f"nothing binds the coordinate `{name}` here", span, help=help)
         return
     if scope.in_function and name in unit.taken:
-        only = f"a function sees only its parameters: pass `{name}` to it"
-        unit.report("IX201", f"nothing defines `{name}` in this function", span, help=only)
+        help = f"a function sees only its parameters: pass `{name}` to it"
+        unit.report("IX201", f"nothing defines `{name}` in this function", span, help=help)
         return
-    help, fix = suggest(name, (*known, *scope.functions), span)
-    if help is None and name in scope.functions:
-        help = f"`{name}` is a function: write `{name}(…)`"
-    if help is None:
-        help = f"if it is a coordinate, put it on the left, or consume it: `sum[{name}](…)`"
-    unit.report("IX201", f"nothing defines `{name}`", span, help=help, fix=fix)
+    closest, fix = suggest(name, (*known, *scope.functions), span)
+    if name in scope.functions:
+        otherwise = f"`{name}` is a function: write `{name}(…)`"
+    elif tensor:
+        otherwise = f"declare it, `input {name}[…];`, or define it, `let {name}[…] = …;`"
+    else:
+        otherwise = f"if it is a coordinate, put it on the left, or consume it: `sum[{name}](…)`"
+    unit.report("IX201", f"nothing defines `{name}`", span, help=closest or FOREIGN.get(name, otherwise), fix=fix)
 
 
 def read(

@@ -158,7 +158,9 @@ def _check_cover(let: ir.Let, lets: Mapping[str, ir.Let], sink: Sink) -> None:
     for scale in (5, 3, 9):
         sizes: dict[ir.Expr, int] = {}
         try:
-            fault = check_boxes(let, partial(_sample, sizes, scale, lets))
+            lookup = partial(_sample, sizes, scale, lets)
+            extents = tuple(max(0, whole.value(axis.extent, lookup)) for axis in let.axes)
+            fault = check_boxes(let, lookup, extents)
         except whole.Unknown:
             return
         if fault is None:
@@ -187,11 +189,9 @@ def is_plain(let: ir.Let) -> bool:
     return starts and all(isinstance(slot, ir.Coord) for slot in clause.slots)
 
 
-def check_boxes(let: ir.Let, lookup: whole.Lookup) -> Fault | None:
+def check_boxes(let: ir.Let, lookup: whole.Lookup, extents: tuple[int, ...]) -> Fault | None:
     """How the clauses of a definition fail to cover it, for known sizes."""
-    boxes = [clause_box(clause, lookup) for clause in let.clauses]
-    extents = tuple(max((box[axis][1] for box in boxes), default=0) for axis in range(len(let.axes)))
-    return cover(boxes, extents)
+    return cover([clause_box(clause, lookup) for clause in let.clauses], extents)
 
 
 def clause_box(clause: ir.Clause, lookup: whole.Lookup) -> Box:
@@ -216,7 +216,8 @@ def report_cover(let: ir.Let, fault: Fault, sink: Sink) -> None:
             "IX307", f"`{point}` is defined by two clauses", *places, help="let the ranges meet without overlapping"
         )
     elif fault.kind == "outside":
-        sink.report("IX306", f"`{point}` lies before 0", *places, help="clauses cover a box from 0")
+        message = f"`{point}` lies outside `{let.name}`, which reaches from 0 as far as its ranges do"
+        sink.report("IX306", message, *places, help="let the clauses cover a box from 0, for these sizes too")
     else:
         sink.report(
             "IX306",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -329,6 +329,6 @@ def _check_definitions(bound: Bound, sink: Sink) -> None:
                 help="choose smaller sizes",
             )
         elif not is_plain(let):
-            fault = check_boxes(let, partial(Bound.lookup, bound))
+            fault = check_boxes(let, bound.lookup, tuple(bound.extent(axis.extent) for axis in let.axes))
             if fault is not None:
                 report_cover(let, fault, sink)

@@ -12,8 +12,6 @@ import numpy as np
 from ..api import compile
 from ..diagnostics import CallError, Diagnostic
 
-_WIDTHS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
-
 program = lru_cache(maxsize=256)(compile)
 
 
@@ -64,24 +62,10 @@ def dtype_name(array: Any) -> str:
     return str(array.dtype).removeprefix("torch.")
 
 
-def scalar(name: str, value: Any, beside: Iterable[Any]) -> Argument:
-    """One number. A whole number is one also where the function would take a real.
-
-    A Python float has no dtype of its own: it takes that of the arrays beside it, as a literal would.
-    """
-    return Argument(name, (), _dtype(value, beside), value)
-
-
-def _dtype(value: Any, beside: Iterable[Any]) -> str:
-    kind = dtype_name(np.asarray(value) if not hasattr(value, "dtype") else value)
-    if kind == "bool":
-        return "bool"
-    if kind.startswith(("int", "uint")):
-        return "i64"
-    if hasattr(value, "dtype") or not isinstance(value, float):
-        return ""
-    widths = [_WIDTHS[name] for name in map(dtype_name, beside) if name in _WIDTHS]
-    return max(widths, key=list(_WIDTHS.values()).index, default="")
+def scalar(name: str, value: Any) -> Argument:
+    """One number, of the kind that it is: a whole number is one also where the function would take a real."""
+    kind = dtype_name(shaped(name, value))
+    return Argument(name, (), "bool" if kind == "bool" else "i64" if kind.startswith(("int", "uint")) else "", value)
 
 
 def spread(arrays: Mapping[str, Any], homes: Mapping[str, Sequence[str]]) -> dict[str, tuple[tuple[str, ...], Any]]:

@@ -56,10 +56,11 @@ def attention(
         name: Argument(name, axes, "i64" if name == "documents" else "", array)
         for name, (axes, array) in spread(arrays, homes).items()
     }
-    numbers: dict[str, Any] = {"offset": offset or None, "window": window, "prefix": prefix}
+    # A row of documents has a point for each key: a query that counts its own points must be looked up by position.
+    placed = offset or (documents is not None and scores[0] != scores[1])
+    numbers: dict[str, Any] = {"offset": offset if placed else None, "window": window, "prefix": prefix}
     numbers |= {"scale": _real("scale", scale), "softcap": _real("softcap", softcap)}
-    operands = [arrays["q"], arrays["k"], arrays["v"]]
-    arguments |= {name: scalar(name, value, operands) for name, value in numbers.items() if value is not None}
+    arguments |= {name: scalar(name, value) for name, value in numbers.items() if value is not None}
     compiled = program(_text(arguments, leading, causal))
     values = [argument.value for argument in arguments.values()]
     if return_weights:

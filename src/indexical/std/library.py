@@ -133,32 +133,28 @@ def _count(number: int) -> str:
 
 def _whole(entry: Entry, values: Mapping[str, Any]) -> list[Argument]:
     """Tensors as they are, scalars as one number each."""
-    tensors = {p.name: shaped(p.name, values[p.name]) for p in entry.fn.parameters if p.slots is not None}
     found = []
     for parameter in entry.fn.parameters:
+        value = values[parameter.name]
         if parameter.slots is None:
-            found.append(scalar(parameter.name, values[parameter.name], tensors.values()))
+            found.append(scalar(parameter.name, value))
         else:
             home = tuple(slot.span.text for slot in parameter.slots)
-            found.append(Argument(parameter.name, home, "", tensors[parameter.name]))
+            found.append(Argument(parameter.name, home, "", value))
     return found
 
 
 def _elementwise(values: Mapping[str, Any]) -> list[Argument]:
     """Scalars that may be arrays, each with the coordinates that it varies over."""
     arrays = {name: shaped(name, value) for name, value in values.items()}
-    beside = [arrays[name] for name, value in values.items() if hasattr(value, "dtype")]
-    plain = [scalar(name, value, beside) for name, value in values.items()]
     rank = max((len(array.shape) for array in arrays.values()), default=0)
-    if rank == 0:
-        return plain
     home = [f"axis_{number}" for number in range(rank)]
     apart = spread(arrays, dict.fromkeys(arrays, home))
     found = []
-    for argument in plain:
-        axes, array = apart[argument.name]
+    for name, (axes, array) in apart.items():
+        argument = scalar(name, values[name])
         # A number stays the plain number that it was given as, and so without a dtype.
-        found.append(replace(argument, axes=axes, value=array) if axes else argument)
+        found.append(replace(argument, axes=axes, value=array) if arrays[name].shape else argument)
     return found
 
 
@@ -166,7 +162,7 @@ def _text(entry: Entry, arguments: list[Argument]) -> str:
     """A program whose one output is the function's value."""
     name = entry.fn.name
     if entry.elementwise:
-        axes = sorted({axis for argument in arguments for axis in argument.axes})
+        axes = sorted({axis for argument in arguments for axis in argument.axes}, key=lambda axis: (len(axis), axis))
         left = f"result[{', '.join(axes)}]" if axes else "result"
         given = ", ".join(argument.read for argument in arguments)
     else:

@@ -10,7 +10,16 @@ from ..diagnostics import Fix, Label, Sink
 from ..source import Source, Span
 from . import tree
 from .tokens import Token, tokenize
-from .vocabulary import DTYPES, FUNCTIONS, MAXIMUM_DEPTH, MAXIMUM_RANK, NORMALISERS, REDUCTIONS
+from .vocabulary import (
+    DTYPES,
+    FOREIGN,
+    FOREIGN_DTYPES,
+    FUNCTIONS,
+    MAXIMUM_DEPTH,
+    MAXIMUM_RANK,
+    NORMALISERS,
+    REDUCTIONS,
+)
 
 T = TypeVar("T")
 
@@ -86,6 +95,7 @@ class ExpressionParser:
 
     def fail(self, expected: str, help: str | None = None) -> NoReturn:
         """Stop, because the next word is not what was expected."""
+        help = help or FOREIGN.get(self.token.text)
         self.stop("IX101", f"{expected}, found {self.found()}", Label(self.place()), help=help)
 
     def stop(
@@ -132,7 +142,9 @@ class ExpressionParser:
         if self.next_is(closing):
             return self.advance()
         message = f"expected `{closing}` after {what}, found {self.found()}"
-        help = None
+        help = FOREIGN.get(self.token.text)
+        if self.next_is("="):
+            help = "a size is stated as `i in 0..5`, and `==` compares"
         if self.next_is("where"):
             help = "a guard stands after the whole right-hand side, or inside the bracket of a reduction or normaliser"
         self.stop("IX102", message, Label(self.place()), Label(self.span(opening), "opened here"), help=help)
@@ -189,7 +201,8 @@ class ExpressionParser:
 
     def dtype(self) -> str:
         if self.token.kind != "name" or self.token.text not in DTYPES:
-            self.fail("expected a dtype", help=f"one of {', '.join(DTYPES)}")
+            known = FOREIGN_DTYPES.get(self.token.text)
+            self.fail("expected a dtype", help=f"did you mean `{known}`?" if known else f"one of {', '.join(DTYPES)}")
         return self.advance().text
 
     def prefix(self) -> tree.Expr:
@@ -262,7 +275,10 @@ class ExpressionParser:
         binders, _ = self.listed("[", self.binder, "these coordinates")
         if not binders:
             self.stop("IX101", f"expected a coordinate for `{operator.text}`", Label(self.since(operator.start)))
-        opening = self.expect("(", f"and what `{operator.text}` scans")
+        if not self.next_is("("):
+            shown = ", ".join(binder.name for binder in binders)
+            self.fail(f"expected `(` and what `{operator.text}` scans", help=f"write `{operator.text}[{shown}](…)`")
+        opening = self.advance()
         body = self.expression()
         where = self.where()
         self.close(opening, f"what `{operator.text}` scans")
@@ -332,6 +348,8 @@ class ExpressionParser:
             lets.append(self.let())
         if self.next_is("}"):
             self.fail("expected the block's value", help="a block ends in an expression without `;`")
+        if self.token.kind == "name" and self.token.text == "return":
+            self.fail("expected the block's value")
         body = self.expression()
         where = self.where()
         self.close(opening, "this block")

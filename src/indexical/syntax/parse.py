@@ -15,7 +15,7 @@ from ..source import Source
 from . import tree
 from .expressions import ADD, ExpressionParser, SyntaxStop, T
 from .tokens import STATEMENTS, Token
-from .vocabulary import FLAGS, GROUPINGS, MAXIMUM_DEPTH, ROLES
+from .vocabulary import FLAGS, FOREIGN, GROUPINGS, MAXIMUM_DEPTH, ROLES
 
 _BRACES = {"{": 1, "}": -1}
 
@@ -97,6 +97,8 @@ class _Parser(ExpressionParser):
             return readers[token.text]()
         if token.kind == "name" and token.text == "attention":
             return self.contract()
+        if token.text in FOREIGN:
+            self.fail("expected a statement")
         if token.kind == "name" and (self.next_is("=", ahead=1) or self.next_is("[", ahead=1)):
             self.fail("expected a statement", help=f"to define it, write `let {token.text}… = …;`")
         if close := get_close_matches(token.text, [*STATEMENTS, "attention"], 1):
@@ -138,6 +140,8 @@ class _Parser(ExpressionParser):
         name = self.name("the name of a function")
         parameters, _ = self.listed("(", self.parameter, "the parameters")
         result = self.slots() if self.accept("->") else None
+        if not self.next_is("{"):
+            self.fail("expected `{` and the body of the function", help=f"write `fn {name.name}(…) {{ value }}`")
         body = self.block()
         return tree.Fn(name.name, name.span, tuple(parameters), result, body, self.since(start))
 

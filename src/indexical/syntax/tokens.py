@@ -63,6 +63,7 @@ _INSTEAD = {
     "#": "a comment starts with `//`",
     "&": "both conditions hold: write `&&`",
     "|": "one of the conditions holds: write `||`",
+    "?": "a choice is `if c { a } else { b }`",
     "√": "write `sqrt(…)`",
     "Σ": "write `sum[j](…)`",
     "∑": "write `sum[j](…)`",

@@ -28,3 +28,36 @@ RESERVED = frozenset((*REDUCTIONS, *NORMALISERS, *FUNCTIONS, "size", "masked"))
 MAXIMUM_DEPTH = 100
 # A tensor may have this many axes.
 MAXIMUM_RANK = 32
+
+# What people bring along from other languages, and what to write here.
+FOREIGN: dict[str, str] = {
+    "and": "both hold: write `&&`",
+    "or": "one holds: write `||`",
+    "not": "the opposite is `!`",
+    "return": "a function or block ends in its value, without `return` and without `;`",
+    "def": "a function is `fn f(x) { … }`",
+    "import": "functions are fetched with `use std::norms::{layer_norm};`",
+    "from": "functions are fetched with `use std::norms::{layer_norm};`",
+    "len": "the number of points of a coordinate is `size(i)`",
+    "shape": "the number of points of a coordinate is `size(i)`",
+    "pow": "a power is `x ** y`",
+    "inf": "there is no such constant; a guard removes points, and needs no infinity",
+    "infinity": "there is no such constant; a guard removes points, and needs no infinity",
+    "nan": "there is no such constant",
+    "pi": "there is no such constant: write its digits",
+    "matmul": "a matrix product is a sum: `sum[d](A[i, d] * B[d, j])`",
+    "dot": "a dot product is a sum: `sum[d](a[d] * b[d])`",
+    "@": "a matrix product is a sum: `sum[d](A[i, d] * B[d, j])`",
+    ":": "a size is stated as `i in 0..5`, a choice as `if c { a } else { b }`",
+}
+
+# Dtypes by the names they have elsewhere.
+FOREIGN_DTYPES: dict[str, str] = {
+    **dict.fromkeys(("float", "double", "float64", "real"), "f64"),
+    **dict.fromkeys(("float32", "single"), "f32"),
+    **dict.fromkeys(("float16", "half"), "f16"),
+    "bfloat16": "bf16",
+    **dict.fromkeys(("int", "int64", "long", "whole"), "i64"),
+    "int32": "i32",
+    "boolean": "bool",
+}

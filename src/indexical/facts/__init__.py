@@ -1,0 +1,1 @@
+"""What is true of a Program, found without running it."""

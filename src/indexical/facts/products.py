@@ -1,0 +1,256 @@
+"""Sums of products: the normal form in which a gather is the same in every spelling.
+
+`sum[j](w[i, j] * V[j, e])`, the same split over three definitions, wrapped in a function or written the
+other way round are one `Product`: coordinates that are summed, conditions that hold, factors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from ..checker.context import at
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from ..ir.walk import fresh, substitute
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A factor, or with `inverse` a divisor. `local` is False for one that stands in another definition."""
+
+    expr: ir.Expr
+    inverse: bool = False
+    local: bool = True
+
+    @property
+    def coordinates(self) -> frozenset[Coordinate]:
+        return self.expr.type.coordinates
+
+
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """A coordinate that is summed over, and the reduction that does it."""
+
+    range: ir.Range
+    reduce: ir.Reduce
+    local: bool
+
+    @property
+    def coordinate(self) -> Coordinate:
+        return self.range.coordinate
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What must hold for the product to count. `local` as for factors."""
+
+    expr: ir.Expr
+    local: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The sum over `summed` of the product of `factors`, where all `conditions` hold."""
+
+    summed: tuple[Summed, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    factors: tuple[Factor, ...] = ()
+
+    @property
+    def bound(self) -> frozenset[Coordinate]:
+        return frozenset(step.coordinate for step in self.summed)
+
+    def times(self, other: Product) -> Product:
+        return Product(
+            self.summed + other.summed, self.conditions + other.conditions, self.factors + other.factors
+        )
+
+
+@dataclass
+class Forms:
+    """The normal forms of one program's expressions."""
+
+    program: ir.Program
+    keys: dict[tuple[int, str], str] = field(default_factory=dict)
+    kept: list[ir.Expr] = field(default_factory=list)
+
+    @cached_property
+    def lets(self) -> dict[str, ir.Let]:
+        return {let.name: let for let in self.program.lets}
+
+    @cached_property
+    def recurrent(self) -> frozenset[str]:
+        """Definitions that are made of themselves: these are never written out."""
+        return frozenset(
+            name for order in self.program.order if isinstance(order, ir.Stepwise) for name, _ in order.axes
+        )
+
+    def opened(self, read: ir.Read) -> tuple[ir.Expr, ir.Expr | None] | None:
+        """What a definition says at these indices, and its guard there; None where it has several clauses,
+        refers to itself, or is an input."""
+        let = self.lets.get(read.tensor)
+        if let is None or len(let.clauses) != 1 or let.name in self.recurrent:
+            return None
+        clause = let.clauses[0]
+        if isinstance(clause.body, ir.Array):
+            return None
+        body = at(clause, clause.body, read.indices)
+        guard = None if clause.guard is None else at(clause, clause.guard, read.indices)
+        if body is None or (clause.guard is not None and guard is None):
+            return None
+        return body, guard
+
+    def expand(self, expr: ir.Expr, taken: Iterable[Coordinate] = (), local: bool = True) -> Product:
+        """An expression as a sum of products. Coordinates that are summed inside get names of their own."""
+        names = {coordinate.name for coordinate in (*expr.type.coordinates, *taken)}
+        return self._expand(expr, names, local)
+
+    def _expand(self, expr: ir.Expr, names: set[str], local: bool) -> Product:
+        match expr:
+            case ir.Map("*", (left, right)):
+                return self._expand(left, names, local).times(self._expand(right, names, local))
+            case ir.Map("/", (left, right)):
+                over = self._expand(left, names, local)
+                return over.times(self._invert(right, names, local))
+            case ir.Map("neg", (operand,)):
+                minus = Factor(build.whole(-1, expr.span), False, local)
+                return Product(factors=(minus,)).times(self._expand(operand, names, local))
+            case ir.Reduce("sum"):
+                return self._expand_sum(expr, names, local)
+            case ir.Read():
+                found = self.opened(expr)
+                if found is None:
+                    return Product(factors=(Factor(expr, False, local),))
+                body, guard = found
+                inner = self._expand(body, names, False)
+                return inner if guard is None else Product(conditions=(Condition(guard, False),)).times(inner)
+            case _:
+                return Product(factors=(Factor(expr, False, local),))
+
+    def _invert(self, expr: ir.Expr, names: set[str], local: bool) -> Product:
+        """One over an expression: factor by factor where it is a plain product."""
+        inner = self._expand(expr, set(names), local)
+        if inner.summed or inner.conditions:
+            return Product(factors=(Factor(expr, True, local),))
+        return Product(factors=tuple(replace(factor, inverse=not factor.inverse) for factor in inner.factors))
+
+    def _expand_sum(self, expr: ir.Reduce, names: set[str], local: bool) -> Product:
+        body, guard = expr.body, expr.guard
+        summed = []
+        for range in expr.ranges:
+            coordinate = fresh(range.coordinate, names)
+            names.add(coordinate.name)
+            if coordinate != range.coordinate:
+                new = {range.coordinate: build.coord(coordinate, range.span)}
+                body, guard = substitute(body, new), guard and substitute(guard, new)
+                range = replace(range, coordinate=coordinate)
+            summed.append(Summed(range, expr, local))
+        conditions = () if guard is None else (Condition(guard, local),)
+        return Product(tuple(summed), conditions).times(self._expand(body, names, local))
+
+    # ------------------------------------------------------------------- equality
+
+    def key(self, expr: ir.Expr, names: Mapping[Coordinate, str] | None = None) -> str:
+        """A text that two expressions share only if they are the same, up to the order of factors and
+        terms, the names of what they bind, and which definitions they are split over."""
+        names = names or {}
+        shown = ",".join(f"{c}={names[c]}" for c in sorted(expr.type.coordinates, key=str) if c in names)
+        cache = (id(expr), shown)
+        if cache not in self.keys:
+            self.kept.append(expr)
+            self.keys[cache] = self._key(expr, names)
+        return self.keys[cache]
+
+    def _key(self, expr: ir.Expr, names: Mapping[Coordinate, str]) -> str:
+        match expr:
+            case ir.Const(value):
+                return str(value)
+            case ir.Coord(coordinate):
+                return names.get(coordinate, str(coordinate))
+            case ir.Size(coordinate):
+                return f"size({coordinate})"
+            case ir.Map("*" | "/" | "neg") | ir.Reduce("sum") | ir.Read():
+                if expr.type.kind == "whole" and not isinstance(expr, ir.Read | ir.Reduce):
+                    return f"({expr.op} {' '.join(self.key(a, names) for a in expr.arguments)})"
+                return self.product_key(self.expand(expr, names), names)
+            case ir.Array(shape, cells, indices):
+                inner = " ".join(self.key(index, names) for index in indices)
+                return f"(array {shape} {[str(cell.value) for cell in cells]} {inner})"
+            case ir.Map(op):
+                parts = [self.key(argument, names) for argument in _terms(expr)]
+                if op in ("+", "&&", "||", "max", "min", "==", "!="):
+                    parts.sort()
+                if op in (">", ">="):
+                    op, parts = op.replace(">", "<"), parts[::-1]
+                return f"({op} {' '.join(parts)})"
+            case ir.Select(condition, then, otherwise):
+                return f"(if {self.key(condition, names)} {self.key(then, names)} {self.key(otherwise, names)})"
+            case ir.Reduce(op, ranges, body, guard):
+                return self._bound_key(op, ranges, (body, guard), names)
+            case ir.Normalize(op, coordinate, body, guard):
+                outside = names.get(coordinate, str(coordinate))
+                inner_names = {**names, coordinate: f"'{_level(names)}"}
+                parts = [self.key(part, inner_names) for part in (body, guard) if part is not None]
+                return f"({op} {outside} {' '.join(parts)})"
+
+    def _bound_key(
+        self, op: str, ranges: tuple[ir.Range, ...], parts: tuple[ir.Expr | None, ...], names: Mapping[Coordinate, str]
+    ) -> str:
+        inner = {**names, **{range.coordinate: f"'{_level(names) + n}" for n, range in enumerate(ranges)}}
+        limits = [f"{self.key(r.lower, names)}..{self.key(r.upper, names)}" for r in ranges]
+        shown = [self.key(part, inner) for part in parts if part is not None]
+        return f"({op} {' '.join(limits)} {' '.join(shown)})"
+
+    def product_key(self, product: Product, names: Mapping[Coordinate, str]) -> str:
+        """As `key`. What is summed is named by where it occurs, so that its order does not matter."""
+        if len(product.factors) == 1 and not product.summed and not product.conditions:
+            factor = product.factors[0]
+            if isinstance(factor.expr, ir.Read):
+                return self.factor_key(factor, names)
+            if not factor.inverse and not isinstance(factor.expr, ir.Map | ir.Reduce):
+                return self.key(factor.expr, names)
+        order = sorted(product.summed, key=lambda step: self._occurrences(product, step, names))
+        level = _level(names)
+        inner = {**names, **{step.coordinate: f"'{level + n}" for n, step in enumerate(order)}}
+        limits = [f"{self.key(s.range.lower, names)}..{self.key(s.range.upper, names)}" for s in order]
+        shown = sorted(self.factor_key(factor, inner) for factor in product.factors)
+        held = sorted(self.key(condition.expr, inner) for condition in product.conditions)
+        return f"(sum {' '.join(limits)} | {' '.join(held)} | {' '.join(shown)})"
+
+    def factor_key(self, factor: Factor, names: Mapping[Coordinate, str]) -> str:
+        mark = "1/" if factor.inverse else ""
+        if isinstance(factor.expr, ir.Read):
+            inner = " ".join(self.key(index, names) for index in factor.expr.indices)
+            return f"{mark}{factor.expr.tensor}[{inner}]"
+        return mark + self.key(factor.expr, names)
+
+    def _occurrences(self, product: Product, step: Summed, names: Mapping[Coordinate, str]) -> str:
+        """A description of a summed coordinate that does not depend on any summed coordinate's name."""
+        blind = dict(names)
+        blind.update({other.coordinate: "?" for other in product.summed})
+        blind[step.coordinate] = "!"
+        touched = [f for f in product.factors if step.coordinate in f.coordinates]
+        held = [c.expr for c in product.conditions if step.coordinate in c.expr.type.coordinates]
+        return " ".join(
+            sorted([self.factor_key(f, blind) for f in touched] + [self.key(expr, blind) for expr in held])
+        )
+
+
+def _level(names: Mapping[Coordinate, str]) -> int:
+    """The first number that no bound coordinate around goes by."""
+    return 1 + max((int(name[1:]) for name in names.values() if name.startswith("'")), default=-1)
+
+
+def _terms(expr: ir.Map) -> list[ir.Expr]:
+    """The arguments of an operation, those of nested sums and conjunctions side by side."""
+    if expr.op not in ("+", "&&", "||"):
+        return list(expr.arguments)
+    result: list[ir.Expr] = []
+    for argument in expr.arguments:
+        same = isinstance(argument, ir.Map) and argument.op == expr.op
+        result += _terms(argument) if same and isinstance(argument, ir.Map) else [argument]
+    return result
+
