@@ -41,6 +41,7 @@ from tests.laws.terms import (
     Size,
     Tensor,
     Truth,
+    walk,
 )
 
 Array = np.ndarray[Any, Any]
@@ -219,12 +220,12 @@ class Evaluator:
                 return Value(np.array(grid.size(dim)))
             case Read(tensor, indices):
                 return self.read(grid.stored[tensor], indices, grid)
-            case Cells(_, _, indices):
+            case Cells(indices=indices):
                 return self.read(self.cells(term), indices, grid)
             case Op(ops, terms):
                 return self.operation(ops, terms, grid)
             case Function(name, terms):
-                return self.elementwise(name, [self.value(inner, grid) for inner in terms], grid, term.kind)
+                return self.elementwise(name, [self.value(inner, grid) for inner in terms], grid)
             case Cast(inner, dtype):
                 return self.cast(self.value(inner, grid), dtype, grid)
             case If(condition, then, otherwise):
@@ -279,7 +280,7 @@ class Evaluator:
             return Value(result)
         return self.elementwise(ops[0], [first, *others], grid)
 
-    def elementwise(self, name: str, values: list[Value], grid: Grid, kind: str | None = None) -> Value:
+    def elementwise(self, name: str, values: list[Value], grid: Grid) -> Value:
         """A function or an arithmetic operator: of wholes, or of reals."""
         cells = [value.cells for value in values]
         whole = name in WHOLE and all(value.kind == "i" for value in values)
@@ -388,7 +389,6 @@ class Evaluator:
         turned = cells.astype(np.float64) * (1 if term.op == "argmax" else -1)
         key = np.where(live, turned, -np.inf)
         best = np.max(key, axis=0)
-        best = np.where(np.isnan(best), np.nan, best)
         hit = live & ((key == best) | (np.isnan(key) & np.isnan(best)))
         return np.where(live.any(axis=0), steps[np.argmax(hit, axis=0)], -1)
 
@@ -452,7 +452,7 @@ class Evaluator:
         if len(group) == 1 and group[0].whole is not None:
             return {group[0].tensor: self.argument(group[0].whole, grid)}
         tables = {let.tensor: self.empty(let, grid) for let in group}
-        recursive = len(group) > 1 or len(group[0].clauses) > 1
+        recursive = any(isinstance(part, Read) and part.tensor in tables for let in group for part in walk(let))
         sweeps = 1 + sum(table.cells.size for table in tables.values()) if recursive else 1
         for _ in range(sweeps):
             here = replace(grid, stored={**grid.stored, **tables})

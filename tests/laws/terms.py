@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
-
 Kind = Literal["bool", "whole", "real"]
 
 # ----------------------------------------------------------------------- what there is to name
@@ -39,18 +37,19 @@ class Coordinate:
 
 @dataclass(frozen=True, eq=False)
 class Rest:
-    """`..name` in one statement, and the coordinates it stands for."""
+    """`..name` in one statement, and the coordinates it stands for. `flat`: those that the inputs lead with."""
 
     name: str
     coordinates: tuple[Coordinate, ...]
+    flat: bool = False
 
 
 @dataclass(eq=False)
 class Tensor:
     """Whatever can be read: an input, a definition, a parameter. `open` counts the axes that `..r` leads with.
 
-    `leaky` is True if some point is absent, or made of absent ones. `below` says that the values index a dimension.
-    `guard` is what a definition's reader may repeat.
+    `leaky` is True if some point is absent, or made of absent ones. `guard` is what a reader may repeat. `below` says
+    that the values index a dimension, `counts` that a scalar is the size of one.
     """
 
     name: str
@@ -59,6 +58,7 @@ class Tensor:
     leaky: bool = False
     open: int | None = None
     below: Dim | None = None
+    counts: Dim | None = None
     guard: tuple[tuple[Coordinate, ...], Term] | None = None
 
 
@@ -119,12 +119,9 @@ class Cells:
 
     cells: Any
     kind: Kind
+    axes: tuple[Dim, ...]
     indices: tuple[Term, ...] = ()
     printed: bool = False
-
-    @property
-    def axes(self) -> tuple[Dim, ...]:
-        return tuple(Dim(length) for length in np.shape(self.cells))
 
 
 @dataclass(frozen=True, eq=False)
@@ -446,7 +443,7 @@ class Writer:
                 return f"size({self.name(of)})", _CLOSED
             case Read(tensor, indices, rest):
                 return tensor.name + self.bracket(indices, rest), _CLOSED
-            case Cells(cells, _, indices, printed):
+            case Cells(cells, _, _, indices, printed):
                 return ("~" if printed else "") + _cells(cells) + self.bracket(indices, None), _CLOSED
             case Op(ops, terms):
                 return self.operation(ops, terms)

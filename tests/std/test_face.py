@@ -56,6 +56,8 @@ def test_by_place_and_by_name() -> None:
 def test_unknown_function() -> None:
     with pytest.raises(AttributeError, match=r"no function 'layer_nrom'\. Did you mean 'layer_norm'"):
         ix.std.layer_nrom  # noqa: B018
+    with pytest.raises(AttributeError, match=r"Did you mean 'attention'\?"):
+        ix.std.attnetion  # noqa: B018
     with pytest.raises(AttributeError, match=r"no function 'zzz'$"):
         ix.std.zzz  # noqa: B018
     assert not hasattr(ix.std, "softmax")

@@ -10,7 +10,7 @@ from ..diagnostics import Label, Sink
 from ..ir import build
 from ..ir import nodes as ir
 from ..source import Span
-from .context import Trail, assume, at, inside
+from .context import Trail, assume, at, inside, report_all
 
 # Elementwise functions that are not 0 at 0, by the argument that must be present; None: any.
 _NOT_ZERO: dict[str, frozenset[int] | None] = {
@@ -45,8 +45,11 @@ def check(program: ir.Program, sink: Sink) -> None:
     if all(clause.guard is None for let in program.lets for clause in let.clauses):
         return
     search = _Search(lets, sink)
-    for name in lets:
+    for name, let in lets.items():
+        search.sink = Sink()
         _of_let(name, search)
+        report_all(search.sink, let, program, sink)
+    search.sink = sink
     for claim in program.asserts:
         _leaks(claim.condition, (), search)
 
@@ -160,9 +163,10 @@ def _shown(op: str) -> str:
 def _refuse(leaks: list[Exposure], reader: str, span: Span, search: _Search) -> None:
     for leak in leaks:
         guard = leak.guard.span.text
+        name = leak.span.text if search.lets[leak.tensor].hidden else leak.tensor
         search.sink.report(
             "IX309",
-            f"`{leak.tensor}` is absent where `{guard}` fails, and {reader} would read it there",
+            f"`{name}` is absent where `{guard}` fails, and {reader} would read it there",
             Label(leak.span if leak.span.source is span.source else span, f"absent where `{guard}` fails"),
             Label(span, f"read by {reader}"),
             Label(leak.guard.span, "the guard"),

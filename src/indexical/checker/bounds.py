@@ -12,7 +12,7 @@ from ..ir import nodes as ir
 from ..ir.affine import Polynomial, polynomial
 from ..ir.prove import always_possible
 from ..ir.types import Coordinate
-from .context import Trail, assume, constants_of, visit, visit_clause
+from .context import Trail, assume, constants_of, report_all, visit, visit_clause
 from .sizes import show
 
 
@@ -20,9 +20,21 @@ def check(program: ir.Program, sink: Sink) -> None:
     """Report the reads that are out of bounds whatever the sizes, and reductions that are over no points."""
     tensors = program.tensors
     lets = {let.name: let for let in program.lets}
-    places = [place for let in program.lets for clause in let.clauses for place in visit_clause(clause)]
-    places += [place for claim in program.asserts for place in visit(claim.condition, ())]
-    places += [place for claim in program.expects for place in visit(claim.body, claim.ranges)]
+    for let in program.lets:
+        found = Sink()
+        _check_places([place for clause in let.clauses for place in visit_clause(clause)], tensors, lets, found)
+        report_all(found, let, program, sink)
+    claims = [place for claim in program.asserts for place in visit(claim.condition, ())]
+    claims += [place for claim in program.expects for place in visit(claim.body, claim.ranges)]
+    _check_places(claims, tensors, lets, sink)
+
+
+def _check_places(
+    places: list[tuple[ir.Expr, Trail]],
+    tensors: Mapping[str, ir.Input | ir.Let],
+    lets: Mapping[str, ir.Let],
+    sink: Sink,
+) -> None:
     for expr, trail in places:
         match expr:
             case ir.Read(tensor, indices) if tensor in tensors:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
+from ..diagnostics import Label, Sink
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.prove import Assumptions
@@ -85,6 +87,16 @@ def _guarded(body: ir.Expr, guard: ir.Expr | None, trail: Trail) -> list[tuple[i
     if guard is None:
         return [(body, trail)]
     return [(guard, trail), (body, (*trail, (guard, True)))]
+
+
+def report_all(found: Sink, let: ir.Let, program: ir.Program, sink: Sink) -> None:
+    """Pass on what was found in a definition. What stands in a function's text also shows where the program
+    brings it in."""
+    for diagnostic in found:
+        if diagnostic.labels and all(label.span.source is not program.source for label in diagnostic.labels):
+            place = let.span if let.call is None else let.call
+            diagnostic = replace(diagnostic, labels=(*diagnostic.labels, Label(place, "brought in here")))
+        sink.add(diagnostic)
 
 
 def assume(trail: Trail, lets: Mapping[str, ir.Let]) -> Assumptions:

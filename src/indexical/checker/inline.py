@@ -12,7 +12,8 @@ from ..ir.graph import components
 from ..source import Span
 from ..syntax import tree
 from ..syntax.vocabulary import FOREIGN, FUNCTIONS
-from . import definitions, elaborate, lifting, reads, sizes
+from . import definitions, elaborate, lifting, sizes
+from . import reads as reading
 from .modules import Function
 from .names import counted, given, suggest
 from .scope import Binding, Meaning, RestBinding, Scope, Tensor, Unit, Value
@@ -79,7 +80,7 @@ def _enter(unit: Unit, scope: Scope, node: tree.Call, function: Function) -> Sco
             else:
                 names[parameter.name] = Value(value, unit.count - before, parameter.span)
             continue
-        tensor = reads.tensor_of(unit, scope, argument)
+        tensor = reading.tensor_of(unit, scope, argument)
         if tensor is None or not _match(unit, scope, parameter, tensor, argument.span, known, rests):
             good = False
         else:
@@ -196,14 +197,14 @@ def _report_arguments(unit: Unit, node: tree.Call, function: Function) -> None:
 
 def in_order(groups: Mapping[str, list[tree.Let]]) -> list[list[str]]:
     """The names of these definitions, each after all that it reads; those that read each other together."""
-    return components({name: sorted(_reads(clauses) & groups.keys()) for name, clauses in groups.items()})
+    return components({name: sorted(reads(clauses) & groups.keys()) for name, clauses in groups.items()})
 
 
 def is_recursive(group: list[str], groups: Mapping[str, list[tree.Let]]) -> bool:
-    return len(group) > 1 or group[0] in _reads(groups[group[0]])
+    return len(group) > 1 or group[0] in reads(groups[group[0]])
 
 
-def _reads(clauses: Iterable[tree.Let]) -> set[str]:
+def reads(clauses: Iterable[tree.Let]) -> set[str]:
     """The names that clauses mention, other than as a coordinate that they bind."""
     found: set[str] = set()
     for clause in clauses:

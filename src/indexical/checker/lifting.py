@@ -59,7 +59,8 @@ def lift(
         ir.Clause(found.slots, found.ranges, found.body, build.conjunction((*conditions, found.guard)), found.span)
         for found in drafts
     )
-    frame.pending.append(Pending(name, captured, axes, kind, clauses, hidden, let.name_span))
+    call = unit.calls[0][1] if unit.calls else None
+    frame.pending.append(Pending(name, captured, axes, kind, clauses, hidden, let.name_span, call))
     unit.bodies[name] = [found.body for found in drafts]
     return Tensor(name, axes, kind, let.name_span, captured)
 
@@ -115,7 +116,9 @@ def finish(unit: Unit, frame: Frame) -> None:
         axes = tuple(ir.Axis(range.coordinate, sizes.extent(unit, range)) for range in ranges)
         axes += tuple(ir.Axis(axis.coordinate, sizes.fill(unit, frame, axis.extent)) for axis in pending.axes)
         clauses = tuple(_finish_clause(unit, frame, clause, ranges) for clause in pending.clauses)
-        unit.lets[pending.name] = ir.Let(pending.name, axes, pending.kind, clauses, pending.hidden, pending.span)
+        unit.lets[pending.name] = ir.Let(
+            pending.name, axes, pending.kind, clauses, pending.hidden, pending.span, pending.call
+        )
     unit.asserts += [
         ir.Assert(sizes.fill(unit, frame, claim.condition), claim.message, claim.span) for claim in frame.asserts
     ]

@@ -267,15 +267,7 @@ def _outputs(unit: Unit, declared: Declarations, scope: Scope) -> tuple[str, ...
     """What the program gives: what it says, else the definitions that no other definition reads."""
     if declared.outputs:
         return tuple(dict.fromkeys(name.name for name in declared.outputs if _is_output(unit, declared, name)))
-    read = {
-        part.tensor
-        for let in unit.lets.values()
-        for clause in let.clauses
-        for expr in (clause.body, clause.guard)
-        if expr is not None
-        for part in walk(expr)
-        if isinstance(part, ir.Read) and part.tensor != let.name
-    }
+    read = {name for owner, clauses in declared.lets.items() for name in inline.reads(clauses) if name != owner}
     found = tuple(name for name in declared.lets if name in unit.lets and name not in read)
     if not found and declared.lets and not unit.sink.failed:
         first = next(iter(declared.lets.values()))[0]

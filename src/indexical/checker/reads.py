@@ -38,6 +38,10 @@ def tensor_of(unit: Unit, scope: Scope, node: tree.Expr) -> Tensor | None:
         case tree.Derivative(_, _, span):
             unit.report("IX215", "derivatives cannot be taken yet", span)
             return None
+        case tree.Index(tree.Name(name)) if isinstance(scope.names.get(name), Tensor):
+            message = "a whole tensor is wanted here, and this is one number of it"
+            unit.report("IX209", message, node.span, help=f"write `{name}`")
+            return None
         case _:
             elaborate.expression(unit, scope, node)
             unit.report("IX209", "only a tensor can be read with `[…]` or passed whole", node.span)

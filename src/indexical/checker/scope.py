@@ -107,6 +107,7 @@ class Pending:
     clauses: tuple[ir.Clause, ...]
     hidden: bool
     span: Span
+    call: Span | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

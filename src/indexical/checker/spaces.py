@@ -11,7 +11,7 @@ from ..ir import nodes as ir
 from ..ir.affine import polynomial
 from ..ir.types import Coordinate
 from ..source import Span
-from .context import Trail, bound_by, visit, visit_clause
+from .context import Trail, bound_by, report_all, visit, visit_clause
 
 # An axis of a tensor, or (by identity) the range that binds a coordinate.
 Place: TypeAlias = tuple[str, int] | int
@@ -65,13 +65,15 @@ def check(program: ir.Program, sink: Sink) -> None:
                 what = f"`{tensor.name}[…]`'s `{axis.coordinate}`"
                 classes.declare((tensor.name, number), axis.coordinate.space, tensor.span, what)
     for let in program.lets:
+        found = Sink()
         for clause in let.clauses:
             for range in clause.ranges:
                 _declare(range, classes)
             for number, slot in enumerate(clause.slots):
                 if isinstance(slot, ir.Coord):
-                    _tie(slot.coordinate, clause.ranges, (let.name, number), slot.span, let.name, classes, sink)
-            _check_reads(visit_clause(clause), classes, sink)
+                    _tie(slot.coordinate, clause.ranges, (let.name, number), slot.span, let.name, classes, found)
+            _check_reads(visit_clause(clause), classes, found)
+        report_all(found, let, program, sink)
     for expect in program.expects:
         for range in expect.ranges:
             _declare(range, classes)

@@ -6,9 +6,10 @@ other way round are one `Product`: coordinates that are summed, conditions that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeAlias
 
 from ..checker.context import at
 from ..ir import build
@@ -64,9 +65,21 @@ class Product:
         return frozenset(step.coordinate for step in self.summed)
 
     def times(self, other: Product) -> Product:
-        return Product(
-            self.summed + other.summed, self.conditions + other.conditions, self.factors + other.factors
-        )
+        return Product(self.summed + other.summed, self.conditions + other.conditions, self.factors + other.factors)
+
+
+# Whether a definition is written out where it is read.
+Opens: TypeAlias = Callable[[ir.Read], bool]
+
+
+def _everything(read: ir.Read) -> bool:
+    return True
+
+
+@dataclass(slots=True)
+class _Expansion:
+    taken: set[str]
+    opens: Opens
 
 
 @dataclass
@@ -103,12 +116,15 @@ class Forms:
             return None
         return body, guard
 
-    def expand(self, expr: ir.Expr, taken: Iterable[Coordinate] = (), local: bool = True) -> Product:
-        """An expression as a sum of products. Coordinates that are summed inside get names of their own."""
+    def expand(
+        self, expr: ir.Expr, taken: Iterable[Coordinate] = (), opens: Opens | None = None, local: bool = True
+    ) -> Product:
+        """An expression as a sum of products. Coordinates that are summed inside get names of their own.
+        Definitions are written out where `opens` says so, by default all."""
         names = {coordinate.name for coordinate in (*expr.type.coordinates, *taken)}
-        return self._expand(expr, names, local)
+        return self._expand(expr, _Expansion(names, opens or _everything), local)
 
-    def _expand(self, expr: ir.Expr, names: set[str], local: bool) -> Product:
+    def _expand(self, expr: ir.Expr, names: _Expansion, local: bool) -> Product:
         match expr:
             case ir.Map("*", (left, right)):
                 return self._expand(left, names, local).times(self._expand(right, names, local))
@@ -121,7 +137,7 @@ class Forms:
             case ir.Reduce("sum"):
                 return self._expand_sum(expr, names, local)
             case ir.Read():
-                found = self.opened(expr)
+                found = self.opened(expr) if names.opens(expr) else None
                 if found is None:
                     return Product(factors=(Factor(expr, False, local),))
                 body, guard = found
@@ -130,19 +146,19 @@ class Forms:
             case _:
                 return Product(factors=(Factor(expr, False, local),))
 
-    def _invert(self, expr: ir.Expr, names: set[str], local: bool) -> Product:
+    def _invert(self, expr: ir.Expr, names: _Expansion, local: bool) -> Product:
         """One over an expression: factor by factor where it is a plain product."""
-        inner = self._expand(expr, set(names), local)
+        inner = self._expand(expr, _Expansion(set(names.taken), names.opens), local)
         if inner.summed or inner.conditions:
             return Product(factors=(Factor(expr, True, local),))
         return Product(factors=tuple(replace(factor, inverse=not factor.inverse) for factor in inner.factors))
 
-    def _expand_sum(self, expr: ir.Reduce, names: set[str], local: bool) -> Product:
+    def _expand_sum(self, expr: ir.Reduce, names: _Expansion, local: bool) -> Product:
         body, guard = expr.body, expr.guard
         summed = []
         for range in expr.ranges:
-            coordinate = fresh(range.coordinate, names)
-            names.add(coordinate.name)
+            coordinate = fresh(range.coordinate, names.taken)
+            names.taken.add(coordinate.name)
             if coordinate != range.coordinate:
                 new = {range.coordinate: build.coord(coordinate, range.span)}
                 body, guard = substitute(body, new), guard and substitute(guard, new)
@@ -234,9 +250,7 @@ class Forms:
         blind[step.coordinate] = "!"
         touched = [f for f in product.factors if step.coordinate in f.coordinates]
         held = [c.expr for c in product.conditions if step.coordinate in c.expr.type.coordinates]
-        return " ".join(
-            sorted([self.factor_key(f, blind) for f in touched] + [self.key(expr, blind) for expr in held])
-        )
+        return " ".join(sorted([self.factor_key(f, blind) for f in touched] + [self.key(expr, blind) for expr in held]))
 
 
 def _level(names: Mapping[Coordinate, str]) -> int:
@@ -253,4 +267,3 @@ def _terms(expr: ir.Map) -> list[ir.Expr]:
         same = isinstance(argument, ir.Map) and argument.op == expr.op
         result += _terms(argument) if same and isinstance(argument, ir.Map) else [argument]
     return result
-

@@ -183,7 +183,8 @@ class Clause:
 class Let:
     """A definition: its home, and the clauses that together cover it.
 
-    `hidden` is True for what a function or a block brought along.
+    `hidden` is True for what a function or a block brought along; `call` is then the call in the program's
+    own text that did.
     """
 
     name: str
@@ -192,6 +193,7 @@ class Let:
     clauses: tuple[Clause, ...]
     hidden: bool
     span: Span = _span()
+    call: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

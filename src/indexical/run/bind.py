@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checker.context import bound_by, visit_clause
+from ..checker.context import bound_by, report_all, visit_clause
 from ..checker.names import counted
 from ..checker.recurrence import check_boxes, is_plain, report_cover
 from ..diagnostics import CallError, Label, Sink
@@ -292,6 +292,7 @@ def _check_agreement(bound: Bound, sink: Sink) -> None:
     """A coordinate has the size of every axis that it indexes bare: those that only the arrays decide."""
     tensors = bound.program.tensors
     for let in bound.program.lets:
+        found = Sink()
         for clause in let.clauses:
             for expr, trail in visit_clause(clause):
                 if not isinstance(expr, ir.Read):
@@ -301,7 +302,8 @@ def _check_agreement(bound: Bound, sink: Sink) -> None:
                         range = bound_by(index.coordinate, trail)
                         if not range.stated and range.upper != axis.extent:
                             words = f"`{expr.tensor}`'s axis {number}"
-                            _compare(bound, range, axis.extent, words, index.span, sink)
+                            _compare(bound, range, axis.extent, words, index.span, found)
+        report_all(found, let, bound.program, sink)
 
 
 def _compare(bound: Bound, range: ir.Range, extent: ir.Expr, axis: str, span: Span, sink: Sink) -> None:

@@ -23,7 +23,7 @@ def __getattr__(name: str) -> Callable[..., Any]:
     """A function of the library. It is read, and its face made, when it is first asked for."""
     if name in entries():
         return face(name)
-    close = get_close_matches(name, entries(), n=1)
+    close = get_close_matches(name, __dir__(), n=1)
     hint = f". Did you mean {close[0]!r}?" if close else ""
     raise AttributeError(f"the standard library has no function {name!r}{hint}")
 

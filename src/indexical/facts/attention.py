@@ -1,0 +1,295 @@
+"""Attention, in any spelling: weights that are normalised over what a sum then gathers.
+
+Deciding where to look (the score) and what arrives (the values) are two steps, and are kept apart here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from ..ir.walk import children, walk
+from ..source import Span
+from .products import Factor, Forms, Product, Summed
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Factors of a product that sum to 1 over `coordinate`, by softmax or by hand.
+
+    `score` is what is exponentiated, without a shift, or None where that cannot be told. `kept` are the
+    conditions on the points that take part; `used` are the numbers of the factors.
+    """
+
+    coordinate: Coordinate
+    score: ir.Expr | None
+    kept: tuple[ir.Expr, ...]
+    used: frozenset[int]
+    span: Span
+    shifted: bool
+    by_hand: bool
+    normalizer: ir.Normalize | None
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A product as it stands in a clause, written out as far as its weights need it."""
+
+    let: ir.Let
+    clause: ir.Clause
+    expr: ir.Expr
+    product: Product
+    weights: tuple[Weights, ...]
+
+    def values(self, weights: Weights) -> list[Factor]:
+        """The factors that are not part of the weights."""
+        return [factor for n, factor in enumerate(self.product.factors) if n not in weights.used]
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """A site whose weights are normalised over a coordinate that its own sum consumes."""
+
+    site: Site
+    weights: Weights
+    key: Summed
+
+    @property
+    def name(self) -> str:
+        return self.site.let.name
+
+    @property
+    def values(self) -> list[Factor]:
+        return self.site.values(self.weights)
+
+    @property
+    def weight_coordinates(self) -> frozenset[Coordinate]:
+        factors = [self.site.product.factors[n] for n in self.weights.used]
+        found = frozenset().union(*(factor.coordinates for factor in factors))
+        return found - {self.key.coordinate}
+
+    @property
+    def asks(self) -> frozenset[Coordinate]:
+        """The coordinates of the weights that do not come with the values: among them is who asks."""
+        links = self.site.product.bound - {self.key.coordinate}
+        carried = [factor for factor in self.values if self.key.coordinate in factor.coordinates]
+        for factor in carried:
+            here = factor.coordinates & links
+            carried += [f for f in self.values if f not in carried and f.coordinates & here]
+        return self.weight_coordinates - _all(tuple(carried))
+
+
+# --------------------------------------------------------------------- weights
+
+
+def is_weighty(forms: Forms, name: str, seen: frozenset[str] = frozenset()) -> bool:
+    """Whether a definition could be weights, or be made of them by products and quotients."""
+    let = forms.lets.get(name)
+    if let is None or name in seen or len(let.clauses) != 1:
+        return False
+    waiting = [let.clauses[0].body]
+    while waiting:
+        expr = waiting.pop()
+        match expr:
+            case ir.Normalize("softmax") | ir.Map("exp" | "/"):
+                return True
+            case ir.Map("*" | "neg") | ir.Reduce("sum") | ir.Select():
+                waiting += children(expr)
+            case ir.Read(tensor) if is_weighty(forms, tensor, seen | {name}):
+                return True
+    return False
+
+
+def sites(forms: Forms) -> Iterator[Site]:
+    """Every product that stands in the text, the largest first, then those inside its factors."""
+    for let in forms.program.lets:
+        for clause in let.clauses:
+            waiting = [clause.body]
+            while waiting:
+                expr = waiting.pop()
+                if (isinstance(expr, ir.Map) and expr.op in ("*", "/", "neg")) or isinstance(expr, ir.Reduce | ir.Read):
+                    yield from _site(forms, let, clause, expr)
+                    waiting += _inner(expr)
+                else:
+                    waiting += children(expr)
+
+
+def _site(forms: Forms, let: ir.Let, clause: ir.Clause, expr: ir.Expr) -> Iterator[Site]:
+    if isinstance(expr, ir.Reduce) and expr.op != "sum":
+        return
+    if expr.type.kind != "real":
+        return
+    product = forms.expand(expr, (r.coordinate for r in clause.ranges), lambda read: is_weighty(forms, read.tensor))
+    yield Site(let, clause, expr, product, tuple(find_weights(forms, product)))
+
+
+def _inner(expr: ir.Expr) -> list[ir.Expr]:
+    """What stands inside the factors of a product, below the product itself."""
+    match expr:
+        case ir.Map("*" | "/" | "neg", arguments):
+            return [inner for argument in arguments for inner in _inner(argument)]
+        case ir.Reduce("sum", _, body, guard):
+            return _inner(body) + ([] if guard is None else [guard])
+        case _:
+            return list(children(expr))
+
+
+def find_weights(forms: Forms, product: Product) -> Iterator[Weights]:
+    """The factors of a product that sum to 1 over some coordinate."""
+    made = list(_by_hand(forms, product))
+    covered = frozenset().union(*(weights.used for weights in made)) if made else frozenset()
+    for number, factor in enumerate(product.factors):
+        expr = factor.expr
+        if isinstance(expr, ir.Normalize) and expr.op == "softmax" and not factor.inverse and number not in covered:
+            kept = () if expr.guard is None else (expr.guard,)
+            yield Weights(expr.coordinate, expr.body, kept, frozenset((number,)), expr.span, True, False, expr)
+    yield from made
+
+
+def _by_hand(forms: Forms, product: Product) -> Iterator[Weights]:
+    """`f(j) / sum[k](f(k))`: whatever is divided by its own sum."""
+    for number, divisor in enumerate(product.factors):
+        if not divisor.inverse or divisor.expr.type.kind != "real":
+            continue
+        taken = {c for factor in product.factors for c in factor.coordinates}
+        total = forms.expand(divisor.expr, taken)
+        for step in total.summed:
+            for coordinate in sorted(taken - divisor.coordinates, key=str):
+                used = _same_factors(forms, product, total, step.coordinate, coordinate)
+                if used is not None and len(total.summed) == 1:
+                    yield _described(forms, product, coordinate, used | {number}, divisor)
+                    break
+
+
+def _same_factors(
+    forms: Forms, product: Product, total: Product, inside: Coordinate, outside: Coordinate
+) -> frozenset[int] | None:
+    """Which factors of a product are those of a total, with its coordinate in place of the one summed."""
+    wanted = Counter(forms.factor_key(factor, {inside: str(outside)}) for factor in total.factors)
+    held = Counter(forms.key(condition.expr, {inside: str(outside)}) for condition in total.conditions)
+    here = Counter(forms.key(condition.expr) for condition in product.conditions)
+    if not wanted or held - here:
+        return None
+    used = set()
+    for number, factor in enumerate(product.factors):
+        key = forms.factor_key(factor, {})
+        if wanted.get(key, 0) > 0:
+            wanted[key] -= 1
+            used.add(number)
+    return frozenset(used) if not +wanted else None
+
+
+def _described(
+    forms: Forms, product: Product, coordinate: Coordinate, used: frozenset[int], divisor: Factor
+) -> Weights:
+    score: ir.Expr | None = None
+    shifted = False
+    normalizer: ir.Normalize | None = None
+    kept = [c.expr for c in product.conditions if coordinate in c.expr.type.coordinates]
+    for number in sorted(used):
+        expr = product.factors[number].expr
+        if coordinate not in expr.type.coordinates:
+            continue
+        if isinstance(expr, ir.Map) and expr.op == "exp":
+            score, shifted = _without_shift(forms, expr.arguments[0], coordinate)
+        elif isinstance(expr, ir.Normalize):
+            score, shifted, normalizer = expr.body, True, expr
+            kept += [] if expr.guard is None else [expr.guard]
+    return Weights(coordinate, score, tuple(kept), used, divisor.expr.span, shifted, True, normalizer)
+
+
+def _without_shift(forms: Forms, exponent: ir.Expr, coordinate: Coordinate) -> tuple[ir.Expr, bool]:
+    """The score in `score - max`, and whether there was a shift: something that does not vary along the keys."""
+    while isinstance(exponent, ir.Read):
+        found = forms.opened(exponent)
+        if found is None:
+            break
+        exponent = found[0]
+    match exponent:
+        case ir.Map("-", (score, shift)) if coordinate not in shift.type.coordinates:
+            return score, True
+        case _:
+            return exponent, False
+
+
+def gathers(found: list[Site]) -> Iterator[Gather]:
+    """The sites that gather: their own sum consumes what their weights are normalised over."""
+    for site in found:
+        for weights in site.weights:
+            for step in site.product.summed:
+                if step.coordinate == weights.coordinate and step.local:
+                    yield Gather(site, weights, step)
+
+
+# --------------------------------------------------------------------- scores
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A product inside a score, one side of which varies with who asks and the other with who answers."""
+
+    product: Product
+    asking: tuple[Factor, ...]
+    answering: tuple[Factor, ...]
+    expr: ir.Expr
+
+    @property
+    def compared(self) -> frozenset[Coordinate]:
+        """The coordinates that are summed over both sides at once."""
+        return self.product.bound & _all(self.asking) & _all(self.answering)
+
+
+def _all(factors: tuple[Factor, ...]) -> frozenset[Coordinate]:
+    return frozenset().union(*(factor.coordinates for factor in factors))
+
+
+def comparisons(forms: Forms, gather: Gather) -> list[Comparison]:
+    """The places in a score where what is asked meets what answers. Definitions are written out only until
+    both sides are in sight, so that `Q[i, d]` and `K[j, d]` stay what the reader wrote."""
+    key, asks = gather.weights.coordinate, gather.asks
+    result = []
+    waiting = [] if gather.weights.score is None else [gather.weights.score]
+    while waiting:
+        expr = waiting.pop()
+        if isinstance(expr, ir.Read):
+            found = forms.opened(expr)
+            waiting += [] if found is None else [found[0]]
+            continue
+        product = forms.expand(expr, (key, *asks), lambda read: False)
+        answering = [f for f in product.factors if key in f.coordinates and not f.inverse]
+        asking = [f for f in product.factors if key not in f.coordinates and asks & f.coordinates and not f.inverse]
+        if answering and (_all(tuple(asking)) - _all(tuple(answering))) & asks:
+            result.append(Comparison(product, *_connected(product, asking, answering), expr))
+        elif len(product.factors) == 1 and product.factors[0].expr is expr:
+            waiting += [child for child in children(expr) if key in child.type.coordinates]
+        else:
+            waiting += [factor.expr for factor in answering]
+    return result
+
+
+def _connected(
+    product: Product, asking: list[Factor], answering: list[Factor]
+) -> tuple[tuple[Factor, ...], tuple[Factor, ...]]:
+    """Both sides with the factors that hang on them by a summed coordinate of their own, such as the
+    projection in `sum[m](x[j, m] * W[m, d])`."""
+    sides = (list(asking), list(answering))
+    free = [f for f in product.factors if f not in asking and f not in answering and f.coordinates & product.bound]
+    while free:
+        reach = [_all(tuple(side)) & product.bound for side in sides]
+        joining = [
+            [f for f in free if f.coordinates & mine and not f.coordinates & other]
+            for mine, other in (reach, reversed(reach))
+        ]
+        if not any(joining):
+            break
+        for side, factors in zip(sides, joining, strict=True):
+            side += factors
+            free = [factor for factor in free if factor not in factors]
+    return tuple(sides[0]), tuple(sides[1])
+
+
+def reads_of(expr: ir.Expr) -> list[ir.Read]:
+    return [part for part in walk(expr) if isinstance(part, ir.Read)]

@@ -1,0 +1,669 @@
+"""Well-typed programs with arrays to call them with, drawn at random over the whole language.
+
+`cases()` is a Hypothesis strategy; `random_case(seed)` draws from the same programs without it, faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from random import Random
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tests.laws.phrases import NAMES, Choose, Phrases, Scope, leaks, number, plus, size_of
+from tests.laws.terms import (
+    Apply,
+    Binder,
+    Block,
+    Cells,
+    Clause,
+    Coordinate,
+    Dim,
+    Fn,
+    Function,
+    Input,
+    Kind,
+    Let,
+    Number,
+    Op,
+    Paren,
+    Place,
+    Program,
+    Read,
+    Reduce,
+    Rest,
+    Scan,
+    Short,
+    Size,
+    Tensor,
+    Term,
+    change,
+    mentioned,
+    spine,
+    text_of,
+    walk,
+)
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A program and the arrays of one call."""
+
+    program: Program
+    arrays: Mapping[str, Array]
+
+    @property
+    def text(self) -> str:
+        return text_of(self.program)
+
+    def __repr__(self) -> str:
+        shown = [f"{name} = {array.dtype} {array.tolist()}" for name, array in self.arrays.items()]
+        return "\n".join(["", self.text, *shown])
+
+
+class Statements(Phrases):
+    """Draws inputs, functions and definitions."""
+
+    def __init__(self, choose: Choose) -> None:
+        super().__init__(choose)
+        self.inputs: list[Input] = []
+        self.arrays: dict[str, Array] = {}
+        self.functions: list[Fn] = []
+        self.groups: list[tuple[Let, ...]] = []
+        self.sizes: dict[str, Dim] = {}
+        self.tensors: list[Tensor] = []
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(tuple(self.tensors), tuple(self.functions), dict(self.sizes))
+
+    # ------------------------------------------------------------------------- inputs
+
+    def draw_inputs(self) -> None:
+        self.noise = np.random.default_rng(self.choose(1 << 16))
+        self.narrow = self.weighted((6, "f64"), (2, "f32"), (1, "mixed"), (1, "f16"))
+        self.wild = self.chance(6)
+        self.shadowing = self.chance(15)
+        dims: list[Dim] = []
+        for name in NAMES[: 2 + self.choose(3)]:
+            if dims and self.chance(30):
+                self.sizes[name] = self.pick(dims)
+                continue
+            dims.append(Dim(self.pick((2, 3, 1, 4))))
+            self.sizes[name] = dims[-1]
+        if self.chance(25):
+            self.spaces = {dim: tuple(n for n, d in self.sizes.items() if d is dim) for dim in dims}
+            for dim in dims:
+                self.spaces[dim] += (self.fresh("p"), self.fresh("p"))
+        leading = None
+        if not self.spaces and self.chance(20):
+            leading = tuple(Dim(self.pick((2, 1, 3))) for _ in range(self.choose(3)))
+        for place in range(1 + self.choose(4)):
+            self.add_input("xyzwv"[place], "real", leading if self.chance(50) else None)
+        if leading is not None and all(tensor.open is None for tensor in self.tensors):
+            self.add_input("a", "real", leading)
+        if self.chance(35):
+            self.add_product()
+        for name, kind, percent in (("p", "whole", 45), ("q", "whole", 15), ("b", "bool", 40)):
+            if self.chance(percent):
+                self.add_input(name, kind)  # type: ignore[arg-type]
+        if self.chance(35):
+            self.add_scalar()
+
+    def add_input(self, name: str, kind: Kind, leading: tuple[Dim, ...] | None = None) -> None:
+        ranks = (1, 2, 3) if leading is None else (0, 1, 2)
+        names = self.shuffled(list(self.sizes))[: self.pick(ranks)]
+        axes = tuple(self.sizes[name] for name in names)
+        tensor = Tensor(name, (*(leading or ()), *axes), kind, open=None if leading is None else len(leading))
+        if kind == "whole" and self.chance(80):
+            tensor.below = self.pick(list(self.sizes.values()))
+        self.declare(tensor, tuple(names))
+
+    def add_product(self) -> None:
+        """An input with an axis that two coordinates make together."""
+        high, low = self.pick(list(self.sizes)), self.pick(list(self.sizes))
+        if high == low:
+            return
+        dims = self.sizes[high], self.sizes[low]
+        words = Op(("*",), (Size(high, dims[0]), Size(low, dims[1])), "whole")
+        product = Dim(size_of(dims[0]) * size_of(dims[1]), (words,))
+        if product.size and product.size > 8:
+            return
+        name = "n"
+        if self.spaces:
+            self.spaces[product] = (name, self.fresh("p"))
+        self.products.append((product, *dims))
+        others = [other for other in self.sizes if self.chance(20)][:1]
+        self.sizes[name] = product
+        tensor = Tensor("u", (*(self.sizes[other] for other in others), product), "real")
+        self.declare(tensor, (*others, name), {name: words} if self.chance(70) else {})
+
+    def add_scalar(self) -> None:
+        """A scalar input: a real, or a whole number that says how many points something has."""
+        # Sometimes it is called as a coordinate is elsewhere.
+        name = self.pick([n for n in NAMES if n not in self.sizes]) if self.shadowing and not self.spaces else "s"
+        if self.chance(50):
+            self.declare(Tensor(name, (), "real"), ())
+        else:
+            self.declare(Tensor(name, (), "whole", counts=self.pick(list(self.sizes.values()))), ())
+
+    def declare(self, tensor: Tensor, home: tuple[str, ...], stated: Mapping[str, Term] | None = None) -> None:
+        dtype = self.dtype_of_input(tensor)
+        self.inputs.append(Input(tensor, home, dtype, stated or {}))
+        self.tensors.append(tensor)
+        shape = tuple(size_of(dim) for dim in tensor.axes)
+        self.arrays[tensor.name] = self.array(tensor, dtype, shape)
+
+    def dtype_of_input(self, tensor: Tensor) -> str | None:
+        """What is declared. A whole or Boolean input that nothing else gives away has to be."""
+        if tensor.kind == "real":
+            return self.pick((None, None, "f64")) if self.narrow == "f64" else None
+        if tensor.kind == "bool":
+            return "bool"
+        return self.pick(("i64", "i64", "i32"))
+
+    def array(self, tensor: Tensor, dtype: str | None, shape: tuple[int, ...]) -> Array:
+        noise = self.noise
+        if tensor.kind == "bool":
+            return noise.random(shape) < 0.6
+        if tensor.kind == "whole":
+            if tensor.counts is not None:
+                return np.array(size_of(tensor.counts), np.int32 if dtype == "i32" else np.int64)
+            high = size_of(tensor.below) if tensor.below is not None else 5
+            low = 0 if tensor.below is not None else -4
+            return noise.integers(low, high, shape).astype(np.int32 if dtype == "i32" else np.int64)
+        width = "f64" if dtype == "f64" else self.narrow
+        width = self.pick(("f64", "f32", "int")) if width == "mixed" else width
+        if width == "int":
+            return noise.integers(-3, 4, shape)
+        cells = noise.integers(-8, 9, shape) / 4 if self.chance(60) else noise.standard_normal(shape)
+        cells = np.asarray(cells, np.float16).astype({"f64": np.float64, "f32": np.float32, "f16": np.float16}[width])
+        if self.wild and cells.size:
+            cells.reshape(-1)[0] = self.pick((np.nan, np.inf, -np.inf))
+        return cells
+
+    # ---------------------------------------------------------------------- functions
+
+    def draw_functions(self) -> None:
+        for _ in range(self.weighted((3, 0), (3, 1), (1, 2))):
+            self.functions.append(self.fn(self.weighted((5, "real"), (2, "bool"), (1, "whole"))))
+
+    def fn(self, kind: Kind) -> Fn:
+        """A function of tensors and scalars. Its coordinates are called like those of its callers."""
+        name = self.fresh("f")
+        names = self.shuffled(list(NAMES[:5]))
+        sizes = {name: Dim(None) for name in names[:2]}
+        parameters: list[Tensor] = []
+        homes: list[tuple[str, ...] | None] = []
+        for number_ in range(self.choose(2) if kind == "bool" else 1 + self.choose(2)):
+            home = tuple(self.shuffled(list(sizes))[: 1 + self.choose(2)])
+            parameters.append(Tensor(f"g{number_}", tuple(sizes[name] for name in home), "real"))
+            homes.append(home)
+        for number_ in range(2 if kind == "bool" else self.choose(2)):
+            scalar: Kind = "whole" if kind == "bool" else self.weighted((2, "real"), (1, "whole"))
+            parameters.append(Tensor(f"s{number_}", (), scalar))
+            homes.append(None)
+        used = {dim for tensor in parameters for dim in tensor.axes}
+        outer, self.spaces, products, self.products = self.spaces, {}, self.products, []
+        known = {name: dim for name, dim in sizes.items() if dim in used}
+        scope = Scope(tuple(parameters), tuple(self.functions), known, in_function=True)
+        fn = self.finish_fn(name, tuple(parameters), tuple(homes), scope, kind)
+        self.spaces, self.products = outer, products
+        return fn
+
+    def finish_fn(
+        self, name: str, parameters: tuple[Tensor, ...], homes: tuple[Any, ...], scope: Scope, kind: Kind
+    ) -> Fn:
+        lets: list[Let] = []
+        if self.chance(30) and scope.sizes and kind == "real":
+            lets.append(self.local(scope, 1))
+            if not lets[-1].tensor.leaky:
+                scope = replace(scope, tensors=(*scope.tensors, lets[-1].tensor))
+        inner, coordinates = scope, []
+        if kind == "real" and scope.sizes and self.chance(60):
+            for dim in self.shuffled(list(dict.fromkeys(scope.sizes.values())))[: 1 + self.choose(2)]:
+                coordinates.append(self.coordinate(inner, dim))
+                inner = inner.binding(coordinates[-1], (Place(coordinates[-1]), dim))
+        guard: Term | None = None
+        if coordinates and self.chance(20):
+            guard, facts = self.guard(inner.strict(), coordinates, 1)
+            inner = inner.given(facts)
+        body = self.term(inner.strict(), kind, 2)
+        if guard is not None and self.is_claimed(body, guard):
+            body = Paren(body)
+        result = None
+        if coordinates:
+            result = tuple(self.entered(inner, coordinate, body, guard) for coordinate in coordinates)
+        return Fn(name, parameters, homes, tuple(lets), result, body, guard)
+
+    def is_claimed(self, body: Term, guard: Term) -> bool:
+        """Whether a guard after this body would belong to a reduction or normaliser in it."""
+        names = {coordinate.name for coordinate in mentioned(guard)}
+        return any(names & set(binding_names(node)) for node in spine(body))
+
+    # --------------------------------------------------------------------- definitions
+
+    def draw_definitions(self) -> None:
+        for _ in range(1 + self.choose(4)):
+            choice: Callable[[], Sequence[Let]] = self.weighted(
+                (8, self.points),
+                (4, self.guarded_points),
+                (2, self.named_guard),
+                (3, self.attention),
+                (2, self.recurrence),
+                (1, self.recurrence_over_two),
+                (1, self.two_recurrences),
+                (1, self.figure_tensor),
+                (1, self.whole_tensor),
+                (1, self.constant),
+                (1, self.shorter),
+                (2, self.leading),
+            )
+            lets = tuple(choice())
+            if lets:
+                self.groups.append(lets)
+                self.tensors += [let.tensor for let in lets]
+
+    def left(self, scope: Scope, most: int = 3) -> tuple[Scope, list[Coordinate]]:
+        """The coordinates of a left-hand side."""
+        coordinates: list[Coordinate] = []
+        for _ in range(self.choose(most + 1)):
+            dims = self.dims(scope, False)
+            if not dims:
+                break
+            dim = self.pick(dims)
+            if scope.points * size_of(dim) > 64:
+                break
+            coordinate = self.coordinate(scope, dim)
+            if coordinate.name in {c.name for c in coordinates}:
+                continue
+            coordinates.append(coordinate)
+            scope = scope.binding(coordinate, (Place(coordinate), dim), size=size_of(dim))
+        return scope, coordinates
+
+    def defined(
+        self, scope: Scope, coordinates: Sequence[Coordinate], body: Term, guard: Term | None = None, rest: Rest | None = None
+    ) -> list[Let]:
+        """A definition: its ranges stated where they have to be, its guards moved to its end where they may be."""
+        shorts: tuple[Short, ...] = ()
+        if self.chance(15):
+            body, shorts = self.abbreviated(body)
+        if guard is not None and self.is_claimed(body, guard):
+            body = Paren(body)
+        body = self.with_guards_after(body, guard)
+        inside = isinstance(body, Block) and guard is not None and not shorts and self.chance(60)
+        slots = tuple(self.entered(scope, coordinate, body, guard) for coordinate in coordinates)
+        lead = (rest,) if rest is not None else ()
+        axes = tuple(c.dim for c in (*(rest.coordinates if rest else ()), *coordinates))
+        tensor = Tensor(self.fresh("y"), axes, body.kind, open=len(rest.coordinates) if rest and rest.flat else None)
+        tensor.leaky = guard is not None or leaks(body)
+        if guard is not None and rest is None and all(isinstance(p, Place | Op | Number | Size) for p in walk(guard)):
+            tensor.guard = (tuple(coordinates), guard)
+        return [Let(tensor, (Clause((*lead, *slots), body, guard, inside, shorts),))]
+
+    def abbreviated(self, body: Term) -> tuple[Term, tuple[Short, ...]]:
+        """The body with some part of it under a name."""
+        wanted = (Op, Function, Reduce, Read)
+        choices = [part for part in reachable(body) if isinstance(part, wanted) and part is not body]
+        if not choices:
+            return body, ()
+        chosen = self.pick(choices)
+        short = Short(self.fresh("q"), chosen)
+
+        def put(part: Any) -> Any:
+            return short if part is chosen else change(part, put)
+
+        return put(body), (short,)
+
+    def with_guards_after(self, body: Term, own: Term | None) -> Term:
+        """The body with the guard of some reduction at the end of the statement, where it can only mean that one."""
+        scans = spine(body)
+        for node in scans:
+            names = {c.name for c in mentioned(node.guard)} if node.guard is not None else set()
+            takers = [other for other in scans if names & set(binding_names(other))]
+            bound = {b.coordinate.name for p in walk(node.guard) if isinstance(p, Reduce) for b in plain(p)} if names else set()
+            if takers == [node] and not bound & names and not isinstance(body, Block) and self.chance(60):
+                after = replace(node, after=True)
+
+                def put(part: Any, node: Any = node, after: Any = after) -> Any:
+                    return after if part is node else change(part, lambda inner: put(inner, node, after))
+
+                body = put(body)
+        return body
+
+    def points(self) -> list[Let]:
+        scope, coordinates = self.left(self.scope)
+        kind = self.weighted((6, "real"), (2, "whole"), (1, "bool"))
+        return self.defined(scope, coordinates, self.term(scope, kind, 3))  # type: ignore[arg-type]
+
+    def guarded_points(self) -> list[Let]:
+        scope, coordinates = self.left(self.scope)
+        if not coordinates:
+            return self.points()
+        guard, facts = self.guard(scope.strict(), coordinates, 1)
+        kind = self.weighted((6, "real"), (1, "whole"), (1, "bool"))
+        return self.defined(scope, coordinates, self.term(scope.given(facts), kind, 2), guard)  # type: ignore[arg-type]
+
+    def named_guard(self) -> list[Let]:
+        scope, coordinates = self.left(self.scope, 2)
+        condition, _ = self.guard(scope.strict(), coordinates, 1)
+        return self.defined(scope, coordinates, condition)
+
+    def attention(self) -> list[Let]:
+        """Scores, weights under a guard, and what they gather."""
+        matrices = [t for t in self.tensors if t.kind == "real" and len(t.axes) >= 2 and t.open is None and not t.leaky]
+        if not matrices:
+            return self.points()
+        keys = self.pick(matrices)
+        if not all(map(size_of, keys.axes)):
+            return self.points()
+        scope = self.scope
+        j, d = self.coordinate(scope, keys.axes[0]), Coordinate("", keys.axes[-1])
+        scope = scope.binding(j, (Place(j), keys.axes[0]))
+        i = self.coordinate(scope, keys.axes[0])
+        scope = scope.binding(i, (Place(i), keys.axes[0]))
+        inner = scope.binding(d)
+        d.name = self.coordinate(scope, keys.axes[-1]).name
+        middle = tuple(self.index(scope, dim) for dim in keys.axes[1:-1])
+        product = Op(("*",), tuple(Read(keys, (Place(c), *middle, Place(d))) for c in (i, j)), "real")
+        scores: Term = Reduce("sum", (self.entered(scope, d, product),), product, None, "real")
+        scores = Op(("/",), (scores, Function("sqrt", (self.extent(scope, keys.axes[-1]),), "real")), "real")
+        guard, _ = self.guard(scope.strict(), [j], 1)
+        weights: Term = Scan("softmax", j, scores, guard if self.chance(80) else None, "real")
+        if self.chance(50):
+            return self.defined(scope, [i, j], weights)
+        e = self.coordinate(inner, keys.axes[-1])
+        values = Read(keys, (Place(j), *middle, Place(e)))
+        body = Op(("*",), (weights, values), "real")
+        outside = replace(scope, coordinates=(i,), places=((Place(i), keys.axes[0]),))
+        return self.defined(
+            outside.binding(e), [i, e], Reduce("sum", (self.entered(outside, j, body),), body, None, "real")
+        )
+
+    # ---------------------------------------------------------------------- recurrence
+
+    def recurrence(self) -> list[Let]:
+        """One or two base cases and a rule, forward or backward; or one clause that asks where it stands."""
+        made = self.stepped()
+        if made is None:
+            return self.points()
+        t, dim, scope, others, kind = made
+        tensor = Tensor(self.fresh("h"), (dim, *(c.dim for c in others)), kind)  # type: ignore[misc]
+        deep = 2 if size_of(dim) > 2 and self.chance(25) else 1
+        forward = self.chance(65)
+        steps = [plus(Place(t), -k if forward else k) for k in range(1, deep + 1)]
+        rule_scope = replace(scope, previous=tuple((tensor, (step,)) for step in steps), fixed=(t,))
+        if forward and deep == 1 and self.chance(25):
+            return [self.questioned(tensor, t, dim, rule_scope, others, kind)]
+        rule = self.rule(rule_scope, kind)
+        bases = []
+        around = replace(scope, coordinates=tuple(others), places=scope.places[1:], previous=())
+        for step in range(deep):
+            base = self.term(around.strict(), kind, 1)
+            at = number(step) if forward else plus(self.outer_extent(dim), -1 - step)
+            slots = [self.entered(around, c, base) for c in others]
+            bases.append(Clause((at, *slots), base))
+        lower = number(deep if forward else 0)
+        upper = self.outer_extent(dim)
+        binder = Binder(t, lower, upper if forward else plus(upper, -deep))
+        slots = [self.entered(scope, c, rule, own=[tensor]) for c in others]
+        clauses = self.shuffled([*bases, Clause((binder, *slots), rule)])
+        return [Let(tensor, tuple(clauses))]
+
+    def stepped(self) -> tuple[Coordinate, Dim, Scope, list[Coordinate], Kind] | None:
+        """A coordinate to go along, and others beside it."""
+        dims = [dim for name, dim in self.sizes.items() if size_of(dim) > 1]
+        if not dims:
+            return None
+        dim = self.pick(dims)
+        scope = self.scope.strict()
+        t = self.coordinate(scope, dim)
+        scope = scope.binding(t, (Place(t), dim), size=size_of(dim))
+        others: list[Coordinate] = []
+        if self.chance(50):
+            other = self.coordinate(scope, self.pick(list(self.sizes.values())))
+            if other.name != t.name:
+                others.append(other)
+                scope = scope.binding(other, (Place(other), other.dim), size=size_of(other.dim))  # type: ignore[arg-type]
+        return t, dim, scope, others, self.weighted((4, "real"), (1, "whole"))
+
+    def rule(self, scope: Scope, kind: Kind) -> Term:
+        """What a step is: made of earlier ones, and kept small."""
+        tensor, first = self.pick(scope.previous)
+        before = Read(tensor, (*first, *(self.index(scope, dim) for dim in tensor.axes[len(first) :])))
+        other = self.term(scope, kind, 2)
+        if kind == "whole":
+            return Op(("%",), (Op(("+",), (before, other), "whole"), number(7)), "whole")
+        together = Op((self.pick(("+", "*", "-")),), (before, other), "real")
+        return Function("tanh", (together,), "real") if self.chance(70) else Op(("*",), (together, Number("0.5")), "real")
+
+    def questioned(
+        self, tensor: Tensor, t: Coordinate, dim: Dim, scope: Scope, others: list[Coordinate], kind: Kind
+    ) -> Let:
+        """`let h[t] = if t > 0 { … h[t - 1] … } else { … };`"""
+        from tests.laws.terms import If
+
+        base = self.term(replace(scope, previous=()), kind, 1)
+        body = If(Op((">",), (Place(t), number(0)), "bool"), self.rule(scope, kind), base, kind)
+        slots = [self.entered(scope, c, body, own=[tensor]) for c in (t, *others)]
+        return Let(tensor, (Clause(tuple(slots), body),))
+
+    def outer_extent(self, dim: Dim) -> Term:
+        """The size of a dimension where no coordinate is in force."""
+        return self.extent(self.scope, dim)
+
+    def recurrence_over_two(self) -> list[Let]:
+        """A table filled from a corner: `g[i - 1, j]`, `g[i, j - 1]`, `g[i - 1, j - 1]`."""
+        dims = [dim for dim in self.sizes.values() if size_of(dim) > 1]
+        if not dims:
+            return self.points()
+        scope = self.scope.strict()
+        dim = self.pick(dims)
+        i = self.coordinate(scope, dim)
+        scope = scope.binding(i, (Place(i), dim), size=size_of(dim))
+        other = self.pick(dims)
+        j = self.coordinate(scope, other)
+        if i.name == j.name:
+            return self.points()
+        scope = scope.binding(j, (Place(j), other), size=size_of(other))
+        kind: Kind = self.pick(("real", "whole"))
+        tensor = Tensor(self.fresh("h"), (dim, other), kind)
+        up, back = plus(Place(i), -1), plus(Place(j), -1)
+        firsts = self.shuffled([(up, Place(j)), (Place(i), back), (up, back)])[: 1 + self.choose(3)]
+        inner = replace(scope, previous=tuple((tensor, first) for first in firsts), fixed=(i, j))
+        rule = self.rule(inner, kind)
+        corner = self.simple(replace(scope, coordinates=()), kind)
+        down = replace(scope.without([j]), previous=((tensor, (up, number(0))),), fixed=(i,))
+        along = replace(scope.without([i]), previous=((tensor, (number(0), back)),), fixed=(j,))
+        ends = self.outer_extent(dim), self.outer_extent(other)
+        clauses = [
+            Clause((number(0), number(0)), corner),
+            Clause((Binder(i, number(1), ends[0]), number(0)), self.rule(down, kind)),
+            Clause((number(0), Binder(j, number(1), ends[1])), self.rule(along, kind)),
+            Clause((Binder(i, number(1), ends[0]), Binder(j, number(1), ends[1])), rule),
+        ]
+        return [Let(tensor, tuple(self.shuffled(clauses)))]
+
+    def two_recurrences(self) -> list[Let]:
+        """A state and a cell that read each other, as in an LSTM."""
+        made = self.stepped()
+        if made is None:
+            return self.points()
+        t, dim, scope, others, kind = made
+        axes = (dim, *(c.dim for c in others))
+        state, cell = (Tensor(self.fresh("h"), axes, kind) for _ in range(2))  # type: ignore[arg-type]
+        back = plus(Place(t), -1)
+        around = replace(scope, coordinates=tuple(others), places=scope.places[1:])
+        lets = []
+        for tensor, reads in (
+            (state, ((cell, (Place(t),)), (state, (back,)))),
+            (cell, ((state, (back,)), (cell, (back,)))),
+        ):
+            # The first of them is read for certain: each needs the other.
+            inner = replace(scope, previous=reads[: 1 + self.choose(2)], fixed=(t,))
+            rule = Op(("+",), (self.rule(replace(inner, previous=reads[:1]), kind), self.rule(inner, kind)), kind)
+            if kind == "whole":
+                rule = Op(("%",), (rule, number(5)), kind)
+            base = self.term(around, kind, 1)
+            first = Clause((number(0), *(self.entered(around, c, base) for c in others)), base)
+            slots = [self.entered(scope, c, rule, own=[state, cell]) for c in others]
+            step = Clause((Binder(t, number(1), self.outer_extent(dim)), *slots), rule)
+            lets.append(Let(tensor, (first, step)))
+        return lets
+
+    # -------------------------------------------------------------------- other statements
+
+    def figure_tensor(self) -> list[Let]:
+        """Figures in the text, under a name."""
+        names = self.shuffled(list(self.sizes))[: 1 + self.choose(2)]
+        dims = tuple(self.sizes[name] for name in names)
+        if self.spaces and len(dims) > 1 and self.chance(50):
+            dims = dims[:1]
+        kind = self.weighted((4, "real"), (1, "whole"), (1, "bool"))
+        cells = self.cells(tuple(map(size_of, dims)), kind)
+        literal = Cells(cells, kind, dims, (), kind == "real" and self.chance(30))  # type: ignore[arg-type]
+        tensor = Tensor(self.fresh("y"), dims, kind)  # type: ignore[arg-type]
+        return [Let(tensor, whole=literal)]
+
+    def cells(self, shape: tuple[int, ...], kind: str) -> Any:
+        if shape:
+            return tuple(self.cells(shape[1:], kind) for _ in range(shape[0]))
+        if kind == "bool":
+            return self.pick(("true", "false"))
+        sign = "-" if self.chance(30) else ""
+        return f"{sign}{self.choose(9)}" if kind == "whole" else f"{sign}{self.choose(40) / 8:.3f}"
+
+    def whole_tensor(self) -> list[Let]:
+        """Another tensor, or the result of a function, under a name of its own."""
+        scope = self.scope
+        found: list[Any] = [t for t in self.tensors if t.axes and t.open is None]
+        for fn in self.functions:
+            if fn.result is not None and (call := self.call(scope, fn, 1)) is not None:
+                found += [call] * 3
+        if not found:
+            return self.points()
+        whole = self.pick(found)
+        axes = whole.axes
+        tensor = Tensor(self.fresh("y"), axes, whole.kind)
+        if isinstance(whole, Apply):
+            tensor.leaky = whole.fn.guard is not None or leaks(whole.fn.body)
+        else:
+            tensor.leaky, tensor.guard, tensor.below = whole.leaky, whole.guard, whole.below
+        return [Let(tensor, whole=whole)]
+
+    def constant(self) -> list[Let]:
+        """A whole number that says how many points something has."""
+        name, dim = self.pick(list(self.sizes.items()))
+        body: Term = Size(name, dim)
+        if self.chance(40):
+            body = Op(("-",), (plus(body, 1), number(1)), "whole")
+        tensor = Tensor(self.fresh("c"), (), "whole", counts=dim)
+        return [Let(tensor, (Clause((), body),))]
+
+    def shorter(self) -> list[Let]:
+        """A definition over all but one point of a coordinate, which reads both neighbours."""
+        name, dim = self.pick(list(self.sizes.items()))
+        size = Size(name, dim)
+        less = Dim(size_of(dim) - 1, (plus(size, -1),), dim.space or dim)
+        fitting = [t for t in self.tensors if t.kind == "real" and len(t.axes) == 1 and t.axes[0] is dim and not t.leaky]
+        if not fitting:
+            return self.points()
+        tensor = self.pick(fitting)
+        if tensor.open is not None:
+            return self.points()
+        here = self.coordinate(self.scope, less)
+        here.dim = less
+        scope = self.scope.binding(here, (Place(here), less), (Place(here), dim), (plus(Place(here), 1), dim))
+        near = Read(tensor, (Place(here),))
+        body = Op((self.pick(("-", "*")),), (Read(tensor, (plus(Place(here), 1),)), near), "real")
+        if self.chance(60):
+            body = Op(("+",), (body, self.term(scope, "real", 1)), "real")
+        binder = Binder(here, number(0), plus(self.outer_extent(dim), -1))
+        found = Tensor(self.fresh("y"), (less,), "real", leaky=leaks(body))
+        return [Let(found, (Clause((binder,), body),))]
+
+    def leading(self) -> list[Let]:
+        """`let y[..r, i] = … x[..r, i] …;`"""
+        rest = self.rest(self.scope)
+        if rest is None:
+            return self.points()
+        fitting = [t for t in self.tensors if t.kind == "real" and self.leads(t, rest)]
+        if not fitting:
+            return self.points()
+        tensor = self.pick(fitting)
+        scope = replace(self.scope, rest=rest)
+        scope = replace(scope, points=max(1, int(np.prod([size_of(c.dim) for c in rest.coordinates]))))  # type: ignore[arg-type]
+        scope, coordinates = self.left(scope, 2)
+        if any(size_of(dim) == 0 for dim in tensor.axes):
+            return self.points()
+        body: Term = self.read_at(scope, tensor)
+        if self.chance(70):
+            body = Op((self.pick(("+", "*")),), (body, self.term(scope, "real", 2)), "real")
+        return self.defined(scope, coordinates, body, rest=rest)
+
+    def leads(self, tensor: Tensor, rest: Rest) -> bool:
+        dims = tuple(c.dim for c in rest.coordinates)
+        return (tensor.open is not None) == rest.flat and tensor.axes[: len(dims)] == dims
+
+    # -------------------------------------------------------------------------- program
+
+    def case(self) -> Case:
+        self.draw_inputs()
+        self.draw_functions()
+        self.draw_definitions()
+        spaces = {f"space_{n}": names for n, names in enumerate(self.spaces.values())}
+        program = Program(tuple(self.inputs), tuple(self.functions), tuple(self.groups), spaces)
+        if self.chance(25):
+            names = [let.tensor.name for let in program.lets]
+            program = replace(program, outputs=tuple(self.shuffled(names)[: 1 + self.choose(len(names))]))
+        if self.chance(40):
+            program = replace(program, order=tuple(self.shuffled(list(range(40)))))
+        return Case(program, self.arrays)
+
+
+def plain(node: Reduce) -> list[Binder]:
+    return [binder for binder in node.binders if isinstance(binder, Binder)]
+
+
+def binding_names(node: Reduce | Scan) -> list[str]:
+    """What a reduction or normaliser binds, by name."""
+    if isinstance(node, Scan):
+        return [node.coordinate.name]
+    return [slot.name if isinstance(slot, Rest) else slot.coordinate.name for slot in node.binders]
+
+
+def reachable(term: Any) -> list[Any]:
+    """The parts of a term that stand neither in a block, nor in an index, nor in a range, nor in a call."""
+    found = [term]
+    match term:
+        case Op(_, terms) | Function(_, terms):
+            inner: Sequence[Any] = terms
+        case Reduce(body=body) | Scan(body=body):
+            inner = [body]
+        case _:
+            inner = []
+    for part in inner:
+        found += reachable(part)
+    return found
+
+
+@cache
+def _below(n: int) -> st.SearchStrategy[int]:
+    return st.integers(0, n - 1)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """Programs with arrays, for Hypothesis to make smaller where a law fails."""
+    return Statements(lambda n: draw(_below(n)) if n > 1 else 0).case()
+
+
+def random_case(seed: int) -> Case:
+    """The same programs, drawn by a seed."""
+    return Statements(Random(seed).randrange).case()

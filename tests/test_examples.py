@@ -1,0 +1,188 @@
+"""The example programs: silent, canonical, run as their comments say, and right."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.std.plain import Array, attend, convolve, gelu, heads, lower, merge, norm, pad, same, sigmoid, softmax
+
+import indexical as ix
+from indexical.cli import main
+from indexical.run.samples import random_arrays
+
+ROOT = Path(__file__).resolve().parent.parent
+FILES = sorted((ROOT / "examples").glob("*.ix"))
+SIZES = {
+    "alibi": {"b": 2, "h": 3, "i": 4, "j": 4, "d": 3, "e": 2},
+    "convolution": {"b": 2, "c": 2, "y": 5, "x": 4, "o": 2},
+    "grouped_query": {"b": 2, "h": 4, "g": 2, "i": 4, "j": 4, "d": 3, "e": 2},
+    "heat_equation": {"x": 6},
+    "lstm": {"b": 2, "t": 3, "m": 2, "n": 2, "p": 2},
+    "online_softmax": {"i": 3, "j": 5},
+    "rotary": {"b": 2, "h": 2, "i": 4, "j": 4, "d": 4, "e": 2},
+    "sliding_window": {"b": 2, "h": 1, "i": 5, "j": 5},
+    "transformer_block": {"b": 2, "i": 3, "m": 4, "h": 2, "d": 2, "e": 2, "f": 5},
+}
+
+
+def by_name(file: Path) -> str:
+    return file.stem
+
+
+@pytest.mark.parametrize("file", FILES, ids=by_name)
+def test_example_has_no_errors_and_no_warnings(file: Path) -> None:
+    assert [str(found) for found in ix.check(file) if found.severity != "note"] == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=by_name)
+def test_example_is_canonical(file: Path) -> None:
+    assert main(["fmt", "--check", str(file)]) == 0
+
+
+@pytest.mark.parametrize("file", FILES, ids=by_name)
+def test_example_runs_as_its_comment_says(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = re.search(r"^// ix (run .*)$", file.read_text("utf-8"), re.MULTILINE)
+    command = ["run", f"examples/{file.name}", "--random"] if written is None else shlex.split(written[1])
+    assert command[1] == f"examples/{file.name}"
+    monkeypatch.chdir(ROOT)
+    assert main(command) == 0
+    assert capsys.readouterr().out
+
+
+# --------------------------------------------------------------- what they give
+
+
+def alibi(a: Mapping[str, Array]) -> Array:
+    i, j = np.arange(4)[:, None], np.arange(4)
+    slope = np.array([2**-4, 2**-8, 2**-2])[:, None, None]
+    return attend(a["Q"], a["K"], a["V"], lower(4, 4), -slope * np.abs(i - j))
+
+
+def causal(a: Mapping[str, Array]) -> Array:
+    return attend(a["Q"], a["K"], a["V"], lower(a["Q"].shape[-2], a["K"].shape[-2]))
+
+
+def convolution(a: Mapping[str, Array]) -> Array:
+    seen = convolve(pad(a["image"], same((3, 3))), a["kernel"]) + a["bias"][:, None, None]
+    bent = np.maximum(seen, 0)[..., :4, :4]
+    return np.asarray(bent.reshape(2, 2, 2, 2, 2, 2).max((3, 5)))
+
+
+def documents(a: Mapping[str, Array]) -> Array:
+    document = a["document"][:, None]
+    together = document[..., :, None] == document[..., None, :]
+    return attend(a["Q"], a["K"], a["V"], together & lower(*together.shape[-2:]))
+
+
+def fibonacci(a: Mapping[str, Array]) -> Array:
+    found = [0, 1]
+    while len(found) < 51:
+        found.append(found[-1] + found[-2])
+    return np.array(found)
+
+
+def grouped_query(a: Mapping[str, Array]) -> Array:
+    return attend(a["Q"], np.repeat(a["K"], 2, axis=1), np.repeat(a["V"], 2, axis=1), lower(4, 4))
+
+
+def heat_equation(a: Mapping[str, Array]) -> Array:
+    rows = [a["start"]]
+    for _ in range(10):
+        row = rows[-1].copy()
+        row[1:-1] += 0.25 * np.diff(rows[-1], 2)
+        rows.append(row)
+    return np.stack(rows)
+
+
+def lstm(a: Mapping[str, Array]) -> Array:
+    shown = cell = np.zeros((2, 2))
+    found = [shown]
+    for t in range(3):
+        past = np.einsum("gnp,bp->gbn", a["U"], shown) + a["bias"][:, None]
+        write, keep, propose, show = np.einsum("gnm,bm->gbn", a["W"], a["x"][:, t]) + past
+        cell = sigmoid(keep) * cell + sigmoid(write) * np.tanh(propose)
+        shown = sigmoid(show) * np.tanh(cell)
+        found.append(shown)
+    return np.stack(found, 1)
+
+
+def sublayer(a: Mapping[str, Array], x: Array) -> Array:
+    q, k, v = (heads(x, a[name]) for name in ("W_Q", "W_K", "W_V"))
+    return merge(attend(q, k, v, lower(x.shape[1], x.shape[1])), a["W_O"])
+
+
+def rotary(a: Mapping[str, Array]) -> Array:
+    def turn(x: Array) -> Array:
+        angle = np.arange(4)[:, None] / 10000 ** (np.arange(2) / 2)
+        first, second = x[..., :2], x[..., 2:]
+        cos, sin = np.cos(angle), np.sin(angle)
+        return np.concatenate([first * cos - second * sin, second * cos + first * sin], -1)
+
+    return attend(turn(a["Q"]), turn(a["K"]), a["V"], lower(4, 4))
+
+
+def sliding_window(a: Mapping[str, Array]) -> Array:
+    return attend(a["Q"], a["K"], a["V"], lower(5, 5) & ~lower(5, 5, -3))
+
+
+def smith_waterman(a: Mapping[str, Array]) -> tuple[Array, int]:
+    across, down = "TGTTACGG", "GGTTGACTA"
+    score = np.zeros((10, 9), int)
+    for y, one in enumerate(down, 1):
+        for x, other in enumerate(across, 1):
+            step = score[y - 1, x - 1] + (3 if one == other else -3)
+            score[y, x] = max(0, step, score[y - 1, x] - 2, score[y, x - 1] - 2)
+    return score, 13
+
+
+def transformer_block(a: Mapping[str, Array]) -> Array:
+    y = a["X"] + sublayer(a, norm(a["X"], a["gain_1"], a["bias_1"], 1e-5))
+    inner = gelu(norm(y, a["gain_2"], a["bias_2"], 1e-5) @ a["W_in"] + a["b_in"])
+    return np.asarray(y + inner @ a["W_out"] + a["b_out"])
+
+
+PLAIN: dict[str, Callable[[Mapping[str, Array]], Any]] = {
+    "alibi": alibi,
+    "causal_attention": causal,
+    "convolution": convolution,
+    "documents": documents,
+    "fibonacci": fibonacci,
+    "grouped_query": grouped_query,
+    "heat_equation": heat_equation,
+    "lstm": lstm,
+    "multi_head_sublayer": lambda a: a["X"] + sublayer(a, a["X"]),
+    "online_softmax": lambda a: (softmax(a["scores"]), 0.0),
+    "rotary": rotary,
+    "sliding_window": sliding_window,
+    "smith_waterman": smith_waterman,
+    "transformer_block": transformer_block,
+}
+
+
+@pytest.mark.parametrize("file", FILES, ids=by_name)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_example_agrees_with_numpy(file: Path, seed: int) -> None:
+    program = ix.compile(file)
+    sample, _ = random_arrays(program.ir, {}, SIZES.get(file.stem, {}), seed)
+    found = program(**sample.arrays)
+    wanted = PLAIN[file.stem](sample.arrays)
+    pairs = zip(found, wanted, strict=True) if isinstance(wanted, tuple) else [(found, wanted)]
+    for one, other in pairs:
+        assert one.shape == np.shape(other)
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_figures_of_smith_waterman_are_the_published_ones() -> None:
+    """What the file expects is what it computes, written there once more by hand."""
+    program = ix.compile(ROOT / "examples" / "smith_waterman.ix")
+    written = [figure.value for expect in program.ir.expects for figure in expect.figures if figure is not None]
+    score, best = program()
+    assert written == [int(best), *score.ravel().tolist()]
