@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .checker.allow import apply_allows
 from .checker.names import suggest
 from .checker.program import check as check_tree
 from .diagnostics import CallError, CompileError, Diagnostic, Label, Sink
+from .facts.lints import lint
+from .facts.view import View
 from .ir import nodes as ir
 from .run import kernel
 from .source import Source, Span
@@ -40,7 +43,14 @@ def _compile(text_or_path: str | os.PathLike[str], sink: Sink) -> tuple[Source |
     source = read_source(text_or_path, sink)
     if source is None:
         return None, None
-    return source, check_tree(parse(source, sink), sink)
+    found = Sink()
+    file = parse(source, found)
+    program = check_tree(file, found)
+    if program is not None:
+        lint(View(program), found)
+    for diagnostic in apply_allows(file, list(found)):
+        sink.add(diagnostic)
+    return source, program
 
 
 def read_source(text_or_path: str | os.PathLike[str], sink: Sink) -> Source | None:

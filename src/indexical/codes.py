@@ -74,8 +74,22 @@ CODES: dict[str, Code] = {
     # Kinds.
     "IX351": _error("the wrong kind of value"),
     "IX352": _warning("a whole quotient meets a real"),
-    # Contracts and claims: see also the lints of IX4xx.
+    # Meaning: shape-compatible mistakes.
     "IX401": _note("a contract that is not checked yet"),
+    "IX402": _warning("normalised over one coordinate, gathered over another"),
+    "IX403": _warning("a value that is not read at the key"),
+    "IX404": _warning("values of another head than the weights"),
+    "IX405": _warning("weights guarded after they were normalised"),
+    "IX406": _warning("no feature is compared"),
+    "IX407": _warning("heads split or packed in different orders"),
+    "IX408": _warning("a scale from the wrong size"),
+    "IX409": _warning("a scale applied twice"),
+    "IX410": _note("scores that are not scaled"),
+    "IX411": _warning("a mask written as a large negative number"),
+    "IX412": _warning("a reduction over what nothing mentions"),
+    "IX413": _warning("an input or definition that no output needs"),
+    "IX414": _note("exponentials summed without a shift"),
+    "IX415": _note("a guard that may leave nobody to listen to"),
     # Calls.
     "IX501": _error("arguments that do not match the inputs"),
     "IX502": _error("an array of the wrong rank"),

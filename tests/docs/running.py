@@ -131,21 +131,29 @@ def run(page: Path) -> list[Fault]:
     with _folder():
         names: dict[str, Any] = {"__name__": "__main__"}
         for block in found:
-            match block.language:
-                case "ix":
-                    faults += _run_program(block, outputs.get(block))
-                case "console":
-                    faults += _run_console(block)
-                case "python":
-                    faults += _run_python(block, outputs.get(block), names)
-                case "sh":
-                    faults += _check_commands(block, page)
-                case "output" | "text":
-                    if block not in expected:
-                        faults.append(Fault(block, "this output does not directly follow what prints it"))
-                case language if language not in SHOWN:
-                    faults.append(Fault(block, f"nothing is known of blocks called `{language}`"))
+            try:
+                faults += _run_block(page, block, outputs.get(block), names)
+            except Exception:
+                faults.append(Fault(block, f"a bug of ours, not of the page:\n{traceback.format_exc()}"))
+            if block.language in PRINTED and block not in expected:
+                faults.append(Fault(block, "this output does not directly follow what prints it"))
     return faults
+
+
+def _run_block(page: Path, block: Block, output: Block | None, names: dict[str, Any]) -> list[Fault]:
+    match block.language:
+        case "ix":
+            return _run_program(block, output)
+        case "console":
+            return _run_console(block)
+        case "python":
+            return _run_python(block, output, names)
+        case "sh":
+            return _check_commands(block, page)
+        case language if language in PRINTED | SHOWN:
+            return []
+        case language:
+            return [Fault(block, f"nothing is known of blocks called `{language}`")]
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from tests.laws.terms import (
@@ -162,18 +163,20 @@ class Phrases:
 
     # ---------------------------------------------------------------- coordinates, sizes
 
-    def coordinate(self, scope: Scope, dim: Dim, full: bool = True, dependent: bool = False) -> Coordinate:
+    def coordinate(
+        self, scope: Scope, dim: Dim, full: bool = True, dependent: bool = False, beside: Sequence[Coordinate] = ()
+    ) -> Coordinate:
         """A new coordinate for an axis of this dimension; `full` if it will run over all of it."""
         taken = {old.name for old in scope.coordinates} | {tensor.name for tensor in scope.tensors}
         if self.shadowing and self.chance(20):
-            taken = set()
+            taken = {other.name for other in beside}
         if self.spaces:
             names = [name for name in self.spaces[dim.space or dim] if name not in taken]
         else:
-            known = [name for name, other in scope.sizes.items() if other is dim and name not in taken]
+            known = [name for name, other in scope.sizes.items() if other is dim and name not in taken and full]
             others = [name for name in NAMES if name not in taken]
-            if scope.in_function:
-                others = [name for name in others if scope.sizes.get(name, dim) is dim]
+            if scope.in_function:  # Where only the names say the sizes, none is hidden.
+                others = [name for name in others if name not in scope.sizes]
             names = known * 3 + others
         name = self.pick(names) if names else self.fresh("c")
         return Coordinate(name, dim if full else None, dependent)
@@ -185,7 +188,9 @@ class Phrases:
         found += [Size(name, dim) for name, other in scope.sizes.items() if other is dim and name not in named]
         found += [Read(tensor) for tensor in scope.tensors if tensor.counts is dim]
         if dim.size is not None:
-            found.append(number(dim.size))
+            # A literal below 3 beside a size would be refused: no larger size could be meant.
+            if dim.stated or dim.size > 2 or not found:
+                found.append(number(dim.size))
             found += [word for word in dim.words if not named & {p.of for p in walk(word) if isinstance(p, Size)}]
         return self.pick(found)
 
@@ -194,6 +199,7 @@ class Phrases:
         dim = coordinate.dim
         assert dim is not None
         outside = replace(scope, coordinates=tuple(c for c in scope.coordinates if c is not coordinate))
+        own = [*own, *(tensor for tensor, _ in scope.previous)]
         axes = [axis for node in nodes if node is not None for axis in bare_axes(_without(node, own), coordinate)]
         known = scope.sizes.get(coordinate.name) is dim
         if all(axis is dim for axis in axes) and (axes or known) and not self.chance(15):
@@ -219,33 +225,50 @@ class Phrases:
 
     # --------------------------------------------------------------------------- reads
 
-    def index(self, scope: Scope, dim: Dim) -> Term:
-        """A term that is within a dimension wherever it is evaluated."""
+    def index(self, scope: Scope, dim: Dim, plain: bool = False) -> Term:
+        """A term that is within a dimension wherever it is evaluated; `plain` if it is to read nothing."""
         strong = [term for term, other in (*scope.places, *scope.facts) if other is dim]
         if strong and (size_of(dim) == 0 or not self.chance(12)):
             return self.pick(strong[::-1])
-        return self.pick(self.odd_indices(scope, dim))
+        options = self.plain_indices(scope, dim) + ([] if plain else self.read_indices(scope, dim))
+        return self.pick(options)()
 
-    def odd_indices(self, scope: Scope, dim: Dim) -> list[Term]:
-        found: list[Term] = [number(0), plus(self.extent(scope, dim), -1)]
+    def plain_indices(self, scope: Scope, dim: Dim) -> list[Callable[[], Term]]:
+        found: list[Callable[[], Term]] = [lambda: number(0), lambda: plus(self.extent(scope, dim), -1)]
         if dim.size is not None:
-            found.append(number(self.choose(dim.size)))
-        for coordinate in scope.coordinates[-2:]:
-            place = Place(coordinate)
-            found.append(Function("min", (place, plus(self.extent(scope, dim), -1)), "whole"))
-            found.append(Op(("%",), (plus(place, self.choose(3)), self.extent(scope, dim)), "whole"))
+            found.append(lambda: number(self.choose(size_of(dim))))
+        for place in map(Place, scope.coordinates[-2:]):
+            last = partial(plus, value=-1)
+            found.append(lambda place=place: Function("min", (place, last(self.extent(scope, dim))), "whole"))  # type: ignore[misc]
+            found.append(lambda place=place: self.remainder(place, scope, dim))  # type: ignore[misc]
+        return found
+
+    def remainder(self, place: Term, scope: Scope, dim: Dim) -> Term:
+        return Op(("%",), (plus(place, self.choose(3)), self.extent(scope, dim)), "whole")
+
+    def read_indices(self, scope: Scope, dim: Dim) -> list[Callable[[], Term]]:
+        """Gathers, and where something is largest."""
+        found: list[Callable[[], Term]] = []
         for tensor in scope.tensors:
             if tensor.below is dim and self.is_readable(scope, tensor) and tensor.open is None:
-                found += [Read(tensor, tuple(self.index(scope, axis) for axis in tensor.axes))] * 3
+                found += [lambda tensor=tensor: self.gathered(scope, tensor)] * 3  # type: ignore[misc]
         if scope.points * size_of(dim) <= MOST_POINTS:
-            found.append(self.extreme_place(scope, dim))
+            found.append(lambda: self.extreme_place(scope, dim))
         return found
+
+    def gathered(self, scope: Scope, tensor: Tensor) -> Term:
+        return Read(tensor, tuple(self.index(scope, axis, plain=True) for axis in tensor.axes))
 
     def extreme_place(self, scope: Scope, dim: Dim) -> Term:
         """`argmax[k](…)`: where something is largest along a dimension."""
         coordinate = self.coordinate(scope, dim)
         inner = scope.strict().binding(coordinate, (Place(coordinate), dim), size=size_of(dim))
-        body = self.leaf(inner, "real")
+        fitting = [t for t in inner.tensors if t.kind == "real" and dim in t.axes and t.open is None]
+        fitting = [tensor for tensor in fitting if self.is_readable(inner, tensor)]
+        body: Term = Op(("*",), (Place(coordinate), Number("0.5")), "real")
+        if fitting:
+            tensor = self.pick(fitting)
+            body = Read(tensor, tuple(self.index(inner, axis, plain=True) for axis in tensor.axes))
         binder = self.entered(scope, coordinate, body)
         return Reduce(self.pick(("argmax", "argmin")), (binder,), body, None, "whole")
 
@@ -395,7 +418,7 @@ class Phrases:
 
     def figures(self, scope: Scope, level: int) -> Term:
         """An array literal, read where it stands."""
-        dims = [dim for _, dim in scope.places if dim.size is not None and 0 < dim.size <= 4]
+        dims = [dim for _, dim in scope.places if dim.size is not None and (2 < dim.size <= 4 or dim.stated)]
         if not dims:
             return self.simple(scope, "real")
         dim = self.pick(dims)
@@ -596,7 +619,8 @@ class Phrases:
         }[kind]
         op = self.weighted(*ops)  # type: ignore[arg-type]
         full = op in ("mean", "argmax", "argmin") or (kind == "whole" and op in ("max", "min"))
-        made = self.bound(scope, 1 if op in ("argmax", "argmin") else 1 + self.choose(10) // 7, full)
+        single = op in ("argmax", "argmin")
+        made = self.bound(scope, 1 if single else 1 + self.choose(10) // 7, full, single)
         if made is None:
             return self.leaf(scope, kind)
         inner, drafts = made
@@ -609,6 +633,8 @@ class Phrases:
         if self.chance(35):
             guard, within = self.reduction_guard(inner, drafts, op, full, level)
         body = self.term(within, body_kind, level - 1)
+        if isinstance(drafts[0], Rest) and not any(isinstance(p, Read) and p.rest is drafts[0] for p in walk(body)):
+            return self.leaf(scope, kind)
         binders = self.finished(scope, drafts, body, guard)
         return Reduce(op, binders, body, guard, kind)
 
@@ -648,10 +674,10 @@ class Phrases:
                 return moved(guard, chosen), [read]
         return None
 
-    def bound(self, scope: Scope, count: int, full: bool) -> tuple[Scope, list[Any]] | None:
+    def bound(self, scope: Scope, count: int, full: bool, single: bool = False) -> tuple[Scope, list[Any]] | None:
         """The scope with new coordinates, each of them with its range or, as a coordinate alone, still without."""
         drafts: list[Any] = []
-        if self.chance(25) and scope.rest is None and (rest := self.rest(scope)) is not None:
+        if not single and self.chance(25) and scope.rest is None and (rest := self.rest(scope)) is not None:
             drafts.append(rest)
             size = 1
             for coordinate in rest.coordinates:
@@ -660,13 +686,14 @@ class Phrases:
                 return replace(scope, rest=rest, points=scope.points * max(1, size)), drafts
             return None
         for _ in range(count):
-            made = self.ranged(scope, full) if self.chance(30) else None
+            beside = [draft.coordinate for draft in drafts]
+            made = self.ranged(scope, full, beside) if self.chance(30) else None
             if made is None:
                 dims = self.dims(scope, full)
                 if not dims:
                     break
                 dim = self.pick(dims)
-                coordinate = self.coordinate(scope, dim)
+                coordinate = self.coordinate(scope, dim, beside=beside)
                 made = coordinate, ((Place(coordinate), dim),), coordinate
             coordinate, places, draft = made
             size = max((size_of(dim) for _, dim in places), default=1)
@@ -700,13 +727,13 @@ class Phrases:
             dims, flat = lead.axes[: 1 + self.choose(len(lead.axes))], False
         return Rest(name or self.pick(("r", "s")), tuple(Coordinate("", dim) for dim in dims), flat)
 
-    def ranged(self, scope: Scope, full: bool) -> tuple[Coordinate, Any, Binder] | None:
+    def ranged(self, scope: Scope, full: bool, beside: Sequence[Coordinate]) -> tuple[Coordinate, Any, Binder] | None:
         """A coordinate with a range of its own: up to or from another coordinate, or past the first point."""
         dims = [dim for dim in self.dims(scope, full) if size_of(dim) > 0]
         around = [(t.coordinate, dim) for t, dim in scope.places if isinstance(t, Place)]
         if around and self.chance(70):
             other, dim = self.pick(around)
-            coordinate = self.coordinate(scope, dim, full=False, dependent=True)
+            coordinate = self.coordinate(scope, dim, full=False, dependent=True, beside=beside)
             place = Place(other)
             binder = self.pick(
                 (
@@ -721,7 +748,7 @@ class Phrases:
         if not dims or full:
             return None
         dim = self.pick(dims)
-        coordinate = self.coordinate(scope, dim, full=False)
+        coordinate = self.coordinate(scope, dim, full=False, beside=beside)
         places = ((Place(coordinate), dim), (plus(Place(coordinate), -1), dim))
         return coordinate, places, Binder(coordinate, number(1), self.extent(scope, dim))
 
@@ -779,7 +806,7 @@ class Phrases:
         name = self.fresh("l")
         inner, drafts = scope, []
         if self.chance(50):
-            made = self.bound(replace(scope, rest=None), 1, True)
+            made = self.bound(scope, 1, True, single=True)
             if made is not None and all(isinstance(d, Binder) and d.lower is None for d in made[1]):
                 inner, drafts = made
         body = self.term(replace(inner, zero=True), "real", max(0, level))

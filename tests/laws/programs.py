@@ -95,7 +95,7 @@ class Statements(Phrases):
             if dims and self.chance(30):
                 self.sizes[name] = self.pick(dims)
                 continue
-            dims.append(Dim(self.pick((2, 3, 1, 4))))
+            dims.append(Dim(self.pick((2, 3, 1, 4)), stated=self.chance(15)))
             self.sizes[name] = dims[-1]
         if self.chance(25):
             self.spaces = {dim: tuple(n for n, d in self.sizes.items() if d is dim) for dim in dims}
@@ -115,6 +115,8 @@ class Statements(Phrases):
                 self.add_input(name, kind)  # type: ignore[arg-type]
         if self.chance(35):
             self.add_scalar()
+        named = {name for input in self.inputs for name in input.home}
+        self.sizes = {name: dim for name, dim in self.sizes.items() if name in named}
 
     def add_input(self, name: str, kind: Kind, leading: tuple[Dim, ...] | None = None) -> None:
         ranks = (1, 2, 3) if leading is None else (0, 1, 2)
@@ -127,9 +129,10 @@ class Statements(Phrases):
 
     def add_product(self) -> None:
         """An input with an axis that two coordinates make together."""
-        high, low = self.pick(list(self.sizes)), self.pick(list(self.sizes))
-        if high == low:
+        named = sorted({name for input in self.inputs for name in input.home})
+        if len(named) < 2:
             return
+        high, low = self.shuffled(named)[:2]
         dims = self.sizes[high], self.sizes[low]
         words = Op(("*",), (Size(high, dims[0]), Size(low, dims[1])), "whole")
         product = Dim(size_of(dims[0]) * size_of(dims[1]), (words,))
@@ -142,7 +145,7 @@ class Statements(Phrases):
         others = [other for other in self.sizes if self.chance(20)][:1]
         self.sizes[name] = product
         tensor = Tensor("u", (*(self.sizes[other] for other in others), product), "real")
-        self.declare(tensor, (*others, name), {name: words} if self.chance(70) else {})
+        self.declare(tensor, (*others, name), {name: words})
 
     def add_scalar(self) -> None:
         """A scalar input: a real, or a whole number that says how many points something has."""
@@ -155,7 +158,9 @@ class Statements(Phrases):
 
     def declare(self, tensor: Tensor, home: tuple[str, ...], stated: Mapping[str, Term] | None = None) -> None:
         dtype = self.dtype_of_input(tensor)
-        self.inputs.append(Input(tensor, home, dtype, stated or {}))
+        stated = dict(stated or {})
+        stated.update({name: number(size_of(self.sizes[name])) for name in home if self.sizes[name].stated})
+        self.inputs.append(Input(tensor, home, dtype, stated))
         self.tensors.append(tensor)
         shape = tuple(size_of(dim) for dim in tensor.axes)
         self.arrays[tensor.name] = self.array(tensor, dtype, shape)
@@ -228,7 +233,7 @@ class Statements(Phrases):
         inner, coordinates = scope, []
         if kind == "real" and scope.sizes and self.chance(60):
             for dim in self.shuffled(list(dict.fromkeys(scope.sizes.values())))[: 1 + self.choose(2)]:
-                coordinates.append(self.coordinate(inner, dim))
+                coordinates.append(self.coordinate(inner, dim, beside=coordinates))
                 inner = inner.binding(coordinates[-1], (Place(coordinates[-1]), dim))
         guard: Term | None = None
         if coordinates and self.chance(20):
@@ -239,7 +244,7 @@ class Statements(Phrases):
             body = Paren(body)
         result = None
         if coordinates:
-            result = tuple(self.entered(inner, coordinate, body, guard) for coordinate in coordinates)
+            result = self.entered_all(inner, coordinates, body, guard)
         return Fn(name, parameters, homes, tuple(lets), result, body, guard)
 
     def is_claimed(self, body: Term, guard: Term) -> bool:
@@ -280,9 +285,7 @@ class Statements(Phrases):
             dim = self.pick(dims)
             if scope.points * size_of(dim) > 64:
                 break
-            coordinate = self.coordinate(scope, dim)
-            if coordinate.name in {c.name for c in coordinates}:
-                continue
+            coordinate = self.coordinate(scope, dim, beside=coordinates)
             coordinates.append(coordinate)
             scope = scope.binding(coordinate, (Place(coordinate), dim), size=size_of(dim))
         return scope, coordinates
@@ -298,7 +301,7 @@ class Statements(Phrases):
             body = Paren(body)
         body = self.with_guards_after(body, guard)
         inside = isinstance(body, Block) and guard is not None and not shorts and self.chance(60)
-        slots = tuple(self.entered(scope, coordinate, body, guard) for coordinate in coordinates)
+        slots = self.entered_all(scope, coordinates, body, guard)
         lead = (rest,) if rest is not None else ()
         axes = tuple(c.dim for c in (*(rest.coordinates if rest else ()), *coordinates))
         tensor = Tensor(self.fresh("y"), axes, body.kind, open=len(rest.coordinates) if rest and rest.flat else None)
@@ -306,6 +309,15 @@ class Statements(Phrases):
         if guard is not None and rest is None and all(isinstance(p, Place | Op | Number | Size) for p in walk(guard)):
             tensor.guard = (tuple(coordinates), guard)
         return [Let(tensor, (Clause((*lead, *slots), body, guard, inside, shorts),))]
+
+    def entered_all(self, scope: Scope, coordinates: Sequence[Coordinate], *nodes: Any) -> tuple[Binder, ...]:
+        """The slots of a left-hand side. The range of one may ask for the size of another, but not the other way too."""
+        found: list[Binder] = []
+        for place, coordinate in enumerate(coordinates):
+            later = {c for c in coordinates[place + 1 :] if not scope.in_function}
+            around = tuple(Coordinate(c.name) if c in later else c for c in scope.coordinates)
+            found.append(self.entered(replace(scope, coordinates=around), coordinate, *nodes))
+        return tuple(found)
 
     def abbreviated(self, body: Term) -> tuple[Term, tuple[Short, ...]]:
         """The body with some part of it under a name."""
@@ -366,10 +378,10 @@ class Statements(Phrases):
         scope = self.scope
         j, d = self.coordinate(scope, keys.axes[0]), Coordinate("", keys.axes[-1])
         scope = scope.binding(j, (Place(j), keys.axes[0]))
-        i = self.coordinate(scope, keys.axes[0])
+        i = self.coordinate(scope, keys.axes[0], beside=[j])
         scope = scope.binding(i, (Place(i), keys.axes[0]))
         inner = scope.binding(d)
-        d.name = self.coordinate(scope, keys.axes[-1]).name
+        d.name = self.coordinate(scope, keys.axes[-1], beside=[i, j]).name
         middle = tuple(self.index(scope, dim) for dim in keys.axes[1:-1])
         product = Op(("*",), tuple(Read(keys, (Place(c), *middle, Place(d))) for c in (i, j)), "real")
         scores: Term = Reduce("sum", (self.entered(scope, d, product),), product, None, "real")
@@ -378,7 +390,7 @@ class Statements(Phrases):
         weights: Term = Scan("softmax", j, scores, guard if self.chance(80) else None, "real")
         if self.chance(50):
             return self.defined(scope, [i, j], weights)
-        e = self.coordinate(inner, keys.axes[-1])
+        e = self.coordinate(inner, keys.axes[-1], beside=[i, j])
         values = Read(keys, (Place(j), *middle, Place(e)))
         body = Op(("*",), (weights, values), "real")
         outside = replace(scope, coordinates=(i,), places=((Place(i), keys.axes[0]),))
@@ -402,18 +414,16 @@ class Statements(Phrases):
         if forward and deep == 1 and self.chance(25):
             return [self.questioned(tensor, t, dim, rule_scope, others, kind)]
         rule = self.rule(rule_scope, kind)
+        upper, *ends = self.words((t, dim), *((c, c.dim) for c in others))  # type: ignore[arg-type]
         bases = []
         around = replace(scope, coordinates=tuple(others), places=scope.places[1:], previous=())
         for step in range(deep):
             base = self.term(around.strict(), kind, 1)
-            at = number(step) if forward else plus(self.outer_extent(dim), -1 - step)
-            slots = [self.entered(around, c, base) for c in others]
-            bases.append(Clause((at, *slots), base))
+            at = number(step) if forward else plus(upper, -1 - step)
+            bases.append(Clause((at, *self.beside(others, ends)), base))
         lower = number(deep if forward else 0)
-        upper = self.outer_extent(dim)
         binder = Binder(t, lower, upper if forward else plus(upper, -deep))
-        slots = [self.entered(scope, c, rule, own=[tensor]) for c in others]
-        clauses = self.shuffled([*bases, Clause((binder, *slots), rule)])
+        clauses = self.shuffled([*bases, Clause((binder, *self.beside(others, ends)), rule)])
         return [Let(tensor, tuple(clauses))]
 
     def stepped(self) -> tuple[Coordinate, Dim, Scope, list[Coordinate], Kind] | None:
@@ -423,14 +433,13 @@ class Statements(Phrases):
             return None
         dim = self.pick(dims)
         scope = self.scope.strict()
-        t = self.coordinate(scope, dim)
+        t = self.coordinate(scope, dim, full=False)
         scope = scope.binding(t, (Place(t), dim), size=size_of(dim))
         others: list[Coordinate] = []
         if self.chance(50):
-            other = self.coordinate(scope, self.pick(list(self.sizes.values())))
-            if other.name != t.name:
-                others.append(other)
-                scope = scope.binding(other, (Place(other), other.dim), size=size_of(other.dim))  # type: ignore[arg-type]
+            other = self.coordinate(scope, self.pick(list(self.sizes.values())), beside=[t])
+            others.append(other)
+            scope = scope.binding(other, (Place(other), other.dim), size=size_of(other.dim))  # type: ignore[arg-type]
         return t, dim, scope, others, self.weighted((4, "real"), (1, "whole"))
 
     def rule(self, scope: Scope, kind: Kind) -> Term:
@@ -449,14 +458,21 @@ class Statements(Phrases):
         """`let h[t] = if t > 0 { … h[t - 1] … } else { … };`"""
         from tests.laws.terms import If
 
+        t.dim = dim
         base = self.term(replace(scope, previous=()), kind, 1)
         body = If(Op((">",), (Place(t), number(0)), "bool"), self.rule(scope, kind), base, kind)
-        slots = [self.entered(scope, c, body, own=[tensor]) for c in (t, *others)]
-        return Let(tensor, (Clause(tuple(slots), body),))
+        return Let(tensor, (Clause(self.entered_all(scope, [t, *others], body), body),))
 
-    def outer_extent(self, dim: Dim) -> Term:
-        """The size of a dimension where no coordinate is in force."""
-        return self.extent(self.scope, dim)
+    def words(self, *axes: tuple[Coordinate, Dim]) -> list[Term]:
+        """How far each axis of a recurrence goes: one term for all clauses, which no coordinate beside it changes."""
+        return [
+            self.extent(replace(self.scope, coordinates=tuple(Coordinate(c.name) for c, _ in axes if c is not own)), dim)
+            for own, dim in axes
+        ]
+
+    def beside(self, coordinates: Sequence[Coordinate], ends: Sequence[Term]) -> list[Binder]:
+        """The coordinates beside the one that a recurrence goes along."""
+        return [Binder(c, number(0), end) for c, end in zip(coordinates, ends, strict=True)]
 
     def recurrence_over_two(self) -> list[Let]:
         """A table filled from a corner: `g[i - 1, j]`, `g[i, j - 1]`, `g[i - 1, j - 1]`."""
@@ -465,12 +481,10 @@ class Statements(Phrases):
             return self.points()
         scope = self.scope.strict()
         dim = self.pick(dims)
-        i = self.coordinate(scope, dim)
+        i = self.coordinate(scope, dim, full=False)
         scope = scope.binding(i, (Place(i), dim), size=size_of(dim))
         other = self.pick(dims)
-        j = self.coordinate(scope, other)
-        if i.name == j.name:
-            return self.points()
+        j = self.coordinate(scope, other, full=False, beside=[i])
         scope = scope.binding(j, (Place(j), other), size=size_of(other))
         kind: Kind = self.pick(("real", "whole"))
         tensor = Tensor(self.fresh("h"), (dim, other), kind)
@@ -481,7 +495,7 @@ class Statements(Phrases):
         corner = self.simple(replace(scope, coordinates=()), kind)
         down = replace(scope.without([j]), previous=((tensor, (up, number(0))),), fixed=(i,))
         along = replace(scope.without([i]), previous=((tensor, (number(0), back)),), fixed=(j,))
-        ends = self.outer_extent(dim), self.outer_extent(other)
+        ends = self.words((i, dim), (j, other))
         clauses = [
             Clause((number(0), number(0)), corner),
             Clause((Binder(i, number(1), ends[0]), number(0)), self.rule(down, kind)),
@@ -500,6 +514,7 @@ class Statements(Phrases):
         state, cell = (Tensor(self.fresh("h"), axes, kind) for _ in range(2))  # type: ignore[arg-type]
         back = plus(Place(t), -1)
         around = replace(scope, coordinates=tuple(others), places=scope.places[1:])
+        upper, *ends = self.words((t, dim), *((c, c.dim) for c in others))  # type: ignore[arg-type]
         lets = []
         for tensor, reads in (
             (state, ((cell, (Place(t),)), (state, (back,)))),
@@ -511,9 +526,8 @@ class Statements(Phrases):
             if kind == "whole":
                 rule = Op(("%",), (rule, number(5)), kind)
             base = self.term(around, kind, 1)
-            first = Clause((number(0), *(self.entered(around, c, base) for c in others)), base)
-            slots = [self.entered(scope, c, rule, own=[state, cell]) for c in others]
-            step = Clause((Binder(t, number(1), self.outer_extent(dim)), *slots), rule)
+            first = Clause((number(0), *self.beside(others, ends)), base)
+            step = Clause((Binder(t, number(1), upper), *self.beside(others, ends)), rule)
             lets.append(Let(tensor, (first, step)))
         return lets
 
@@ -584,7 +598,7 @@ class Statements(Phrases):
         body = Op((self.pick(("-", "*")),), (Read(tensor, (plus(Place(here), 1),)), near), "real")
         if self.chance(60):
             body = Op(("+",), (body, self.term(scope, "real", 1)), "real")
-        binder = Binder(here, number(0), plus(self.outer_extent(dim), -1))
+        binder = Binder(here, number(0), plus(self.extent(self.scope, dim), -1))
         found = Tensor(self.fresh("y"), (less,), "real", leaky=leaks(body))
         return [Let(found, (Clause((binder,), body),))]
 
@@ -619,8 +633,9 @@ class Statements(Phrases):
         self.draw_definitions()
         spaces = {f"space_{n}": names for n, names in enumerate(self.spaces.values())}
         program = Program(tuple(self.inputs), tuple(self.functions), tuple(self.groups), spaces)
-        if self.chance(25):
-            names = [let.tensor.name for let in program.lets]
+        names = [let.tensor.name for let in program.lets]
+        read = {p.tensor for let in program.lets for p in walk(let) if isinstance(p, Read) and p.tensor is not let.tensor}
+        if self.chance(25) or read.issuperset(let.tensor for let in program.lets):
             program = replace(program, outputs=tuple(self.shuffled(names)[: 1 + self.choose(len(names))]))
         if self.chance(40):
             program = replace(program, order=tuple(self.shuffled(list(range(40)))))

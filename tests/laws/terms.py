@@ -18,12 +18,14 @@ Kind = Literal["bool", "whole", "real"]
 class Dim:
     """A number of points; axes that must agree have the same one. Inside a function the caller decides it.
 
-    `words` are terms that say the size. `space` is the dimension whose space this one is of.
+    `words` are terms that say the size. `space` is the dimension whose space this one is of. `stated` says that the
+    program fixes the size by a literal.
     """
 
     size: int | None
     words: tuple[Term, ...] = ()
     space: Dim | None = None
+    stated: bool = False
 
 
 @dataclass(eq=False)

@@ -14,7 +14,6 @@ from ..syntax import tree
 from ..syntax.expressions import array_shape
 from ..syntax.vocabulary import RESERVED
 from . import absence, bounds, claims, definitions, elaborate, inline, lifting, recurrence, sizes, spaces
-from .allow import apply_allows
 from .modules import Function, functions_of
 from .names import Declarations, check_free, collect, suggest
 from .scope import Binding, Frame, Meaning, Poison, Scope, Tensor, Unit
@@ -24,18 +23,7 @@ _MOST_READINGS = 40
 
 
 def check(file: tree.File, sink: Sink) -> ir.Program | None:
-    """The Program that a file means; None where it has an error. Findings that an
-    `// allow(CODE): reason` speaks of are left out."""
-    found = Sink()
-    for diagnostic in sink:
-        found.add(diagnostic)
-    program = _check(file, found)
-    for diagnostic in apply_allows(file, list(found)):
-        sink.add(diagnostic)
-    return None if sink.failed else program
-
-
-def _check(file: tree.File, sink: Sink) -> ir.Program:
+    """The Program that a file means; None where it has an error."""
     declared = collect(file, sink)
     functions = functions_of(file, declared, sink)
     unit, scope, inputs = _read(file, declared, functions, sink)
@@ -54,7 +42,7 @@ def _check(file: tree.File, sink: Sink) -> ir.Program:
     spaces.check(program, sink)
     bounds.check(program, sink)
     absence.check(program, sink)
-    return program
+    return None if sink.failed else program
 
 
 def _read(

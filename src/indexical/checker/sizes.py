@@ -50,8 +50,8 @@ _OUTER = "only the range of a reduction may depend on another coordinate; here, 
 
 
 def simplify(unit: Unit, expr: ir.Expr) -> ir.Expr:
-    """A whole expression in its shortest form."""
-    return expression(polynomial(expr, unit.constant), expr.span)
+    """A whole expression in its shortest form; constants keep their names."""
+    return expression(polynomial(expr), expr.span)
 
 
 def extent(unit: Unit, range: ir.Range) -> ir.Expr:

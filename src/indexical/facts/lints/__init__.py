@@ -1,0 +1,57 @@
+"""Lints: mistakes that have the right shape. One file each: a code, a function that finds it.
+
+A new one is a file beside these, a line in `LINTS`, a code in `codes.py`, a page in the docs and a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from ...checker.context import report_all
+from ...diagnostics import Diagnostic, Sink
+from ...ir import nodes as ir
+from ..view import View
+from . import (
+    compared_apart,
+    empty_rows,
+    guarded_late,
+    heads_split,
+    idle_reduction,
+    large_negative,
+    other_head,
+    scale,
+    unshifted,
+    unused,
+    value_at_query,
+    wrong_normaliser,
+)
+
+Lint: TypeAlias = Callable[[View], Iterator[tuple[ir.Let | None, Diagnostic]]]
+
+LINTS: tuple[Lint, ...] = (
+    wrong_normaliser.find,
+    value_at_query.find,
+    other_head.find,
+    guarded_late.find,
+    compared_apart.find,
+    heads_split.find,
+    scale.find,
+    large_negative.find,
+    idle_reduction.find,
+    unused.find,
+    unshifted.find,
+    empty_rows.find,
+)
+
+
+def lint(view: View, sink: Sink) -> None:
+    """Everything that the lints find in a program."""
+    for find in LINTS:
+        for let, diagnostic in find(view):
+            found = Sink()
+            found.add(diagnostic)
+            if let is None:
+                sink.add(diagnostic)
+            else:
+                report_all(found, let, view.program, sink)

@@ -1,0 +1,33 @@
+"""A guard that leaves some query nobody to listen to: it hears zero."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...diagnostics import Diagnostic, Label
+from ...ir import nodes as ir
+from ..distributions import keeps_a_point
+from ..view import View
+
+CODE = "IX415"
+
+
+def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
+    for let in view.program.lets:
+        for clause in let.clauses:
+            for normalizer, trail in view.normalizers(clause):
+                if normalizer.op != "softmax" or normalizer.guard is None:
+                    continue
+                if keeps_a_point(normalizer, trail, view.lets):
+                    continue
+                name = normalizer.coordinate.name
+                yield (
+                    let,
+                    Diagnostic(
+                        CODE,
+                        f"this guard may leave nobody over `{name}` to listen to",
+                        (Label(normalizer.guard.span),),
+                        ("such a row gets no weight at all: what it gathers is 0",),
+                        None,
+                    ),
+                )

@@ -1,0 +1,54 @@
+"""Weights guarded after they were normalised: their rows no longer sum to 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...diagnostics import Diagnostic, Label
+from ...ir import nodes as ir
+from ..attention import Gather
+from ..view import View
+
+CODE = "IX405"
+
+
+def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
+    for gather in view.gathers:
+        for late in _late(gather):
+            known = view.assume(gather.site.clause, gather.key.range, *gather.weights.kept)
+            if known.proves(late):
+                continue
+            yield (
+                gather.site.let,
+                Diagnostic(
+                    CODE,
+                    "these weights are guarded after they were normalised",
+                    (Label(late.span, "removed here"), Label(gather.weights.span, "normalised here, over more")),
+                    (f"what is left no longer sums to 1 over `{gather.key.coordinate.name}`",),
+                    f"guard the normaliser: `softmax[…](… where {late.span.text})`, or divide by what is left",
+                ),
+            )
+
+
+def _late(gather: Gather) -> Iterator[ir.Expr]:
+    """Conditions on the key that stand outside the weights: guards, and factors that are 1 or 0."""
+    key = gather.key.coordinate
+    used = {id(condition) for condition in gather.weights.kept}
+    for condition in gather.site.product.conditions:
+        if key in condition.expr.type.coordinates and id(condition.expr) not in used:
+            yield condition.expr
+    for factor in gather.values:
+        test = _as_condition(factor.expr)
+        if test is not None and key in test.type.coordinates and not factor.inverse:
+            yield test
+
+
+def _as_condition(expr: ir.Expr) -> ir.Expr | None:
+    """The condition in `(j <= i) as f64` and in `if j <= i { 1 } else { 0 }`."""
+    match expr:
+        case ir.Map(op, (inner,)) if op.startswith("as ") and inner.type.kind == "bool":
+            return inner
+        case ir.Select(condition, ir.Const(one), ir.Const(zero)) if one == 1 and zero == 0:
+            return condition
+        case _:
+            return None

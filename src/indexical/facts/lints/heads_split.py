@@ -1,0 +1,129 @@
+"""Heads split one way on one side and another on the other, or packed in another order than split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...diagnostics import Diagnostic, Label
+from ...ir import nodes as ir
+from ...ir.affine import Polynomial, polynomial
+from ...ir.types import Coordinate
+from ..attention import reads_of
+from ..products import Factor
+from ..view import View
+
+CODE = "IX407"
+
+
+def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
+    for gather in view.gathers:
+        for comparison in view.comparisons(gather):
+            for compared in sorted(comparison.compared, key=str):
+                asking = _splits(comparison.asking, compared)
+                answering = _splits(comparison.answering, compared)
+                for mine in asking:
+                    for other in answering:
+                        if mine[0] != other[0]:
+                            yield gather.site.let, _report(mine[1], other[1])
+    yield from _packs(view)
+
+
+Split = tuple[Polynomial, ir.Expr]
+
+
+def _splits(factors: tuple[Factor, ...], compared: Coordinate) -> list[Split]:
+    """The indices in which a compared coordinate stands together with another one."""
+    return [
+        (polynomial(index), index)
+        for factor in factors
+        if isinstance(factor.expr, ir.Read)
+        for index in factor.expr.indices
+        if compared in index.type.coordinates and len(index.type.coordinates) == 2
+    ]
+
+
+def _report(mine: ir.Expr, other: ir.Expr) -> Diagnostic:
+    return Diagnostic(
+        CODE,
+        f"the features are split as `{mine.span.text}` on one side and as `{other.span.text}` on the other",
+        (Label(mine.span), Label(other.span)),
+        ("feature by feature, these are different ones: each head compares its own with another head's",),
+        "split both the same way",
+    )
+
+
+# ---------------------------------------------------------------------- packing
+
+
+def _packs(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
+    """`Y[m / D, m % D]` undoes `X[h * D + d]`; `Y[m % H, m / H]` undoes `X[d * H + h]`."""
+    split = _order_of_splits(view)
+    if split is None:
+        return
+    head_first, place = split
+    for let in view.program.lets:
+        for clause in let.clauses:
+            for read, packed_head_first in _packed(view, clause.body):
+                if packed_head_first != head_first:
+                    yield (
+                        let,
+                        Diagnostic(
+                            CODE,
+                            f"`{read.span.text}` packs the heads in another order than they were split",
+                            (Label(read.span, "packed here"), Label(place.span, "split here")),
+                            ("what was one head's features is now spread over all of them",),
+                            "pack as the inverse of the split: `Y[m / D, m % D]` undoes `X[h * D + d]`",
+                        ),
+                    )
+
+
+def _order_of_splits(view: View) -> tuple[bool, ir.Expr] | None:
+    """Whether features are split with the head as the slower coordinate, and where; None if nowhere."""
+    for gather in view.gathers:
+        heads = gather.weight_coordinates
+        for comparison in view.comparisons(gather):
+            for factor in (*comparison.asking, *comparison.answering):
+                if not isinstance(factor.expr, ir.Read):
+                    continue
+                for index in factor.expr.indices:
+                    order = _slower(index, heads)
+                    if order is not None:
+                        return order, index
+    return None
+
+
+def _slower(index: ir.Expr, heads: frozenset[Coordinate]) -> bool | None:
+    """Whether, in an index of a head and a feature, the head is the one that is multiplied."""
+    if len(index.type.coordinates) != 2:
+        return None
+    terms = polynomial(index).terms
+    plain = [c for c in index.type.coordinates if terms.get(frozenset(((c, 1),))) == 1]
+    head = [c for c in index.type.coordinates if c in heads]
+    if len(plain) != 1 or len(head) != 1:
+        return None
+    return plain[0] != head[0]
+
+
+def _packed(view: View, body: ir.Expr) -> Iterator[tuple[ir.Read, bool]]:
+    """Reads of a gather's result at `m / D` and `m % D`, and whether the head is the quotient."""
+    for read in reads_of(body):
+        let = view.lets.get(read.tensor)
+        if let is None:
+            continue
+        quotient = [n for n, index in enumerate(read.indices) if isinstance(index, ir.Map) and index.op == "//"]
+        remainder = [n for n, index in enumerate(read.indices) if isinstance(index, ir.Map) and index.op == "%"]
+        if len(quotient) != 1 or len(remainder) != 1:
+            continue
+        for gather in view.gathers:
+            if gather.name != read.tensor:
+                continue
+            slots = gather.site.clause.slots
+            heads = {
+                n
+                for n, slot in enumerate(slots)
+                if isinstance(slot, ir.Coord) and slot.coordinate in gather.weight_coordinates
+            }
+            if quotient[0] in heads and remainder[0] not in heads:
+                yield read, True
+            elif remainder[0] in heads and quotient[0] not in heads:
+                yield read, False

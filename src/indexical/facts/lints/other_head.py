@@ -1,0 +1,60 @@
+"""Values of another head, or example, than the one whose weights gather them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...diagnostics import Diagnostic, Label
+from ...ir import nodes as ir
+from ...ir.types import Coordinate
+from ..attention import Gather
+from ..products import Factor
+from ..view import View
+
+CODE = "IX404"
+
+
+def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
+    for gather in view.gathers:
+        key = gather.key.coordinate
+        values = [factor for factor in gather.values if key in factor.coordinates]
+        if not values:
+            continue
+        for comparison in view.comparisons(gather):
+            asking = _together(comparison.asking)
+            answering = _together(comparison.answering)
+            for shared in sorted(gather.weight_coordinates & asking & answering, key=str):
+                reads = _indices(comparison.answering, shared, key, view)
+                found = _indices(tuple(values), shared, key, view)
+                linked = shared in _together(tuple(gather.values))
+                if found != reads and (found or not linked) and reads:
+                    yield gather.site.let, _report(gather, values, shared, sorted(reads))
+
+
+def _together(factors: tuple[Factor, ...]) -> frozenset[Coordinate]:
+    return frozenset().union(*(factor.coordinates for factor in factors))
+
+
+def _indices(factors: tuple[Factor, ...], shared: Coordinate, key: Coordinate, view: View) -> set[str]:
+    """How a coordinate stands in the indices of the factors that vary with the key, whatever else does."""
+    return {
+        view.forms.key(index, {other: "…" for other in index.type.coordinates if other != shared})
+        for factor in factors
+        if key in factor.coordinates and isinstance(factor.expr, ir.Read)
+        for index in factor.expr.indices
+        if shared in index.type.coordinates and key not in index.type.coordinates
+    }
+
+
+def _report(gather: Gather, values: list[Factor], shared: Coordinate, reads: list[str]) -> Diagnostic:
+    value = values[0].expr
+    return Diagnostic(
+        CODE,
+        f"`{value.span.text}` is not read at the `{shared.name}` whose weights gather it",
+        (
+            Label(value.span, f"the keys are read at `{reads[0]}`"),
+            Label(gather.weights.span, f"one for each `{shared.name}`"),
+        ),
+        (f"what arrives at one `{shared.name}` are the values of another",),
+        f"read the values at `{shared.name}`, as the keys are",
+    )

@@ -1,0 +1,144 @@
+"""The scale of a score: from the number of compared features, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from ...diagnostics import Diagnostic, Label
+from ...ir import nodes as ir
+from ...ir.affine import Polynomial, number, polynomial
+from ..attention import Comparison, Gather
+from ..products import Factor
+from ..view import View
+
+WRONG, TWICE, MISSING = "IX408", "IX409", "IX410"
+
+
+def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
+    for gather in view.gathers:
+        found = [comparison for comparison in view.comparisons(gather) if comparison.compared]
+        if len(found) != 1 or gather.weights.score is None:
+            continue
+        comparison = found[0]
+        powers, unknown = _powers(view, gather, comparison)
+        expected = number(1)
+        for step in comparison.product.summed:
+            if step.coordinate in comparison.compared:
+                expected = expected * polynomial(step.range.upper)
+        yield from _judge(gather, comparison, powers, unknown, expected)
+
+
+Powers = dict[Polynomial, tuple[Fraction, ir.Expr]]
+
+
+def _judge(
+    gather: Gather, comparison: Comparison, powers: Powers, unknown: bool, expected: Polynomial
+) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
+    let = gather.site.let
+    shown = ", ".join(f"`{c.name}`" for c in sorted(comparison.compared, key=str))
+    right = powers.pop(expected, None)
+    constants = [size for size in powers if size.constant is not None]
+    for size in constants:
+        # A plain number may be the scale, worked out by hand, or a temperature: it is the reader's.
+        unknown = True
+        del powers[size]
+    first = min(c.name for c in comparison.compared)
+    summed = Label(comparison.expr.span, f"sums over {shown}")
+    other = next((place for power, place in powers.values() if power == Fraction(-1, 2)), None)
+    if right is None and other is not None:
+        message = f"this scale is not taken from the compared {shown}"
+        note = "the scores have another spread than 1: the softmax is too flat or too sharp"
+        help = f"divide by `sqrt(size({first}))`, the root of the number of compared features"
+        yield let, Diagnostic(WRONG, message, (Label(other.span, "of another size"), summed), (note,), help)
+    elif right is not None and right[0] == -1:
+        note = "the scores are divided by the size itself, not by its root: the softmax is too flat"
+        help = f"scale once, by `sqrt(size({first}))`"
+        yield let, Diagnostic(TWICE, "the scale is applied twice", (Label(right[1].span), summed), (note,), help)
+    elif right is None and not powers and not unknown:
+        help = f"divide by `sqrt(size({first}))`"
+        yield let, Diagnostic(MISSING, "these scores are not scaled", (summed,), (), help)
+
+
+def _powers(view: View, gather: Gather, comparison: Comparison) -> tuple[Powers, bool]:
+    """Every size that scales the score, with its power; and whether there is a factor that is no size."""
+    powers: Powers = {}
+    unknown = False
+    for factor in _constants(view, gather, comparison):
+        found = _power(factor.expr, Fraction(-1 if factor.inverse else 1))
+        if found is None:
+            unknown = unknown or not _is_sign(factor.expr)
+            continue
+        size, power = found
+        earlier = powers.get(size, (Fraction(0), factor.expr))
+        powers[size] = (earlier[0] + power, factor.expr)
+    return {size: entry for size, entry in powers.items() if entry[0]}, unknown
+
+
+def _is_sign(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Const) and expr.value in (1, -1)
+
+
+def _constants(view: View, gather: Gather, comparison: Comparison) -> list[Factor]:
+    """The factors on the way from the score down to the comparison that vary with nothing, those inside
+    the definitions of both sides included."""
+    result: list[Factor] = [f for f in comparison.product.factors if not f.coordinates]
+    for factor in (*comparison.asking, *comparison.answering):
+        if isinstance(factor.expr, ir.Read):
+            inner = view.forms.expand(factor.expr)
+            result += [f for f in inner.factors if not f.coordinates]
+    score = gather.weights.score
+    assert score is not None
+    waiting = [score]
+    while waiting:
+        expr = waiting.pop()
+        if isinstance(expr, ir.Read):
+            found = view.forms.opened(expr)
+            waiting += [] if found is None else [found[0]]
+            continue
+        product = view.forms.expand(expr, opens=lambda read: False)
+        if view.forms.key(expr) == view.forms.key(comparison.expr):
+            break
+        result += [f for f in product.factors if not f.coordinates]
+        key = gather.weights.coordinate
+        for factor in product.factors:
+            if key in factor.coordinates and factor.expr is not expr:
+                waiting.append(factor.expr)
+            elif key in factor.coordinates and isinstance(factor.expr, ir.Map):
+                waiting += [a for a in factor.expr.arguments if key in a.type.coordinates]
+    return result
+
+
+def _power(expr: ir.Expr, times: Fraction) -> tuple[Polynomial, Fraction] | None:
+    """`sqrt(size(d))` as a size and a power; None for anything that is not made so."""
+    match expr:
+        case ir.Map("sqrt", (inner,)):
+            return _power(inner, times / 2)
+        case ir.Map("rsqrt", (inner,)):
+            return _power(inner, -times / 2)
+        case ir.Map("**", (inner, exponent)):
+            value = _number(exponent)
+            return None if value is None else _power(inner, times * value)
+        case ir.Map(op, (inner,)) if op.startswith("as "):
+            return _power(inner, times)
+        case ir.Size() | ir.Read(indices=()):
+            return polynomial(expr), times
+        case ir.Const(value) if not isinstance(value, bool):
+            return (number(int(value)), times) if Fraction(value).denominator == 1 and abs(value) != 1 else None
+        case ir.Map("*" | "//" | "+" | "-") if expr.type.kind == "whole":
+            return polynomial(expr), times
+        case _:
+            return None
+
+
+def _number(expr: ir.Expr) -> Fraction | None:
+    match expr:
+        case ir.Const(value):
+            return Fraction(value)
+        case ir.Map("neg", (ir.Const(value),)):
+            return -Fraction(value)
+        case ir.Map("/" | "//", (left, right)):
+            over, under = _number(left), _number(right)
+            return None if over is None or not under else over / under
+        case _:
+            return None

@@ -1,0 +1,48 @@
+"""A normaliser over one coordinate and a gather over another: nobody's weights sum to 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...diagnostics import Diagnostic, Label
+from ...ir import nodes as ir
+from ..attention import Site, Weights
+from ..products import Summed
+from ..view import View
+
+CODE = "IX402"
+
+
+def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
+    for site in view.sites:
+        for step in site.product.summed:
+            if not step.local or any(weights.coordinate == step.coordinate for weights in site.weights):
+                continue
+            for weights in site.weights:
+                if _gathers_across(site, weights, step):
+                    yield site.let, _report(site, weights, step)
+
+
+def _gathers_across(site: Site, weights: Weights, step: Summed) -> bool:
+    """Whether weights that are normalised over a coordinate that survives are summed over another one,
+    together with something to gather."""
+    if weights.coordinate in site.product.bound:
+        return False
+    made_of = [site.product.factors[number] for number in weights.used]
+    varies = any(step.coordinate in factor.coordinates for factor in made_of)
+    return varies and any(step.coordinate in value.coordinates for value in site.values(weights))
+
+
+def _report(site: Site, weights: Weights, step: Summed) -> Diagnostic:
+    name, other = step.coordinate.name, weights.coordinate.name
+    note = f"for each `{other}`, nobody's weights over `{name}` sum to 1: `{site.let.name}` is no average of the values"
+    return Diagnostic(
+        CODE,
+        f"the weights are normalised over `{other}`, and gathered over `{name}`",
+        (
+            Label(weights.span, f"sums to 1 over `{other}`"),
+            Label(step.reduce.span, f"gathers over `{name}`"),
+        ),
+        (note,),
+        f"`{name}` is the key: normalise over it, `softmax[{name}](…)`",
+    )

@@ -1,0 +1,52 @@
+"""A Program seen through its facts: everything a lint or a contract asks for, worked out once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..checker.context import Trail, assume, visit_clause
+from ..ir import nodes as ir
+from ..ir.prove import Assumptions
+from .attention import Comparison, Gather, Site, comparisons, gathers, sites
+from .products import Forms
+
+
+@dataclass(eq=False)
+class View:
+    """The facts of one program."""
+
+    program: ir.Program
+
+    @cached_property
+    def forms(self) -> Forms:
+        return Forms(self.program)
+
+    @cached_property
+    def lets(self) -> dict[str, ir.Let]:
+        return self.forms.lets
+
+    @cached_property
+    def sites(self) -> list[Site]:
+        return list(sites(self.forms))
+
+    @cached_property
+    def gathers(self) -> list[Gather]:
+        return list(gathers(self.sites))
+
+    @cached_property
+    def _comparisons(self) -> dict[int, list[Comparison]]:
+        return {id(gather): comparisons(self.forms, gather) for gather in self.gathers}
+
+    def comparisons(self, gather: Gather) -> list[Comparison]:
+        """Where, in the score of a gather, what is asked meets what answers."""
+        return self._comparisons[id(gather)]
+
+    def normalizers(self, clause: ir.Clause) -> list[tuple[ir.Normalize, Trail]]:
+        """The normalisers of a clause, each with what holds around it."""
+        return [(expr, trail) for expr, trail in visit_clause(clause) if isinstance(expr, ir.Normalize)]
+
+    def assume(self, clause: ir.Clause, *more: ir.Range | ir.Expr) -> Assumptions:
+        """What holds in a clause, and some more ranges and conditions."""
+        trail = [step if isinstance(step, ir.Range) else (step, True) for step in more]
+        return assume((*clause.ranges, *trail), self.lets)
