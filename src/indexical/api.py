@@ -12,8 +12,6 @@ from .checker.allow import apply_allows
 from .checker.names import suggest
 from .checker.program import check as check_tree
 from .diagnostics import CallError, CompileError, Diagnostic, Label, Sink
-from .facts.lints import lint
-from .facts.view import View
 from .ir import nodes as ir
 from .run import kernel
 from .source import Source, Span
@@ -46,8 +44,6 @@ def _compile(text_or_path: str | os.PathLike[str], sink: Sink) -> tuple[Source |
     found = Sink()
     file = parse(source, found)
     program = check_tree(file, found)
-    if program is not None:
-        lint(View(program), found)
     for diagnostic in apply_allows(file, list(found)):
         sink.add(diagnostic)
     return source, program

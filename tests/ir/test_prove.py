@@ -18,7 +18,7 @@ from indexical.source import Source, Span
 SPAN = Span(Source("", ""), 0, 0)
 COORDINATES = [Coordinate(name) for name in "ijk"]
 SIZES = [build.size(Coordinate(name), SPAN) for name in "nm"]
-I, J, K = (build.coord(coordinate, SPAN) for coordinate in COORDINATES)
+ASKS, ANSWERS, THIRD = (build.coord(coordinate, SPAN) for coordinate in COORDINATES)
 N, M = SIZES
 
 
@@ -99,14 +99,14 @@ def test_polynomials_add_and_multiply(left: Polynomial, right: Polynomial) -> No
 @pytest.mark.parametrize(
     ("facts", "goal", "holds"),
     [
-        ([compare("<=", J, I)], compare(">=", I, J), True),
-        ([compare("<", J, I)], compare("!=", I, J), True),
-        ([compare("<=", J, I)], compare("<", J, I), False),
-        ([], compare("<", apply("+", apply("*", I, M), K), apply("*", N, M)), True),
-        ([], compare("<", apply("//", I, whole(2)), N), True),
-        ([], compare("<", apply("%", I, whole(4)), whole(4)), True),
-        ([compare("==", I, apply("*", whole(2), J))], compare("==", apply("%", I, whole(2)), whole(0)), False),
-        ([compare("<", I, apply("//", N, whole(2)))], compare("<", apply("+", I, apply("//", N, whole(2))), N), True),
+        ([compare("<=", ANSWERS, ASKS)], compare(">=", ASKS, ANSWERS), True),
+        ([compare("<", ANSWERS, ASKS)], compare("!=", ASKS, ANSWERS), True),
+        ([compare("<=", ANSWERS, ASKS)], compare("<", ANSWERS, ASKS), False),
+        ([], compare("<", apply("+", apply("*", ASKS, M), THIRD), apply("*", N, M)), True),
+        ([], compare("<", apply("//", ASKS, whole(2)), N), True),
+        ([], compare("<", apply("%", ASKS, whole(4)), whole(4)), True),
+        ([compare("==", ASKS, apply("*", whole(2), ANSWERS))], compare("==", apply("%", ASKS, whole(2)), whole(0)), False),
+        ([compare("<", ASKS, apply("//", N, whole(2)))], compare("<", apply("+", ASKS, apply("//", N, whole(2))), N), True),
     ],
 )
 def test_examples(facts: list[Expr], goal: Expr, holds: bool) -> None:

@@ -4,6 +4,9 @@ It reads the laws' own trees and uses nothing of the compiler. Every coordinate 
 newest first, so that whatever varies over fewer coordinates broadcasts. A guard takes points off the grid's `live`
 mask: what stands there is computed too, means nothing, and is never looked at. A recurrence is swept over until
 nothing changes, so that no order of steps has to be found.
+
+A 0 that is there because a guard removed a point (an absent point, a weight of softmax) is more than a number: what
+it multiplies is not looked at, not even a NaN. Values carry along where they are `removed`.
 """
 
 from __future__ import annotations
@@ -56,12 +59,16 @@ class OutOfBounds(AssertionError):
     """A live point reads past an axis: the generator promised otherwise."""
 
 
+NOWHERE = np.bool_(False)
+
+
 @dataclass(frozen=True)
 class Value:
     """Cells that broadcast to the grid; `dtype` is None while only weak things are in them."""
 
     cells: Array
     dtype: str | None = None
+    removed: Any = NOWHERE
 
     @property
     def kind(self) -> str:
@@ -75,6 +82,7 @@ class Stored:
     cells: Array
     own: int
     dtype: str | None
+    removed: Any = NOWHERE
 
 
 @dataclass(frozen=True)
@@ -257,7 +265,10 @@ class Evaluator:
         for axis in range(len(grid.shape) - around, len(grid.shape)):
             steps = np.arange(grid.shape[axis])
             picks.append(steps.reshape(-1, *(1,) * (len(grid.shape) - axis - 1)))
-        return Value(stored.cells[tuple(picks)] if picks else stored.cells, stored.dtype)
+        if not picks:
+            return Value(stored.cells, stored.dtype, stored.removed)
+        gone = stored.removed[tuple(picks)] if stored.removed.ndim else stored.removed
+        return Value(stored.cells[tuple(picks)], stored.dtype, gone)
 
     def cells(self, term: Cells) -> Stored:
         target = {"bool": np.bool_, "whole": np.int64, "real": np.float64}[term.kind]
@@ -271,7 +282,7 @@ class Evaluator:
             second = self.value(terms[1], grid.among(~decided))
             return Value(np.where(decided, ops[0] == "||", second.cells))
         if len(terms) == 1:
-            return Value(~first.cells if ops[0] == "!" else -first.cells, first.dtype)
+            return Value(~first.cells) if ops[0] == "!" else Value(-first.cells, first.dtype, first.removed)
         others = [self.value(term, grid) for term in terms[1:]]
         if ops[0] in COMPARE:
             result = np.array(True)
@@ -285,8 +296,12 @@ class Evaluator:
         cells = [value.cells for value in values]
         whole = name in WHOLE and all(value.kind == "i" for value in values)
         dtype = widest([value.dtype for value in values if value.kind == ("i" if whole else "f")])
+        gone = NOWHERE
+        if name in ("*", "/"):
+            gone = values[0].removed | values[1].removed if name == "*" else values[0].removed
         if not whole:
-            return Value(self.nudge(REAL[name](*(np.asarray(part, np.float64) for part in cells))), dtype)
+            found = self.nudge(REAL[name](*(np.asarray(part, np.float64) for part in cells)))
+            return Value(np.where(gone, 0.0, found), dtype, gone)
         if name in ("/", "%"):
             if (grid.spread(cells[1]) == 0)[grid.live].any():
                 raise Outside("a whole number divided by zero")
@@ -297,7 +312,7 @@ class Evaluator:
             cells[1] = np.maximum(cells[1], 0)
         if name in ("+", "-", "*", "**"):
             self.check_size(REAL[name](*(part.astype(np.float64) for part in cells)), grid)
-        return Value(np.asarray(WHOLE[name](*cells)).astype(np.int64), dtype)
+        return Value(np.where(gone, 0, WHOLE[name](*cells)).astype(np.int64), dtype, gone)
 
     def check_size(self, about: Array, grid: Grid) -> None:
         if (np.abs(grid.spread(about))[grid.live] > LARGEST).any():
@@ -321,7 +336,8 @@ class Evaluator:
         sides = [self.value(then, grid.among(test)), self.value(otherwise, grid.among(~test))]
         kind = "f" if any(side.kind == "f" for side in sides) else sides[0].kind
         dtype = widest([side.dtype for side in sides if side.kind == kind])
-        return Value(np.where(test, sides[0].cells, sides[1].cells), dtype)
+        gone = np.where(test, sides[0].removed, sides[1].removed)
+        return Value(np.where(test, sides[0].cells, sides[1].cells), dtype, gone)
 
     # ------------------------------------------------------- reductions, normalisers
 
@@ -403,18 +419,19 @@ class Evaluator:
             inner = inner.among(self.value(term.guard, inner).cells)
         body = self.value(term.body, inner)
         cells, live = grid.spread(body.cells), inner.live
+        gone = ~live if term.guard is not None else NOWHERE
         if term.op == "cumsum":
             kept = np.where(live, cells, 0)
             if body.kind == "i":
                 self.check_size(np.cumsum(np.abs(kept).astype(np.float64), axis=axis), grid)
-                return Value(np.where(live, np.cumsum(kept, axis=axis), 0), body.dtype)
-            return Value(np.where(live, self.nudge(np.cumsum(kept, axis=axis)), 0), body.dtype)
+                return Value(np.where(live, np.cumsum(kept, axis=axis), 0), body.dtype, gone)
+            return Value(np.where(live, self.nudge(np.cumsum(kept, axis=axis)), 0), body.dtype, gone)
         scores = np.where(live, cells.astype(np.float64), -np.inf)
         top = np.max(scores, axis=axis, keepdims=True, initial=-np.inf)
         total = np.sum(np.exp(scores - top), axis=axis, keepdims=True, where=live)
         dtype = body.dtype if body.kind == "f" else None
         if term.op == "softmax":
-            return Value(np.where(live, self.nudge(np.exp(scores - top) / total), 0.0), dtype)
+            return Value(np.where(live, self.nudge(np.exp(scores - top) / total), 0.0), dtype, gone)
         return Value(np.where(live, self.nudge(scores - (top + np.log(total))), -np.inf), dtype)
 
     # ------------------------------------------------------------- calls, definitions
@@ -440,7 +457,7 @@ class Evaluator:
         if isinstance(argument, Cells) and not argument.indices:
             return self.cells(argument)
         value = self.value(argument, grid)
-        return Stored(grid.spread(value.cells), 0, value.dtype)
+        return Stored(grid.spread(value.cells), 0, value.dtype, grid.spread(value.removed))
 
     def with_lets(self, groups: Any, grid: Grid) -> Grid:
         for group in groups:
@@ -470,7 +487,8 @@ class Evaluator:
             for axis, slot in enumerate(flat(clause.slots)):
                 reach[axis] = max(reach.get(axis, 0), self.ends(slot, grid)[1])
         shape = (*(reach[axis] for axis in sorted(reach)), *grid.shape)
-        return Stored(np.zeros(shape, {"b": np.bool_, "i": np.int64, "f": np.float64}[kind]), len(reach), None)
+        cells = np.zeros(shape, {"b": np.bool_, "i": np.int64, "f": np.float64}[kind])
+        return Stored(cells, len(reach), None, np.zeros(shape, np.bool_))
 
     def ends(self, slot: Any, grid: Grid) -> tuple[int, int]:
         """From where to where a slot of a left-hand side reaches; it depends on nothing around it."""
@@ -485,7 +503,7 @@ class Evaluator:
 
     def filled(self, let: Let, before: Stored, grid: Grid) -> Stored:
         """The table with every clause done once, absent points 0."""
-        cells, dtype = before.cells.copy(), before.dtype
+        cells, dtype, gone = before.cells.copy(), before.dtype, before.removed.copy()
         for clause in let.clauses:
             slots = flat(clause.slots)
             inner = grid
@@ -503,8 +521,9 @@ class Evaluator:
                 lower, upper = self.ends(slot, grid)
                 where.append(slice(lower, lower + next(bound)) if isinstance(slot, Binder) else lower)
             cells[tuple(where)] = values
+            gone[tuple(where)] = ~inner.live | body.removed
             dtype = widest([dtype, body.dtype if body.kind == cells.dtype.kind else None])
-        return Stored(cells, before.own, dtype)
+        return Stored(cells, before.own, dtype, gone)
 
 
 def flat(slots: Any) -> list[Any]:
@@ -516,7 +535,8 @@ def flat(slots: Any) -> list[Any]:
 
 
 def _alike(one: Stored, other: Stored) -> bool:
-    return one.dtype == other.dtype and np.array_equal(one.cells, other.cells, equal_nan=one.cells.dtype.kind == "f")
+    same = np.array_equal(one.cells, other.cells, equal_nan=one.cells.dtype.kind == "f")
+    return same and one.dtype == other.dtype and np.array_equal(one.removed, other.removed)
 
 
 # --------------------------------------------------------------------------------- programs

@@ -174,9 +174,9 @@ class Phrases:
             names = [name for name in self.spaces[dim.space or dim] if name not in taken]
         else:
             known = [name for name, other in scope.sizes.items() if other is dim and name not in taken and full]
-            others = [name for name in NAMES if name not in taken]
-            if scope.in_function:  # Where only the names say the sizes, none is hidden.
-                others = [name for name in others if name not in scope.sizes]
+            # Where only a name says a size, it is not hidden.
+            kept = {name for name, other in scope.sizes.items() if not is_sayable(other)}
+            others = [name for name in NAMES if name not in taken and name not in kept]
             names = known * 3 + others
         name = self.pick(names) if names else self.fresh("c")
         return Coordinate(name, dim if full else None, dependent)
@@ -189,7 +189,7 @@ class Phrases:
         found += [Read(tensor) for tensor in scope.tensors if tensor.counts is dim]
         if dim.size is not None:
             # A literal below 3 beside a size would be refused: no larger size could be meant.
-            if dim.stated or dim.size > 2 or not found:
+            if is_sayable(dim) or not found:
                 found.append(number(dim.size))
             found += [word for word in dim.words if not named & {p.of for p in walk(word) if isinstance(p, Size)}]
         return self.pick(found)
@@ -418,7 +418,7 @@ class Phrases:
 
     def figures(self, scope: Scope, level: int) -> Term:
         """An array literal, read where it stands."""
-        dims = [dim for _, dim in scope.places if dim.size is not None and (2 < dim.size <= 4 or dim.stated)]
+        dims = [dim for _, dim in scope.places if is_sayable(dim) and 0 < size_of(dim) <= 4]
         if not dims:
             return self.simple(scope, "real")
         dim = self.pick(dims)
@@ -852,6 +852,11 @@ class Phrases:
             return False
         wanted: dict[Dim, Dim] = dict(known)
         return all(wanted.setdefault(dim, own) is own for dim, own in zip(parameter.axes, tensor.axes, strict=True))
+
+
+def is_sayable(dim: Dim) -> bool:
+    """Whether a literal may stand for the size of a dimension beside others that say it."""
+    return dim.size is not None and (dim.stated or dim.size > 2)
 
 
 def dim_is_counted(coordinate: Coordinate) -> bool:

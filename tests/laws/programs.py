@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tests.laws.phrases import NAMES, Choose, Phrases, Scope, leaks, number, plus, size_of
+from tests.laws.phrases import NAMES, Choose, Phrases, Scope, is_sayable, leaks, number, plus, size_of
 from tests.laws.terms import (
     Apply,
     Binder,
@@ -380,9 +380,15 @@ class Statements(Phrases):
         scope = scope.binding(j, (Place(j), keys.axes[0]))
         i = self.coordinate(scope, keys.axes[0], beside=[j])
         scope = scope.binding(i, (Place(i), keys.axes[0]))
-        inner = scope.binding(d)
         d.name = self.coordinate(scope, keys.axes[-1], beside=[i, j]).name
-        middle = tuple(self.index(scope, dim) for dim in keys.axes[1:-1])
+        inner = scope.binding(d)
+        e = self.coordinate(inner, keys.axes[-1], beside=[i, j, d])
+        for late in (d, e):  # What is said before they are bound must not be changed by their names.
+            if self.sizes.get(late.name, keys.axes[-1]) is not keys.axes[-1]:
+                late.name = self.fresh("c")
+        middle = tuple(self.index(inner.binding(e), dim) for dim in keys.axes[1:-1])
+        if {d, e} & {c for index in middle for c in mentioned(index)}:
+            middle = tuple(number(0) for _ in middle)
         product = Op(("*",), tuple(Read(keys, (Place(c), *middle, Place(d))) for c in (i, j)), "real")
         scores: Term = Reduce("sum", (self.entered(scope, d, product),), product, None, "real")
         scores = Op(("/",), (scores, Function("sqrt", (self.extent(scope, keys.axes[-1]),), "real")), "real")
@@ -390,7 +396,6 @@ class Statements(Phrases):
         weights: Term = Scan("softmax", j, scores, guard if self.chance(80) else None, "real")
         if self.chance(50):
             return self.defined(scope, [i, j], weights)
-        e = self.coordinate(inner, keys.axes[-1], beside=[i, j])
         values = Read(keys, (Place(j), *middle, Place(e)))
         body = Op(("*",), (weights, values), "real")
         outside = replace(scope, coordinates=(i,), places=((Place(i), keys.axes[0]),))
@@ -535,8 +540,9 @@ class Statements(Phrases):
 
     def figure_tensor(self) -> list[Let]:
         """Figures in the text, under a name."""
-        names = self.shuffled(list(self.sizes))[: 1 + self.choose(2)]
-        dims = tuple(self.sizes[name] for name in names)
+        dims = tuple(self.shuffled([dim for dim in self.sizes.values() if is_sayable(dim)])[: 1 + self.choose(2)])
+        if not dims:
+            return self.points()
         if self.spaces and len(dims) > 1 and self.chance(50):
             dims = dims[:1]
         kind = self.weighted((4, "real"), (1, "whole"), (1, "bool"))
@@ -573,6 +579,8 @@ class Statements(Phrases):
 
     def constant(self) -> list[Let]:
         """A whole number that says how many points something has."""
+        if not self.sizes:
+            return self.points()
         name, dim = self.pick(list(self.sizes.items()))
         body: Term = Size(name, dim)
         if self.chance(40):
@@ -582,6 +590,8 @@ class Statements(Phrases):
 
     def shorter(self) -> list[Let]:
         """A definition over all but one point of a coordinate, which reads both neighbours."""
+        if not self.sizes:
+            return self.points()
         name, dim = self.pick(list(self.sizes.items()))
         size = Size(name, dim)
         less = Dim(size_of(dim) - 1, (plus(size, -1),), dim.space or dim)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import fields, replace
-from time import perf_counter
+from time import thread_time
 from typing import Any, get_args
 
 from hypothesis import event, given
@@ -115,9 +115,9 @@ def test_parentheses_that_a_tree_lacks_are_put_in(text: str) -> None:
 
 @given(st.one_of(soups(), damaged(), st.text(max_size=80)))
 def test_no_text_breaks_the_parser(text: str) -> None:
-    start = perf_counter()
+    start = thread_time()  # Not the time on the wall: other work on the machine is none of the parser's.
     file, found = read(text)
-    assert perf_counter() - start < 1
+    assert thread_time() - start < 0.5
     for finding in found:
         assert render(finding)
         assert not re.search(r"\b(token|symbol|keyword|identifier|eof)\b", finding.message.lower())

@@ -13,6 +13,7 @@ from ..ir.affine import polynomial
 from ..ir.boxes import Box, Fault, cover
 from ..ir.graph import components
 from ..ir.prove import Assumptions
+from ..ir.walk import reads_of
 from .context import Trail, assume, constants_of, visit_clause
 
 
@@ -20,7 +21,7 @@ def arrange(lets: dict[str, ir.Let], sink: Sink) -> tuple[ir.Order, ...]:
     """Every definition after all that it reads. What cannot be ordered is reported and left out."""
     for let in lets.values():
         _check_cover(let, lets, sink)
-    edges = {name: sorted({edge.target for edge in _edges(let)}) for name, let in lets.items()}
+    edges = {name: sorted({read.tensor for read in reads_of(let)}) for name, let in lets.items()}
     known = {name: [target for target in targets if target in lets] for name, targets in edges.items()}
     result: list[ir.Order] = []
     for group in components(known):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import assert_never
 
 from . import build
-from .nodes import Array, Const, Coord, Expr, Map, Normalize, Range, Read, Reduce, Select, Size
+from .nodes import Array, Const, Coord, Expr, Let, Map, Normalize, Range, Read, Reduce, Select, Size
 from .types import Coordinate, Type
 
 
@@ -35,6 +35,25 @@ def walk(expr: Expr) -> Iterator[Expr]:
         expr = waiting.pop()
         yield expr
         waiting.extend(children(expr))
+
+
+def parts_of(let: Let) -> Iterator[Expr]:
+    """Every expression of a definition: bodies, guards, places, bounds and extents."""
+    for axis in let.axes:
+        yield axis.extent
+    for clause in let.clauses:
+        yield from clause.slots
+        yield clause.body
+        if clause.guard is not None:
+            yield clause.guard
+        for range in clause.ranges:
+            yield range.lower
+            yield range.upper
+
+
+def reads_of(let: Let) -> list[Read]:
+    """Every read of a definition."""
+    return [part for expr in parts_of(let) for part in walk(expr) if isinstance(part, Read)]
 
 
 def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ir import nodes as ir
-from ..ir.walk import walk
+from ..ir.walk import reads_of, walk
 
 
 def members(order: ir.Order) -> set[str]:
@@ -22,8 +22,5 @@ def needs(program: ir.Program, wanted: tuple[str, ...]) -> set[str]:
         if name in needed or name not in lets:
             continue
         needed.add(name)
-        for clause in lets[name].clauses:
-            for expr in (clause.body, clause.guard):
-                if expr is not None:
-                    waiting += [part.tensor for part in walk(expr) if isinstance(part, ir.Read)]
+        waiting += [read.tensor for read in reads_of(lets[name])]
     return needed

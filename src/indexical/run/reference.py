@@ -80,6 +80,7 @@ class Evaluation:
         self.lets = {let.name: let for let in program.lets}
         self.sizes = sizes
         self.numbers = numbers
+        self.zero = numbers.number(0)
         self.ranges: dict[Coordinate, tuple[int, int]] = {}
         self.removable: dict[int, bool] = {}
         self.rows: dict[int, tuple[tuple[object, ...], dict[int, Any]]] = {}
@@ -361,17 +362,17 @@ class Evaluation:
         return False
 
     def normalize(self, expr: ir.Normalize, point: Point) -> Any:
-        """The value at this point, among all points of the coordinate that the guard keeps."""
+        """The value at this point, among all points of the coordinate that the guard keeps; one that it
+        removes gets nothing. Where it removes all, so does everyone."""
         here = point[expr.coordinate]
+        if expr.guard is not None and not self.value(expr.guard, point):
+            return -self.numbers.infinity if expr.op == "log_softmax" else 0 if expr.type.kind == "whole" else self.zero
         if expr.op == "cumsum":
             return self.running_total(expr, point, here)
         outside = tuple(point[c] for c in expr.type.coordinates if c != expr.coordinate)
         if self.rows.get(id(expr), ((), {}))[0] != (outside,):
             self.rows[id(expr)] = ((outside,), self.row(expr, point))
-        row = self.rows[id(expr)][1]
-        if here in row:
-            return row[here]
-        return self.numbers.number(0) if expr.op == "softmax" else -self.numbers.infinity
+        return self.rows[id(expr)][1][here]
 
     def kept(self, expr: ir.Normalize, point: Point) -> list[int]:
         """The steps of the normalised coordinate that the guard keeps."""
@@ -381,23 +382,18 @@ class Evaluation:
         return [step for step in steps if self.value(expr.guard, {**point, expr.coordinate: step})]
 
     def row(self, expr: ir.Normalize, point: Point) -> dict[int, Any]:
-        """Softmax along the whole coordinate; over no points, nobody gets any weight."""
+        """Softmax along the whole coordinate."""
         kept = self.kept(expr, point)
-        if not kept:
-            return {}
         values = [self.value(expr.body, {**point, expr.coordinate: step}) for step in kept]
         reals = [self.numbers.number(value) if isinstance(value, int) else value for value in values]
         scan = self.numbers.softmax if expr.op == "softmax" else self.numbers.log_softmax
         return dict(zip(kept, scan(reals), strict=True))
 
     def running_total(self, expr: ir.Normalize, point: Point, here: int) -> Any:
-        """`cumsum`: the sum up to and with this point, 0 at points that the guard removes."""
+        """`cumsum`: the sum up to and with this point."""
         whole = expr.type.kind == "whole"
         result = 0 if whole else self.numbers.number(0)
-        kept = self.kept(expr, point)
-        if here not in kept:
-            return result
-        for step in kept:
+        for step in self.kept(expr, point):
             if step <= here:
                 result = result + self.value(expr.body, {**point, expr.coordinate: step})
         return checked(result, expr, point) if whole else result

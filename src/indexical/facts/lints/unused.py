@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
 from ...ir.types import Coordinate
-from ...ir.walk import walk
+from ...ir.walk import parts_of, walk
 from ..view import View
 
 CODE = "IX413"
@@ -42,7 +42,7 @@ def _needed(view: View) -> set[str]:
         name = waiting.pop()
         if name not in needed:
             needed.add(name)
-            for part in _parts(view.lets[name]) if name in view.lets else ():
+            for part in parts_of(view.lets[name]) if name in view.lets else ():
                 waiting += _mentioned(part, sizes)
     return needed | _measured(program, needed, sizes)
 
@@ -55,18 +55,6 @@ def _measured(program: ir.Program, needed: set[str], sizes: set[Coordinate]) -> 
         if owners and not needed.intersection(owners):
             result.add(owners[0])
     return result
-
-
-def _parts(let: ir.Let) -> Iterator[ir.Expr]:
-    for axis in let.axes:
-        yield axis.extent
-    for clause in let.clauses:
-        yield clause.body
-        if clause.guard is not None:
-            yield clause.guard
-        for range in clause.ranges:
-            yield range.lower
-            yield range.upper
 
 
 def _mentioned(expr: ir.Expr, sizes: set[Coordinate]) -> list[str]:
