@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tests.checker.reporting import findings
+
+import indexical as ix
 
 MISTAKES = {
     # Names.
@@ -61,15 +64,11 @@ MISTAKES = {
     "below": ("input a[i]; let y[i] = a[i - 1];", "IX305", "i - 1"),
     "past the end": ("input a[i]; let y[i] = a[i + 1];", "IX305", "i + 1"),
     "past a literal": ("let y[i in 0..3] = [1, 2][i];", "IX305", "i"),
-    "partly guarded": ("input a[i]; let y[i] = a[i + 1] where i > 0;", "IX305", "i + 1"),
-    "a guard outside a normaliser": (
-        "input a[j]; let y[j] = if j > 0 { softmax[j](a[j - 1]) } else { 0 };",
-        "IX305",
-        "j - 1",
-    ),
+    "partly guarded": ("input a[i]; let y[i] = a[i + 1] where i >= 0;", "IX305", "i + 1"),
+    "inside a normaliser": ("input a[j]; let y[j] = softmax[j](a[j - 1]);", "IX305", "j - 1"),
     "gap": ("let f[0] = 1; let f[n in 2..5] = 2;", "IX306", "f"),
     "gap at the start": ("let f[n in 1..5] = 2;", "IX306", "f"),
-    "gap in two coordinates": ("input x[i]; let f[0, i] = x[i]; let f[t in 1..3, 0] = 1.0;", "IX306", "f"),
+    "gap in two coordinates": ("let f[0, i in 0..4] = 1; let f[t in 1..3, 0] = 2;", "IX306", "f"),
     "overlap": ("let f[0] = 1; let f[n in 0..5] = 2;", "IX307", "let f[n in 0..5] = 2;"),
     "reads itself": ("let f[n in 0..5] = f[n] + 1;", "IX308", "f[n]"),
     "reads both ways": (
@@ -148,8 +147,22 @@ let g[i] = a[i] + b;
 
 
 def test_a_mistake_in_a_function_is_shown_with_its_call() -> None:
-    import indexical as ix
-
     (found,) = ix.check("fn f(x[i]) { sum[i](x[i + 0.5]) }\ninput a[k];\nlet y = f(a);")
     assert found.code == "IX351"
     assert found.labels[0].span.text == "i + 0.5"
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "code"),
+    [
+        ("input a[i]; let y[i] = a[i + 1] where i > 0;", (2,), "IX305"),
+        ("input a[j]; let y[j] = if j > 0 { softmax[j](a[j - 1]) } else { 0 };", (2,), "IX305"),
+        ("input x[i]; let f[0, i] = x[i]; let f[t in 1..3, 0] = 1.0;", (2,), "IX306"),
+    ],
+)
+def test_what_only_the_sizes_decide_is_found_in_the_run(text: str, shape: tuple[int, ...], code: str) -> None:
+    program = ix.compile(text)
+    assert program(np.ones((1,) * len(shape))).size
+    with pytest.raises(ix.CallError) as raised:
+        program(np.ones(shape))
+    assert [found.code for found in raised.value.diagnostics] == [code]

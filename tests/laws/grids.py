@@ -94,7 +94,7 @@ class Grid:
     axes: Mapping[Coordinate, int]
     places: Mapping[Coordinate, Array]
     ends: Mapping[Coordinate, tuple[Array, Array]]
-    stored: Mapping[Tensor, Stored]
+    stored: Mapping[Tensor, Any]
     dims: Mapping[Dim, int]
 
     def size(self, dim: Dim) -> int:
@@ -227,7 +227,8 @@ class Evaluator:
             case Size(_, dim):
                 return Value(np.array(grid.size(dim)))
             case Read(tensor, indices):
-                return self.read(grid.stored[tensor], indices, grid)
+                stored = grid.stored[tensor]
+                return self.read(stored, indices, grid) if isinstance(stored, Stored) else self.value(stored, grid)
             case Cells(indices=indices):
                 return self.read(self.cells(term), indices, grid)
             case Op(ops, terms):
@@ -245,7 +246,7 @@ class Evaluator:
             case Short(_, inner) | Paren(inner):
                 return self.value(inner, grid)
             case Block(lets, body):
-                return self.value(body, self.with_lets([(let,) for let in lets], grid))
+                return self.value(body, self.with_locals(lets, grid))
             case Apply(_, _, indices):
                 return self.read(self.call(term, grid), indices, grid)
         raise TypeError(term)
@@ -445,7 +446,7 @@ class Evaluator:
             stored[parameter] = given
             for dim, length in zip(parameter.axes, given.cells.shape[: given.own], strict=True):
                 assert dims.setdefault(dim, length) == length
-        inner = self.with_lets([(let,) for let in term.fn.lets], replace(grid, stored=stored, dims=dims))
+        inner = self.with_locals(term.fn.lets, replace(grid, stored=stored, dims=dims))
         result = Let(Tensor("", (), "real"), (Clause(term.fn.result or (), term.fn.body, term.fn.guard),))
         return self.defined((result,), inner)[result.tensor]
 
@@ -462,6 +463,15 @@ class Evaluator:
     def with_lets(self, groups: Any, grid: Grid) -> Grid:
         for group in groups:
             grid = replace(grid, stored={**grid.stored, **self.defined(group, grid)})
+        return grid
+
+    def with_locals(self, lets: tuple[Let, ...], grid: Grid) -> Grid:
+        """A scalar of a block stands for its term: inside a normaliser it is another one at each point."""
+        for let in lets:
+            if let.clauses and not let.clauses[0].slots and let.clauses[0].guard is None:
+                grid = replace(grid, stored={**grid.stored, let.tensor: let.clauses[0].body})
+            else:
+                grid = self.with_lets([(let,)], grid)
         return grid
 
     def defined(self, group: tuple[Let, ...], grid: Grid) -> dict[Tensor, Stored]:

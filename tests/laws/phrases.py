@@ -60,7 +60,8 @@ class Scope:
 
     `places` are terms that index a dimension wherever we are, `facts` those that do because a guard says so, `present`
     reads of absent points that a guard excludes. `zero` is True where an absent point may be read as 0. `fixed`
-    coordinates may not be normalised over. `previous` are the reads of what is being defined.
+    coordinates may not be normalised over. `previous` are the reads of what is being defined. `conditional` is True
+    where a guard or a branch decides whether we are evaluated.
     """
 
     tensors: tuple[Tensor, ...] = ()
@@ -76,18 +77,21 @@ class Scope:
     points: int = 1
     zero: bool = True
     in_function: bool = False
+    conditional: bool = False
 
     def strict(self) -> Scope:
         return replace(self, zero=False)
 
     def given(self, facts: Sequence[tuple[Term, Dim]]) -> Scope:
-        return replace(self, facts=(*self.facts, *facts))
+        """Under a condition, with the indices that it makes safe."""
+        return replace(self, facts=(*self.facts, *facts), conditional=True)
 
     def binding(self, coordinate: Coordinate, *places: tuple[Term, Dim], size: int = USUAL) -> Scope:
         hidden = [old for old in self.coordinates if old.name == coordinate.name]
         scope = self.without(hidden) if hidden else self
         return replace(
             scope,
+            tensors=tuple(tensor for tensor in scope.tensors if tensor.name != coordinate.name),
             coordinates=(*scope.coordinates, coordinate),
             places=(*scope.places, *places),
             points=scope.points * max(1, size),
@@ -194,17 +198,21 @@ class Phrases:
             found += [word for word in dim.words if not named & {p.of for p in walk(word) if isinstance(p, Size)}]
         return self.pick(found)
 
-    def entered(self, scope: Scope, coordinate: Coordinate, *nodes: Any, own: Sequence[Tensor] = ()) -> Binder:
+    def entered(self, scope: Scope, coordinate: Coordinate, *nodes: Any) -> Binder:
         """A coordinate that runs over all of its dimension: with a range where none can be found without one."""
-        dim = coordinate.dim
-        assert dim is not None
-        outside = replace(scope, coordinates=tuple(c for c in scope.coordinates if c is not coordinate))
-        own = [*own, *(tensor for tensor, _ in scope.previous)]
+        return self.ranged_fully(scope, coordinate) if self.needs_range(scope, coordinate, *nodes) else Binder(coordinate)
+
+    def needs_range(self, scope: Scope, coordinate: Coordinate, *nodes: Any) -> bool:
+        """Whether neither an axis that it indexes nor the inputs say its size; at times, a range is stated anyhow."""
+        own = [tensor for tensor, _ in scope.previous]
         axes = [axis for node in nodes if node is not None for axis in bare_axes(_without(node, own), coordinate)]
-        known = scope.sizes.get(coordinate.name) is dim
-        if all(axis is dim for axis in axes) and (axes or known) and not self.chance(15):
-            return Binder(coordinate)
-        upper = self.extent(outside, dim)
+        known = scope.sizes.get(coordinate.name) is coordinate.dim
+        return not all(axis is coordinate.dim for axis in axes) or not (axes or known) or self.chance(15)
+
+    def ranged_fully(self, scope: Scope, coordinate: Coordinate) -> Binder:
+        outside = replace(scope, coordinates=tuple(c for c in scope.coordinates if c is not coordinate))
+        assert coordinate.dim is not None
+        upper = self.extent(outside, coordinate.dim)
         if self.chance(20):
             return Binder(coordinate, number(0), plus(upper, -1), inclusive=True)
         return Binder(coordinate, number(0), upper)
@@ -433,7 +441,7 @@ class Phrases:
         if self.chance(50):
             kinds.reverse()
         then = self.term(scope.given(facts), kinds[0], level - 1)
-        return If(condition, then, self.term(scope, kinds[1], level - 1), kind)
+        return If(condition, then, self.term(scope.given(()), kinds[1], level - 1), kind)
 
     def shifted(self, scope: Scope, level: int) -> Term:
         """`if i > 0 { x[i - 1] } else { … }`."""
@@ -489,7 +497,7 @@ class Phrases:
                 return Op(("<=",), (Place(safe), Place(self.pick(others))), "bool"), ()
             if not data:
                 return Op(("<",), (Place(safe), number(1 + self.choose(3))), "bool"), ()
-            return self.data_condition(scope, level), ()
+            return self.data_condition(scope, level, sure=True), ()
         if not about:
             return self.data_condition(scope, level), ()
         first = self.pick(about)
@@ -511,19 +519,22 @@ class Phrases:
             case _:
                 return Op(("<", "<="), (self.simple(scope, "whole"), Place(first), self.simple(scope, "whole")), "bool"), ()
 
-    def data_condition(self, scope: Scope, level: int) -> Term:
-        """A condition that the arrays decide, or a named guard."""
-        found = self.read(scope, "bool") if self.chance(60) else None
-        return found or self.comparison(scope.strict(), min(level, 1), data=True)
-
-    def comparison(self, scope: Scope, level: int, data: bool = False) -> Term:
+    def data_condition(self, scope: Scope, level: int, sure: bool = False) -> Term:
+        """A condition that the arrays decide, `sure` if nothing else may; or a named guard."""
+        if sure:
+            scope = replace(scope, tensors=tuple(tensor for tensor in scope.tensors if tensor.given), previous=())
         scope = scope.strict()
-        if data and not any(self.is_readable(scope, t) and t.kind == "real" for t in scope.tensors):
-            return Op(("<",), (number(0), number(1)), "bool") if not scope.previous else Truth(True)
-        kind: Kind = "real" if data else self.weighted((2, "whole"), (2, "real"))
+        found = self.read(scope, "bool") if self.chance(60) else None
+        left = found or self.read(scope, "real") or Truth(True)
+        if left.kind == "bool":
+            return left
+        return Op((self.pick(("<", "<=", ">", ">=", "==", "!=")),), (left, self.term(scope, "real", level - 1)), "bool")
+
+    def comparison(self, scope: Scope, level: int) -> Term:
+        scope = scope.strict()
+        kind: Kind = self.weighted((2, "whole"), (2, "real"))
         sign = self.pick(("<", "<=", ">", ">=", "==", "!="))
-        first = self.read(scope, kind) if data else None
-        left = first or self.term(scope, kind, level - 1)
+        left = self.term(scope, kind, level - 1)
         if self.chance(15):
             middle = self.term(scope, kind, level - 1)
             return Op((self.pick(("<", "<=")), self.pick(("<", "<="))), (left, middle, self.simple(scope, kind)), "bool")
@@ -597,7 +608,7 @@ class Phrases:
             case "logic":
                 op = self.pick(("&&", "||"))
                 left, facts = self.guard(scope, scope.coordinates, level - 1)
-                inner = scope.given(facts) if op == "&&" else scope
+                inner = scope.given(facts if op == "&&" else ())
                 return Op((op,), (left, self.term(inner, "bool", level - 1)), "bool")
             case "not":
                 return Op(("!",), (self.term(scope, "bool", level - 1),), "bool")
@@ -791,7 +802,8 @@ class Phrases:
     def block(self, scope: Scope, level: int, kind: Kind = "real") -> Term:
         """`{ let …; … }`, with definitions that may mention the coordinates around."""
         lets: list[Let] = []
-        inner = scope
+        # Whether what is defined under a condition is there for all points of a row is not for these laws to say.
+        inner = replace(scope, fixed=scope.coordinates) if scope.conditional else scope
         for _ in range(1 + self.chance(40)):
             let = self.local(inner, level - 1)
             lets.append(let)
@@ -856,7 +868,7 @@ class Phrases:
 
 def is_sayable(dim: Dim) -> bool:
     """Whether a literal may stand for the size of a dimension beside others that say it."""
-    return dim.size is not None and (dim.stated or dim.size > 2)
+    return dim.size is not None and (dim.stated or dim.size > 2) and all(map(is_sayable, dim.parts))
 
 
 def dim_is_counted(coordinate: Coordinate) -> bool:

@@ -135,7 +135,7 @@ class Statements(Phrases):
         high, low = self.shuffled(named)[:2]
         dims = self.sizes[high], self.sizes[low]
         words = Op(("*",), (Size(high, dims[0]), Size(low, dims[1])), "whole")
-        product = Dim(size_of(dims[0]) * size_of(dims[1]), (words,))
+        product = Dim(size_of(dims[0]) * size_of(dims[1]), (words,), parts=dims)
         if product.size and product.size > 8:
             return
         name = "n"
@@ -158,6 +158,7 @@ class Statements(Phrases):
 
     def declare(self, tensor: Tensor, home: tuple[str, ...], stated: Mapping[str, Term] | None = None) -> None:
         dtype = self.dtype_of_input(tensor)
+        tensor.given = True
         stated = dict(stated or {})
         stated.update({name: number(size_of(self.sizes[name])) for name in home if self.sizes[name].stated})
         self.inputs.append(Input(tensor, home, dtype, stated))
@@ -291,7 +292,8 @@ class Statements(Phrases):
         return scope, coordinates
 
     def defined(
-        self, scope: Scope, coordinates: Sequence[Coordinate], body: Term, guard: Term | None = None, rest: Rest | None = None
+        self, scope: Scope, coordinates: Sequence[Coordinate], body: Term, guard: Term | None = None, rest: Rest | None = None,
+        within: bool = True,
     ) -> list[Let]:
         """A definition: its ranges stated where they have to be, its guards moved to its end where they may be."""
         shorts: tuple[Short, ...] = ()
@@ -300,7 +302,7 @@ class Statements(Phrases):
         if guard is not None and self.is_claimed(body, guard):
             body = Paren(body)
         body = self.with_guards_after(body, guard)
-        inside = isinstance(body, Block) and guard is not None and not shorts and self.chance(60)
+        inside = isinstance(body, Block) and guard is not None and not shorts and within and self.chance(60)
         slots = self.entered_all(scope, coordinates, body, guard)
         lead = (rest,) if rest is not None else ()
         axes = tuple(c.dim for c in (*(rest.coordinates if rest else ()), *coordinates))
@@ -312,11 +314,16 @@ class Statements(Phrases):
 
     def entered_all(self, scope: Scope, coordinates: Sequence[Coordinate], *nodes: Any) -> tuple[Binder, ...]:
         """The slots of a left-hand side. The range of one may ask for the size of another, but not the other way too."""
+        stated = [c for c in coordinates if self.needs_range(scope, c, *nodes)]
+        stated.sort(key=lambda c: scope.sizes.get(c.name) is not c.dim)
         found: list[Binder] = []
-        for place, coordinate in enumerate(coordinates):
-            later = {c for c in coordinates[place + 1 :] if not scope.in_function}
-            around = tuple(Coordinate(c.name) if c in later else c for c in scope.coordinates)
-            found.append(self.entered(replace(scope, coordinates=around), coordinate, *nodes))
+        for coordinate in coordinates:
+            if coordinate not in stated:
+                found.append(Binder(coordinate))
+                continue
+            later = set(stated[stated.index(coordinate) :])
+            around = tuple(Coordinate(c.name) if c in later and c is not coordinate else c for c in scope.coordinates)
+            found.append(self.ranged_fully(replace(scope, coordinates=around), coordinate))
         return tuple(found)
 
     def abbreviated(self, body: Term) -> tuple[Term, tuple[Short, ...]]:
@@ -360,7 +367,7 @@ class Statements(Phrases):
             return self.points()
         guard, facts = self.guard(scope.strict(), coordinates, 1)
         kind = self.weighted((6, "real"), (1, "whole"), (1, "bool"))
-        return self.defined(scope, coordinates, self.term(scope.given(facts), kind, 2), guard)  # type: ignore[arg-type]
+        return self.defined(scope, coordinates, self.term(scope.given(facts), kind, 2), guard, within=not facts)  # type: ignore[arg-type]
 
     def named_guard(self) -> list[Let]:
         scope, coordinates = self.left(self.scope, 2)

@@ -18,14 +18,15 @@ Kind = Literal["bool", "whole", "real"]
 class Dim:
     """A number of points; axes that must agree have the same one. Inside a function the caller decides it.
 
-    `words` are terms that say the size. `space` is the dimension whose space this one is of. `stated` says that the
-    program fixes the size by a literal.
+    `words` are terms that say the size, `parts` the dimensions it is made of. `space` is the dimension whose space this
+    one is of. `stated` says that the program fixes the size by a literal.
     """
 
     size: int | None
     words: tuple[Term, ...] = ()
     space: Dim | None = None
     stated: bool = False
+    parts: tuple[Dim, ...] = ()
 
 
 @dataclass(eq=False)
@@ -51,7 +52,7 @@ class Tensor:
     """Whatever can be read: an input, a definition, a parameter. `open` counts the axes that `..r` leads with.
 
     `leaky` is True if some point is absent, or made of absent ones. `guard` is what a reader may repeat. `below` says
-    that the values index a dimension, `counts` that a scalar is the size of one.
+    that the values index a dimension, `counts` that a scalar is the size of one, `given` that the caller provides it.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Tensor:
     open: int | None = None
     below: Dim | None = None
     counts: Dim | None = None
+    given: bool = False
     guard: tuple[tuple[Coordinate, ...], Term] | None = None
 
 

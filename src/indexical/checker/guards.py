@@ -54,15 +54,26 @@ def _at_this_depth(expr: tree.Expr) -> Iterator[tree.Reduction]:
 def _mentioned(
     expr: tree.Expr, abbreviations: dict[str, tree.Abbreviation], inside: frozenset[str] = frozenset()
 ) -> set[str]:
-    """The names in an expression, those that it abbreviates included and those it binds itself left out."""
+    """The names in an expression, those that it abbreviates included and those it binds itself left out.
+    `size(j)` does not speak of a `j`."""
     found: set[str] = set()
-    for node in tree.walk(expr):
+    for node in spoken(expr):
         if isinstance(node, tree.Name):
             found.add(node.name)
             if node.name in abbreviations and node.name not in inside:
                 found |= _mentioned(abbreviations[node.name].value, abbreviations, inside | {node.name})
     bound = {b.name for node in tree.walk(expr) if isinstance(node, tree.Reduction) for b in node.binders}
     return found - bound
+
+
+def spoken(expr: tree.Expr) -> Iterator[tree.Node]:
+    """The nodes of an expression, without the names in `size(…)`."""
+    sized = {
+        id(node.arguments[0])
+        for node in tree.walk(expr)
+        if isinstance(node, tree.Call) and node.function == "size" and node.arguments
+    }
+    return (node for node in tree.walk(expr) if id(node) not in sized)
 
 
 def _report_several(unit: Unit, clause: tree.Guard, takers: list[tree.Reduction]) -> None:

@@ -185,8 +185,7 @@ def _report_arguments(unit: Unit, node: tree.Call, function: Function) -> None:
     wanted = ", ".join(parameter.span.text for parameter in parameters)
     unit.report(
         "IX206",
-        f"`{node.function}({wanted})` takes {counted(len(parameters), 'argument')}, "
-        f"and {given(len(node.arguments))}",
+        f"`{node.function}({wanted})` takes {counted(len(parameters), 'argument')}, and {given(len(node.arguments))}",
         Label(node.span),
         Label(function.tree.name_span, "defined here"),
     )
@@ -208,14 +207,29 @@ def reads(clauses: Iterable[tree.Let]) -> set[str]:
     """The names that clauses mention, other than as a coordinate that they bind."""
     found: set[str] = set()
     for clause in clauses:
-        bound, bare, read = set(), set(), set()
-        for node in tree.walk(clause):
-            match node:
-                case tree.Binder(name, _, False):
-                    bound.add(name)
-                case tree.Index(tree.Name(name)):
-                    read.add(name)
-                case tree.Name(name):
-                    bare.add(name)
-        found |= read | (bare - bound)
+        bound = frozenset(slot.name for slot in clause.slots or () if isinstance(slot, tree.Binder))
+        _collect(clause, bound, found)
     return found
+
+
+def _collect(node: tree.Node, bound: frozenset[str], found: set[str]) -> None:
+    match node:
+        case tree.Name(name):
+            if name not in bound:
+                found.add(name)
+        case tree.Index(tree.Name(name), indices):
+            found.add(name)
+            for index in indices:
+                _collect(index, bound, found)
+        case tree.Reduction(binders=binders):
+            inner = bound | {binder.name for binder in binders}
+            for child in tree.children(node):
+                _collect(child, inner, found)
+        case tree.Let(body=body, where=where) | tree.Block(body=body, where=where):
+            # A guard may speak of what a reduction beside it binds.
+            beside = {b.name for part in tree.walk(body) if isinstance(part, tree.Reduction) for b in part.binders}
+            for child in tree.children(node):
+                _collect(child, bound | beside if child in where else bound, found)
+        case _:
+            for child in tree.children(node):
+                _collect(child, bound, found)

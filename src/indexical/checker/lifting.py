@@ -44,7 +44,7 @@ def lift(
         if is_dependent(binding):
             unit.report(
                 "IX215",
-                f"`{let.name}` depends on `{binding.coordinate}`, whose range depends on another coordinate",
+                f"`{let.name}` depends on `{binding.coordinate}`, whose range is not a plain one from 0 or later",
                 Label(let.name_span),
                 Label(binding.span, "its range is stated here"),
                 help=f"give `{binding.coordinate}` a full range and a guard",
@@ -66,9 +66,12 @@ def lift(
 
 
 def is_dependent(binding: Binding) -> bool:
-    """Whether the range of a coordinate depends on another coordinate."""
+    """Whether the range of a coordinate depends on another coordinate, or may start below 0."""
     stated = binding.stated
-    return stated is not None and bool(build.varying((stated.lower, stated.upper)))
+    if stated is None:
+        return False
+    below = not isinstance(stated.lower, ir.Const) or stated.lower.value < 0
+    return below or bool(stated.upper.type.coordinates)
 
 
 def _captured(scope: Scope, drafts: list[Draft]) -> tuple[tuple[Binding, ...], list[ir.Expr]]:
@@ -113,11 +116,11 @@ def finish(unit: Unit, frame: Frame) -> None:
         if None in leading:
             continue
         ranges = tuple(sizes.fill_range(unit, frame, range) for range in leading if range is not None)
-        axes = tuple(ir.Axis(range.coordinate, sizes.extent(unit, range)) for range in ranges)
+        axes = tuple(ir.Axis(range.coordinate, range.upper) for range in ranges)
         axes += tuple(ir.Axis(axis.coordinate, sizes.fill(unit, frame, axis.extent)) for axis in pending.axes)
         clauses = tuple(_finish_clause(unit, frame, clause, ranges) for clause in pending.clauses)
         unit.lets[pending.name] = ir.Let(
-            pending.name, axes, pending.kind, clauses, pending.hidden, pending.span, pending.call
+            pending.name, axes, pending.kind, clauses, pending.hidden, pending.span, pending.call, len(ranges)
         )
     unit.asserts += [
         ir.Assert(sizes.fill(unit, frame, claim.condition), claim.message, claim.span) for claim in frame.asserts

@@ -8,7 +8,7 @@ from ..diagnostics import Diagnostic, Label, Sink
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import KIND_OF, Coordinate, Dtype, Kind
-from ..ir.walk import children, walk
+from ..ir.walk import children, rebuild
 from ..source import Span
 from ..syntax import tree
 from ..syntax.expressions import array_shape
@@ -122,23 +122,33 @@ def _literal_sizes(declared: Declarations) -> dict[str, ir.Expr]:
 
 def _state_sizes(unit: Unit, scope: Scope, declared: Declarations, known: dict[str, ir.Expr]) -> None:
     """The ranges in inputs' slots: they start at 0 and say how many points the coordinate has."""
+    stated: dict[str, ir.Range] = {}
     for item in declared.inputs.values():
         for slot in item.slots or ():
             if not isinstance(slot, tree.Binder) or slot.range is None:
                 continue
-            others = replace(scope, sizes={name: size for name, size in known.items() if name != slot.name})
             binding = Binding(Coordinate(slot.name), slot.name, slot.span)
-            if not sizes.state_range(unit, others, binding, slot.range, elaborate.expression, outer=False):
+            if not sizes.state_range(unit, scope, binding, slot.range, elaborate.expression, outer=False):
                 continue
             assert binding.stated is not None
             if binding.stated.lower != build.whole(0, slot.span):
                 unit.report("IX302", f"the range of an input's `{slot.name}` must start at 0", slot.range.lower.span)
-                continue
-            upper = binding.stated.upper
-            if any(isinstance(part, ir.Size) and part.coordinate.name == slot.name for part in walk(upper)):
-                unit.report("IX302", f"the size of `{slot.name}` depends on itself", slot.range.span)
-                continue
-            known[slot.name] = binding.stated.upper
+            else:
+                stated.setdefault(slot.name, binding.stated)
+    for name, range in stated.items():
+        known[name] = _written_out(unit, range.upper, stated, frozenset((name,)))
+
+
+def _written_out(unit: Unit, size: ir.Expr, stated: dict[str, ir.Range], names: frozenset[str]) -> ir.Expr:
+    """A stated size in terms of those that the arrays decide."""
+    match size:
+        case ir.Size(coordinate) if coordinate.name in names:
+            unit.report("IX302", f"the size of `{coordinate}` depends on itself", size.span)
+            return build.whole(0, size.span)
+        case ir.Size(coordinate) if coordinate.name in stated:
+            return _written_out(unit, stated[coordinate.name].upper, stated, names | {coordinate.name})
+        case _:
+            return rebuild(size, lambda inner: _written_out(unit, inner, stated, names))
 
 
 def _input_axes(

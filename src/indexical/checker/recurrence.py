@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeAlias
 
 from ..diagnostics import Label, Sink
 from ..ir import nodes as ir
@@ -13,7 +14,7 @@ from ..ir.affine import polynomial
 from ..ir.boxes import Box, Fault, cover
 from ..ir.graph import components
 from ..ir.prove import Assumptions
-from ..ir.walk import reads_of
+from ..ir.walk import parts_of, reads_of, walk
 from .context import Trail, assume, constants_of, visit_clause
 
 
@@ -155,44 +156,64 @@ def _check_cover(let: ir.Let, lets: Mapping[str, ir.Let], sink: Sink) -> None:
     """A gap or an overlap that is there whatever the sizes are; others are found when the arrays arrive."""
     if is_plain(let):
         return
-    faults: list[Fault] = []
-    for scale in (5, 3, 9):
-        sizes: dict[ir.Expr, int] = {}
+    first: Fault | None = None
+    for sample in _samples(let):
+        lookup = partial(_sampled, sample, lets)
         try:
-            lookup = partial(_sample, sizes, scale, lets)
             extents = tuple(max(0, whole.value(axis.extent, lookup)) for axis in let.axes)
             fault = check_boxes(let, lookup, extents)
         except whole.Unknown:
             return
         if fault is None:
             return
-        faults.append(fault)
-        if not sizes:
-            break
-    report_cover(let, faults[0], sink)
+        first = first or fault
+    assert first is not None
+    report_cover(let, first, sink)
 
 
-def _sample(sizes: dict[ir.Expr, int], scale: int, lets: Mapping[str, ir.Let], leaf: ir.Size | ir.Read) -> int:
-    """A size nobody knows yet: some number, another for each."""
-    if isinstance(leaf, ir.Read):
-        known = constants_of(lets)(leaf.tensor)
-        if known is not None:
-            return whole.value(known, partial(_sample, sizes, scale, lets))
-    return sizes.setdefault(leaf, scale + 2 * len(sizes))
+Sample: TypeAlias = Callable[[ir.Size | ir.Read], int]
+
+
+def _samples(let: ir.Let) -> Iterator[Sample]:
+    """Sizes to try where they are not known: all different, all alike, and each number that is written."""
+    different: dict[ir.Expr, int] = {}
+    yield lambda leaf: different.setdefault(leaf, 5 + 2 * len(different))
+    written = {
+        part.value
+        for expr in parts_of(let)
+        if expr.type.kind == "whole"
+        for part in walk(expr)
+        if isinstance(part, ir.Const) and isinstance(part.value, int) and 0 < part.value < 100
+    }
+    for size in sorted({1, 2, 3, 5, *list(written)[:8]}):
+        yield partial(_constant, size)
+
+
+def _constant(size: int, leaf: ir.Size | ir.Read) -> int:
+    return size
+
+
+def _sampled(sample: Sample, lets: Mapping[str, ir.Let], leaf: ir.Size | ir.Read) -> int:
+    """A size nobody knows yet, or a constant of the program."""
+    known = constants_of(lets)(leaf.tensor) if isinstance(leaf, ir.Read) else None
+    return sample(leaf) if known is None else whole.value(known, partial(_sampled, sample, lets))
 
 
 def is_plain(let: ir.Let) -> bool:
-    """Whether one clause has every point from 0: then there is nothing to cover."""
+    """Whether one clause has every point from 0: then there is nothing to cover. Of the coordinates that a
+    local definition captured, only those points are ever read that the statement around it has."""
     if len(let.clauses) != 1:
         return False
     clause = let.clauses[0]
-    starts = all(isinstance(r.lower, ir.Const) and r.lower.value == 0 for r in clause.ranges)
+    own = clause.ranges[let.captured :]
+    starts = all(isinstance(r.lower, ir.Const) and r.lower.value == 0 for r in own)
     return starts and all(isinstance(slot, ir.Coord) for slot in clause.slots)
 
 
 def check_boxes(let: ir.Let, lookup: whole.Lookup, extents: tuple[int, ...]) -> Fault | None:
     """How the clauses of a definition fail to cover it, for known sizes."""
-    return cover([clause_box(clause, lookup) for clause in let.clauses], extents)
+    boxes = [clause_box(clause, lookup)[let.captured :] for clause in let.clauses]
+    return cover(boxes, extents[let.captured :])
 
 
 def clause_box(clause: ir.Clause, lookup: whole.Lookup) -> Box:

@@ -75,6 +75,9 @@ def settle(unit: Unit, scope: Scope, binding: Binding) -> ir.Range | None:
         binding.range = ir.Range(binding.coordinate, zero, known[0].extent, False, binding.span)
     elif binding.name in scope.sizes and not binding.coordinate.rest:
         binding.range = ir.Range(binding.coordinate, zero, scope.sizes[binding.name], False, binding.span)
+    elif unit.rehearsing and binding.evidence:
+        unknown = build.size(Coordinate("?"), binding.span)
+        binding.range = ir.Range(binding.coordinate, zero, unknown, False, binding.span)
     elif not unit.rehearsing and not binding.broken and binding.name not in unit.broken:
         owner = "parameter" if scope.in_function else "input"
         why = "the axes it indexes take their size from it" if binding.evidence else "it indexes no axis on its own"
@@ -150,16 +153,21 @@ def size_of(unit: Unit, scope: Scope, name: str, binding: Binding | None, span: 
     return build.size(placeholder, span)
 
 
-def fill(unit: Unit, frame: Frame, expr: ir.Expr) -> ir.Expr:
+def fill(unit: Unit, frame: Frame, expr: ir.Expr, filling: frozenset[Coordinate] = frozenset()) -> ir.Expr:
     """The expression with the sizes that were not known while it was read."""
     if not frame.placeholders:
         return expr
     match expr:
         case ir.Size(coordinate) if coordinate in frame.placeholders:
-            range = frame.placeholders[coordinate].range
-            return expr if range is None else fill(unit, frame, extent(unit, range))
+            binding = frame.placeholders[coordinate]
+            if binding.range is None:
+                return expr
+            if coordinate in filling:
+                unit.report("IX302", f"the size of `{binding.name}` depends on itself", binding.range.span)
+                return build.whole(0, expr.span)
+            return fill(unit, frame, extent(unit, binding.range), filling | {coordinate})
         case _:
-            return rebuild(expr, lambda inner: fill(unit, frame, inner))
+            return rebuild(expr, lambda inner: fill(unit, frame, inner, filling))
 
 
 def fill_range(unit: Unit, frame: Frame, range: ir.Range) -> ir.Range:

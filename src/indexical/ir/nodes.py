@@ -184,7 +184,8 @@ class Let:
     """A definition: its home, and the clauses that together cover it.
 
     `hidden` is True for what a function or a block brought along; `call` is then the call in the program's
-    own text that did.
+    own text that did, and the first `captured` axes are coordinates of the statement around it, of which
+    it has only those points that this statement has.
     """
 
     name: str
@@ -194,6 +195,7 @@ class Let:
     hidden: bool
     span: Span = _span()
     call: Span | None = field(default=None, compare=False, repr=False)
+    captured: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -258,7 +258,7 @@ def _tidy(rows: list[Row]) -> list[Row] | None:
     return [{**dict(key), ONE: bound} for key, bound in strongest.items()]
 
 
-def always_possible(known: Iterable[Polynomial], at_least: int = 3) -> bool:
+def always_possible(known: Iterable[Polynomial], at_least: int = 1) -> bool:
     """Whether, for all sizes of at least `at_least`, some point makes all of these at least 0.
 
     Only plain sums and differences of coordinates and sizes are decided; for all else False.

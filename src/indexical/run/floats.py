@@ -73,7 +73,7 @@ class Floats:
         "rsqrt": _guarded(_rsqrt),
         "tanh": math.tanh,
         "sigmoid": _sigmoid,
-        "relu": lambda x: largest(x, 0 * x) if x == x else x,
+        "relu": lambda x: 0.0 if x <= 0 else x,
         "gelu": _gelu,
         "silu": lambda x: x * _sigmoid(x),
         "abs": abs,
