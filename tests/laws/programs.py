@@ -344,9 +344,9 @@ class Statements(Phrases):
         """The body with the guard of some reduction at the end of the statement, where it can only mean that one."""
         scans = spine(body)
         for node in scans:
-            names = {c.name for c in mentioned(node.guard)} if node.guard is not None else set()
+            names = told(node.guard) if node.guard is not None else set()
             takers = [other for other in scans if names & set(binding_names(other))]
-            bound = {b.coordinate.name for p in walk(node.guard) if isinstance(p, Reduce) for b in plain(p)} if names else set()
+            bound = {name for part in walk(node.guard) if isinstance(part, Reduce | Scan) for name in binding_names(part)} if names else set()
             if takers == [node] and not bound & names and not isinstance(body, Block) and self.chance(60):
                 after = replace(node, after=True)
 
@@ -659,8 +659,9 @@ class Statements(Phrases):
         return Case(program, self.arrays)
 
 
-def plain(node: Reduce) -> list[Binder]:
-    return [binder for binder in node.binders if isinstance(binder, Binder)]
+def told(guard: Any) -> set[str]:
+    """The coordinates that a guard speaks of, by name; one whose size alone it asks for is none."""
+    return {part.coordinate.name for part in walk(guard) if isinstance(part, Place)}
 
 
 def binding_names(node: Reduce | Scan) -> list[str]:

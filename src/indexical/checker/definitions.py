@@ -113,11 +113,7 @@ def value_and_guard(
 
 
 def _own_guard(unit: Unit, scope: Scope, clause: tree.Guard, deeper: set[str]) -> ir.Expr | None:
-    missing = [
-        node.name
-        for node in guards.spoken(clause.condition)
-        if isinstance(node, tree.Name) and node.name in deeper and node.name not in scope.names
-    ]
+    missing = sorted((guards.mentioned(clause.condition, {}) & deeper) - scope.names.keys())
     if missing:
         unit.report(
             "IX212",

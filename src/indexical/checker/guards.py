@@ -23,7 +23,7 @@ def attach(
     for clause in where:
         if not isinstance(clause, tree.Guard):
             continue
-        mentioned = _mentioned(clause.condition, abbreviations)
+        mentioned = mentioned(clause.condition, abbreviations)
         takers = [node for node in beside if any(binder.name in mentioned for binder in node.binders)]
         if len(takers) > 1:
             _report_several(unit, clause, takers)
@@ -51,7 +51,7 @@ def _at_this_depth(expr: tree.Expr) -> Iterator[tree.Reduction]:
                 yield from _at_this_depth(operand)
 
 
-def _mentioned(
+def mentioned(
     expr: tree.Expr, abbreviations: dict[str, tree.Abbreviation], inside: frozenset[str] = frozenset()
 ) -> set[str]:
     """The names in an expression, those that it abbreviates included and those it binds itself left out.
@@ -61,7 +61,7 @@ def _mentioned(
         if isinstance(node, tree.Name):
             found.add(node.name)
             if node.name in abbreviations and node.name not in inside:
-                found |= _mentioned(abbreviations[node.name].value, abbreviations, inside | {node.name})
+                found |= mentioned(abbreviations[node.name].value, abbreviations, inside | {node.name})
     bound = {b.name for node in tree.walk(expr) if isinstance(node, tree.Reduction) for b in node.binders}
     return found - bound
 

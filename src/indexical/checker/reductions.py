@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..diagnostics import Label
 from ..ir import build
 from ..ir import nodes as ir
@@ -111,7 +113,9 @@ def normaliser(unit: Unit, scope: Scope, node: tree.Reduction) -> ir.Expr | None
             help=f"put `{binder.name}` on the left, or inside a reduction over it",
         )
         return None
-    inner, guard, guarded = _guard(unit, scope, node)
+    # Inside, the coordinate runs over all its points: what holds of it outside does not hold there.
+    around = tuple(held for held in scope.conditions if binding.coordinate not in held.type.coordinates)
+    inner, guard, guarded = _guard(unit, replace(scope, conditions=around), node)
     body = elaborate.expression(unit, inner, node.body)
     if body is None or not guarded:
         return None

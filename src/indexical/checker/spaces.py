@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 from ..diagnostics import Label, Sink
 from ..ir import nodes as ir
-from ..ir.affine import polynomial
 from ..ir.types import Coordinate
 from ..source import Span
 from .context import Trail, bound_by, report_all, visit, visit_clause
@@ -23,6 +22,7 @@ class _Classes:
     def __init__(self) -> None:
         self.parent: dict[Place, Place] = {}
         self.space: dict[Place, tuple[str, Span, str]] = {}
+        self.kept: list[ir.Range] = []
 
     def find(self, place: Place) -> Place:
         root = place
@@ -121,24 +121,23 @@ def _binder(coordinate: Coordinate, trail: Trail) -> int:
 
 
 def _declare(range: ir.Range, classes: _Classes) -> None:
+    # A range goes by its identity, so it must outlive this search.
+    classes.kept.append(range)
     if range.coordinate.space is not None:
         classes.declare(id(range), range.coordinate.space, range.span, f"`{range.coordinate}`")
 
 
 def tied(index: ir.Expr) -> Coordinate | None:
     """The coordinate that an index ties to its axis: only `c` and `c ± k` do, with `k` free of coordinates."""
-    if isinstance(index, ir.Coord):
-        return index.coordinate
-    if len(index.type.coordinates) != 1:
-        return None
-    (coordinate,) = index.type.coordinates
-    terms = polynomial(index).terms
-    holding = {m: f for m, f in terms.items() if any(_mentions(atom, coordinate) for atom, _ in m)}
-    return coordinate if holding == {frozenset(((coordinate, 1),)): 1} else None
-
-
-def _mentions(atom: Coordinate | ir.Expr, coordinate: Coordinate) -> bool:
-    return atom == coordinate if isinstance(atom, Coordinate) else coordinate in atom.type.coordinates
+    match index:
+        case ir.Coord(coordinate):
+            return coordinate
+        case ir.Map("+" | "-", (left, right)) if not right.type.coordinates:
+            return tied(left)
+        case ir.Map("+", (left, right)) if not left.type.coordinates:
+            return tied(right)
+        case _:
+            return None
 
 
 def _tie(

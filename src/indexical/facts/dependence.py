@@ -1,0 +1,261 @@
+"""Dependence: which points of which input each point of a definition scans, without running anything.
+
+A product with a factor that a guard removed reads nothing else, as in the reference evaluator: what nobody
+listens to is not scanned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from ..checker.context import Trail, at, inside
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from ..ir.walk import fresh, substitute
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """For every point of `ranges` at which all `conditions` hold, `tensor` is read at `indices`.
+
+    Free coordinates are those of the definition that scans. `exact` is False where more is claimed than is
+    read: through a recurrence.
+    """
+
+    tensor: str
+    indices: tuple[ir.Expr, ...]
+    ranges: tuple[ir.Range, ...]
+    conditions: tuple[ir.Expr, ...]
+    exact: bool = True
+
+
+@dataclass
+class Dependence:
+    """The scans of one program's definitions, each worked out once."""
+
+    program: ir.Program
+    _known: dict[str, tuple[Scan, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.lets = {let.name: let for let in self.program.lets}
+        self.steps = {
+            name: (order, axis)
+            for order in _stepwise(self.program.order)
+            for name, axis in order.axes
+        }
+
+    def of(self, name: str) -> tuple[Scan, ...]:
+        """What a definition scans of the inputs, through all other definitions."""
+        if name not in self._known:
+            group = self._group(name)
+            self._known[name] = tuple(self._recurrence(name, group) if group else self._plain(name))
+        return self._known[name]
+
+    def _group(self, name: str) -> tuple[str, ...]:
+        """The definitions that this one is computed together with, step by step."""
+        for order in self.program.order:
+            if isinstance(order, ir.Stepwise) and any(name == member for member, _ in order.axes):
+                return tuple(member for member, _ in order.axes)
+        return ()
+
+    def _plain(self, name: str) -> Iterator[Scan]:
+        let = self.lets[name]
+        for clause in let.clauses:
+            for scan in direct(clause, self.lets):
+                scan = _within_box(scan, clause) if len(let.clauses) > 1 else scan
+                yield from self._through(_canonical(scan, clause, let))
+
+    def _through(self, scan: Scan) -> Iterator[Scan]:
+        """A scan of a definition, as scans of the inputs."""
+        if scan.tensor not in self.lets:
+            yield scan
+            return
+        let = self.lets[scan.tensor]
+        for inner in self.of(scan.tensor):
+            yield _compose(scan, inner, let)
+
+    def _recurrence(self, name: str, group: tuple[str, ...]) -> Iterator[Scan]:
+        """What a recurrence scans: everything that its steps so far have scanned."""
+        let = self.lets[name]
+        axis = self.steps[name][1]
+        forward = self.steps[name][0].forward
+        now = let.axes[axis].coordinate
+        for member in group:
+            other = self.lets[member]
+            step_axis = self.steps[member][1]
+            for clause in other.clauses:
+                for scan in direct(clause, self.lets):
+                    if scan.tensor in group:
+                        continue
+                    local = _canonical(_within_box(scan, clause), clause, other)
+                    for inner in self._through(local):
+                        yield _over_steps(inner, other, step_axis, now, let, forward)
+
+
+def _stepwise(orders: tuple[ir.Order, ...]) -> list[ir.Stepwise]:
+    return [order for order in orders if isinstance(order, ir.Stepwise)]
+
+
+# --------------------------------------------------------------------- one clause
+
+
+def direct(clause: ir.Clause, lets: Mapping[str, ir.Let]) -> Iterator[Scan]:
+    """The reads of one clause, in its own coordinates."""
+    start: Trail = clause.ranges
+    waiting: list[tuple[ir.Expr, Trail]] = []
+    if clause.guard is not None:
+        waiting.append((clause.guard, start))
+        start = (*start, (clause.guard, True))
+    waiting.append((clause.body, start))
+    for range in clause.ranges:
+        waiting += [(range.lower, ()), (range.upper, ())]
+    while waiting:
+        expr, trail = waiting.pop()
+        if isinstance(expr, ir.Read):
+            inner = trail[len(clause.ranges) :] if trail else ()
+            ranges = tuple(step for step in inner if isinstance(step, ir.Range))
+            yield Scan(expr.tensor, expr.indices, ranges, tuple(_conditions(inner)))
+        waiting += _parts(expr, trail, lets)
+
+
+def _conditions(trail: Trail) -> Iterator[ir.Expr]:
+    for step in trail:
+        if not isinstance(step, ir.Range):
+            condition, holds = step
+            yield condition if holds else build.apply("!", (condition,), "bool", condition.span)
+
+
+def _parts(expr: ir.Expr, trail: Trail, lets: Mapping[str, ir.Let]) -> list[tuple[ir.Expr, Trail]]:
+    """What is evaluated inside an expression, and when. A factor is only read where no other is removed."""
+    match expr:
+        case ir.Map("*" | "/", arguments):
+            factors = arguments if expr.op == "*" else arguments[:1]
+            found = [support(factor, lets) for factor in factors]
+            result = []
+            for argument in arguments:
+                own = support(argument, lets) if isinstance(argument, ir.Read) else None
+                held = [(s, True) for s in found if s is not None and s is not own]
+                result.append((argument, (*trail, *held)))
+            return result
+        case ir.Normalize(guard=guard) if guard is not None:
+            inner = inside(expr, trail)
+            here = (guard, True)
+            return [(guard, trail), *((part, (*path, here)) for part, path in inner)]
+        case _:
+            return inside(expr, trail)
+
+
+def support(expr: ir.Expr, lets: Mapping[str, ir.Let]) -> ir.Expr | None:
+    """Where a value is not removed by a guard; None where none can remove it."""
+    match expr:
+        case ir.Read(tensor, indices) if tensor in lets and len(lets[tensor].clauses) == 1:
+            clause = lets[tensor].clauses[0]
+            inner = build.conjunction((clause.guard, support(clause.body, lets)))
+            return None if inner is None else at(clause, inner, indices)
+        case ir.Normalize(op="softmax" | "cumsum", guard=guard):
+            return guard
+        case ir.Map("*", arguments):
+            return build.conjunction(support(argument, lets) for argument in arguments)
+        case ir.Map("/" | "neg", arguments):
+            return support(arguments[0], lets)
+        case _:
+            return None
+
+
+def _within_box(scan: Scan, clause: ir.Clause) -> Scan:
+    """A clause among several only has its own points."""
+    held = []
+    for range in clause.ranges:
+        point = build.coord(range.coordinate, range.span)
+        held.append(build.apply("<=", (range.lower, point), "bool", range.span))
+        held.append(build.apply("<", (point, range.upper), "bool", range.span))
+    return replace(scan, conditions=(*scan.conditions, *held))
+
+
+def _canonical(scan: Scan, clause: ir.Clause, let: ir.Let) -> Scan:
+    """A scan in the coordinates of the definition's home, whichever clause it comes from."""
+    values: dict[Coordinate, ir.Expr] = {}
+    held: list[ir.Expr] = []
+    for slot, axis in zip(clause.slots, let.axes, strict=True):
+        home = build.coord(axis.coordinate, slot.span)
+        if isinstance(slot, ir.Coord):
+            values[slot.coordinate] = home
+        else:
+            held.append(build.apply("==", (home, slot), "bool", slot.span))
+    values = {c: v for c, v in values.items() if isinstance(v, ir.Coord) and v.coordinate != c}
+    renamed = _rename(scan, {axis.coordinate.name for axis in let.axes}, values)
+    return replace(renamed, conditions=(*renamed.conditions, *held))
+
+
+def _rename(scan: Scan, taken: set[str], values: Mapping[Coordinate, ir.Expr]) -> Scan:
+    """Put values for free coordinates; what is scanned gets names that clash with nothing."""
+    values = dict(values)
+    used = set(taken) | {c.name for value in values.values() for c in value.type.coordinates}
+    ranges = []
+    for range in scan.ranges:
+        lower, upper = substitute(range.lower, values), substitute(range.upper, values)
+        plain = Coordinate(range.coordinate.name.rstrip("'"), range.coordinate.rest, range.coordinate.space)
+        coordinate = fresh(plain, used)
+        used.add(coordinate.name)
+        if coordinate != range.coordinate:
+            values[range.coordinate] = build.coord(coordinate, range.span)
+        ranges.append(ir.Range(coordinate, lower, upper, range.stated, range.span))
+    return Scan(
+        scan.tensor,
+        tuple(substitute(index, values) for index in scan.indices),
+        tuple(ranges),
+        tuple(substitute(condition, values) for condition in scan.conditions),
+        scan.exact,
+    )
+
+
+def _compose(outer: Scan, inner: Scan, let: ir.Let) -> Scan:
+    """What is scanned through a definition that is itself scanned."""
+    values = {axis.coordinate: index for axis, index in zip(let.axes, outer.indices, strict=True)}
+    taken = {range.coordinate.name for range in outer.ranges}
+    taken |= {c.name for index in outer.indices for c in index.type.coordinates}
+    taken |= {c.name for condition in outer.conditions for c in condition.type.coordinates}
+    moved = _rename(inner, taken, values)
+    return Scan(
+        moved.tensor,
+        moved.indices,
+        (*outer.ranges, *moved.ranges),
+        (*outer.conditions, *moved.conditions),
+        outer.exact and moved.exact,
+    )
+
+
+def _over_steps(
+    scan: Scan, member: ir.Let, step_axis: int, now: Coordinate, let: ir.Let, forward: bool
+) -> Scan:
+    """A scan of one step, over all steps up to now. Other coordinates are kept where the names agree."""
+    taken = {axis.coordinate.name for axis in let.axes} | {range.coordinate.name for range in scan.ranges}
+    values: dict[Coordinate, ir.Expr] = {}
+    ranges: list[ir.Range] = []
+    held: list[ir.Expr] = []
+    homes = {axis.coordinate for axis in let.axes}
+    for number, axis in enumerate(member.axes):
+        if number != step_axis and axis.coordinate in homes and member is let and not _is_mixed(let, number):
+            continue
+        coordinate = fresh(axis.coordinate, taken)
+        taken.add(coordinate.name)
+        point = build.coord(coordinate, let.span)
+        values[axis.coordinate] = point
+        ranges.append(ir.Range(coordinate, build.whole(0, let.span), axis.extent, False, let.span))
+        if number == step_axis:
+            here = build.coord(now, let.span)
+            held.append(build.apply("<=" if forward else ">=", (point, here), "bool", let.span))
+    moved = _rename(scan, taken, values)
+    return Scan(moved.tensor, moved.indices, (*ranges, *moved.ranges), (*held, *moved.conditions), False)
+
+
+def _is_mixed(let: ir.Let, number: int) -> bool:
+    """Whether a recurrence reads itself at other points of this axis."""
+    for clause in let.clauses:
+        slot = clause.slots[number]
+        for scan in direct(clause, {}):
+            if scan.tensor == let.name and scan.indices[number] != slot:
+                return True
+    return False

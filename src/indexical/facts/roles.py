@@ -1,0 +1,153 @@
+"""Roles: who asks, who answers, what is compared, what is carried, which heads, which batch.
+
+They follow from what is done with a coordinate, never from its name or from where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from ..ir.walk import walk
+from .attention import Comparison, Gather
+from .products import Factor
+from .view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """The roles in one gather. `shared` coordinates keep apart what nothing tells to be heads or examples."""
+
+    definition: str
+    query: tuple[str, ...]
+    key: tuple[str, ...]
+    compare: tuple[str, ...]
+    carry: tuple[str, ...]
+    head: tuple[str, ...]
+    batch: tuple[str, ...]
+    shared: tuple[str, ...]
+    # Every name that a coordinate of this role goes by in the definitions that take part.
+    names: dict[str, frozenset[str]] = field(compare=False, repr=False, hash=False)
+
+    def of(self, role: str) -> tuple[str, ...]:
+        return getattr(self, role)  # type: ignore[no-any-return]
+
+
+ROLES = ("query", "key", "compare", "carry", "head", "batch")
+
+
+def roles(view: View, gather: Gather) -> Roles:
+    """The roles of the coordinates in a gather."""
+    found = view.comparisons(gather)
+    asking = _together(f for comparison in found for f in comparison.asking)
+    answering = _together(f for comparison in found for f in comparison.answering)
+    weights = gather.weight_coordinates
+    query = weights & (asking - answering) if found else gather.asks
+    kept = weights - query
+    head = {c for c in kept if _is_head(view, gather, found, c)}
+    batch = {c for c in kept - head if _is_batch(view, gather, c, head)}
+    carry = _carried(gather, weights)
+    compare = frozenset().union(*(comparison.compared for comparison in found))
+    parts = {
+        "query": query,
+        "key": frozenset((gather.key.coordinate,)),
+        "compare": compare,
+        "carry": carry,
+        "head": frozenset(head),
+        "batch": frozenset(batch),
+        "shared": kept - head - batch,
+    }
+    shown = {role: tuple(sorted(c.name for c in coordinates)) for role, coordinates in parts.items()}
+    names = {role: _names(view, gather, found, coordinates) for role, coordinates in parts.items()}
+    return Roles(gather.name, **shown, names=names)
+
+
+def _together(factors: Iterable[Factor]) -> frozenset[Coordinate]:
+    return frozenset().union(*(factor.coordinates for factor in factors))
+
+
+def _is_head(view: View, gather: Gather, found: list[Comparison], coordinate: Coordinate) -> bool:
+    """A head is declared so, or has parameters of its own, or is split off a feature, or is mixed."""
+    if coordinate.space in ("head", "heads") or _claimed(view, gather, coordinate) == "head":
+        return True
+    if coordinate.space in ("batch", "batches", "example") or _claimed(view, gather, coordinate) == "batch":
+        return False
+    if coordinate in gather.site.product.bound:
+        return True
+    positions = gather.weight_coordinates - {coordinate} | {gather.key.coordinate}
+    for read in _leaves(view, gather, found):
+        if coordinate not in read.type.coordinates:
+            continue
+        if any(coordinate in i.type.coordinates and not isinstance(i, ir.Coord) for i in read.indices):
+            return True
+        if not positions & read.type.coordinates:
+            return True
+    return False
+
+
+def _is_batch(view: View, gather: Gather, coordinate: Coordinate, head: set[Coordinate]) -> bool:
+    """A coordinate that is kept apart throughout is the batch, where the heads are known or none are left."""
+    claimed = _claimed(view, gather, coordinate)
+    return coordinate.space in ("batch", "batches", "example") or claimed == "batch" or bool(head)
+
+
+def _claimed(view: View, gather: Gather, coordinate: Coordinate) -> str | None:
+    for contract in view.program.contracts:
+        for role, name in contract.roles:
+            if name == coordinate.name and role in ("head", "batch"):
+                return role
+    return None
+
+
+def _leaves(view: View, gather: Gather, found: list[Comparison]) -> list[ir.Read]:
+    """The inputs that both sides of the comparison and the values are made of, at this gather's coordinates."""
+    sides = [f for comparison in found for f in (*comparison.asking, *comparison.answering)]
+    result: list[ir.Read] = []
+    waiting: list[ir.Expr] = [factor.expr for factor in (*sides, *gather.values)]
+    while waiting and len(result) < 200:
+        for part in walk(waiting.pop()):
+            if isinstance(part, ir.Read):
+                opened = view.forms.opened(part)
+                if opened is None:
+                    result.append(part)
+                else:
+                    waiting.append(opened[0])
+    return result
+
+
+def _carried(gather: Gather, weights: frozenset[Coordinate]) -> frozenset[Coordinate]:
+    """What comes home with the values: the coordinates that they bring and the weights do not have."""
+    home = {slot.coordinate for slot in gather.site.clause.slots if isinstance(slot, ir.Coord)}
+    own = _together(f for f in gather.values if gather.key.coordinate in f.coordinates)
+    own = own - weights - {gather.key.coordinate}
+    brought = _together(gather.values) - weights - {gather.key.coordinate}
+    return own & home or (brought & home if not own else own) or brought & home
+
+
+def _names(
+    view: View, gather: Gather, found: list[Comparison], coordinates: frozenset[Coordinate]
+) -> frozenset[str]:
+    """The names of some coordinates, here and in the homes of what is read at them."""
+    names = {c.name for c in coordinates}
+    factors = [f for comparison in found for f in (*comparison.asking, *comparison.answering)]
+    for factor in (*factors, *gather.values):
+        for read in (part for part in walk(factor.expr) if isinstance(part, ir.Read)):
+            tensor = view.program.tensors.get(read.tensor)
+            for axis, index in zip(tensor.axes if tensor else (), read.indices, strict=False):
+                if isinstance(index, ir.Coord) and index.coordinate in coordinates:
+                    names.add(axis.coordinate.name)
+    if gather.weights.normalizer is not None and gather.key.coordinate in coordinates:
+        names |= _written(view, gather.weights.normalizer)
+    return frozenset(names)
+
+
+def _written(view: View, normalizer: ir.Normalize) -> set[str]:
+    """The names a normaliser's coordinate has in the text."""
+    for let in view.program.lets:
+        for clause in let.clauses:
+            for part in walk(clause.body):
+                if isinstance(part, ir.Normalize) and part.span == normalizer.span:
+                    return {part.coordinate.name}
+    return set()
