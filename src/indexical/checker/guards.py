@@ -23,8 +23,8 @@ def attach(
     for clause in where:
         if not isinstance(clause, tree.Guard):
             continue
-        mentioned = mentioned(clause.condition, abbreviations)
-        takers = [node for node in beside if any(binder.name in mentioned for binder in node.binders)]
+        names = mentioned(clause.condition, abbreviations)
+        takers = [node for node in beside if any(binder.name in names for binder in node.binders)]
         if len(takers) > 1:
             _report_several(unit, clause, takers)
         elif takers:
