@@ -12,6 +12,9 @@ from .checker.allow import apply_allows
 from .checker.names import suggest
 from .checker.program import check as check_tree
 from .diagnostics import CallError, CompileError, Diagnostic, Label, Sink
+from .facts.contracts import check as check_contracts
+from .facts.lints import lint
+from .facts.view import View
 from .ir import nodes as ir
 from .run import kernel
 from .source import Source, Span
@@ -44,6 +47,10 @@ def _compile(text_or_path: str | os.PathLike[str], sink: Sink) -> tuple[Source |
     found = Sink()
     file = parse(source, found)
     program = check_tree(file, found)
+    if program is not None:
+        view = View(program)
+        lint(view, found)
+        check_contracts(view, found)
     for diagnostic in apply_allows(file, list(found)):
         sink.add(diagnostic)
     return source, program

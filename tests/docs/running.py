@@ -210,7 +210,7 @@ def command(arguments: list[str]) -> tuple[str, int]:
 
 def _run_python(block: Block, output: Block | None, names: dict[str, Any]) -> list[Fault]:
     if any(line.startswith(">>>") for line in block.text.split("\n")):
-        return _run_session(block, names)
+        return _run_doctest(block, names)
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed):
@@ -240,7 +240,7 @@ class _Runner(doctest.DocTestRunner):
         super().report_unexpected_exception(out, test, example, info)
 
 
-def _run_session(block: Block, names: dict[str, Any]) -> list[Fault]:
+def _run_doctest(block: Block, names: dict[str, Any]) -> list[Fault]:
     test = doctest.DocTestParser().get_doctest(block.text + "\n", names, "page", "page", block.first)
     runner = _Runner()
     report: list[str] = []

@@ -204,8 +204,10 @@ class Phrases:
 
     def needs_range(self, scope: Scope, coordinate: Coordinate, *nodes: Any) -> bool:
         """Whether neither an axis that it indexes nor the inputs say its size; at times, a range is stated anyhow."""
+        said = [node for node in nodes if node is not None]
         own = [tensor for tensor, _ in scope.previous]
-        axes = [axis for node in nodes if node is not None for axis in bare_axes(_without(node, own), coordinate)]
+        own += [part.tensor for node in said for part in walk(node) if isinstance(part, Let)]
+        axes = [axis for node in said for axis in bare_axes(_without(node, own), coordinate)]
         known = scope.sizes.get(coordinate.name) is coordinate.dim
         return not all(axis is coordinate.dim for axis in axes) or not (axes or known) or self.chance(15)
 
@@ -675,6 +677,9 @@ class Phrases:
             if tensor.guard is None or tensor.kind != "real":
                 continue
             coordinates, guard = tensor.guard
+            named = {c.name for c in scope.coordinates}
+            if any(isinstance(part, Size) and part.of in named for part in walk(guard)):
+                continue
             chosen: dict[Coordinate, Coordinate] = {}
             for old in coordinates:
                 fitting = [c for c in scope.coordinates if c.dim is old.dim and c not in chosen.values()]

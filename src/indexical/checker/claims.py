@@ -33,7 +33,6 @@ def contracts(unit: Unit, found: list[tree.Contract], scope: Scope) -> tuple[ir.
                 size = None if item.argument is None else elaborate.expression(unit, here, item.argument)
                 if size is None or kinds.whole(unit, size, "the size of a group"):
                     flags.append((item.flag, size))
-        unit.report("IX401", f"the contract of `{name.name}` is not checked yet", contract.span)
         result.append(ir.Contract(name.name, tuple(roles), tuple(flags), contract.span))
     return tuple(result)
 

@@ -16,7 +16,7 @@ from .context import Trail, bound_by, report_all, visit, visit_clause
 Place: TypeAlias = tuple[str, int] | int
 
 
-class _Classes:
+class Classes:
     """What is of one space. Each class knows its space, if one is declared, and the place that says so."""
 
     def __init__(self) -> None:
@@ -56,9 +56,9 @@ class _Classes:
         return None
 
 
-def check(program: ir.Program, sink: Sink) -> None:
-    """Report every index that joins two spaces. Where no space is declared there is nothing to do."""
-    classes = _Classes()
+def check(program: ir.Program, sink: Sink) -> Classes:
+    """Report every index that joins two spaces. What is of one space, declared or not, is the answer."""
+    classes = Classes()
     for tensor in program.inputs:
         for number, axis in enumerate(tensor.axes):
             if axis.coordinate.space is not None:
@@ -78,9 +78,10 @@ def check(program: ir.Program, sink: Sink) -> None:
         for range in expect.ranges:
             _declare(range, classes)
         _check_reads(visit(expect.body, expect.ranges), classes, sink)
+    return classes
 
 
-def _check_reads(places: Iterator[tuple[ir.Expr, Trail]], classes: _Classes, sink: Sink) -> None:
+def _check_reads(places: Iterator[tuple[ir.Expr, Trail]], classes: Classes, sink: Sink) -> None:
     for expr, trail in places:
         if isinstance(expr, ir.Reduce):
             for range in expr.ranges:
@@ -96,7 +97,7 @@ def _check_reads(places: Iterator[tuple[ir.Expr, Trail]], classes: _Classes, sin
                 sink.add(diagnostic)
 
 
-def _better_order(read: ir.Read, trail: Trail, classes: _Classes) -> str | None:
+def _better_order(read: ir.Read, trail: Trail, classes: Classes) -> str | None:
     """The same indices in an order that would fit the spaces, where as written two or more do not."""
     mine = [_space_of_index(index, trail, classes) for index in read.indices]
     theirs = [classes.known((read.tensor, number)) for number, _ in enumerate(read.indices)]
@@ -109,7 +110,7 @@ def _better_order(read: ir.Read, trail: Trail, classes: _Classes) -> str | None:
     return None
 
 
-def _space_of_index(index: ir.Expr, trail: Trail, classes: _Classes) -> str | None:
+def _space_of_index(index: ir.Expr, trail: Trail, classes: Classes) -> str | None:
     coordinate = tied(index)
     return None if coordinate is None else classes.known(_binder(coordinate, trail))
 
@@ -120,7 +121,7 @@ def _binder(coordinate: Coordinate, trail: Trail) -> int:
     return id(bound_by(outside, trail))
 
 
-def _declare(range: ir.Range, classes: _Classes) -> None:
+def _declare(range: ir.Range, classes: Classes) -> None:
     # A range goes by its identity, so it must outlive this search.
     classes.kept.append(range)
     if range.coordinate.space is not None:
@@ -146,7 +147,7 @@ def _tie(
     axis: Place,
     span: Span,
     tensor: str,
-    classes: _Classes,
+    classes: Classes,
     sink: Sink,
     better: str | None = None,
 ) -> None:

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
-from ..ir.walk import children, walk
+from ..ir.walk import children
 from ..source import Span
 from .products import Factor, Forms, Product, Summed
 
@@ -36,13 +37,15 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A product as it stands in a clause, written out as far as its weights need it."""
+    """A product as it stands in a clause, written out as far as its weights need it. `beside` are other
+    terms that are added under the same sum."""
 
     let: ir.Let
     clause: ir.Clause
     expr: ir.Expr
     product: Product
     weights: tuple[Weights, ...]
+    beside: tuple[ir.Expr, ...] = ()
 
     def values(self, weights: Weights) -> list[Factor]:
         """The factors that are not part of the weights."""
@@ -118,12 +121,34 @@ def sites(forms: Forms) -> Iterator[Site]:
 
 
 def _site(forms: Forms, let: ir.Let, clause: ir.Clause, expr: ir.Expr) -> Iterator[Site]:
-    if isinstance(expr, ir.Reduce) and expr.op != "sum":
+    if expr.type.kind != "real" or (isinstance(expr, ir.Reduce) and expr.op != "sum"):
         return
-    if expr.type.kind != "real":
+    taken = [range.coordinate for range in clause.ranges]
+    for term, beside in _terms(expr):
+        product = forms.expand(term, taken, lambda read: is_weighty(forms, read.tensor))
+        yield Site(let, clause, term, product, tuple(find_weights(forms, product)), beside)
+
+
+def _terms(expr: ir.Expr) -> Iterator[tuple[ir.Expr, tuple[ir.Expr, ...]]]:
+    """A sum of several terms as several sums, each with the terms beside it."""
+    if not isinstance(expr, ir.Reduce) or not _is_addition(expr.body):
+        yield expr, ()
         return
-    product = forms.expand(expr, (r.coordinate for r in clause.ranges), lambda read: is_weighty(forms, read.tensor))
-    yield Site(let, clause, expr, product, tuple(find_weights(forms, product)))
+    terms = added(expr.body)
+    for number, term in enumerate(terms):
+        single = build.reduce(expr.op, expr.ranges, term, expr.guard, expr.type.kind, expr.span)
+        yield single, (*terms[:number], *terms[number + 1 :])
+
+
+def _is_addition(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Map) and expr.op in ("+", "-")
+
+
+def added(expr: ir.Expr) -> list[ir.Expr]:
+    """The terms of an addition; an expression that is none is its only term."""
+    if isinstance(expr, ir.Map) and expr.op in ("+", "-"):
+        return [term for argument in expr.arguments for term in added(argument)]
+    return [expr]
 
 
 def _inner(expr: ir.Expr) -> list[ir.Expr]:
@@ -249,9 +274,13 @@ def _all(factors: tuple[Factor, ...]) -> frozenset[Coordinate]:
 def comparisons(forms: Forms, gather: Gather) -> list[Comparison]:
     """The places in a score where what is asked meets what answers. Definitions are written out only until
     both sides are in sight, so that `Q[i, d]` and `K[j, d]` stay what the reader wrote."""
-    key, asks = gather.weights.coordinate, gather.asks
+    return compare(forms, gather.weights.score, gather.weights.coordinate, gather.asks)
+
+
+def compare(forms: Forms, score: ir.Expr | None, key: Coordinate, asks: frozenset[Coordinate]) -> list[Comparison]:
+    """As `comparisons`, for any coordinate in the place of the key."""
     result = []
-    waiting = [] if gather.weights.score is None else [gather.weights.score]
+    waiting = [] if score is None else [score]
     while waiting:
         expr = waiting.pop()
         if isinstance(expr, ir.Read):
@@ -289,7 +318,3 @@ def _connected(
             side += factors
             free = [factor for factor in free if factor not in factors]
     return tuple(sides[0]), tuple(sides[1])
-
-
-def reads_of(expr: ir.Expr) -> list[ir.Read]:
-    return [part for part in walk(expr) if isinstance(part, ir.Read)]

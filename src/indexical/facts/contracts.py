@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice, product
 
 from ..checker.sizes import show
+from ..checker.spaces import tied
 from ..diagnostics import Label, Sink
-from ..ir import build
+from ..ir import build, whole
 from ..ir import nodes as ir
-from ..ir import whole
 from ..ir.types import Coordinate
-from .attention import Gather
+from ..ir.walk import substitute, walk
+from .attention import Gather, added
+from .dependence import Scan
+from .products import Factor
 from .roles import ROLES, Roles, roles
 from .view import View
 
@@ -33,7 +35,7 @@ def check(view: View, sink: Sink) -> None:
         good = _check_roles(contract, found, view, gather, sink)
         if good:
             _check_sides(contract, found, view, gather, sink)
-            _check_residual(contract, view, gather, sink)
+            _check_residual(contract, found, view, gather, sink)
         for flag, size in contract.flags:
             if flag == "causal" and good:
                 _check_causal(contract, view, gather, found, sink)
@@ -124,8 +126,8 @@ def _check_sides(contract: ir.Contract, found: Roles, view: View, gather: Gather
             )
 
 
-def _of(factors: tuple[object, ...]) -> frozenset[Coordinate]:
-    return frozenset().union(*(factor.coordinates for factor in factors))  # type: ignore[attr-defined]
+def _of(factors: tuple[Factor, ...]) -> frozenset[Coordinate]:
+    return frozenset().union(*(factor.coordinates for factor in factors))
 
 
 def _homes(view: View, expr: ir.Expr, names: set[str]) -> set[str]:
@@ -144,100 +146,104 @@ def _homes(view: View, expr: ir.Expr, names: set[str]) -> set[str]:
 
 
 def _check_causal(contract: ir.Contract, view: View, gather: Gather, found: Roles, sink: Sink) -> None:
-    """Everything that is read along the positions is at the query, or before it."""
+    """Everything that is read along the positions is read at the query, or before it."""
     let = view.lets[contract.name]
-    asks = _query_axis(view, let, gather, found)
+    asks = _query_axis(let, found)
     if asks is None:
-        sink.report("IX423", f"`{contract.name}` does not keep the query, so causal cannot be proved", contract.span)
+        sink.report("IX423", f"`{contract.name}` does not keep the query, so it cannot be causal", contract.span)
         return
-    here = build.coord(asks.coordinate, contract.span)
+    positions = _positions(view, let, asks, gather)
+    here = build.coord(let.axes[asks].coordinate, contract.span)
     for scan in view.dependence.of(contract.name):
-        axes = view.program.tensors[scan.tensor].axes
-        for axis, index in zip(axes, scan.indices, strict=True):
-            if not _is_position(view, axis, let, asks):
+        for number, index in enumerate(scan.indices):
+            if view.space_of(scan.tensor, number) not in positions:
                 continue
-            known = view.assumptions(let, scan)
             order = build.apply("<=", (index, here), "bool", index.span)
-            if known.proves(order):
-                continue
-            point = _counterexample(view, let, scan, index, asks)
-            tensor = scan.tensor
-            if point is None:
-                missing = show(order) if order.span.text == "" else f"{show(index)} <= {asks.coordinate.name}"
-                sink.report(
-                    "IX423",
-                    f"causal is not proved: `{missing}` does not follow from the guards",
-                    Label(contract.span, "causal claimed here"),
-                    Label(gather.weights.span, "for what is normalised here"),
-                )
-            else:
-                asked, answered = point
-                sink.report(
-                    "IX423",
-                    f"not causal: query {asked} listens to {'key' if tensor else 'key'} {answered}",
-                    Label(_guard_span(gather), _guard_words(gather)),
-                    Label(contract.span, "causal claimed here"),
-                    Label(gather.key.reduce.span, f"`{tensor}` is read here at `{show(index)}`"),
-                    help=f"the future is removed by `where {gather.key.coordinate.name} <= {found.query[0]}`"
-                    if found.query
-                    else None,
-                )
-            return
+            if not view.scanning(let, scan).proves(order):
+                _report_causal(contract, view, gather, found, scan, index, here, sink)
+                return
 
 
-def _guard_span(gather: Gather):  # type: ignore[no-untyped-def]
-    return gather.weights.kept[0].span if gather.weights.kept else gather.weights.span
+def _report_causal(
+    contract: ir.Contract,
+    view: View,
+    gather: Gather,
+    found: Roles,
+    scan: Scan,
+    index: ir.Expr,
+    here: ir.Coord,
+    sink: Sink,
+) -> None:
+    guard = gather.weights.kept[0] if gather.weights.kept else None
+    span = gather.weights.span if guard is None else guard.span
+    words = "no guard removes the future" if guard is None else "this guard keeps it"
+    read = Label(gather.key.reduce.span, f"gathered here; `{scan.tensor}` is read at `{show(index)}`")
+    key, query = gather.key.coordinate.name, found.query[0] if found.query else here.coordinate.name
+    point = _counterexample(scan, index, here.coordinate, view.lets[contract.name])
+    if point is None:
+        message = f"causal is not proved: that `{show(index)} <= {here.coordinate}` does not follow from the guards"
+    else:
+        message = f"not causal: query {point[0]} listens to key {point[1]}"
+    sink.report(
+        "IX423",
+        message,
+        Label(span, words),
+        read,
+        Label(contract.span, "causal claimed here"),
+        help=f"`where {key} <= {query}` removes the future",
+    )
 
 
-def _guard_words(gather: Gather) -> str:
-    return "this guard lets it" if gather.weights.kept else "no guard removes the future"
-
-
-def _query_axis(view: View, let: ir.Let, gather: Gather, found: Roles) -> ir.Axis | None:
-    """The axis of a definition that is the query of its attention."""
-    names = set(found.of("query")) | found.names["query"]
-    for axis in let.axes:
-        if axis.coordinate.name in names:
-            return axis
+def _query_axis(let: ir.Let, found: Roles) -> int | None:
+    """Which axis of a definition is the query of its attention."""
+    for names in (set(found.query), found.names["query"]):
+        for number, axis in enumerate(let.axes):
+            if axis.coordinate.name in names:
+                return number
     return None
 
 
-def _is_position(view: View, axis: ir.Axis, let: ir.Let, asks: ir.Axis) -> bool:
-    """Whether an axis of an input runs over positions: those that the query or the key index."""
-    return view.same_space(axis, asks)
+def _positions(view: View, let: ir.Let, asks: int, gather: Gather) -> set[object]:
+    """The spaces of who asks and who answers."""
+    key = gather.key.coordinate
+    result = {view.space_of(let.name, asks)}
+    answering = [f for comparison in view.comparisons(gather) for f in comparison.answering]
+    for factor in (*answering, *gather.values):
+        for part in walk(factor.expr):
+            if isinstance(part, ir.Read):
+                for number, index in enumerate(part.indices):
+                    if tied(index) == key:
+                        result.add(view.space_of(part.tensor, number))
+    return result
 
 
-def _counterexample(
-    view: View, let: ir.Let, scan: object, index: ir.Expr, asks: ir.Axis
-) -> tuple[int, int] | None:
-    """A query and a later position it reads, among small sizes; None if none is found."""
-    from .dependence import Scan
-
-    assert isinstance(scan, Scan)
-    coordinates = [axis.coordinate for axis in let.axes] + [range.coordinate for range in scan.ranges]
+def _counterexample(scan: Scan, index: ir.Expr, asks: Coordinate, let: ir.Let) -> tuple[int, int] | None:
+    """A query and a later position it reads, where every size is 4; None if none is found."""
     relevant = {c for condition in scan.conditions for c in condition.type.coordinates}
-    relevant |= index.type.coordinates | {asks.coordinate}
-    used = [c for c in coordinates if c in relevant]
-    for values in islice(product(range(4), repeat=len(used)), 20_000):
+    relevant |= index.type.coordinates | {asks}
+    known = [axis.coordinate for axis in let.axes] + [range.coordinate for range in scan.ranges]
+    used = [c for c in known if c in relevant]
+    for values in islice(product(range(_SAMPLE), repeat=len(used)), 20_000):
         point = dict(zip(used, values, strict=True))
         try:
-            if all(_truth(condition, point) for condition in scan.conditions):
-                at = whole.value(_closed(index, point), lambda leaf: 4)
-                if 0 <= at < 4 and at > point[asks.coordinate]:
-                    return point[asks.coordinate], at
+            at = _value(index, point)
         except whole.Unknown:
-            continue
+            return None
+        if point[asks] < at < _SAMPLE and all(_truth(condition, point) for condition in scan.conditions):
+            return point[asks], at
     return None
 
 
-def _closed(expr: ir.Expr, point: dict[Coordinate, int]) -> ir.Expr:
-    from ..ir.walk import substitute
+_SAMPLE = 4
 
-    return substitute(expr, {c: build.whole(v, expr.span) for c, v in point.items()})
+
+def _value(expr: ir.Expr, point: dict[Coordinate, int]) -> int:
+    closed = substitute(expr, {c: build.whole(v, expr.span) for c, v in point.items()})
+    return whole.value(closed, lambda leaf: _SAMPLE)
 
 
 def _truth(condition: ir.Expr, point: dict[Coordinate, int]) -> bool:
-    """A condition on whole numbers at a point; data may be anything, so it may hold."""
+    """A condition on whole numbers at a point; data may be anything, so what depends on it may hold."""
     match condition:
         case ir.Map("&&", (left, right)):
             return _truth(left, point) and _truth(right, point)
@@ -247,7 +253,7 @@ def _truth(condition: ir.Expr, point: dict[Coordinate, int]) -> bool:
             return not _truth(operand, point)
         case ir.Map("<" | "<=" | ">" | ">=" | "==" | "!=" as op, (left, right)):
             try:
-                a, b = (whole.value(_closed(side, point), lambda leaf: 4) for side in (left, right))
+                a, b = _value(left, point), _value(right, point)
             except whole.Unknown:
                 return True
             return {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "==": a == b, "!=": a != b}[op]
@@ -260,67 +266,54 @@ def _truth(condition: ir.Expr, point: dict[Coordinate, int]) -> bool:
 # ------------------------------------------------------------ residual and groups
 
 
-def _check_residual(contract: ir.Contract, view: View, gather: Gather, sink: Sink) -> None:
-    """What is added to an attention is added where it asks: at the query, not under the sum over keys."""
+def _check_residual(contract: ir.Contract, found: Roles, view: View, gather: Gather, sink: Sink) -> None:
+    """What is added to an attention belongs to who asks: it is added once, at the query."""
     key = gather.key.coordinate
-    body = gather.key.reduce.body
-    for term in _added(body):
-        reads = [part for part in view.walk(term) if isinstance(part, ir.Read)]
-        if reads and key in term.type.coordinates and not gather.weight_coordinates & term.type.coordinates - _shared(gather):
-            sink.report(
-                "IX424",
-                f"`{term.span.text}` is added at the key's position, `{key.name}`",
-                Label(term.span, "one for every key"),
-                Label(gather.key.reduce.span, f"all of them are summed over `{key.name}`"),
-                notes=("a residual belongs to who asks: it is added once, at the query",),
-                help="add it after the sum, at the query",
-            )
+    for term in gather.site.beside:
+        if key in term.type.coordinates and not gather.asks & term.type.coordinates:
+            place = Label(gather.key.reduce.span, f"all of them are summed over `{key.name}`")
+            _report_residual(term, key.name, Label(term.span, "one for every key"), place, sink)
     let = view.lets[contract.name]
-    for clause in let.clauses:
-        for term in _added(clause.body):
-            _check_term(contract, let, term, view, gather, sink)
-
-
-def _shared(gather: Gather) -> frozenset[Coordinate]:
-    return gather.weight_coordinates - gather.asks
-
-
-def _added(expr: ir.Expr) -> Iterator[ir.Expr]:
-    """The terms of a sum, where there is one."""
-    match expr:
-        case ir.Map("+" | "-", arguments):
-            for argument in arguments:
-                if isinstance(argument, ir.Map) and argument.op in ("+", "-"):
-                    yield from _added(argument)
-                else:
-                    yield argument
-
-
-def _check_term(
-    contract: ir.Contract, let: ir.Let, term: ir.Expr, view: View, gather: Gather, sink: Sink
-) -> None:
-    """A term beside the attention that reads along the positions reads at the query itself."""
-    found = roles(view, gather)
-    asks = _query_axis(view, let, gather, found)
-    if asks is None or not isinstance(term, ir.Read) or term.tensor not in view.program.tensors:
+    asks = _query_axis(let, found)
+    if asks is None:
         return
-    for axis, index in zip(view.program.tensors[term.tensor].axes, term.indices, strict=True):
-        if view.same_space(axis, asks) and asks.coordinate not in index.type.coordinates:
-            sink.report(
-                "IX424",
-                f"`{term.span.text}` is not added at the query's position, `{asks.coordinate.name}`",
-                Label(index.span, "another position"),
-                Label(contract.span, "the contract names the query"),
-                help=f"read it at `{asks.coordinate.name}`",
-            )
-        elif view.same_space(axis, asks) and not isinstance(index, ir.Coord):
-            sink.report(
-                "IX424",
-                f"`{term.span.text}` is not added at the query's position, `{asks.coordinate.name}`",
-                Label(index.span, "another position"),
-                Label(contract.span, "the contract names the query"),
-                help=f"read it at `{asks.coordinate.name}`",
-            )
+    positions = _positions(view, let, asks, gather)
+    for term in (term for clause in let.clauses for term in added(clause.body)):
+        if not isinstance(term, ir.Read) or _reads_weights(view, term.tensor, gather):
+            continue
+        for number, index in enumerate(term.indices):
+            here = let.axes[asks].coordinate
+            if view.space_of(term.tensor, number) in positions and not _is_at(index, here):
+                place = Label(contract.span, f"the query is `{here.name}`")
+                _report_residual(term, index.span.text, Label(index.span, "another position"), place, sink)
+
+
+def _is_at(index: ir.Expr, coordinate: Coordinate) -> bool:
+    return isinstance(index, ir.Coord) and index.coordinate == coordinate
+
+
+def _reads_weights(view: View, name: str, gather: Gather) -> bool:
+    """Whether a definition is, or is made of, the attention itself."""
+    waiting, seen = [name], set()
+    while waiting:
+        here = waiting.pop()
+        if here == gather.name:
+            return True
+        if here not in seen:
+            seen.add(here)
+            waiting += [read.tensor for read in view.reads(here)]
+    return False
+
+
+def _report_residual(term: ir.Expr, where: str, primary: Label, other: Label, sink: Sink) -> None:
+    sink.report(
+        "IX424",
+        f"`{term.span.text}` is added at `{where}`, not where the query is",
+        primary,
+        other,
+        notes=("a residual belongs to who asks: it is added once, at the query's position",),
+        help="add it after the sum over the keys, at the query",
+    )
 
 
 def _check_groups(

@@ -40,11 +40,7 @@ class Dependence:
 
     def __post_init__(self) -> None:
         self.lets = {let.name: let for let in self.program.lets}
-        self.steps = {
-            name: (order, axis)
-            for order in _stepwise(self.program.order)
-            for name, axis in order.axes
-        }
+        self.steps = {name: (order, axis) for order in _stepwise(self.program.order) for name, axis in order.axes}
 
     def of(self, name: str) -> tuple[Scan, ...]:
         """What a definition scans of the inputs, through all other definitions."""
@@ -227,9 +223,7 @@ def _compose(outer: Scan, inner: Scan, let: ir.Let) -> Scan:
     )
 
 
-def _over_steps(
-    scan: Scan, member: ir.Let, step_axis: int, now: Coordinate, let: ir.Let, forward: bool
-) -> Scan:
+def _over_steps(scan: Scan, member: ir.Let, step_axis: int, now: Coordinate, let: ir.Let, forward: bool) -> Scan:
     """A scan of one step, over all steps up to now. Other coordinates are kept where the names agree."""
     taken = {axis.coordinate.name for axis in let.axes} | {range.coordinate.name for range in scan.ranges}
     values: dict[Coordinate, ir.Expr] = {}

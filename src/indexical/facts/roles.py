@@ -123,12 +123,10 @@ def _carried(gather: Gather, weights: frozenset[Coordinate]) -> frozenset[Coordi
     own = _together(f for f in gather.values if gather.key.coordinate in f.coordinates)
     own = own - weights - {gather.key.coordinate}
     brought = _together(gather.values) - weights - {gather.key.coordinate}
-    return own & home or (brought & home if not own else own) or brought & home
+    return own & home or own or brought & home
 
 
-def _names(
-    view: View, gather: Gather, found: list[Comparison], coordinates: frozenset[Coordinate]
-) -> frozenset[str]:
+def _names(view: View, gather: Gather, found: list[Comparison], coordinates: frozenset[Coordinate]) -> frozenset[str]:
     """The names of some coordinates, here and in the homes of what is read at them."""
     names = {c.name for c in coordinates}
     factors = [f for comparison in found for f in (*comparison.asking, *comparison.answering)]

@@ -6,9 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..checker.context import Trail, assume, visit_clause
+from ..checker.spaces import Classes
+from ..checker.spaces import check as check_spaces
+from ..diagnostics import Sink
+from ..ir import build
 from ..ir import nodes as ir
 from ..ir.prove import Assumptions
+from ..ir.walk import reads_of
 from .attention import Comparison, Gather, Site, comparisons, gathers, sites
+from .dependence import Dependence, Scan
 from .products import Forms
 
 
@@ -42,6 +48,22 @@ class View:
         """Where, in the score of a gather, what is asked meets what answers."""
         return self._comparisons[id(gather)]
 
+    @cached_property
+    def dependence(self) -> Dependence:
+        return Dependence(self.program)
+
+    @cached_property
+    def _classes(self) -> Classes:
+        return check_spaces(self.program, Sink())
+
+    def space_of(self, tensor: str, axis: int) -> object:
+        """What an axis shares with all axes of its space, and with no other."""
+        return self._classes.find((tensor, axis))
+
+    def reads(self, name: str) -> list[ir.Read]:
+        """What a definition reads; nothing for an input."""
+        return reads_of(self.lets[name]) if name in self.lets else []
+
     def normalizers(self, clause: ir.Clause) -> list[tuple[ir.Normalize, Trail]]:
         """The normalisers of a clause, each with what holds around it."""
         return [(expr, trail) for expr, trail in visit_clause(clause) if isinstance(expr, ir.Normalize)]
@@ -50,3 +72,10 @@ class View:
         """What holds in a clause, and some more ranges and conditions."""
         trail = [step if isinstance(step, ir.Range) else (step, True) for step in more]
         return assume((*clause.ranges, *trail), self.lets)
+
+    def scanning(self, let: ir.Let, scan: Scan) -> Assumptions:
+        """What holds at every point that a scan reaches, in the coordinates of the definition's home."""
+        zero = build.whole(0, let.span)
+        home = tuple(ir.Range(axis.coordinate, zero, axis.extent, False, let.span) for axis in let.axes)
+        held = tuple((condition, True) for condition in scan.conditions)
+        return assume((*home, *scan.ranges, *held), self.lets)

@@ -17,7 +17,7 @@ from .arguments import Argument, declare, program, refuse, scalar, shaped, sprea
 DEFAULTS: dict[str, float] = {"eps": 1e-5, "base": 10000.0, "offset": 0, "stride": 1}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Entry:
     """A function of the library and the module that it is in."""
 
@@ -79,6 +79,7 @@ def face(name: str) -> Callable[..., Any]:
     return function
 
 
+@cache
 def signature(entry: Entry) -> inspect.Signature:
     """The parameters in order. Only at the end of the row may one be left out."""
     parameters: list[inspect.Parameter] = []

@@ -8,7 +8,7 @@ from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
 from ...ir.affine import Polynomial, polynomial
 from ...ir.types import Coordinate
-from ..attention import reads_of
+from ...ir.walk import walk
 from ..products import Factor
 from ..view import View
 
@@ -106,7 +106,7 @@ def _slower(index: ir.Expr, heads: frozenset[Coordinate]) -> bool | None:
 
 def _packed(view: View, body: ir.Expr) -> Iterator[tuple[ir.Read, bool]]:
     """Reads of a gather's result at `m / D` and `m % D`, and whether the head is the quotient."""
-    for read in reads_of(body):
+    for read in (part for part in walk(body) if isinstance(part, ir.Read)):
         let = view.lets.get(read.tensor)
         if let is None:
             continue

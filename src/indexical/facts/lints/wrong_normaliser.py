@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
-from ..attention import Site, Weights
+from ..attention import Site, Weights, compare
 from ..products import Summed
 from ..view import View
 
@@ -19,7 +19,7 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
             if not step.local or any(weights.coordinate == step.coordinate for weights in site.weights):
                 continue
             for weights in site.weights:
-                if _gathers_across(site, weights, step):
+                if _gathers_across(site, weights, step) and not _is_key(view, site, weights):
                     yield site.let, _report(site, weights, step)
 
 
@@ -31,6 +31,15 @@ def _gathers_across(site: Site, weights: Weights, step: Summed) -> bool:
     made_of = [site.product.factors[number] for number in weights.used]
     varies = any(step.coordinate in factor.coordinates for factor in made_of)
     return varies and any(step.coordinate in value.coordinates for value in site.values(weights))
+
+
+def _is_key(view: View, site: Site, weights: Weights) -> bool:
+    """Whether what is normalised over is the key after all, and gathered later: only one side of the scores
+    varies with it, and so do the values."""
+    if not any(weights.coordinate in value.coordinates for value in site.values(weights)):
+        return False
+    others = frozenset().union(*(site.product.factors[n].coordinates for n in weights.used)) - {weights.coordinate}
+    return bool(compare(view.forms, weights.score, weights.coordinate, others))
 
 
 def _report(site: Site, weights: Weights, step: Summed) -> Diagnostic:
