@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import namedtuple
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ from .checker.program import check as check_tree
 from .diagnostics import CallError, CompileError, Diagnostic, Label, Sink
 from .facts.contracts import check as check_contracts
 from .facts.lints import lint
+from .facts.roles import Roles
+from .facts.summary import Cost, Facts
 from .facts.view import View
 from .ir import nodes as ir
 from .run import kernel
 from .source import Source, Span
 from .syntax.parse import parse
+from .views.facts import facts_json, show_cost, show_facts
 
 
 def compile(text_or_path: str | os.PathLike[str]) -> Program:
@@ -79,6 +83,23 @@ def _sorted(sink: Sink) -> list[Diagnostic]:
     return sorted(sink, key=place)
 
 
+class FactSheet(Facts):
+    """The facts of a program, readable as they stand."""
+
+    def __str__(self) -> str:
+        return show_facts(self, self.cost({}))
+
+    def to_json(self) -> dict[str, object]:
+        return facts_json(self, self.cost({}))
+
+
+class CostSheet(Cost):
+    """A cost, readable as it stands."""
+
+    def __str__(self) -> str:
+        return show_cost(self)
+
+
 class Program:
     """A compiled program. Call it with arrays: in the order of `inputs`, or by name."""
 
@@ -101,6 +122,20 @@ class Program:
     def definitions(self) -> tuple[str, ...]:
         """The names that `outputs=` may ask for."""
         return tuple(let.name for let in self.ir.lets if not let.hidden)
+
+    @cached_property
+    def facts(self) -> FactSheet:
+        """Everything that is known of the program without running it; `print` it, or ask by definition."""
+        return FactSheet(self.ir)
+
+    @property
+    def roles(self) -> tuple[Roles, ...]:
+        """Who asks, who answers, what is compared and carried, which heads and batch: for every gather."""
+        return self.facts.roles
+
+    def cost(self, **sizes: int) -> CostSheet:
+        """Multiply-adds and elements moved per definition, with figures where the sizes are given."""
+        return CostSheet(self.facts.cost(sizes).figures)
 
     def __str__(self) -> str:
         return self.source_text

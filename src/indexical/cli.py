@@ -18,6 +18,7 @@ from .diagnostics import CallError, Diagnostic, Error, Sink, render
 from .run.samples import random_arrays
 from .syntax.format import format_source
 from .syntax.parse import parse
+from .views.facts import facts_json, show_facts
 from .views.text import show_json, show_output
 
 
@@ -98,6 +99,17 @@ def _parser() -> argparse.ArgumentParser:
     _add_format(running)
     running.set_defaults(command=_run, notes=False)
 
+    telling = commands.add_parser(
+        "facts",
+        help="who asks, who answers, what is scanned, what it costs",
+        description="What is true of a program, found without running it.",
+        epilog="example: ix facts attention.ix --sizes b=1,h=8,i=4096,j=4096,d=64,e=64",
+    )
+    telling.add_argument("file", metavar="FILE", help="a program; - reads standard input")
+    telling.add_argument("--sizes", metavar="SIZES", default="", help="sizes like i=4096,d=64, for figures of the cost")
+    _add_format(telling)
+    telling.set_defaults(command=_facts, notes=False)
+
     laying = commands.add_parser(
         "fmt", help="one canonical layout", description="Rewrite programs in the canonical layout; comments are kept."
     )
@@ -145,6 +157,27 @@ def _run(options: argparse.Namespace) -> int:
     else:
         print("\n\n".join(show_output(lets[name], array, options.precision) for name, array in found.items()))
     return 0
+
+
+def _facts(options: argparse.Namespace) -> int:
+    program = compile(_text(options.file))
+    cost = program.facts.cost(_sizes(options.sizes, "--sizes"))
+    if options.format == "json":
+        print(json.dumps(facts_json(program.facts, cost)))
+    else:
+        print(show_facts(program.facts, cost))
+    return 0
+
+
+def _sizes(text: str, option: str) -> dict[str, int]:
+    """`i=6,d=4` as sizes."""
+    sizes: dict[str, int] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = part.partition("=")
+        if not value.strip().isdigit():
+            raise Usage(f"{option} {part}: sizes look like i=6,d=4")
+        sizes[name.strip()] = int(value)
+    return sizes
 
 
 def _format(options: argparse.Namespace) -> int:
@@ -213,12 +246,7 @@ def _load(path: str) -> Any:
 
 
 def _drawn(program: Program, arrays: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
-    sizes: dict[str, int] = {}
-    for part in filter(None, (part.strip() for part in options.random.split(","))):
-        name, _, value = part.partition("=")
-        if not value.strip().isdigit():
-            raise Usage(f"--random {part}: sizes look like i=6,d=4")
-        sizes[name.strip()] = int(value)
+    sizes = _sizes(options.random, "--random")
     drawn, assumed = random_arrays(program.ir, arrays, sizes, options.seed)
     unknown = [name for name in sizes if name not in drawn.coordinates]
     if unknown:

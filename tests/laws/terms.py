@@ -357,6 +357,20 @@ def _same(old: Any, new: Any) -> bool:
     return old is new
 
 
+def tensors_in(node: Any) -> set[Tensor]:
+    """The tensors that a node reads, or hands over whole."""
+    found: set[Tensor] = set()
+    for part in walk(node):
+        match part:
+            case Read(tensor):
+                found.add(tensor)
+            case Apply(arguments=arguments):
+                found.update(argument for argument in arguments if isinstance(argument, Tensor))
+            case Let(whole=Tensor() as tensor):
+                found.add(tensor)
+    return found
+
+
 def bound_in(node: Any) -> set[Coordinate]:
     """The coordinates that something inside binds."""
     found: set[Coordinate] = set()

@@ -21,8 +21,7 @@ def test_modules() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_file_is_silent(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ix.check(file) == []
-    assert main(["check", "--strict", "--notes", str(file)]) == 0
+    assert main(["check", "--strict", str(file)]) == 0
     assert capsys.readouterr() == ("", "")
 
 
@@ -47,12 +46,12 @@ def test_function_says_what_is_true_then_the_edge_case(name: str) -> None:
 
 @pytest.mark.parametrize("name", entries())
 def test_function_compiles_silently_from_its_face(name: str) -> None:
-    """The smallest program around each function has nothing to remark on either."""
+    """The smallest program around each function has no warning either; a note may say what a guard leaves out."""
     entry = entries()[name]
     declared = ", ".join(p.span.text for p in entry.fn.parameters)
     given = ", ".join(p.name for p in entry.fn.parameters)
     text = f"use std::{entry.module}::{{{name}}};\ninput {declared};\nlet result = {name}({given});\n"
-    assert ix.compile(text).diagnostics == ()
+    assert [str(found) for found in ix.compile(text).diagnostics if found.severity != "note"] == []
 
 
 def test_every_function_is_tested() -> None:

@@ -99,6 +99,15 @@ def _stepwise(orders: tuple[ir.Order, ...]) -> list[ir.Stepwise]:
 
 def direct(clause: ir.Clause, lets: Mapping[str, ir.Let]) -> Iterator[Scan]:
     """The reads of one clause, in its own coordinates."""
+    for expr, trail in evaluated(clause, lets):
+        if isinstance(expr, ir.Read):
+            inner = trail[len(clause.ranges) :] if trail else ()
+            ranges = tuple(step for step in inner if isinstance(step, ir.Range))
+            yield Scan(expr.tensor, expr.indices, ranges, tuple(_conditions(inner)))
+
+
+def evaluated(clause: ir.Clause, lets: Mapping[str, ir.Let]) -> Iterator[tuple[ir.Expr, Trail]]:
+    """Every expression of a clause, with the points at which it is evaluated at all."""
     start: Trail = clause.ranges
     waiting: list[tuple[ir.Expr, Trail]] = []
     if clause.guard is not None:
@@ -109,10 +118,7 @@ def direct(clause: ir.Clause, lets: Mapping[str, ir.Let]) -> Iterator[Scan]:
         waiting += [(range.lower, ()), (range.upper, ())]
     while waiting:
         expr, trail = waiting.pop()
-        if isinstance(expr, ir.Read):
-            inner = trail[len(clause.ranges) :] if trail else ()
-            ranges = tuple(step for step in inner if isinstance(step, ir.Range))
-            yield Scan(expr.tensor, expr.indices, ranges, tuple(_conditions(inner)))
+        yield expr, trail
         waiting += _parts(expr, trail, lets)
 
 

@@ -21,7 +21,7 @@ def keeps_a_point(normalizer: ir.Normalize, trail: Trail, lets: Mapping[str, ir.
     around = bound_by(normalizer.coordinate, trail)
     outside = tuple(step for step in trail if not _mentions(step, normalizer.coordinate))
     known = assume(outside, lets)
-    if _always_some(normalizer.coordinate, around, normalizer.guard, known):
+    if always_some(normalizer.coordinate, around, normalizer.guard, known):
         return True
     others = [step.coordinate for step in outside if isinstance(step, ir.Range)]
     return any(_works(normalizer, around, other, known) for other in others)
@@ -33,7 +33,7 @@ def _mentions(step: ir.Range | tuple[ir.Expr, bool], coordinate: Coordinate) -> 
     return coordinate in step[0].type.coordinates
 
 
-def _always_some(coordinate: Coordinate, around: ir.Range, guard: ir.Expr, known: Assumptions) -> bool:
+def always_some(coordinate: Coordinate, around: ir.Range, guard: ir.Expr, known: Assumptions) -> bool:
     """By eliminating the coordinate: what is left must hold of all others."""
     inner = Assumptions(constants=known.constants, definitions=known.definitions).within(around)
     rows = list(inner.known)

@@ -12,7 +12,7 @@ from ..diagnostics import Sink
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.prove import Assumptions
-from ..ir.walk import reads_of
+from ..ir.walk import reads_of, walk
 from .attention import Comparison, Gather, Site, comparisons, gathers, sites
 from .dependence import Dependence, Scan
 from .products import Forms
@@ -59,6 +59,23 @@ class View:
     def space_of(self, tensor: str, axis: int) -> object:
         """What an axis shares with all axes of its space, and with no other."""
         return self._classes.find((tensor, axis))
+
+    def sites_of(self, let: ir.Let) -> list[Site]:
+        return [site for site in self.sites if site.let is let]
+
+    def parts(self, clause: ir.Clause) -> list[ir.Expr]:
+        """Every expression inside a clause's body."""
+        return list(walk(clause.body))
+
+    def reaches(self, name: str, other: str) -> bool:
+        """Whether a definition is made of another."""
+        waiting, seen = [name], set()
+        while waiting:
+            here = waiting.pop()
+            if here not in seen:
+                seen.add(here)
+                waiting += [read.tensor for read in self.reads(here)]
+        return other in seen - {name}
 
     def reads(self, name: str) -> list[ir.Read]:
         """What a definition reads; nothing for an input."""

@@ -1,0 +1,145 @@
+"""The coordinate story of a definition: what survives, is consumed, normalised, missing, rebound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir import nodes as ir
+from ..ir.walk import walk
+from .distributions import keeps_a_point
+from .scans import Reading, readings
+from .view import View
+from .wording import relation
+
+
+@dataclass(frozen=True, slots=True)
+class Normalised:
+    """A coordinate that a normaliser runs over, separately for every point of the others."""
+
+    coordinate: str
+    by: str
+    separately: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """The definition sums to 1 over a coordinate: exactly, or where its guard keeps a point."""
+
+    over: str
+    always: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What is true of one definition."""
+
+    name: str
+    hidden: bool
+    kind: str
+    survives: tuple[str, ...]
+    consumed: tuple[tuple[str, str], ...]
+    normalised: tuple[Normalised, ...]
+    missing: tuple[tuple[str, tuple[str, ...]], ...]
+    rebound: tuple[tuple[str, str, str], ...]
+    independent: tuple[str, ...]
+    stepped: tuple[str, ...]
+    observed: tuple[str, ...]
+    guard: tuple[str, ...]
+    distribution: tuple[Distribution, ...]
+    scans: tuple[Reading, ...]
+
+
+def story(view: View, let: ir.Let) -> Story:
+    """Everything that is known of a definition without running it."""
+    survives = tuple(str(axis.coordinate) for axis in let.axes)
+    parts = [part for clause in let.clauses for expr in _expressions(clause) for part in walk(expr)]
+    normalised = tuple(dict.fromkeys(_normalised(part, let) for part in parts if isinstance(part, ir.Normalize)))
+    stepped = _stepped(view, let)
+    coupled = {entry.coordinate for entry in normalised} | set(stepped)
+    return Story(
+        let.name,
+        let.hidden,
+        let.kind,
+        survives,
+        tuple(dict.fromkeys((str(r.coordinate), p.op) for p in parts if isinstance(p, ir.Reduce) for r in p.ranges)),
+        normalised,
+        _missing(let),
+        _rebound(view, let, parts),
+        tuple(name for name in survives if name not in coupled),
+        stepped,
+        survives if let.name in view.program.outputs else (),
+        tuple(dict.fromkeys(_guards(let, parts))),
+        _distributions(view, let),
+        readings(view, let),
+    )
+
+
+def _expressions(clause: ir.Clause) -> list[ir.Expr]:
+    return [clause.body] if clause.guard is None else [clause.guard, clause.body]
+
+
+def _normalised(part: ir.Normalize, let: ir.Let) -> Normalised:
+    homes = [axis.coordinate for axis in let.axes]
+    others = [str(c) for c in homes if c != part.coordinate and c in part.type.coordinates]
+    return Normalised(str(part.coordinate), part.op, tuple(others))
+
+
+def _stepped(view: View, let: ir.Let) -> tuple[str, ...]:
+    """The coordinates along which a recurrence goes step by step."""
+    found = []
+    waiting = list(view.program.order)
+    while waiting:
+        order = waiting.pop()
+        if isinstance(order, ir.Stepwise):
+            found += [str(let.axes[axis].coordinate) for name, axis in order.axes if name == let.name]
+            waiting += order.body
+    return tuple(found)
+
+
+def _missing(let: ir.Let) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The operands that do not mention a coordinate that stands on the left, and so are broadcast over it."""
+    result: dict[str, tuple[str, ...]] = {}
+    for clause in let.clauses:
+        home = [slot.coordinate for slot in clause.slots if isinstance(slot, ir.Coord)]
+        for part in walk(clause.body):
+            if isinstance(part, ir.Read) and part.indices:
+                missing = tuple(str(c) for c in home if c not in part.type.coordinates)
+                if missing:
+                    result[part.span.text] = missing
+    return tuple(result.items())
+
+
+def _rebound(view: View, let: ir.Let, parts: list[ir.Expr]) -> tuple[tuple[str, str, str], ...]:
+    """Reads at another coordinate than the tensor was declared with."""
+    found: dict[tuple[str, str, str], None] = {}
+    for part in parts:
+        if isinstance(part, ir.Read):
+            for axis, index in zip(view.program.tensors[part.tensor].axes, part.indices, strict=True):
+                if isinstance(index, ir.Coord) and index.coordinate.name != axis.coordinate.name:
+                    found[part.tensor, str(axis.coordinate), str(index.coordinate)] = None
+    return tuple(found)
+
+
+def _guards(let: ir.Let, parts: list[ir.Expr]) -> list[str]:
+    guards = [clause.guard for clause in let.clauses]
+    guards += [part.guard for part in parts if isinstance(part, ir.Reduce | ir.Normalize)]
+    return [relation(guard) for guard in guards if guard is not None]
+
+
+def _distributions(view: View, let: ir.Let) -> tuple[Distribution, ...]:
+    """Over what a definition sums to 1: all of it must be weights."""
+    if len(let.clauses) != 1 or let.clauses[0].guard is not None or let.kind != "real":
+        return ()
+    clause = let.clauses[0]
+    found = []
+    for site in view.sites_of(let):
+        if site.expr is not clause.body:
+            continue
+        for weights in site.weights:
+            if len(weights.used) == len(site.product.factors) and not site.product.summed:
+                always = all(keeps_a_point(n, trail, view.lets) for n, trail in view.normalizers(clause))
+                found.append(Distribution(weights.coordinate.name, always and not weights.by_hand))
+    if isinstance(clause.body, ir.Normalize) and clause.body.op == "softmax":
+        always = keeps_a_point(clause.body, clause.ranges, view.lets)
+        found.append(Distribution(clause.body.coordinate.name, always))
+    return tuple(dict.fromkeys(found))

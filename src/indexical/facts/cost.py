@@ -1,0 +1,212 @@
+"""Cost: multiply-adds and elements moved, as polynomials in the sizes and as figures where these are known.
+
+One multiply-add is one product of real numbers together with the addition it goes into, or one sum,
+difference or quotient by itself. Exponentials and the like are not counted. A point that a guard removes
+costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..checker.context import Trail, constants_of
+from ..ir import build, whole
+from ..ir import nodes as ir
+from ..ir.affine import Polynomial, number, polynomial
+from ..ir.prove import conjuncts, inequalities
+from ..ir.types import Coordinate
+from .dependence import evaluated, support
+from .view import View
+
+Grid: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a definition costs. `dense` counts every point, guarded or not."""
+
+    name: str
+    stage: str
+    dense: Polynomial
+    trails: tuple[Trail, ...]
+    elements: Polynomial
+
+
+def work(view: View, let: ir.Let) -> Work:
+    """The cost of one definition, given what it reads."""
+    constants = constants_of(view.lets)
+    trails = tuple(trail for clause in let.clauses for trail in _operations(clause, view.lets))
+    dense = number(0)
+    for trail in trails:
+        points = number(1)
+        for step in trail:
+            if isinstance(step, ir.Range):
+                points = points * _length(step, view)
+        dense = dense + points
+    elements = number(1)
+    for axis in let.axes:
+        elements = elements * polynomial(axis.extent, constants)
+    for tensor in dict.fromkeys(read.tensor for read in view.reads(let.name)):
+        size = number(1)
+        for axis in view.program.tensors[tensor].axes:
+            size = size * polynomial(axis.extent, constants)
+        elements = elements + size
+    return Work(let.name, stage(view, let), dense, trails, elements)
+
+
+def _length(range: ir.Range, view: View) -> Polynomial:
+    """How many points a range has; one that depends on a coordinate counts as its largest."""
+    constants = constants_of(view.lets)
+    length = polynomial(range.upper, constants) - polynomial(range.lower, constants)
+    closed = {m: f for m, f in length.terms.items() if not any(isinstance(atom, Coordinate) for atom, _ in m)}
+    if len(closed) == len(length.terms):
+        return length
+    return Polynomial(closed) if closed else number(1)
+
+
+def stage(view: View, let: ir.Let) -> str:
+    """What part a definition plays in an attention."""
+    gathering = [gather for gather in view.gathers if gather.name == let.name]
+    if gathering:
+        return "gather"
+    if any(isinstance(part, ir.Normalize) and part.op == "softmax" for c in let.clauses for part in view.parts(c)):
+        return "softmax"
+    scores = {id(comparison.expr): None for gather in view.gathers for comparison in view.comparisons(gather)}
+    spans = {comparison.expr.span for gather in view.gathers for comparison in view.comparisons(gather)}
+    if scores and any(part.span in spans for clause in let.clauses for part in view.parts(clause)):
+        return "scores"
+    if any(isinstance(part, ir.Reduce) and part.op == "sum" for c in let.clauses for part in view.parts(c)):
+        after = any(view.reaches(let.name, gather.name) for gather in view.gathers)
+        return "output projection" if after else "projection"
+    return "pointwise"
+
+
+# ------------------------------------------------------------------- operations
+
+
+def _operations(clause: ir.Clause, lets: Mapping[str, ir.Let]) -> Iterator[Trail]:
+    """One trail for every multiply-add that a clause performs at each point of that trail."""
+    for expr, trail in evaluated(clause, lets):
+        match expr:
+            case ir.Reduce(op, ranges, body, guard) if op in ("sum", "mean", "prod") and expr.type.kind == "real":
+                inner: Trail = (*trail, *ranges)
+                if guard is not None:
+                    inner = (*inner, (guard, True))
+                # A product goes into its sum at no further cost: it is counted where it is computed.
+                if op != "sum" or not (isinstance(body, ir.Map) and body.op in ("*", "/")):
+                    yield inner
+            case ir.Map("*" | "/" | "+" | "-" as op) if expr.type.kind == "real":
+                removed = support(expr, lets) if op in ("*", "/") else None
+                yield trail if removed is None else (*trail, (removed, True))
+            case ir.Normalize(op, _, body, guard):
+                held: Trail = trail if guard is None else (*trail, (guard, True))
+                yield held
+                if op == "softmax":
+                    yield held
+
+
+# ---------------------------------------------------------------------- figures
+
+
+def count(trail: Trail, sizes: whole.Lookup, lets: Mapping[str, ir.Let]) -> int:
+    """How many points a trail has, for known sizes. Conditions on data are taken to hold."""
+    ranges = [step for step in trail if isinstance(step, ir.Range)]
+    rows: list[Polynomial] = []
+    for step in trail:
+        if not isinstance(step, ir.Range):
+            for fact in conjuncts(*step, lambda read: None):
+                rows += inequalities(fact, constants_of(lets)) or []
+    limits = {r.coordinate: (r.lower, r.upper) for r in ranges}
+    for coordinate, bounds in limits.items():
+        for bound, sign in zip(bounds, (1, -1), strict=True):
+            if bound.type.coordinates:
+                point = polynomial(_coord(coordinate, bound), constants_of(lets))
+                limit = polynomial(bound, constants_of(lets))
+                rows.append(point - limit if sign > 0 else limit - point - 1)
+    total = 1
+    for group in _groups(list(limits), rows):
+        mine = [row for row in rows if row.atoms & set(group)]
+        total *= _count_group(group, mine, limits, sizes)
+    return total
+
+
+def _coord(coordinate: Coordinate, near: ir.Expr) -> ir.Expr:
+    return build.coord(coordinate, near.span)
+
+
+def _groups(coordinates: list[Coordinate], rows: list[Polynomial]) -> list[list[Coordinate]]:
+    """The coordinates that conditions tie together."""
+    groups: list[set[Coordinate]] = [{c} for c in coordinates]
+    for row in rows:
+        tied = {atom for atom in row.atoms if isinstance(atom, Coordinate)}
+        touched = [group for group in groups if group & tied]
+        if len(touched) > 1:
+            groups = [g for g in groups if g not in touched] + [set().union(*touched)]
+    return [[c for c in coordinates if c in group] for group in groups]
+
+
+def _count_group(
+    group: list[Coordinate],
+    rows: list[Polynomial],
+    limits: Mapping[Coordinate, tuple[ir.Expr, ir.Expr]],
+    sizes: whole.Lookup,
+) -> int:
+    spans = [_span(limits[c], sizes) for c in group]
+    if not rows:
+        return prod(max(0, high - low) for low, high in spans)
+    if prod(max(0, high - low) for low, high in spans[:-1]) > 4_000_000:
+        raise whole.Unknown
+    outer = np.meshgrid(*(np.arange(low, high) for low, high in spans[:-1]), indexing="ij")
+    shape = outer[0].shape if outer else ()
+    low = np.full(shape, spans[-1][0], dtype=np.int64)
+    high = np.full(shape, spans[-1][1] - 1, dtype=np.int64)
+    for row in rows:
+        factor, rest = _at(row, group, outer, sizes)
+        if factor > 0:
+            low = np.maximum(low, -(rest // factor))
+        elif factor < 0:
+            high = np.minimum(high, rest // -factor)
+        else:
+            high = np.where(rest >= 0, high, low - 1)
+    return int(np.maximum(0, high - low + 1).sum())
+
+
+def _span(limit: tuple[ir.Expr, ir.Expr], sizes: whole.Lookup) -> tuple[int, int]:
+    """A range that depends on another coordinate is cut down by its condition; here it is as wide as can be."""
+    lower = 0 if limit[0].type.coordinates else whole.value(limit[0], sizes)
+    if not limit[1].type.coordinates:
+        return lower, whole.value(limit[1], sizes)
+    return lower, _WIDE
+
+
+_WIDE = 1 << 20
+
+
+def _at(row: Polynomial, group: list[Coordinate], outer: Sequence[Grid], sizes: whole.Lookup) -> tuple[int, Grid]:
+    """A row as a multiple of the last coordinate and the rest of it, for all points of the others."""
+    factor = 0
+    rest = np.zeros(outer[0].shape if outer else (), dtype=np.int64)
+    for monomial, times in row.terms.items():
+        value: Any = times
+        last = False
+        for atom, power in monomial:
+            if atom == group[-1]:
+                last = True
+            elif isinstance(atom, Coordinate):
+                value = value * outer[group.index(atom)] ** power
+            elif isinstance(atom, ir.Size | ir.Read):
+                value = value * sizes(atom) ** power
+            else:
+                raise whole.Unknown
+        if last and len(monomial) > 1:
+            raise whole.Unknown
+        if last:
+            factor += int(value)
+        else:
+            rest = rest + value
+    return factor, rest

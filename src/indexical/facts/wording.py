@@ -1,0 +1,53 @@
+"""Relations and sizes, as a reader would write them."""
+
+from __future__ import annotations
+
+from ..checker.sizes import show
+from ..ir import nodes as ir
+from ..ir.affine import Atom, Polynomial
+from ..ir.types import Coordinate
+
+
+def relation(condition: ir.Expr) -> str:
+    """A condition as a reader would write it."""
+    match condition:
+        case ir.Map("&&" | "||" as op, (left, right)):
+            joined = " and " if op == "&&" else " or "
+            return f"{relation(left)}{joined}{relation(right)}"
+        case ir.Map("!", (operand,)):
+            return f"not ({relation(operand)})"
+        case ir.Map("<" | "<=" | ">" | ">=" | "==" | "!=" as op, (left, right)):
+            return f"{_side(left)} {op} {_side(right)}"
+        case ir.Read(tensor, indices):
+            return f"{tensor}[{', '.join(_side(index) for index in indices)}]"
+        case _:
+            return condition.span.text
+
+
+def _side(expr: ir.Expr) -> str:
+    match expr:
+        case ir.Read(tensor, indices) if indices:
+            return f"{tensor}[{', '.join(_side(index) for index in indices)}]"
+        case _:
+            return show(expr)
+
+
+def size_words(value: Polynomial) -> str:
+    """A polynomial in the sizes: `b·h·i·j·d`, largest powers first."""
+    if not value.terms:
+        return "0"
+    parts = []
+    for monomial, factor in sorted(value.terms.items(), key=lambda term: (-sum(p for _, p in term[0]), str(term))):
+        atoms = sorted((_atom(atom), power) for atom, power in monomial)
+        shown = "·".join(name if power == 1 else f"{name}^{power}" for name, power in atoms)
+        sign = "-" if factor < 0 else "+"
+        size = abs(factor)
+        text = str(size) if not shown else shown if size == 1 else f"{size}·{shown}"
+        parts.append(f" {sign} {text}")
+    return "".join(parts).removeprefix(" + ").strip()
+
+
+def _atom(atom: Atom) -> str:
+    if isinstance(atom, Coordinate):
+        return str(atom)
+    return str(atom.coordinate) if isinstance(atom, ir.Size) else show(atom)

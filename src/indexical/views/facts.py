@@ -1,0 +1,110 @@
+"""Facts as text and as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from ..facts.coordinates import Story
+from ..facts.roles import Roles
+from ..facts.summary import Cost, Facts
+
+
+def show_facts(facts: Facts, cost: Cost) -> str:
+    """The answers to the reader's questions, the story of every definition, and the cost."""
+    parts = [show_roles(roles, facts) for roles in facts.roles]
+    parts += [show_story(story) for story in facts.definitions if not story.hidden or not facts.roles]
+    parts.append(show_cost(cost))
+    return "\n\n".join(parts)
+
+
+def show_roles(roles: Roles, facts: Facts) -> str:
+    """Who asks, who answers, what is compared, what is carried, which heads, which batch?"""
+    story = facts[roles.definition]
+    lines = [f"attention in `{roles.definition}`"]
+    lines.append(f"  who asks?          {_list(roles.query)}")
+    lines.append(f"  who answers?       {_list(roles.key)}")
+    lines.append(f"  what is compared?  {_list(roles.compare)}")
+    lines.append(f"  what is carried?   {_list(roles.carry)}")
+    lines.append(f"  which heads?       {_list(roles.head)}")
+    lines.append(f"  which batch?       {_list(roles.batch)}")
+    if roles.shared:
+        lines.append(f"  kept apart:        {_list(roles.shared)} (heads or batch: nothing tells which)")
+    apart = [*roles.batch, *roles.head, *roles.shared, *roles.query]
+    lines.append(f"  over what does softmax normalise?  {_list(roles.key)}, separately for each {_list(apart)}")
+    keeps = all(name in story.survives for name in roles.query)
+    lines.append(f"  does the output keep the query?    {'yes' if keeps else 'no'}")
+    for name, verdict in facts.mixing:
+        lines.append(f"  the heads in `{name}`:  it {verdict}")
+    for reading in story.scans:
+        home = ", ".join(story.survives)
+        lines.append(f"  {roles.definition}[{home}] scans {reading}")
+    return "\n".join(lines)
+
+
+def show_story(story: Story) -> str:
+    """One definition: what happens to each coordinate."""
+    lines = [
+        f"{story.name}[{', '.join(story.survives)}]  {story.kind}" if story.survives else f"{story.name}  {story.kind}"
+    ]
+    entries = [
+        ("survives", ", ".join(story.survives)),
+        ("consumed", ", ".join(f"{name} by {op}" for name, op in story.consumed)),
+        (
+            "normalised",
+            ", ".join(f"{n.coordinate} by {n.by}, separately for {_list(n.separately)}" for n in story.normalised),
+        ),
+        ("missing", ", ".join(f"{', '.join(names)} in {text}" for text, names in story.missing)),
+        ("rebound", ", ".join(f"{tensor} from {home} to {at}" for tensor, home, at in story.rebound)),
+        ("independent", ", ".join(story.independent)),
+        ("step by step", ", ".join(story.stepped)),
+        ("observed", ", ".join(story.observed)),
+        ("guard", "; ".join(story.guard)),
+        ("distribution", ", ".join(_distribution(d.over, d.always) for d in story.distribution)),
+        ("scans", "; ".join(map(str, story.scans))),
+    ]
+    lines += [f"  {word:<13} {text}" for word, text in entries if text]
+    return "\n".join(lines)
+
+
+def _distribution(over: str, always: bool) -> str:
+    return f"sums to 1 over {over}" + ("" if always else ", or to 0 where nothing is left")
+
+
+def show_cost(cost: Cost) -> str:
+    """Multiply-adds and elements moved, with the share of each definition where the sizes are known."""
+    rows = [("definition", "stage", "multiply-adds", "figure", "share")]
+    total = cost.total
+    for figure in cost.figures:
+        number = "" if figure.count is None else f"{figure.count:,}"
+        share = "" if figure.count is None or not total else f"{100 * figure.count / total:.1f} %"
+        rows.append((figure.name, figure.stage, figure.multiply_adds, number, share))
+    if total is not None:
+        rows.append(("all", "", "", f"{total:,}", ""))
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def facts_json(facts: Facts, cost: Cost) -> dict[str, object]:
+    """The same as plain lists, strings and numbers."""
+    return {
+        "definitions": [_story_json(story) for story in facts.definitions],
+        "roles": [_roles_json(roles) for roles in facts.roles],
+        "heads": [{"definition": name, "verdict": verdict} for name, verdict in facts.mixing],
+        "cost": [asdict(figure) for figure in cost.figures],
+    }
+
+
+def _story_json(story: Story) -> dict[str, object]:
+    return {**asdict(story), "scans": [str(reading) for reading in story.scans]}
+
+
+def _roles_json(roles: Roles) -> dict[str, object]:
+    entries = asdict(roles)
+    entries.pop("names")
+    return entries
+
+
+def _list(names: tuple[str, ...] | list[str]) -> str:
+    return ", ".join(names) if names else "nothing"

@@ -1,0 +1,57 @@
+"""When two results are the same, and how a program is called for all that it defines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from hypothesis import event
+
+import indexical as ix
+from tests.laws.grids import Array, Outside, evaluate, nudged
+from tests.laws.programs import Case
+
+# Two computations of one number may differ by this much, relative to it.
+CLOSE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 2e-7, np.dtype(np.float16): 2e-3}
+
+
+def agree(found: Array, expected: Array) -> Array:
+    """Where two arrays are the same: reals nearly so, NaN and infinities in the same places, all else exactly."""
+    if expected.dtype not in CLOSE:
+        return np.asarray(found == expected)
+    with np.errstate(all="ignore"):
+        near = np.abs(found - expected) <= CLOSE[expected.dtype] * np.abs(expected)
+    return near | (found == expected) | (np.isnan(found) & np.isnan(expected))
+
+
+def disagreement(case: Case, name: str, found: Array, expected: Array) -> Array:
+    """Where two arrays differ, but for the cells that hang on the last digits of some number on the way to them: of
+    these no law can say what they are."""
+    assert found.shape == expected.shape, f"`{name}` has the shape {found.shape}, and should have {expected.shape}"
+    assert found.dtype == expected.dtype, f"`{name}` is of {found.dtype}, and should be of {expected.dtype}"
+    wrong = ~agree(found, expected)
+    if not wrong.any():
+        return wrong
+    base = evaluate(case.program, case.arrays)[name]
+    moved = [evaluate(case.program, case.arrays, nudged(seed))[name] for seed in (0.3, 1.7, 4.1)]
+    loose = np.logical_or.reduce([~agree(other, base) for other in moved])
+    if (wrong & loose).any():
+        event("some cells hang on last digits")
+    return wrong & ~loose
+
+
+def call(text: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Every definition of a program, by name."""
+    program = ix.compile(text)
+    found = program(**arrays, outputs=list(program.definitions))
+    return {name: np.asarray(value) for name, value in zip(program.definitions, found, strict=True)}
+
+
+def is_within(case: Case) -> bool:
+    """Whether the laws speak of this case: nothing in it is too large, or NaN where a whole number is needed."""
+    try:
+        evaluate(case.program, case.arrays)
+    except Outside as reason:
+        event(f"outside: {reason}")
+        return False
+    return True
