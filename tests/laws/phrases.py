@@ -298,7 +298,8 @@ class Phrases:
         tensors = [tensor for tensor in scope.tensors if tensor.kind == kind and self.is_readable(scope, tensor)]
         if not tensors:
             return None
-        return self.read_at(scope, self.pick(tensors))
+        defined = [tensor for tensor in tensors if not tensor.given]
+        return self.read_at(scope, self.pick(defined if defined and self.chance(40) else tensors))
 
     def read_at(self, scope: Scope, tensor: Tensor) -> Term:
         rest, axes = None, tensor.axes

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from random import Random
 from typing import Any
@@ -51,12 +51,12 @@ from tests.laws.terms import (
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, eq=False)
 class Case:
-    """A program and the arrays of one call."""
+    """A program and the arrays of one call. It shows itself as its text."""
 
-    program: Program
-    arrays: Mapping[str, Array]
+    def __init__(self, program: Program, arrays: Mapping[str, Array]) -> None:
+        self.program = program
+        self.arrays = arrays
 
     @property
     def text(self) -> str:

@@ -101,7 +101,7 @@ class Renewal:
 
     def name(self, stem: str = "new") -> str:
         self.count += 1
-        return f"{stem}{self.count}"
+        return f"{stem}_{self.count}"
 
     def extent(self, dim: Dim) -> Any:
         if dim in self.known:

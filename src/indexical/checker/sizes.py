@@ -9,7 +9,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial, expression, polynomial
 from ..ir.types import Coordinate
-from ..ir.walk import fresh, rebuild
+from ..ir.walk import fresh, rebuild, walk
 from ..source import Span
 from ..syntax import tree
 from .kinds import whole
@@ -67,7 +67,7 @@ def settle(unit: Unit, scope: Scope, binding: Binding) -> ir.Range | None:
     if binding.stated is not None:
         binding.range = binding.stated
         return binding.range
-    known = [evidence for evidence in binding.evidence if evidence.extent is not None]
+    known = [evidence for evidence in binding.evidence if _is_news(evidence.extent, binding, scope.frame)]
     zero = build.whole(0, binding.span)
     if known:
         _agree(unit, binding, known)
@@ -88,6 +88,14 @@ def settle(unit: Unit, scope: Scope, binding: Binding) -> ir.Range | None:
             help=f"give it a range, as in `{binding.name} in 0..8`",
         )
     return binding.range
+
+
+def _is_news(extent: ir.Expr | None, binding: Binding, frame: Frame) -> bool:
+    """Whether an axis says how many points a coordinate has: not where it takes its size from the coordinate."""
+    if extent is None:
+        return False
+    own = {coordinate for coordinate, asked in frame.placeholders.items() if asked is binding}
+    return not own or not any(isinstance(part, ir.Size) and part.coordinate in own for part in walk(extent))
 
 
 def _agree(unit: Unit, binding: Binding, known: list[Evidence]) -> None:

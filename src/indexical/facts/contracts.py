@@ -9,6 +9,7 @@ from ..checker.spaces import tied
 from ..diagnostics import Label, Sink
 from ..ir import build, whole
 from ..ir import nodes as ir
+from ..ir.affine import polynomial
 from ..ir.types import Coordinate
 from ..ir.walk import substitute, walk
 from .attention import Gather, added
@@ -329,16 +330,20 @@ def _check_groups(
         for index in factor.expr.indices:
             if not (index.type.coordinates & heads) or isinstance(index, ir.Coord):
                 continue
-            if isinstance(index, ir.Map) and index.op in ("//", "%") and index.op != wanted:
+            if not isinstance(index, ir.Map) or index.op not in ("//", "%"):
+                continue
+            if index.op != wanted:
                 kind = "interleaved" if index.op == "%" else "contiguous"
-                sink.report(
-                    "IX425",
-                    f"the contract says {flag}, and `{index.span.text}` reads {kind} ones",
-                    Label(index.span, _example(index.op)),
-                    Label(contract.span, "claimed here"),
-                    help="contiguous groups are read at `h / G`, interleaved ones at `h % G`",
-                )
-                return
+                message = f"the contract says {flag}, and `{index.span.text}` reads {kind} ones"
+                words = _example(index.op)
+            elif size is not None and (polynomial(size) - polynomial(index.arguments[1])).constant not in (0, None):
+                message = f"the contract says {flag} {show(size)}, and `{index.span.text}` reads groups of another size"
+                words = f"groups of {show(index.arguments[1])}"
+            else:
+                continue
+            help = "contiguous groups are read at `h / G`, interleaved ones at `h % G`"
+            sink.report("IX425", message, Label(index.span, words), Label(contract.span, "claimed here"), help=help)
+            return
 
 
 def _example(op: str) -> str:

@@ -21,10 +21,22 @@ def keeps_a_point(normalizer: ir.Normalize, trail: Trail, lets: Mapping[str, ir.
     around = bound_by(normalizer.coordinate, trail)
     outside = tuple(step for step in trail if not _mentions(step, normalizer.coordinate))
     known = assume(outside, lets)
-    if always_some(normalizer.coordinate, around, normalizer.guard, known):
-        return True
     others = [step.coordinate for step in outside if isinstance(step, ir.Range)]
-    return any(_works(normalizer, around, other, known) for other in others)
+    for guard in _alternatives(normalizer.guard, known):
+        if always_some(normalizer.coordinate, around, guard, known):
+            return True
+        if any(_works(normalizer, guard, around, other, known) for other in others):
+            return True
+    return False
+
+
+def _alternatives(guard: ir.Expr, known: Assumptions) -> list[ir.Expr]:
+    """The guard, and each side of an `||` that it is: one of them is enough."""
+    match conjuncts(guard, True, known.definitions):
+        case [ir.Map("||", sides)]:
+            return [guard, *(inner for side in sides for inner in _alternatives(side, known))]
+        case _:
+            return [guard]
 
 
 def _mentions(step: ir.Range | tuple[ir.Expr, bool], coordinate: Coordinate) -> bool:
@@ -66,11 +78,10 @@ def _is_size(atom: object) -> bool:
     return isinstance(atom, ir.Size)
 
 
-def _works(normalizer: ir.Normalize, around: ir.Range, other: Coordinate, known: Assumptions) -> bool:
+def _works(normalizer: ir.Normalize, guard: ir.Expr, around: ir.Range, other: Coordinate, known: Assumptions) -> bool:
     """Whether everybody may listen to themselves: the guard holds with one coordinate in place of the other."""
     itself = build.coord(other, normalizer.span)
-    assert normalizer.guard is not None
-    guard = substitute(normalizer.guard, {normalizer.coordinate: itself})
+    guard = substitute(guard, {normalizer.coordinate: itself})
     low = build.apply(">=", (itself, around.lower), "bool", normalizer.span)
     high = build.apply("<", (itself, around.upper), "bool", normalizer.span)
     return all(

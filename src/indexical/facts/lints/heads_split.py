@@ -78,15 +78,12 @@ def _packs(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
 
 
 def _order_of_splits(view: View) -> tuple[bool, ir.Expr] | None:
-    """Whether features are split with the head as the slower coordinate, and where; None if nowhere."""
+    """Whether the carried features are split with the head as the slower coordinate, and where; None if nowhere."""
     for gather in view.gathers:
-        heads = gather.weight_coordinates
-        for comparison in view.comparisons(gather):
-            for factor in (*comparison.asking, *comparison.answering):
-                if not isinstance(factor.expr, ir.Read):
-                    continue
+        for factor in gather.values:
+            if isinstance(factor.expr, ir.Read):
                 for index in factor.expr.indices:
-                    order = _slower(index, heads)
+                    order = _slower(index, gather.weight_coordinates)
                     if order is not None:
                         return order, index
     return None
