@@ -81,9 +81,7 @@ def reduction(
     return tree.Reduction(operator, NOWHERE, tuple(binders), body, tuple(where), NOWHERE)
 
 
-def let(
-    word: str, slots: Iterable[tree.Slot] | None, body: tree.Expr, where: Iterable[tree.Clause] = ()
-) -> tree.Let:
+def let(word: str, slots: Iterable[tree.Slot] | None, body: tree.Expr, where: Iterable[tree.Clause] = ()) -> tree.Let:
     return tree.Let(word, NOWHERE, None if slots is None else tuple(slots), body, tuple(where), NOWHERE)
 
 

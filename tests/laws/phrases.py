@@ -206,9 +206,11 @@ class Phrases:
         """Whether neither an axis that it indexes nor the inputs say its size; at times, a range is stated anyhow."""
         said = [node for node in nodes if node is not None]
         own = [tensor for tensor, _ in scope.previous]
-        own += [part.tensor for node in said for part in walk(node) if isinstance(part, Let)]
-        axes = [axis for node in said for axis in bare_axes(_without(node, own), coordinate)]
-        known = scope.sizes.get(coordinate.name) is coordinate.dim
+        local = [part.tensor for node in said for part in walk(node) if isinstance(part, Let)]
+        axes = [axis for node in said for axis in bare_axes(_without(node, [*own, *local]), coordinate)]
+        # What is defined inside may take its size from this very coordinate.
+        inside = [axis for node in said for axis in bare_axes(_without(node, own), coordinate)]
+        known = scope.sizes.get(coordinate.name) is coordinate.dim and not inside
         return not all(axis is coordinate.dim for axis in axes) or not (axes or known) or self.chance(15)
 
     def ranged_fully(self, scope: Scope, coordinate: Coordinate) -> Binder:
@@ -520,7 +522,8 @@ class Phrases:
                 right, more = self.guard(scope.given(facts), about, 0)
                 return Op(("&&",), (left, right), "bool"), (*facts, *more)
             case _:
-                return Op(("<", "<="), (self.simple(scope, "whole"), Place(first), self.simple(scope, "whole")), "bool"), ()
+                ends = (number(self.choose(3)), Place(first), self.simple(scope, "whole"))
+                return Op(("<", "<="), ends, "bool"), ()
 
     def data_condition(self, scope: Scope, level: int, sure: bool = False) -> Term:
         """A condition that the arrays decide, `sure` if nothing else may; or a named guard."""
@@ -787,7 +790,8 @@ class Phrases:
 
     def scan(self, scope: Scope, level: int, kind: Kind = "real") -> Term:
         op = "cumsum" if kind == "whole" else self.pick(("softmax", "log_softmax", "cumsum"))
-        coordinate = self.pick(self.scannable(scope))
+        dependent = [c for c in self.scannable(scope) if c.dependent]
+        coordinate = self.pick(dependent if dependent and self.chance(50) else self.scannable(scope))
         inner = replace(scope.scanning(coordinate), zero=op == "cumsum")
         guard: Term | None = None
         if self.chance(40):

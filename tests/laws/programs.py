@@ -44,6 +44,7 @@ from tests.laws.terms import (
     change,
     mentioned,
     spine,
+    tensors_in,
     text_of,
     walk,
 )
@@ -651,12 +652,17 @@ class Statements(Phrases):
         spaces = {f"space_{n}": names for n, names in enumerate(self.spaces.values())}
         program = Program(tuple(self.inputs), tuple(self.functions), tuple(self.groups), spaces)
         names = [let.tensor.name for let in program.lets]
-        read = {p.tensor for let in program.lets for p in walk(let) if isinstance(p, Read) and p.tensor is not let.tensor}
-        if self.chance(25) or read.issuperset(let.tensor for let in program.lets):
+        if self.chance(25) or not unread(program):
             program = replace(program, outputs=tuple(self.shuffled(names)[: 1 + self.choose(len(names))]))
         if self.chance(40):
             program = replace(program, order=tuple(self.shuffled(list(range(40)))))
         return Case(program, self.arrays)
+
+
+def unread(program: Program) -> list[str]:
+    """The definitions that no other definition reads."""
+    read = {tensor for let in program.lets for tensor in tensors_in(let) if tensor is not let.tensor}
+    return [let.tensor.name for let in program.lets if let.tensor not in read]
 
 
 def told(guard: Any) -> set[str]:

@@ -226,6 +226,8 @@ def is_plain(let: Let) -> bool:
     fixed = (Scan, Size)
     if any(isinstance(p, fixed) and own & {getattr(p, "coordinate", None), getattr(p, "of", None)} for p in walk(body)):
         return False
+    if any(isinstance(part, Binder) and part.lower is not None and own & set(free_in(part)) for part in walk(body)):
+        return False
     return not any(isinstance(part, Rest) or (isinstance(part, Read) and part.rest) for part in walk(clause))
 
 

@@ -166,12 +166,13 @@ def define(unit: Unit, scope: Scope, lets: tuple[tree.Let, ...]) -> dict[str, Me
         else:
             clauses.append(let)
     names: dict[str, Meaning] = {}
-    for group in inline.in_order(groups):
+    mentioned = inline.mentions(groups)
+    for group in inline.in_order(mentioned):
         here = scope.binding(names)
         for name in group:
             check_free(name, groups[name][0].name_span, unit.sink)
             _warn_of_hiding(unit, scope, groups[name][0])
-        if inline.is_recursive(group, groups):
+        if inline.is_recursive(group, mentioned):
             names.update(define_recursive(unit, here, {name: groups[name] for name in group}, local=True))
         else:
             names[group[0]] = _define_local(unit, here, group[0], groups[group[0]])

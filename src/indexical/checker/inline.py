@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 from ..diagnostics import Label
 from ..ir import build
@@ -194,16 +195,24 @@ def _report_arguments(unit: Unit, node: tree.Call, function: Function) -> None:
 # ----------------------------------------------------------------------- order
 
 
-def in_order(groups: Mapping[str, list[tree.Let]]) -> list[list[str]]:
-    """The names of these definitions, each after all that it reads; those that read each other together."""
-    return components({name: sorted(reads(clauses) & groups.keys()) for name, clauses in groups.items()})
+Mentions: TypeAlias = Mapping[str, set[str]]
 
 
-def is_recursive(group: list[str], groups: Mapping[str, list[tree.Let]]) -> bool:
-    return len(group) > 1 or group[0] in reads(groups[group[0]])
+def mentions(groups: Mapping[str, list[tree.Let]]) -> Mentions:
+    """Which of these definitions each of them mentions."""
+    return {name: _reads(clauses) & groups.keys() for name, clauses in groups.items()}
 
 
-def reads(clauses: Iterable[tree.Let]) -> set[str]:
+def in_order(mentioned: Mentions) -> list[list[str]]:
+    """The names of definitions, each after all that it reads; those that read each other together."""
+    return components({name: sorted(names) for name, names in mentioned.items()})
+
+
+def is_recursive(group: list[str], mentioned: Mentions) -> bool:
+    return len(group) > 1 or group[0] in mentioned[group[0]]
+
+
+def _reads(clauses: Iterable[tree.Let]) -> set[str]:
     """The names that clauses mention, other than as a coordinate that they bind."""
     found: set[str] = set()
     for clause in clauses:
@@ -227,7 +236,8 @@ def _collect(node: tree.Node, bound: frozenset[str], found: set[str]) -> None:
                 _collect(child, inner, found)
         case tree.Let(body=body, where=where) | tree.Block(body=body, where=where):
             # A guard may speak of what a reduction beside it binds.
-            beside = {b.name for part in tree.walk(body) if isinstance(part, tree.Reduction) for b in part.binders}
+            parts = tree.walk(body) if where else ()
+            beside = {b.name for part in parts if isinstance(part, tree.Reduction) for b in part.binders}
             for child in tree.children(node):
                 _collect(child, bound | beside if child in where else bound, found)
         case _:

@@ -187,9 +187,10 @@ def _input_axis(slot: tree.Binder, declared: Declarations, size: ir.Expr) -> ir.
 def _define_all(unit: Unit, scope: Scope, declared: Declarations) -> Scope:
     """Every definition, after all that it reads; the scope in which all are known."""
     names: dict[str, Meaning] = {}
-    for group in inline.in_order(declared.lets):
+    mentioned = inline.mentions(declared.lets)
+    for group in inline.in_order(mentioned):
         here = scope.binding(names)
-        if inline.is_recursive(group, declared.lets):
+        if inline.is_recursive(group, mentioned):
             clauses = {name: declared.lets[name] for name in group}
             names.update(definitions.define_recursive(unit, here, clauses, local=False))
         else:
@@ -265,7 +266,8 @@ def _outputs(unit: Unit, declared: Declarations, scope: Scope) -> tuple[str, ...
     """What the program gives: what it says, else the definitions that no other definition reads."""
     if declared.outputs:
         return tuple(dict.fromkeys(name.name for name in declared.outputs if _is_output(unit, declared, name)))
-    read = {name for owner, clauses in declared.lets.items() for name in inline.reads(clauses) if name != owner}
+    mentioned = inline.mentions(declared.lets)
+    read = {name for owner, names in mentioned.items() for name in names if name != owner}
     found = tuple(name for name in declared.lets if name in unit.lets and name not in read)
     if not found and declared.lets and not unit.sink.failed:
         first = next(iter(declared.lets.values()))[0]

@@ -78,7 +78,7 @@ class Assumptions:
         value = goal.constant
         if value is not None:
             return value >= 0
-        return not satisfiable((*self.known, -goal - 1), self)
+        return not satisfiable((*related(self.known, goal), -goal - 1), self)
 
     def proves(self, condition: Expr) -> bool:
         """Whether the condition holds wherever these do."""
@@ -137,6 +137,34 @@ def inequalities(fact: Expr, constants: Constants) -> list[Polynomial] | None:
             }[op]
         case _:
             return None
+
+
+def related(known: tuple[Polynomial, ...], goal: Polynomial) -> list[Polynomial]:
+    """The facts that have to do with a goal: through atoms that they share, one with another."""
+    reached = _leaves(goal)
+    waiting = [(fact, _leaves(fact)) for fact in known]
+    result: list[Polynomial] = []
+    progress = True
+    while progress:
+        progress = False
+        for entry in list(waiting):
+            if not reached.isdisjoint(entry[1]):
+                waiting.remove(entry)
+                result.append(entry[0])
+                reached |= entry[1]
+                progress = True
+    return result
+
+
+def _leaves(value: Polynomial) -> set[Atom]:
+    """The atoms of a polynomial, and what those are made of that are expressions."""
+    found: set[Atom] = set()
+    for atom in value.atoms:
+        found.add(atom)
+        if isinstance(atom, Map):
+            found |= atom.type.coordinates
+            found |= {part for part in walk.walk(atom) if isinstance(part, Size)}
+    return found
 
 
 def satisfiable(known: Iterable[Polynomial], assumptions: Assumptions) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["bool", "whole", "real"]
@@ -20,23 +20,29 @@ KIND_OF: dict[str, Kind] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Coordinate:
-    """A named integer index, living in one statement.
+class Coordinate(str):
+    """A named integer index, living in one statement. It is its name, and compares as its name.
 
     `rest` stands for `..r` at the head of an input's bracket: all leading axes as one, however many
     arrive. `space` is the declared kind of the coordinate, and takes no part in its identity.
     """
 
+    __slots__ = ("name", "rest", "space")
+
     name: str
-    rest: bool = False
-    space: str | None = field(default=None, compare=False)
+    rest: bool
+    space: str | None
 
-    def __hash__(self) -> int:
-        return hash(self.name)
+    def __new__(cls, name: str, rest: bool = False, space: str | None = None) -> Coordinate:
+        self = str.__new__(cls, f"..{name}" if rest else name)
+        self.name, self.rest, self.space = name, rest, space
+        return self
 
-    def __str__(self) -> str:
-        return f"..{self.name}" if self.rest else self.name
+    def __repr__(self) -> str:
+        return f"Coordinate({str(self)!r})"
+
+    def __reduce__(self) -> tuple[type, tuple[str, bool, str | None]]:
+        return Coordinate, (self.name, self.rest, self.space)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,371 @@
+"""Rewrites that cut a program into other pieces: name a part, write one out, make a function of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from tests.facts import trees
+from tests.facts.spelling import (
+    Spelling,
+    also,
+    bare,
+    coordinates_in,
+    guards_inside,
+    homes,
+    inputs_in,
+    lets_in,
+    named,
+    single,
+    swap,
+)
+from tests.facts.trees import at, let, name, paren
+
+from indexical.syntax import tree
+from indexical.syntax.vocabulary import NORMALISERS
+
+# ------------------------------------------------------------------------- name a part
+
+
+def extract(spelling: Spelling, chance: Random) -> Spelling | None:
+    """Give a part of a definition a name of its own: a factor, a product, a scale, a guard, an index."""
+    found = []
+    for statement in single(spelling):
+        inside = guards_inside(statement)
+        scope = tuple(slot for slot in inside.slots or () if isinstance(slot, tree.Binder))
+        if any(isinstance(part, tree.Block) and part.lets for part in tree.walk(inside.body)):
+            continue
+        for part, around in trees.places(inside.body, scope):
+            slots = _slots(spelling, part, around)
+            if slots is not None and part is not inside.body:
+                found.append((statement, inside, part, slots))
+    if not found:
+        return None
+    statement, inside, part, slots = chance.choice(found)
+    word = next(trees.fresh(("part", "piece", "step", "stage", "inner", "other"), spelling.taken()))
+    order = tuple(chance.sample(slots, len(slots)))
+    definition = let(word, order or None, _unwrapped(part))
+    reader = trees.put(inside, part, at(word, trees.coordinates_of(order)))
+    of = {read.base.name for read in trees.tensors_in(part) if isinstance(read.base, tree.Name)}
+    tensors = also(spelling.tensors, word, of)
+    for size in trees.sized(part):
+        tensors = also(tensors, word, (size,)) if not of else tensors
+    return replace(swap(spelling, statement, definition, reader), tensors=tensors)
+
+
+def _unwrapped(expr: tree.Expr) -> tree.Expr:
+    return _unwrapped(expr.inner) if isinstance(expr, tree.Paren) else expr
+
+
+def _slots(spelling: Spelling, part: tree.Expr, scope: trees.Scope) -> list[tree.Binder] | None:
+    """The coordinates a part varies over, as slots of a definition; None where it cannot be one."""
+    if isinstance(part, tree.Name | tree.Number | tree.Bool | tree.Paren | tree.Block):
+        return None
+    if isinstance(part, tree.Unary) and isinstance(part.operand, tree.Number):
+        return None
+    around = {own.name: own for own in scope}
+    given = set(coordinates_in(_inputs_only(spelling)))
+    spoken = trees.spoken(part)
+    read = _read_bare(part)
+    result = []
+    for word, own in around.items():
+        if word not in spoken:
+            continue
+        if own.range is not None and trees.spoken(own.range) & around.keys():
+            return None
+        if own.range is None and word not in read and word not in given:
+            return None
+        result.append(own)
+    kept = {own.name for own in result}
+    for word in trees.sized(part) - kept:
+        if word in around and (around[word].range is not None or word not in given):
+            return None
+    return result
+
+
+def _inputs_only(spelling: Spelling) -> trees.Statements:
+    return tuple(statement for statement in spelling.statements if isinstance(statement, tree.Input))
+
+
+def _read_bare(expr: tree.Expr) -> set[str]:
+    """The coordinates that are an index by themselves somewhere in an expression."""
+    return {i.name for read in trees.tensors_in(expr) for i in read.indices if isinstance(i, tree.Name)}
+
+
+def abbreviate(spelling: Spelling, chance: Random) -> Spelling | None:
+    """A part of a right-hand side as `where z = …`."""
+    found = []
+    for statement in single(spelling):
+        inside = guards_inside(statement)
+        if inside.where or inside.slots is None:
+            continue
+        for part, _ in trees.places(inside.body, ()):
+            inner = isinstance(part, tree.Index | tree.Call | tree.Binary) and part is not inside.body
+            if inner and not isinstance(part, tree.Comparison):
+                found.append((statement, inside, part))
+    if not found:
+        return None
+    statement, inside, part = chance.choice(found)
+    word = next(trees.fresh(("short", "brief", "z"), spelling.taken()))
+    clause = tree.Abbreviation(word, part, trees.NOWHERE)
+    of = {read.base.name for read in trees.tensors_in(part) if isinstance(read.base, tree.Name)} or trees.sized(part)
+    new = replace(trees.put(inside, part, name(word)), where=(clause,))
+    return replace(swap(spelling, statement, new), tensors=also(spelling.tensors, word, of))
+
+
+# -------------------------------------------------------------------------- write one out
+
+
+def inline(spelling: Spelling, chance: Random) -> Spelling | None:
+    """Write a definition out where it is read, and drop it."""
+    found = [statement for statement in single(spelling) if _can_inline(spelling, guards_inside(statement))]
+    if not found:
+        return None
+    statement = chance.choice(found)
+    inside = guards_inside(statement)
+    taken = spelling.taken()
+    slots = trees.coordinates_of(inside.slots)
+
+    def visit(part: Any) -> Any:
+        match part:
+            case tree.Index(tree.Name(word), indices) if word == inside.name:
+                body = trees.apart(inside.body, taken)
+                values = dict(zip(slots, indices, strict=True))
+                for old, new in values.items():
+                    if isinstance(new, tree.Name):
+                        body = _resized(body, old, new.name)
+                return paren(trees.substitute(body, values))
+            case tree.Name(word) if word == inside.name and inside.slots is None:
+                return paren(inside.body)
+            case _:
+                return part
+
+    statements = []
+    for other in spelling.statements:
+        if other is not statement:
+            reader = other if isinstance(other, tree.Fn) else _ranging(other, inside)
+            statements.append(other if isinstance(other, tree.Fn) else trees.change(reader, visit))
+    return replace(spelling, statements=tuple(statements))
+
+
+def _ranging(reader: tree.Statement, inside: tree.Let) -> tree.Statement:
+    """The reader, with the ranges of the definition for the coordinates at which it is read."""
+    ranges = {}
+    for read in trees.tensors_in(reader):
+        if read.base == name(inside.name):
+            for slot, index in zip(inside.slots or (), read.indices, strict=True):
+                if isinstance(slot, tree.Binder) and slot.range is not None and isinstance(index, tree.Name):
+                    ranges[index.name] = slot.range
+
+    def visit(part: Any) -> Any:
+        if isinstance(part, tree.Reduction) and part.operator in NORMALISERS:
+            return replace(part, binders=tuple(replace(own, range=None) for own in part.binders))
+        if isinstance(part, tree.Binder) and part.range is None and part.name in ranges:
+            return replace(part, range=ranges[part.name])
+        return part
+
+    return trees.change(reader, visit) if ranges else reader
+
+
+def _resized(expr: tree.Expr, old: str, new: str) -> tree.Expr:
+    bound = {own.name for part in tree.walk(expr) if isinstance(part, tree.Reduction) for own in part.binders}
+    return expr if old in bound else trees.rename_sizes(expr, old, new)
+
+
+def _can_inline(spelling: Spelling, statement: tree.Let) -> bool:
+    word = statement.name
+    slots = statement.slots
+    used = _uses(spelling, word)
+    if word in spelling.kept or word in named(spelling.statements) or statement.where or not used:
+        return False
+    if slots is None:
+        return not any(
+            isinstance(part, tree.Call) and part.function != "size" and part.function not in _KNOWN
+            for part in tree.walk(statement.body)
+        )
+    if word in bare(spelling.statements) or any(not isinstance(s, tree.Binder) or s.rest for s in slots):
+        return False
+    names = trees.coordinates_of(slots)
+    scanned = {
+        own.name
+        for part in tree.walk(statement.body)
+        if isinstance(part, tree.Reduction) and part.operator in NORMALISERS
+        for own in part.binders
+    }
+    if any(isinstance(part, tree.If | tree.Block) for part in tree.walk(statement.body)):
+        return False
+    held = set(trees.sized(statement.body)) & set(names)
+    for other, read in used:
+        plain = [i.name if isinstance(i, tree.Name) else "" for i in read.indices]
+        must = [n for n, own in enumerate(names) if own in scanned or own in held]
+        if any(not plain[n] or plain.count(plain[n]) > 1 for n in must):
+            return False
+        if scanned & set(names) and _ranged(other) & {plain[n] for n in must}:
+            return False
+    return True
+
+
+_KNOWN = {"sqrt", "rsqrt", "exp", "log", "tanh", "sigmoid", "relu", "gelu", "silu", "abs", "max", "min"}
+
+
+def _uses(spelling: Spelling, word: str) -> list[tuple[tree.Statement, tree.Index]]:
+    found = []
+    for statement in spelling.statements:
+        bases = {id(part.base) for part in tree.walk(statement) if isinstance(part, tree.Index)}
+        for part in tree.walk(statement):
+            if isinstance(part, tree.Index) and part.base == name(word):
+                found.append((statement, part))
+            elif (
+                part == name(word) and id(part) not in bases and not isinstance(statement, tree.Output | tree.Contract)
+            ):
+                found.append((statement, tree.Index(name(word), (), trees.NOWHERE)))
+    return found
+
+
+def _ranged(statement: tree.Node) -> set[str]:
+    return {p.name for p in tree.walk(statement) if isinstance(p, tree.Binder) and p.range is not None}
+
+
+# --------------------------------------------------------------------- make a function of it
+
+
+def wrap(spelling: Spelling, chance: Random) -> Spelling | None:
+    """One definition as a function of what it reads, its coordinates under names that clash."""
+    return _wrapped(spelling, chance, 0)
+
+
+def wrap_all(spelling: Spelling, chance: Random) -> Spelling | None:
+    """Some definitions, and those that only they read, as one function with definitions inside."""
+    return _wrapped(spelling, chance, 4)
+
+
+def _wrapped(spelling: Spelling, chance: Random, most: int) -> Spelling | None:
+    found = [statement for statement in single(spelling) if _can_wrap(spelling, statement)]
+    if not found:
+        return None
+    statement = chance.choice(found)
+    members = _members(spelling, statement, chance.randint(min(1, most), most))
+    function = _Function(spelling, [*members, statement], chance)
+    return function.spelling(statement)
+
+
+def _can_wrap(spelling: Spelling, statement: tree.Let) -> bool:
+    if not statement.slots or any(not isinstance(slot, tree.Binder) or slot.rest for slot in statement.slots):
+        return False
+    if any(isinstance(clause, tree.Abbreviation) for clause in statement.where):
+        return False
+    own = {s.name for s in spelling.statements if isinstance(s, tree.Fn)}
+    used = {name.name for s in spelling.statements if isinstance(s, tree.Use) for name in s.names}
+    return not any(isinstance(p, tree.Call) and p.function in own | used for p in tree.walk(statement))
+
+
+def _members(spelling: Spelling, statement: tree.Let, most: int) -> list[tree.Let]:
+    """Definitions that nothing but this one, and each other, reads."""
+    result: list[tree.Let] = []
+    lets = {one.name: one for one in single(spelling)}
+    while len(result) < most:
+        inside = [*result, statement]
+        read = {n for one in inside for n in trees.names_in(one)} - {one.name for one in inside}
+        for word in sorted(read & lets.keys()):
+            users = [user for user, _ in _uses(spelling, word)]
+            private = word not in named(spelling.statements) and word not in spelling.kept
+            if private and _can_wrap(spelling, lets[word]) and all(any(u is one for one in inside) for u in users):
+                result.insert(0, lets[word])
+                break
+        else:
+            break
+    return result
+
+
+class _Function:
+    """A function made of definitions, the last of which is its result."""
+
+    def __init__(self, spelling: Spelling, lets: list[tree.Let], chance: Random) -> None:
+        self.before = spelling
+        self.lets = lets
+        self.chance = chance
+        self.words = trees.fresh(chance.sample(_INSIDE, len(_INSIDE)), spelling.taken())
+
+    def spelling(self, statement: tree.Let) -> Spelling | None:
+        tensors, scalars = self.arguments()
+        inside, coordinates = self.renaming(tensors)
+        if inside is None:
+            return None
+        words = {**inside, **{word: next(self.words) for word in (*tensors, *scalars)}}
+        parameters = [
+            *(
+                tree.Parameter(words[t], tuple(_slot(inside[s]) for s in slots), trees.NOWHERE)
+                for t, slots in tensors.items()
+            ),
+            *(tree.Parameter(words[s], None, trees.NOWHERE) for s in scalars),
+        ]
+        *locals, last = [trees.rename(one, words) for one in self.lets]
+        body = tree.Block(tuple(locals), last.body, last.where, trees.NOWHERE)
+        whole = not self.before.has_contract and self.chance.random() < 0.3
+        order = list(range(len(last.slots or ())))
+        if not whole:
+            self.chance.shuffle(order)
+        result = tuple((last.slots or ())[n] for n in order)
+        title = next(self.words)
+        function = tree.Fn(title, trees.NOWHERE, tuple(parameters), result, body, trees.NOWHERE)
+        value = trees.call(title, *map(name, (*tensors, *scalars)))
+        home = trees.coordinates_of(statement.slots)
+        read = tree.Index(value, tuple(name(home[n]) for n in order), trees.NOWHERE)
+        new = replace(statement, body=read, where=())
+        if whole:
+            new = replace(statement, slots=None, body=value, where=())
+        return self.result(statement, function, new, words, coordinates)
+
+    def result(
+        self, statement: tree.Let, function: tree.Fn, new: tree.Let, words: dict[str, str], coordinates: dict[str, str]
+    ) -> Spelling:
+        before = self.before
+        gone = [one for one in self.lets if one is not statement]
+        kept = [s for s in before.statements if not any(s is one for one in gone)]
+        after = swap(replace(before, statements=tuple(kept)), statement, function, new)
+        tensors, names = before.tensors, before.coordinates
+        for old, inner in words.items():
+            if old in coordinates:
+                names = also(names, inner, (old,))
+            else:
+                tensors = also(tensors, inner, (old,))
+        return replace(after, tensors=tensors, coordinates=names)
+
+    def arguments(self) -> tuple[dict[str, list[str]], list[str]]:
+        """The tensors that come from outside with the names of their axes, and the scalars."""
+        homes_ = homes(self.before.statements)
+        scalars = {item.name for item in inputs_in(self.before.statements) if item.slots is None}
+        scalars |= {word for word in lets_in(self.before.statements) if not homes_[word]}
+        own = {one.name for one in self.lets}
+        mentioned = sorted({word for one in self.lets for word in trees.names_in(one)} - own)
+        tensors: dict[str, list[str]] = {}
+        extra = trees.fresh((), self.before.taken())
+        for word in mentioned:
+            if homes_.get(word):
+                slots = homes_[word]
+                plain = [s.name if isinstance(s, tree.Binder) and s.range is None else next(extra) for s in slots]
+                tensors[word] = plain
+        return tensors, [word for word in mentioned if word in scalars]
+
+    def renaming(self, tensors: dict[str, list[str]]) -> tuple[dict[str, str] | None, dict[str, str]]:
+        """Other names for all coordinates inside: partly each other's."""
+        bound = {s for slots in tensors.values() for s in slots}
+        for one in self.lets:
+            bound |= set(coordinates_in((one,)))
+        asked = {word for one in self.lets for word in trees.sized(one)}
+        if not asked <= bound:
+            return None, {}
+        pool = [*coordinates_in(self.before.statements)]
+        new = self.chance.sample(pool, len(pool))
+        words: dict[str, str] = {}
+        for word in sorted(bound):
+            words[word] = new.pop() if new else next(self.words)
+        return words, words
+
+
+def _slot(word: str) -> tree.Binder:
+    return trees.binder(word)
+
+
+_INSIDE = ("one", "two", "left", "right", "first", "second", "this", "that", "near", "far", "go", "do_it", "make")
