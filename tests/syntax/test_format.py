@@ -153,6 +153,20 @@ def test_the_width_of_a_run_counts_its_indentation() -> None:
     """)
 
 
+def test_a_let_that_fits_only_without_its_indentation_is_not_in_a_run() -> None:
+    long = "x" * (WIDTH - len("let a = ;"))
+    check_fixed(f"""
+        fn f() {{
+            let a =
+                {long[:-4]};
+            let bcd = 1;
+            let e   = 2;
+            a
+        }}
+    """)
+    check_fixed(f"let a = {long};\n")
+
+
 # ------------------------------------------------------------------- breaking
 
 

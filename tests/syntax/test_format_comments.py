@@ -125,6 +125,19 @@ def test_a_comment_opens_its_block() -> None:
             b
         };
     """)
+    check("let a = { let b = 1; b\n // one\n };", """
+        let a = {
+            let b = 1;
+            b
+            // one
+        };
+    """)
+    check("let a = { b where // one\n c };", """
+        let a = {
+            // one
+            b where c
+        };
+    """)
     check("let a = if x { // one\n 1 } else { 2 } + 1;", """
         let a =
             if x {

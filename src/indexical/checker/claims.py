@@ -87,7 +87,7 @@ def _expect(unit: Unit, claim: tree.Expect, scope: Scope) -> ir.Expect | None:
         )
         return None
     leaves = literals.leaves(claim.literal, False)
-    figures = tuple(_figure(leaf, printed) for leaf, printed in leaves)
+    figures = tuple(literals.figure(leaf, printed) for leaf, printed in leaves)
     digits = tuple(_digits(leaf) for leaf, _ in leaves)
     body = sizes.fill(unit, here.frame, draft.body)
     return ir.Expect(draft.ranges, body, shape, figures, digits, claim.span)
@@ -112,18 +112,6 @@ def _free_coordinates(scope: Scope, left: tree.Expr) -> tuple[tree.Slot, ...]:
             if meaning is None or isinstance(meaning, Binding):
                 free.setdefault(node.name, tree.Binder(node.name, None, False, node.span))
     return tuple(free.values())
-
-
-def _figure(leaf: tree.Expr, printed: bool) -> ir.Const | None:
-    match leaf:
-        case tree.Number(text, span):
-            return kinds.literal(text, span, printed)
-        case tree.Unary(_, tree.Number(text), span):
-            return kinds.literal(text, span, printed, negative=True)
-        case tree.Bool(value, span):
-            return build.truth(value, span)
-        case _:
-            return None
 
 
 def _digits(leaf: tree.Expr) -> int | None:

@@ -52,6 +52,15 @@ def leaves(node: tree.Expr, printed: bool) -> list[tuple[tree.Expr, bool]]:
 
 
 def _cell(unit: Unit, node: tree.Expr, printed: bool) -> ir.Const:
+    found = figure(node, printed)
+    if found is None:
+        unit.report("IX209", "`masked` is not a value", node.span, help="it stands on the right of `expect … ==`")
+        return build.whole(0, node.span)
+    return found
+
+
+def figure(node: tree.Expr, printed: bool) -> ir.Const | None:
+    """A literal as it was written; None for `masked`."""
     match node:
         case tree.Number(text, span):
             return kinds.literal(text, span, printed)
@@ -60,5 +69,4 @@ def _cell(unit: Unit, node: tree.Expr, printed: bool) -> ir.Const:
         case tree.Bool(value, span):
             return build.truth(value, span)
         case _:
-            unit.report("IX209", "`masked` is not a value", node.span, help="it stands on the right of `expect … ==`")
-            return build.whole(0, node.span)
+            return None

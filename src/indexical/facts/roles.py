@@ -14,6 +14,7 @@ from ..ir.walk import walk
 from .attention import Comparison, Gather
 from .products import Factor
 from .view import View
+from .wording import relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Roles:
     head: tuple[str, ...]
     batch: tuple[str, ...]
     shared: tuple[str, ...]
+    # The relation between query and key that lets one hear the other; None where everybody hears everybody.
+    hears: str | None
     # Every name that a coordinate of this role goes by in the definitions that take part.
     names: dict[str, frozenset[str]] = field(compare=False, repr=False, hash=False)
 
@@ -61,7 +64,8 @@ def roles(view: View, gather: Gather) -> Roles:
     }
     shown = {role: tuple(sorted(c.name for c in coordinates)) for role, coordinates in parts.items()}
     names = {role: _names(view, gather, found, coordinates) for role, coordinates in parts.items()}
-    return Roles(gather.name, **shown, names=names)
+    hears = " and ".join(dict.fromkeys(relation(guard) for guard in gather.weights.kept)) or None
+    return Roles(gather.name, **shown, hears=hears, names=names)
 
 
 def _together(factors: Iterable[Factor]) -> frozenset[Coordinate]:

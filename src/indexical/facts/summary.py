@@ -10,6 +10,7 @@ from typing import Any
 from ..diagnostics import CallError, Diagnostic
 from ..ir import nodes as ir
 from ..ir import whole
+from ..ir.affine import polynomial
 from .coordinates import Story, story
 from .cost import Work, count, work
 from .roles import Roles, roles
@@ -23,6 +24,7 @@ class Figure:
 
     name: str
     stage: str
+    shape: tuple[str, ...]
     multiply_adds: str
     elements: str
     count: int | None
@@ -98,7 +100,9 @@ class Facts:
             moved = sum(_value(m, f, lookup) for m, f in entry.elements.terms.items())
         except whole.Unknown:
             total = moved = None
-        return Figure(entry.name, entry.stage, size_words(entry.dense), size_words(entry.elements), total, moved)
+        shape = tuple(size_words(polynomial(axis.extent)) for axis in self._view.lets[entry.name].axes)
+        words = size_words(entry.dense), size_words(entry.elements)
+        return Figure(entry.name, entry.stage, shape, *words, total, moved)
 
     @cached_property
     def mixing(self) -> tuple[tuple[str, str], ...]:

@@ -151,8 +151,8 @@ def render(document: Document, width: float = WIDTH) -> str:
         match part:
             case Text(words):
                 # The indentation is written with the first word of a line: an empty line stays empty.
-                written += (" " * margin, words) if words else ()
-                column, margin = column + len(words), 0 if words else margin
+                written += (" " * margin, words)
+                column, margin = column + len(words), 0
             case Line(words):
                 if flat and words is not None:
                     waiting.append((indentation, flat, text(words)))

@@ -33,6 +33,8 @@ def show_roles(roles: Roles, facts: Facts) -> str:
     lines.append(f"  over what does softmax normalise?  {_list(roles.key)}, separately for each {_list(apart)}")
     keeps = all(name in story.survives for name in roles.query)
     lines.append(f"  does the output keep the query?    {'yes' if keeps else 'no'}")
+    heard = "yes" if roles.hears is None else f"no, a part of it: {roles.hears}"
+    lines.append(f"  does it hear the whole sequence?   {heard}")
     for name, verdict in facts.mixing:
         lines.append(f"  the heads in `{name}`:  it {verdict}")
     for reading in story.scans:
@@ -71,19 +73,18 @@ def _distribution(over: str, always: bool) -> str:
 
 
 def show_cost(cost: Cost) -> str:
-    """Multiply-adds and elements moved, with the share of each definition where the sizes are known."""
-    rows = [("definition", "stage", "multiply-adds", "figure", "share")]
+    """Shapes, multiply-adds and the share of each definition, as figures where the sizes are known."""
+    rows = [("definition", "stage", "shape", "multiply-adds", "figure", "share")]
     total = cost.total
     for figure in cost.figures:
         number = "" if figure.count is None else f"{figure.count:,}"
         share = "" if figure.count is None or not total else f"{100 * figure.count / total:.1f} %"
-        rows.append((figure.name, figure.stage, figure.multiply_adds, number, share))
+        rows.append((figure.name, figure.stage, " × ".join(figure.shape), figure.multiply_adds, number, share))
     if total is not None:
-        rows.append(("all", "", "", f"{total:,}", ""))
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+        rows.append(("all", "", "", "", f"{total:,}", ""))
+    widths = [max(len(row[column]) for row in rows) for column, _ in enumerate(rows[0])]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def facts_json(facts: Facts, cost: Cost) -> dict[str, object]:
