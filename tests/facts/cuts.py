@@ -341,11 +341,11 @@ class _Function:
         mentioned = sorted({word for one in self.lets for word in trees.names_in(one)} - own)
         tensors: dict[str, list[str]] = {}
         extra = trees.fresh((), self.before.taken())
+        whole = {word for word, c in lets_in(self.before.statements).items() if c[0].slots is None}
         for word in mentioned:
             if homes_.get(word):
-                slots = homes_[word]
-                plain = [s.name if isinstance(s, tree.Binder) and s.range is None else next(extra) for s in slots]
-                tensors[word] = plain
+                plain = [s.name if isinstance(s, tree.Binder) and s.range is None else "" for s in homes_[word]]
+                tensors[word] = [next(extra) if word in whole or not axis else axis for axis in plain]
         return tensors, [word for word in mentioned if word in scalars]
 
     def renaming(self, tensors: dict[str, list[str]]) -> tuple[dict[str, str] | None, dict[str, str]]:

@@ -48,7 +48,7 @@ from tests.laws.terms import (
 )
 
 Array = np.ndarray[Any, Any]
-Nudge = Callable[[Array], Array]
+Nudge = Callable[..., Array]
 
 
 class Outside(Exception):
@@ -383,12 +383,12 @@ class Evaluator:
             apart = np.where(live, cells, 0 if op == "sum" else 1)
             add = np.add if op == "sum" else np.multiply
             if real:
-                return self.nudge(add.reduce(apart, axis=0))
+                return self.nudge(add.reduce(apart, axis=0), total=True)
             self.check_size(add.reduce(np.abs(apart.astype(np.float64)), axis=0), grid)
             return np.asarray(add.reduce(apart, axis=0, dtype=np.int64))
         if op == "mean":
             total = np.add.reduce(np.where(live, cells.astype(np.float64), 0), axis=0)
-            return self.nudge(total / live.sum(axis=0))
+            return self.nudge(total / live.sum(axis=0), total=True)
         if not real and not live.any(axis=0)[grid.live].all():
             raise Outside("no largest whole number")
         if real:
@@ -426,14 +426,14 @@ class Evaluator:
             if body.kind == "i":
                 self.check_size(np.cumsum(np.abs(kept).astype(np.float64), axis=axis), grid)
                 return Value(np.where(live, np.cumsum(kept, axis=axis), 0), body.dtype, gone)
-            return Value(np.where(live, self.nudge(np.cumsum(kept, axis=axis)), 0), body.dtype, gone)
+            return Value(np.where(live, self.nudge(np.cumsum(kept, axis=axis), total=True), 0), body.dtype, gone)
         scores = np.where(live, cells.astype(np.float64), -np.inf)
         top = np.max(scores, axis=axis, keepdims=True, initial=-np.inf)
-        total = np.sum(np.exp(scores - top), axis=axis, keepdims=True, where=live)
+        total = self.nudge(np.sum(np.exp(scores - top), axis=axis, keepdims=True, where=live), total=True)
         dtype = body.dtype if body.kind == "f" else None
         if term.op == "softmax":
             return Value(np.where(live, self.nudge(np.exp(scores - top) / total), 0.0), dtype, gone)
-        return Value(np.where(live, self.nudge(scores - (top + np.log(total))), -np.inf), dtype)
+        return Value(np.where(live, self.nudge(scores - self.nudge(top + np.log(total))), -np.inf), dtype)
 
     # ------------------------------------------------------------- calls, definitions
 
@@ -552,20 +552,23 @@ def _alike(one: Stored, other: Stored) -> bool:
 # --------------------------------------------------------------------------------- programs
 
 
-def exactly(cells: Array) -> Array:
+def exactly(cells: Array, total: bool = False) -> Array:
     return cells
 
 
 def nudged(seed: float) -> Nudge:
     """Numbers that any order of operations would give exactly stay; all others are moved a few last places.
 
-    Equal numbers are moved alike, so that what is equal for a reason remains so.
+    Equal numbers are moved alike, so that what is equal for a reason remains so; but totals, which depend on the order
+    in which they are summed, each in its own way.
     """
 
-    def nudge(cells: Array) -> Array:
+    def nudge(cells: Array, total: bool = False) -> Array:
+        cells = np.asarray(cells)
         fine = cells * 4096
         exact = (fine == np.rint(fine)) & (np.abs(cells) < 2.0**24)
-        return np.where(exact | ~np.isfinite(cells), cells, cells * (1 + 1e-14 * np.sin(cells * 1e4 + seed)))
+        phase = np.arange(cells.size).reshape(cells.shape) if total else cells * 1e4
+        return np.where(exact | ~np.isfinite(cells), cells, cells * (1 + 1e-14 * np.sin(phase + seed)))
 
     return nudge
 

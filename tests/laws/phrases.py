@@ -87,8 +87,8 @@ class Scope:
         return replace(self, facts=(*self.facts, *facts), conditional=True)
 
     def binding(self, coordinate: Coordinate, *places: tuple[Term, Dim], size: int = USUAL) -> Scope:
-        hidden = [old for old in self.coordinates if old.name == coordinate.name]
-        scope = self.without(hidden) if hidden else self
+        hidden: list[Any] = [old for old in self.coordinates if old.name == coordinate.name]
+        scope = self.without([*hidden, coordinate.name])
         return replace(
             scope,
             tensors=tuple(tensor for tensor in scope.tensors if tensor.name != coordinate.name),
@@ -97,11 +97,12 @@ class Scope:
             points=scope.points * max(1, size),
         )
 
-    def without(self, hidden: Sequence[Coordinate]) -> Scope:
-        """Some coordinates can no longer be named."""
+    def without(self, hidden: Sequence[Coordinate | str]) -> Scope:
+        """Some coordinates can no longer be named, of the inputs' some sizes."""
 
         def speaks(term: Term) -> bool:
-            return any(coordinate in hidden for coordinate in mentioned(term))
+            sizes = {part.of for part in walk(term) if isinstance(part, Size)}
+            return any(name in sizes or name in mentioned(term) for name in hidden)
 
         return replace(
             self,
@@ -506,6 +507,8 @@ class Phrases:
         if not about:
             return self.data_condition(scope, level), ()
         first = self.pick(about)
+        if any(fn.body.kind == "bool" for fn in scope.functions) and self.chance(25):
+            return self.apply(scope, level, "bool"), ()
         match self.choose(7):
             case 0 | 1:
                 if len(scope.coordinates) < 2:
@@ -559,6 +562,7 @@ class Phrases:
             (4 if wide else 0, "reduce"),
             (2 if self.scannable(scope) else 0, "scan"),
             (2, "cast"),
+            (2 if any(fn.body.kind == "whole" for fn in scope.functions) else 0, "call"),
         )
         match choice:
             case "leaf":
@@ -580,6 +584,8 @@ class Phrases:
                 return self.reduction(scope, level, "whole")
             case "scan":
                 return self.scan(scope, level, "whole")
+            case "call":
+                return self.apply(scope, level, "whole")
             case _:
                 return self.whole_cast(scope, level)
 
@@ -604,7 +610,14 @@ class Phrases:
     def boolean(self, scope: Scope, level: int) -> Term:
         wide = scope.points <= MOST_POINTS // 2
         choice = self.weighted(
-            (2, "leaf"), (4, "compare"), (3, "logic"), (1, "not"), (3 if wide else 0, "reduce"), (1, "if"), (1, "equal")
+            (2, "leaf"),
+            (4, "compare"),
+            (3, "logic"),
+            (1, "not"),
+            (3 if wide else 0, "reduce"),
+            (1, "if"),
+            (1, "equal"),
+            (2 if any(fn.body.kind == "bool" for fn in scope.functions) else 0, "call"),
         )
         match choice:
             case "leaf":
@@ -622,6 +635,8 @@ class Phrases:
                 return self.reduction(scope, level, "bool")
             case "if":
                 return self.conditional(scope, level, "bool")
+            case "call":
+                return self.apply(scope, level, "bool")
             case _:
                 sides = tuple(self.term(scope.strict(), "bool", level - 1) for _ in range(2))
                 return Op((self.pick(("==", "!=")),), sides, "bool")
@@ -839,8 +854,10 @@ class Phrases:
 
     def apply(self, scope: Scope, level: int, kind: Kind = "real") -> Term:
         """A call, its result read at once where it is a tensor."""
+        dependent = [c for c in scope.coordinates if c.dependent]
         for fn in self.shuffled([fn for fn in scope.functions if fn.body.kind == kind]):
-            call = self.call(scope, fn, level)
+            # What is handed to a function with a tensor for its result becomes an axis: its range has to be a plain one.
+            call = self.call(scope.without(dependent) if fn.result else scope, fn, level)
             if call is not None and not (fn.guard is not None and not scope.zero):
                 return replace(call, indices=tuple(self.index(scope.strict(), dim) for dim in call.axes))
         return self.leaf(scope, kind)

@@ -51,7 +51,7 @@ def check_no_loose_ends(formatted: str) -> None:
     assert not re.search(r"\{\n\n|\n\n *\}", formatted)
 
 
-@given(words())
+@given(words(largest=2))
 def test_the_layout_depends_on_the_words_alone(chosen: Words) -> None:
     """But for the empty lines between statements, of which there are none here."""
     formatted = format_source(read_well(spaced(chosen, [""])))

@@ -158,7 +158,7 @@ def test_a_let_that_fits_only_without_its_indentation_is_not_in_a_run() -> None:
     check_fixed(f"""
         fn f() {{
             let a =
-                {long[:-4]};
+                {long[:-1]};
             let bcd = 1;
             let e   = 2;
             a

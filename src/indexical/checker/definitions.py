@@ -275,7 +275,11 @@ def _read_group(
             result[name] = Poison()
             continue
         tensor = lifting.lift(unit, here, names[name], known, clauses[0], hidden=local)
-        result[name] = Poison() if tensor is None else replace(tensor, recursive=True)
+        if tensor is None:
+            result[name] = Poison()
+            continue
+        filled = (ir.Axis(axis.coordinate, sizes.fill(unit, here.frame, axis.extent)) for axis in tensor.axes)
+        result[name] = replace(tensor, axes=tuple(filled), recursive=True)
         if not local and not unit.rehearsing:
             lifting.finish(unit, here.frame)
     return result
@@ -288,26 +292,18 @@ def _alike(old: Tensor, new: Meaning) -> bool:
     return same_axes and old.kind == new.kind and old.captured == new.captured
 
 
-Mark = tuple[int, int, dict[Coordinate, Binding], dict[str, ir.Let], set[str], int]
+Mark = tuple[int, int, dict[str, ir.Let], set[str], int]
 
 
 def _mark(unit: Unit, frame: Frame) -> Mark:
-    return (
-        len(frame.pending),
-        len(frame.asserts),
-        dict(frame.placeholders),
-        dict(unit.lets),
-        set(unit.taken),
-        unit.count,
-    )
+    return len(frame.pending), len(frame.asserts), dict(unit.lets), set(unit.taken), unit.count
 
 
 def _reset(unit: Unit, frame: Frame, mark: Mark) -> None:
     """Forget what a rehearsal brought."""
     del frame.pending[mark[0] :]
     del frame.asserts[mark[1] :]
-    frame.placeholders = mark[2]
-    unit.lets, unit.taken, unit.count = mark[3], mark[4], mark[5]
+    unit.lets, unit.taken, unit.count = mark[2], mark[3], mark[4]
 
 
 # --------------------------------------------------------------- whole tensors

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import assert_never
 
 from ..diagnostics import Label
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.walk import renamed_apart
 from ..source import Span
 from ..syntax import tree
 from ..syntax.vocabulary import FUNCTIONS, NORMALISERS
@@ -96,7 +98,7 @@ def _name(unit: Unit, scope: Scope, node: tree.Name) -> ir.Expr | None:
             return build.coord(coordinate, node.span)
         case Value(expr, weight):
             unit.count += weight
-            return expr
+            return renamed_apart(expr, set(scope.frame.live))
         case Abbreviated(value):
             return _abbreviated(unit, scope, node, value)
         case Tensor(axes=()):
@@ -240,6 +242,8 @@ def _size(unit: Unit, scope: Scope, node: tree.Call) -> ir.Expr | None:
     meaning = scope.names.get(name.name)
     binding = meaning if isinstance(meaning, Binding) else None
     found = sizes.size_of(unit, scope, name.name, binding, node.span)
+    if isinstance(found, ir.Size | ir.Const):
+        found = replace(found, span=node.span)
     if found is None and name.name not in unit.broken:
         help, fix = suggest(name.name, scope.sizes, name.span)
         message = f"no coordinate `{name.name}` is in scope, and no input has one"

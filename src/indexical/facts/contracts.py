@@ -36,7 +36,7 @@ def check(view: View, sink: Sink) -> None:
         good = _check_roles(contract, found, view, gather, sink)
         if good:
             _check_sides(contract, found, view, gather, sink)
-            _check_residual(contract, found, view, gather, sink)
+            good = _check_residual(contract, found, view, gather, sink)
         for flag, size in contract.flags:
             if flag == "causal" and good:
                 _check_causal(contract, view, gather, found, sink)
@@ -79,7 +79,7 @@ def _check_roles(contract: ir.Contract, found: Roles, view: View, gather: Gather
             "IX421",
             message,
             Label(contract.span, f"{role} `{name}` claimed here"),
-            Label(gather.key.reduce.span, f"the {_WORDS[role]} here is {actual}"),
+            Label(gather.key.reduce.span, f"here, {actual} is the {_WORDS[role]}"),
             Label(gather.weights.span, f"normalised over `{gather.weights.coordinate.name}`"),
             help=_REMEDY.get((role, other or ""), "correct the relation, or the contract"),
         )
@@ -155,7 +155,7 @@ def _check_causal(contract: ir.Contract, view: View, gather: Gather, found: Role
         return
     positions = _positions(view, let, asks, gather)
     here = build.coord(let.axes[asks].coordinate, contract.span)
-    for scan in view.dependence.of(contract.name):
+    for scan in view.influence.of(contract.name):
         for number, index in enumerate(scan.indices):
             if view.space_of(scan.tensor, number) not in positions:
                 continue
@@ -228,10 +228,10 @@ def _counterexample(scan: Scan, index: ir.Expr, asks: Coordinate, let: ir.Let) -
         point = dict(zip(used, values, strict=True))
         try:
             at = _value(index, point)
+            if point[asks] < at < _SAMPLE and all(_truth(condition, point) for condition in scan.conditions):
+                return point[asks], at
         except whole.Unknown:
             return None
-        if point[asks] < at < _SAMPLE and all(_truth(condition, point) for condition in scan.conditions):
-            return point[asks], at
     return None
 
 
@@ -244,7 +244,8 @@ def _value(expr: ir.Expr, point: dict[Coordinate, int]) -> int:
 
 
 def _truth(condition: ir.Expr, point: dict[Coordinate, int]) -> bool:
-    """A condition on whole numbers at a point; data may be anything, so what depends on it may hold."""
+    """A condition on whole numbers at a point. Data may be anything, so what depends on it may hold; what
+    is neither is not known."""
     match condition:
         case ir.Map("&&", (left, right)):
             return _truth(left, point) and _truth(right, point)
@@ -253,31 +254,38 @@ def _truth(condition: ir.Expr, point: dict[Coordinate, int]) -> bool:
         case ir.Map("!", (operand,)):
             return not _truth(operand, point)
         case ir.Map("<" | "<=" | ">" | ">=" | "==" | "!=" as op, (left, right)):
-            try:
-                a, b = _value(left, point), _value(right, point)
-            except whole.Unknown:
+            if _reads_data(condition):
                 return True
+            a, b = _value(left, point), _value(right, point)
             return {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "==": a == b, "!=": a != b}[op]
         case ir.Const(value):
             return bool(value)
-        case _:
+        case _ if _reads_data(condition):
             return True
+        case _:
+            raise whole.Unknown
+
+
+def _reads_data(expr: ir.Expr) -> bool:
+    return any(isinstance(part, ir.Read) and part.indices for part in walk(expr))
 
 
 # ------------------------------------------------------------ residual and groups
 
 
-def _check_residual(contract: ir.Contract, found: Roles, view: View, gather: Gather, sink: Sink) -> None:
-    """What is added to an attention belongs to who asks: it is added once, at the query."""
+def _check_residual(contract: ir.Contract, found: Roles, view: View, gather: Gather, sink: Sink) -> bool:
+    """What is added to an attention belongs to who asks: it is added once, at the query. Whether it is."""
+    good = True
     key = gather.key.coordinate
     for term in gather.site.beside:
         if key in term.type.coordinates and not gather.asks & term.type.coordinates:
             place = Label(gather.key.reduce.span, f"all of them are summed over `{key.name}`")
             _report_residual(term, key.name, Label(term.span, "one for every key"), place, sink)
+            good = False
     let = view.lets[contract.name]
     asks = _query_axis(let, found)
     if asks is None:
-        return
+        return good
     positions = _positions(view, let, asks, gather)
     for term in (term for clause in let.clauses for term in added(clause.body)):
         if not isinstance(term, ir.Read) or _reads_weights(view, term.tensor, gather):
@@ -287,6 +295,8 @@ def _check_residual(contract: ir.Contract, found: Roles, view: View, gather: Gat
             if view.space_of(term.tensor, number) in positions and not _is_at(index, here):
                 place = Label(contract.span, f"the query is `{here.name}`")
                 _report_residual(term, index.span.text, Label(index.span, "another position"), place, sink)
+                good = False
+    return good
 
 
 def _is_at(index: ir.Expr, coordinate: Coordinate) -> bool:

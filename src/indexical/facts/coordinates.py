@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..checker.context import look_through
 from ..ir import nodes as ir
+from ..ir.prove import conjuncts
 from ..ir.walk import walk
 from .distributions import keeps_a_point
 from .scans import Reading, readings
 from .view import View
-from .wording import relation
+from .wording import plain, relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ def story(view: View, let: ir.Let) -> Story:
     normalised = tuple(dict.fromkeys(_normalised(part, let) for part in parts if isinstance(part, ir.Normalize)))
     stepped = _stepped(view, let)
     coupled = {entry.coordinate for entry in normalised} | set(stepped)
+    group = view.dependence.group(let.name)
+    coupled |= view.dependence.mixed(group) if group else set()
     return Story(
         let.name,
         let.hidden,
@@ -68,7 +72,7 @@ def story(view: View, let: ir.Let) -> Story:
         tuple(name for name in survives if name not in coupled),
         stepped,
         survives if let.name in view.program.outputs else (),
-        tuple(dict.fromkeys(_guards(let, parts))),
+        tuple(dict.fromkeys(_guards(view, let, parts))),
         _distributions(view, let),
         readings(view, let),
     )
@@ -115,15 +119,17 @@ def _rebound(view: View, let: ir.Let, parts: list[ir.Expr]) -> tuple[tuple[str, 
     for part in parts:
         if isinstance(part, ir.Read):
             for axis, index in zip(view.program.tensors[part.tensor].axes, part.indices, strict=True):
-                if isinstance(index, ir.Coord) and index.coordinate.name != axis.coordinate.name:
+                if isinstance(index, ir.Coord) and plain(index.coordinate.name) != plain(axis.coordinate.name):
                     found[part.tensor, str(axis.coordinate), str(index.coordinate)] = None
     return tuple(found)
 
 
-def _guards(let: ir.Let, parts: list[ir.Expr]) -> list[str]:
+def _guards(view: View, let: ir.Let, parts: list[ir.Expr]) -> list[str]:
     guards = [clause.guard for clause in let.clauses]
     guards += [part.guard for part in parts if isinstance(part, ir.Reduce | ir.Normalize)]
-    return [relation(guard) for guard in guards if guard is not None]
+    meaning = look_through(view.lets)
+    facts = [conjuncts(guard, True, meaning) for guard in guards if guard is not None]
+    return [" and ".join(relation(fact) for fact in found) for found in facts]
 
 
 def _distributions(view: View, let: ir.Let) -> tuple[Distribution, ...]:

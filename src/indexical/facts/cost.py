@@ -81,9 +81,24 @@ def stage(view: View, let: ir.Let) -> str:
     if scores and any(part.span in spans for clause in let.clauses for part in view.parts(clause)):
         return "scores"
     if any(isinstance(part, ir.Reduce) and part.op == "sum" for c in let.clauses for part in view.parts(c)):
-        after = any(view.reaches(let.name, gather.name) for gather in view.gathers)
+        after = any(_takes_home(view, let.name, gather.name) for gather in view.gathers)
         return "output projection" if after else "projection"
     return "pointwise"
+
+
+def _takes_home(view: View, name: str, gathered: str) -> bool:
+    """Whether a definition sums what a gather brought, as it is or repacked."""
+    for read in view.reads(name):
+        let = view.lets.get(read.tensor)
+        if read.tensor == gathered:
+            return True
+        if let is not None and not any(
+            isinstance(p, ir.Reduce | ir.Normalize) for c in let.clauses for p in view.parts(c)
+        ):
+            same = all(isinstance(clause.body, ir.Read) for clause in let.clauses)
+            if same and _takes_home(view, read.tensor, gathered):
+                return True
+    return False
 
 
 # ------------------------------------------------------------------- operations

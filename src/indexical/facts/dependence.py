@@ -36,6 +36,9 @@ class Dependence:
     """The scans of one program's definitions, each worked out once."""
 
     program: ir.Program
+    # What can change a value, rather than what is read on the way to it: a side of `&&` says nothing where
+    # the other is false, whichever is read first.
+    influence: bool = False
     _known: dict[str, tuple[Scan, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -45,11 +48,11 @@ class Dependence:
     def of(self, name: str) -> tuple[Scan, ...]:
         """What a definition scans of the inputs, through all other definitions."""
         if name not in self._known:
-            group = self._group(name)
+            group = self.group(name)
             self._known[name] = tuple(self._recurrence(name, group) if group else self._plain(name))
         return self._known[name]
 
-    def _group(self, name: str) -> tuple[str, ...]:
+    def group(self, name: str) -> tuple[str, ...]:
         """The definitions that this one is computed together with, step by step."""
         for order in self.program.order:
             if isinstance(order, ir.Stepwise) and any(name == member for member, _ in order.axes):
@@ -59,7 +62,7 @@ class Dependence:
     def _plain(self, name: str) -> Iterator[Scan]:
         let = self.lets[name]
         for clause in let.clauses:
-            for scan in direct(clause, self.lets):
+            for scan in direct(clause, self.lets, self.influence):
                 scan = _within_box(scan, clause) if len(let.clauses) > 1 else scan
                 yield from self._through(_canonical(scan, clause, let))
 
@@ -75,19 +78,36 @@ class Dependence:
     def _recurrence(self, name: str, group: tuple[str, ...]) -> Iterator[Scan]:
         """What a recurrence scans: everything that its steps so far have scanned."""
         let = self.lets[name]
-        axis = self.steps[name][1]
-        forward = self.steps[name][0].forward
-        now = let.axes[axis].coordinate
+        order, axis = self.steps[name]
+        mixed = self.mixed(group)
         for member in group:
             other = self.lets[member]
-            step_axis = self.steps[member][1]
             for clause in other.clauses:
-                for scan in direct(clause, self.lets):
+                for scan in direct(clause, self.lets, self.influence):
                     if scan.tensor in group:
                         continue
                     local = _canonical(_within_box(scan, clause), clause, other)
                     for inner in self._through(local):
-                        yield _over_steps(inner, other, step_axis, now, let, forward)
+                        step = (self.steps[member][1], let.axes[axis].coordinate, order.forward)
+                        yield _over_steps(inner, other, let, step, mixed)
+
+    def mixed(self, group: tuple[str, ...]) -> set[str]:
+        """The coordinates, by name, that definitions which read each other do not pass on as they are."""
+        result: set[str] = set()
+        for member in group:
+            for clause in self.lets[member].clauses:
+                names = {
+                    slot.coordinate: axis.coordinate.name
+                    for slot, axis in zip(clause.slots, self.lets[member].axes, strict=True)
+                    if isinstance(slot, ir.Coord)
+                }
+                for scan in direct(clause, self.lets):
+                    if scan.tensor in group:
+                        homes = self.lets[scan.tensor].axes
+                        for axis, index in zip(homes, scan.indices, strict=True):
+                            kept = isinstance(index, ir.Coord) and names.get(index.coordinate) == axis.coordinate.name
+                            result |= set() if kept else {axis.coordinate.name}
+        return result
 
 
 def _stepwise(orders: tuple[ir.Order, ...]) -> list[ir.Stepwise]:
@@ -97,16 +117,18 @@ def _stepwise(orders: tuple[ir.Order, ...]) -> list[ir.Stepwise]:
 # --------------------------------------------------------------------- one clause
 
 
-def direct(clause: ir.Clause, lets: Mapping[str, ir.Let]) -> Iterator[Scan]:
+def direct(clause: ir.Clause, lets: Mapping[str, ir.Let], influence: bool = False) -> Iterator[Scan]:
     """The reads of one clause, in its own coordinates."""
-    for expr, trail in evaluated(clause, lets):
+    for expr, trail in evaluated(clause, lets, influence):
         if isinstance(expr, ir.Read):
             inner = trail[len(clause.ranges) :] if trail else ()
             ranges = tuple(step for step in inner if isinstance(step, ir.Range))
             yield Scan(expr.tensor, expr.indices, ranges, tuple(_conditions(inner)))
 
 
-def evaluated(clause: ir.Clause, lets: Mapping[str, ir.Let]) -> Iterator[tuple[ir.Expr, Trail]]:
+def evaluated(
+    clause: ir.Clause, lets: Mapping[str, ir.Let], influence: bool = False
+) -> Iterator[tuple[ir.Expr, Trail]]:
     """Every expression of a clause, with the points at which it is evaluated at all."""
     start: Trail = clause.ranges
     waiting: list[tuple[ir.Expr, Trail]] = []
@@ -119,7 +141,11 @@ def evaluated(clause: ir.Clause, lets: Mapping[str, ir.Let]) -> Iterator[tuple[i
     while waiting:
         expr, trail = waiting.pop()
         yield expr, trail
-        waiting += _parts(expr, trail, lets)
+        if influence and isinstance(expr, ir.Map) and expr.op == "&&":
+            left, right = expr.arguments
+            waiting += [(left, (*trail, (right, True))), (right, (*trail, (left, True)))]
+        else:
+            waiting += _parts(expr, trail, lets)
 
 
 def _conditions(trail: Trail) -> Iterator[ir.Expr]:
@@ -229,15 +255,17 @@ def _compose(outer: Scan, inner: Scan, let: ir.Let) -> Scan:
     )
 
 
-def _over_steps(scan: Scan, member: ir.Let, step_axis: int, now: Coordinate, let: ir.Let, forward: bool) -> Scan:
-    """A scan of one step, over all steps up to now. Other coordinates are kept where the names agree."""
-    taken = {axis.coordinate.name for axis in let.axes} | {range.coordinate.name for range in scan.ranges}
+def _over_steps(scan: Scan, member: ir.Let, let: ir.Let, step: tuple[int, Coordinate, bool], mixed: set[str]) -> Scan:
+    """A scan of one step, over all steps up to now. A coordinate that every turn passes on stays what it is."""
+    step_axis, now, forward = step
+    homes = {axis.coordinate.name for axis in let.axes}
+    taken = homes | {range.coordinate.name for range in scan.ranges}
     values: dict[Coordinate, ir.Expr] = {}
     ranges: list[ir.Range] = []
     held: list[ir.Expr] = []
-    homes = {axis.coordinate for axis in let.axes}
     for number, axis in enumerate(member.axes):
-        if number != step_axis and axis.coordinate in homes and member is let and not _is_mixed(let, number):
+        name = axis.coordinate.name
+        if number != step_axis and name in homes and name not in mixed:
             continue
         coordinate = fresh(axis.coordinate, taken)
         taken.add(coordinate.name)
@@ -249,13 +277,3 @@ def _over_steps(scan: Scan, member: ir.Let, step_axis: int, now: Coordinate, let
             held.append(build.apply("<=" if forward else ">=", (point, here), "bool", let.span))
     moved = _rename(scan, taken, values)
     return Scan(moved.tensor, moved.indices, (*ranges, *moved.ranges), (*held, *moved.conditions), False)
-
-
-def _is_mixed(let: ir.Let, number: int) -> bool:
-    """Whether a recurrence reads itself at other points of this axis."""
-    for clause in let.clauses:
-        slot = clause.slots[number]
-        for scan in direct(clause, {}):
-            if scan.tensor == let.name and scan.indices[number] != slot:
-                return True
-    return False

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ..checker.context import look_through
 from ..checker.sizes import show
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.prove import Assumptions, conjuncts, no_definitions
+from ..ir.prove import Assumptions, conjuncts
 from ..ir.types import Coordinate
+from ..ir.walk import substitute
 from .dependence import Scan
 from .distributions import always_some
 from .view import View
@@ -46,7 +48,8 @@ def _reading(view: View, let: ir.Let, scan: Scan) -> Reading:
     known = Assumptions()
     for axis in let.axes:
         known = known.within(ir.Range(axis.coordinate, build.whole(0, let.span), axis.extent, False, let.span))
-    facts = [fact for condition in scan.conditions for fact in conjuncts(condition, True, no_definitions)]
+    meaning = look_through(view.lets)
+    facts = [fact for condition in scan.conditions for fact in conjuncts(condition, True, meaning)]
     facts = _without_unread(scan, list(dict.fromkeys(facts)), known)
     for range in scan.ranges:
         known = known.within(range)
@@ -73,9 +76,19 @@ def _without_unread(scan: Scan, facts: list[ir.Expr], known: Assumptions) -> lis
         others = known
         for fact in facts:
             others = others if fact in held else others.assuming(fact)
-        if always_some(range.coordinate, range, guard, others):
+        if _has_witness(range, held, scan, facts) or always_some(range.coordinate, range, guard, others):
             facts = [fact for fact in facts if fact not in held]
     return facts
+
+
+def _has_witness(range: ir.Range, held: list[ir.Expr], scan: Scan, facts: list[ir.Expr]) -> bool:
+    """Whether another scanned coordinate could stand in its place: all that must hold is known of that one."""
+    for other in scan.ranges:
+        if other.coordinate != range.coordinate and other.upper == range.upper and other.lower == range.lower:
+            instead = {range.coordinate: build.coord(other.coordinate, range.span)}
+            if all(substitute(fact, instead) in facts for fact in held):
+                return True
+    return False
 
 
 def _plainly(reading: Reading, let: ir.Let) -> Reading:

@@ -53,6 +53,11 @@ class View:
         return Dependence(self.program)
 
     @cached_property
+    def influence(self) -> Dependence:
+        """As `dependence`, for what can change a value."""
+        return Dependence(self.program, influence=True)
+
+    @cached_property
     def _classes(self) -> Classes:
         return check_spaces(self.program, Sink())
 

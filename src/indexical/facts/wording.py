@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ..checker.sizes import show
 from ..ir import nodes as ir
 from ..ir.affine import Atom, Polynomial
@@ -30,6 +32,11 @@ def _side(expr: ir.Expr) -> str:
             return f"{tensor}[{', '.join(_side(index) for index in indices)}]"
         case _:
             return show(expr)
+
+
+def plain(name: str) -> str:
+    """A coordinate's name without the number that inlining put behind it."""
+    return re.sub(r"_\d+$", "", name)
 
 
 def size_words(value: Polynomial) -> str:

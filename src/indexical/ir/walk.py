@@ -133,6 +133,28 @@ def _substitute_normalize(expr: Normalize, values: Mapping[Coordinate, Expr]) ->
     )
 
 
+def renamed_apart(expr: Expr, taken: set[str]) -> Expr:
+    """The expression with other names for what it binds, where these are taken."""
+    if not any(isinstance(part, Reduce) and taken & {c.name for c in part.coordinates} for part in walk(expr)):
+        return expr
+    if not isinstance(expr, Reduce):
+        return rebuild(expr, lambda child: renamed_apart(child, taken))
+    names = taken | {c.name for c in expr.body.type.coordinates}
+    values: dict[Coordinate, Expr] = {}
+    ranges: list[Range] = []
+    for range in expr.ranges:
+        coordinate = fresh(range.coordinate, names) if range.coordinate.name in taken else range.coordinate
+        names.add(coordinate.name)
+        lower, upper = (substitute(renamed_apart(bound, taken), values) for bound in (range.lower, range.upper))
+        if coordinate != range.coordinate:
+            values[range.coordinate] = build.coord(coordinate, range.span)
+        ranges.append(Range(coordinate, lower, upper, range.stated, range.span))
+    inner = taken | {range.coordinate.name for range in ranges}
+    body = renamed_apart(substitute(expr.body, values), inner)
+    guard = None if expr.guard is None else renamed_apart(substitute(expr.guard, values), inner)
+    return build.reduce(expr.op, tuple(ranges), body, guard, expr.type.kind, expr.span)
+
+
 class Inexpressible(Exception):
     """A normaliser would have to be read at something that is not a coordinate."""
 

@@ -370,8 +370,9 @@ class Evaluation:
         if expr.op == "cumsum":
             return self.running_total(expr, point, here)
         outside = tuple(point[c] for c in expr.type.coordinates if c != expr.coordinate)
-        if self.rows.get(id(expr), ((), {}))[0] != (outside,):
-            self.rows[id(expr)] = ((outside,), self.row(expr, point))
+        where = (self.ranges[expr.coordinate], outside)
+        if self.rows.get(id(expr), ((), {}))[0] != where:
+            self.rows[id(expr)] = (where, self.row(expr, point))
         return self.rows[id(expr)][1][here]
 
     def kept(self, expr: ir.Normalize, point: Point) -> list[int]:

@@ -31,7 +31,8 @@ def _is_data(expr: ir.Expr) -> bool:
 def _report(gather: Gather, comparison: Comparison) -> Diagnostic:
     asking, answering = comparison.asking[0].expr, comparison.answering[0].expr
     product = comparison.product
-    apart = [sorted(c.name for c in product.bound & expr.type.coordinates) for expr in (asking, answering)]
+    written = {step.coordinate: step.range.span.text.split()[0] for step in product.summed}
+    apart = [sorted(written[c] for c in product.bound & expr.type.coordinates) for expr in (asking, answering)]
     shown = [f"summed over `{'`, `'.join(names)}`" if names else "summed over nothing" for names in apart]
     return Diagnostic(
         CODE,

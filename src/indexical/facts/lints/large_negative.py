@@ -52,7 +52,7 @@ def _masks(view: View, score: ir.Expr, seen: set[str]) -> Iterator[tuple[ir.Expr
                 product = view.forms.expand(argument)
                 large = [f.expr for f in product.factors if _is_large(f.expr) or _is_large_positive(f.expr)]
                 if large and argument.type.coordinates:
-                    yield large[0], None
+                    yield argument, None
                 else:
                     yield from _masks(view, argument, seen)
         case ir.Map() | ir.Reduce():

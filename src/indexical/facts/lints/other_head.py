@@ -27,8 +27,27 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
                 reads = _indices(comparison.answering, shared, key, view)
                 found = _indices(tuple(values), shared, key, view)
                 linked = shared in _together(tuple(gather.values))
-                if found != reads and (found or not linked) and reads:
+                if found == reads or not reads or (not found and linked):
+                    continue
+                if found or _has_axis_like(view, comparison.answering, values, shared):
                     yield gather.site.let, _report(gather, values, shared, sorted(reads))
+
+
+def _has_axis_like(view: View, keys: tuple[Factor, ...], values: list[Factor], shared: Coordinate) -> bool:
+    """Whether the values have an axis of the kind that the keys are read along: one value for all heads has not."""
+    homes = {
+        axis.coordinate.name
+        for factor in keys
+        if isinstance(factor.expr, ir.Read)
+        for axis, index in zip(view.program.tensors[factor.expr.tensor].axes, factor.expr.indices, strict=True)
+        if shared in index.type.coordinates
+    }
+    return any(
+        axis.coordinate.name in homes
+        for factor in values
+        if isinstance(factor.expr, ir.Read)
+        for axis in view.program.tensors[factor.expr.tensor].axes
+    )
 
 
 def _together(factors: tuple[Factor, ...]) -> frozenset[Coordinate]:

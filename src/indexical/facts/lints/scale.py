@@ -54,7 +54,9 @@ def _judge(
     elif right is not None and right[0] == -1:
         note = "the scores are divided by the size itself, not by its root: the softmax is too flat"
         help = f"scale once, by `sqrt(size({first}))`"
-        yield let, Diagnostic(TWICE, "the scale is applied twice", (Label(right[1].span), summed), (note,), help)
+        whole = isinstance(right[1], ir.Size)
+        message = f"the scores are divided by `{right[1].span.text}`" if whole else "the scale is applied twice"
+        yield let, Diagnostic(TWICE, message, (Label(right[1].span), summed), (note,), help)
     elif right is None and not powers and not unknown:
         help = f"divide by `sqrt(size({first}))`"
         yield let, Diagnostic(MISSING, "these scores are not scaled", (summed,), (), help)
