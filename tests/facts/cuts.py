@@ -146,7 +146,13 @@ def inline(spelling: Spelling, chance: Random) -> Spelling | None:
         if other is not statement:
             reader = other if isinstance(other, tree.Fn) else _ranging(other, inside)
             statements.append(other if isinstance(other, tree.Fn) else trees.change(reader, visit))
-    return replace(spelling, statements=tuple(statements))
+    tensors = spelling.tensors
+    for read in trees.tensors_in(inside.body):
+        if isinstance(read.base, tree.Name):
+            tensors = also(tensors, read.base.name, (inside.name,))
+    for word in trees.sized(inside.body):
+        tensors = also(tensors, word, (inside.name,))
+    return replace(spelling, statements=tuple(statements), tensors=tensors)
 
 
 def _ranging(reader: tree.Statement, inside: tree.Let) -> tree.Statement:
@@ -257,7 +263,11 @@ def _can_wrap(spelling: Spelling, statement: tree.Let) -> bool:
         return False
     own = {s.name for s in spelling.statements if isinstance(s, tree.Fn)}
     used = {name.name for s in spelling.statements if isinstance(s, tree.Use) for name in s.names}
-    return not any(isinstance(p, tree.Call) and p.function in own | used for p in tree.walk(statement))
+    if any(isinstance(p, tree.Call) and p.function in own | used for p in tree.walk(statement)):
+        return False
+    # What the standard library gives back has a home that the text does not show.
+    hidden = {one.name for one in single(spelling) if isinstance(one.body, tree.Call) and one.body.function in used}
+    return not trees.names_in(statement) & hidden
 
 
 def _members(spelling: Spelling, statement: tree.Let, most: int) -> list[tree.Let]:
@@ -328,8 +338,7 @@ class _Function:
         for old, inner in words.items():
             if old in coordinates:
                 names = also(names, inner, (old,))
-            else:
-                tensors = also(tensors, inner, (old,))
+            tensors = also(tensors, inner, (old,))
         return replace(after, tensors=tensors, coordinates=names)
 
     def arguments(self) -> tuple[dict[str, list[str]], list[str]]:

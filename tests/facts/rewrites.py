@@ -67,17 +67,13 @@ def rename_coordinates(spelling: Spelling, chance: Random) -> Spelling | None:
 def rename_tensors(spelling: Spelling, chance: Random) -> Spelling | None:
     """Other names for all inputs, definitions, functions and spaces."""
     old = [item.name for item in inputs_in(spelling.statements)] + list(lets_in(spelling.statements))
-    for statement in spelling.statements:
-        if isinstance(statement, tree.Fn):
-            old.append(statement.name)
-        if isinstance(statement, tree.Space):
-            old += [item.name for item in statement.items]
-    if chance.random() < 0.3:
-        new = chance.sample(old, len(old))
-    else:
-        words = trees.fresh(chance.sample(WORDS, len(WORDS)), spelling.taken())
-        new = [next(words) for _ in old]
-    return _renamed(spelling, dict(zip(old, new, strict=True)))
+    old += [statement.name for statement in spelling.statements if isinstance(statement, tree.Fn)]
+    words = trees.fresh(chance.sample(WORDS, len(WORDS)), spelling.taken())
+    new = chance.sample(old, len(old)) if chance.random() < 0.3 else [next(words) for _ in old]
+    spaces = [
+        item.name for statement in spelling.statements if isinstance(statement, tree.Space) for item in statement.items
+    ]
+    return _renamed(spelling, {**dict(zip(old, new, strict=True)), **{space: next(words) for space in spaces}})
 
 
 def _renamed(spelling: Spelling, words: Mapping[str, str]) -> Spelling:

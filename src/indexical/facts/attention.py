@@ -88,22 +88,30 @@ class Gather:
 # --------------------------------------------------------------------- weights
 
 
-def is_weighty(forms: Forms, name: str, seen: frozenset[str] = frozenset()) -> bool:
-    """Whether a definition could be weights, or be made of them by products and quotients."""
-    let = forms.lets.get(name)
-    if let is None or name in seen or len(let.clauses) != 1:
-        return False
-    waiting = [let.clauses[0].body]
-    while waiting:
-        expr = waiting.pop()
-        match expr:
-            case ir.Normalize("softmax") | ir.Map("exp" | "/"):
-                return True
-            case ir.Map("*" | "neg") | ir.Reduce("sum") | ir.Select():
-                waiting += children(expr)
-            case ir.Read(tensor) if is_weighty(forms, tensor, seen | {name}):
-                return True
-    return False
+def is_weighty(forms: Forms, name: str) -> bool:
+    """Whether a definition could be weights, or a part of them: something is left in it that is exponentiated
+    or divided by, and that its own sums do not use up."""
+    if name not in forms.weighty:
+        forms.weighty[name] = False
+        let = forms.lets.get(name)
+        if let is not None and len(let.clauses) == 1 and name not in forms.recurrent:
+            product = forms.expand(let.clauses[0].body, opens=lambda read: is_weighty(forms, read.tensor))
+            spent = {n for w in find_weights(forms, product) if w.coordinate in product.bound for n in w.used}
+            left = [factor for number, factor in enumerate(product.factors) if number not in spent]
+            forms.weighty[name] = any(_is_weight_like(factor) for factor in left)
+    return forms.weighty[name]
+
+
+def _is_weight_like(factor: Factor) -> bool:
+    if factor.inverse:
+        return bool(factor.coordinates)
+    match factor.expr:
+        case ir.Normalize("softmax") | ir.Map("exp"):
+            return True
+        case ir.Select(_, then, otherwise):
+            return any(isinstance(part, ir.Map) and part.op == "exp" for part in (then, otherwise))
+        case _:
+            return False
 
 
 def sites(forms: Forms) -> Iterator[Site]:
@@ -240,13 +248,26 @@ def _without_shift(forms: Forms, exponent: ir.Expr, coordinate: Coordinate) -> t
             return exponent, False
 
 
-def gathers(found: list[Site]) -> Iterator[Gather]:
-    """The sites that gather: their own sum consumes what their weights are normalised over."""
+def gathers(forms: Forms, found: list[Site]) -> Iterator[Gather]:
+    """The sites that gather: their own sum consumes what their weights are normalised over, and only one
+    side of the scores varies with it."""
     for site in found:
         for weights in site.weights:
             for step in site.product.summed:
-                if step.coordinate == weights.coordinate and step.local:
+                if step.coordinate == weights.coordinate and step.local and not _is_shared(forms, weights):
                     yield Gather(site, weights, step)
+
+
+def _is_shared(forms: Forms, weights: Weights) -> bool:
+    """Whether every side of the scores varies with what is normalised over: then it is a head, not a key."""
+    expr = weights.score
+    while isinstance(expr, ir.Read):
+        found = forms.opened(expr)
+        expr = None if found is None else found[0]
+    if expr is None:
+        return False
+    data = [factor for factor in forms.expand(expr, opens=lambda read: False).factors if _is_data(factor)]
+    return len(data) > 1 and all(weights.coordinate in factor.coordinates for factor in data if not factor.inverse)
 
 
 # --------------------------------------------------------------------- scores
@@ -263,8 +284,14 @@ class Comparison:
 
     @property
     def compared(self) -> frozenset[Coordinate]:
-        """The coordinates that are summed over both sides at once."""
-        return self.product.bound & _all(self.asking) & _all(self.answering)
+        """The coordinates that are summed over both sides at once, or through a factor that joins them."""
+        bound, mine, theirs = self.product.bound, _all(self.asking), _all(self.answering)
+        joined = [
+            factor.coordinates & bound
+            for factor in self.product.factors
+            if factor.coordinates & bound & mine and factor.coordinates & bound & theirs
+        ]
+        return bound & mine & theirs | frozenset().union(*joined) & (mine | theirs)
 
 
 def _all(factors: tuple[Factor, ...]) -> frozenset[Coordinate]:
@@ -287,16 +314,38 @@ def compare(forms: Forms, score: ir.Expr | None, key: Coordinate, asks: frozense
             found = forms.opened(expr)
             waiting += [] if found is None else [found[0]]
             continue
-        product = forms.expand(expr, (key, *asks), lambda read: False)
-        answering = [f for f in product.factors if key in f.coordinates and not f.inverse]
-        asking = [f for f in product.factors if key not in f.coordinates and asks & f.coordinates and not f.inverse]
-        if answering and (_all(tuple(asking)) - _all(tuple(answering))) & asks:
-            result.append(Comparison(product, *_connected(product, asking, answering), expr))
-        elif len(product.factors) == 1 and product.factors[0].expr is expr:
+        closed = forms.expand(expr, (key, *asks), lambda read: False)
+        opened = forms.expand(
+            expr, (key, *asks), lambda read: key in read.type.coordinates and bool(asks & read.type.coordinates)
+        )
+        comparison = _two_sided(closed, key, asks, expr) or _two_sided(opened, key, asks, expr)
+        data = [factor for factor in closed.factors if _is_data(factor) and not factor.inverse]
+        if comparison is not None:
+            result.append(comparison)
+        elif len(closed.factors) == 1 and closed.factors[0].expr is expr:
             waiting += [child for child in children(expr) if key in child.type.coordinates]
-        else:
-            waiting += [factor.expr for factor in answering]
+        elif len(data) < 2 or not all(key in factor.coordinates for factor in data):
+            # Where every side varies with it, it keeps them apart: it is no key, and nothing inside makes it one.
+            waiting += [factor.expr for factor in closed.factors if key in factor.coordinates and not factor.inverse]
     return result
+
+
+def _is_data(factor: Factor) -> bool:
+    return isinstance(factor.expr, ir.Read) and bool(factor.expr.indices)
+
+
+def _two_sided(product: Product, key: Coordinate, asks: frozenset[Coordinate], expr: ir.Expr) -> Comparison | None:
+    """A product in which some factors vary with the key and others with who asks, none with both."""
+    plain = [factor for factor in product.factors if not factor.inverse]
+    answering = [factor for factor in plain if key in factor.coordinates]
+    asking = [factor for factor in plain if key not in factor.coordinates and asks & factor.coordinates]
+    if not asks and answering:
+        links = _all(tuple(answering)) & product.bound
+        asking = [factor for factor in plain if key not in factor.coordinates and factor.coordinates & links]
+    mine, theirs = _all(tuple(asking)), _all(tuple(answering))
+    if not asking or not answering or (theirs & asks) - mine or (asks and not (mine - theirs) & asks):
+        return None
+    return Comparison(product, *_connected(product, asking, answering), expr)
 
 
 def _connected(

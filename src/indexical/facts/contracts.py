@@ -288,6 +288,8 @@ def _check_residual(contract: ir.Contract, found: Roles, view: View, gather: Gat
         return good
     positions = _positions(view, let, asks, gather)
     for term in (term for clause in let.clauses for term in added(clause.body)):
+        if isinstance(term, ir.Reduce) and term.op == "sum" and isinstance(term.body, ir.Read):
+            term = term.body
         if not isinstance(term, ir.Read) or _reads_weights(view, term.tensor, gather):
             continue
         for number, index in enumerate(term.indices):

@@ -89,6 +89,7 @@ class Forms:
     program: ir.Program
     keys: dict[tuple[int, str], str] = field(default_factory=dict)
     kept: list[ir.Expr] = field(default_factory=list)
+    weighty: dict[str, bool] = field(default_factory=dict)
 
     @cached_property
     def lets(self) -> dict[str, ir.Let]:
@@ -136,6 +137,8 @@ class Forms:
                 return Product(factors=(minus,)).times(self._expand(operand, names, local))
             case ir.Reduce("sum"):
                 return self._expand_sum(expr, names, local)
+            case ir.Reduce("mean") if expr.guard is None:
+                return self._expand_mean(expr, names, local)
             case ir.Read():
                 found = self.opened(expr) if names.opens(expr) else None
                 if found is None:
@@ -152,6 +155,12 @@ class Forms:
         if inner.summed or inner.conditions:
             return Product(factors=(Factor(expr, True, local),))
         return Product(factors=tuple(replace(factor, inverse=not factor.inverse) for factor in inner.factors))
+
+    def _expand_mean(self, expr: ir.Reduce, names: _Expansion, local: bool) -> Product:
+        """A mean is a sum, divided by how many points it has."""
+        total = build.reduce("sum", expr.ranges, expr.body, None, expr.type.kind, expr.span)
+        counts = tuple(Factor(range.upper, True, local) for range in expr.ranges)
+        return self._expand_sum(total, names, local).times(Product(factors=counts))
 
     def _expand_sum(self, expr: ir.Reduce, names: _Expansion, local: bool) -> Product:
         body, guard = expr.body, expr.guard

@@ -48,9 +48,11 @@ def roles(view: View, gather: Gather) -> Roles:
     answering = _together(f for comparison in found for f in comparison.answering)
     weights = gather.weight_coordinates
     query = weights & (asking - answering) if found else gather.asks
+    # Several may ask at once: what is said to be a head or a batch is that.
+    query = frozenset(c for c in query if _said(view, c) is None) or query
     kept = weights - query
     head = {c for c in kept if _is_head(view, gather, found, c)}
-    batch = {c for c in kept - head if _is_batch(view, gather, c, head)}
+    batch = {c for c in kept - head if head or _said(view, c) == "batch"}
     carry = _carried(gather, weights)
     compare = frozenset().union(*(comparison.compared for comparison in found))
     parts = {
@@ -72,12 +74,14 @@ def _together(factors: Iterable[Factor]) -> frozenset[Coordinate]:
     return frozenset().union(*(factor.coordinates for factor in factors))
 
 
+_SPACES = {"head": "head", "heads": "head", "batch": "batch", "batches": "batch", "example": "batch"}
+
+
 def _is_head(view: View, gather: Gather, found: list[Comparison], coordinate: Coordinate) -> bool:
-    """A head is declared so, or has parameters of its own, or is split off a feature, or is mixed."""
-    if coordinate.space in ("head", "heads") or _claimed(view, gather, coordinate) == "head":
-        return True
-    if coordinate.space in ("batch", "batches", "example") or _claimed(view, gather, coordinate) == "batch":
-        return False
+    """A head is said to be one, or has parameters of its own, or is split off a feature, or is mixed."""
+    said = _said(view, coordinate)
+    if said is not None:
+        return said == "head"
     if coordinate in gather.site.product.bound:
         return True
     positions = gather.weight_coordinates - {coordinate} | {gather.key.coordinate}
@@ -91,13 +95,10 @@ def _is_head(view: View, gather: Gather, found: list[Comparison], coordinate: Co
     return False
 
 
-def _is_batch(view: View, gather: Gather, coordinate: Coordinate, head: set[Coordinate]) -> bool:
-    """A coordinate that is kept apart throughout is the batch, where the heads are known or none are left."""
-    claimed = _claimed(view, gather, coordinate)
-    return coordinate.space in ("batch", "batches", "example") or claimed == "batch" or bool(head)
-
-
-def _claimed(view: View, gather: Gather, coordinate: Coordinate) -> str | None:
+def _said(view: View, coordinate: Coordinate) -> str | None:
+    """Head or batch, where the program says so: by a contract, or by the name of the space."""
+    if coordinate.space in _SPACES:
+        return _SPACES[coordinate.space]
     for contract in view.program.contracts:
         for role, name in contract.roles:
             if name == coordinate.name and role in ("head", "batch"):

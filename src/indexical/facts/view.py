@@ -38,7 +38,7 @@ class View:
 
     @cached_property
     def gathers(self) -> list[Gather]:
-        return list(gathers(self.sites))
+        return list(gathers(self.forms, self.sites))
 
     @cached_property
     def _comparisons(self) -> dict[int, list[Comparison]]:

@@ -34,12 +34,18 @@ Split = tuple[Polynomial, ir.Expr]
 def _splits(factors: tuple[Factor, ...], compared: Coordinate) -> list[Split]:
     """The indices in which a compared coordinate stands together with another one."""
     return [
-        (polynomial(index), index)
+        (_varying(polynomial(index)), index)
         for factor in factors
         if isinstance(factor.expr, ir.Read)
         for index in factor.expr.indices
         if compared in index.type.coordinates and len(index.type.coordinates) == 2
     ]
+
+
+def _varying(index: Polynomial) -> Polynomial:
+    """An index without the terms that no coordinate stands in: an offset moves all heads alike."""
+    terms = {m: f for m, f in index.terms.items() if any(isinstance(atom, Coordinate) for atom, _ in m)}
+    return Polynomial(terms)
 
 
 def _report(mine: ir.Expr, other: ir.Expr) -> Diagnostic:

@@ -27,10 +27,10 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
                 reads = _indices(comparison.answering, shared, key, view)
                 found = _indices(tuple(values), shared, key, view)
                 linked = shared in _together(tuple(gather.values))
-                if found == reads or not reads or (not found and linked):
+                if found.keys() == reads.keys() or not reads or (not found and linked):
                     continue
                 if found or _has_axis_like(view, comparison.answering, values, shared):
-                    yield gather.site.let, _report(gather, values, shared, sorted(reads))
+                    yield gather.site.let, _report(gather, values, shared, next(iter(reads.values())))
 
 
 def _has_axis_like(view: View, keys: tuple[Factor, ...], values: list[Factor], shared: Coordinate) -> bool:
@@ -54,26 +54,24 @@ def _together(factors: tuple[Factor, ...]) -> frozenset[Coordinate]:
     return frozenset().union(*(factor.coordinates for factor in factors))
 
 
-def _indices(factors: tuple[Factor, ...], shared: Coordinate, key: Coordinate, view: View) -> set[str]:
-    """How a coordinate stands in the indices of the factors that vary with the key, whatever else does."""
+def _indices(factors: tuple[Factor, ...], shared: Coordinate, key: Coordinate, view: View) -> dict[str, ir.Expr]:
+    """How a coordinate stands in the indices of the factors that vary with the key, where it stands alone."""
     return {
-        view.forms.key(index, {other: "…" for other in index.type.coordinates if other != shared})
+        view.forms.key(index): index
         for factor in factors
         if key in factor.coordinates and isinstance(factor.expr, ir.Read)
         for index in factor.expr.indices
-        if shared in index.type.coordinates and key not in index.type.coordinates
+        if index.type.coordinates == {shared}
     }
 
 
-def _report(gather: Gather, values: list[Factor], shared: Coordinate, reads: list[str]) -> Diagnostic:
+def _report(gather: Gather, values: list[Factor], shared: Coordinate, at: ir.Expr) -> Diagnostic:
     value = values[0].expr
+    keys = Label(value.span, f"the keys are read at `{at.span.text}`")
     return Diagnostic(
         CODE,
         f"`{value.span.text}` is not read at the `{shared.name}` whose weights gather it",
-        (
-            Label(value.span, f"the keys are read at `{reads[0]}`"),
-            Label(gather.weights.span, f"one for each `{shared.name}`"),
-        ),
+        (keys, Label(gather.weights.span, f"one for each `{shared.name}`")),
         (f"what arrives at one `{shared.name}` are the values of another",),
-        f"read the values at `{shared.name}`, as the keys are",
+        f"read the values at `{at.span.text}`, as the keys are",
     )

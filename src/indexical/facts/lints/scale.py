@@ -29,7 +29,7 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
         yield from _judge(gather, comparison, powers, unknown, expected)
 
 
-Powers = dict[Polynomial, tuple[Fraction, ir.Expr]]
+Powers = dict[Polynomial, tuple[Fraction, ir.Expr, int]]
 
 
 def _judge(
@@ -45,18 +45,16 @@ def _judge(
         del powers[size]
     first = min(c.name for c in comparison.compared)
     summed = Label(comparison.expr.span, f"sums over {shown}")
-    other = next((place for power, place in powers.values() if power == Fraction(-1, 2)), None)
+    other = next((place for power, place, _ in powers.values() if power == Fraction(-1, 2)), None)
     if right is None and other is not None:
         message = f"this scale is not taken from the compared {shown}"
         note = "the scores have another spread than 1: the softmax is too flat or too sharp"
         help = f"divide by `sqrt(size({first}))`, the root of the number of compared features"
         yield let, Diagnostic(WRONG, message, (Label(other.span, "of another size"), summed), (note,), help)
-    elif right is not None and right[0] == -1:
+    elif right is not None and right[0] == -1 and right[2] > 1:
         note = "the scores are divided by the size itself, not by its root: the softmax is too flat"
         help = f"scale once, by `sqrt(size({first}))`"
-        whole = isinstance(right[1], ir.Size)
-        message = f"the scores are divided by `{right[1].span.text}`" if whole else "the scale is applied twice"
-        yield let, Diagnostic(TWICE, message, (Label(right[1].span), summed), (note,), help)
+        yield let, Diagnostic(TWICE, "the scale is applied twice", (Label(right[1].span), summed), (note,), help)
     elif right is None and not powers and not unknown:
         help = f"divide by `sqrt(size({first}))`"
         yield let, Diagnostic(MISSING, "these scores are not scaled", (summed,), (), help)
@@ -72,8 +70,8 @@ def _powers(view: View, gather: Gather, comparison: Comparison) -> tuple[Powers,
             unknown = unknown or not _is_sign(factor.expr)
             continue
         size, power = found
-        earlier = powers.get(size, (Fraction(0), factor.expr))
-        powers[size] = (earlier[0] + power, factor.expr)
+        earlier = powers.get(size, (Fraction(0), factor.expr, 0))
+        powers[size] = (earlier[0] + power, factor.expr, earlier[2] + 1)
     return {size: entry for size, entry in powers.items() if entry[0]}, unknown
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
+from ...ir.types import Coordinate
 from ..attention import Site, Weights, compare
-from ..products import Summed
+from ..products import Factor, Summed
 from ..view import View
 
 CODE = "IX402"
@@ -19,7 +20,7 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
             if not step.local or any(weights.coordinate == step.coordinate for weights in site.weights):
                 continue
             for weights in site.weights:
-                if _gathers_across(site, weights, step) and not _is_key(view, site, weights):
+                if _gathers_across(site, weights, step) and _is_key(view, site, weights, step):
                     yield site.let, _report(site, weights, step)
 
 
@@ -33,13 +34,21 @@ def _gathers_across(site: Site, weights: Weights, step: Summed) -> bool:
     return varies and any(step.coordinate in value.coordinates for value in site.values(weights))
 
 
-def _is_key(view: View, site: Site, weights: Weights) -> bool:
-    """Whether what is normalised over is the key after all, and gathered later: only one side of the scores
-    varies with it, and so do the values."""
-    if not any(weights.coordinate in value.coordinates for value in site.values(weights)):
-        return False
-    others = frozenset().union(*(site.product.factors[n].coordinates for n in weights.used)) - {weights.coordinate}
-    return bool(compare(view.forms, weights.score, weights.coordinate, others))
+def _is_key(view: View, site: Site, weights: Weights, step: Summed) -> bool:
+    """Whether what is summed over is the key: in the scores, one side alone varies with it. Where the scores
+    do not tell, it is, unless the values also vary with what is normalised over, and that is gathered later."""
+    every = frozenset().union(*(site.product.factors[n].coordinates for n in weights.used))
+    for pivot in (weights.coordinate, step.coordinate):
+        found = compare(view.forms, weights.score, pivot, every - {pivot})
+        if found:
+            sides = [_together(comparison.asking) for comparison in found]
+            others = [_together(comparison.answering) for comparison in found]
+            return any((step.coordinate in a) != (step.coordinate in b) for a, b in zip(sides, others, strict=True))
+    return not any(weights.coordinate in value.coordinates for value in site.values(weights))
+
+
+def _together(factors: tuple[Factor, ...]) -> frozenset[Coordinate]:
+    return frozenset().union(*(factor.coordinates for factor in factors))
 
 
 def _report(site: Site, weights: Weights, step: Summed) -> Diagnostic:

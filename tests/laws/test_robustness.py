@@ -1,0 +1,56 @@
+"""No text breaks the compiler: whatever it reads becomes a program or an `ix.Error`, and soon."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+import indexical as ix
+from tests.laws.damage import KINDS, PATIENCE, TOKENS, Edit, as_text, corpus, damaged, examine
+from tests.laws.programs import Case, cases
+
+numbers = st.integers(0, 1 << 16)
+edits = st.lists(st.builds(Edit, st.sampled_from(KINDS), numbers, numbers, numbers), min_size=1, max_size=4)
+
+
+def check(text: str) -> None:
+    report = examine(text)
+    assert report.seconds < PATIENCE
+    event("an error" if not report.compiled else "called" if report.called else "not called")
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=120))
+def test_bytes(noise: bytes) -> None:
+    check(as_text(noise))
+
+
+@settings(max_examples=300)
+@given(st.text(max_size=60))
+def test_characters(text: str) -> None:
+    check(text)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.sampled_from(TOKENS), max_size=50), st.sampled_from((" ", "", "\n")))
+def test_words_in_no_order(words: list[str], between: str) -> None:
+    check(between.join(words))
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(corpus()), edits)
+def test_damaged_programs(text: str, changes: list[Edit]) -> None:
+    check(damaged(text, changes))
+
+
+@settings(max_examples=100)
+@given(cases(), edits)
+def test_damaged_programs_that_use_everything(case: Case, changes: list[Edit]) -> None:
+    check(damaged(case.text, changes))
+
+
+@pytest.mark.parametrize("text", [text for text in corpus() if "IX" not in text], ids=lambda text: text[:30])
+def test_the_programs_to_damage_are_sound(text: str) -> None:
+    """Damage to what is broken anyhow would show little."""
+    assert [str(found) for found in ix.check(text) if found.severity == "error"] == []
