@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 from hypothesis import currently_in_test_context, event
-
-import indexical as ix
 from tests.laws.grids import Array, Outside, evaluate, nudged
 from tests.laws.programs import Case
+
+import indexical as ix
 
 # Two computations of one number may differ by this much, relative to it.
 CLOSE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 2e-7, np.dtype(np.float16): 2e-3}

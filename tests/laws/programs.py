@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-
 from tests.laws.phrases import NAMES, Choose, Phrases, Scope, is_sayable, leaks, number, plus, size_of
 from tests.laws.terms import (
     Apply,

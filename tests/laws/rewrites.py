@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-
 from tests.laws.programs import Case
 from tests.laws.terms import (
     Apply,

@@ -7,17 +7,17 @@ from typing import Any
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.laws import rewrites
+from tests.laws.agreement import call, disagreement, is_within
+from tests.laws.grids import Array
+from tests.laws.programs import Case, cases
+from tests.laws.terms import text_of
 
 import indexical as ix
 from indexical.diagnostics import Sink
 from indexical.source import Source
 from indexical.syntax.format import format_source
 from indexical.syntax.parse import parse
-from tests.laws import rewrites
-from tests.laws.agreement import call, disagreement, is_within
-from tests.laws.grids import Array
-from tests.laws.programs import Case, cases
-from tests.laws.terms import text_of
 
 
 def check_same(case: Case, text: str, arrays: Mapping[str, Array] | None = None) -> None:

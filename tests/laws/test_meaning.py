@@ -8,9 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
-
-import indexical as ix
-from indexical.syntax import vocabulary
 from tests.laws.agreement import agree, call, disagreement, is_within
 from tests.laws.grids import COMPARE, NUMPY, evaluate, nudged, rounded
 from tests.laws.programs import Case, cases, random_case, unread
@@ -36,6 +33,9 @@ from tests.laws.terms import (
     tensors_in,
     walk,
 )
+
+import indexical as ix
+from indexical.syntax import vocabulary
 
 
 @settings(max_examples=250)

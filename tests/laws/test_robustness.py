@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-
-import indexical as ix
 from tests.laws.damage import KINDS, PATIENCE, TOKENS, Edit, as_text, corpus, damaged, examine
 from tests.laws.programs import Case, cases
+
+import indexical as ix
 
 numbers = st.integers(0, 1 << 16)
 edits = st.lists(st.builds(Edit, st.sampled_from(KINDS), numbers, numbers, numbers), min_size=1, max_size=4)

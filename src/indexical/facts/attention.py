@@ -289,6 +289,7 @@ class Comparison:
         joined = [
             factor.coordinates & bound
             for factor in self.product.factors
+            if factor not in self.asking and factor not in self.answering
             if factor.coordinates & bound & mine and factor.coordinates & bound & theirs
         ]
         return bound & mine & theirs | frozenset().union(*joined) & (mine | theirs)
@@ -315,10 +316,7 @@ def compare(forms: Forms, score: ir.Expr | None, key: Coordinate, asks: frozense
             waiting += [] if found is None else [found[0]]
             continue
         closed = forms.expand(expr, (key, *asks), lambda read: False)
-        opened = forms.expand(
-            expr, (key, *asks), lambda read: key in read.type.coordinates and bool(asks & read.type.coordinates)
-        )
-        comparison = _two_sided(closed, key, asks, expr) or _two_sided(opened, key, asks, expr)
+        comparison = _two_sided(closed, key, asks, expr)
         data = [factor for factor in closed.factors if _is_data(factor) and not factor.inverse]
         if comparison is not None:
             result.append(comparison)
@@ -326,8 +324,28 @@ def compare(forms: Forms, score: ir.Expr | None, key: Coordinate, asks: frozense
             waiting += [child for child in children(expr) if key in child.type.coordinates]
         elif len(data) < 2 or not all(key in factor.coordinates for factor in data):
             # Where every side varies with it, it keeps them apart: it is no key, and nothing inside makes it one.
-            waiting += [factor.expr for factor in closed.factors if key in factor.coordinates and not factor.inverse]
+            result += _inside_factors(forms, closed, key, asks, expr)
     return result
+
+
+def _inside_factors(
+    forms: Forms, closed: Product, key: Coordinate, asks: frozenset[Coordinate], expr: ir.Expr
+) -> list[Comparison]:
+    """The comparisons in the factors that vary with the key; or, where nothing is compared in them alone, in
+    the product with these written out: a sum may stand outside of what it compares."""
+    inner = [
+        comparison
+        for factor in closed.factors
+        if key in factor.coordinates and not factor.inverse
+        for comparison in compare(forms, factor.expr, key, asks)
+    ]
+    if any(comparison.compared for comparison in inner):
+        return inner
+    opened = forms.expand(
+        expr, (key, *asks), lambda read: key in read.type.coordinates and bool(asks & read.type.coordinates)
+    )
+    found = _two_sided(opened, key, asks, expr)
+    return inner if found is None else [found]
 
 
 def _is_data(factor: Factor) -> bool:

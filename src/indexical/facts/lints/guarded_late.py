@@ -14,6 +14,8 @@ CODE = "IX405"
 
 def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
     for gather in view.gathers:
+        if not any(gather.key.coordinate in value.coordinates for value in gather.values) or _is_mended(view, gather):
+            continue
         for late in _late(gather):
             known = view.assume(gather.site.clause, gather.key.range, *gather.weights.kept)
             if known.proves(late):
@@ -28,6 +30,24 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
                     f"guard the normaliser: `softmax[…](… where {late.span.text})`, or divide by what is left",
                 ),
             )
+
+
+def _is_mended(view: View, gather: Gather) -> bool:
+    """Whether what was gathered is later divided by what is left of the weights."""
+    forms, product = view.forms, gather.site.product
+    made_of = {forms.factor_key(product.factors[n], {}) for n in gather.weights.used}
+    held = {forms.key(condition.expr) for condition in product.conditions}
+    for let in view.program.lets:
+        for part in (part for clause in let.clauses for part in view.parts(clause)):
+            match part:
+                case ir.Map("/", (ir.Read(tensor), divisor)) if tensor == gather.name:
+                    total = forms.expand(divisor, [r.coordinate for c in let.clauses for r in c.ranges])
+                    for step in total.summed:
+                        names = {step.coordinate: str(gather.key.coordinate)}
+                        same = {forms.factor_key(factor, names) for factor in total.factors} == made_of
+                        if same and {forms.key(c.expr, names) for c in total.conditions} == held:
+                            return True
+    return False
 
 
 def _late(gather: Gather) -> Iterator[ir.Expr]:

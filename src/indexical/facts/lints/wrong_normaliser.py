@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
 from ...ir.types import Coordinate
+from ...ir.walk import walk
 from ..attention import Site, Weights, compare
 from ..products import Factor, Summed
 from ..view import View
@@ -44,7 +45,21 @@ def _is_key(view: View, site: Site, weights: Weights, step: Summed) -> bool:
             sides = [_together(comparison.asking) for comparison in found]
             others = [_together(comparison.answering) for comparison in found]
             return any((step.coordinate in a) != (step.coordinate in b) for a, b in zip(sides, others, strict=True))
-    return not any(weights.coordinate in value.coordinates for value in site.values(weights))
+    kept = any(weights.coordinate in value.coordinates for value in site.values(weights))
+    return not kept or not _is_summed_later(view, site, weights)
+
+
+def _is_summed_later(view: View, site: Site, weights: Weights) -> bool:
+    """Whether another definition sums this one over what its weights are normalised over."""
+    places = [n for n, slot in enumerate(site.clause.slots) if slot.type.coordinates == {weights.coordinate}]
+    for let in view.program.lets:
+        for part in (part for clause in let.clauses for part in view.parts(clause)):
+            if isinstance(part, ir.Reduce) and part.op == "sum":
+                for read in (inner for inner in walk(part.body) if isinstance(inner, ir.Read)):
+                    at = [read.indices[n].type.coordinates for n in places] if read.tensor == site.let.name else []
+                    if any(coordinates & part.coordinates for coordinates in at):
+                        return True
+    return False
 
 
 def _together(factors: tuple[Factor, ...]) -> frozenset[Coordinate]:
