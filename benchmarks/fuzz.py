@@ -30,7 +30,10 @@ FOREVER = 20
 
 
 def edits(random: Random) -> list[Edit]:
-    return [Edit(random.choice(KINDS), *(random.randrange(1 << 16) for _ in range(3))) for _ in range(random.randint(1, 5))]
+    def number() -> int:
+        return random.randrange(1 << 16)
+
+    return [Edit(random.choice(KINDS), number(), number(), number()) for _ in range(random.randint(1, 5))]
 
 
 def noise(random: Random) -> str:
@@ -110,7 +113,8 @@ def run(kind: str, seed: int, first: int, count: int, shown: int) -> int:
                 print(f"--- {kind} {number}\n{text}\n" + "\n".join(lines[-12:]), file=sys.stderr)
     seconds = perf_counter() - start
     total = sum(map(len, failures.values()))
-    print(f"{kind:<14} {count:>7} texts {seconds:>7.1f} s   slowest {slowest[0]:.3f} s (number {slowest[1]})   {total} failed")
+    longest = f"slowest {slowest[0]:.3f} s (number {slowest[1]})"
+    print(f"{kind:<14} {count:>7} texts {seconds:>7.1f} s   {longest}   {total} failed")
     for place, numbers in failures.items():
         print(f"    {len(numbers):>5} × {place}  e.g. number {numbers[0]}")
     return total

@@ -111,7 +111,8 @@ def abbreviate(spelling: Spelling, chance: Random) -> Spelling | None:
     clause = tree.Abbreviation(word, part, trees.NOWHERE)
     of = {read.base.name for read in trees.tensors_in(part) if isinstance(read.base, tree.Name)} or trees.sized(part)
     new = replace(trees.put(inside, part, name(word)), where=(clause,))
-    return replace(swap(spelling, statement, new), tensors=also(spelling.tensors, word, of))
+    tensors, coordinates = also(spelling.tensors, word, of), also(spelling.coordinates, word, trees.spoken(part))
+    return replace(swap(spelling, statement, new), tensors=tensors, coordinates=coordinates)
 
 
 # -------------------------------------------------------------------------- write one out
@@ -124,13 +125,17 @@ def inline(spelling: Spelling, chance: Random) -> Spelling | None:
         return None
     statement = chance.choice(found)
     inside = guards_inside(statement)
-    taken = spelling.taken()
     slots = trees.coordinates_of(inside.slots)
+    taken: set[str] = set()
+    coordinates = spelling.coordinates
 
     def visit(part: Any) -> Any:
+        nonlocal coordinates
         match part:
             case tree.Index(tree.Name(word), indices) if word == inside.name:
                 body = trees.apart(inside.body, taken)
+                for before, after in zip(_bound(inside.body), _bound(body), strict=True):
+                    coordinates = also(coordinates, after, (before,))
                 values = dict(zip(slots, indices, strict=True))
                 for old, new in values.items():
                     if isinstance(new, tree.Name):
@@ -144,6 +149,7 @@ def inline(spelling: Spelling, chance: Random) -> Spelling | None:
     statements = []
     for other in spelling.statements:
         if other is not statement:
+            taken = trees.names_in(other)
             reader = other if isinstance(other, tree.Fn) else _ranging(other, inside)
             statements.append(other if isinstance(other, tree.Fn) else trees.change(reader, visit))
     tensors = spelling.tensors
@@ -152,7 +158,11 @@ def inline(spelling: Spelling, chance: Random) -> Spelling | None:
             tensors = also(tensors, read.base.name, (inside.name,))
     for word in trees.sized(inside.body):
         tensors = also(tensors, word, (inside.name,))
-    return replace(spelling, statements=tuple(statements), tensors=tensors)
+    return replace(spelling, statements=tuple(statements), tensors=tensors, coordinates=coordinates)
+
+
+def _bound(expr: tree.Expr) -> list[str]:
+    return [own.name for part in tree.walk(expr) if isinstance(part, tree.Reduction) for own in part.binders]
 
 
 def _ranging(reader: tree.Statement, inside: tree.Let) -> tree.Statement:
@@ -186,8 +196,10 @@ def _can_inline(spelling: Spelling, statement: tree.Let) -> bool:
     if word in spelling.kept or word in named(spelling.statements) or statement.where or not used:
         return False
     if slots is None:
+        # Written out, a whole quotient would meet a real one.
         return not any(
-            isinstance(part, tree.Call) and part.function != "size" and part.function not in _KNOWN
+            (isinstance(part, tree.Call) and part.function not in _KNOWN)
+            or (isinstance(part, tree.Binary) and part.operator == "/")
             for part in tree.walk(statement.body)
         )
     if word in bare(spelling.statements) or any(not isinstance(s, tree.Binder) or s.rest for s in slots):
@@ -212,7 +224,7 @@ def _can_inline(spelling: Spelling, statement: tree.Let) -> bool:
     return True
 
 
-_KNOWN = {"sqrt", "rsqrt", "exp", "log", "tanh", "sigmoid", "relu", "gelu", "silu", "abs", "max", "min"}
+_KNOWN = {"size", "sqrt", "rsqrt", "exp", "log", "tanh", "sigmoid", "relu", "gelu", "silu", "abs", "max", "min"}
 
 
 def _uses(spelling: Spelling, word: str) -> list[tuple[tree.Statement, tree.Index]]:
@@ -365,10 +377,15 @@ class _Function:
         asked = {word for one in self.lets for word in trees.sized(one)}
         if not asked <= bound:
             return None, {}
-        pool = [*coordinates_in(self.before.statements)]
+        # A contract can only call something by a name that is in sight.
+        sight = {s for slots in tensors.values() for s in slots}
+        claimed = {
+            p.coordinate.name for s in self.before.statements for p in tree.walk(s) if isinstance(p, tree.RoleItem)
+        }
+        words = {word: word for word in bound & claimed - sight}
+        pool = [word for word in coordinates_in(self.before.statements) if word not in words]
         new = self.chance.sample(pool, len(pool))
-        words: dict[str, str] = {}
-        for word in sorted(bound):
+        for word in sorted(bound - words.keys()):
             words[word] = new.pop() if new else next(self.words)
         return words, words
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from time import perf_counter
@@ -29,7 +29,8 @@ TOKENS = (
     *"( ) [ ] { } , ; : = == != < <= > >= + - * ** / % ! && || .. ..= :: -> ~ @".split(),
     *"sum prod max min mean any all argmax argmin softmax log_softmax cumsum size exp log sqrt clamp relu".split(),
     *"bool i32 i64 f16 bf16 f32 f64 query key compare carry head batch causal groups contiguous interleaved".split(),
-    *"i j k m d h t x y z w Q K V out scores weights f g std r ..r 0 1 2 3 7 0.5 1e-3 ~0.25 // \" ' \n # $ λ ≤".split(" "),
+    *"i j k m d h t x y z w Q K V out scores weights f g std r ..r 0 1 2 3 7 0.5 1e-3 ~0.25".split(),
+    *("//", '"', "'", "\n", "#", "$", "λ", "≤"),
 )
 
 # Programs with something of everything, beside the examples and the standard library.
@@ -46,8 +47,8 @@ PROGRAMS = (
     "let d[i in 1..size(i), j in 1..size(j)] = min(d[i - 1, j] + 1, d[i, j - 1] + 1, d[i - 1, j - 1]"
     " + (a[i] != b[j]) as i64);",
     "input x[..r, i]; let y[..r, i] = x[..r, i] - mean[i](x[..r, i]); let total = sum[..r](y[..r, 0]);",
-    "fn norm(x[i], eps) -> [i] { let m = mean[i](x[i]); let v = mean[i]((x[i] - m) ** 2); (x[i] - m) * rsqrt(v + eps) }\n"
-    "input X[a]; let o = norm(X, 1e-5); let p[a] = norm(X, 0.1)[a];",
+    "fn norm(x[i], eps) -> [i] { let m = mean[i](x[i]); let v = mean[i]((x[i] - m) ** 2);\n"
+    "(x[i] - m) * rsqrt(v + eps) }\ninput X[a]; let o = norm(X, 1e-5); let p[a] = norm(X, 0.1)[a];",
     "fn causal(i, j) { j <= i } input x[i, j]; let w[i, j] = softmax[j](x[i, j] where causal(i, j));",
     "input x[i], p[k] : i64; let y[k] = x[p[k]]; let z[k] = y[k] where p[k] > 0;",
     "input x[m in 0..6]; let y[h in 0..2, d in 0..3] = x[h * 3 + d]; let z[m] = y[m / 3, m % 3];",
@@ -56,12 +57,14 @@ PROGRAMS = (
     'input x[i]; assert size(i) > 0, "some points"; let y = { let top = max[i](x[i]); let e[i] = exp(x[i] - top);'
     " sum[i](e[i]) };",
     "input x[i]; let y[i] = if i > 0 && x[i - 1] > 0 { x[i - 1] } else { -x[i] } as f32;",
-    "input x[i, j]; let m[i] = argmax[j](x[i, j]); let y[i] = x[i, m[i]]; let c[i, j] = cumsum[j](x[i, j]) where j > 0;",
+    "input x[i, j]; let m[i] = argmax[j](x[i, j]); let y[i] = x[i, m[i]];\n"
+    "let c[i, j] = cumsum[j](x[i, j]) where j > 0;",
     "input x[i]; let allowed[i, j in 0..size(i)] = j <= i && i - j < 2;\n"
     "let y[i] = sum[j in 0..size(i)](x[j] where allowed[i, j]);",
     "input x[i]; let y[i] = z * 2 + z where z = x[i] + 1, i > 0; output y;",
     "input n : i64, x[i]; let y[k in 0..n] = x[k % size(i)]; let z = sum[k in 0..=n - 1, l in k..n](y[k] * y[l]);",
-    "input b[i] : bool, x[i] : f32; let y[i] = x[i] where b[i]; let any_ = any[i](b[i]); let all_ = all[i](!b[i] || true);",
+    "input b[i] : bool, x[i] : f32; let y[i] = x[i] where b[i]; let some = any[i](b[i]);\n"
+    "let every = all[i](!b[i] || true);",
     "use std::norms::{layer_norm}; input x[i, m], g[m], b[m]; let y = layer_norm(x, g, b, 1e-5);",
     "input x[i]; let a[0] = x[0]; let a[t in 1..size(i)] = a[t - 1] + b[t - 1]; let b[0] = 1.0;\n"
     "let b[t in 1..size(i)] = a[t] * 0.5; output a, b;",
@@ -151,15 +154,13 @@ def examine(text: str, seed: int = 0) -> Report:
     if text.endswith(".ix"):
         text += "\n"
     start = perf_counter()
-    try:
-        program = ix.compile(text)
-    except ix.Error as error:
-        program = None
-        assert str(error)
-        assert all(found.severity == "error" for found in error.diagnostics)
+    program, error = _compile(text)
     compiled = perf_counter()
     findings = ix.check(text)
     checked = perf_counter()
+    if error is not None:
+        assert str(error)
+        assert list(error.diagnostics) == [found for found in findings if found.severity == "error"]
     assert (program is None) == any(found.severity == "error" for found in findings)
     for found in findings:
         assert render(found)
@@ -170,15 +171,19 @@ def examine(text: str, seed: int = 0) -> Report:
     return Report(program is not None, called, max(compiled - start, checked - compiled, seconds))
 
 
+def _compile(text: str) -> tuple[ix.Program | None, ix.Error | None]:
+    try:
+        return ix.compile(text), None
+    except ix.Error as error:
+        return None, error
+
+
 def _call(program: ix.Program, seed: int) -> tuple[bool, float]:
     start = perf_counter()
-    called = True
-    with small_steps():
-        try:
-            arrays = random_arrays(program.ir, {}, {}, seed)[0].arrays
-            result = program(**arrays, outputs=list(program.outputs))
-            assert all(isinstance(value, np.ndarray) for value in result)
-        except ix.Error as error:
-            assert str(error)
-            called = False
-    return called, perf_counter() - start
+    result = None
+    with small_steps(), suppress(ix.Error):
+        arrays = random_arrays(program.ir, {}, {}, seed)[0].arrays
+        result = program(**arrays, outputs=list(program.outputs))
+    seconds = perf_counter() - start
+    assert result is None or all(isinstance(value, np.ndarray) for value in result)
+    return result is not None, seconds

@@ -577,7 +577,8 @@ def evaluate(program: Program, arrays: Mapping[str, Array], nudge: Nudge = exact
     stored = {}
     for input in program.inputs:
         array = arrays[input.tensor.name]
-        dtype = input.dtype or {"float16": "f16", "float32": "f32", "int32": "i32", "bool": "bool"}.get(array.dtype.name)
+        given = {"float16": "f16", "float32": "f32", "int32": "i32", "bool": "bool"}.get(array.dtype.name)
+        dtype = input.dtype or given
         if input.tensor.kind == "real":
             dtype = dtype if dtype in ("f16", "bf16", "f32", "f64") else "f64"
         elif input.tensor.kind == "whole":

@@ -201,7 +201,8 @@ class Phrases:
 
     def entered(self, scope: Scope, coordinate: Coordinate, *nodes: Any) -> Binder:
         """A coordinate that runs over all of its dimension: with a range where none can be found without one."""
-        return self.ranged_fully(scope, coordinate) if self.needs_range(scope, coordinate, *nodes) else Binder(coordinate)
+        needs = self.needs_range(scope, coordinate, *nodes)
+        return self.ranged_fully(scope, coordinate) if needs else Binder(coordinate)
 
     def needs_range(self, scope: Scope, coordinate: Coordinate, *nodes: Any) -> bool:
         """Whether neither an axis that it indexes nor the inputs say its size; at times, a range is stated anyhow."""
@@ -251,10 +252,12 @@ class Phrases:
         if dim.size is not None:
             found.append(lambda: number(self.choose(size_of(dim))))
         for place in map(Place, scope.coordinates[-2:]):
-            last = partial(plus, value=-1)
-            found.append(lambda place=place: Function("min", (place, last(self.extent(scope, dim))), "whole"))  # type: ignore[misc]
-            found.append(lambda place=place: self.remainder(place, scope, dim))  # type: ignore[misc]
+            found.append(partial(self.at_most, place, scope, dim))
+            found.append(partial(self.remainder, place, scope, dim))
         return found
+
+    def at_most(self, place: Term, scope: Scope, dim: Dim) -> Term:
+        return Function("min", (place, plus(self.extent(scope, dim), -1)), "whole")
 
     def remainder(self, place: Term, scope: Scope, dim: Dim) -> Term:
         return Op(("%",), (plus(place, self.choose(3)), self.extent(scope, dim)), "whole")
@@ -264,7 +267,7 @@ class Phrases:
         found: list[Callable[[], Term]] = []
         for tensor in scope.tensors:
             if tensor.below is dim and self.is_readable(scope, tensor) and tensor.open is None:
-                found += [lambda tensor=tensor: self.gathered(scope, tensor)] * 3  # type: ignore[misc]
+                found += [partial(self.gathered, scope, tensor)] * 3
         if scope.points * size_of(dim) <= MOST_POINTS:
             found.append(lambda: self.extreme_place(scope, dim))
         return found
@@ -389,7 +392,7 @@ class Phrases:
         """Something that is not 0, or almost never."""
         scope = scope.strict()
         options: list[Callable[[], Term]] = [lambda: Number("2.0"), lambda: Number("1.5")]
-        options.append(lambda: Op(("+",), (Function("abs", (self.leaf(scope, "real"),), "real"), Number("0.5")), "real"))
+        options.append(lambda: self.positive(scope))
         if any(dim_is_counted(c) for c in scope.coordinates):
             full = [c for c in scope.coordinates if dim_is_counted(c)]
             options.append(lambda: Function("sqrt", (Size(full[0], full[0].dim),), "real"))  # type: ignore[arg-type]
@@ -421,9 +424,12 @@ class Phrases:
         if self.chance(50):
             return Op(("**",), (self.term(scope, "real", level - 1), number(1 + self.choose(3))), "real")
         scope = scope.strict()
-        base = Op(("+",), (Function("abs", (self.leaf(scope, "real"),), "real"), Number("0.5")), "real")
-        exponent = self.pick((Number("0.5"), Number("1.5"), Op(("-",), (Number("1.0"),), "real"), self.leaf(scope, "real")))
-        return Op(("**",), (base, exponent), "real")
+        inverse = Op(("-",), (Number("1.0"),), "real")
+        exponent = self.pick((Number("0.5"), Number("1.5"), inverse, self.leaf(scope, "real")))
+        return Op(("**",), (self.positive(scope), exponent), "real")
+
+    def positive(self, scope: Scope) -> Term:
+        return Op(("+",), (Function("abs", (self.leaf(scope, "real"),), "real"), Number("0.5")), "real")
 
     def cast(self, scope: Scope, level: int) -> Term:
         kind = self.weighted((4, "real"), (2, "whole"), (1, "bool"))
@@ -478,7 +484,7 @@ class Phrases:
                 ahead = plus(here, 1 + far)
                 return Op(("<",), (ahead, self.extent(scope, dim)), "bool"), ((ahead, dim),)
             case 2:
-                low, high = plus(here, -1), plus(here, 1)
+                low = plus(here, -1)
                 chain = Op(("<=", "<"), (number(0), low, self.extent(scope, dim)), "bool")
                 return (chain, ((low, dim),)) if far else (Op((">=",), (low, number(0)), "bool"), ((low, dim),))
             case 3:
@@ -546,7 +552,8 @@ class Phrases:
         left = self.term(scope, kind, level - 1)
         if self.chance(15):
             middle = self.term(scope, kind, level - 1)
-            return Op((self.pick(("<", "<=")), self.pick(("<", "<="))), (left, middle, self.simple(scope, kind)), "bool")
+            signs = (self.pick(("<", "<=")), self.pick(("<", "<=")))
+            return Op(signs, (left, middle, self.simple(scope, kind)), "bool")
         return Op((sign,), (left, self.term(scope, kind, level - 1)), "bool")
 
     # ------------------------------------------------------------------ wholes, Booleans
@@ -573,9 +580,8 @@ class Phrases:
                     return Op(("**",), (sides[0], number(self.choose(4))), "whole") if scope.zero is False else sides[0]
                 return Op((self.pick(("+", "-", "*")),), tuple(sides), "whole")
             case "divide":
-                return Op(
-                    (self.pick(("/", "%")),), (self.term(scope, "whole", level - 1), number(1 + self.choose(4))), "whole"
-                )
+                sides = [self.term(scope, "whole", level - 1), number(1 + self.choose(4))]
+                return Op((self.pick(("/", "%")),), tuple(sides), "whole")
             case "function":
                 return self.whole_function(scope, level)
             case "if":
@@ -856,7 +862,7 @@ class Phrases:
         """A call, its result read at once where it is a tensor."""
         dependent = [c for c in scope.coordinates if c.dependent]
         for fn in self.shuffled([fn for fn in scope.functions if fn.body.kind == kind]):
-            # What is handed to a function with a tensor for its result becomes an axis: its range has to be a plain one.
+            # What is handed to a function that gives a tensor becomes an axis of it: its range has to be a plain one.
             call = self.call(scope.without(dependent) if fn.result else scope, fn, level)
             if call is not None and not (fn.guard is not None and not scope.zero):
                 return replace(call, indices=tuple(self.index(scope.strict(), dim) for dim in call.axes))

@@ -292,7 +292,12 @@ class Statements(Phrases):
         return scope, coordinates
 
     def defined(
-        self, scope: Scope, coordinates: Sequence[Coordinate], body: Term, guard: Term | None = None, rest: Rest | None = None,
+        self,
+        scope: Scope,
+        coordinates: Sequence[Coordinate],
+        body: Term,
+        guard: Term | None = None,
+        rest: Rest | None = None,
         within: bool = True,
     ) -> list[Let]:
         """A definition: its ranges stated where they have to be, its guards moved to its end where they may be."""
@@ -313,7 +318,7 @@ class Statements(Phrases):
         return [Let(tensor, (Clause((*lead, *slots), body, guard, inside, shorts),))]
 
     def entered_all(self, scope: Scope, coordinates: Sequence[Coordinate], *nodes: Any) -> tuple[Binder, ...]:
-        """The slots of a left-hand side. The range of one may ask for the size of another, but not the other way too."""
+        """The slots of a left-hand side. The range of one may ask for the size of another, but not both ways."""
         stated = [c for c in coordinates if self.needs_range(scope, c, *nodes)]
         stated.sort(key=lambda c: scope.sizes.get(c.name) is not c.dim)
         found: list[Binder] = []
@@ -346,7 +351,8 @@ class Statements(Phrases):
         for node in scans:
             names = told(node.guard) if node.guard is not None else set()
             takers = [other for other in scans if names & set(binding_names(other))]
-            bound = {name for part in walk(node.guard) if isinstance(part, Reduce | Scan) for name in binding_names(part)} if names else set()
+            inner = [part for part in walk(node.guard) if isinstance(part, Reduce | Scan)] if names else []
+            bound = {name for part in inner for name in binding_names(part)}
             if takers == [node] and not bound & names and not isinstance(body, Block) and self.chance(60):
                 after = replace(node, after=True)
 
@@ -462,7 +468,9 @@ class Statements(Phrases):
         if kind == "whole":
             return Op(("%",), (Op(("+",), (before, other), "whole"), number(7)), "whole")
         together = Op((self.pick(("+", "*", "-")),), (before, other), "real")
-        return Function("tanh", (together,), "real") if self.chance(70) else Op(("*",), (together, Number("0.5")), "real")
+        if self.chance(70):
+            return Function("tanh", (together,), "real")
+        return Op(("*",), (together, Number("0.5")), "real")
 
     def questioned(
         self, tensor: Tensor, t: Coordinate, dim: Dim, scope: Scope, others: list[Coordinate], kind: Kind
@@ -477,10 +485,11 @@ class Statements(Phrases):
 
     def words(self, *axes: tuple[Coordinate, Dim]) -> list[Term]:
         """How far each axis of a recurrence goes: one term for all clauses, which no coordinate beside it changes."""
-        return [
-            self.extent(replace(self.scope, coordinates=tuple(Coordinate(c.name) for c, _ in axes if c is not own)), dim)
-            for own, dim in axes
-        ]
+        found = []
+        for own, dim in axes:
+            beside = tuple(Coordinate(other.name) for other, _ in axes if other is not own)
+            found.append(self.extent(replace(self.scope, coordinates=beside), dim))
+        return found
 
     def beside(self, coordinates: Sequence[Coordinate], ends: Sequence[Term]) -> list[Binder]:
         """The coordinates beside the one that a recurrence goes along."""
@@ -602,7 +611,7 @@ class Statements(Phrases):
         name, dim = self.pick(list(self.sizes.items()))
         size = Size(name, dim)
         less = Dim(size_of(dim) - 1, (plus(size, -1),), dim.space or dim)
-        fitting = [t for t in self.tensors if t.kind == "real" and len(t.axes) == 1 and t.axes[0] is dim and not t.leaky]
+        fitting = [t for t in self.tensors if t.kind == "real" and t.axes == (dim,) and not t.leaky]
         if not fitting:
             return self.points()
         tensor = self.pick(fitting)

@@ -159,7 +159,8 @@ def with_let(program: Program, old: Let, *new: Let) -> Program:
 def permute_axes(case: Case, choose: Choose) -> Case | None:
     """The axes of an input in another order, and the array transposed."""
     program = case.program
-    passed = {a for node in everything(program) if isinstance(node, Apply) for a in node.arguments if isinstance(a, Tensor)}
+    calls = [node for node in everything(program) if isinstance(node, Apply)]
+    passed: set[Any] = {a for node in calls for a in node.arguments if isinstance(a, Tensor)}
     passed |= {let.whole for let in program.lets if isinstance(let.whole, Tensor)}
     led = {node.tensor for node in everything(program) if isinstance(node, Read) and node.rest is not None}
     fitting = [i for i in program.inputs if len(i.home) > 1 and i.tensor.open is None and i.tensor not in passed | led]
@@ -289,7 +290,7 @@ def split(case: Case, choose: Choose) -> Case | None:
         return None
     let, clause, part = options[choose(len(options))]
     renewal = Renewal(program)
-    free = [c for c in free_in(part)]
+    free = list(free_in(part))
     fresh = [Coordinate(c.name, c.dim) for c in free]
     tensor = Tensor(renewal.name(), tuple(c.dim for c in free), part.kind)  # type: ignore[misc]
     slots = tuple(Binder(c) for c in fresh)

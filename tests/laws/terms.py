@@ -242,7 +242,8 @@ class Apply:
 
 
 Term: TypeAlias = (
-    Number | Truth | Place | Size | Read | Cells | Op | Function | Cast | If | Reduce | Scan | Short | Paren | Block | Apply
+    Number | Truth | Place | Size | Read | Cells | Op | Function | Cast | If | Reduce | Scan | Short | Paren
+    | Block | Apply
 )
 
 # --------------------------------------------------------------------------------- statements

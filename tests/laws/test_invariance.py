@@ -55,7 +55,7 @@ def test_permuting_the_statements(case: Case, random: Any) -> None:
     check_same(case, text_of(case.program, order=tuple(order)))
 
 
-def check_rewrite(case: Case, data: st.DataObject, rewrite: Callable[[Case, Callable[[int], int]], Case | None]) -> None:
+def check_rewrite(case: Case, data: st.DataObject, rewrite: Callable[..., Case | None]) -> None:
     assume(is_within(case))
     found = rewrite(case, choices(data))
     assume(found is not None)

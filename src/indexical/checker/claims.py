@@ -9,7 +9,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.prove import Assumptions
 from ..syntax import tree
-from ..syntax.expressions import array_shape
+from ..syntax.literals import array_shape
 from . import definitions, elaborate, kinds, lifting, literals, reads, sizes
 from .names import suggest
 from .scope import Binding, Frame, Poison, Scope, Tensor, Unit

@@ -8,7 +8,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate, Kind, join
 from ..syntax import tree
-from ..syntax.expressions import array_shape
+from ..syntax.literals import array_shape
 from . import kinds
 from .scope import Pending, Scope, Tensor, Unit
 

@@ -11,7 +11,7 @@ from ..ir.types import KIND_OF, Coordinate, Dtype, Kind
 from ..ir.walk import children, rebuild
 from ..source import Span
 from ..syntax import tree
-from ..syntax.expressions import array_shape
+from ..syntax.literals import array_shape
 from ..syntax.vocabulary import RESERVED
 from . import absence, bounds, claims, definitions, elaborate, inline, lifting, recurrence, sizes, spaces
 from .modules import Function, functions_of

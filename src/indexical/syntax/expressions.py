@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable
-from typing import NoReturn, TypeVar
-
-from ..diagnostics import Fix, Label, Sink
-from ..source import Source, Span
+from ..diagnostics import Fix, Label
+from ..source import Span
 from . import tree
-from .tokens import Token, tokenize
+from .literals import LiteralParser
+from .tokens import Token
 from .vocabulary import (
     DTYPES,
-    FOREIGN,
     FOREIGN_DTYPES,
     FUNCTIONS,
-    MAXIMUM_DEPTH,
     MAXIMUM_RANK,
     NORMALISERS,
     REDUCTIONS,
 )
-
-T = TypeVar("T")
 
 # How tightly an operator holds its left side; reads and calls hold tighter than all of these.
 OR, AND, COMPARE, ADD, MULTIPLY, CAST, UNARY, POWER = range(1, 9)
@@ -34,120 +27,10 @@ POWERS = {
     "as": CAST,
     "**": POWER,
 }
-CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
-class SyntaxStop(Exception):
-    """A statement cannot be read on; what is wrong has been reported."""
-
-
-class ExpressionParser:
+class ExpressionParser(LiteralParser):
     """Reads expressions off a list of tokens. The rest of the grammar builds on it."""
-
-    def __init__(self, source: Source, sink: Sink) -> None:
-        self.source = source
-        self.sink = sink
-        self.tokens, self.comments = tokenize(source, sink)
-        # The sink may hold findings about other files, and findings without a place.
-        places = [label.span for found in sink for label in found.labels[:1]]
-        self.unreadable = sorted(place.start for place in places if place.source is source)
-        self.at = 0
-        self.statement_start = 0
-        self.depth = 0
-
-    # ------------------------------------------------------------ the cursor
-
-    @property
-    def token(self) -> Token:
-        return self.tokens[self.at]
-
-    def next_is(self, text: str, ahead: int = 0) -> bool:
-        place = min(self.at + ahead, len(self.tokens) - 1)
-        token = self.tokens[place]
-        return token.text == text and token.kind in ("symbol", "keyword")
-
-    def advance(self) -> Token:
-        token = self.tokens[self.at]
-        if token.kind != "end":
-            self.at += 1
-        return token
-
-    def accept(self, text: str) -> Token | None:
-        return self.advance() if self.next_is(text) else None
-
-    def expect(self, text: str, purpose: str) -> Token:
-        if self.next_is(text):
-            return self.advance()
-        self.fail(f"expected `{text}` {purpose}")
-
-    def name(self, purpose: str) -> tree.Name:
-        if self.token.kind != "name":
-            self.fail(f"expected {purpose}")
-        token = self.advance()
-        return tree.Name(token.text, self.span(token))
-
-    def span(self, token: Token) -> Span:
-        return Span(self.source, token.start, token.end)
-
-    def since(self, start: int) -> Span:
-        """From an offset to the end of what was read last."""
-        return Span(self.source, start, max(start, self.tokens[self.at - 1].end if self.at else 0))
-
-    def fail(self, expected: str, help: str | None = None) -> NoReturn:
-        """Stop, because the next word is not what was expected."""
-        help = help or FOREIGN.get(self.token.text)
-        self.stop("IX101", f"{expected}, found {self.found()}", Label(self.place()), help=help)
-
-    def stop(
-        self, code: str, message: str, *labels: Label, help: str | None = None, fix: Fix | None = None
-    ) -> NoReturn:
-        """Report, and give the statement up.
-
-        What was passed over as unreadable is the likelier cause, and is reported already.
-        """
-        before = bisect_left(self.unreadable, self.statement_start)
-        if before == bisect_left(self.unreadable, self.token.start + 1):
-            self.sink.report(code, message, *labels, help=help, fix=fix)
-        raise SyntaxStop
-
-    def found(self) -> str:
-        token = self.token
-        if token.kind == "end":
-            return "the end of the file"
-        shown = token.text if len(token.text) <= 24 else token.text[:24] + "…"
-        if token.kind == "keyword":
-            return f"the word `{shown}`"
-        return f"`{shown}`"
-
-    def place(self) -> Span:
-        """Where the next word is; at the end of the file, just after the last word."""
-        if self.token.kind == "end" and self.at:
-            last = self.tokens[self.at - 1]
-            return Span(self.source, last.end, last.end)
-        return self.span(self.token)
-
-    def listed(self, opening: str, item: Callable[[], T], what: str) -> tuple[list[T], Token]:
-        """`opening item, item, …` up to and with its closing bracket; a last comma is fine."""
-        start = self.expect(opening, f"before {what}")
-        closing = CLOSING[opening]
-        items: list[T] = []
-        while not self.next_is(closing):
-            items.append(item())
-            if not self.accept(","):
-                break
-        return items, self.close(start, what)
-
-    def close(self, opening: Token, what: str) -> Token:
-        closing = CLOSING[opening.text]
-        if self.next_is(closing):
-            return self.advance()
-        message = f"expected `{closing}` after {what}, found {self.found()}"
-        help = FOREIGN.get(self.token.text)
-        if self.next_is("="):
-            help = "a size is stated as `i in 0..5`, and `==` compares"
-        if self.next_is("where"):
-            help = "a guard stands after the whole right-hand side, or inside the bracket of a reduction or normaliser"
-        self.stop("IX102", message, Label(self.place()), Label(self.span(opening), "opened here"), help=help)
 
     # ------------------------------------------------------------ expressions
 
@@ -163,21 +46,6 @@ class ExpressionParser:
             left = self.infix(left, power, start)
         self.depth -= 1
         return left
-
-    def deepen(self) -> None:
-        """One node further down. Counted wherever the parser calls itself: Python's own stack is finite."""
-        self.depth += 1
-        if self.depth > MAXIMUM_DEPTH:
-            self.too_deep(self.place())
-
-    def too_deep(self, span: Span) -> NoReturn:
-        self.sink.report(
-            "IX106",
-            f"this is nested more than {MAXIMUM_DEPTH} deep",
-            span,
-            help="name a part of it with `let`",
-        )
-        raise SyntaxStop
 
     def infix(self, left: tree.Expr, power: int, start: int) -> tree.Expr:
         if power == COMPARE:
@@ -389,8 +257,8 @@ class ExpressionParser:
         opening = self.token
         slots, _ = self.listed("[", self.slot, "these coordinates")
         if len(slots) > MAXIMUM_RANK:
-            self.sink.report("IX106", f"more than {MAXIMUM_RANK} coordinates on one tensor", self.span(opening))
-            raise SyntaxStop
+            message = f"more than {MAXIMUM_RANK} coordinates on one tensor"
+            self.stop("IX106", message, Label(self.span(opening)))
         return tuple(slots)
 
     def slot(self) -> tree.Slot:
@@ -402,60 +270,6 @@ class ExpressionParser:
             return tree.Binder(value.name, None, False, value.span)
         return value
 
-    def printed(self) -> tree.Printed:
-        start = self.expect("~", "").start
-        if not (self.next_is("[") or self.next_is("-") or self.token.kind == "number"):
-            self.fail("expected a number or an array after `~`")
-        literal = self.literal()
-        return tree.Printed(literal, self.since(start))
-
-    def literal(self) -> tree.Expr:
-        """A number with or without a sign, a Boolean, `masked`, or an array of these."""
-        token = self.token
-        if token.kind == "number":
-            return tree.Number(self.advance().text, self.span(token))
-        if self.next_is("-"):
-            self.advance()
-            number = self.token
-            if number.kind != "number":
-                self.fail("expected a number after `-`", help="an array literal holds plain numbers")
-            self.advance()
-            return tree.Unary("-", tree.Number(number.text, self.span(number)), self.since(token.start))
-        if self.next_is("true") or self.next_is("false"):
-            self.advance()
-            return tree.Bool(token.text == "true", self.span(token))
-        if self.next_is("["):
-            return self.array()
-        if self.next_is("~"):
-            return self.printed()
-        if token.kind == "name" and token.text == "masked":
-            self.advance()
-            return tree.Masked(self.span(token))
-        self.fail("expected a number", help="an array literal holds plain numbers, `true`, `false` or rows of them")
-
-    def array(self) -> tree.ArrayLiteral:
-        start = self.token
-        self.deepen()
-        items, _ = self.listed("[", self.literal, "this array")
-        self.depth -= 1
-        literal = tree.ArrayLiteral(tuple(items), self.since(start.start))
-        self.check_rows(literal)
-        return literal
-
-    def check_rows(self, literal: tree.ArrayLiteral) -> None:
-        """Each row is checked as it closes, so only the outermost step is left to do."""
-        if not literal.items:
-            self.stop("IX107", "an array literal needs at least one number", Label(literal.span))
-        first = array_shape(literal.items[0])
-        if len(first) >= MAXIMUM_RANK:
-            self.sink.report("IX106", f"more than {MAXIMUM_RANK} axes in one array", literal.span)
-            raise SyntaxStop
-        for item in literal.items[1:]:
-            if array_shape(item) != first:
-                other = Label(literal.items[0].span, _measure(literal.items[0]))
-                found = Label(item.span, _measure(item))
-                self.stop("IX107", "the rows of an array literal must be alike", found, other)
-
     def derivative(self) -> tree.Expr:
         start = self.expect("@", "").start
         of = self.name("a name after `@`")
@@ -466,20 +280,3 @@ class ExpressionParser:
         self.advance()
         by = self.name("a name after `@`")
         return tree.Derivative(of, by, self.since(start))
-
-
-def array_shape(literal: tree.Expr) -> tuple[int, ...]:
-    """How many rows, columns, … a literal has; a number has none."""
-    shape: list[int] = []
-    while isinstance(literal, tree.ArrayLiteral | tree.Printed):
-        if isinstance(literal, tree.Printed):
-            literal = literal.literal
-        else:
-            shape.append(len(literal.items))
-            literal = literal.items[0]
-    return tuple(shape)
-
-
-def _measure(item: tree.Expr) -> str:
-    shape = array_shape(item)
-    return " × ".join(map(str, shape)) + " numbers" if shape else "one number"

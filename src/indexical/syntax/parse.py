@@ -13,7 +13,8 @@ from difflib import get_close_matches
 from ..diagnostics import Label, Sink
 from ..source import Source
 from . import tree
-from .expressions import ADD, ExpressionParser, SyntaxStop, T
+from .cursor import SyntaxStop, T
+from .expressions import ADD, ExpressionParser
 from .tokens import STATEMENTS, Token
 from .vocabulary import FLAGS, FOREIGN, GROUPINGS, MAXIMUM_DEPTH, ROLES
 

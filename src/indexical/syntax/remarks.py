@@ -141,9 +141,7 @@ def _sort(
     return before, inside, trailing
 
 
-def _lift(
-    part: _Part, comments: list[Comment]
-) -> tuple[list[Comment], list[tuple[tree.Block, Sequence[Comment]]]]:
+def _lift(part: _Part, comments: list[Comment]) -> tuple[list[Comment], list[tuple[tree.Block, Sequence[Comment]]]]:
     """The comments inside a part that stand in no block of it, and its blocks with those that do."""
     starts = [comment.start for comment in comments]
     lifted: list[Comment] = []

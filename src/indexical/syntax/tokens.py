@@ -9,9 +9,7 @@ from typing import Literal, NamedTuple
 from ..diagnostics import Label, Sink
 from ..source import Source, Span
 
-KEYWORDS = frozenset(
-    "space input let output fn use assert expect where in as if else true false".split()
-)
+KEYWORDS = frozenset("space input let output fn use assert expect where in as if else true false".split())
 STATEMENTS = frozenset("space input let output fn use assert expect".split())
 
 MAXIMUM_DIGITS = 400

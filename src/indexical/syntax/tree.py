@@ -361,17 +361,7 @@ class Expect:
 
 Statement: TypeAlias = Space | Input | Let | Output | Fn | Use | Contract | Assert | Expect
 Node: TypeAlias = (
-    Expr
-    | Statement
-    | Rest
-    | Range
-    | Binder
-    | Clause
-    | SpaceItem
-    | InputItem
-    | Parameter
-    | RoleItem
-    | FlagItem
+    Expr | Statement | Rest | Range | Binder | Clause | SpaceItem | InputItem | Parameter | RoleItem | FlagItem
 )
 
 

@@ -7,9 +7,7 @@ NORMALISERS = ("softmax", "log_softmax", "cumsum")
 
 # Elementwise functions and how many arguments they take; None: two or more.
 FUNCTIONS: dict[str, int | None] = {
-    **dict.fromkeys(
-        "exp log sqrt rsqrt tanh sigmoid relu gelu silu abs sin cos erf floor ceil round".split(), 1
-    ),
+    **dict.fromkeys("exp log sqrt rsqrt tanh sigmoid relu gelu silu abs sin cos erf floor ceil round".split(), 1),
     "clamp": 3,
     "max": None,
     "min": None,

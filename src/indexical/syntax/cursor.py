@@ -1,0 +1,143 @@
+"""A cursor over tokens: looking ahead, taking, and stopping where something else was expected."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
+
+from ..diagnostics import Fix, Label, Sink
+from ..source import Source, Span
+from . import tree
+from .tokens import Token, tokenize
+from .vocabulary import FOREIGN, MAXIMUM_DEPTH
+
+T = TypeVar("T")
+
+CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+class SyntaxStop(Exception):
+    """A statement cannot be read on; what is wrong has been reported."""
+
+
+class Cursor:
+    """A place in a list of tokens."""
+
+    def __init__(self, source: Source, sink: Sink) -> None:
+        self.source = source
+        self.sink = sink
+        self.tokens, self.comments = tokenize(source, sink)
+        # The sink may hold findings about other files, and findings without a place.
+        places = [label.span for found in sink for label in found.labels[:1]]
+        self.unreadable = sorted(place.start for place in places if place.source is source)
+        self.at = 0
+        self.statement_start = 0
+        self.depth = 0
+
+    @property
+    def token(self) -> Token:
+        return self.tokens[self.at]
+
+    def next_is(self, text: str, ahead: int = 0) -> bool:
+        place = min(self.at + ahead, len(self.tokens) - 1)
+        token = self.tokens[place]
+        return token.text == text and token.kind in ("symbol", "keyword")
+
+    def advance(self) -> Token:
+        token = self.tokens[self.at]
+        if token.kind != "end":
+            self.at += 1
+        return token
+
+    def accept(self, text: str) -> Token | None:
+        return self.advance() if self.next_is(text) else None
+
+    def expect(self, text: str, purpose: str) -> Token:
+        if self.next_is(text):
+            return self.advance()
+        self.fail(f"expected `{text}` {purpose}")
+
+    def name(self, purpose: str) -> tree.Name:
+        if self.token.kind != "name":
+            self.fail(f"expected {purpose}")
+        token = self.advance()
+        return tree.Name(token.text, self.span(token))
+
+    def span(self, token: Token) -> Span:
+        return Span(self.source, token.start, token.end)
+
+    def since(self, start: int) -> Span:
+        """From an offset to the end of what was read last."""
+        return Span(self.source, start, max(start, self.tokens[self.at - 1].end if self.at else 0))
+
+    def fail(self, expected: str, help: str | None = None) -> NoReturn:
+        """Stop, because the next word is not what was expected."""
+        help = help or FOREIGN.get(self.token.text)
+        self.stop("IX101", f"{expected}, found {self.found()}", Label(self.place()), help=help)
+
+    def stop(
+        self, code: str, message: str, *labels: Label, help: str | None = None, fix: Fix | None = None
+    ) -> NoReturn:
+        """Report, and give the statement up.
+
+        What was passed over as unreadable is the likelier cause, and is reported already.
+        """
+        before = bisect_left(self.unreadable, self.statement_start)
+        if before == bisect_left(self.unreadable, self.token.start + 1):
+            self.sink.report(code, message, *labels, help=help, fix=fix)
+        raise SyntaxStop
+
+    def found(self) -> str:
+        token = self.token
+        if token.kind == "end":
+            return "the end of the file"
+        shown = token.text if len(token.text) <= 24 else token.text[:24] + "…"
+        if token.kind == "keyword":
+            return f"the word `{shown}`"
+        return f"`{shown}`"
+
+    def place(self) -> Span:
+        """Where the next word is; at the end of the file, just after the last word."""
+        if self.token.kind == "end" and self.at:
+            last = self.tokens[self.at - 1]
+            return Span(self.source, last.end, last.end)
+        return self.span(self.token)
+
+    def listed(self, opening: str, item: Callable[[], T], what: str) -> tuple[list[T], Token]:
+        """`opening item, item, …` up to and with its closing bracket; a last comma is fine."""
+        start = self.expect(opening, f"before {what}")
+        closing = CLOSING[opening]
+        items: list[T] = []
+        while not self.next_is(closing):
+            items.append(item())
+            if not self.accept(","):
+                break
+        return items, self.close(start, what)
+
+    def close(self, opening: Token, what: str) -> Token:
+        closing = CLOSING[opening.text]
+        if self.next_is(closing):
+            return self.advance()
+        message = f"expected `{closing}` after {what}, found {self.found()}"
+        help = FOREIGN.get(self.token.text)
+        if self.next_is("="):
+            help = "a size is stated as `i in 0..5`, and `==` compares"
+        if self.next_is("where"):
+            help = "a guard stands after the whole right-hand side, or inside the bracket of a reduction or normaliser"
+        self.stop("IX102", message, Label(self.place()), Label(self.span(opening), "opened here"), help=help)
+
+    def deepen(self) -> None:
+        """One node further down. Counted wherever the parser calls itself: Python's own stack is finite."""
+        self.depth += 1
+        if self.depth > MAXIMUM_DEPTH:
+            self.too_deep(self.place())
+
+    def too_deep(self, span: Span) -> NoReturn:
+        self.sink.report(
+            "IX106",
+            f"this is nested more than {MAXIMUM_DEPTH} deep",
+            span,
+            help="name a part of it with `let`",
+        )
+        raise SyntaxStop
