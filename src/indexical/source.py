@@ -58,7 +58,9 @@ class Span:
         return self.source.position(self.start)[0]
 
     def to(self, other: Span) -> Span:
-        """From the start of this span to the end of the other."""
+        """From the start of this span to the end of the other; this one, where the other is elsewhere."""
+        if other.source is not self.source or other.end < self.start:
+            return self
         return Span(self.source, self.start, other.end)
 
     def __str__(self) -> str:

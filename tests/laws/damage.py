@@ -160,7 +160,7 @@ def examine(text: str, seed: int = 0) -> Report:
     checked = perf_counter()
     if error is not None:
         assert str(error)
-        assert list(error.diagnostics) == [found for found in findings if found.severity == "error"]
+        assert list(map(str, error.diagnostics)) == [str(found) for found in findings if found.severity == "error"]
     assert (program is None) == any(found.severity == "error" for found in findings)
     for found in findings:
         assert render(found)

@@ -351,8 +351,8 @@ class Statements(Phrases):
         for node in scans:
             names = told(node.guard) if node.guard is not None else set()
             takers = [other for other in scans if names & set(binding_names(other))]
-            inner = [part for part in walk(node.guard) if isinstance(part, Reduce | Scan)] if names else []
-            bound = {name for part in inner for name in binding_names(part)}
+            scanning = [part for part in walk(node.guard) if isinstance(part, Reduce | Scan)] if names else []
+            bound = {name for part in scanning for name in binding_names(part)}
             if takers == [node] and not bound & names and not isinstance(body, Block) and self.chance(60):
                 after = replace(node, after=True)
 

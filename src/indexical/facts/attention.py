@@ -193,7 +193,9 @@ def _by_hand(forms: Forms, product: Product) -> Iterator[Weights]:
             for coordinate in sorted(taken - divisor.coordinates, key=str):
                 used = _same_factors(forms, product, total, step.coordinate, coordinate)
                 if used is not None and len(total.summed) == 1:
-                    yield _described(forms, product, coordinate, used | {number}, divisor)
+                    held = {forms.key(c.expr, {step.coordinate: str(coordinate)}) for c in total.conditions}
+                    kept = [c.expr for c in product.conditions if forms.key(c.expr) in held]
+                    yield _described(forms, product, coordinate, used | {number}, divisor, kept)
                     break
 
 
@@ -216,12 +218,16 @@ def _same_factors(
 
 
 def _described(
-    forms: Forms, product: Product, coordinate: Coordinate, used: frozenset[int], divisor: Factor
+    forms: Forms,
+    product: Product,
+    coordinate: Coordinate,
+    used: frozenset[int],
+    divisor: Factor,
+    kept: list[ir.Expr],
 ) -> Weights:
     score: ir.Expr | None = None
     shifted = False
     normalizer: ir.Normalize | None = None
-    kept = [c.expr for c in product.conditions if coordinate in c.expr.type.coordinates]
     for number in sorted(used):
         expr = product.factors[number].expr
         if coordinate not in expr.type.coordinates:

@@ -17,6 +17,7 @@ from .dependence import Scan
 from .products import Factor
 from .roles import ROLES, Roles, roles
 from .view import View
+from .wording import plain
 
 
 def check(view: View, sink: Sink) -> None:
@@ -80,7 +81,7 @@ def _check_roles(contract: ir.Contract, found: Roles, view: View, gather: Gather
             message,
             Label(contract.span, f"{role} `{name}` claimed here"),
             Label(gather.key.reduce.span, f"here, {actual} is the {_WORDS[role]}"),
-            Label(gather.weights.span, f"normalised over `{gather.weights.coordinate.name}`"),
+            Label(gather.weights.span, f"normalised over `{view.shown(gather.weights.coordinate)}`"),
             help=_REMEDY.get((role, other or ""), "correct the relation, or the contract"),
         )
     return good
@@ -175,12 +176,14 @@ def _report_causal(
     here: ir.Coord,
     sink: Sink,
 ) -> None:
+    point = _counterexample(scan, index, here.coordinate, view.lets[contract.name])
     guard = gather.weights.kept[0] if gather.weights.kept else None
     span = gather.weights.span if guard is None else guard.span
     words = "no guard removes the future" if guard is None else "this guard keeps it"
+    if guard is not None and point is None:
+        words = "this guard does not prove it"
     read = Label(gather.key.reduce.span, f"gathered here; `{scan.tensor}` is read at `{show(index)}`")
-    key, query = gather.key.coordinate.name, found.query[0] if found.query else here.coordinate.name
-    point = _counterexample(scan, index, here.coordinate, view.lets[contract.name])
+    key, query = view.shown(gather.key.coordinate), found.query[0] if found.query else here.coordinate.name
     if point is None:
         message = f"causal is not proved: that `{show(index)} <= {here.coordinate}` does not follow from the guards"
     else:
@@ -199,7 +202,7 @@ def _query_axis(let: ir.Let, found: Roles) -> int | None:
     """Which axis of a definition is the query of its attention."""
     for names in (set(found.query), found.names["query"]):
         for number, axis in enumerate(let.axes):
-            if axis.coordinate.name in names:
+            if axis.coordinate.name in names or plain(axis.coordinate.name) in names:
                 return number
     return None
 

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from ..checker.context import at
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.affine import Atom, polynomial
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, substitute
 
@@ -117,6 +118,12 @@ class Forms:
             return None
         return body, guard
 
+    def seen_through(self, read: ir.Read) -> ir.Read:
+        """A read, past definitions that only read on."""
+        while (found := self.opened(read)) is not None and found[1] is None and isinstance(found[0], ir.Read):
+            read = found[0]
+        return read
+
     def expand(
         self, expr: ir.Expr, taken: Iterable[Coordinate] = (), opens: Opens | None = None, local: bool = True
     ) -> Product:
@@ -198,12 +205,14 @@ class Forms:
             case ir.Size(coordinate):
                 return f"size({coordinate})"
             case ir.Map("*" | "/" | "neg") | ir.Reduce("sum") | ir.Read():
-                if expr.type.kind == "whole" and not isinstance(expr, ir.Read | ir.Reduce):
-                    return f"({expr.op} {' '.join(self.key(a, names) for a in expr.arguments)})"
+                if expr.type.kind == "whole" and isinstance(expr, ir.Map):
+                    return self._whole_key(expr, names)
                 return self.product_key(self.expand(expr, names), names)
             case ir.Array(shape, cells, indices):
                 inner = " ".join(self.key(index, names) for index in indices)
                 return f"(array {shape} {[str(cell.value) for cell in cells]} {inner})"
+            case ir.Map("+" | "-") if expr.type.kind == "whole":
+                return self._whole_key(expr, names)
             case ir.Map(op):
                 parts = [self.key(argument, names) for argument in _terms(expr)]
                 if op in ("+", "&&", "||", "max", "min", "==", "!="):
@@ -220,6 +229,21 @@ class Forms:
                 inner_names = {**names, coordinate: f"'{_level(names)}"}
                 parts = [self.key(part, inner_names) for part in (body, guard) if part is not None]
                 return f"({op} {outside} {' '.join(parts)})"
+
+    def _whole_key(self, expr: ir.Map, names: Mapping[Coordinate, str]) -> str:
+        """Whole arithmetic by its polynomial, so that `h * 4 + d` is `d + 4 * h`."""
+        terms = []
+        for monomial, factor in polynomial(expr).terms.items():
+            atoms = sorted(f"{self._atom_key(atom, expr, names)}^{power}" for atom, power in monomial)
+            terms.append(f"{factor}·{'·'.join(atoms)}")
+        return "{" + " + ".join(sorted(terms)) + "}"
+
+    def _atom_key(self, atom: Atom, expr: ir.Map, names: Mapping[Coordinate, str]) -> str:
+        if isinstance(atom, Coordinate):
+            return names.get(atom, str(atom))
+        if atom == expr and isinstance(atom, ir.Map):
+            return f"({atom.op} {' '.join(self.key(argument, names) for argument in atom.arguments)})"
+        return self.key(atom, names)
 
     def _bound_key(
         self, op: str, ranges: tuple[ir.Range, ...], parts: tuple[ir.Expr | None, ...], names: Mapping[Coordinate, str]

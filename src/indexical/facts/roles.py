@@ -64,7 +64,7 @@ def roles(view: View, gather: Gather) -> Roles:
         "batch": frozenset(batch),
         "shared": kept - head - batch,
     }
-    shown = {role: tuple(sorted(c.name for c in coordinates)) for role, coordinates in parts.items()}
+    shown = {role: tuple(sorted(view.shown(c) for c in coordinates)) for role, coordinates in parts.items()}
     names = {role: _names(view, gather, found, coordinates) for role, coordinates in parts.items()}
     hears = " and ".join(dict.fromkeys(relation(guard) for guard in gather.weights.kept)) or None
     return Roles(gather.name, **shown, hears=hears, names=names)
@@ -128,19 +128,23 @@ def _carried(gather: Gather, weights: frozenset[Coordinate]) -> frozenset[Coordi
     own = _together(f for f in gather.values if gather.key.coordinate in f.coordinates)
     own = own - weights - {gather.key.coordinate}
     brought = _together(gather.values) - weights - {gather.key.coordinate}
-    return own & home or own or brought & home
+    mixed = weights & gather.site.product.bound
+    return own & home or (own if mixed else brought & home) or own
 
 
 def _names(view: View, gather: Gather, found: list[Comparison], coordinates: frozenset[Coordinate]) -> frozenset[str]:
-    """The names of some coordinates, here and in the homes of what is read at them."""
-    names = {c.name for c in coordinates}
+    """The names of some coordinates, here and in the homes of what is read at them: of the program's own
+    definitions and inputs, not of what a function brought along."""
+    names = {view.shown(c) for c in coordinates}
     factors = [f for comparison in found for f in (*comparison.asking, *comparison.answering)]
-    for factor in (*factors, *gather.values):
-        for read in (part for part in walk(factor.expr) if isinstance(part, ir.Read)):
-            tensor = view.program.tensors.get(read.tensor)
-            for axis, index in zip(tensor.axes if tensor else (), read.indices, strict=False):
-                if isinstance(index, ir.Coord) and index.coordinate in coordinates:
-                    names.add(axis.coordinate.name)
+    reads = [part for f in (*factors, *gather.values) for part in walk(f.expr) if isinstance(part, ir.Read)]
+    for read in (*reads, *_leaves(view, gather, found)):
+        tensor = view.program.tensors[read.tensor]
+        if isinstance(tensor, ir.Let) and tensor.hidden:
+            continue
+        for axis, index in zip(tensor.axes, read.indices, strict=True):
+            if isinstance(index, ir.Coord) and index.coordinate in coordinates:
+                names.add(axis.coordinate.name)
     if gather.weights.normalizer is not None and gather.key.coordinate in coordinates:
         names |= _written(view, gather.weights.normalizer)
     return frozenset(names)
@@ -152,5 +156,5 @@ def _written(view: View, normalizer: ir.Normalize) -> set[str]:
         for clause in let.clauses:
             for part in walk(clause.body):
                 if isinstance(part, ir.Normalize) and part.span == normalizer.span:
-                    return {part.coordinate.name}
+                    return {view.shown(part.coordinate)}
     return set()

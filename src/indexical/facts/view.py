@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,10 +13,12 @@ from ..diagnostics import Sink
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.prove import Assumptions
+from ..ir.types import Coordinate
 from ..ir.walk import reads_of, walk
 from .attention import Comparison, Gather, Site, comparisons, gathers, sites
 from .dependence import Dependence, Scan
 from .products import Forms
+from .wording import plain
 
 
 @dataclass(eq=False)
@@ -81,6 +84,11 @@ class View:
                 seen.add(here)
                 waiting += [read.tensor for read in self.reads(here)]
         return other in seen - {name}
+
+    def shown(self, coordinate: Coordinate) -> str:
+        """A coordinate as the program calls it: without the number that inlining put behind its name."""
+        word = rf"\b{re.escape(coordinate.name)}\b"
+        return coordinate.name if re.search(word, self.program.source.text) else plain(coordinate.name)
 
     def reads(self, name: str) -> list[ir.Read]:
         """What a definition reads; nothing for an input."""

@@ -8,7 +8,7 @@ is checked in the run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import gcd
 from typing import TypeAlias
@@ -81,8 +81,14 @@ class Assumptions:
         return not satisfiable((*related(self.known, goal), -goal - 1), self)
 
     def proves(self, condition: Expr) -> bool:
-        """Whether the condition holds wherever these do."""
-        return all(self._proves(fact) for fact in conjuncts(condition, True, self.definitions))
+        """Whether the condition holds wherever these do. Where one of several is known to hold, in every case."""
+        if all(self._proves(fact) for fact in conjuncts(condition, True, self.definitions)):
+            return True
+        for known in self.stated:
+            if isinstance(known, Map) and known.op == "||":
+                rest = replace(self, stated=self.stated - {known})
+                return all(rest.assuming(case).proves(condition) for case in known.arguments)
+        return False
 
     def _proves(self, fact: Expr) -> bool:
         if fact in self.stated:

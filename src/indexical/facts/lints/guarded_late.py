@@ -16,7 +16,7 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
     for gather in view.gathers:
         if not any(gather.key.coordinate in value.coordinates for value in gather.values) or _is_mended(view, gather):
             continue
-        for late in _late(gather):
+        for late in _late(view, gather):
             known = view.assume(gather.site.clause, gather.key.range, *gather.weights.kept)
             if known.proves(late):
                 continue
@@ -26,7 +26,7 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
                     CODE,
                     "these weights are guarded after they were normalised",
                     (Label(late.span, "removed here"), Label(gather.weights.span, "normalised here, over more")),
-                    (f"what is left no longer sums to 1 over `{gather.key.coordinate.name}`",),
+                    (f"what is left no longer sums to 1 over `{view.shown(gather.key.coordinate)}`",),
                     f"guard the normaliser: `softmax[…](… where {late.span.text})`, or divide by what is left",
                 ),
             )
@@ -50,7 +50,7 @@ def _is_mended(view: View, gather: Gather) -> bool:
     return False
 
 
-def _late(gather: Gather) -> Iterator[ir.Expr]:
+def _late(view: View, gather: Gather) -> Iterator[ir.Expr]:
     """Conditions on the key that stand outside the weights: guards, and factors that are 1 or 0."""
     key = gather.key.coordinate
     used = {id(condition) for condition in gather.weights.kept}
@@ -58,7 +58,8 @@ def _late(gather: Gather) -> Iterator[ir.Expr]:
         if key in condition.expr.type.coordinates and id(condition.expr) not in used:
             yield condition.expr
     for factor in gather.values:
-        test = _as_condition(factor.expr)
+        opened = view.forms.opened(factor.expr) if isinstance(factor.expr, ir.Read) else None
+        test = _as_condition(factor.expr if opened is None else opened[0])
         if test is not None and key in test.type.coordinates and not factor.inverse:
             yield test
 

@@ -109,7 +109,7 @@ def _slower(index: ir.Expr, heads: frozenset[Coordinate]) -> bool | None:
 
 def _packed(view: View, body: ir.Expr) -> Iterator[tuple[ir.Read, bool]]:
     """Reads of a gather's result at `m / D` and `m % D`, and whether the head is the quotient."""
-    for read in (part for part in walk(body) if isinstance(part, ir.Read)):
+    for read in (view.forms.seen_through(part) for part in walk(body) if isinstance(part, ir.Read)):
         let = view.lets.get(read.tensor)
         if let is None:
             continue

@@ -26,28 +26,23 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
             for shared in sorted(gather.weight_coordinates & asking & answering, key=str):
                 reads = _indices(comparison.answering, shared, key, view)
                 found = _indices(tuple(values), shared, key, view)
-                linked = shared in _together(tuple(gather.values))
-                if found.keys() == reads.keys() or not reads or (not found and linked):
+                if found.keys() == reads.keys() or not reads:
                     continue
                 if found or _has_axis_like(view, comparison.answering, values, shared):
-                    yield gather.site.let, _report(gather, values, shared, next(iter(reads.values())))
+                    yield gather.site.let, _report(view, gather, values, shared, next(iter(reads.values())))
 
 
 def _has_axis_like(view: View, keys: tuple[Factor, ...], values: list[Factor], shared: Coordinate) -> bool:
     """Whether the values have an axis of the kind that the keys are read along: one value for all heads has not."""
+    reads = [view.forms.seen_through(f.expr) for f in keys if isinstance(f.expr, ir.Read)]
     homes = {
         axis.coordinate.name
-        for factor in keys
-        if isinstance(factor.expr, ir.Read)
-        for axis, index in zip(view.program.tensors[factor.expr.tensor].axes, factor.expr.indices, strict=True)
+        for read in reads
+        for axis, index in zip(view.program.tensors[read.tensor].axes, read.indices, strict=True)
         if shared in index.type.coordinates
     }
-    return any(
-        axis.coordinate.name in homes
-        for factor in values
-        if isinstance(factor.expr, ir.Read)
-        for axis in view.program.tensors[factor.expr.tensor].axes
-    )
+    found = [view.forms.seen_through(f.expr) for f in values if isinstance(f.expr, ir.Read)]
+    return any(axis.coordinate.name in homes for read in found for axis in view.program.tensors[read.tensor].axes)
 
 
 def _together(factors: tuple[Factor, ...]) -> frozenset[Coordinate]:
@@ -60,18 +55,18 @@ def _indices(factors: tuple[Factor, ...], shared: Coordinate, key: Coordinate, v
         view.forms.key(index): index
         for factor in factors
         if key in factor.coordinates and isinstance(factor.expr, ir.Read)
-        for index in factor.expr.indices
+        for index in view.forms.seen_through(factor.expr).indices
         if index.type.coordinates == {shared}
     }
 
 
-def _report(gather: Gather, values: list[Factor], shared: Coordinate, at: ir.Expr) -> Diagnostic:
+def _report(view: View, gather: Gather, values: list[Factor], shared: Coordinate, at: ir.Expr) -> Diagnostic:
     value = values[0].expr
     keys = Label(value.span, f"the keys are read at `{at.span.text}`")
     return Diagnostic(
         CODE,
-        f"`{value.span.text}` is not read at the `{shared.name}` whose weights gather it",
-        (keys, Label(gather.weights.span, f"one for each `{shared.name}`")),
-        (f"what arrives at one `{shared.name}` are the values of another",),
+        f"`{value.span.text}` is not read at the `{view.shown(shared)}` whose weights gather it",
+        (keys, Label(gather.weights.span, f"one for each `{view.shown(shared)}`")),
+        (f"what arrives at one `{view.shown(shared)}` are the values of another",),
         f"read the values at `{at.span.text}`, as the keys are",
     )

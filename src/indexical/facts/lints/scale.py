@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
+from ...checker.context import constants_of
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
 from ...ir.affine import Polynomial, number, polynomial
@@ -25,25 +26,25 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
         expected = number(1)
         for step in comparison.product.summed:
             if step.coordinate in comparison.compared:
-                expected = expected * polynomial(step.range.upper)
-        yield from _judge(gather, comparison, powers, unknown, expected)
+                expected = expected * polynomial(step.range.upper, constants_of(view.lets))
+        yield from _judge(view, gather, comparison, powers, unknown, expected)
 
 
 Powers = dict[Polynomial, tuple[Fraction, ir.Expr, int]]
 
 
 def _judge(
-    gather: Gather, comparison: Comparison, powers: Powers, unknown: bool, expected: Polynomial
+    view: View, gather: Gather, comparison: Comparison, powers: Powers, unknown: bool, expected: Polynomial
 ) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
     let = gather.site.let
-    shown = ", ".join(f"`{c.name}`" for c in sorted(comparison.compared, key=str))
+    shown = ", ".join(f"`{view.shown(c)}`" for c in sorted(comparison.compared, key=str))
     right = powers.pop(expected, None)
     constants = [size for size in powers if size.constant is not None]
     for size in constants:
         # A plain number may be the scale, worked out by hand, or a temperature: it is the reader's.
         unknown = True
         del powers[size]
-    first = min(c.name for c in comparison.compared)
+    first = min(view.shown(c) for c in comparison.compared)
     summed = Label(comparison.expr.span, f"sums over {shown}")
     other = next((place for power, place, _ in powers.values() if power == Fraction(-1, 2)), None)
     if right is None and other is not None:
@@ -65,7 +66,7 @@ def _powers(view: View, gather: Gather, comparison: Comparison) -> tuple[Powers,
     powers: Powers = {}
     unknown = False
     for factor in _constants(view, gather, comparison):
-        found = _power(factor.expr, Fraction(-1 if factor.inverse else 1))
+        found = _power(view, factor.expr, Fraction(-1 if factor.inverse else 1))
         if found is None:
             unknown = unknown or not _is_sign(factor.expr)
             continue
@@ -109,24 +110,27 @@ def _constants(view: View, gather: Gather, comparison: Comparison) -> list[Facto
     return result
 
 
-def _power(expr: ir.Expr, times: Fraction) -> tuple[Polynomial, Fraction] | None:
+def _power(view: View, expr: ir.Expr, times: Fraction) -> tuple[Polynomial, Fraction] | None:
     """`sqrt(size(d))` as a size and a power; None for anything that is not made so."""
     match expr:
         case ir.Map("sqrt", (inner,)):
-            return _power(inner, times / 2)
+            return _power(view, inner, times / 2)
         case ir.Map("rsqrt", (inner,)):
-            return _power(inner, -times / 2)
+            return _power(view, inner, -times / 2)
         case ir.Map("**", (inner, exponent)):
             value = _number(exponent)
-            return None if value is None else _power(inner, times * value)
+            return None if value is None else _power(view, inner, times * value)
         case ir.Map(op, (inner,)) if op.startswith("as "):
-            return _power(inner, times)
-        case ir.Size() | ir.Read(indices=()):
+            return _power(view, inner, times)
+        case ir.Read(indices=()):
+            found = view.forms.opened(expr)
+            return (polynomial(expr), times) if found is None else _power(view, found[0], times)
+        case ir.Size():
             return polynomial(expr), times
         case ir.Const(value) if not isinstance(value, bool):
             return (number(int(value)), times) if Fraction(value).denominator == 1 and abs(value) != 1 else None
         case ir.Map("*" | "//" | "+" | "-") if expr.type.kind == "whole":
-            return polynomial(expr), times
+            return polynomial(expr, constants_of(view.lets)), times
         case _:
             return None
 

@@ -22,7 +22,7 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
                 continue
             for weights in site.weights:
                 if _gathers_across(site, weights, step) and _is_key(view, site, weights, step):
-                    yield site.let, _report(site, weights, step)
+                    yield site.let, _report(view, site, weights, step)
 
 
 def _gathers_across(site: Site, weights: Weights, step: Summed) -> bool:
@@ -66,8 +66,8 @@ def _together(factors: tuple[Factor, ...]) -> frozenset[Coordinate]:
     return frozenset().union(*(factor.coordinates for factor in factors))
 
 
-def _report(site: Site, weights: Weights, step: Summed) -> Diagnostic:
-    name, other = step.coordinate.name, weights.coordinate.name
+def _report(view: View, site: Site, weights: Weights, step: Summed) -> Diagnostic:
+    name, other = view.shown(step.coordinate), view.shown(weights.coordinate)
     note = f"for each `{other}`, nobody's weights over `{name}` sum to 1: `{site.let.name}` is no average of the values"
     return Diagnostic(
         CODE,
