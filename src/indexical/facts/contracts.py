@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice, product
 
+from ..checker.context import constants_of
 from ..checker.sizes import show
 from ..checker.spaces import tied
 from ..diagnostics import Label, Sink
@@ -336,29 +338,42 @@ def _check_groups(
     contract: ir.Contract, flag: str, size: ir.Expr | None, view: View, gather: Gather, sink: Sink
 ) -> None:
     """Heads that share a key: neighbours where the groups are contiguous, every G-th where interleaved."""
-    wanted = "//" if flag.endswith("contiguous") else "%"
-    heads = gather.weight_coordinates
+    claimed = Label(contract.span, "claimed here")
+    help = "contiguous groups are read at `h / G`, interleaved ones at `h % G`"
+    found = list(_grouped(view, gather))
+    if not found:
+        sink.report(
+            "IX425", f"{flag} is not proved: no key is read at a quotient or remainder of a head", claimed, help=help
+        )
+    for index in found:
+        wanted = "//" if flag.endswith("contiguous") else "%"
+        constants = constants_of(view.lets)
+        difference = polynomial(index.arguments[1], constants)
+        difference = difference if size is None else difference - polynomial(size, constants)
+        if index.op != wanted:
+            kind = "interleaved" if index.op == "%" else "contiguous"
+            message = f"the contract says {flag}, and `{index.span.text}` reads {kind} ones"
+            words = _example(index.op)
+        elif size is not None and difference.constant != 0:
+            message = (
+                f"the contract says {flag} {show(size)}, and `{index.span.text}` does not show groups of that size"
+            )
+            words = f"groups of {show(index.arguments[1])}"
+        else:
+            continue
+        sink.report("IX425", message, Label(index.span, words), claimed, help=help)
+        return
+
+
+def _grouped(view: View, gather: Gather) -> Iterator[ir.Map]:
+    """The indices of keys and values in which a head is divided."""
     factors = [f for comparison in view.comparisons(gather) for f in comparison.answering] + gather.values
     for factor in factors:
-        if not isinstance(factor.expr, ir.Read):
-            continue
-        for index in factor.expr.indices:
-            if not (index.type.coordinates & heads) or isinstance(index, ir.Coord):
-                continue
-            if not isinstance(index, ir.Map) or index.op not in ("//", "%"):
-                continue
-            if index.op != wanted:
-                kind = "interleaved" if index.op == "%" else "contiguous"
-                message = f"the contract says {flag}, and `{index.span.text}` reads {kind} ones"
-                words = _example(index.op)
-            elif size is not None and (polynomial(size) - polynomial(index.arguments[1])).constant not in (0, None):
-                message = f"the contract says {flag} {show(size)}, and `{index.span.text}` reads groups of another size"
-                words = f"groups of {show(index.arguments[1])}"
-            else:
-                continue
-            help = "contiguous groups are read at `h / G`, interleaved ones at `h % G`"
-            sink.report("IX425", message, Label(index.span, words), Label(contract.span, "claimed here"), help=help)
-            return
+        if isinstance(factor.expr, ir.Read):
+            for index in view.forms.seen_through(factor.expr).indices:
+                heads = index.type.coordinates & gather.weight_coordinates
+                if heads and isinstance(index, ir.Map) and index.op in ("//", "%"):
+                    yield index
 
 
 def _example(op: str) -> str:

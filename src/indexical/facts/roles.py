@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ..checker.context import look_through
 from ..ir import nodes as ir
+from ..ir.prove import conjuncts
 from ..ir.types import Coordinate
 from ..ir.walk import walk
 from .attention import Comparison, Gather
@@ -66,7 +68,9 @@ def roles(view: View, gather: Gather) -> Roles:
     }
     shown = {role: tuple(sorted(view.shown(c) for c in coordinates)) for role, coordinates in parts.items()}
     names = {role: _names(view, gather, found, coordinates) for role, coordinates in parts.items()}
-    hears = " and ".join(dict.fromkeys(relation(guard) for guard in gather.weights.kept)) or None
+    meaning = look_through(view.lets)
+    facts = [fact for guard in gather.weights.kept for fact in conjuncts(guard, True, meaning)]
+    hears = " and ".join(dict.fromkeys(relation(fact) for fact in facts)) or None
     return Roles(gather.name, **shown, hears=hears, names=names)
 
 
