@@ -144,6 +144,7 @@ class Phrases:
         self.products: list[tuple[Dim, Dim, Dim]] = []
         self.spaces: dict[Dim, tuple[str, ...]] = {}
         self.shadowing = False
+        self.reuse = 40
         self.count = 0
 
     # ----------------------------------------------------------------------- choosing
@@ -305,7 +306,7 @@ class Phrases:
         if not tensors:
             return None
         defined = [tensor for tensor in tensors if not tensor.given]
-        return self.read_at(scope, self.pick(defined if defined and self.chance(40) else tensors))
+        return self.read_at(scope, self.pick(defined if defined and self.chance(self.reuse) else tensors))
 
     def read_at(self, scope: Scope, tensor: Tensor) -> Term:
         rest, axes = None, tensor.axes

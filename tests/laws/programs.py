@@ -256,7 +256,7 @@ class Statements(Phrases):
     # --------------------------------------------------------------------- definitions
 
     def draw_definitions(self) -> None:
-        for _ in range(1 + self.choose(4)):
+        for _ in range(1 + self.choose(4) + (self.reuse > 50)):
             choice: Callable[[], Sequence[Let]] = self.weighted(
                 (8, self.points),
                 (4, self.guarded_points),
@@ -706,9 +706,12 @@ def _below(n: int) -> st.SearchStrategy[int]:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> Case:
-    """Programs with arrays, for Hypothesis to make smaller where a law fails."""
-    return Statements(lambda n: draw(_below(n)) if n > 1 else 0).case()
+def cases(draw: st.DrawFn, reuse: int = 40) -> Case:
+    """Programs with arrays, for Hypothesis to make smaller where a law fails. `reuse` says how eagerly definitions
+    read others, in percent."""
+    statements = Statements(lambda n: draw(_below(n)) if n > 1 else 0)
+    statements.reuse = reuse
+    return statements.case()
 
 
 def random_case(seed: int) -> Case:

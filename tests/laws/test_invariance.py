@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tests.laws import rewrites
 from tests.laws.agreement import call, disagreement, is_within
@@ -69,8 +69,8 @@ def test_permuting_the_axes_of_an_input(case: Case, data: st.DataObject) -> None
     check_rewrite(case, data, rewrites.permute_axes)
 
 
-@settings(max_examples=40)
-@given(cases(), st.data())
+@settings(max_examples=40, suppress_health_check=[HealthCheck.filter_too_much])
+@given(cases(reuse=95), st.data())
 def test_writing_a_definition_out_where_it_is_read(case: Case, data: st.DataObject) -> None:
     check_rewrite(case, data, rewrites.inline)
 

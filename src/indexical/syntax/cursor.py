@@ -17,6 +17,12 @@ T = TypeVar("T")
 CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
+# Kinds of tokens that are what their text is.
+_FIXED = ("symbol", "keyword")
+# How far a cursor looks ahead.
+_AHEAD = 2
+
+
 class SyntaxStop(Exception):
     """A statement cannot be read on; what is wrong has been reported."""
 
@@ -28,6 +34,7 @@ class Cursor:
         self.source = source
         self.sink = sink
         self.tokens, self.comments = tokenize(source, sink)
+        self.tokens += self.tokens[-1:] * _AHEAD
         # The sink may hold findings about other files, and findings without a place.
         places = [label.span for found in sink for label in found.labels[:1]]
         self.unreadable = sorted(place.start for place in places if place.source is source)
@@ -40,9 +47,8 @@ class Cursor:
         return self.tokens[self.at]
 
     def next_is(self, text: str, ahead: int = 0) -> bool:
-        place = min(self.at + ahead, len(self.tokens) - 1)
-        token = self.tokens[place]
-        return token.text == text and token.kind in ("symbol", "keyword")
+        token = self.tokens[self.at + ahead]
+        return token[1] == text and token[0] in _FIXED
 
     def advance(self) -> Token:
         token = self.tokens[self.at]
