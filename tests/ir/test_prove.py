@@ -105,8 +105,16 @@ def test_polynomials_add_and_multiply(left: Polynomial, right: Polynomial) -> No
         ([], compare("<", apply("+", apply("*", ASKS, M), THIRD), apply("*", N, M)), True),
         ([], compare("<", apply("//", ASKS, whole(2)), N), True),
         ([], compare("<", apply("%", ASKS, whole(4)), whole(4)), True),
-        ([compare("==", ASKS, apply("*", whole(2), ANSWERS))], compare("==", apply("%", ASKS, whole(2)), whole(0)), False),
-        ([compare("<", ASKS, apply("//", N, whole(2)))], compare("<", apply("+", ASKS, apply("//", N, whole(2))), N), True),
+        (
+            [compare("==", ASKS, apply("*", whole(2), ANSWERS))],
+            compare("==", apply("%", ASKS, whole(2)), whole(0)),
+            False,
+        ),
+        (
+            [compare("<", ASKS, apply("//", N, whole(2)))],
+            compare("<", apply("+", ASKS, apply("//", N, whole(2))), N),
+            True,
+        ),
     ],
 )
 def test_examples(facts: list[Expr], goal: Expr, holds: bool) -> None:

@@ -292,13 +292,19 @@ class Comparison:
     def compared(self) -> frozenset[Coordinate]:
         """The coordinates that are summed over both sides at once, or through a factor that joins them."""
         bound, mine, theirs = self.product.bound, _all(self.asking), _all(self.answering)
+        return bound & mine & theirs | self.bridged
+
+    @property
+    def bridged(self) -> frozenset[Coordinate]:
+        """What a factor between the sides, such as `W` in `q[m] * W[m, n] * k[n]`, joins on either of them."""
+        bound, mine, theirs = self.product.bound, _all(self.asking), _all(self.answering)
         joined = [
             factor.coordinates & bound
             for factor in self.product.factors
             if factor not in self.asking and factor not in self.answering
             if factor.coordinates & bound & mine and factor.coordinates & bound & theirs
         ]
-        return bound & mine & theirs | frozenset().union(*joined) & (mine | theirs)
+        return frozenset().union(*joined) & (mine | theirs)
 
 
 def _all(factors: tuple[Factor, ...]) -> frozenset[Coordinate]:

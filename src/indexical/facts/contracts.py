@@ -136,12 +136,13 @@ def _of(factors: tuple[Factor, ...]) -> frozenset[Coordinate]:
 
 def _homes(view: View, expr: ir.Expr, names: set[str]) -> set[str]:
     """The home coordinates of a tensor, on the axes that are read at one of these."""
-    if not isinstance(expr, ir.Read) or expr.tensor not in view.program.tensors:
+    if not isinstance(expr, ir.Read):
         return set()
-    axes = view.program.tensors[expr.tensor].axes
+    read = view.forms.seen_through(expr)
+    axes = view.program.tensors[read.tensor].axes
     return {
         axis.coordinate.name
-        for axis, index in zip(axes, expr.indices, strict=True)
+        for axis, index in zip(axes, read.indices, strict=True)
         if isinstance(index, ir.Coord) and index.coordinate.name in names
     }
 
@@ -293,6 +294,8 @@ def _check_residual(contract: ir.Contract, found: Roles, view: View, gather: Gat
         return good
     positions = _positions(view, let, asks, gather)
     for term in (term for clause in let.clauses for term in added(clause.body)):
+        if isinstance(term, ir.Reduce) and term.span == gather.key.reduce.span:
+            continue
         if isinstance(term, ir.Reduce) and term.op == "sum" and isinstance(term.body, ir.Read):
             term = term.body
         if not isinstance(term, ir.Read) or _reads_weights(view, term.tensor, gather):
@@ -301,7 +304,7 @@ def _check_residual(contract: ir.Contract, found: Roles, view: View, gather: Gat
             here = let.axes[asks].coordinate
             if view.space_of(term.tensor, number) in positions and not _is_at(index, here):
                 place = Label(contract.span, f"the query is `{here.name}`")
-                _report_residual(term, index.span.text, Label(index.span, "another position"), place, sink)
+                _report_residual(term, index.span.text, Label(term.span, "at another position"), place, sink)
                 good = False
     return good
 

@@ -51,10 +51,10 @@ def roles(view: View, gather: Gather) -> Roles:
     weights = gather.weight_coordinates
     query = weights & (asking - answering) if found else gather.asks
     # Several may ask at once: what is said to be a head or a batch is that.
-    query = frozenset(c for c in query if _said(view, c) is None) or query
+    query = frozenset(c for c in query if _said(view, gather, found, c) is None) or query
     kept = weights - query
     head = {c for c in kept if _is_head(view, gather, found, c)}
-    batch = {c for c in kept - head if head or _said(view, c) == "batch"}
+    batch = {c for c in kept - head if head or _said(view, gather, found, c) == "batch"}
     carry = _carried(gather, weights)
     compare = frozenset().union(*(comparison.compared for comparison in found))
     parts = {
@@ -83,7 +83,7 @@ _SPACES = {"head": "head", "heads": "head", "batch": "batch", "batches": "batch"
 
 def _is_head(view: View, gather: Gather, found: list[Comparison], coordinate: Coordinate) -> bool:
     """A head is said to be one, or has parameters of its own, or is split off a feature, or is mixed."""
-    said = _said(view, coordinate)
+    said = _said(view, gather, found, coordinate)
     if said is not None:
         return said == "head"
     if coordinate in gather.site.product.bound:
@@ -99,15 +99,13 @@ def _is_head(view: View, gather: Gather, found: list[Comparison], coordinate: Co
     return False
 
 
-def _said(view: View, coordinate: Coordinate) -> str | None:
+def _said(view: View, gather: Gather, found: list[Comparison], coordinate: Coordinate) -> str | None:
     """Head or batch, where the program says so: by a contract, or by the name of the space."""
     if coordinate.space in _SPACES:
         return _SPACES[coordinate.space]
-    for contract in view.program.contracts:
-        for role, name in contract.roles:
-            if name == coordinate.name and role in ("head", "batch"):
-                return role
-    return None
+    claims = [claim for contract in view.program.contracts for claim in contract.roles if claim[0] in ("head", "batch")]
+    names = _names(view, gather, found, frozenset((coordinate,))) if claims else frozenset()
+    return next((role for role, name in claims if name in names), None)
 
 
 def _leaves(view: View, gather: Gather, found: list[Comparison]) -> list[ir.Read]:

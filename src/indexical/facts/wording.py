@@ -43,14 +43,16 @@ def size_words(value: Polynomial) -> str:
     """A polynomial in the sizes: `b·h·i·j·d`, largest powers first."""
     if not value.terms:
         return "0"
-    parts = []
-    for monomial, factor in sorted(value.terms.items(), key=lambda term: (-sum(p for _, p in term[0]), str(term))):
+    terms = []
+    for monomial, factor in value.terms.items():
         atoms = sorted((_atom(atom), power) for atom, power in monomial)
+        terms.append((-sum(power for _, power in atoms), atoms, factor))
+    parts = []
+    for _, atoms, factor in sorted(terms):
         shown = "·".join(name if power == 1 else f"{name}^{power}" for name, power in atoms)
-        sign = "-" if factor < 0 else "+"
         size = abs(factor)
         text = str(size) if not shown else shown if size == 1 else f"{size}·{shown}"
-        parts.append(f" {sign} {text}")
+        parts.append(f" {'-' if factor < 0 else '+'} {text}")
     return "".join(parts).removeprefix(" + ").strip()
 
 

@@ -79,7 +79,8 @@ def show_cost(cost: Cost) -> str:
     for figure in cost.figures:
         number = "" if figure.count is None else f"{figure.count:,}"
         share = "" if figure.count is None or not total else f"{100 * figure.count / total:.1f} %"
-        rows.append((figure.name, figure.stage, " × ".join(figure.shape), figure.multiply_adds, number, share))
+        shape = " × ".join(f"({size})" if " " in size else size for size in figure.shape)
+        rows.append((figure.name, figure.stage, shape, figure.multiply_adds, number, share))
     if total is not None:
         rows.append(("all", "", "", "", f"{total:,}", ""))
     widths = [max(len(row[column]) for row in rows) for column, _ in enumerate(rows[0])]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
+from ...ir.affine import Atom, Polynomial, expression, of_atom, polynomial
 from ...ir.types import Coordinate
 from ..attention import Gather
 from ..products import Factor
@@ -50,14 +51,29 @@ def _together(factors: tuple[Factor, ...]) -> frozenset[Coordinate]:
 
 
 def _indices(factors: tuple[Factor, ...], shared: Coordinate, key: Coordinate, view: View) -> dict[str, ir.Expr]:
-    """How a coordinate stands in the indices of the factors that vary with the key, where it stands alone."""
-    return {
-        view.forms.key(index): index
-        for factor in factors
-        if key in factor.coordinates and isinstance(factor.expr, ir.Read)
-        for index in view.forms.seen_through(factor.expr).indices
-        if index.type.coordinates == {shared}
-    }
+    """How a coordinate stands in the indices of the factors that vary with the key: alone, or as the slower
+    one of two. As the faster one it is another split, which is another mistake."""
+    found: dict[str, ir.Expr] = {}
+    for factor in factors:
+        if key not in factor.coordinates or not isinstance(factor.expr, ir.Read):
+            continue
+        for index in view.forms.seen_through(factor.expr).indices:
+            others = index.type.coordinates - {shared}
+            if shared not in index.type.coordinates or key in others or len(others) > 1:
+                continue
+            part = _part(polynomial(index), shared)
+            if not others or part != of_atom(shared):
+                found[view.forms.key(expression(part, index.span))] = index
+    return found
+
+
+def _part(index: Polynomial, shared: Coordinate) -> Polynomial:
+    """The terms of an index in which a coordinate stands."""
+    return Polynomial({m: f for m, f in index.terms.items() if any(_mentions(atom, shared) for atom, _ in m)})
+
+
+def _mentions(atom: Atom, shared: Coordinate) -> bool:
+    return atom == shared if isinstance(atom, Coordinate) else shared in atom.type.coordinates
 
 
 def _report(view: View, gather: Gather, values: list[Factor], shared: Coordinate, at: ir.Expr) -> Diagnostic:

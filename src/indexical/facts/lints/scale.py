@@ -23,11 +23,21 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
             continue
         comparison = found[0]
         powers, unknown = _powers(view, gather, comparison)
-        expected = number(1)
-        for step in comparison.product.summed:
-            if step.coordinate in comparison.compared:
-                expected = expected * polynomial(step.range.upper, constants_of(view.lets))
+        expected = _expected(view, comparison, powers)
         yield from _judge(view, gather, comparison, powers, unknown, expected)
+
+
+def _expected(view: View, comparison: Comparison, powers: Powers) -> Polynomial:
+    """The number of compared features. Across a bridge, those of either side will do."""
+    constants = constants_of(view.lets)
+    sizes = {s.coordinate: polynomial(s.range.upper, constants) for s in comparison.product.summed}
+    for coordinate in sorted(comparison.bridged, key=str):
+        if sizes[coordinate] in powers:
+            return sizes[coordinate]
+    expected = number(1)
+    for coordinate in comparison.compared:
+        expected = expected * sizes[coordinate]
+    return expected
 
 
 Powers = dict[Polynomial, tuple[Fraction, ir.Expr, int]]
