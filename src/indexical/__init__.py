@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from .api import Program, check, compile
-from .diagnostics import CallError, CompileError, Diagnostic, Error
 
 if TYPE_CHECKING:
     from . import std
+    from .api import Program, check, compile
+    from .diagnostics import CallError, CompileError, Diagnostic, Error
 
 __version__ = "0.1.0"
 __all__ = ["CallError", "CompileError", "Diagnostic", "Error", "Program", "check", "compile", "std"]
 
-# Tracebacks and help show these under the name they are imported by.
-for _public in (CallError, CompileError, Diagnostic, Error, Program):
-    _public.__module__ = __name__
+# Where each public name lives. It is fetched when it is first asked for, so that importing costs next to nothing.
+_HOMES = {
+    **dict.fromkeys(("Program", "check", "compile"), "api"),
+    **dict.fromkeys(("CallError", "CompileError", "Diagnostic", "Error"), "diagnostics"),
+    "std": "std",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """`ix.std` is imported when it is first asked for."""
-    if name == "std":
-        from importlib import import_module
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = import_module(f".{_HOMES[name]}", __name__)
+    value = home if name == "std" else getattr(home, name)
+    globals()[name] = value
+    return value
 
-        return import_module(".std", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

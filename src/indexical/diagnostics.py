@@ -91,6 +91,8 @@ class Sink:
 class Error(ValueError):
     """A mistake of the user's. `diagnostics` has every finding; `str()` renders them all."""
 
+    __module__ = "indexical"
+
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)
         super().__init__("\n\n".join(render(diagnostic) for diagnostic in self.diagnostics))
@@ -99,9 +101,13 @@ class Error(ValueError):
 class CompileError(Error):
     """The text is at fault."""
 
+    __module__ = "indexical"
+
 
 class CallError(Error):
     """The arrays do not fit the text, or a check in the run failed."""
+
+    __module__ = "indexical"
 
 
 Paint = Callable[[str, str], str]

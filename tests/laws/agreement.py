@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 from hypothesis import currently_in_test_context, event
-from tests.laws.grids import Array, Outside, evaluate, nudged
+from tests.laws.grids import Outside, evaluate
+from tests.laws.numerics import Array, nudged
 from tests.laws.programs import Case
 
 import indexical as ix

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from tests.laws.phrases import NAMES, Choose, Phrases, Scope, is_sayable, leaks, number, plus, size_of
+from tests.laws.inputs import Array
+from tests.laws.recurrences import Recurrences
+from tests.laws.scopes import NAMES, Scope, is_sayable, leaks, number, plus, size_of
 from tests.laws.terms import (
     Apply,
     Binder,
@@ -24,7 +26,6 @@ from tests.laws.terms import (
     Dim,
     Fn,
     Function,
-    Input,
     Kind,
     Let,
     Number,
@@ -42,13 +43,10 @@ from tests.laws.terms import (
     Term,
     change,
     mentioned,
-    spine,
     tensors_in,
-    text_of,
     walk,
 )
-
-Array = np.ndarray[Any, Any]
+from tests.laws.writing import spine, text_of
 
 
 class Case:
@@ -67,134 +65,10 @@ class Case:
         return "\n".join(["", self.text, *shown])
 
 
-class Statements(Phrases):
-    """Draws inputs, functions and definitions."""
+class Statements(Recurrences):
+    """Draws functions and definitions, and puts a program together."""
 
-    def __init__(self, choose: Choose) -> None:
-        super().__init__(choose)
-        self.inputs: list[Input] = []
-        self.arrays: dict[str, Array] = {}
-        self.functions: list[Fn] = []
-        self.groups: list[tuple[Let, ...]] = []
-        self.sizes: dict[str, Dim] = {}
-        self.tensors: list[Tensor] = []
-
-    @property
-    def scope(self) -> Scope:
-        return Scope(tuple(self.tensors), tuple(self.functions), dict(self.sizes))
-
-    # ------------------------------------------------------------------------- inputs
-
-    def draw_inputs(self) -> None:
-        self.noise = np.random.default_rng(self.choose(1 << 16))
-        self.narrow = self.weighted((6, "f64"), (2, "f32"), (1, "mixed"), (1, "f16"))
-        self.wild = self.chance(6)
-        self.shadowing = self.chance(15)
-        dims: list[Dim] = []
-        for name in NAMES[: 2 + self.choose(3)]:
-            if dims and self.chance(30):
-                self.sizes[name] = self.pick(dims)
-                continue
-            dims.append(Dim(self.pick((2, 3, 1, 4)), stated=self.chance(15)))
-            self.sizes[name] = dims[-1]
-        if self.chance(25):
-            self.spaces = {dim: tuple(n for n, d in self.sizes.items() if d is dim) for dim in dims}
-            for dim in dims:
-                self.spaces[dim] += (self.fresh("p"), self.fresh("p"))
-        leading = None
-        if not self.spaces and self.chance(20):
-            leading = tuple(Dim(self.pick((2, 1, 3))) for _ in range(self.choose(3)))
-        for place in range(1 + self.choose(4)):
-            self.add_input("xyzwv"[place], "real", leading if self.chance(50) else None)
-        if leading is not None and all(tensor.open is None for tensor in self.tensors):
-            self.add_input("a", "real", leading)
-        if self.chance(35):
-            self.add_product()
-        for name, kind, percent in (("p", "whole", 45), ("q", "whole", 15), ("b", "bool", 40)):
-            if self.chance(percent):
-                self.add_input(name, kind)  # type: ignore[arg-type]
-        if self.chance(35):
-            self.add_scalar()
-        named = {name for input in self.inputs for name in input.home}
-        self.sizes = {name: dim for name, dim in self.sizes.items() if name in named}
-
-    def add_input(self, name: str, kind: Kind, leading: tuple[Dim, ...] | None = None) -> None:
-        ranks = (1, 2, 3) if leading is None else (0, 1, 2)
-        names = self.shuffled(list(self.sizes))[: self.pick(ranks)]
-        axes = tuple(self.sizes[name] for name in names)
-        tensor = Tensor(name, (*(leading or ()), *axes), kind, open=None if leading is None else len(leading))
-        if kind == "whole" and self.chance(80):
-            tensor.below = self.pick(list(self.sizes.values()))
-        self.declare(tensor, tuple(names))
-
-    def add_product(self) -> None:
-        """An input with an axis that two coordinates make together."""
-        named = sorted({name for input in self.inputs for name in input.home})
-        if len(named) < 2:
-            return
-        high, low = self.shuffled(named)[:2]
-        dims = self.sizes[high], self.sizes[low]
-        words = Op(("*",), (Size(high, dims[0]), Size(low, dims[1])), "whole")
-        product = Dim(size_of(dims[0]) * size_of(dims[1]), (words,), parts=dims)
-        if product.size and product.size > 8:
-            return
-        name = "n"
-        if self.spaces:
-            self.spaces[product] = (name, self.fresh("p"))
-        self.products.append((product, *dims))
-        others = [other for other in self.sizes if self.chance(20)][:1]
-        self.sizes[name] = product
-        tensor = Tensor("u", (*(self.sizes[other] for other in others), product), "real")
-        self.declare(tensor, (*others, name), {name: words})
-
-    def add_scalar(self) -> None:
-        """A scalar input: a real, or a whole number that says how many points something has."""
-        # Sometimes it is called as a coordinate is elsewhere.
-        name = self.pick([n for n in NAMES if n not in self.sizes]) if self.shadowing and not self.spaces else "s"
-        if self.chance(50):
-            self.declare(Tensor(name, (), "real"), ())
-        else:
-            self.declare(Tensor(name, (), "whole", counts=self.pick(list(self.sizes.values()))), ())
-
-    def declare(self, tensor: Tensor, home: tuple[str, ...], stated: Mapping[str, Term] | None = None) -> None:
-        dtype = self.dtype_of_input(tensor)
-        tensor.given = True
-        stated = dict(stated or {})
-        stated.update({name: number(size_of(self.sizes[name])) for name in home if self.sizes[name].stated})
-        self.inputs.append(Input(tensor, home, dtype, stated))
-        self.tensors.append(tensor)
-        shape = tuple(size_of(dim) for dim in tensor.axes)
-        self.arrays[tensor.name] = self.array(tensor, dtype, shape)
-
-    def dtype_of_input(self, tensor: Tensor) -> str | None:
-        """What is declared. A whole or Boolean input that nothing else gives away has to be."""
-        if tensor.kind == "real":
-            return self.pick((None, None, "f64")) if self.narrow == "f64" else None
-        if tensor.kind == "bool":
-            return "bool"
-        return self.pick(("i64", "i64", "i32"))
-
-    def array(self, tensor: Tensor, dtype: str | None, shape: tuple[int, ...]) -> Array:
-        noise = self.noise
-        if tensor.kind == "bool":
-            return noise.random(shape) < 0.6
-        if tensor.kind == "whole":
-            if tensor.counts is not None:
-                return np.array(size_of(tensor.counts), np.int32 if dtype == "i32" else np.int64)
-            high = size_of(tensor.below) if tensor.below is not None else 5
-            low = 0 if tensor.below is not None else -4
-            return noise.integers(low, high, shape).astype(np.int32 if dtype == "i32" else np.int64)
-        width = "f64" if dtype == "f64" else self.narrow
-        width = self.pick(("f64", "f32", "int")) if width == "mixed" else width
-        if width == "int":
-            return noise.integers(-3, 4, shape)
-        cells = noise.integers(-8, 9, shape) / 4 if self.chance(60) else noise.standard_normal(shape)
-        cells = np.asarray(cells, np.float16).astype({"f64": np.float64, "f32": np.float32, "f16": np.float16}[width])
-        if self.wild and cells.size:
-            cells.reshape(-1)[0] = self.pick((np.nan, np.inf, -np.inf))
-        return cells
-
-    # ---------------------------------------------------------------------- functions
+    # ----------------------------------------------------------------------------- functions
 
     def draw_functions(self) -> None:
         for _ in range(self.weighted((3, 0), (3, 1), (1, 2))):
@@ -253,7 +127,7 @@ class Statements(Phrases):
         names = {coordinate.name for coordinate in mentioned(guard)}
         return any(names & set(binding_names(node)) for node in spine(body))
 
-    # --------------------------------------------------------------------- definitions
+    # --------------------------------------------------------------------------- definitions
 
     def draw_definitions(self) -> None:
         for _ in range(1 + self.choose(4) + (self.reuse > 50)):
@@ -416,143 +290,7 @@ class Statements(Phrases):
             outside.binding(e), [i, e], Reduce("sum", (self.entered(outside, j, body),), body, None, "real")
         )
 
-    # ---------------------------------------------------------------------- recurrence
-
-    def recurrence(self) -> list[Let]:
-        """One or two base cases and a rule, forward or backward; or one clause that asks where it stands."""
-        made = self.stepped()
-        if made is None:
-            return self.points()
-        t, dim, scope, others, kind = made
-        tensor = Tensor(self.fresh("h"), (dim, *(c.dim for c in others)), kind)  # type: ignore[misc]
-        deep = 2 if size_of(dim) > 2 and self.chance(25) else 1
-        forward = self.chance(65)
-        steps = [plus(Place(t), -k if forward else k) for k in range(1, deep + 1)]
-        rule_scope = replace(scope, previous=tuple((tensor, (step,)) for step in steps), fixed=(t,))
-        if forward and deep == 1 and self.chance(25):
-            return [self.questioned(tensor, t, dim, rule_scope, others, kind)]
-        rule = self.rule(rule_scope, kind)
-        upper, *ends = self.words((t, dim), *((c, c.dim) for c in others))  # type: ignore[arg-type]
-        bases = []
-        around = replace(scope, coordinates=tuple(others), places=scope.places[1:], previous=())
-        for step in range(deep):
-            base = self.term(around.strict(), kind, 1)
-            at = number(step) if forward else plus(upper, -1 - step)
-            bases.append(Clause((at, *self.beside(others, ends)), base))
-        lower = number(deep if forward else 0)
-        binder = Binder(t, lower, upper if forward else plus(upper, -deep))
-        clauses = self.shuffled([*bases, Clause((binder, *self.beside(others, ends)), rule)])
-        return [Let(tensor, tuple(clauses))]
-
-    def stepped(self) -> tuple[Coordinate, Dim, Scope, list[Coordinate], Kind] | None:
-        """A coordinate to go along, and others beside it."""
-        dims = [dim for name, dim in self.sizes.items() if size_of(dim) > 1]
-        if not dims:
-            return None
-        dim = self.pick(dims)
-        scope = self.scope.strict()
-        t = self.coordinate(scope, dim, full=False)
-        scope = scope.binding(t, (Place(t), dim), size=size_of(dim))
-        others: list[Coordinate] = []
-        if self.chance(50):
-            other = self.coordinate(scope, self.pick(list(self.sizes.values())), beside=[t])
-            others.append(other)
-            scope = scope.binding(other, (Place(other), other.dim), size=size_of(other.dim))  # type: ignore[arg-type]
-        return t, dim, scope, others, self.weighted((4, "real"), (1, "whole"))
-
-    def rule(self, scope: Scope, kind: Kind) -> Term:
-        """What a step is: made of earlier ones, and kept small."""
-        tensor, first = self.pick(scope.previous)
-        before = Read(tensor, (*first, *(self.index(scope, dim) for dim in tensor.axes[len(first) :])))
-        other = self.term(scope, kind, 2)
-        if kind == "whole":
-            return Op(("%",), (Op(("+",), (before, other), "whole"), number(7)), "whole")
-        together = Op((self.pick(("+", "*", "-")),), (before, other), "real")
-        if self.chance(70):
-            return Function("tanh", (together,), "real")
-        return Op(("*",), (together, Number("0.5")), "real")
-
-    def questioned(
-        self, tensor: Tensor, t: Coordinate, dim: Dim, scope: Scope, others: list[Coordinate], kind: Kind
-    ) -> Let:
-        """`let h[t] = if t > 0 { … h[t - 1] … } else { … };`"""
-        from tests.laws.terms import If
-
-        t.dim = dim
-        base = self.term(replace(scope, previous=()), kind, 1)
-        body = If(Op((">",), (Place(t), number(0)), "bool"), self.rule(scope, kind), base, kind)
-        return Let(tensor, (Clause(self.entered_all(scope, [t, *others], body), body),))
-
-    def words(self, *axes: tuple[Coordinate, Dim]) -> list[Term]:
-        """How far each axis of a recurrence goes: one term for all clauses, which no coordinate beside it changes."""
-        found = []
-        for own, dim in axes:
-            beside = tuple(Coordinate(other.name) for other, _ in axes if other is not own)
-            found.append(self.extent(replace(self.scope, coordinates=beside), dim))
-        return found
-
-    def beside(self, coordinates: Sequence[Coordinate], ends: Sequence[Term]) -> list[Binder]:
-        """The coordinates beside the one that a recurrence goes along."""
-        return [Binder(c, number(0), end) for c, end in zip(coordinates, ends, strict=True)]
-
-    def recurrence_over_two(self) -> list[Let]:
-        """A table filled from a corner: `g[i - 1, j]`, `g[i, j - 1]`, `g[i - 1, j - 1]`."""
-        dims = [dim for dim in self.sizes.values() if size_of(dim) > 1]
-        if not dims:
-            return self.points()
-        scope = self.scope.strict()
-        dim = self.pick(dims)
-        i = self.coordinate(scope, dim, full=False)
-        scope = scope.binding(i, (Place(i), dim), size=size_of(dim))
-        other = self.pick(dims)
-        j = self.coordinate(scope, other, full=False, beside=[i])
-        scope = scope.binding(j, (Place(j), other), size=size_of(other))
-        kind: Kind = self.pick(("real", "whole"))
-        tensor = Tensor(self.fresh("h"), (dim, other), kind)
-        up, back = plus(Place(i), -1), plus(Place(j), -1)
-        firsts = self.shuffled([(up, Place(j)), (Place(i), back), (up, back)])[: 1 + self.choose(3)]
-        inner = replace(scope, previous=tuple((tensor, first) for first in firsts), fixed=(i, j))
-        rule = self.rule(inner, kind)
-        corner = self.simple(replace(scope, coordinates=()), kind)
-        down = replace(scope.without([j]), previous=((tensor, (up, number(0))),), fixed=(i,))
-        along = replace(scope.without([i]), previous=((tensor, (number(0), back)),), fixed=(j,))
-        ends = self.words((i, dim), (j, other))
-        clauses = [
-            Clause((number(0), number(0)), corner),
-            Clause((Binder(i, number(1), ends[0]), number(0)), self.rule(down, kind)),
-            Clause((number(0), Binder(j, number(1), ends[1])), self.rule(along, kind)),
-            Clause((Binder(i, number(1), ends[0]), Binder(j, number(1), ends[1])), rule),
-        ]
-        return [Let(tensor, tuple(self.shuffled(clauses)))]
-
-    def two_recurrences(self) -> list[Let]:
-        """A state and a cell that read each other, as in an LSTM."""
-        made = self.stepped()
-        if made is None:
-            return self.points()
-        t, dim, scope, others, kind = made
-        axes = (dim, *(c.dim for c in others))
-        state, cell = (Tensor(self.fresh("h"), axes, kind) for _ in range(2))  # type: ignore[arg-type]
-        back = plus(Place(t), -1)
-        around = replace(scope, coordinates=tuple(others), places=scope.places[1:])
-        upper, *ends = self.words((t, dim), *((c, c.dim) for c in others))  # type: ignore[arg-type]
-        lets = []
-        for tensor, reads in (
-            (state, ((cell, (Place(t),)), (state, (back,)))),
-            (cell, ((state, (back,)), (cell, (back,)))),
-        ):
-            # The first of them is read for certain: each needs the other.
-            inner = replace(scope, previous=reads[: 1 + self.choose(2)], fixed=(t,))
-            rule = Op(("+",), (self.rule(replace(inner, previous=reads[:1]), kind), self.rule(inner, kind)), kind)
-            if kind == "whole":
-                rule = Op(("%",), (rule, number(5)), kind)
-            base = self.term(around, kind, 1)
-            first = Clause((number(0), *self.beside(others, ends)), base)
-            step = Clause((Binder(t, number(1), upper), *self.beside(others, ends)), rule)
-            lets.append(Let(tensor, (first, step)))
-        return lets
-
-    # -------------------------------------------------------------------- other statements
+    # ---------------------------------------------------------------------- other statements
 
     def figure_tensor(self) -> list[Let]:
         """Figures in the text, under a name."""
@@ -651,7 +389,7 @@ class Statements(Phrases):
         dims = tuple(c.dim for c in rest.coordinates)
         return (tensor.open is not None) == rest.flat and tensor.axes[: len(dims)] == dims
 
-    # -------------------------------------------------------------------------- program
+    # ------------------------------------------------------------------------------- program
 
     def case(self) -> Case:
         self.draw_inputs()

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tests.laws import rewrites
 from tests.laws.agreement import call, disagreement, is_within
-from tests.laws.grids import Array
+from tests.laws.numerics import Array
 from tests.laws.programs import Case, cases
-from tests.laws.terms import text_of
+from tests.laws.writing import text_of
 
 import indexical as ix
 from indexical.diagnostics import Sink

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from tests.laws.agreement import agree, call, disagreement, is_within
-from tests.laws.grids import COMPARE, NUMPY, evaluate, nudged, rounded
+from tests.laws.grids import evaluate
+from tests.laws.numerics import COMPARE, NUMPY, nudged, rounded
 from tests.laws.programs import Case, cases, random_case, unread
 from tests.laws.terms import (
     Apply,
