@@ -143,7 +143,7 @@ class Program:
     def __repr__(self) -> str:
         return f"<indexical program ({', '.join(self.inputs)}) -> ({', '.join(self.outputs)})>"
 
-    def __call__(self, *arrays: Any, outputs: str | Sequence[str] | None = None, **named: Any) -> Any:
+    def __call__(self, /, *arrays: Any, outputs: str | Sequence[str] | None = None, **named: Any) -> Any:
         """One output returns the array, several return a named tuple. `outputs` asks for definitions by name."""
         wanted = self._wanted(outputs)
         arguments = self._arguments(arrays, named)
@@ -153,7 +153,11 @@ class Program:
         return namedtuple("Outputs", wanted, rename=True)(*(found[name] for name in wanted))
 
     def _wanted(self, outputs: str | Sequence[str] | None) -> tuple[str, ...]:
-        names = self.outputs if outputs is None else (outputs,) if isinstance(outputs, str) else tuple(outputs)
+        asked: Any = self.outputs if outputs is None else (outputs,) if isinstance(outputs, str) else outputs
+        if not isinstance(asked, Sequence) or not all(isinstance(name, str) for name in asked):
+            examples = 'pass `outputs="out"` or `outputs=("weights", "out")`'
+            raise _call_error("IX508", "outputs are asked for by name", examples)
+        names = tuple(asked)
         if not names:
             raise _call_error("IX508", "this program has no output", "define something with `let`")
         known = {let.name for let in self.ir.lets}

@@ -120,10 +120,11 @@ def abbreviate(spelling: Spelling, chance: Random) -> Spelling | None:
 
 def inline(spelling: Spelling, chance: Random) -> Spelling | None:
     """Write a definition out where it is read, and drop it."""
-    found = [statement for statement in single(spelling) if _can_inline(spelling, guards_inside(statement))]
-    if not found:
+    found = single(spelling)
+    chance.shuffle(found)
+    statement = next((one for one in found if _can_inline(spelling, guards_inside(one))), None)
+    if statement is None:
         return None
-    statement = chance.choice(found)
     inside = guards_inside(statement)
     slots = trees.coordinates_of(inside.slots)
     taken: set[str] = set()
@@ -149,7 +150,7 @@ def inline(spelling: Spelling, chance: Random) -> Spelling | None:
     statements = []
     for other in spelling.statements:
         if other is not statement:
-            taken = trees.names_in(other)
+            taken = trees.names_in(other) | homes(spelling.statements).keys()
             reader = other if isinstance(other, tree.Fn) else _ranging(other, inside)
             statements.append(other if isinstance(other, tree.Fn) else trees.change(reader, visit))
     tensors = spelling.tensors
@@ -259,10 +260,11 @@ def wrap_all(spelling: Spelling, chance: Random) -> Spelling | None:
 
 
 def _wrapped(spelling: Spelling, chance: Random, most: int) -> Spelling | None:
-    found = [statement for statement in single(spelling) if _can_wrap(spelling, statement)]
-    if not found:
+    found = single(spelling)
+    chance.shuffle(found)
+    statement = next((one for one in found if _can_wrap(spelling, one)), None)
+    if statement is None:
         return None
-    statement = chance.choice(found)
     members = _members(spelling, statement, chance.randint(min(1, most), most))
     function = _Function(spelling, [*members, statement], chance)
     return function.spelling(statement)

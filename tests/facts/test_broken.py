@@ -1,6 +1,6 @@
 """Broken attention is named in every spelling, for the right reason; right attention is left in peace.
 
-Programs come from `programs.py` (shapes and mistakes), `odd.py` (right, but odd) and `examples/broken`; spellings are
+Programs come from `shapes.py` and `mistakes.py`, `odd.py` (right, but odd) and `examples/broken`; spellings are
 compositions of the rewrites in `rewrites.py`, the same in every run.
 """
 
@@ -12,9 +12,10 @@ from random import Random
 
 import numpy as np
 import pytest
+from tests.facts.mistakes import Broken, broken, tells
 from tests.facts.odd import PLAIN
-from tests.facts.programs import GROUPED, SPLIT, Broken, broken, right, tells
 from tests.facts.rewrites import rewrite
+from tests.facts.shapes import right
 from tests.facts.spelling import Spelling, spell
 
 import indexical as ix
@@ -42,12 +43,11 @@ def allowed(text: str) -> set[str]:
 
 def respell(text: str, seed: str, kept: tuple[str, ...] = ()) -> tuple[Spelling, list[Diagnostic]]:
     """Another spelling of a program, and what is found in it."""
-    before = {found.code for found in findings(text)}
     for attempt in range(8):
         chance = Random(f"{seed}/{attempt}")
         spelling = rewrite(spell(text, kept), chance, chance.randint(2, 6))
         found = findings(spelling.text)
-        if not {one.code for one in found} & (UNSAYABLE - before):
+        if not {one.code for one in found} & UNSAYABLE:
             return spelling, found
     pytest.fail(f"no spelling could be said:\n{text}")
 
@@ -116,15 +116,14 @@ def test_right_program_is_silent(name: str) -> None:
 # --------------------------------------------------------------------- in other spellings
 
 
-@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", BROKEN)
-def test_mistake_is_named_in_other_spellings(name: str, seed: int) -> None:
+def test_mistake_is_named_in_another_spelling(name: str) -> None:
     program = BROKEN[name]
-    spelling, found = respell(program.text, f"{name}/{seed}", program.mistake.kept)
+    spelling, found = respell(program.text, name, program.mistake.kept)
     assert is_named(program, spelling, found), show(spelling, found)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_program_is_silent_in_other_spellings(name: str, seed: int) -> None:
     spelling, found = respell(RIGHT[name], f"{name}/{seed}")
@@ -134,7 +133,7 @@ def test_right_program_is_silent_in_other_spellings(name: str, seed: int) -> Non
 # ------------------------------------------------------------------------- the rewrites
 
 SIZES = {"i": 3, "j": 3, "h": 4, "g": 2, "n": 8, "m": 3, "b": 2}
-SAME = [name for name in right() if "block" not in name]
+SAME = [name for name in right() if "block" not in name and "claimed" not in name]
 
 
 @pytest.mark.parametrize("name", SAME)
@@ -151,9 +150,3 @@ def test_rewrites_keep_the_meaning(name: str) -> None:
     except ix.Error:
         pytest.fail(spelling.text)
     np.testing.assert_allclose(np.sort(np.ravel(found)), expected, rtol=1e-9, err_msg=spelling.text)
-
-
-def test_shapes_have_what_their_mistakes_need() -> None:
-    assert {name.split("-")[1] for name in BROKEN} >= {"single", "batched", "heads", "cross", "sublayer", "block"}
-    assert "h / G" in GROUPED.key
-    assert "h * D + d" in SPLIT.key

@@ -102,8 +102,8 @@ class Scans(Draws):
             if tensor.guard is None or tensor.kind != "real":
                 continue
             coordinates, guard = tensor.guard
-            named = {c.name for c in scope.coordinates}
-            if any(isinstance(part, Size) and part.of in named for part in walk(guard)):
+            # Two sizes may only turn out to be the same in a call: then nothing is proved by repeating them.
+            if any(isinstance(part, Size) for part in walk(guard)):
                 continue
             chosen: dict[Coordinate, Coordinate] = {}
             for old in coordinates:

@@ -328,7 +328,7 @@ def compare(forms: Forms, score: ir.Expr | None, key: Coordinate, asks: frozense
             waiting += [] if found is None else [found[0]]
             continue
         closed = forms.expand(expr, (key, *asks), lambda read: False)
-        comparison = _two_sided(closed, key, asks, expr)
+        comparison = _level(forms, _two_sided(closed, key, asks, expr), key, asks)
         data = [factor for factor in closed.factors if _is_data(factor) and not factor.inverse]
         if comparison is not None:
             result.append(comparison)
@@ -356,8 +356,20 @@ def _inside_factors(
     opened = forms.expand(
         expr, (key, *asks), lambda read: key in read.type.coordinates and bool(asks & read.type.coordinates)
     )
-    found = _two_sided(opened, key, asks, expr)
+    found = _level(forms, _two_sided(opened, key, asks, expr), key, asks)
     return inner if found is None else [found]
+
+
+def _level(forms: Forms, found: Comparison | None, key: Coordinate, asks: frozenset[Coordinate]) -> Comparison | None:
+    """Where one side is written out and the other is not, what belongs to one looks like a bridge between both:
+    then both are written out."""
+    if found is None or not found.bridged:
+        return found
+    sides = [factor.expr for factor in (*found.asking, *found.answering)]
+    if not any(isinstance(side, ir.Read) and forms.opened(side) is not None for side in sides):
+        return found
+    deeper = _two_sided(forms.expand(found.expr, (key, *asks)), key, asks, found.expr)
+    return deeper if deeper is not None and not deeper.bridged else found
 
 
 def _is_data(factor: Factor) -> bool:

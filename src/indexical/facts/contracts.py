@@ -17,9 +17,8 @@ from ..ir.walk import substitute, walk
 from .attention import Gather, added
 from .dependence import Scan
 from .products import Factor
-from .roles import ROLES, Roles, roles
+from .roles import ROLES, Roles, query_of, roles
 from .view import View
-from .wording import plain
 
 
 def check(view: View, sink: Sink) -> None:
@@ -153,7 +152,7 @@ def _homes(view: View, expr: ir.Expr, names: set[str]) -> set[str]:
 def _check_causal(contract: ir.Contract, view: View, gather: Gather, found: Roles, sink: Sink) -> None:
     """Everything that is read along the positions is read at the query, or before it."""
     let = view.lets[contract.name]
-    asks = _query_axis(let, found)
+    asks = _query_axis(view, let, gather)
     if asks is None:
         sink.report("IX423", f"`{contract.name}` does not keep the query, so it cannot be causal", contract.span)
         return
@@ -201,12 +200,15 @@ def _report_causal(
     )
 
 
-def _query_axis(let: ir.Let, found: Roles) -> int | None:
+def _query_axis(view: View, let: ir.Let, gather: Gather) -> int | None:
     """Which axis of a definition is the query of its attention."""
-    for names in (set(found.query), found.names["query"]):
-        for number, axis in enumerate(let.axes):
-            if axis.coordinate.name in names or plain(axis.coordinate.name) in names:
-                return number
+    query = query_of(view, gather)
+    indices = view.read_as(let, gather.site.let)
+    for slot, index in zip(gather.site.clause.slots, indices or (), strict=False):
+        if slot.type.coordinates and slot.type.coordinates <= query and isinstance(index, ir.Coord):
+            for number, own in enumerate(let.clauses[0].slots):
+                if own.type.coordinates == {index.coordinate}:
+                    return number
     return None
 
 
@@ -289,7 +291,7 @@ def _check_residual(contract: ir.Contract, found: Roles, view: View, gather: Gat
             _report_residual(term, key.name, Label(term.span, "one for every key"), place, sink)
             good = False
     let = view.lets[contract.name]
-    asks = _query_axis(let, found)
+    asks = _query_axis(view, let, gather)
     if asks is None:
         return good
     positions = _positions(view, let, asks, gather)

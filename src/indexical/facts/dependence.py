@@ -159,12 +159,11 @@ def _parts(expr: ir.Expr, trail: Trail, lets: Mapping[str, ir.Let]) -> list[tupl
     """What is evaluated inside an expression, and when. A factor is only read where no other is removed."""
     match expr:
         case ir.Map("*" | "/", arguments):
-            factors = arguments if expr.op == "*" else arguments[:1]
-            found = [support(factor, lets) for factor in factors]
+            factors = len(arguments) if expr.op == "*" else 1
+            found = [support(factor, lets) for factor in arguments[:factors]]
             result = []
-            for argument in arguments:
-                own = support(argument, lets) if isinstance(argument, ir.Read) else None
-                held = [(s, True) for s in found if s is not None and s is not own]
+            for number, argument in enumerate(arguments):
+                held = [(s, True) for n, s in enumerate(found) if s is not None and n != number]
                 result.append((argument, (*trail, *held)))
             return result
         case ir.Normalize(guard=guard) if guard is not None:
@@ -188,6 +187,13 @@ def support(expr: ir.Expr, lets: Mapping[str, ir.Let]) -> ir.Expr | None:
             return build.conjunction(support(argument, lets) for argument in arguments)
         case ir.Map("/" | "neg", arguments):
             return support(arguments[0], lets)
+        case ir.Select(condition, then, otherwise):
+            sides = [support(then, lets), support(otherwise, lets)]
+            if sides == [None, None]:
+                return None
+            opposite = build.apply("!", (condition,), "bool", condition.span)
+            cases = [build.conjunction((c, s)) for c, s in zip((condition, opposite), sides, strict=True)]
+            return build.apply("||", tuple(case for case in cases if case is not None), "bool", expr.span)
         case _:
             return None
 

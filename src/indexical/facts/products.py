@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
-from ..checker.context import at
+from ..checker.context import at, look_through
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import Atom, polynomial
+from ..ir.affine import Atom, Polynomial, no_constants, polynomial
+from ..ir.prove import conjuncts, inequalities
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, substitute
 
@@ -142,6 +143,13 @@ class Forms:
             case ir.Map("neg", (operand,)):
                 minus = Factor(build.whole(-1, expr.span), False, local)
                 return Product(factors=(minus,)).times(self._expand(operand, names, local))
+            case ir.Select(condition, then, ir.Const(value)) if value == 0:
+                held = Product(conditions=(Condition(condition, local),))
+                return held.times(self._expand(then, names, local))
+            case ir.Select(condition, ir.Const(value), otherwise) if value == 0:
+                opposite = build.apply("!", (condition,), "bool", condition.span)
+                held = Product(conditions=(Condition(opposite, local),))
+                return held.times(self._expand(otherwise, names, local))
             case ir.Reduce("sum"):
                 return self._expand_sum(expr, names, local)
             case ir.Reduce("mean") if expr.guard is None:
@@ -204,6 +212,8 @@ class Forms:
                 return names.get(coordinate, str(coordinate))
             case ir.Size(coordinate):
                 return f"size({coordinate})"
+            case ir.Map() | ir.Read() if expr.type.kind == "bool":
+                return self._condition_key(expr, names)
             case ir.Map("*" | "/" | "neg") | ir.Reduce("sum") | ir.Read():
                 if expr.type.kind == "whole" and isinstance(expr, ir.Map):
                     return self._whole_key(expr, names)
@@ -230,15 +240,31 @@ class Forms:
                 parts = [self.key(part, inner_names) for part in (body, guard) if part is not None]
                 return f"({op} {outside} {' '.join(parts)})"
 
+    def _condition_key(self, expr: ir.Map | ir.Read, names: Mapping[Coordinate, str]) -> str:
+        """A condition by what it says: `j <= i`, `i >= j` and `!(j > i)` are one, and so is a name for it."""
+        facts = conjuncts(expr, True, look_through(self.lets))
+        if facts == [expr]:
+            rows = inequalities(expr, no_constants)
+            if rows is not None:
+                return " && ".join(sorted(f"{self._polynomial_key(row, expr, names)} >= 0" for row in rows))
+            if isinstance(expr, ir.Read):
+                return self.factor_key(Factor(expr), names)
+            parts = sorted(self.key(argument, names) for argument in _terms(expr))
+            return f"({expr.op} {' '.join(parts)})"
+        return " && ".join(sorted({self.key(fact, names) for fact in facts}))
+
     def _whole_key(self, expr: ir.Map, names: Mapping[Coordinate, str]) -> str:
         """Whole arithmetic by its polynomial, so that `h * 4 + d` is `d + 4 * h`."""
+        return self._polynomial_key(polynomial(expr), expr, names)
+
+    def _polynomial_key(self, value: Polynomial, expr: ir.Expr, names: Mapping[Coordinate, str]) -> str:
         terms = []
-        for monomial, factor in polynomial(expr).terms.items():
+        for monomial, factor in value.terms.items():
             atoms = sorted(f"{self._atom_key(atom, expr, names)}^{power}" for atom, power in monomial)
             terms.append(f"{factor}·{'·'.join(atoms)}")
         return "{" + " + ".join(sorted(terms)) + "}"
 
-    def _atom_key(self, atom: Atom, expr: ir.Map, names: Mapping[Coordinate, str]) -> str:
+    def _atom_key(self, atom: Atom, expr: ir.Expr, names: Mapping[Coordinate, str]) -> str:
         if isinstance(atom, Coordinate):
             return names.get(atom, str(atom))
         if atom == expr and isinstance(atom, ir.Map):

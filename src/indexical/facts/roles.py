@@ -46,12 +46,8 @@ ROLES = ("query", "key", "compare", "carry", "head", "batch")
 def roles(view: View, gather: Gather) -> Roles:
     """The roles of the coordinates in a gather."""
     found = view.comparisons(gather)
-    asking = _together(f for comparison in found for f in comparison.asking)
-    answering = _together(f for comparison in found for f in comparison.answering)
     weights = gather.weight_coordinates
-    query = weights & (asking - answering) if found else gather.asks
-    # Several may ask at once: what is said to be a head or a batch is that.
-    query = frozenset(c for c in query if _said(view, gather, found, c) is None) or query
+    query = query_of(view, gather)
     kept = weights - query
     head = {c for c in kept if _is_head(view, gather, found, c)}
     batch = {c for c in kept - head if head or _said(view, gather, found, c) == "batch"}
@@ -72,6 +68,16 @@ def roles(view: View, gather: Gather) -> Roles:
     facts = [fact for guard in gather.weights.kept for fact in conjuncts(guard, True, meaning)]
     hears = " and ".join(dict.fromkeys(relation(fact) for fact in facts)) or None
     return Roles(gather.name, **shown, hears=hears, names=names)
+
+
+def query_of(view: View, gather: Gather) -> frozenset[Coordinate]:
+    """Who asks: what the asking side of the scores varies with, and the answering side does not."""
+    found = view.comparisons(gather)
+    asking = _together(f for comparison in found for f in comparison.asking)
+    answering = _together(f for comparison in found for f in comparison.answering)
+    query = gather.weight_coordinates & (asking - answering) if found else gather.asks
+    # Several may ask at once: what is said to be a head or a batch is that.
+    return frozenset(c for c in query if _said(view, gather, found, c) is None) or query
 
 
 def _together(factors: Iterable[Factor]) -> frozenset[Coordinate]:
@@ -137,7 +143,9 @@ def _carried(gather: Gather, weights: frozenset[Coordinate]) -> frozenset[Coordi
 def _names(view: View, gather: Gather, found: list[Comparison], coordinates: frozenset[Coordinate]) -> frozenset[str]:
     """The names of some coordinates, here and in the homes of what is read at them: of the program's own
     definitions and inputs, not of what a function brought along."""
-    names = {view.shown(c) for c in coordinates}
+    slots = {c for slot in gather.site.clause.slots for c in slot.type.coordinates}
+    names = {view.shown(c) for c in coordinates if not gather.site.let.hidden or c not in slots}
+    names |= _outside(view, gather, coordinates)
     factors = [f for comparison in found for f in (*comparison.asking, *comparison.answering)]
     reads = [part for f in (*factors, *gather.values) for part in walk(f.expr) if isinstance(part, ir.Read)]
     for read in (*reads, *_leaves(view, gather, found)):
@@ -152,11 +160,22 @@ def _names(view: View, gather: Gather, found: list[Comparison], coordinates: fro
     return frozenset(names)
 
 
+def _outside(view: View, gather: Gather, coordinates: frozenset[Coordinate]) -> set[str]:
+    """What coordinates of a gather are called in the definitions that contracts speak of."""
+    names: set[str] = set()
+    for contract in view.program.contracts:
+        indices = view.read_as(view.lets[contract.name], gather.site.let)
+        for slot, index in zip(gather.site.clause.slots, indices or (), strict=False):
+            if slot.type.coordinates <= coordinates and slot.type.coordinates and isinstance(index, ir.Coord):
+                names.add(view.shown(index.coordinate))
+    return names
+
+
 def _written(view: View, normalizer: ir.Normalize) -> set[str]:
     """The names a normaliser's coordinate has in the text."""
     for let in view.program.lets:
         for clause in let.clauses:
             for part in walk(clause.body):
-                if isinstance(part, ir.Normalize) and part.span == normalizer.span:
+                if isinstance(part, ir.Normalize) and part.span == normalizer.span and not let.hidden:
                     return {view.shown(part.coordinate)}
     return set()

@@ -90,6 +90,22 @@ class View:
         word = rf"\b{re.escape(coordinate.name)}\b"
         return coordinate.name if re.search(word, self.program.source.text) else plain(coordinate.name)
 
+    def read_as(self, let: ir.Let, other: ir.Let) -> tuple[ir.Expr, ...] | None:
+        """At which indices a definition reads another, in its own coordinates, through all between them; its
+        own coordinates for itself, None where it does not."""
+        if let is other:
+            return let.clauses[0].slots
+        waiting, seen = [clause.body for clause in let.clauses], 0
+        while waiting and seen < 500:
+            for part in walk(waiting.pop(0)):
+                seen += 1
+                if isinstance(part, ir.Read):
+                    if part.tensor == other.name:
+                        return part.indices
+                    opened = self.forms.opened(part)
+                    waiting += [] if opened is None else [opened[0]]
+        return None
+
     def reads(self, name: str) -> list[ir.Read]:
         """What a definition reads; nothing for an input."""
         return reads_of(self.lets[name]) if name in self.lets else []

@@ -140,6 +140,11 @@ def _as_array(tensor: ir.Input, value: Any, sink: Sink) -> np.ndarray[Any, Any] 
         first = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
         sink.report("IX504", f"`{tensor.name}` cannot be made an array: {first}", Label(tensor.span))
         return None
+    if np.ma.is_masked(value):
+        message = f"`{tensor.name}` is a masked array, and its mask would be lost"
+        help = f"pass `{tensor.name}.filled(0)`, and the mask as a Boolean input for a guard"
+        sink.report("IX504", message, Label(tensor.span), help=help)
+        return None
     if array.dtype.kind not in "biuf":
         kinds = {"O": type(value).__name__, "U": "text", "S": "text", "c": "complex numbers"}
         shown = kinds.get(array.dtype.kind, f"an array of {array.dtype}")

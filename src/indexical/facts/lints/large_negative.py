@@ -41,25 +41,32 @@ def _masks(view: View, score: ir.Expr, seen: set[str]) -> Iterator[tuple[ir.Expr
             if found is not None and tensor not in seen:
                 yield from _masks(view, found[0], seen | {tensor})
         case ir.Select(condition, then, otherwise):
-            if _is_large(otherwise):
+            if _is_large(_named(view, otherwise)):
                 yield otherwise, condition
-            elif _is_large(then):
+            elif _is_large(_named(view, then)):
                 yield then, None
             yield from _masks(view, then, seen)
             yield from _masks(view, otherwise, seen)
         case ir.Map("+" | "-", arguments):
             for argument in arguments:
-                product = view.forms.expand(argument)
-                large = [f.expr for f in product.factors if _is_large(f.expr) or _is_large_positive(f.expr)]
-                if large and argument.type.coordinates:
-                    yield argument, None
-                else:
-                    yield from _masks(view, argument, seen)
+                inside = list(_masks(view, argument, seen))
+                yield from inside
+                if not inside and argument.type.coordinates:
+                    factors = [_named(view, factor.expr) for factor in view.forms.expand(argument).factors]
+                    if any(_is_large(factor) or _is_large_positive(factor) for factor in factors):
+                        yield argument, None
         case ir.Map() | ir.Reduce():
             for child in children(score):
                 yield from _masks(view, child, seen)
         case _:
             return
+
+
+def _named(view: View, expr: ir.Expr) -> ir.Expr:
+    """A number by its name, as the number."""
+    while isinstance(expr, ir.Read) and not expr.indices and (found := view.forms.opened(expr)) is not None:
+        expr = found[0]
+    return expr
 
 
 def _is_large(expr: ir.Expr) -> bool:

@@ -25,8 +25,9 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
             asking = _together(comparison.asking)
             answering = _together(comparison.answering)
             for shared in sorted(gather.weight_coordinates & asking & answering, key=str):
-                reads = _indices(comparison.answering, shared, key, view)
-                found = _indices(tuple(values), shared, key, view)
+                reads = _indices(_reading(comparison.answering, key), shared, key, view)
+                reads = reads or _indices(comparison.answering, shared, key, view)
+                found = _indices(_reading(tuple(values), key), shared, key, view)
                 if found.keys() == reads.keys() or not reads:
                     continue
                 if found or _has_axis_like(view, comparison.answering, values, shared):
@@ -55,7 +56,7 @@ def _indices(factors: tuple[Factor, ...], shared: Coordinate, key: Coordinate, v
     one of two. As the faster one it is another split, which is another mistake."""
     found: dict[str, ir.Expr] = {}
     for factor in factors:
-        if key not in factor.coordinates or not isinstance(factor.expr, ir.Read):
+        if not isinstance(factor.expr, ir.Read):
             continue
         for index in view.forms.seen_through(factor.expr).indices:
             others = index.type.coordinates - {shared}
@@ -65,6 +66,11 @@ def _indices(factors: tuple[Factor, ...], shared: Coordinate, key: Coordinate, v
             if not others or part != of_atom(shared):
                 found[view.forms.key(expression(part, index.span))] = index
     return found
+
+
+def _reading(factors: tuple[Factor, ...], key: Coordinate) -> tuple[Factor, ...]:
+    """The factors that are read at the key."""
+    return tuple(factor for factor in factors if key in factor.coordinates)
 
 
 def _part(index: Polynomial, shared: Coordinate) -> Polynomial:

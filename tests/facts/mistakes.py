@@ -1,7 +1,6 @@
-"""Attention in many shapes, right and wrong: what the lints and contracts are held against.
+"""Broken attention: mistakes that leave every shape as it is, each with what must be said of it.
 
-A `Shape` is a family of programs (one head, a batch, many heads, groups, across two rows, a sub-layer, a
-block). A mistake changes a shape in one place, and knows what must be said of it.
+A mistake changes a right program of `shapes.py` in one place.
 """
 
 from __future__ import annotations
@@ -10,189 +9,23 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from tests.facts.shapes import (
+    BARE,
+    BATCHED,
+    BLOCK,
+    CROSS,
+    GROUPED,
+    HEADS,
+    MULTI_QUERY,
+    PROJECTED,
+    SHAPES,
+    SINGLE,
+    SPLIT,
+    Shape,
+)
 from tests.facts.spelling import Names
 
 from indexical.diagnostics import Diagnostic
-
-ROLES = {"i": "query", "j": "key", "d": "compare", "e": "carry", "h": "head", "b": "batch"}
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The pieces of an attention; `{lead}` is what stands before the positions."""
-
-    name: str
-    lead: str
-    spaces: str
-    inputs: str
-    before: str = ""
-    after: str = ""
-    query: str = "Q[{lead}i, d]"
-    key: str = "K[{lead}j, d]"
-    value: str = "V[{lead}j, e]"
-    compared: str = "d"
-    score: str = "sum[{compared}]({query} * {key}) / {scale}"
-    scale: str = "sqrt(size(d))"
-    masked: str = "{scores}"
-    home: str = "{lead}i, j"
-    over: str = "j"
-    guard: str = "j <= i"
-    late: str = ""
-    gather: str = "sum[j](weights[{plain}i, j] * {value})"
-    out: str = "{lead}i, e"
-    outer: str = ""
-    kept: tuple[str, ...] = ()
-    contract: str = ""
-    plain: str = ""
-
-    @property
-    def text(self) -> str:
-        plain = self.plain or self.lead
-        holes = {"lead": plain, "plain": plain, "scale": self.scale, "compared": self.compared}
-        holes |= {"query": self.query.format(**holes), "key": self.key.format(**holes)}
-        holes["value"] = self.value.format(**holes)
-        home = self.home.format(lead=self.lead)
-        read = f"{plain}i, j"
-        where = f" where {self.guard}" if self.guard else ""
-        late = f" where {self.late}" if self.late else ""
-        scores = self.masked.format(scores=f"scores[{read}]", **holes)
-        lines = [
-            self.spaces,
-            self.inputs,
-            self.before,
-            f"let scores[{home}] = {self.score.format(**holes)};",
-            f"let weights[{read}] = softmax[{self.over}]({scores}{where});",
-            f"let {self.result}[{self.out.format(**holes)}] = {self.gather.format(**holes)}{late};",
-            self.after,
-            self.contract,
-        ]
-        return "\n".join(line for line in lines if line) + "\n"
-
-    @property
-    def result(self) -> str:
-        return "heads" if self.after else "out"
-
-    @property
-    def coordinates(self) -> set[str]:
-        return set(re.findall(r"\b[a-z]\b", self.lead)) | set("ijde")
-
-    def claim(self, *flags: str) -> str:
-        """The contract of this shape's attention."""
-        roles = [f"{role} {c}" for c, role in ROLES.items() if c in self.coordinates]
-        return f"attention {self.result}({', '.join([*roles, *flags])});"
-
-
-SINGLE = Shape("single", "", "space position(i, j), feature(d, e);", "input Q[i, d], K[j, d], V[j, e];")
-BATCHED = Shape(
-    "batched", "b, ", "space batch(b), position(i, j), feature(d, e);", "input Q[b, i, d], K[b, j, d], V[b, j, e];"
-)
-HEADS = Shape(
-    "heads",
-    "b, h, ",
-    "space batch(b), head(h), position(i, j), feature(d, e);",
-    "input Q[b, h, i, d], K[b, h, j, d], V[b, h, j, e];",
-)
-BARE = replace(HEADS, name="bare", spaces="")
-GROUPED = Shape(
-    "grouped",
-    "b, h, ",
-    "space batch(b), head(h), group(g), position(i, j), feature(d, e);",
-    "input Q[b, h, i, d], K[b, g, j, d], V[b, g, j, e];",
-    before="let G = size(h) / size(g);",
-    key="K[b, h / G, j, d]",
-    value="V[b, h / G, j, e]",
-)
-MULTI_QUERY = replace(
-    HEADS,
-    name="multi_query",
-    inputs="input Q[b, h, i, d], K[b, j, d], V[b, j, e];",
-    key="K[b, j, d]",
-    value="V[b, j, e]",
-)
-PROJECTED = Shape(
-    "projected",
-    "b, ",
-    "space batch(b), position(i, j), model(m), feature(d, e);",
-    "input X[b, i, m], W_Q[m, d], W_K[m, d], W_V[m, e];",
-    before="""let Q[b, i, d] = sum[m](X[b, i, m] * W_Q[m, d]);
-let K[b, j, d] = sum[m](X[b, j, m] * W_K[m, d]);
-let V[b, j, e] = sum[m](X[b, j, m] * W_V[m, e]);""",
-)
-CROSS = Shape(
-    "cross",
-    "b, h, ",
-    "space batch(b), head(h), question(i), answer(j), model(m, l), feature(d, e);",
-    "input X[b, i, m], Y[b, j, l], W_Q[h, m, d], W_K[h, l, d], W_V[h, l, e], W_O[h, e, m];",
-    before="""let Q[b, h, i, d] = sum[m](X[b, i, m] * W_Q[h, m, d]);
-let K[b, h, j, d] = sum[l](Y[b, j, l] * W_K[h, l, d]);
-let V[b, h, j, e] = sum[l](Y[b, j, l] * W_V[h, l, e]);""",
-    after="let out[b, i, m] = X[b, i, m] + sum[h, e](heads[b, h, i, e] * W_O[h, e, m]);",
-    guard="",
-)
-SUBLAYER = Shape(
-    "sublayer",
-    "b, h, ",
-    "space batch(b), head(h), position(i, j), model(m), feature(d, e);",
-    "input X[b, i, m], W_Q[h, m, d], W_K[h, m, d], W_V[h, m, e], W_O[h, e, m];",
-    before="""let Q[b, h, i, d] = sum[m](X[b, i, m] * W_Q[h, m, d]);
-let K[b, h, j, d] = sum[m](X[b, j, m] * W_K[h, m, d]);
-let V[b, h, j, e] = sum[m](X[b, j, m] * W_V[h, m, e]);""",
-    after="let out[b, i, m] = X[b, i, m] + sum[h, e](heads[b, h, i, e] * W_O[h, e, m]);",
-)
-SPLIT = Shape(
-    "split",
-    "b, h in 0..H, ",
-    "space batch(b), head(h), position(i, j), model(m, n), feature(d, e);",
-    "input X[b, i, m], W_Q[m, n], W_K[m, n], W_V[m, n], W_O[n, m];",
-    before="""let H = 4;
-let D = size(n) / H;
-let Q[b, i, n] = sum[m](X[b, i, m] * W_Q[m, n]);
-let K[b, j, n] = sum[m](X[b, j, m] * W_K[m, n]);
-let V[b, j, n] = sum[m](X[b, j, m] * W_V[m, n]);""",
-    query="Q[b, i, h * D + d]",
-    key="K[b, j, h * D + d]",
-    value="V[b, j, h * D + e]",
-    compared="d in 0..D",
-    scale="sqrt(D)",
-    out="b, h, i, e in 0..D",
-    after="""let packed[b, i, n] = heads[b, n / D, i, n % D];
-let out[b, i, m] = X[b, i, m] + sum[n](packed[b, i, n] * W_O[n, m]);""",
-    plain="b, h, ",
-)
-BLOCK = replace(
-    SUBLAYER,
-    name="block",
-    spaces="space batch(b), head(h), position(i, j), model(m), hidden(f), feature(d, e);",
-    inputs="""use std::norms::{layer_norm};
-input X[b, i, m], W_Q[h, m, d], W_K[h, m, d], W_V[h, m, e], W_O[h, e, m];
-input gain[m], bias[m], gain_2[m], bias_2[m], W_in[m, f], W_out[f, m];""",
-    before="let N = layer_norm(X, gain, bias, 1e-5);\n" + SUBLAYER.before.replace("X[", "N["),
-    after="""let Y[b, i, m] = X[b, i, m] + sum[h, e](heads[b, h, i, e] * W_O[h, e, m]);
-let N_2 = layer_norm(Y, gain_2, bias_2, 1e-5);
-let inner[b, i, f] = gelu(sum[m](N_2[b, i, m] * W_in[m, f]));
-let out[b, i, m] = Y[b, i, m] + sum[f](inner[b, i, f] * W_out[f, m]);""",
-)
-SHAPES = {
-    shape.name: shape
-    for shape in (
-        SINGLE,
-        BATCHED,
-        HEADS,
-        BARE,
-        GROUPED,
-        MULTI_QUERY,
-        PROJECTED,
-        CROSS,
-        SUBLAYER,
-        SPLIT,
-        BLOCK,
-    )
-}
-
-
-# --------------------------------------------------------------------------- mistakes
-
-Reason = Callable[[Diagnostic, Names], bool]
 
 
 @dataclass(frozen=True)
@@ -221,6 +54,11 @@ def _has_heads(shape: Shape) -> bool:
 
 def normalised_over_query(shape: Shape) -> Shape | None:
     return replace(shape, over="i", guard="")
+
+
+def weights_transposed(shape: Shape) -> Shape | None:
+    """Read the other way round, so that what was shared out among the keys is gathered over the queries."""
+    return None if shape is CROSS else replace(shape, guard="", gather="sum[j](weights[{plain}j, i] * {value})")
 
 
 def normalised_over_head(shape: Shape) -> Shape | None:
@@ -272,6 +110,18 @@ def guarded_late_by_name(shape: Shape) -> Shape | None:
         before=f"{shape.before}\n{before}" if shape.before else before,
         gather=shape.gather.replace("weights", "kept"),
     )
+
+
+def guarded_late_by_cast(shape: Shape) -> Shape | None:
+    factor = "sum[j](weights[{plain}i, j] * {value} * ((j <= i) as f64))"
+    return None if shape is CROSS else replace(shape, guard="", gather=factor)
+
+
+def guarded_late_by_choice(shape: Shape) -> Shape | None:
+    if shape is CROSS:
+        return None
+    choice = "sum[j]((if j <= i {{ weights[{plain}i, j] }} else {{ 0.0 }}) * {value})"
+    return replace(shape, guard="", gather=choice)
 
 
 def guarded_later_still(shape: Shape) -> Shape | None:
@@ -363,6 +213,19 @@ def masked_by_input(shape: Shape) -> Shape | None:
     return replace(shape, guard="", inputs=inputs, masked="{scores} - 1e9 * blocked[i, j]") if inputs else None
 
 
+def masked_by_named_number(shape: Shape) -> Shape | None:
+    if shape is CROSS:
+        return None
+    before = f"{shape.before}\nlet low = -1e9;" if shape.before else "let low = -1e9;"
+    return replace(shape, guard="", before=before, masked="if j <= i {{ {scores} }} else {{ low }}")
+
+
+def masked_by_product(shape: Shape) -> Shape | None:
+    if shape is CROSS:
+        return None
+    return replace(shape, guard="", masked="{scores} - 1e4 * (if j <= i {{ 0.0 }} else {{ 1.0 }})")
+
+
 def masked_by_weak_number(shape: Shape) -> Shape | None:
     if shape is CROSS:
         return None
@@ -371,6 +234,13 @@ def masked_by_weak_number(shape: Shape) -> Shape | None:
 
 def guard_reversed(shape: Shape) -> Shape | None:
     return None if shape is CROSS else replace(shape, guard="j >= i", contract=shape.claim("causal"))
+
+
+def guard_reversed_by_function(shape: Shape) -> Shape | None:
+    if shape is CROSS:
+        return None
+    inputs = "use std::masks::{causal};\n" + shape.inputs
+    return replace(shape, inputs=inputs, guard="causal(j, i)", contract=shape.claim("causal"))
 
 
 def guard_one_too_far(shape: Shape) -> Shape | None:
@@ -424,6 +294,10 @@ def groups_interleaved(shape: Shape) -> Shape | None:
     )
 
 
+def groups_mixed(shape: Shape) -> Shape | None:
+    return replace(shape, value="V[b, h % G, j, e]") if shape is GROUPED else None
+
+
 def groups_contiguous(shape: Shape) -> Shape | None:
     if shape is not GROUPED:
         return None
@@ -450,6 +324,7 @@ MISTAKES = {
     mistake.name: mistake
     for mistake in (
         Mistake("normalised_over_query", "IX402", normalised_over_query, message=("i", "j")),
+        Mistake("weights_transposed", "IX402", weights_transposed, message=("i", "j")),
         Mistake("normalised_over_head", "IX402", normalised_over_head, message=("h", "j")),
         Mistake("value_at_query", "IX403", value_at_query, first=("V",)),
         Mistake("value_of_mirrored_head", "IX404", value_of_mirrored_head, first=("V",)),
@@ -458,6 +333,8 @@ MISTAKES = {
         Mistake("guarded_late", "IX405", guarded_late, first=("j",)),
         Mistake("guarded_late_by_factor", "IX405", guarded_late_by_factor, first=("j",)),
         Mistake("guarded_late_by_name", "IX405", guarded_late_by_name, first=("j",)),
+        Mistake("guarded_late_by_cast", "IX405", guarded_late_by_cast, first=("j",)),
+        Mistake("guarded_late_by_choice", "IX405", guarded_late_by_choice, first=("j",)),
         Mistake("guarded_later_still", "IX405", guarded_later_still, first=("j",)),
         Mistake("compared_apart", "IX406", compared_apart, first=("Q", "K"), second=("Q", "K")),
         Mistake("summed_apart", "IX406", summed_apart, first=("Q", "K")),
@@ -475,8 +352,11 @@ MISTAKES = {
         Mistake("masked_by_number", "IX411", masked_by_number),
         Mistake("masked_by_sum", "IX411", masked_by_sum),
         Mistake("masked_by_input", "IX411", masked_by_input),
+        Mistake("masked_by_named_number", "IX411", masked_by_named_number),
+        Mistake("masked_by_product", "IX411", masked_by_product),
         Mistake("masked_by_weak_number", "IX411", masked_by_weak_number),
         Mistake("guard_reversed", "IX423", guard_reversed),
+        Mistake("guard_reversed_by_function", "IX423", guard_reversed_by_function),
         Mistake("guard_one_too_far", "IX423", guard_one_too_far),
         Mistake("guard_missing", "IX423", guard_missing),
         Mistake("guard_on_batch_and_head", "IX423", guard_on_batch_and_head),
@@ -485,6 +365,7 @@ MISTAKES = {
         Mistake("swapped", "IX422", swapped, first=("Q", "K"), second=("Q", "K"), kept=("Q", "K")),
         Mistake("transposed_key", "IX303", transposed_key),
         Mistake("groups_interleaved", "IX425", groups_interleaved, first=("h",)),
+        Mistake("groups_mixed", "IX404", groups_mixed, first=("V",)),
         Mistake("groups_contiguous", "IX425", groups_contiguous, first=("h",)),
         Mistake("residual_under_sum", "IX424", residual_under_sum, first=("X",)),
         Mistake("residual_summed", "IX424", residual_summed, first=("X",)),
@@ -512,17 +393,6 @@ def broken() -> list[Broken]:
             if changed is not None:
                 found.append(Broken(shape.name, mistake, changed.text))
     return found
-
-
-def right() -> dict[str, str]:
-    """Every shape without and with its contract."""
-    texts = {}
-    for shape in SHAPES.values():
-        flags = ("causal",) if shape.guard else ()
-        texts[shape.name] = shape.text
-        groups = ("groups contiguous G",) if shape is GROUPED else ()
-        texts[f"{shape.name}_claimed"] = replace(shape, contract=shape.claim(*flags, *groups)).text
-    return texts
 
 
 def tells(mistake: Mistake, finding: Diagnostic, tensors: Names, coordinates: Names) -> bool:
