@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import namedtuple
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -143,7 +143,7 @@ class Program:
     def __repr__(self) -> str:
         return f"<indexical program ({', '.join(self.inputs)}) -> ({', '.join(self.outputs)})>"
 
-    def __call__(self, /, *arrays: Any, outputs: str | Sequence[str] | None = None, **named: Any) -> Any:
+    def __call__(self, /, *arrays: Any, outputs: str | Iterable[str] | None = None, **named: Any) -> Any:
         """One output returns the array, several return a named tuple. `outputs` asks for definitions by name."""
         wanted = self._wanted(outputs)
         arguments = self._arguments(arrays, named)
@@ -152,12 +152,13 @@ class Program:
             return found[wanted[0]]
         return namedtuple("Outputs", wanted, rename=True)(*(found[name] for name in wanted))
 
-    def _wanted(self, outputs: str | Sequence[str] | None) -> tuple[str, ...]:
+    def _wanted(self, outputs: str | Iterable[str] | None) -> tuple[str, ...]:
         asked: Any = self.outputs if outputs is None else (outputs,) if isinstance(outputs, str) else outputs
-        if not isinstance(asked, Sequence) or not all(isinstance(name, str) for name in asked):
+        names = tuple(asked) if isinstance(asked, Iterable) else (asked,)
+        odd = [name for name in names if not isinstance(name, str)]
+        if odd:
             examples = 'pass `outputs="out"` or `outputs=("weights", "out")`'
-            raise _call_error("IX508", "outputs are asked for by name", examples)
-        names = tuple(asked)
+            raise _call_error("IX508", f"outputs are asked for by name, and `{str(odd[0])[:40]}` is none", examples)
         if not names:
             raise _call_error("IX508", "this program has no output", "define something with `let`")
         known = {let.name for let in self.ir.lets}

@@ -147,7 +147,7 @@ def test_what_would_not_end_is_refused() -> None:
         ("input x[k] : f16; let y[k] = x[k];", np.array([0.1], np.float32), "IX503"),
         ("input x[i], p[k]; let y[k] = x[p[k]];", np.array([0.5]), None),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_a_wrong_dtype(text: str, value: Any, code: str | None) -> None:
     if code is None:
@@ -245,7 +245,8 @@ def layouts() -> Mapping[str, np.ndarray[Any, Any]]:
 def test_layouts_do_not_matter_and_inputs_stay_as_they_are(name: str) -> None:
     x = layouts()[name]
     before = x.copy()
-    program = ix.compile("input x[i, j, k]; let y[k, i] = sum[j](x[i, j, k]); let z = x; let w[i, j, k] = x[i, j, k] + 1;")
+    text = "input x[i, j, k]; let y[k, i] = sum[j](x[i, j, k]); let z = x; let w[i, j, k] = x[i, j, k] + 1;"
+    program = ix.compile(text)
     y, z, w = program(x, outputs=["y", "z", "w"])
     assert y.tolist() == before.sum(1).T.tolist()
     assert z.tolist() == before.tolist()
