@@ -12,6 +12,7 @@ from tests.facts.spelling import (
     also,
     bare,
     coordinates_in,
+    declared,
     guards_inside,
     homes,
     inputs_in,
@@ -128,6 +129,7 @@ def inline(spelling: Spelling, chance: Random) -> Spelling | None:
     inside = guards_inside(statement)
     slots = trees.coordinates_of(inside.slots)
     taken: set[str] = set()
+    known = homes(spelling.statements).keys() | declared(spelling.statements)
     coordinates = spelling.coordinates
 
     def visit(part: Any) -> Any:
@@ -150,7 +152,7 @@ def inline(spelling: Spelling, chance: Random) -> Spelling | None:
     statements = []
     for other in spelling.statements:
         if other is not statement:
-            taken = trees.names_in(other) | homes(spelling.statements).keys()
+            taken = trees.names_in(other) | known
             reader = other if isinstance(other, tree.Fn) else _ranging(other, inside)
             statements.append(other if isinstance(other, tree.Fn) else trees.change(reader, visit))
     tensors = spelling.tensors

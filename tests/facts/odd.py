@@ -737,4 +737,125 @@ input T[i, d], M[j, d];
 let scores[i, j] = sum[d](T[i, d] * M[j, d]) / sqrt(size(d));
 let match[i, j] = softmax[i](scores[i, j]) * softmax[j](scores[i, j]);
 """,
+    "std_softmax_last_right": """use std::softmax::{softmax_last};
+input Q[t, f], K[s, f], V[s, g];
+let scores[t, s] = sum[f](Q[t, f] * K[s, f]) / sqrt(size(f));
+let w = softmax_last(scores);
+let y[t, g] = sum[s](w[t, s] * V[s, g]);
+""",
+    "std_attention_right": """use std::attention::{causal_attention};
+input Q[b, h, i, d], K[b, h, j, d], V[b, h, j, e];
+let y = causal_attention(Q, K, V);
+attention y(query i, key j, compare d, carry e, causal);
+""",
+    "std_attention_right_named": """use std::attention::{causal_attention};
+space batch(b), head(h), position(i, j), feature(d, e);
+input Q[b, h, i, d], K[b, h, j, d], V[b, h, j, e];
+let y[b, h, i, e] = causal_attention(Q, K, V)[b, h, i, e];
+attention y(query i, key j, compare d, carry e, head h, batch b, causal);
+""",
+    "block_with_locals_right": """input Q[i, d], K[j, d], V[j, e];
+let y[i, e] = {
+    let s[p, j] = sum[d](Q[p, d] * K[j, d]) / sqrt(size(d));
+    let w[p, j] = softmax[j](s[p, j]);
+    sum[j](w[i, j] * V[j, e])
+};
+attention y(query i, key j, compare d, carry e);
+""",
+    "residual_in_sublayer_right": """space batch(b), head(h), position(i, j), model(m), feature(d, e);
+input X[b, i, m], W_Q[h, m, d], W_K[h, m, d], W_V[h, m, e], W_O[h, e, m];
+let Q[b, h, i, d] = sum[m](X[b, i, m] * W_Q[h, m, d]);
+let K[b, h, j, d] = sum[m](X[b, j, m] * W_K[h, m, d]);
+let V[b, h, j, e] = sum[m](X[b, j, m] * W_V[h, m, e]);
+let w[b, h, i, j] = softmax[j](sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(size(d)) where j <= i);
+let o[b, h, i, e] = sum[j](w[b, h, i, j] * V[b, h, j, e]);
+let out[b, i, m] = X[b, i, m] + sum[h, e](o[b, h, i, e] * W_O[h, e, m]);
+attention out(query i, key j, compare d, head h, batch b, causal);
+""",
+    "reshape_style_right": """input q[b, t, m], k[b, t, m], v[b, t, m];
+let H = 8;
+let D = size(m) / H;
+let Q[b, h in 0..H, t, d in 0..D] = q[b, t, h * D + d];
+let K[b, h in 0..H, t, d in 0..D] = k[b, t, h * D + d];
+let V[b, h in 0..H, t, d in 0..D] = v[b, t, h * D + d];
+let s[b, h, t, u] = sum[d](Q[b, h, t, d] * K[b, h, u, d]) / sqrt(D);
+let a[b, h, t, u] = softmax[u](s[b, h, t, u]) where u <= t;
+let o[b, h, t, d] = sum[u](a[b, h, t, u] * V[b, h, u, d]);
+let y[b, t, m in 0..H * D] = o[b, m / D, t, m % D];
+attention o(query t, key u, compare d, carry d, head h, batch b, causal);
+""",
+    "scaled_quarter_twice": """input Q[i, d], K[j, d], V[j, e];
+let scale = size(d) ** -0.25;
+let w[i, j] = softmax[j](sum[d](scale * Q[i, d] * K[j, d] * scale));
+let y[i, e] = sum[j](w[i, j] * V[j, e]);
+""",
+    "sqrt_sqrt": """input Q[i, d], K[j, d], V[j, e];
+let w[i, j] = softmax[j](sum[d](Q[i, d] / sqrt(sqrt(size(d))) * K[j, d] / sqrt(sqrt(size(d)))));
+let y[i, e] = sum[j](w[i, j] * V[j, e]);
+""",
+    "gather_then_divide_right": """input Q[i, d], K[j, d], V[j, e];
+let S[i, j] = sum[d](Q[i, d] * K[j, d]) / sqrt(size(d));
+let t[i] = max[j](S[i, j]);
+let p[i, j] = exp(S[i, j] - t[i]);
+let y[i, e] = sum[j](p[i, j] * V[j, e]) / sum[j](p[i, j]);
+attention y(query i, key j, compare d, carry e);
+""",
+    "gqa_right_numbers": """input Q[b, h in 0..8, i, d], K[b, g in 0..2, j, d], V[b, g, j, e];
+let w[b, h, i, j] = softmax[j](sum[d](Q[b, h, i, d] * K[b, h / 4, j, d]) / sqrt(size(d)) where j <= i);
+let y[b, h, i, e] = sum[j](w[b, h, i, j] * V[b, h / 4, j, e]);
+attention y(query i, key j, head h, batch b, causal, groups contiguous 4);
+""",
+    "causal_by_range": """space position(i, j), feature(d, e);
+input Q[i, d], K[i, d], V[i, e];
+let p[i, j] = exp(sum[d](Q[i, d] * K[j, d]) / sqrt(size(d)));
+let out[i, e] = sum[j in 0..=i](p[i, j] * V[j, e]) / sum[j in 0..=i](p[i, j]);
+attention out(query i, key j, compare d, carry e, causal);
+""",
+    "causal_shifted_targets": """space position(i, j), feature(d, e);
+input Q[i, d], K[i, d], V[i, e];
+let w[i, j] = softmax[j](sum[d](Q[i, d] * K[j, d]) / sqrt(size(d)) where j < i);
+let out[i, e] = sum[j](w[i, j] * V[j, e]);
+attention out(query i, key j, compare d, carry e, causal);
+""",
+    "mla_style": """space batch(b), head(h), position(i, j), feature(d, r, e), latent(l);
+input Qc[b, h, i, d], Qr[b, h, i, r], C[b, j, l], Kr[b, j, r], W_K[h, l, d], W_V[h, l, e];
+let Kc[b, h, j, d] = sum[l](C[b, j, l] * W_K[h, l, d]);
+let V[b, h, j, e] = sum[l](C[b, j, l] * W_V[h, l, e]);
+let c[b, h, i, j] = sum[d](Qc[b, h, i, d] * Kc[b, h, j, d]) + sum[r](Qr[b, h, i, r] * Kr[b, j, r]);
+let s[b, h, i, j] = c[b, h, i, j] / sqrt(size(d) + size(r));
+let w[b, h, i, j] = softmax[j](s[b, h, i, j] where j <= i);
+let y[b, h, i, e] = sum[j](w[b, h, i, j] * V[b, h, j, e]);
+attention y(query i, key j, carry e, head h, batch b, causal);
+""",
+    "vision_pooling_cls": """space batch(b), head(h), patch(p), feature(d, e), model(m);
+input X[b, p, m], cls[m], W_Q[h, m, d], W_K[h, m, d], W_V[h, m, e], W_O[h, e, m];
+let q[h, d] = sum[m](cls[m] * W_Q[h, m, d]);
+let k[b, h, p, d] = sum[m](X[b, p, m] * W_K[h, m, d]);
+let v[b, h, p, e] = sum[m](X[b, p, m] * W_V[h, m, e]);
+let w[b, h, p] = softmax[p](sum[d](q[h, d] * k[b, h, p, d]) / sqrt(size(d)));
+let o[b, h, e] = sum[p](w[b, h, p] * v[b, h, p, e]);
+let out[b, m] = cls[m] + sum[h, e](o[b, h, e] * W_O[h, e, m]);
+""",
+    "perceiver": """space batch(b), latent(l), source(n), feature(d, e), model(m);
+input Z[l, m], X[b, n, m], W_Q[m, d], W_K[m, d], W_V[m, e];
+let q[l, d] = sum[m](Z[l, m] * W_Q[m, d]);
+let k[b, n, d] = sum[m](X[b, n, m] * W_K[m, d]);
+let v[b, n, e] = sum[m](X[b, n, m] * W_V[m, e]);
+let w[b, l, n] = softmax[n](sum[d](q[l, d] * k[b, n, d]) / sqrt(size(d)));
+let y[b, l, e] = sum[n](w[b, l, n] * v[b, n, e]);
+attention y(query l, key n, compare d, carry e, batch b);
+""",
+    "retention": """space position(i, j), feature(d, e);
+input Q[i, d], K[j, d], V[j, e], rate;
+let y[i, e] = sum[j](rate ** (i - j) * sum[d](Q[i, d] * K[j, d]) * V[j, e] where j <= i);
+""",
+    "hopfield": """space state(i), pattern(j), feature(d);
+input X[i, d], P[j, d], beta;
+let y[i, d] = sum[j](softmax[j](beta * sum[f](X[i, f] * P[j, f])) * P[j, d]);
+""",
+    "nadaraya": """space point(i, j);
+input x[i], y[j], z[j], width;
+let w[i, j] = softmax[j](-(x[i] - z[j]) ** 2 / (2 * width ** 2));
+let out[i] = sum[j](w[i, j] * y[j]);
+""",
 }

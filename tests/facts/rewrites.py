@@ -18,6 +18,7 @@ from tests.facts.spelling import (
     Spelling,
     also,
     bare,
+    claimed,
     coordinates_in,
     guards_inside,
     homes,
@@ -88,12 +89,14 @@ def _renamed(spelling: Spelling, words: Mapping[str, str]) -> Spelling:
 
 
 def rename_bound(spelling: Spelling, chance: Random) -> Spelling | None:
-    """Another name for what one reduction binds."""
+    """Another name for what one reduction binds; what a contract names must stay in sight."""
+    fixed = claimed(spelling.statements)
     found = [
         (statement, part)
         for statement in single(spelling)
         for part in tree.walk(statement.body)
         if isinstance(part, tree.Reduction) and part.operator not in NORMALISERS and not statement.where
+        if not any(own.range is not None and own.name in fixed for own in part.binders)
     ]
     if not found:
         return None

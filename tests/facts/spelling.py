@@ -98,6 +98,18 @@ def coordinates_in(statements: Statements) -> list[str]:
     return list(found)
 
 
+def declared(statements: Statements) -> set[str]:
+    """The coordinates that have a space."""
+    items = [item for statement in statements if isinstance(statement, tree.Space) for item in statement.items]
+    return {coordinate.name for item in items for coordinate in item.coordinates}
+
+
+def claimed(statements: Statements) -> set[str]:
+    """The coordinates that a contract names."""
+    parts = [part for statement in statements for part in tree.walk(statement)]
+    return {part.coordinate.name for part in parts if isinstance(part, tree.RoleItem)}
+
+
 def bare(statements: Statements) -> set[str]:
     """Names that stand without a bracket: scalars, coordinates, and tensors that are passed on whole."""
     found = set()

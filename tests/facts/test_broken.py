@@ -17,6 +17,7 @@ from tests.facts.odd import PLAIN
 from tests.facts.rewrites import rewrite
 from tests.facts.shapes import right
 from tests.facts.spelling import Spelling, spell
+from tests.facts.written import WRITTEN
 
 import indexical as ix
 from indexical.cli import main
@@ -128,6 +129,19 @@ def test_mistake_is_named_in_another_spelling(name: str) -> None:
 def test_right_program_is_silent_in_other_spellings(name: str, seed: int) -> None:
     spelling, found = respell(RIGHT[name], f"{name}/{seed}")
     assert {one.code for one in found} <= allowed(RIGHT[name]), show(spelling, found)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_written_mistake_is_named(name: str) -> None:
+    codes, text = WRITTEN[name]
+    assert {one.code for one in findings(text)} == codes, "\n".join([text, *map(str, findings(text))])
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_written_mistake_is_named_in_another_spelling(name: str) -> None:
+    codes, text = WRITTEN[name]
+    spelling, found = respell(text, name)
+    assert {one.code for one in found} == codes, show(spelling, found)
 
 
 # ------------------------------------------------------------------------- the rewrites

@@ -32,8 +32,8 @@ class Inputs(Phrases):
 
     def draw_inputs(self) -> None:
         self.noise = np.random.default_rng(self.choose(1 << 16))
-        self.narrow = self.weighted((6, "f64"), (2, "f32"), (1, "mixed"), (1, "f16"))
-        self.wild = self.chance(6)
+        self.narrow = self.weighted((5, "f64"), (2, "f32"), (2, "mixed"), (1, "f16"))
+        self.wild = self.chance(8)
         self.shadowing = self.chance(15)
         dims: list[Dim] = []
         for name in NAMES[: 2 + self.choose(3)]:

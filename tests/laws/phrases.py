@@ -54,7 +54,9 @@ class Phrases(Scans):
             return Number(text, printed=self.chance(10))
         options: list[Term] = [number(self.choose(5))]
         options += [Place(coordinate) for coordinate in scope.coordinates]
-        options += [Size(c, c.dim) for c in scope.coordinates if c.dim is not None]
+        options += [Size(c, c.dim or c.count) for c in scope.coordinates if c.dim or c.count]  # type: ignore[arg-type]
+        if self.chance(15):
+            return number(-1 - self.choose(4))
         return self.pick(options)
 
     def term(self, scope: Scope, kind: Kind, level: int) -> Term:
@@ -248,7 +250,8 @@ class Phrases(Scans):
         if sure:
             scope = replace(scope, tensors=tuple(tensor for tensor in scope.tensors if tensor.given), previous=())
         scope = scope.strict()
-        found = self.read(scope, "bool") if self.chance(60) else None
+        # An absent Boolean is false, and a guard may well read it.
+        found = self.read(replace(scope, zero=True), "bool") if self.chance(60) else None
         left = found or self.read(scope, "real") or Truth(True)
         if left.kind == "bool":
             return left

@@ -45,6 +45,7 @@ class Recurrences(Inputs):
         deep = 2 if size_of(dim) > 2 and self.chance(25) else 1
         forward = self.chance(65)
         steps = [plus(Place(t), -k if forward else k) for k in range(1, deep + 1)]
+        t.count = Dim(size_of(dim) - deep)
         rule_scope = replace(scope, previous=tuple((tensor, (step,)) for step in steps), fixed=(t,))
         if forward and deep == 1 and self.chance(25):
             return [self.questioned(tensor, t, dim, rule_scope, others, kind)]
@@ -93,7 +94,7 @@ class Recurrences(Inputs):
         self, tensor: Tensor, t: Coordinate, dim: Dim, scope: Scope, others: list[Coordinate], kind: Kind
     ) -> Let:
         """`let h[t] = if t > 0 { … h[t - 1] … } else { … };`"""
-        t.dim = dim
+        t.dim, t.count = dim, None
         base = self.term(replace(scope, previous=()), kind, 1)
         body = If(Op((">",), (Place(t), number(0)), "bool"), self.rule(scope, kind), base, kind)
         return Let(tensor, (Clause(self.entered_all(scope, [t, *others], body), body),))
@@ -124,6 +125,7 @@ class Recurrences(Inputs):
         scope = scope.binding(j, (Place(j), other), size=size_of(other))
         kind: Kind = self.pick(("real", "whole"))
         tensor = Tensor(self.fresh("h"), (dim, other), kind)
+        i.count, j.count = Dim(size_of(dim) - 1), Dim(size_of(other) - 1)
         up, back = plus(Place(i), -1), plus(Place(j), -1)
         firsts = self.shuffled([(up, Place(j)), (Place(i), back), (up, back)])[: 1 + self.choose(3)]
         inner = replace(scope, previous=tuple((tensor, first) for first in firsts), fixed=(i, j))
@@ -147,6 +149,7 @@ class Recurrences(Inputs):
             return self.points()
         t, dim, scope, others, kind = made
         axes = (dim, *(c.dim for c in others))
+        t.count = Dim(size_of(dim) - 1)
         state, cell = (Tensor(self.fresh("h"), axes, kind) for _ in range(2))  # type: ignore[arg-type]
         back = plus(Place(t), -1)
         around = replace(scope, coordinates=tuple(others), places=scope.places[1:])

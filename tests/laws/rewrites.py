@@ -111,7 +111,7 @@ class Renewal:
         """The node, everything bound in it under new names."""
         bound = {part.coordinate for part in walk(node) if isinstance(part, Binder)}
         ordered = [part.coordinate for part in walk(node) if isinstance(part, Binder)]
-        fresh = {old: Coordinate(self.name("c"), old.dim, old.dependent) for old in dict.fromkeys(ordered)}
+        fresh = {old: Coordinate(self.name("c"), old.dim, old.dependent, old.count) for old in dict.fromkeys(ordered)}
         assert len(fresh) == len(bound)
         return put(node, fresh)
 

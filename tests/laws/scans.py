@@ -190,6 +190,8 @@ class Scans(Draws):
             return None
         dim = self.pick(dims)
         coordinate = self.coordinate(scope, dim, full=False, beside=beside)
+        if dim.size is not None:
+            coordinate.count = Dim(dim.size - 1)
         places = ((Place(coordinate), dim), (plus(Place(coordinate), -1), dim))
         return coordinate, places, Binder(coordinate, number(1), self.extent(scope, dim))
 

@@ -31,11 +31,14 @@ class Dim:
 
 @dataclass(eq=False)
 class Coordinate:
-    """A bound coordinate. `dim` is there if it runs over all points of a dimension, from 0."""
+    """A bound coordinate. `dim` is there if it runs over all points of a dimension, from 0; `count` is how many points it
+    has where these are only some.
+    """
 
     name: str
     dim: Dim | None = None
     dependent: bool = False
+    count: Dim | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
-from ..ir.walk import children
+from ..ir.walk import children, walk
 from ..source import Span
 from .products import Factor, Forms, Product, Summed
 
@@ -78,7 +78,7 @@ class Gather:
     def asks(self) -> frozenset[Coordinate]:
         """The coordinates of the weights that do not come with the values: among them is who asks."""
         links = self.site.product.bound - {self.key.coordinate}
-        carried = [factor for factor in self.values if self.key.coordinate in factor.coordinates]
+        carried = [f for f in self.values if self.key.coordinate in f.coordinates and _reads_something(f)]
         for factor in carried:
             here = factor.coordinates & links
             carried += [f for f in self.values if f not in carried and f.coordinates & here]
@@ -172,7 +172,9 @@ def _inner(expr: ir.Expr) -> list[ir.Expr]:
 
 def find_weights(forms: Forms, product: Product) -> Iterator[Weights]:
     """The factors of a product that sum to 1 over some coordinate."""
-    made = list(_by_hand(forms, product))
+    found = list(_by_hand(forms, product))
+    # Weights that are divided again, by what a guard left of them, are the weights.
+    made = [weights for weights in found if not any(other.used > weights.used for other in found)]
     covered = frozenset().union(*(weights.used for weights in made)) if made else frozenset()
     for number, factor in enumerate(product.factors):
         expr = factor.expr
@@ -370,6 +372,10 @@ def _level(forms: Forms, found: Comparison | None, key: Coordinate, asks: frozen
         return found
     deeper = _two_sided(forms.expand(found.expr, (key, *asks)), key, asks, found.expr)
     return deeper if deeper is not None and not deeper.bridged else found
+
+
+def _reads_something(factor: Factor) -> bool:
+    return any(isinstance(part, ir.Read) for part in walk(factor.expr))
 
 
 def _is_data(factor: Factor) -> bool:

@@ -137,7 +137,7 @@ def _homes(view: View, expr: ir.Expr, names: set[str]) -> set[str]:
     """The home coordinates of a tensor, on the axes that are read at one of these."""
     if not isinstance(expr, ir.Read):
         return set()
-    read = view.forms.seen_through(expr)
+    read = view.forms.seen_through(expr, visible=True)
     axes = view.program.tensors[read.tensor].axes
     return {
         axis.coordinate.name

@@ -119,11 +119,15 @@ class Forms:
             return None
         return body, guard
 
-    def seen_through(self, read: ir.Read) -> ir.Read:
-        """A read, past definitions that only read on."""
+    def seen_through(self, read: ir.Read, visible: bool = False) -> ir.Read:
+        """A read, past definitions that only read on; with `visible`, the last that a reader can see."""
+        seen = read
         while (found := self.opened(read)) is not None and found[1] is None and isinstance(found[0], ir.Read):
             read = found[0]
-        return read
+            let = self.lets.get(read.tensor)
+            if not visible or let is None or not let.hidden:
+                seen = read
+        return seen
 
     def expand(
         self, expr: ir.Expr, taken: Iterable[Coordinate] = (), opens: Opens | None = None, local: bool = True

@@ -66,7 +66,7 @@ class View:
 
     def space_of(self, tensor: str, axis: int) -> object:
         """What an axis shares with all axes of its space, and with no other."""
-        return self._classes.find((tensor, axis))
+        return self._classes.known((tensor, axis)) or self._classes.find((tensor, axis))
 
     def sites_of(self, let: ir.Let) -> list[Site]:
         return [site for site in self.sites if site.let is let]

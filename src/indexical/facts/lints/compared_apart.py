@@ -64,8 +64,12 @@ def _terms(view: View, score: ir.Expr) -> list[ir.Expr]:
                 waiting.append(left)
             case ir.Map("*", (left, right)) if not left.type.coordinates:
                 waiting.append(right)
-            case ir.Reduce("sum", _, ir.Map("+" | "-", arguments)):
-                waiting += arguments
+            case ir.Reduce("sum", _, body):
+                inner = _written_out(view, body)
+                if isinstance(inner, ir.Map) and inner.op in ("+", "-"):
+                    waiting += inner.arguments
+                else:
+                    result.append(expr)
             case ir.Read():
                 found = view.forms.opened(expr)
                 if found is None:
@@ -75,6 +79,12 @@ def _terms(view: View, score: ir.Expr) -> list[ir.Expr]:
             case _:
                 result.append(expr)
     return result
+
+
+def _written_out(view: View, expr: ir.Expr) -> ir.Expr:
+    while isinstance(expr, ir.Read) and (found := view.forms.opened(expr)) is not None:
+        expr = found[0]
+    return expr
 
 
 def _no_influence(gather: Gather) -> Diagnostic:

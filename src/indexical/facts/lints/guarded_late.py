@@ -53,7 +53,7 @@ def _is_mended(view: View, gather: Gather) -> bool:
 def _late(view: View, gather: Gather) -> Iterator[ir.Expr]:
     """Conditions on the key that stand outside the weights: guards, and factors that are 1 or 0."""
     key = gather.key.coordinate
-    used = {id(condition) for condition in gather.weights.kept}
+    used = {id(condition) for weights in gather.site.weights for condition in weights.kept}
     for condition in gather.site.product.conditions:
         if key in condition.expr.type.coordinates and id(condition.expr) not in used:
             yield condition.expr

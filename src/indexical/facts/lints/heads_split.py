@@ -109,7 +109,8 @@ def _slower(index: ir.Expr, heads: frozenset[Coordinate]) -> bool | None:
 
 def _packed(view: View, body: ir.Expr) -> Iterator[tuple[ir.Read, bool]]:
     """Reads of a gather's result at `m / D` and `m % D`, and whether the head is the quotient."""
-    for read in (view.forms.seen_through(part) for part in walk(body) if isinstance(part, ir.Read)):
+    for part in (part for part in walk(body) if isinstance(part, ir.Read)):
+        read = view.forms.seen_through(part)
         let = view.lets.get(read.tensor)
         if let is None:
             continue
@@ -127,6 +128,6 @@ def _packed(view: View, body: ir.Expr) -> Iterator[tuple[ir.Read, bool]]:
                 if isinstance(slot, ir.Coord) and slot.coordinate in gather.weight_coordinates
             }
             if quotient[0] in heads and remainder[0] not in heads:
-                yield read, True
+                yield part, True
             elif remainder[0] in heads and quotient[0] not in heads:
-                yield read, False
+                yield part, False

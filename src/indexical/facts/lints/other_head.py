@@ -28,10 +28,13 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
                 reads = _indices(_reading(comparison.answering, key), shared, key, view)
                 reads = reads or _indices(comparison.answering, shared, key, view)
                 found = _indices(_reading(tuple(values), key), shared, key, view)
-                if found.keys() == reads.keys() or not reads:
+                if not reads or found.keys() == reads.keys():
                     continue
-                if found or _has_axis_like(view, comparison.answering, values, shared):
-                    yield gather.site.let, _report(view, gather, values, shared, next(iter(reads.values())))
+                if not found and not _has_axis_like(view, comparison.answering, values, shared):
+                    found = _indices(tuple(gather.values), shared, key, view)
+                    if not found or found.keys() == reads.keys():
+                        continue
+                yield gather.site.let, _report(view, gather, values, shared, next(iter(reads.values())))
 
 
 def _has_axis_like(view: View, keys: tuple[Factor, ...], values: list[Factor], shared: Coordinate) -> bool:
