@@ -20,7 +20,7 @@ from time import perf_counter
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.laws.agreement import call, disagreement, is_within
+from tests.laws.agreement import call, difference, is_within
 from tests.laws.damage import KINDS, PATIENCE, TOKENS, Edit, as_text, corpus, damaged, examine
 from tests.laws.grids import evaluate
 from tests.laws.programs import random_case
@@ -74,8 +74,8 @@ def examine_meaning(name: str) -> float:
     found = call(case.text, case.arrays)
     seconds = perf_counter() - start
     for tensor, expected in evaluate(case.program, case.arrays).items():
-        wrong = disagreement(case, tensor, found[tensor], expected)
-        assert not wrong.any(), f"`{tensor}` is {found[tensor]!r}, and should be {expected!r}\n{case!r}"
+        problem = difference(case, tensor, found[tensor], expected)
+        assert problem is None, f"{problem}\n{case!r}"
     return seconds
 
 

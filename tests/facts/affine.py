@@ -116,10 +116,12 @@ class Drawing:
         matrix = draw.choice(self.matrices)
         vector = draw.choice(self.vectors)
         scan = draw.choice(("softmax", "softmax", "log_softmax", "cumsum"))
+        # The evaluator asks the guard of a running total at all points, also at those that come later.
+        held = "" if scan == "cumsum" and any(word in where for word in ("g[", "ok[", *self.guards)) else where
         texts = [
             (f"let {word}[i] = {self.vector('i', depth)}{alone};", "vectors"),
             (f"let {word}[i, j] = {self.matrix('i', 'j', depth)}{where};", "matrices"),
-            (f"let {word}[i, j] = {scan}[j]({self.matrix('i', 'j', depth)}{where});", "matrices"),
+            (f"let {word}[i, j] = {scan}[j]({self.matrix('i', 'j', depth)}{held});", "matrices"),
             (f"let {word}[i] = sum[j]({matrix}[i, j] * {self.vector('j', depth)}{where});", "vectors"),
             (f"let {word}[i] = sum[j]({matrix}[i, j] * {vector}[j]);", "vectors"),
             (f"let {word}[i, j] = sum[k]({matrix}[i, k] * {draw.choice(self.matrices)}[k, j]);", "matrices"),

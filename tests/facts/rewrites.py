@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from tests.facts import trees
-from tests.facts.cuts import abbreviate, extract, inline, wrap, wrap_all
+from tests.facts.cuts import abbreviate, enclose, extract, inline
 from tests.facts.forms import move_scale, softmax_by_hand
 from tests.facts.spelling import (
     Spelling,
@@ -29,6 +29,7 @@ from tests.facts.spelling import (
     swap,
 )
 from tests.facts.trees import binary, compare, number, paren
+from tests.facts.wrapping import wrap, wrap_all
 
 from indexical.syntax import tree
 from indexical.syntax.vocabulary import NORMALISERS
@@ -239,6 +240,7 @@ REWRITES: tuple[Rewrite, ...] = (
     move_scale,
     softmax_by_hand,
     abbreviate,
+    enclose,
     extract,
     extract,
     extract,

@@ -15,7 +15,7 @@ import indexical as ix
 TEXT = """{spaces}input Q[i, d], K[i, d], V[i, e], X[i, e];
 {function}let allowed[i, j in 0..size(i)] = {named};
 let keys[j, d] = {keys};
-let values[j, e] = {values};
+let values[j in 0..size(i), e] = {values};
 let weights[i, j] = softmax[j](sum[d](Q[i, d] * keys[j, d]) / sqrt(size(d)) where {guard});
 let heard[i, e] = sum[j](weights[i, j] * {read}{late});
 let out[i, e] = {residual};

@@ -31,8 +31,8 @@ class Dim:
 
 @dataclass(eq=False)
 class Coordinate:
-    """A bound coordinate. `dim` is there if it runs over all points of a dimension, from 0; `count` is how many points it
-    has where these are only some.
+    """A bound coordinate. `dim` is there if it runs over all points of a dimension, from 0; `count` is how many it has
+    where these are only some.
     """
 
     name: str

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tests.laws import rewrites
-from tests.laws.agreement import call, disagreement, is_within
+from tests.laws.agreement import call, difference, is_within
 from tests.laws.numerics import Array
 from tests.laws.programs import Case, cases
 from tests.laws.writing import text_of
@@ -25,8 +25,8 @@ def check_same(case: Case, text: str, arrays: Mapping[str, Array] | None = None)
     one = call(case.text, case.arrays)
     other = call(text, case.arrays if arrays is None else arrays)
     for name, value in one.items():
-        wrong = disagreement(case, name, other[name], value)
-        assert not wrong.any(), f"`{name}` was {value!r}, and is {other[name]!r} in\n{text}"
+        problem = difference(case, name, other[name], value)
+        assert problem is None, f"{problem}\n{text}"
 
 
 def choices(data: st.DataObject) -> Callable[[int], int]:

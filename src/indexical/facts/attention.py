@@ -132,17 +132,20 @@ def _site(forms: Forms, let: ir.Let, clause: ir.Clause, expr: ir.Expr) -> Iterat
     if expr.type.kind != "real" or (isinstance(expr, ir.Reduce) and expr.op != "sum"):
         return
     taken = [range.coordinate for range in clause.ranges]
-    for term, beside in _terms(expr):
+    for term, beside in _terms(forms, expr):
         product = forms.expand(term, taken, lambda read: is_weighty(forms, read.tensor))
         yield Site(let, clause, term, product, tuple(find_weights(forms, product)), beside)
 
 
-def _terms(expr: ir.Expr) -> Iterator[tuple[ir.Expr, tuple[ir.Expr, ...]]]:
-    """A sum of several terms as several sums, each with the terms beside it."""
-    if not isinstance(expr, ir.Reduce) or not _is_addition(expr.body):
+def _terms(forms: Forms, expr: ir.Expr) -> Iterator[tuple[ir.Expr, tuple[ir.Expr, ...]]]:
+    """A sum of several terms as several sums, each with the terms beside it; also where the terms have a name."""
+    body = expr.body if isinstance(expr, ir.Reduce) else expr
+    while isinstance(body, ir.Read) and (found := forms.opened(body)) is not None and found[1] is None:
+        body = found[0]
+    if not isinstance(expr, ir.Reduce) or not _is_addition(body):
         yield expr, ()
         return
-    terms = added(expr.body)
+    terms = added(body)
     for number, term in enumerate(terms):
         single = build.reduce(expr.op, expr.ranges, term, expr.guard, expr.type.kind, expr.span)
         yield single, (*terms[:number], *terms[number + 1 :])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice, product
 
 from ..checker.context import constants_of
@@ -19,6 +20,7 @@ from .dependence import Scan
 from .products import Factor
 from .roles import ROLES, Roles, query_of, roles
 from .view import View
+from .wording import plain
 
 
 def check(view: View, sink: Sink) -> None:
@@ -160,7 +162,7 @@ def _check_causal(contract: ir.Contract, view: View, gather: Gather, found: Role
     here = build.coord(let.axes[asks].coordinate, contract.span)
     for scan in view.influence.of(contract.name):
         for number, index in enumerate(scan.indices):
-            if view.space_of(scan.tensor, number) not in positions:
+            if not _is_position(view, scan.tensor, number, index, positions):
                 continue
             order = build.apply("<=", (index, here), "bool", index.span)
             if not view.scanning(let, scan).proves(order):
@@ -212,18 +214,38 @@ def _query_axis(view: View, let: ir.Let, gather: Gather) -> int | None:
     return None
 
 
-def _positions(view: View, let: ir.Let, asks: int, gather: Gather) -> set[object]:
-    """The spaces of who asks and who answers."""
+@dataclass(frozen=True)
+class _Positions:
+    """What runs over positions: the spaces of who asks and who answers, and the names they go by."""
+
+    spaces: frozenset[object]
+    names: frozenset[str]
+
+
+def _positions(view: View, let: ir.Let, asks: int, gather: Gather) -> _Positions:
     key = gather.key.coordinate
-    result = {view.space_of(let.name, asks)}
+    spaces = {view.space_of(let.name, asks)}
+    names = {plain(let.axes[asks].coordinate.name), plain(key.name)}
     answering = [f for comparison in view.comparisons(gather) for f in comparison.answering]
     for factor in (*answering, *gather.values):
         for part in walk(factor.expr):
             if isinstance(part, ir.Read):
                 for number, index in enumerate(part.indices):
                     if tied(index) == key:
-                        result.add(view.space_of(part.tensor, number))
-    return result
+                        spaces.add(view.space_of(part.tensor, number))
+                        names.add(plain(view.program.tensors[part.tensor].axes[number].coordinate.name))
+    return _Positions(frozenset(spaces), frozenset(names))
+
+
+def _is_position(view: View, tensor: str, number: int, index: ir.Expr, positions: _Positions) -> bool:
+    """Whether an axis runs over positions: by its space, by the name of its home, or because what it is read
+    at varies with a position."""
+    if view.space_of(tensor, number) in positions.spaces:
+        return True
+    home = view.program.tensors[tensor].axes[number].coordinate
+    if home.space is None and plain(home.name) in positions.names:
+        return True
+    return not isinstance(index, ir.Coord) and any(plain(c.name) in positions.names for c in index.type.coordinates)
 
 
 def _counterexample(scan: Scan, index: ir.Expr, asks: Coordinate, let: ir.Let) -> tuple[int, int] | None:
@@ -298,13 +320,13 @@ def _check_residual(contract: ir.Contract, found: Roles, view: View, gather: Gat
     for term in (term for clause in let.clauses for term in added(clause.body)):
         if isinstance(term, ir.Reduce) and term.span == gather.key.reduce.span:
             continue
-        if isinstance(term, ir.Reduce) and term.op == "sum" and isinstance(term.body, ir.Read):
+        if isinstance(term, ir.Reduce) and term.op in ("sum", "mean") and isinstance(term.body, ir.Read):
             term = term.body
         if not isinstance(term, ir.Read) or _reads_weights(view, term.tensor, gather):
             continue
         for number, index in enumerate(term.indices):
             here = let.axes[asks].coordinate
-            if view.space_of(term.tensor, number) in positions and not _is_at(index, here):
+            if _is_position(view, term.tensor, number, index, positions) and not _is_at(index, here):
                 place = Label(contract.span, f"the query is `{here.name}`")
                 _report_residual(term, index.span.text, Label(term.span, "at another position"), place, sink)
                 good = False

@@ -19,8 +19,8 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
     for gather in view.gathers:
         for comparison in view.comparisons(gather):
             for compared in sorted(comparison.compared, key=str):
-                asking = _splits(comparison.asking, compared)
-                answering = _splits(comparison.answering, compared)
+                asking = _splits(view, comparison.asking, compared)
+                answering = _splits(view, comparison.answering, compared)
                 for mine in asking:
                     for other in answering:
                         if mine[0] != other[0]:
@@ -31,13 +31,13 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
 Split = tuple[Polynomial, ir.Expr]
 
 
-def _splits(factors: tuple[Factor, ...], compared: Coordinate) -> list[Split]:
+def _splits(view: View, factors: tuple[Factor, ...], compared: Coordinate) -> list[Split]:
     """The indices in which a compared coordinate stands together with another one."""
     return [
         (_varying(polynomial(index)), index)
         for factor in factors
         if isinstance(factor.expr, ir.Read)
-        for index in factor.expr.indices
+        for index in view.forms.seen_through(factor.expr).indices
         if compared in index.type.coordinates and len(index.type.coordinates) == 2
     ]
 
@@ -88,7 +88,7 @@ def _order_of_splits(view: View) -> tuple[bool, ir.Expr] | None:
     for gather in view.gathers:
         for factor in gather.values:
             if isinstance(factor.expr, ir.Read):
-                for index in factor.expr.indices:
+                for index in view.forms.seen_through(factor.expr).indices:
                     order = _slower(index, gather.weight_coordinates)
                     if order is not None:
                         return order, index
