@@ -205,12 +205,12 @@ def _report_causal(
 def _query_axis(view: View, let: ir.Let, gather: Gather) -> int | None:
     """Which axis of a definition is the query of its attention."""
     query = query_of(view, gather)
-    indices = view.read_as(let, gather.site.let)
-    for slot, index in zip(gather.site.clause.slots, indices or (), strict=False):
-        if slot.type.coordinates and slot.type.coordinates <= query and isinstance(index, ir.Coord):
-            for number, own in enumerate(let.clauses[0].slots):
-                if own.type.coordinates == {index.coordinate}:
-                    return number
+    for indices in view.read_as(let, gather.site.let):
+        for slot, index in zip(gather.site.clause.slots, indices, strict=True):
+            if slot.type.coordinates and slot.type.coordinates <= query and isinstance(index, ir.Coord):
+                for number, own in enumerate(let.clauses[0].slots):
+                    if own.type.coordinates == {index.coordinate}:
+                        return number
     return None
 
 
@@ -225,15 +225,17 @@ class _Positions:
 def _positions(view: View, let: ir.Let, asks: int, gather: Gather) -> _Positions:
     key = gather.key.coordinate
     spaces = {view.space_of(let.name, asks)}
-    names = {plain(let.axes[asks].coordinate.name), plain(key.name)}
+    names = {plain(let.axes[asks].coordinate.name)} | (set() if gather.site.let.hidden else {plain(key.name)})
     answering = [f for comparison in view.comparisons(gather) for f in comparison.answering]
     for factor in (*answering, *gather.values):
         for part in walk(factor.expr):
             if isinstance(part, ir.Read):
                 for number, index in enumerate(part.indices):
                     if tied(index) == key:
+                        tensor = view.program.tensors[part.tensor]
                         spaces.add(view.space_of(part.tensor, number))
-                        names.add(plain(view.program.tensors[part.tensor].axes[number].coordinate.name))
+                        if not (isinstance(tensor, ir.Let) and tensor.hidden):
+                            names.add(plain(tensor.axes[number].coordinate.name))
     return _Positions(frozenset(spaces), frozenset(names))
 
 

@@ -164,10 +164,10 @@ def _outside(view: View, gather: Gather, coordinates: frozenset[Coordinate]) -> 
     """What coordinates of a gather are called in the definitions that contracts speak of."""
     names: set[str] = set()
     for contract in view.program.contracts:
-        indices = view.read_as(view.lets[contract.name], gather.site.let)
-        for slot, index in zip(gather.site.clause.slots, indices or (), strict=False):
-            if slot.type.coordinates <= coordinates and slot.type.coordinates and isinstance(index, ir.Coord):
-                names.add(view.shown(index.coordinate))
+        for indices in view.read_as(view.lets[contract.name], gather.site.let):
+            for slot, index in zip(gather.site.clause.slots, indices, strict=True):
+                if slot.type.coordinates <= coordinates and slot.type.coordinates and isinstance(index, ir.Coord):
+                    names.add(view.shown(index.coordinate))
     return names
 
 

@@ -90,21 +90,23 @@ class View:
         word = rf"\b{re.escape(coordinate.name)}\b"
         return coordinate.name if re.search(word, self.program.source.text) else plain(coordinate.name)
 
-    def read_as(self, let: ir.Let, other: ir.Let) -> tuple[ir.Expr, ...] | None:
+    def read_as(self, let: ir.Let, other: ir.Let) -> list[tuple[ir.Expr, ...]]:
         """At which indices a definition reads another, in its own coordinates, through all between them; its
-        own coordinates for itself, None where it does not."""
+        own coordinates for itself."""
         if let is other:
-            return let.clauses[0].slots
+            return [let.clauses[0].slots]
+        result = []
         waiting, seen = [clause.body for clause in let.clauses], 0
         while waiting and seen < 500:
             for part in walk(waiting.pop(0)):
                 seen += 1
                 if isinstance(part, ir.Read):
                     if part.tensor == other.name:
-                        return part.indices
+                        result.append(part.indices)
+                        continue
                     opened = self.forms.opened(part)
                     waiting += [] if opened is None else [opened[0]]
-        return None
+        return result
 
     def reads(self, name: str) -> list[ir.Read]:
         """What a definition reads; nothing for an input."""
