@@ -166,7 +166,7 @@ def inline(spelling: Spelling, chance: Random) -> Spelling | None:
         nonlocal coordinates
         match part:
             case tree.Index(tree.Name(word), indices) if word == inside.name:
-                body = trees.apart(inside.body, taken)
+                body = trees.apart(inside.body, taken, known)
                 for before, after in zip(_bound(inside.body), _bound(body), strict=True):
                     coordinates = also(coordinates, after, (before,))
                 values = dict(zip(slots, indices, strict=True))
@@ -182,7 +182,7 @@ def inline(spelling: Spelling, chance: Random) -> Spelling | None:
     statements = []
     for other in spelling.statements:
         if other is not statement:
-            taken = trees.names_in(other) | known
+            taken = trees.names_in(other)
             reader = other if isinstance(other, tree.Fn) else _ranging(other, inside)
             statements.append(other if isinstance(other, tree.Fn) else trees.change(reader, visit))
     tensors = spelling.tensors

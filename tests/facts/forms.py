@@ -17,9 +17,11 @@ from indexical.syntax import tree
 
 def move_scale(spelling: Spelling, chance: Random) -> Spelling | None:
     """`sum[d](Q * K) / sqrt(n)` with the scale before, behind, on either side or split over both."""
-    found = [
-        (statement, part) for statement in single(spelling) for part in tree.walk(statement.body) if _is_scaled(part)
-    ]
+    found = []
+    for statement in single(spelling):
+        scaled = [part for part in tree.walk(statement.body) if _is_scaled(part)]
+        # By hand, a score stands there twice, and has to stay the same.
+        found += [(statement, part) for part in scaled if len(scaled) == 1]
     if not found:
         return None
     statement, part = chance.choice(found)

@@ -237,15 +237,16 @@ def substitute(expr: Node, values: Mapping[str, tree.Expr]) -> Node:
     return inside(change(expr, visit))  # type: ignore[no-any-return]
 
 
-def apart(expr: Node, taken: Collection[str]) -> Node:
-    """What an expression binds, under names that are not taken. Every binder gets one of its own."""
+def apart(expr: Node, taken: Collection[str], shunned: Collection[str] = ()) -> Node:
+    """What an expression binds, under names that are not taken. Every binder gets one of its own, and keeps
+    it where it can; a new one is none of those `shunned`."""
     used = set(taken)
 
     def inside(part: Any) -> Any:
         part = descend(part, inside) if not isinstance(part, tree.Name) else part
         if isinstance(part, tree.Reduction) and part.operator not in NORMALISERS:
             for own in part.binders:
-                word = next(fresh((own.name, *"uvwxyz"), used))
+                word = own.name if own.name not in used else next(fresh("uvwxyz", {*used, *shunned}))
                 used.add(word)
                 if word != own.name:
                     part = _bind(part, own.name, word)

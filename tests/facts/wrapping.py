@@ -151,11 +151,11 @@ class _Function:
         bound = {s for slots in tensors.values() for s in slots}
         for one in self.lets:
             bound |= set(coordinates_in((one,)))
-        asked = {word for one in self.lets for word in trees.sized(one)}
-        if not asked <= bound:
-            return None, {}
-        # A contract can only call something by a name that is in sight.
+        # A contract can only call something by a name that is in sight, and so can `size`.
         sight = {s for slots in tensors.values() for s in slots}
+        known = sight.union(*(trees.coordinates_of(one.slots) for one in self.lets))
+        if not {word for one in self.lets for word in trees.sized(one)} <= known:
+            return None, {}
         words = {word: word for word in bound & claimed(self.before.statements) - sight}
         pool = [word for word in coordinates_in(self.before.statements) if word not in words]
         new = self.chance.sample(pool, len(pool))

@@ -165,6 +165,11 @@ def _parts(expr: ir.Expr, trail: Trail, lets: Mapping[str, ir.Let]) -> list[tupl
             for number, argument in enumerate(arguments):
                 held = [(s, True) for n, s in enumerate(found) if s is not None and n != number]
                 result.append((argument, (*trail, *held)))
+            # Whether a factor is removed is asked of one after the other, until one is.
+            for number, asked in enumerate(found):
+                if asked is not None:
+                    earlier = [(s, True) for s in found[:number] if s is not None]
+                    result.append((asked, (*trail, *earlier)))
             return result
         case ir.Normalize(guard=guard) if guard is not None:
             inner = inside(expr, trail)

@@ -43,11 +43,17 @@ def _has_axis_like(view: View, keys: tuple[Factor, ...], values: list[Factor], s
     homes = {
         axis.coordinate.name
         for read in reads
+        if not _is_hidden(view, read.tensor)
         for axis, index in zip(view.program.tensors[read.tensor].axes, read.indices, strict=True)
         if shared in index.type.coordinates
     }
     found = [view.forms.seen_through(f.expr) for f in values if isinstance(f.expr, ir.Read)]
     return any(axis.coordinate.name in homes for read in found for axis in view.program.tensors[read.tensor].axes)
+
+
+def _is_hidden(view: View, tensor: str) -> bool:
+    """Whether a name is a function's own: it says nothing of the program's coordinates."""
+    return tensor in view.lets and view.lets[tensor].hidden
 
 
 def _together(factors: tuple[Factor, ...]) -> frozenset[Coordinate]:
