@@ -134,7 +134,7 @@ class Statements(Recurrences):
             choice: Callable[[], Sequence[Let]] = self.weighted(
                 (8, self.points),
                 (4, self.guarded_points),
-                (2, self.named_guard),
+                (3, self.named_guard),
                 (3, self.attention),
                 (2, self.recurrence),
                 (1, self.recurrence_over_two),
@@ -252,7 +252,8 @@ class Statements(Recurrences):
     def named_guard(self) -> list[Let]:
         scope, coordinates = self.left(self.scope, 2)
         condition, _ = self.guard(scope.strict(), coordinates, 1)
-        return self.defined(scope, coordinates, condition)
+        guard = self.guard(scope.strict(), coordinates, 1)[0] if coordinates and self.chance(40) else None
+        return self.defined(scope, coordinates, condition, guard)
 
     def attention(self) -> list[Let]:
         """Scores, weights under a guard, and what they gather."""

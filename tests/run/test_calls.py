@@ -519,6 +519,17 @@ def test_normalisers_over_rows_that_a_guard_empties(op: str, nothing: float) -> 
     assert found[1].tolist() == [nothing, nothing]
 
 
+def test_an_absent_condition_is_false() -> None:
+    text = """input x[i]; let b[i] = x[i] > 0 where i > 0; let some = any[i](b[i]); let every = all[i](b[i]);
+        let n = sum[i](b[i] as i64); let y[i] = x[i] where b[i]; let z[i] = if !b[i] { 1 } else { 2 };"""
+    program = ix.compile(text)
+    found = program([5.0, 7.0, -1.0], outputs=list(program.definitions))
+    assert found.b.tolist() == [False, True, False]
+    assert (found.some, found.every, found.n) == (True, False, 1)
+    assert found.y.tolist() == [0.0, 7.0, 0.0]
+    assert found.z.tolist() == [1, 2, 1]
+
+
 def test_nothing_is_gathered_by_weights_over_no_points() -> None:
     text = "input x[j], b[j] : bool; let w[j] = softmax[j](x[j] where b[j]); let y = sum[j](w[j] * x[j]);"
     assert ix.compile(text)([1.0, 2.0], [False, False]) == 0.0

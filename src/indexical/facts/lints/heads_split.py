@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...checker.context import constants_of
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
 from ...ir.affine import Polynomial, polynomial
@@ -25,6 +26,11 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
                     for other in answering:
                         if mine[0] != other[0]:
                             yield gather.site.let, _report(mine[1], other[1])
+            keys = _orders(view, comparison.answering, gather.weight_coordinates)
+            for value, slower in _orders(view, tuple(gather.values), gather.weight_coordinates):
+                for key, other_slower in keys:
+                    if slower != other_slower:
+                        yield gather.site.let, _report(value, key)
     yield from _packs(view)
 
 
@@ -34,7 +40,7 @@ Split = tuple[Polynomial, ir.Expr]
 def _splits(view: View, factors: tuple[Factor, ...], compared: Coordinate) -> list[Split]:
     """The indices in which a compared coordinate stands together with another one."""
     return [
-        (_varying(polynomial(index)), index)
+        (_varying(polynomial(index, constants_of(view.lets))), index)
         for factor in factors
         if isinstance(factor.expr, ir.Read)
         for index in view.forms.seen_through(factor.expr).indices
@@ -93,6 +99,13 @@ def _order_of_splits(view: View) -> tuple[bool, ir.Expr] | None:
                     if order is not None:
                         return order, index
     return None
+
+
+def _orders(view: View, factors: tuple[Factor, ...], heads: frozenset[Coordinate]) -> list[tuple[ir.Expr, bool]]:
+    """The indices that split a head off, and whether the head is the slower coordinate in them."""
+    reads = [view.forms.seen_through(factor.expr) for factor in factors if isinstance(factor.expr, ir.Read)]
+    found = [(index, _slower(index, heads)) for read in reads for index in read.indices]
+    return [(index, slower) for index, slower in found if slower is not None]
 
 
 def _slower(index: ir.Expr, heads: frozenset[Coordinate]) -> bool | None:

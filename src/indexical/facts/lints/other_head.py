@@ -8,6 +8,7 @@ from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
 from ...ir.affine import Atom, Polynomial, expression, of_atom, polynomial
 from ...ir.types import Coordinate
+from ...ir.walk import walk
 from ..attention import Gather
 from ..products import Factor
 from ..view import View
@@ -28,7 +29,9 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
                 reads = _indices(_reading(comparison.answering, key), shared, key, view)
                 reads = reads or _indices(comparison.answering, shared, key, view)
                 found = _indices(_reading(tuple(values), key), shared, key, view)
-                if not reads or found.keys() == reads.keys():
+                if not reads or found.keys() == reads.keys() or any(_is_unpacked(index) for index in found.values()):
+                    continue
+                if not found and any(_is_split(view, value, shared) for value in values):
                     continue
                 if not found and not _has_axis_like(view, comparison.answering, values, shared):
                     found = _indices(tuple(gather.values), shared, key, view)
@@ -80,6 +83,20 @@ def _indices(factors: tuple[Factor, ...], shared: Coordinate, key: Coordinate, v
 def _reading(factors: tuple[Factor, ...], key: Coordinate) -> tuple[Factor, ...]:
     """The factors that are read at the key."""
     return tuple(factor for factor in factors if key in factor.coordinates)
+
+
+def _is_split(view: View, value: Factor, shared: Coordinate) -> bool:
+    """Whether a head is read off a feature: in which order is for another lint to say."""
+    if not isinstance(value.expr, ir.Read):
+        return False
+    indices = view.forms.seen_through(value.expr).indices
+    return any(shared in index.type.coordinates and len(index.type.coordinates) > 1 for index in indices)
+
+
+def _is_unpacked(index: ir.Expr) -> bool:
+    """Whether an index takes a packed coordinate apart: then it is a head and a feature at once."""
+    divided = [part for part in walk(index) if isinstance(part, ir.Map) and part.op in ("//", "%")]
+    return any(a.op != b.op and a.arguments == b.arguments for a in divided for b in divided)
 
 
 def _part(index: Polynomial, shared: Coordinate) -> Polynomial:
