@@ -6,17 +6,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import std
+    from . import nn, std
     from .api import Program, check, compile
     from .diagnostics import CallError, CompileError, Diagnostic, Error
 
 __version__ = "0.1.0"
-__all__ = ["CallError", "CompileError", "Diagnostic", "Error", "Program", "check", "compile", "std"]
+__all__ = ["CallError", "CompileError", "Diagnostic", "Error", "Program", "check", "compile", "nn", "std"]
 
 # Where each public name lives. It is fetched when it is first asked for, so that importing costs next to nothing.
 _HOMES = {
     **dict.fromkeys(("Program", "check", "compile"), "api"),
     **dict.fromkeys(("CallError", "CompileError", "Diagnostic", "Error"), "diagnostics"),
+    "nn": "nn",
     "std": "std",
 }
 
@@ -25,7 +26,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = import_module(f".{_HOMES[name]}", __name__)
-    value = home if name == "std" else getattr(home, name)
+    value = home if name == _HOMES[name] else getattr(home, name)
     globals()[name] = value
     return value
 

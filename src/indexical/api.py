@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections import namedtuple
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,14 @@ from .facts.roles import Roles
 from .facts.summary import Cost, Facts
 from .facts.view import View
 from .ir import nodes as ir
-from .run import kernel
+from .ir.types import Coordinate, Dtype
+from .plan.steps import Plan
+from .run.kernel import BACKENDS, Call, Engine, Kernel, finder, is_steady, packed
+from .run.tensors import tracing_test
 from .source import Source, Span
 from .syntax.parse import parse
 from .views.facts import facts_json, show_cost, show_facts
+from .views.plan import plan_json, show_plan
 
 
 def compile(text_or_path: str | os.PathLike[str]) -> Program:
@@ -100,6 +104,25 @@ class CostSheet(Cost):
         return show_cost(self)
 
 
+class PlanSheet(Plan):
+    """A plan, readable as it stands."""
+
+    sizes: Mapping[Coordinate, int]
+
+    @classmethod
+    def of(cls, plan: Plan, sizes: Mapping[Coordinate, int]) -> PlanSheet:
+        """A plan with the sizes of a call."""
+        sheet = cls(**{field.name: getattr(plan, field.name) for field in fields(plan)})
+        object.__setattr__(sheet, "sizes", sizes)
+        return sheet
+
+    def __str__(self) -> str:
+        return show_plan(self, self.sizes)
+
+    def to_json(self) -> dict[str, object]:
+        return plan_json(self, self.sizes)
+
+
 class Program:
     """A compiled program. Call it with arrays: in the order of `inputs`, or by name."""
 
@@ -107,6 +130,11 @@ class Program:
         self.source_text = source.text
         self.ir = program
         self.diagnostics = diagnostics
+        self._engine = Engine(program)
+        self._is_traced = tracing_test()
+        self._functions: dict[int, Callable[..., Any]] = {}
+        self._find = finder(self._engine, self._functions)
+        self._known: dict[object, Kernel] = {}
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -137,20 +165,119 @@ class Program:
         """Multiply-adds and elements moved per definition, with figures where the sizes are given."""
         return CostSheet(self.facts.cost(sizes).figures)
 
+    def plan(
+        self,
+        /,
+        *arrays: Any,
+        outputs: str | Iterable[str] | None = None,
+        backend: str | None = None,
+        isolate: bool = False,
+        **named: Any,
+    ) -> PlanSheet:
+        """How a call with these arrays is computed: per definition the kernel, what is never built, and which
+        better way was refused and why. Nothing is run."""
+        call, wanted = self._prepared(arrays, named, outputs, backend)
+        return PlanSheet.of(self._engine.emitted(call, wanted, isolate)[0], call.bound.sizes)
+
+    def source(
+        self,
+        /,
+        *arrays: Any,
+        outputs: str | Iterable[str] | None = None,
+        backend: str | None = None,
+        isolate: bool = False,
+        **named: Any,
+    ) -> str:
+        """The emitted module for a call with these arrays: plain Python that runs without Indexical."""
+        call, wanted = self._prepared(arrays, named, outputs, backend)
+        return self._engine.emitted(call, wanted, isolate)[1].standing_alone()
+
+    def imagine(
+        self,
+        arrays: Mapping[str, Any],
+        dtype: Dtype,
+        backend: str,
+        device: str,
+        outputs: str | Iterable[str] | None = None,
+        isolate: bool = False,
+    ) -> tuple[PlanSheet, str]:
+        """The plan and the emitted module for arrays that only stand for others, as `ix plan` and `ix emit` do."""
+        call = self._engine.imagine(arrays, dtype, backend, device)
+        plan, module = self._engine.emitted(call, self._wanted(outputs), isolate)
+        return PlanSheet.of(plan, call.bound.sizes), module.standing_alone()
+
+    def _prepared(
+        self, arrays: tuple[Any, ...], named: dict[str, Any], outputs: str | Iterable[str] | None, backend: str | None
+    ) -> tuple[Call, tuple[str, ...]]:
+        _check_backend(backend, ("numpy", "torch"))
+        return self._engine.prepare(self._arguments(arrays, named), backend), self._wanted(outputs)
+
     def __str__(self) -> str:
         return self.source_text
 
     def __repr__(self) -> str:
         return f"<indexical program ({', '.join(self.inputs)}) -> ({', '.join(self.outputs)})>"
 
-    def __call__(self, /, *arrays: Any, outputs: str | Iterable[str] | None = None, **named: Any) -> Any:
-        """One output returns the array, several return a named tuple. `outputs` asks for definitions by name."""
+    def __call__(
+        self,
+        /,
+        *arrays: Any,
+        outputs: str | Iterable[str] | None = None,
+        backend: str | None = None,
+        isolate: bool = False,
+        **named: Any,
+    ) -> Any:
+        """Arrays in, arrays out: NumPy's give NumPy's, PyTorch's give PyTorch's, on their device, with gradients.
+
+        One output returns the array, several return a named tuple. `outputs` asks for definitions by name;
+        `isolate=True` keeps a NaN or infinity from everyone who may not hear it; `backend="reference"` is the
+        slow evaluator that says what is right.
+        """
+        if not named and outputs is None and backend is None and not isolate and not self._is_traced():
+            try:
+                kernel = self._known.get(tuple([(type(a), a.dtype, a.ndim, a.device) for a in arrays]))
+            except AttributeError:
+                kernel = None
+            if kernel is not None:
+                try:
+                    return kernel.function(*arrays)
+                except kernel.refused:
+                    pass
+        return self._call(arrays, named, outputs, backend, isolate)
+
+    def _call(
+        self,
+        arrays: tuple[Any, ...],
+        named: dict[str, Any],
+        outputs: str | Iterable[str] | None,
+        backend: str | None,
+        isolate: bool,
+    ) -> Any:
+        """A call that is new: all checks, then the kernel; one like it is found by its signature from then on."""
+        self._is_traced = tracing_test()
+        if self._is_traced() and backend is None:
+            return self._traced(arrays, named, outputs, isolate)
+        _check_backend(backend, BACKENDS)
         wanted = self._wanted(outputs)
-        arguments = self._arguments(arrays, named)
-        found = kernel.run(self.ir, arguments, wanted)
-        if isinstance(outputs, str) or (outputs is None and len(wanted) == 1):
-            return found[wanted[0]]
-        return namedtuple("Outputs", wanted, rename=True)(*(found[name] for name in wanted))
+        call = self._engine.prepare(self._arguments(arrays, named), backend)
+        found = self._engine.run(call, wanted, isolate)
+        alone = isinstance(outputs, str) or (outputs is None and len(wanted) == 1)
+        if alone and outputs is None and backend is None and not named and not isolate and is_steady(self.ir):
+            if all(getattr(a, "device", None) is not None for a in arrays):
+                key = tuple([(type(a), a.dtype, a.ndim, a.device) for a in arrays])
+                self._known[key] = self._engine.kernel(call, wanted, isolate)
+        return found[wanted[0]] if alone else packed(wanted)(*(found[name] for name in wanted))
+
+    def _traced(
+        self, arrays: tuple[Any, ...], named: dict[str, Any], outputs: str | Iterable[str] | None, isolate: bool
+    ) -> Any:
+        """A call that `torch.compile` reads: its emitted function goes into the graph."""
+        wanted = self._wanted(outputs)
+        found = self._arguments(arrays, named)
+        values = [found[name] for name in self.inputs]
+        kinds = tuple([(v.dtype, v.ndim, v.device) if hasattr(v, "dtype") else (None, 0, v) for v in values])
+        result = self._functions[self._find(kinds, wanted, isolate)](*values)
+        return result if len(wanted) == 1 else packed(wanted)(*result)
 
     def _wanted(self, outputs: str | Iterable[str] | None) -> tuple[str, ...]:
         asked: Any = self.outputs if outputs is None else (outputs,) if isinstance(outputs, str) else outputs
@@ -194,6 +321,11 @@ class Program:
 
     def _start(self) -> Span:
         return Span(self.ir.source, 0, 0)
+
+
+def _check_backend(backend: str | None, known: tuple[str, ...]) -> None:
+    if backend is not None and backend not in known:
+        raise _call_error("IX509", f"there is no backend `{backend}` here", f"choose from {', '.join(known)}")
 
 
 def _call_error(code: str, message: str, help: str) -> CallError:

@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from . import __version__
-from .api import Program, check, compile, read_source
+from .api import PlanSheet, Program, check, compile, read_source
 from .diagnostics import CallError, Diagnostic, Error, Sink, render
-from .run.samples import random_arrays
+from .run.kernel import BACKENDS
+from .run.samples import Sample, random_arrays, stand_ins
+from .run.tensors import to_numpy, to_tensors
 from .syntax.format import format_source
 from .syntax.parse import parse
 from .views.facts import facts_json, show_facts
@@ -95,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     running.add_argument("--seed", type=int, default=0, help="of the random inputs (default: 0)")
     running.add_argument("--outputs", metavar="NAMES", help="definitions to compute, like weights,out")
     running.add_argument("--save", metavar="PATH", help="write the outputs to a .npz (or, for one, a .npy) file")
+    _add_backend(running, "numpy")
     running.add_argument("--precision", type=int, default=4, help="digits to print (default: 4)")
     _add_format(running)
     running.set_defaults(command=_run, notes=False)
@@ -110,6 +113,26 @@ def _parser() -> argparse.ArgumentParser:
     _add_format(telling)
     telling.set_defaults(command=_facts, notes=False)
 
+    planning = commands.add_parser(
+        "plan",
+        help="how a program would be computed: which kernels, what is never built, what was refused",
+        description="The plan for arrays of some sizes, without running anything.",
+        epilog="example: ix plan attention.ix --sizes b=1,h=8,i=4096,j=4096,d=64,e=64 --backend torch",
+    )
+    _add_imagined(planning)
+    _add_format(planning)
+    planning.set_defaults(command=_plan, notes=False)
+
+    emitting = commands.add_parser(
+        "emit",
+        help="write the program as plain NumPy or PyTorch source",
+        description="Write the emitted module: one function `program`, which runs without Indexical.",
+        epilog="example: ix emit attention.ix --backend torch -o attention.py",
+    )
+    _add_imagined(emitting)
+    emitting.add_argument("-o", "--output", metavar="PATH", help="where to write it (default: standard output)")
+    emitting.set_defaults(command=_emit, notes=False, format="text")
+
     laying = commands.add_parser(
         "fmt", help="one canonical layout", description="Rewrite programs in the canonical layout; comments are kept."
     )
@@ -118,6 +141,21 @@ def _parser() -> argparse.ArgumentParser:
     _add_format(laying)
     laying.set_defaults(command=_format, notes=False)
     return parser
+
+
+def _add_backend(parser: argparse.ArgumentParser, usual: str) -> None:
+    parser.add_argument("--backend", choices=BACKENDS, default=usual, help=f"what computes (default: {usual})")
+    parser.add_argument("--device", metavar="NAME", help="of the torch backend: cpu, cuda, … (default: cpu)")
+
+
+def _add_imagined(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a program; - reads standard input")
+    parser.add_argument("--sizes", metavar="SIZES", default="", help="sizes like i=4096,d=64 (others: 3)")
+    parser.add_argument("--outputs", metavar="NAMES", help="definitions to compute, like weights,out")
+    parser.add_argument("--backend", choices=("numpy", "torch"), default="torch", help="(default: torch)")
+    parser.add_argument("--device", default="cpu", help="of the torch backend: cpu or cuda (default: cpu)")
+    parser.add_argument("--dtype", choices=("f16", "bf16", "f32", "f64"), default="f32", help="of reals (default: f32)")
+    parser.add_argument("--isolate", action="store_true", help="keep NaN and infinity from those who may not hear them")
 
 
 def _add_format(parser: argparse.ArgumentParser) -> None:
@@ -145,9 +183,13 @@ def _run(options: argparse.Namespace) -> int:
     arrays = _given(program, options.input)
     if options.random is not None:
         arrays.update(_drawn(program, arrays, options))
-    wanted = tuple(name.strip() for name in options.outputs.split(",")) if options.outputs else program.outputs
-    values = program(outputs=wanted, **arrays)
-    found = dict(zip(wanted, values, strict=True))
+    wanted = _names(options.outputs) or program.outputs
+    if options.backend == "torch":
+        arrays = to_tensors(program.ir, arrays, options.device)
+    elif options.device:
+        raise Usage(f"--device {options.device}: only the torch backend has devices; add --backend torch")
+    values = program(outputs=wanted, backend=options.backend, **arrays)
+    found = {name: to_numpy(value) for name, value in zip(wanted, values, strict=True)}
     if options.save:
         _save(found, options.save)
         return 0
@@ -167,6 +209,38 @@ def _facts(options: argparse.Namespace) -> int:
     else:
         print(show_facts(program.facts, cost))
     return 0
+
+
+def _plan(options: argparse.Namespace) -> int:
+    plan, _ = _imagined(options)
+    print(json.dumps(plan.to_json()) if options.format == "json" else plan)
+    return 0
+
+
+def _emit(options: argparse.Namespace) -> int:
+    _, text = _imagined(options)
+    if options.output is None:
+        sys.stdout.write(text)
+        return 0
+    try:
+        Path(options.output).write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise Usage(f"{options.output} cannot be written: {problem.strerror}") from None
+    return 0
+
+
+def _imagined(options: argparse.Namespace) -> tuple[PlanSheet, str]:
+    """The plan and the module for sizes that are only named."""
+    program = compile(_text(options.file))
+    sizes = _sizes(options.sizes, "--sizes")
+    arrays, _ = stand_ins(program.ir, sizes, options.dtype)
+    _check_names(sizes, arrays, "--sizes")
+    device = options.device if options.backend == "torch" else "cpu"
+    return program.imagine(arrays.arrays, options.dtype, options.backend, device, _names(options.outputs), options.isolate)
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    return tuple(name.strip() for name in text.split(",")) if text else None
 
 
 def _sizes(text: str, option: str) -> dict[str, int]:
@@ -248,14 +322,18 @@ def _load(path: str) -> Any:
 def _drawn(program: Program, arrays: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     sizes = _sizes(options.random, "--random")
     drawn, assumed = random_arrays(program.ir, arrays, sizes, options.seed)
-    unknown = [name for name in sizes if name not in drawn.coordinates]
-    if unknown:
-        known = f"they have {', '.join(drawn.coordinates)}" if drawn.coordinates else "there are none"
-        raise Usage(f"--random: no input has a coordinate `{unknown[0]}`; {known}")
+    _check_names(sizes, drawn, "--random")
     if assumed:
         shown = ", ".join(f"{name}={size}" for name, size in assumed.items())
         print(f"ix: sizes not given: {shown}", file=sys.stderr)
     return drawn.arrays
+
+
+def _check_names(sizes: dict[str, int], sample: Sample, option: str) -> None:
+    unknown = [name for name in sizes if name not in sample.coordinates]
+    if unknown:
+        known = f"they have {', '.join(sample.coordinates)}" if sample.coordinates else "there are none"
+        raise Usage(f"{option}: no input has a coordinate `{unknown[0]}`; {known}")
 
 
 def _save(found: dict[str, Any], path: str) -> None:

@@ -105,4 +105,6 @@ CODES: dict[str, Code] = {
     "IX506": _error("an assertion that does not hold"),
     "IX507": _error("too large to evaluate"),
     "IX508": _error("an output that does not exist"),
+    "IX509": _error("a backend that is not there"),
+    "IX510": _error("arrays on different devices"),
 }

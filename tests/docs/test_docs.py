@@ -10,7 +10,7 @@ from tests.docs import running
 
 from indexical.checker import elaborate, inline
 from indexical.codes import CODES
-from indexical.run import bind, kernel
+from indexical.run import pointwise
 from indexical.syntax import tokens, vocabulary
 
 PAGES = running.pages()
@@ -110,8 +110,8 @@ def test_limits_are_those_of_the_code() -> None:
         elaborate.MAXIMUM_NODES,
         inline.MAXIMUM_CALLS,
         tokens.MAXIMUM_DIGITS,
-        bind.MAXIMUM_POINTS,
-        kernel.MAXIMUM_WORK,
+        pointwise.MAXIMUM_POINTS,
+        pointwise.MAXIMUM_WORK,
     ]
     assert tokens.MAXIMUM_DIGITS == tokens.MAXIMUM_EXPONENT
 

@@ -17,7 +17,7 @@ import numpy as np
 
 import indexical as ix
 from indexical.diagnostics import render
-from indexical.run import bind, kernel
+from indexical.run import pointwise
 from indexical.run.samples import random_arrays
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -137,7 +137,7 @@ def as_text(noise: bytes) -> str:
 @contextmanager
 def small_steps() -> Iterator[None]:
     """Programs that nobody meant may ask for any amount of work: what is much is refused sooner."""
-    with patch.object(kernel, "MAXIMUM_WORK", 100_000), patch.object(bind, "MAXIMUM_POINTS", 20_000):
+    with patch.object(pointwise, "MAXIMUM_WORK", 100_000), patch.object(pointwise, "MAXIMUM_POINTS", 20_000):
         yield
 
 

@@ -18,7 +18,7 @@ from ..ir import nodes as ir
 from ..ir import whole
 from ..ir.types import Coordinate, Dtype
 from ..source import Span
-from .dtypes import definition_dtypes
+from ..plan.dtypes import definition_dtypes
 from .floats import round_to
 from .reference import Table
 
@@ -41,9 +41,6 @@ _EXACT_IN: dict[str, frozenset[str]] = {
     "i32": frozenset(("i32",)),
     "bool": frozenset(("bool",)),
 }
-
-# A definition may have this many points.
-MAXIMUM_POINTS = 50_000_000
 
 
 @dataclass(frozen=True)
@@ -90,10 +87,11 @@ def flat_shape(axes: tuple[ir.Axis, ...], shape: tuple[int, ...]) -> tuple[int, 
     return (math.prod(shape[:lead]), *shape[lead:])
 
 
-def bind(program: ir.Program, arguments: Mapping[str, Any]) -> Bound:
+def bind(program: ir.Program, arguments: Mapping[str, Any], given: Mapping[str, Dtype] | None = None) -> Bound:
     """The arrays of a call, or one error with everything that is wrong with them.
 
-    A plain Python number for a scalar is weak, like a literal: it has no dtype to say.
+    A plain Python number for a scalar is weak, like a literal: it has no dtype to say. `given` are dtypes
+    that NumPy has no word for: those of arrays that stand for others.
     """
     sink = Sink()
     arrays: dict[str, np.ndarray[Any, Any]] = {}
@@ -103,6 +101,8 @@ def bind(program: ir.Program, arguments: Mapping[str, Any]) -> Bound:
         if array is None:
             continue
         dtype = _check_dtype(tensor, array, arguments[tensor.name], sink)
+        if given is not None and tensor.dtype is None and dtype is not None:
+            dtype = given.get(tensor.name, dtype)
         if dtype is not None and _check_rank(tensor, array, sink):
             arrays[tensor.name] = _rounded(array, dtype)
             if tensor.axes or tensor.dtype is not None or hasattr(arguments[tensor.name], "dtype"):
@@ -325,17 +325,9 @@ def _compare(bound: Bound, range: ir.Range, extent: ir.Expr, axis: str, span: Sp
 
 
 def _check_definitions(bound: Bound, sink: Sink) -> None:
-    """Clauses cover their box, and no definition is absurdly large."""
+    """Clauses cover their box."""
     for let in bound.program.lets:
-        points = math.prod(bound.extent(axis.extent) for axis in let.axes)
-        if points > MAXIMUM_POINTS:
-            sink.report(
-                "IX507",
-                f"`{let.name}` would have {points:,} points, and at most {MAXIMUM_POINTS:,} are evaluated",
-                Label(let.span),
-                help="choose smaller sizes",
-            )
-        elif not is_plain(let):
+        if not is_plain(let):
             fault = check_boxes(let, bound.lookup, tuple(bound.extent(axis.extent) for axis in let.axes))
             if fault is not None:
                 report_cover(let, fault, sink)

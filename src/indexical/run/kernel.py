@@ -1,88 +1,206 @@
-"""A program, called: arrays in, arrays out."""
+"""A program, called: arrays in, arrays out. One emitted function per signature, found by a look-up."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+import linecache
+import sys
+from collections import namedtuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from ..diagnostics import CallError, Diagnostic, Label
+from ..backends.source import Argument, Module, emit
+from ..checker.recurrence import is_plain
+from ..diagnostics import CallError, Diagnostic
 from ..ir import nodes as ir
-from ..ir import whole
 from ..ir.types import Dtype
-from ..ir.walk import children
+from ..plan.choose import choose
+from ..plan.steps import Plan
+from . import pointwise, tensors
 from .bind import NUMPY, Bound, bind
-from .floats import Floats, round_to
-from .needs import members, needs
-from .reference import Table, evaluate
 
-# The reference evaluator visits at most this many points.
-MAXIMUM_WORK = 1_000_000_000
+# A refusal is explained by the reference evaluator where that takes at most this many steps.
+_PATIENCE = 3_000_000
 
-
-def run(program: ir.Program, arguments: Mapping[str, Any], wanted: tuple[str, ...]) -> dict[str, np.ndarray[Any, Any]]:
-    """The wanted definitions as NumPy arrays."""
-    bound = bind(program, arguments)
-    _check_work(bound, wanted)
-    tables = evaluate(program, bound.tables, bound.sizes, Floats(), wanted)
-    tensors = program.tensors
-    return {name: _as_array(bound, tensors[name], table) for name, table in tables.items()}
+BACKENDS = ("numpy", "torch", "reference")
 
 
-def _as_array(bound: Bound, tensor: ir.Input | ir.Let, table: Table) -> np.ndarray[Any, Any]:
-    """A table as an array of its dtype, with 0 at absent points and the axes of `..r` apart again."""
-    dtype = bound.dtypes[tensor.name]
-    cells = [0 if cell is None else cell for cell in table.cells]
-    if dtype == "bf16":
-        cells = [round_to(cell, dtype) for cell in cells]
-    if dtype == "i32" and any(abs(cell) > 2**31 - 1 for cell in cells):
-        label = Label(tensor.span, "of dtype i32")
-        raise CallError([Diagnostic("IX505", f"`{tensor.name}` has a number that does not fit in 32 bits", (label,))])
-    with np.errstate(over="ignore", invalid="ignore"):
-        array = np.array(cells, dtype=_wide(dtype)).astype(NUMPY[dtype])
-    return array.reshape(_full_shape(bound, tensor, table.shape))
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """An emitted function, loaded."""
+
+    function: Callable[..., Any]
+    refused: type[Exception]
+    module: Module
+    plan: Plan
 
 
-def _wide(dtype: Dtype) -> str:
-    """Cells are Python numbers: they become the widest of their kind first."""
-    return {"bool": "bool", "i32": "int64", "i64": "int64"}.get(dtype, "float64")
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call, checked: its arrays as its backend takes them."""
+
+    program: ir.Program
+    backend: str
+    values: dict[str, Any]
+    bound: Bound
+    arguments: dict[str, Argument]
+    device: str
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return (self.backend, self.device, *self.arguments.items())
 
 
-def _full_shape(bound: Bound, tensor: ir.Input | ir.Let, shape: tuple[int, ...]) -> tuple[int, ...]:
-    result: list[int] = []
-    for axis, length in zip(tensor.axes, shape, strict=True):
-        if axis.coordinate.rest and isinstance(axis.extent, ir.Size):
-            result += bound.rests[axis.extent.coordinate.name]
-        else:
-            result.append(length)
-    return tuple(result)
+@dataclass
+class Engine:
+    """The kernels of one program."""
 
+    program: ir.Program
+    kernels: dict[object, Kernel] = field(default_factory=dict)
 
-def _check_work(bound: Bound, wanted: tuple[str, ...]) -> None:
-    """Refuse what would not end in reasonable time, before it starts."""
-    lets = {let.name: let for let in bound.program.lets}
-    needed = needs(bound.program, wanted)
-    for order in bound.program.order:
-        for name in members(order) & needed:
-            let = lets[name]
-            points = math.prod(bound.extent(axis.extent) for axis in let.axes)
-            work = points * sum(_work(bound, clause.body) for clause in let.clauses)
-            if work > MAXIMUM_WORK:
-                message = f"`{name}` would take {work:,} steps, and at most {MAXIMUM_WORK:,} are taken"
-                help = "choose smaller sizes, or ask for fewer outputs"
-                raise CallError([Diagnostic("IX507", message, (Label(let.span),), help=help)])
+    def prepare(self, arguments: Mapping[str, Any], backend: str | None, device: str | None = None) -> Call:
+        """Check the arrays of a call, and put them where they will be used."""
+        if backend is None:
+            held = [*arguments.values()]
+            backend = "torch" if device is not None or any(map(tensors.is_tensor, held)) else "numpy"
+        if backend == "torch":
+            return self._prepare_tensors(tensors.on_one_device(self.program, arguments, device), device)
+        arguments = {name: tensors.to_numpy(value) for name, value in arguments.items()}
+        bound = bind(self.program, arguments)
+        values = {}
+        for name, array in bound.arrays.items():
+            dtype = bound.dtypes.get(name)
+            values[name] = array.item() if dtype is None else np.asarray(array, NUMPY[dtype])
+        shown = {name: Argument(np.ndim(value), bound.dtypes.get(name)) for name, value in values.items()}
+        return Call(self.program, backend, values, bound, shown, "cpu")
 
+    def _prepare_tensors(self, values: dict[str, Any], device: str | None) -> Call:
+        given = {name: dtype for name, value in values.items() if (dtype := _own_dtype(value)) is not None}
+        stand_ins = {name: tensors.stand_in(value) for name, value in values.items()}
+        bound = bind(self.program, stand_ins, {name: d for name, d in given.items() if d == "bf16"})
+        arguments = {}
+        for tensor in self.program.inputs:
+            value = values[tensor.name]
+            dtype = bound.dtypes.get(tensor.name)
+            if not tensors.is_tensor(value) and dtype is not None:
+                place = device or _device_of(values)
+                value = values[tensor.name] = tensors.from_numpy(np.asarray(value), dtype, place)
+            converted = tensors.is_tensor(value) and dtype is not None and tensors.dtype_of(value) != dtype
+            arguments[tensor.name] = Argument(np.ndim(stand_ins[tensor.name]), dtype, converted)
+        kind = str(device or _device_of(values)).split(":")[0]
+        return Call(self.program, "torch", values, bound, arguments, kind)
 
-def _work(bound: Bound, expr: ir.Expr) -> int:
-    """About how many points one evaluation of an expression visits."""
-    inner = sum(_work(bound, child) for child in children(expr))
-    if not isinstance(expr, ir.Reduce):
-        return 1 + inner
-    for range in expr.ranges:
+    def imagine(self, arrays: Mapping[str, Any], dtype: Dtype, backend: str, device: str) -> Call:
+        """A call that is only thought of: arrays that stand for others, reals of some dtype."""
+        reals = {t.name: dtype for t in self.program.inputs if t.kind == "real" and t.axes}
+        bound = bind(self.program, arrays, reals)
+        shown = {name: Argument(np.ndim(value), bound.dtypes.get(name)) for name, value in arrays.items()}
+        return Call(self.program, backend, {}, bound, shown, device)
+
+    def kernel(self, call: Call, wanted: tuple[str, ...], isolate: bool) -> Kernel:
+        """The emitted function for calls like this one."""
+        key = (call.key, wanted, isolate)
+        if key not in self.kernels:
+            plan = choose(self.program, wanted, call.bound.dtypes, call.backend, call.device, isolate)
+            self.kernels[key] = load(emit(plan, call.arguments), plan)
+        return self.kernels[key]
+
+    def emitted(self, call: Call, wanted: tuple[str, ...], isolate: bool) -> tuple[Plan, Module]:
+        """The plan and the text for calls like this one, not loaded."""
+        plan = choose(self.program, wanted, call.bound.dtypes, call.backend, call.device, isolate)
+        return plan, emit(plan, call.arguments)
+
+    def run(self, call: Call, wanted: tuple[str, ...], isolate: bool) -> dict[str, Any]:
+        """The wanted definitions."""
+        if call.backend == "reference":
+            return dict(pointwise.evaluate_bound(call.bound, wanted))
+        kernel = self.kernel(call, wanted, isolate)
         try:
-            inner *= max(1, whole.value(range.upper, bound.lookup) - whole.value(range.lower, bound.lookup))
-        except whole.Unknown:
-            continue
-    return 1 + inner
+            found = kernel.function(*(call.values[tensor.name] for tensor in self.program.inputs))
+        except kernel.refused as problem:
+            return self.explain(call, wanted, problem)
+        except MemoryError as problem:
+            raise too_large(problem) from None
+        return dict(zip(wanted, (found,) if len(wanted) == 1 else found, strict=True))
+
+    def explain(self, call: Call, wanted: tuple[str, ...], problem: Exception) -> dict[str, Any]:
+        """What the reference says of a call that emitted code refused: usually, at which point it fails. Where it
+        finds nothing wrong, its value stands."""
+        code, message = problem.args
+        help = None
+        try:
+            numbers = {name: tensors.to_numpy(value) for name, value in call.values.items()}
+            bound = bind(self.program, numbers, {n: d for n, d in call.bound.dtypes.items() if d == "bf16"})
+            found = pointwise.evaluate_bound(bound, wanted, _PATIENCE)
+        except CallError as refusal:
+            if all(diagnostic.code != "IX507" for diagnostic in refusal.diagnostics):
+                raise
+            help = "the same call with smaller arrays says at which point"
+            raise CallError([Diagnostic(code, message, help=help)]) from None
+        if call.backend != "torch":
+            return dict(found)
+        place = _device_of(call.values)
+        return {name: tensors.from_numpy(array, bound.dtypes[name], place) for name, array in found.items()}
+
+
+def finder(engine: Engine, functions: dict[int, Callable[..., Any]]) -> Callable[..., int]:
+    """A function that finds the kernel for tensors of some dtypes, ranks and devices, for `torch.compile`: it runs
+    while a call is traced, and the number it gives to an emitted function is a constant of the graph."""
+
+    def find(kinds: tuple[Any, ...], wanted: tuple[str, ...], isolate: bool) -> int:
+        torch = tensors.load_torch()
+        arrays = {}
+        for tensor, (dtype, rank, device) in zip(engine.program.inputs, kinds, strict=True):
+            arrays[tensor.name] = device if dtype is None else torch.empty((1,) * rank, dtype=dtype, device=device)
+        function = engine.kernel(engine.prepare(arrays, "torch"), wanted, isolate).function
+        number = next((n for n, known in functions.items() if known is function), len(functions))
+        functions[number] = function
+        return number
+
+    find._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return find
+
+
+_numbers = count(1)
+
+
+def load(module: Module, plan: Plan) -> Kernel:
+    """The text, as a function. It is a module like any other, so that tracebacks and `torch.compile` can read it."""
+    name = f"indexical_emitted_{next(_numbers)}"
+    text = module.linked()
+    loaded = ModuleType(name)
+    linecache.cache[f"<{name}>"] = (len(text), None, text.splitlines(keepends=True), f"<{name}>")
+    sys.modules[name] = loaded
+    exec(compile(text, f"<{name}>", "exec"), loaded.__dict__)
+    return Kernel(loaded.program, loaded.Refused, module, plan)
+
+
+def too_large(problem: MemoryError) -> CallError:
+    first = (str(problem).splitlines() or [""])[0] or "there is not enough memory"
+    return CallError([Diagnostic("IX507", f"the arrays of this call do not fit: {first}", help="choose smaller sizes")])
+
+
+def is_steady(program: ir.Program) -> bool:
+    """Whether arrays of one signature fit whenever their sizes agree: no value has to be looked at, and no
+    clauses have to cover a box that depends on the sizes."""
+    return all(is_plain(let) for let in program.lets) and all(
+        tensor.dtype not in ("bf16", "i32") for tensor in program.inputs
+    )
+
+
+def packed(wanted: tuple[str, ...]) -> Callable[..., Any]:
+    """Several outputs, by name."""
+    return namedtuple("Outputs", wanted, rename=True)
+
+
+def _own_dtype(value: Any) -> Dtype | None:
+    return tensors.dtype_of(value) if tensors.is_tensor(value) else None
+
+
+def _device_of(values: Mapping[str, Any]) -> Any:
+    return next((value.device for value in values.values() if tensors.is_tensor(value)), "cpu")
+

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ir import nodes as ir
 from ..ir import whole
-from ..ir.types import Coordinate
+from ..ir.types import Coordinate, Dtype
 from .bind import NUMPY
 
 DEFAULT_SIZE = 3
@@ -29,9 +29,33 @@ def random_arrays(
 ) -> tuple[Sample, dict[str, int]]:
     """An array for every input that is not given, and the sizes that had to be assumed.
 
-    A coordinate without a size takes that of another of its space, so that `i=6` also sizes the keys.
     Real inputs are normal, whole ones index any axis, Booleans are fair coins, a whole scalar is 1.
     """
+    sizes, names, assumed = _sizes(program, given, chosen)
+    generator = np.random.default_rng(seed)
+    arrays = {
+        tensor.name: _draw(tensor, sizes, given, generator) for tensor in program.inputs if tensor.name not in given
+    }
+    return Sample(arrays, names), assumed
+
+
+def stand_ins(program: ir.Program, chosen: Mapping[str, int], dtype: Dtype) -> tuple[Sample, dict[str, int]]:
+    """Arrays of zeros that take no room, for every input, and the sizes that had to be assumed. A scalar is 1."""
+    sizes, names, assumed = _sizes(program, {}, chosen)
+    arrays: dict[str, Any] = {}
+    for tensor in program.inputs:
+        usual = dtype if tensor.kind == "real" else "i64" if tensor.kind == "whole" else "bool"
+        zero = np.zeros((), NUMPY[tensor.dtype or usual])
+        one = {"bool": True, "whole": 1, "real": 1.0}[tensor.kind]
+        arrays[tensor.name] = np.broadcast_to(zero, _shape(tensor, sizes, {})) if tensor.axes else one
+    return Sample(arrays, names), assumed
+
+
+def _sizes(
+    program: ir.Program, given: Mapping[str, Any], chosen: Mapping[str, int]
+) -> tuple[dict[Coordinate, int], tuple[str, ...], dict[str, int]]:
+    """The size of every coordinate, their names, and which had to be assumed. One without a size takes that of
+    another of its space, so that `i=6` also sizes the keys."""
     sizes: dict[Coordinate, int] = {}
     assumed: dict[str, int] = {}
     for tensor in program.inputs:
@@ -55,22 +79,22 @@ def random_arrays(
             assumed[coordinate.name] = size
         sizes[coordinate] = size
     names = tuple(dict.fromkeys(axis.coordinate.name for t in program.inputs for axis in t.axes))
-    generator = np.random.default_rng(seed)
-    arrays = {
-        tensor.name: _draw(tensor, sizes, given, generator) for tensor in program.inputs if tensor.name not in given
-    }
-    return Sample(arrays, names), assumed
+    return sizes, names, assumed
 
 
-def _draw(
-    tensor: ir.Input, sizes: Mapping[Coordinate, int], given: Mapping[str, Any], generator: np.random.Generator
-) -> np.ndarray[Any, Any]:
+def _shape(tensor: ir.Input, sizes: Mapping[Coordinate, int], given: Mapping[str, Any]) -> tuple[int, ...]:
     def lookup(leaf: ir.Size | ir.Read) -> int:
         if isinstance(leaf, ir.Size):
             return sizes[leaf.coordinate]
         return int(given.get(leaf.tensor, 1))
 
-    shape = tuple(max(0, whole.value(axis.extent, lookup)) for axis in tensor.axes if not axis.coordinate.rest)
+    return tuple(max(0, whole.value(axis.extent, lookup)) for axis in tensor.axes if not axis.coordinate.rest)
+
+
+def _draw(
+    tensor: ir.Input, sizes: Mapping[Coordinate, int], given: Mapping[str, Any], generator: np.random.Generator
+) -> np.ndarray[Any, Any]:
+    shape = _shape(tensor, sizes, given)
     if tensor.kind == "bool":
         return generator.random(shape) < 0.5
     if tensor.kind == "whole":

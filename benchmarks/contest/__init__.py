@@ -1,0 +1,1 @@
+"""Attention in named coordinates beside its peers: programs, peers, clocks, and the table of targets."""

@@ -1,0 +1,1 @@
+"""Plan → source: plain text over arrays."""

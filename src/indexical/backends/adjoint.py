@@ -1,0 +1,149 @@
+"""The way back through a tile's scores: from their gradient to that of every array they read."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.walk import rebuild, walk
+from ..transform.derivatives import partials
+from .base import Value
+from .expressions import Stored
+from .scope import Scope
+from .tiles import Windowed
+from .values import aligned
+
+
+# Operations that need no value of their own on the way back.
+_LINEAR = frozenset(("+", "-", "neg", "*", "/"))
+
+
+class Undifferentiable(Exception):
+    """Nothing flows back here through a score: why."""
+
+
+class Adjoint:
+    """Emits what is added to `gradients[n]`, for the arrays of these names."""
+
+    def __init__(self, emitter: Windowed, names: list[str]) -> None:
+        self.emitter, self.names = emitter, names
+        self.made: dict[str, tuple[ir.Expr, ir.Expr]] = {}
+
+    def forward(self, expr: ir.Expr, scope: Scope) -> ir.Expr:
+        """The expression with every sum and every function in it that data reach computed once, under a name."""
+        if not self.is_reached(expr):
+            return expr
+        match expr:
+            case ir.Map(op, arguments) if op in _LINEAR:
+                return build.apply(op, tuple(self.forward(a, scope) for a in arguments), "real", expr.span)
+            case ir.Map(op, arguments):
+                inner: ir.Expr = build.apply(op, tuple(self.forward(a, scope) for a in arguments), "real", expr.span)
+            case ir.Select(condition, then, otherwise):
+                return build.select(condition, self.forward(then, scope), self.forward(otherwise, scope), expr.span)
+            case ir.Reduce("sum"):
+                inner = expr
+            case _:
+                return expr
+        value = self.emitter.value(inner, scope)
+        read = pretend(self.emitter, self.emitter.text.keep(value, self.emitter.label), expr.span)
+        assert isinstance(read, ir.Read)
+        self.made[read.tensor] = (inner, read)
+        return read
+
+    def flow(self, expr: ir.Expr, gradient: ir.Expr, scope: Scope) -> None:
+        """Add to every array what flows back to it, where `gradient` arrives at an expression."""
+        if not self.is_reached(expr):
+            return
+        match expr:
+            case ir.Read(tensor) if tensor in self.made:
+                self.flow_through(*self.made[tensor], gradient, scope)
+            case ir.Read():
+                self.arrive(expr, gradient, scope)
+            case ir.Map():
+                for argument, partial in zip(expr.arguments, partials(expr), strict=True):
+                    if partial is not None:
+                        self.flow(argument, _times(gradient, partial), scope)
+            case ir.Select(condition, then, otherwise):
+                zero = build.real(Fraction(0), expr.span)
+                self.flow(then, build.select(condition, gradient, zero, expr.span), scope)
+                self.flow(otherwise, build.select(condition, zero, gradient, expr.span), scope)
+            case ir.Reduce("sum", ranges, body, guard):
+                gradient = self.named(gradient, scope)
+                inner = self.emitter.bind(ranges, scope)
+                if guard is not None:
+                    gradient = build.select(guard, gradient, build.real(Fraction(0), expr.span), expr.span)
+                self.flow(body, gradient, inner)
+            case ir.Reduce(op=op) | ir.Normalize(op=op):
+                raise Undifferentiable(f"`{op}` inside a score has no way back here")
+            case _:
+                pass
+
+    def flow_through(self, inner: ir.Expr, read: ir.Expr, gradient: ir.Expr, scope: Scope) -> None:
+        """Through something that was computed on the way there: where its derivative mentions it, it is read."""
+        if not isinstance(inner, ir.Map):
+            self.flow(inner, gradient, scope)
+            return
+        for argument, partial in zip(inner.arguments, partials(inner), strict=True):
+            if partial is not None:
+                self.flow(argument, _times(gradient, _replaced(partial, inner, read)), scope)
+
+    def is_reached(self, expr: ir.Expr) -> bool:
+        """Whether an expression reads an array of reals."""
+        return any(isinstance(part, ir.Read) and part.type.kind == "real" for part in walk(expr))
+
+    def named(self, gradient: ir.Expr, scope: Scope) -> ir.Expr:
+        """A gradient that several flows start from, under a name of its own."""
+        if isinstance(gradient, ir.Read):
+            return gradient
+        value = self.emitter.text.keep(self.emitter.value(gradient, scope), "flow")
+        return pretend(self.emitter, value, gradient.span)
+
+    def arrive(self, read: ir.Read, gradient: ir.Expr, scope: Scope) -> None:
+        """A gradient reaches an array: it is summed over all that the array does not vary with."""
+        emitter, text = self.emitter, self.emitter.text
+        mine = frozenset(read.type.coordinates)
+        over = [c for c in scope.places if c in gradient.type.coordinates and c not in mine]
+        outer = Scope({c: place for c, place in scope.places.items() if c in mine}, scope.trail)
+        if over:
+            ranges = tuple(ir.Range(c, scope.places[c].start, scope.places[c].stop, True, read.span) for c in over)
+            gradient = build.reduce("sum", ranges, gradient, None, "real", read.span)
+        target = f"gradients[{self.names.index(read.tensor)}]"
+        text.line(f"if {target} is not None:")
+        with emitter.block():
+            value = emitter.value(gradient, outer)
+            axes = outer.sort(mine)
+            extents = [axis.extent for axis in emitter.tensors[read.tensor].axes]
+            if all(isinstance(index, ir.Coord) for index in read.indices) and len(set(read.indices)) == len(read.indices):
+                base = Value(target, (), "real", None)
+                view = emitter.at(base, list(read.indices), extents, "", outer) if read.indices else base
+                text.line(f"{view.text}.add_({aligned(value, axes).text})")
+                return
+            places = [emitter.strong(emitter.value(index, outer)) for index in read.indices]
+            shown = ", ".join(aligned(place, axes).text for place in places)
+            whole = emitter.spread(value, axes, outer)
+            text.line(f"{target}.index_put_(({shown},), {whole.atom}.to({target}.dtype), accumulate=True)")
+
+
+def pretend(emitter: Windowed, value: Value, span: object) -> ir.Expr:
+    """A value that is there, as a read of a tensor of its own."""
+    name = value.text
+    zero = build.whole(0, span)  # type: ignore[arg-type]
+    axes = tuple(ir.Axis(axis, zero) for axis in value.axes)
+    emitter.tensors = {**emitter.tensors, name: ir.Input(name, axes, "real", None, span)}  # type: ignore[arg-type]
+    emitter.stored[name] = Stored(name, value.dtype)
+    emitter.pretended[name] = value.axes
+    return build.read(name, tuple(build.coord(axis, span) for axis in value.axes), "real", span)  # type: ignore[arg-type]
+
+
+def _replaced(expr: ir.Expr, old: ir.Expr, new: ir.Expr) -> ir.Expr:
+    return new if expr == old else rebuild(expr, lambda child: _replaced(child, old, new))
+
+
+def _times(left: ir.Expr, right: ir.Expr) -> ir.Expr:
+    if isinstance(right, ir.Const) and right.value == 1:
+        return left
+    if isinstance(right, ir.Const) and right.value == -1:
+        return build.apply("neg", (left,), "real", left.span)
+    return build.apply("*", (left, right), "real", left.span)
+

@@ -1,0 +1,99 @@
+"""Coordinates in force, while a statement is emitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from ..checker.context import Trail
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.affine import expression, polynomial
+from ..ir.types import Coordinate
+from ..ir.walk import substitute
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A coordinate that runs from `start` up to `stop`, both free of coordinates; or, in a loop, one that has
+    the value of the variable `step`. `within` holds where the coordinate is inside a range that depends on
+    others. `measured` says that its size is that of every axis it indexes bare."""
+
+    start: ir.Expr
+    stop: ir.Expr
+    measured: bool
+    within: ir.Expr | None = None
+    step: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The coordinates in force, in the order of the axes of all that is computed; and what holds here."""
+
+    places: Mapping[Coordinate, Place]
+    trail: Trail = ()
+
+    @property
+    def order(self) -> tuple[Coordinate, ...]:
+        return tuple(self.places)
+
+    def sort(self, coordinates: Iterable[Coordinate]) -> tuple[Coordinate, ...]:
+        """Coordinates in the order of axes, without those that a loop steps."""
+        wanted = set(coordinates)
+        return tuple(c for c, place in self.places.items() if c in wanted and place.step is None)
+
+    def binding(self, range: ir.Range, place: Place) -> Scope:
+        return Scope({**self.places, range.coordinate: place}, (*self.trail, range))
+
+    def where(self, condition: ir.Expr | None, holds: bool = True) -> Scope:
+        return self if condition is None else replace(self, trail=(*self.trail, (condition, holds)))
+
+    def conditions(self) -> list[tuple[ir.Expr, bool]]:
+        """The conditions that hold here, those of dependent ranges included."""
+        inside = [(place.within, True) for place in self.places.values() if place.within is not None]
+        return inside + [step for step in self.trail if not isinstance(step, ir.Range)]
+
+
+def static_bounds(range: ir.Range, scope: Scope) -> tuple[ir.Expr, ir.Expr] | None:
+    """Bounds of a range that depends on other coordinates, wide enough for all of them; None where that takes
+    more than arithmetic."""
+    lower = _extreme(range.lower, scope, least=True)
+    upper = _extreme(range.upper, scope, least=False)
+    return None if lower is None or upper is None else (lower, upper)
+
+
+def _extreme(expr: ir.Expr, scope: Scope, least: bool) -> ir.Expr | None:
+    """The least or largest value of an affine expression over the coordinates in force."""
+    for coordinate in sorted(expr.type.coordinates):
+        place = scope.places[coordinate]
+        if place.step is not None:
+            continue
+        sign = _direction(expr, coordinate)
+        if sign is None:
+            return None
+        last = build.apply("-", (place.stop, build.whole(1, expr.span)), "whole", expr.span)
+        expr = substitute(expr, {coordinate: place.start if (sign > 0) == least else last})
+    return expr
+
+
+def _direction(expr: ir.Expr, coordinate: Coordinate) -> int | None:
+    """1 where a whole expression grows with a coordinate, -1 where it falls, None where that is not plain."""
+    sign = 0
+    for monomial, factor in polynomial(expr).terms.items():
+        atoms = dict(monomial)
+        if coordinate in atoms:
+            others = [atom for atom in atoms if atom != coordinate]
+            if atoms[coordinate] != 1 or not all(isinstance(atom, ir.Size) for atom in others):
+                return None
+            here = 1 if factor > 0 else -1
+            if sign not in (0, here):
+                return None
+            sign = here
+        elif any(not isinstance(a, Coordinate) and coordinate in a.type.coordinates for a in atoms):
+            return None
+    return sign or 1
+
+
+def simplified(expr: ir.Expr) -> ir.Expr:
+    """A whole expression with its terms collected."""
+    return expression(polynomial(expr), expr.span)

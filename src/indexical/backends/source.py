@@ -1,0 +1,217 @@
+"""A whole program → the text of one Python module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+
+from ..checker.context import bound_by, visit_clause
+from ..ir import nodes as ir
+from ..ir.types import Dtype
+from ..plan.steps import Plan
+from .base import Dialect, Text
+from .attention import Attending
+from .definitions import Definer
+from .expressions import Stored
+from .numpy_ import NumPy
+from .scope import Scope
+from .torch_ import Torch
+
+DIALECTS: dict[str, type[Dialect]] = {"numpy": NumPy, "torch": Torch}
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An input as it arrives: its number of axes, and its dtype; None is a plain Python number."""
+
+    axes: int
+    dtype: Dtype | None
+    converted: bool = False
+
+
+def emit(plan: Plan, arguments: Mapping[str, Argument]) -> Module:
+    """The module that follows a plan, for arrays like these."""
+    program = plan.program
+    text = Text(DIALECTS[plan.backend]())
+    text.taken |= {tensor.name for tensor in program.inputs}
+    steps = {step.definition: step for step in plan.steps}
+    emitter = Attending(text, program, isolate=plan.isolate, dtypes=dict(plan.dtypes), steps=steps)
+    needed = set(steps)
+    taking(emitter, arguments)
+    for order in program.order:
+        emitter.run(order, needed)
+    asserting(emitter)
+    returning(emitter, plan.wanted)
+    return module(emitter)
+
+
+def taking(emitter: Definer, arguments: Mapping[str, Argument]) -> None:
+    """The inputs: sizes from their shapes, which must agree."""
+    text = emitter.text
+    first = next((t.name for t in emitter.program.inputs if arguments[t.name].dtype is not None), None)
+    if text.dialect.name == "torch":
+        text.line('device = "cpu"' if first is None else f"device = {first}.device")
+    for tensor in emitter.program.inputs:
+        take(emitter, tensor, arguments[tensor.name])
+    agree(emitter)
+    for tensor in emitter.program.inputs:
+        for n, axis in enumerate(tensor.axes):
+            if not isinstance(axis.extent, ir.Size):
+                shape = f"{tensor.name}.shape[{n}]"
+                message = f"`{tensor.name}` has another size than is stated"
+                text.refuse(f"{shape} != {emitter.number(axis.extent)}", "IX304", message)
+
+
+def agree(emitter: Definer) -> None:
+    """A coordinate has the size of every axis that it indexes bare: those of different names are compared."""
+    seen: set[tuple[str, str]] = set()
+    for let in emitter.program.lets:
+        for clause in let.clauses:
+            for expr, trail in visit_clause(clause):
+                if not isinstance(expr, ir.Read):
+                    continue
+                for axis, index in zip(emitter.tensors[expr.tensor].axes, expr.indices, strict=True):
+                    if not isinstance(index, ir.Coord):
+                        continue
+                    range = bound_by(index.coordinate, trail)
+                    pair = range.upper, axis.extent
+                    if range.stated or pair[0] == pair[1] or not all(isinstance(end, ir.Size) for end in pair):
+                        continue
+                    names = emitter.number(pair[0]), emitter.number(pair[1])
+                    if names not in seen and names[0] != names[1]:
+                        seen.add(names)
+                        words = f"`{str(range.coordinate).rstrip(chr(39))}` has two sizes in one statement"
+                        emitter.text.refuse(f"{names[0]} != {names[1]}", "IX304", words)
+
+
+def take(emitter: Definer, tensor: ir.Input, argument: Argument) -> None:
+    text = emitter.text
+    name = tensor.name
+    emitter.stored[name] = Stored(name, argument.dtype, argument.dtype is None)
+    if not tensor.axes:
+        return
+    if argument.converted and argument.dtype is not None:
+        cast = text.dialect.dtype(argument.dtype)
+        text.line(f"{name} = {name}.astype({cast})" if text.dialect.name == "numpy" else f"{name} = {name}.to({cast})")
+    lead = tensor.axes[0].coordinate
+    if lead.rest:
+        rest = text.fresh(f"lead_{lead.name}")
+        tail = len(tensor.axes) - 1
+        text.line(f"{rest} = {name}.shape[:{-tail if tail else ''}]")
+        flat = f"math.prod({rest})"
+        known = emitter.sizes.get(lead)
+        emitter.leads.setdefault(lead, rest)
+        if known is not None:
+            text.refuse(f"{rest} != {emitter.leads[lead]}", "IX304", f"`{lead}` differs between inputs")
+        tails = f", *{name}.shape[{-tail}:]" if tail else ""
+        text.line(f"{name} = {name}.reshape({flat}{tails})")
+    names: list[str] = []
+    for axis in tensor.axes:
+        if not isinstance(axis.extent, ir.Size):
+            names.append("_")
+            continue
+        coordinate = axis.extent.coordinate
+        if coordinate not in emitter.sizes:
+            emitter.sizes[coordinate] = text.fresh(f"n_{coordinate.name}")
+        names.append(emitter.sizes[coordinate])
+    unpack(emitter, tensor, names)
+
+
+def unpack(emitter: Definer, tensor: ir.Input, names: list[str]) -> None:
+    """`n_b, n_i = Q.shape`, where all are new; else one by one, and the known ones compared."""
+    text = emitter.text
+    home = ", ".join(str(axis.coordinate) for axis in tensor.axes)
+    new = [n for n, name in enumerate(names) if name != "_" and name not in emitter.unpacked and names.index(name) == n]
+    emitter.unpacked |= {names[n] for n in new}
+    if len(new) == len(names):
+        text.line(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {tensor.name}.shape")
+        return
+    for n in new:
+        text.line(f"{names[n]} = {tensor.name}.shape[{n}]")
+    expected = [f"{tensor.name}.shape[{n}]" if name == "_" else name for n, name in enumerate(names)]
+    if any(n not in new and name != "_" for n, name in enumerate(names)):
+        shape = f"({', '.join(expected)}{',' if len(expected) == 1 else ''})"
+        message = f"`{tensor.name}` is not [{home}] with the sizes of the other inputs"
+        text.refuse(f"{tensor.name}.shape != {shape}", "IX304", message)
+
+
+def asserting(emitter: Definer) -> None:
+    for claim in emitter.program.asserts:
+        emitter.compute = "f64"
+        emitter.text.line("")
+        emitter.text.comment(claim.span.text)
+        value = emitter.value(claim.condition, Scope({}))
+        emitter.text.refuse(f"not {value.within(4)}", "IX506", claim.message)
+
+
+def returning(emitter: Definer, wanted: tuple[str, ...]) -> None:
+    shown = []
+    for name in wanted:
+        let = emitter.lets[name]
+        stored = emitter.stored[name]
+        variable = stored.variable
+        if stored.python:
+            variable = emitter.text.dialect.constant(variable, emitter.dtypes[name])
+        rest = next((axis.extent.coordinate for axis in let.axes if _is_rest(axis)), None)
+        if rest is not None:
+            lengths = [
+                f"*{emitter.leads[axis.extent.coordinate]}" if _is_rest(axis) else emitter.extent(axis.extent)
+                for axis in let.axes
+            ]
+            variable = f"{variable}.reshape(({', '.join(lengths)},))"
+        shown.append(variable)
+    emitter.text.line(f"return {', '.join(shown)}")
+
+
+def _is_rest(axis: ir.Axis) -> bool:
+    return axis.coordinate.rest and isinstance(axis.extent, ir.Size)
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """An emitted module: everything but the kernels it calls, by file and name."""
+
+    before: str
+    after: str
+    kernels: tuple[tuple[str, tuple[str, ...]], ...]
+
+    def linked(self) -> str:
+        """The module with its kernels imported from here."""
+        lines = [f"from {KERNELS}.{file} import {', '.join(names)}" for file, names in self.kernels]
+        return self.before + "\n".join([*lines, ""] if lines else []) + self.after
+
+    def standing_alone(self) -> str:
+        """The module with its kernels in it: it runs without Indexical."""
+        texts = [kernel_text(file) for file, _ in self.kernels]
+        return self.before + "".join(f"\n\n{text}\n" for text in texts) + self.after
+
+
+KERNELS = f"{__package__}.kernels"
+
+
+def kernel_text(file: str) -> str:
+    """A kernel file as it stands."""
+    return (resources.files(KERNELS) / f"{file}.py").read_text(encoding="utf-8").strip("\n")
+
+
+def module(emitter: Attending) -> Module:
+    """Everything around the function: imports, what may be refused, the small functions it calls."""
+    text = emitter.text
+    inputs = ", ".join(tensor.name for tensor in emitter.program.inputs)
+    lines = ["import math"]
+    if "Fraction" in text.helpers:
+        lines.append("from fractions import Fraction")
+    lines += ["", *text.dialect.header, ""]
+    after = ["", "class Refused(ValueError):", '    """The arrays do not fit the relation: a code and a message."""', ""]
+    for helper in text.helpers.values():
+        if helper:
+            after += ["", *helper.strip("\n").splitlines(), ""]
+    for function in emitter.functions:
+        after += ["", *function.splitlines(), ""]
+    after.append("")
+    if text.dialect.name == "numpy":
+        after.append('@np.errstate(all="ignore")')
+    after += [f"def program({inputs}):", *text.lines, ""]
+    kernels = tuple((file, tuple(sorted(names))) for file, names in emitter.kernels.items())
+    return Module("\n".join(lines), "\n".join(after), kernels)

@@ -1,0 +1,192 @@
+"""Functions of a tile: the scores of some rows against some keys, the guard there, the way back."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from ..ir.walk import renamed_apart, walk
+from ..plan.steps import Attend
+from .base import Text, Value
+from .definitions import Definer
+from .expressions import Stored
+from .scope import Place, Scope
+
+if TYPE_CHECKING:
+    from .attention import Attending
+
+
+@dataclass
+class Windowed(Definer):
+    """Some coordinates run over a window of their points only. What holds of all of them holds there.
+
+    Arrays that are `pretended` have just the points of their windows.
+    """
+
+    unbounded: dict[Coordinate, Place] | None = None
+    pretended: dict[str, tuple[Coordinate, ...]] = field(default_factory=dict)
+
+    def is_inside(self, index: ir.Expr, extent: ir.Expr, scope: Scope, guarded: bool) -> bool:
+        places = {c: (self.unbounded or {}).get(c, place) for c, place in scope.places.items()}
+        return super().is_inside(index, extent, Scope(places, scope.trail), guarded)
+
+    def read(self, expr: ir.Read, scope: Scope) -> Value:
+        if expr.tensor not in self.pretended:
+            return super().read(expr, scope)
+        stored = self.stored[expr.tensor]
+        value = Value(stored.variable, self.pretended[expr.tensor], "real", stored.dtype)
+        return self.turned(value, scope.sort(value.axes))
+
+
+class Tile:
+    """Emits the functions of one attention's tiles, over arrays that they are handed."""
+
+    def __init__(
+        self,
+        owner: Attending,
+        let: ir.Let,
+        attend: Attend,
+        batch: tuple[Coordinate, ...],
+        row: Coordinate | None,
+        bias: ir.Expr | None,
+        rest: tuple[ir.Expr, ...],
+        value: ir.Expr | None = None,
+    ) -> None:
+        self.owner, self.let, self.attend = owner, let, attend
+        self.batch, self.row, self.bias, self.rest = batch, row, bias, rest
+        parts = [part for part in (bias, value, *rest) if part is not None]
+        self.names = list(dict.fromkeys(r.tensor for part in parts for r in walk(part) if isinstance(r, ir.Read)))
+        self.read = frozenset(self.names)
+        self.arguments: list[str] = []
+
+    # ------------------------------------------------------------------- parts
+
+    def emitter(
+        self, windows: dict[Coordinate, tuple[str, str]], inside: Text | None = None
+    ) -> tuple[Windowed, Scope]:
+        """An emitter for a function of its own, or for one inside the emitted one; and the scope in it."""
+        owner = self.owner
+        text = inside or Text(owner.text.dialect, helpers=owner.text.helpers, checks=False)
+        text.taken |= owner.text.taken
+        scope = owner.scope_of(self.let.clauses[0], {})
+        key = self.attend.attention.key
+        whole = {**scope.places, key.coordinate: Place(key.lower, key.upper, True)}
+        emitter = Windowed(text, owner.program, dtypes=owner.dtypes, unbounded=whole)
+        emitter.sizes, emitter.compute, emitter.label = dict(owner.sizes), owner.compute, self.let.name
+        emitter.stored = dict(owner.stored)
+        if inside is None:
+            emitter.stored = {name: replace(stored, python=False) for name, stored in owner.stored.items()}
+        places = {}
+        for coordinate, place in whole.items():
+            if coordinate in windows:
+                start, stop = (self.scalar(emitter, name) for name in windows[coordinate])
+                place = Place(start, stop, False)
+            places[coordinate] = place
+        return emitter, Scope(places, (*scope.trail, key))
+
+    def scalar(self, emitter: Windowed, name: str) -> ir.Expr:
+        emitter.stored[name] = Stored(name, None, True)
+        return build.read(name, (), "whole", self.let.span)
+
+    def shaped(self, value: Value, emitter: Windowed, scope: Scope) -> str:
+        """A value of a tile as four axes: batch, head, rows, keys, of which any may be 1."""
+        rows = () if self.row is None else (self.row,)
+        axes = (*self.batch, *rows, self.attend.attention.coordinate)
+        value = emitter.turned(emitter.strong(value), axes)
+        slots = ["None"] * (2 - len(self.batch)) if len(self.batch) < 2 else []
+        slots += [":" if axis in value.axes else "None" for axis in self.batch]
+        slots += [":" if self.row in value.axes else "None"]
+        slots += [":" if axes[-1] in value.axes else "None"]
+        return value.text if set(slots) == {":"} else f"{value.atom}[{', '.join(slots)}]"
+
+    def preamble(self, emitter: Windowed, lines: list[str], taken: str) -> list[str]:
+        """The arrays by name, and the sizes that the lines mention, from them."""
+        used = set(re.findall(r"\w+", "\n".join(lines)))
+        tensors = self.owner.tensors
+        wanted = {c: variable for c, variable in emitter.sizes.items() if variable in used}
+        sources: dict[str, str] = {}
+        for name in [*self.names, *tensors]:
+            if name not in self.owner.stored or self.owner.stored[name].rows:
+                continue
+            for n, axis in enumerate(tensors[name].axes):
+                extent = axis.extent
+                if isinstance(extent, ir.Size) and extent.coordinate in wanted and extent.coordinate not in sources:
+                    if name not in self.names:
+                        self.names.append(name)
+                    sources[extent.coordinate] = f"{wanted[extent.coordinate]} = {emitter.stored[name].variable}.shape[{n}]"
+        variables = [emitter.stored[name].variable for name in self.names]
+        head = [f"    {', '.join(variables)}{',' if len(variables) == 1 else ''} = {taken}"] if variables else []
+        if re.search(r"\bdevice\b", "\n".join(lines)):
+            head.append(f"    device = {variables[0]}.device" if variables else '    device = "cpu"')
+        return head + [f"    {line}" for line in sources.values()]
+
+    def handed(self) -> list[str]:
+        """What the emitted function hands over: every array, plain numbers as tensors of one."""
+        result = []
+        for name in self.names:
+            stored = self.owner.stored[name]
+            if stored.python:
+                result.append(f"torch.tensor({stored.variable})")
+            else:
+                result.append(stored.variable if name in self.read else f"{stored.variable}.detach()")
+        return result
+
+    def learned(self) -> list[str]:
+        """The arrays of reals among those that are read: gradients may flow to them."""
+        kinds = {name: self.owner.tensors[name].kind for name in self.names if name in self.read}
+        stored = {name: self.owner.stored[name] for name in kinds}
+        return [stored[name].variable for name, kind in kinds.items() if kind == "real" and not stored[name].python]
+
+    # ------------------------------------------------------------ bias and mask
+
+    def write(self) -> str:
+        """A function of a tile's bias and mask for the kernel of intervals; the name of the attention it makes."""
+        windows = {}
+        if self.row is not None:
+            windows[self.row] = ("r0", "r1")
+        windows[self.attend.attention.coordinate] = ("k0", "k1")
+        names = [("b0", "b1"), ("h0", "h1")][2 - len(self.batch) :] if len(self.batch) <= 2 else []
+        windows.update(dict(zip(self.batch, names, strict=False)))
+        emitter, scope = self.emitter(windows)
+        results = []
+        if self.bias is None:
+            results.append("None")
+        else:
+            value = emitter.real(emitter.value(renamed_apart(self.bias, {c.name for c in scope.places}), scope))
+            results.append(self.shaped(value, emitter, scope))
+        if not self.rest:
+            results.append("None")
+        else:
+            masks = emitter.masks((), build.conjunction(self.rest), scope)
+            mask = emitter.conjunction(masks, scope)
+            assert mask is not None
+            results.append(self.shaped(mask, emitter, scope))
+        lines = [*emitter.text.lines, f"    return {', '.join(results)}"]
+        counts = [("b0", "b1", "batch"), ("h0", "h1", "head")][2 - len(self.batch) :]
+        head = self.preamble(emitter, lines, "arrays")
+        for (start, stop, given), coordinate in zip(counts, self.batch, strict=True):
+            place = self.owner.scope_of(self.let.clauses[0], {}).places[coordinate]
+            head.append(f"    {start}, {stop}, _ = {given}.indices({self.owner.number(place.stop)})")
+        if self.row is not None:
+            head.append("    r0, r1 = rows.start, rows.stop")
+        first = self.owner.number(self.attend.attention.key.lower)
+        shift = "" if first == "0" else f"{first} + "
+        head.append(f"    k0, k1 = {shift}keys.start, {shift}keys.stop")
+        head = _with_sizes(head, self, emitter)
+        name = self.owner.text.fresh(f"{self.let.name}_tile")
+        words = "What is added to the scores of a tile, and which keys are heard in it."
+        body = [f"def {name}(arrays, batch, head, rows, keys):", f'    """{words}"""', *head, *lines]
+        attend = self.owner.text.fresh(f"attend_{self.let.name}")
+        self.owner.functions.append("\n".join([*body, "", "", f'{attend} = with_tiles("{attend}", {name})']))
+        self.arguments = self.handed()
+        return attend
+
+
+def _with_sizes(head: list[str], tile: Tile, emitter: Windowed) -> list[str]:
+    """The preamble again, now that it mentions sizes itself."""
+    return tile.preamble(emitter, head, "arrays") + [line for line in head if "indices" in line or ".start" in line]
+

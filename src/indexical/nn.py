@@ -1,0 +1,73 @@
+"""A program as a PyTorch module: some of its inputs are parameters, the others are arguments."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .api import Program, compile
+from .checker.names import suggest
+from .diagnostics import CallError, Diagnostic
+from .source import Span
+
+
+class Module(torch.nn.Module):
+    """A program with parameters. The forward pass takes its other inputs, in order or by name.
+
+    A parameter is given as a tensor, or as a shape: then it starts out normal, divided by the root of the
+    product of all its sizes but the last. A `torch.nn.Buffer` is kept in the state dict and not trained.
+    """
+
+    def __init__(
+        self,
+        program: Program | str | os.PathLike[str],
+        parameters: Mapping[str, Tensor | tuple[int, ...]],
+        outputs: str | Iterable[str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.program = program if isinstance(program, Program) else compile(program)
+        self.outputs = outputs if outputs is None or isinstance(outputs, str) else tuple(outputs)
+        for name, value in parameters.items():
+            if name not in self.program.inputs:
+                help, _ = suggest(name, self.program.inputs, Span(self.program.ir.source, 0, 0))
+                taken = ", ".join(self.program.inputs)
+                message = f"no input is called `{name}`"
+                raise CallError([Diagnostic("IX501", message, help=help or f"this program takes {taken}")])
+            setattr(self, name, _parameter(value))
+        self.given = tuple(name for name in self.program.inputs if name in parameters)
+        self.asked = tuple(name for name in self.program.inputs if name not in parameters)
+
+    def forward(self, *arrays: Any, **named: Any) -> Any:
+        """What the program computes, with the parameters in their places."""
+        if len(arrays) > len(self.asked):
+            message = f"{len(arrays)} arrays for {len(self.asked)} inputs that are no parameters"
+            help = f"this module takes {', '.join(self.asked) or 'no inputs'}"
+            raise CallError([Diagnostic("IX501", message, help=help)])
+        found = dict(zip(self.asked, arrays, strict=False))
+        twice = [name for name in named if name in found]
+        if twice:
+            raise CallError([Diagnostic("IX501", f"`{twice[0]}` is given twice, by place and by name")])
+        found.update(named)
+        found.update({name: getattr(self, name) for name in self.given})
+        if self.outputs is None and len(found) == len(self.program.inputs):
+            return self.program(*(found[name] for name in self.program.inputs if name in found))
+        return self.program(outputs=self.outputs, **found)
+
+    def extra_repr(self) -> str:
+        return f"({', '.join(self.asked)}) -> ({', '.join(self.program.outputs)})"
+
+
+def _parameter(value: Tensor | tuple[int, ...]) -> Tensor:
+    if isinstance(value, torch.nn.Parameter | torch.nn.Buffer):
+        return value
+    if isinstance(value, Tensor):
+        return torch.nn.Parameter(value) if value.is_floating_point() else torch.nn.Buffer(value)
+    shape = tuple(value)
+    fan = 1
+    for size in shape[:-1]:
+        fan *= size
+    return torch.nn.Parameter(torch.randn(shape) / max(1, fan) ** 0.5)

@@ -1,0 +1,1 @@
+"""Program → Plan: how a program is computed."""

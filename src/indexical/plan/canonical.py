@@ -1,0 +1,309 @@
+"""Whole arithmetic and conditions, each written in one way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import gcd
+from typing import assert_never
+
+from ..checker.context import at, constants_of
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.affine import ONE, Monomial, Polynomial, polynomial
+from ..ir.prove import inequalities
+from ..ir.types import Coordinate
+from ..ir.walk import rebuild, substitute
+from ..source import Span
+from .normal import height
+from .safety import arranged
+
+_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_MIRRORED = {">": "<", ">=": "<="}
+
+
+def text(expr: ir.Expr) -> str:
+    """An expression as text: the same only for the same expression."""
+    match expr:
+        case ir.Coord(coordinate):
+            return str(coordinate)
+        case ir.Const(value):
+            return str(value)
+        case ir.Size(coordinate):
+            return f"#{coordinate}"
+        case ir.Read(tensor, indices):
+            return f"{tensor}[{','.join(map(text, indices))}]"
+        case ir.Map(op, arguments):
+            return f"({op} {' '.join(map(text, arguments))})"
+        case ir.Select(condition, then, otherwise):
+            return f"(if {text(condition)} {text(then)} {text(otherwise)})"
+        case ir.Reduce(op, ranges, body, guard):
+            shown = " ".join(f"{r.coordinate}:{text(r.lower)}..{text(r.upper)}" for r in ranges)
+            return f"({op} {shown} | {'' if guard is None else text(guard)} | {text(body)})"
+        case ir.Normalize(op, coordinate, body, guard):
+            return f"({op} {coordinate} | {'' if guard is None else text(guard)} | {text(body)})"
+        case ir.Array(shape, cells, indices):
+            return f"(array {shape} {','.join(map(text, cells))} {' '.join(map(text, indices))})"
+        case _:
+            assert_never(expr)
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """Expressions of one program, each written in one way. `real` does so for real ones."""
+
+    lets: Mapping[str, ir.Let]
+    recurrent: frozenset[str]
+    real: Callable[[ir.Expr], ir.Expr]
+
+    def any(self, expr: ir.Expr) -> ir.Expr:
+        """An expression of any kind."""
+        match expr.type.kind:
+            case "whole":
+                return self.whole(expr)
+            case "bool":
+                return self.condition(expr)
+            case "real":
+                return self.real(expr)
+
+    # ------------------------------------------------------------------ whole numbers
+
+    def whole(self, expr: ir.Expr) -> ir.Expr:
+        """Whole arithmetic as a sum of products in order; what cannot be taken apart has canonical parts."""
+        match expr:
+            case ir.Const() | ir.Coord() | ir.Size():
+                return expr
+            case ir.Read(_, indices) if indices:
+                return self.atom(expr)
+            case _:
+                return written(self.polynomial(expr), expr.span)
+
+    def polynomial(self, expr: ir.Expr) -> Polynomial:
+        inner = self.atom(expr)
+        return polynomial(inner, constants_of(self.lets))
+
+    def atom(self, expr: ir.Expr) -> ir.Expr:
+        """An expression over canonical parts."""
+        match expr:
+            case ir.Const() | ir.Coord() | ir.Size():
+                return expr
+            case ir.Read(tensor, indices):
+                through = self._read_on(expr)
+                if through is not None:
+                    return self.atom(through)
+                return build.read(tensor, tuple(map(self.whole, indices)), expr.type.kind, expr.span)
+            case ir.Reduce():
+                return self.reduction(expr)
+            case ir.Map("+" | "-" | "*" | "neg", arguments, kind, span) if expr.type.kind == "whole":
+                return build.apply(expr.op, tuple(map(self.atom, arguments)), kind.kind, span)
+            case ir.Map("max" | "min" as op, arguments, kind, span):
+                parts = sorted((self.any(argument) for argument in arguments), key=text)
+                return build.apply(op, tuple(parts), kind.kind, span)
+            case ir.Map("abs", (argument,), kind, span) if kind.kind == "whole":
+                inner, _ = signed(self.polynomial(argument))
+                return build.apply("abs", (written(inner, span),), "whole", span)
+            case _:
+                return rebuild(expr, self.any)
+
+    def _read_on(self, read: ir.Read) -> ir.Expr | None:
+        """What a whole definition says, where it only reads on."""
+        clause = self.clause(read.tensor)
+        if clause is None or clause.guard is not None or not isinstance(clause.body, ir.Read):
+            return None
+        return at(clause, clause.body, read.indices) if clause.body.type.kind == read.type.kind else None
+
+    def clause(self, name: str) -> ir.Clause | None:
+        """The only clause of a definition that can be written out."""
+        let = self.lets.get(name)
+        if let is None or len(let.clauses) != 1 or name in self.recurrent:
+            return None
+        clause = let.clauses[0]
+        plain = all(isinstance(slot, ir.Coord) for slot in clause.slots)
+        return clause if plain and not isinstance(clause.body, ir.Array) else None
+
+    def reduction(self, expr: ir.Reduce) -> ir.Expr:
+        """A reduction that is not taken apart: its bound coordinates are named by their height."""
+        body, guard = self.any(expr.body), None if expr.guard is None else self.condition(expr.guard)
+        bounds = [self.whole(bound) for r in expr.ranges for bound in (r.lower, r.upper)]
+        base = max(height(part) for part in (body, *bounds, *(() if guard is None else (guard,))))
+        values: dict[Coordinate, ir.Expr] = {}
+        ranges = []
+        for number, r in enumerate(expr.ranges):
+            lower, upper = (substitute(bound, values) for bound in bounds[2 * number : 2 * number + 2])
+            name = Coordinate(f"'{base + number}")
+            values[r.coordinate] = build.coord(name, r.span)
+            ranges.append(ir.Range(name, lower, upper, r.stated, r.span))
+        body = self.any(substitute(body, values))
+        guard = None if guard is None else self.condition(substitute(guard, values))
+        return build.reduce(expr.op, tuple(ranges), body, guard, expr.type.kind, expr.span)
+
+    # --------------------------------------------------------------------- conditions
+
+    def condition(self, expr: ir.Expr) -> ir.Expr:
+        """A condition as a conjunction in order."""
+        found = self.conditions(expr)
+        return build.conjunction(found.values()) or build.truth(True, expr.span)
+
+    def conditions(self, expr: ir.Expr, holds: bool = True) -> dict[str, ir.Expr]:
+        """What must all hold for the condition to hold (or to fail), by text and in order."""
+        found: dict[str, ir.Expr] = {}
+        for fact in self._facts(expr, holds):
+            found[text(fact)] = fact
+        return arranged(found)
+
+    def _facts(self, expr: ir.Expr, holds: bool) -> list[ir.Expr]:
+        match expr:
+            case ir.Const(value):
+                return [] if bool(value) == holds else [build.truth(False, expr.span)]
+            case ir.Map("!", (operand,)):
+                return self._facts(operand, not holds)
+            case ir.Map("&&" | "||" as op, arguments):
+                if (op == "&&") == holds:
+                    return [fact for argument in arguments for fact in self._facts(argument, holds)]
+                return self._one_of([self.conditions(argument, holds) for argument in arguments], expr.span)
+            case ir.Read():
+                inner = self.opened_condition(expr)
+                if inner is not None:
+                    return self._facts(inner, holds)
+            case ir.Map(op, (left, right), _, span) if op in _OPPOSITE:
+                return self._comparison(op, left, right, holds, span)
+        fact = self.atom(expr)
+        return [fact if holds else build.apply("!", (fact,), "bool", expr.span)]
+
+    def opened_condition(self, read: ir.Read) -> ir.Expr | None:
+        """What a Boolean definition says at these indices. Where it is absent it is false."""
+        clause = self.clause(read.tensor)
+        if clause is None or read.type.kind != "bool":
+            return None
+        body = at(clause, clause.body, read.indices)
+        if clause.guard is None or body is None:
+            return body
+        guard = at(clause, clause.guard, read.indices)
+        return None if guard is None else build.conjunction((guard, body))
+
+    def _one_of(self, cases: list[dict[str, ir.Expr]], span: Span) -> list[ir.Expr]:
+        """One of several conjunctions: what all of them share stands beside, what is said twice stands once."""
+        if any(not case for case in cases):
+            return []
+        flat: list[dict[str, ir.Expr]] = []
+        for case in cases:
+            only = next(iter(case.values())) if len(case) == 1 else None
+            if isinstance(only, ir.Map) and only.op == "||":
+                flat += [self.conditions(side) for side in disjuncts(only)]
+            elif not (isinstance(only, ir.Const) and not only.value):
+                flat.append(case)
+        if not flat:
+            return [build.truth(False, span)]
+        shared = {key: fact for key, fact in flat[0].items() if all(key in case for case in flat)}
+        rest = [{key: fact for key, fact in case.items() if key not in shared} for case in flat]
+        result = list(shared.values())
+        if all(rest):
+            unique = {" ".join(case): build.conjunction(case.values()) for case in rest}
+            sides = list(arranged({key: side for key, side in unique.items() if side is not None}).values())
+            choice = sides[0]
+            for side in sides[1:]:
+                choice = build.apply("||", (choice, side), "bool", span)
+            result.append(choice)
+        return result
+
+    def _comparison(self, op: str, left: ir.Expr, right: ir.Expr, holds: bool, span: Span) -> list[ir.Expr]:
+        kinds = {left.type.kind, right.type.kind}
+        if kinds == {"whole"}:
+            return self._whole_comparison(op if holds else _OPPOSITE[op], left, right, span)
+        sides = (self.any(left), self.any(right))
+        if op in _MIRRORED:
+            op, sides = _MIRRORED[op], sides[::-1]
+        elif op in ("==", "!="):
+            if not holds:
+                op, holds = _OPPOSITE[op], True
+            sides = (sides[0], sides[1]) if text(sides[0]) <= text(sides[1]) else sides[::-1]
+        fact = build.apply(op, sides, "bool", span)
+        return [fact if holds else build.apply("!", (fact,), "bool", span)]
+
+    def _whole_comparison(self, op: str, left: ir.Expr, right: ir.Expr, span: Span) -> list[ir.Expr]:
+        if op in ("==", "!="):
+            difference, _ = signed(self.polynomial(left) - self.polynomial(right))
+            return _equation(op, difference, span)
+        comparison = build.apply(op, (self.atom(left), self.atom(right)), "bool", span)
+        rows = inequalities(comparison, constants_of(self.lets)) or []
+        return [fact for row in rows for fact in _at_least_zero(row, span)]
+
+
+def disjuncts(expr: ir.Expr) -> list[ir.Expr]:
+    """The sides of an `||`, however deep; an expression that is none is its only one."""
+    if isinstance(expr, ir.Map) and expr.op == "||":
+        return [side for argument in expr.arguments for side in disjuncts(argument)]
+    return [expr]
+
+
+# -------------------------------------------------------------- polynomials as text and back
+
+
+def written(value: Polynomial, span: Span) -> ir.Expr:
+    """A polynomial as an expression: products in order, those that are added first, the constant last."""
+    result: ir.Expr | None = None
+    terms = [(_monomial_text(monomial), monomial, factor) for monomial, factor in value.terms.items()]
+    for _, monomial, factor in sorted(terms, key=lambda t: (not t[1], t[2] < 0, t[0])):
+        term = _term(monomial, abs(factor), span)
+        if result is None:
+            result = term if factor > 0 else _negative(term, span)
+        else:
+            result = build.apply("+" if factor > 0 else "-", (result, term), "whole", span)
+    return build.whole(0, span) if result is None else result
+
+
+def _negative(term: ir.Expr, span: Span) -> ir.Expr:
+    if isinstance(term, ir.Const):
+        return build.whole(-int(term.value), span)
+    return build.apply("neg", (term,), "whole", span)
+
+
+def _monomial_text(monomial: Monomial) -> str:
+    return "*".join(sorted(f"{atom if isinstance(atom, Coordinate) else text(atom)}^{n}" for atom, n in monomial))
+
+
+def _term(monomial: Monomial, factor: int, span: Span) -> ir.Expr:
+    result: ir.Expr | None = None if factor == 1 and monomial else build.whole(factor, span)
+    leaves = [(atom if isinstance(atom, Coordinate) else text(atom), atom, power) for atom, power in monomial]
+    for _, atom, power in sorted(leaves, key=lambda item: str(item[0])):
+        leaf = build.coord(atom, span) if isinstance(atom, Coordinate) else atom
+        for _ in range(power):
+            result = leaf if result is None else build.apply("*", (result, leaf), "whole", span)
+    assert result is not None
+    return result
+
+
+def signed(value: Polynomial) -> tuple[Polynomial, int]:
+    """A polynomial less what its factors share, the first of its products positive; and that number."""
+    if not value.terms:
+        return value, 1
+    share = gcd(*value.terms.values())
+    leading = min((m for m in value.terms if m), key=_monomial_text, default=ONE)
+    share = share if value.terms[leading] > 0 else -share
+    return Polynomial({monomial: factor // share for monomial, factor in value.terms.items()}), share
+
+
+def _equation(op: str, difference: Polynomial, span: Span) -> list[ir.Expr]:
+    """`a == b` with what is added on the left and what is taken away on the right."""
+    known = difference.constant
+    if known is not None:
+        return [] if (known == 0) == (op == "==") else [build.truth(False, span)]
+    left = Polynomial({m: f for m, f in difference.terms.items() if m and f > 0})
+    right = Polynomial({m: -f for m, f in difference.terms.items() if not m or f < 0})
+    return [build.apply(op, (written(left, span), written(right, span)), "bool", span)]
+
+
+def _at_least_zero(row: Polynomial, span: Span) -> list[ir.Expr]:
+    """`a <= b`, or `a < b`, for a polynomial that is at least 0."""
+    known = row.constant
+    if known is not None:
+        return [] if known >= 0 else [build.truth(False, span)]
+    share = gcd(*(factor for monomial, factor in row.terms.items() if monomial))
+    constant = row.terms.get(ONE, 0) // share
+    right = {m: f // share for m, f in row.terms.items() if m and f > 0}
+    left = {m: -f // share for m, f in row.terms.items() if m and f < 0}
+    op = "<=" if constant != -1 or not left else "<"
+    if op == "<=" and constant:
+        (right if left else left)[ONE] = constant if left else -constant
+    sides = (written(Polynomial(left), span), written(Polynomial(right), span))
+    return [build.apply(op, sides, "bool", span)]

@@ -1,0 +1,128 @@
+"""Program → Plan: which definitions are computed, each by which kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..ir import nodes as ir
+from ..ir.types import Dtype
+from ..ir.walk import reads_of, walk
+from .dtypes import definition_dtypes
+from .masks import analyze, kind
+from .recognize import recognize
+from .scores import lay_out, take_apart
+from .steps import Attend, Attention, Layout, Mask, Plan, Refusal, Scores, Step
+from .wording import words_of
+
+FUSED = "scaled_dot_product_attention"
+INTERVALS = "key intervals"
+TILES = "key intervals with a bias"
+STREAM = "stream"
+ARRAYS = "arrays"
+LOOP = "loop"
+
+
+def choose(
+    program: ir.Program, wanted: tuple[str, ...], dtypes: Mapping[str, Dtype], backend: str, device: str, isolate: bool
+) -> Plan:
+    """The plan of a call: what is needed, every attention by the best kernel that takes it."""
+    original = program
+    found = recognize(program, wanted)
+    refusals = {refusal.definition: refusal for refusal in found.refusals}
+    fused = {name: attention for name, attention in found.attentions.items() if not isolate}
+    program = found.program
+    lets = {let.name: let for let in program.lets}
+    needed = needed_by(program, wanted, fused)
+    recurrent = {name for order in program.order if isinstance(order, ir.Stepwise) for name, _ in order.axes}
+    steps = []
+    for let in program.lets:
+        if let.name not in needed:
+            continue
+        if let.name in fused:
+            step = _attend(lets[let.name], fused[let.name], program, backend)
+            steps.append(replace(step, covers=_covered(let, original, fused, needed)))
+        else:
+            refused = (refusals[let.name],) if let.name in refusals else ()
+            steps.append(Step(let.name, LOOP if let.name in recurrent else ARRAYS, refusals=refused))
+    asked = needed_by(original, wanted, {})
+    unread = tuple(let.name for let in original.lets if let.name in asked - needed and not let.hidden)
+    given = {tensor.name: dtypes[tensor.name] for tensor in program.inputs if tensor.name in dtypes}
+    types = {**given, **definition_dtypes(program, given)}
+    return Plan(program, wanted, types, backend, device, isolate, tuple(steps), unread)
+
+
+def needed_by(program: ir.Program, wanted: tuple[str, ...], fused: Mapping[str, Attention]) -> set[str]:
+    """The definitions that are computed: those asked for, those asserted, and what they read; of a fused
+    attention, only what its kernel reads."""
+    lets = {let.name: let for let in program.lets}
+    needed: set[str] = set()
+    waiting = [name for name in wanted if name in lets]
+    waiting += [p.tensor for claim in program.asserts for p in walk(claim.condition) if isinstance(p, ir.Read)]
+    while waiting:
+        name = waiting.pop()
+        if name in needed or name not in lets:
+            continue
+        needed.add(name)
+        if name in fused:
+            waiting += [part.tensor for expr in parts(fused[name]) for part in walk(expr) if isinstance(part, ir.Read)]
+            extents = [axis.extent for axis in lets[name].axes]
+            waiting += [part.tensor for expr in extents for part in walk(expr) if isinstance(part, ir.Read)]
+        else:
+            waiting += [read.tensor for read in reads_of(lets[name])]
+    return needed
+
+
+def _covered(let: ir.Let, original: ir.Program, fused: Mapping[str, Attention], needed: set[str]) -> tuple[str, ...]:
+    """The definitions that a kernel computes on the way, in the order of the text."""
+    lets = {other.name: other for other in original.lets}
+    found: set[str] = set()
+    waiting = [let.name] if let.name in lets else []
+    while waiting:
+        for read in reads_of(lets[waiting.pop()]):
+            if read.tensor in lets and read.tensor not in needed | found:
+                found.add(read.tensor)
+                waiting.append(read.tensor)
+    return tuple(name for name in lets if name in found)
+
+
+def parts(attention: Attention) -> tuple[ir.Expr, ...]:
+    """Everything that a kernel for an attention evaluates."""
+    key = attention.key
+    return (key.lower, key.upper, attention.score, *attention.guard, attention.value)
+
+
+def _attend(let: ir.Let, attention: Attention, program: ir.Program, backend: str) -> Step:
+    lets = {other.name: other for other in program.lets}
+    ranges = {range.coordinate: range for range in let.clauses[0].ranges}
+    axes = tuple(axis.coordinate for axis in let.axes)
+    layout = lay_out(attention, axes)
+    scores = take_apart(attention, layout)
+    mask = analyze(attention.guard, attention.key, tuple(ranges.values()), lets, frozenset(layout.rows))
+    guarded = [c for c in layout.rows if any(c in guard.type.coordinates for guard in attention.guard)]
+    shape = kind(mask, attention.key, tuple(ranges[c] for c in guarded), lets)
+    way, refusals = _way(let, layout, scores, mask, shape, backend)
+    attend = Attend(attention, layout, scores, mask, shape)
+    return Step(let.name, way, words_of(attend, way == FUSED), refusals, attend)
+
+
+def _way(
+    let: ir.Let, layout: Layout, scores: Scores, mask: Mask, shape: str | None, backend: str
+) -> tuple[str, tuple[Refusal, ...]]:
+    """The first kernel that takes it, and why the others before it do not."""
+    refusals: list[Refusal] = []
+    if backend == "numpy":
+        return STREAM, ()
+    if scores.dot is None:
+        refusals.append(Refusal(let.name, FUSED, scores.reason))
+        return STREAM, tuple(refusals)
+    if scores.bias is None and shape is not None:
+        return FUSED, ()
+    if scores.bias is not None:
+        refusals.append(Refusal(let.name, FUSED, "something is added to the scores: its gradient would be lost"))
+        return TILES, tuple(refusals)
+    words = "the guard is neither `j <= i` nor absent"
+    refusals.append(Refusal(let.name, FUSED, words))
+    if any(piece.rest for piece in mask.pieces) or (len(mask.pieces) > 1 and any(p.groups for p in mask.pieces)):
+        return TILES, tuple(refusals)
+    return INTERVALS, tuple(refusals)

@@ -1,0 +1,136 @@
+"""A definition for an attention: its axes, its guard, its body."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ..checker.context import Trail
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from ..ir.walk import substitute, walk
+from ..source import Span
+from .canonical import text
+from .normal import ONE, Form, under
+from .opening import Algebra, is_normalized
+from .steps import Attention
+from .sums import replaced
+from .weights import Gathered
+from .writing import name_for, named, written
+
+Names = Mapping[Coordinate, Coordinate]
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """A new definition, what it is, and the read that stands in its place."""
+
+    let: ir.Let
+    attention: Attention
+    read: ir.Read
+
+
+def settle(
+    algebra: Algebra, found: Gathered, name: str, let: ir.Let, clause: ir.Clause, trail: Trail, span: Span
+) -> Home | str:
+    """A definition of this name for an attention that was found in a clause of `let`; or why there is none."""
+    ranges = {step.coordinate: step for step in trail if isinstance(step, ir.Range)}
+    ranges |= {b.coordinate: ir.Range(b.coordinate, b.lower, b.upper, b.stated, span) for b in found.others}
+    order = _ordered(found, ranges)
+    limits = [bound for c in order for bound in (ranges[c].lower, ranges[c].upper)]
+    if any(bound.type.coordinates for bound in (*limits, found.key.lower, found.key.upper)):
+        return "a range around it depends on another coordinate"
+    if any(text(ranges[c].lower) != "0" for c in order) and is_normalized(found.score, found.value):
+        return "something in it is normalised over a range that does not start at 0"
+    names = _names(order, ranges, clause)
+    taken = {new.name for new in names.values()} | {r.coordinate.name for r in clause.ranges}
+    key = name_for(found.key.upper, taken)
+    attention = _described(algebra, found, {**names, found.key.coordinate: key}, span)
+    body = body_of(attention, found.key.stated, span)
+    held, dropped = _conditions(order, ranges, trail, span)
+    if dropped and not _is_bare(body):
+        return "what is read in it may be out of bounds where a guard around it fails"
+    values = _values(names, span)
+    guard = build.conjunction(substitute(condition, values) for condition in held)
+    axes = tuple(ir.Axis(names[c], ranges[c].upper) for c in order)
+    zero = build.whole(0, span)
+    new = tuple(ir.Range(names[c], zero, ranges[c].upper, ranges[c].stated, span) for c in order)
+    made = ir.Clause(tuple(values[c] for c in order), new, body, guard, span)
+    home = ir.Let(name, axes, "real", (made,), True, let.span, let.call)
+    read = build.read(name, tuple(build.coord(c, span) for c in order), "real", span)
+    return Home(home, attention, read)
+
+
+def body_of(attention: Attention, stated: bool, span: Span) -> ir.Expr:
+    """An attention as an expression. Where a row without keys is NaN, it is divided by whether there is one."""
+    key = replace(attention.key, stated=stated)
+    guard = build.conjunction(attention.guard)
+    weights = build.normalize("softmax", key.coordinate, attention.score, guard, "real", span)
+    body = build.apply("*", (weights, attention.value), "real", span)
+    total = build.reduce("sum", (key,), body, None, "real", span)
+    if attention.empty == "zero" or guard is None:
+        return total
+    some = build.reduce("any", (key,), guard, None, "bool", span)
+    one = build.select(some, build.whole(1, span), build.whole(0, span), span)
+    return build.apply("/", (total, one), "real", span)
+
+
+def _ordered(found: Gathered, ranges: Mapping[Coordinate, ir.Range]) -> list[Coordinate]:
+    """The coordinates of an attention: those of scores and values, of scores, of values; each in the order in
+    which they are bound."""
+    asked = found.score.coordinates.union(*(c.type.coordinates for c in found.guard.values()))
+    carried = found.value.coordinates
+    place = {coordinate: number for number, coordinate in enumerate(ranges)}
+    return sorted(found.coordinates, key=lambda c: (not (c in asked and c in carried), c not in asked, place[c]))
+
+
+def _names(order: list[Coordinate], ranges: Mapping[Coordinate, ir.Range], clause: ir.Clause) -> Names:
+    """The definition's own coordinates keep their names; what is bound inside of it is named after its size."""
+    own = {r.coordinate for r in clause.ranges}
+    names = {c: c for c in order if c in own}
+    taken = {c.name for c in own}
+    for c in order:
+        if c not in own:
+            names[c] = name_for(ranges[c].upper, taken)
+            taken.add(names[c].name)
+    return names
+
+
+def _values(names: Names, span: Span) -> dict[Coordinate, ir.Expr]:
+    return {old: build.coord(new, span) for old, new in names.items()}
+
+
+def _described(algebra: Algebra, found: Gathered, names: Names, span: Span) -> Attention:
+    """The attention in the coordinates of its own definition."""
+    values = _values(names, span)
+    taken = [name.name for name in names.values()]
+
+    def shown(part: Form) -> ir.Expr:
+        return named(written(replaced(part, values, algebra), span), taken)
+
+    guard = replaced(under(ONE, found.guard, False), values, algebra).terms[0][1].conditions.values()
+    lower, upper = (named(bound, taken) for bound in (found.key.lower, found.key.upper))
+    key = ir.Range(names[found.key.coordinate], lower, upper, False, span)
+    conditions = tuple(named(condition, taken) for condition in guard)
+    return Attention(key, shown(found.score), conditions, shown(found.value), found.empty)
+
+
+def _conditions(
+    order: list[Coordinate], ranges: Mapping[Coordinate, ir.Range], trail: Trail, span: Span
+) -> tuple[list[ir.Expr], bool]:
+    """What holds wherever the attention is read, as far as its own coordinates decide it, and whether that is
+    not all."""
+    steps = [step for step in trail if isinstance(step, tuple)]
+    held = [condition if holds else build.apply("!", (condition,), "bool", span) for condition, holds in steps]
+    decided = [condition for condition in held if condition.type.coordinates <= set(order)]
+    for c in order:
+        if text(ranges[c].lower) != "0":
+            decided.append(build.apply("<=", (ranges[c].lower, build.coord(c, span)), "bool", span))
+    return decided, len(held) > sum(1 for condition in held if condition.type.coordinates <= set(order))
+
+
+def _is_bare(body: ir.Expr) -> bool:
+    """Whether every read is at coordinates alone, and so never out of bounds."""
+    reads = [part for part in walk(body) if isinstance(part, ir.Read | ir.Array)]
+    return all(isinstance(index, ir.Coord) for read in reads for index in read.indices)

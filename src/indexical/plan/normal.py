@@ -1,0 +1,382 @@
+"""A normal form of real expressions: sums of products, in which every spelling of one value is one form.
+
+A form is a sum of terms. A term is a number times a product: factors with rational exponents, conditions that
+must hold, and e to a form. So `sqrt(x)` is `x` to one half, `exp(a) * exp(b)` is e to `a + b`, and
+`if c { x } else { 0 }` is `x` under the condition `c`. A sum over coordinates is a factor; what does not vary
+with them stands outside of it. Bound coordinates go by their height (`'0`, `'1`, …), so that forms which
+differ in names alone are equal.
+
+A rewrite may give a number where the expression as written gives an infinity or NaN, never the other way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Protocol, TypeAlias
+
+from ..ir import nodes as ir
+from ..ir.types import NOWHERE, Coordinate
+from ..ir.walk import walk
+from .safety import arranged
+
+Number: TypeAlias = int | Fraction
+
+
+class TooLarge(Exception):
+    """A form that grew past all use."""
+
+
+NONE: Mapping[str, ir.Expr] = {}
+NEVER: frozenset[str] = frozenset()
+
+MOST_TERMS = 64
+MOST_FACTORS = 200
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaf:
+    """An expression that is not taken apart: a read, a size, whole arithmetic, a reduction other than a sum."""
+
+    expr: ir.Expr
+    key: str
+    coordinates: frozenset[Coordinate]
+    level: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Function:
+    """An elementwise function of forms."""
+
+    op: str
+    arguments: tuple[Form, ...]
+    key: str
+    coordinates: frozenset[Coordinate]
+    level: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Logarithm:
+    """The logarithm of weights, or of a sum of exponentials; `expr` is how it is written."""
+
+    expr: ir.Expr
+    weights: Form
+    key: str
+    coordinates: frozenset[Coordinate]
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Binder:
+    """A bound coordinate and its range."""
+
+    coordinate: Coordinate
+    lower: ir.Expr
+    upper: ir.Expr
+    stated: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sum:
+    """The sum of a product over coordinates. Its conditions stay inside. `softmax` is True for what a softmax
+    divides by: where it has no points, nothing is divided."""
+
+    binders: tuple[Binder, ...]
+    body: Product
+    softmax: bool
+    key: str
+    coordinates: frozenset[Coordinate]
+    level: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """A form as a factor, where multiplying it out would multiply the work."""
+
+    form: Form
+    key: str
+    coordinates: frozenset[Coordinate]
+    level: int
+
+
+Atom: TypeAlias = Leaf | Function | Logarithm | Sum | Group
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Product:
+    """Factors with their exponents, e to `exponent`, and 0 where one of `conditions` fails.
+
+    Where a condition of `absent` fails a guard has removed the point, and nothing is divided; where one of
+    `skipped` does, the quotients that are in it so far are never reached. Neither takes part in equality.
+    """
+
+    factors: tuple[tuple[Atom, Number], ...]
+    exponent: Form | None
+    conditions: Mapping[str, ir.Expr]
+    absent: frozenset[str]
+    skipped: frozenset[str]
+    key: str
+    coordinates: frozenset[Coordinate]
+    level: int
+
+    @property
+    def scalar(self) -> bool:
+        """Whether it is a number that varies with nothing: multiplying by it never multiplies work."""
+        return not self.coordinates and not self.conditions and self.exponent is None
+
+    @property
+    def exponential(self) -> bool:
+        """Whether something in it is exponentiated, or is a sum of what is."""
+        if self.exponent is not None:
+            return True
+        return any(isinstance(atom, Sum) and atom.body.exponential for atom, _ in self.factors)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Form:
+    """A sum of products, each with its number; none where it is 0."""
+
+    terms: tuple[tuple[Number, Product], ...]
+    key: str
+    coordinates: frozenset[Coordinate]
+    level: int
+
+    @property
+    def weights(self) -> bool:
+        """Whether every term is exponential: then it may be weights, or what they are made of."""
+        return bool(self.terms) and all(product.exponential for _, product in self.terms)
+
+
+class Reader(Protocol):
+    """What puts an expression into normal form again, once its coordinates have been replaced. `doubts` are the
+    coordinates at which a read may be out of bounds."""
+
+    @property
+    def doubts(self) -> frozenset[Coordinate]: ...
+    def again(self, expr: ir.Expr) -> Form: ...
+    def conditions(self, expr: ir.Expr) -> Mapping[str, ir.Expr]: ...
+    def whole(self, expr: ir.Expr) -> ir.Expr: ...
+
+
+# ----------------------------------------------------------------- building blocks
+
+
+def product(
+    factors: Iterable[tuple[Atom, Number]],
+    exponent: Form | None = None,
+    conditions: Mapping[str, ir.Expr] = NONE,
+    absent: frozenset[str] = NEVER,
+    skipped: frozenset[str] = NEVER,
+) -> Product:
+    """A product of these, in order."""
+    if exponent is not None and not exponent.terms:
+        exponent = None
+    ordered = tuple(sorted(factors, key=lambda factor: factor[0].key))
+    if len(ordered) > MOST_FACTORS:
+        raise TooLarge
+    key = "·".join(atom.key if power == 1 else f"{atom.key}^{power}" for atom, power in ordered)
+    if exponent is not None:
+        key = f"{key}e^({exponent.key})"
+    coordinates = [atom.coordinates for atom, _ in ordered if atom.coordinates]
+    level = max((atom.level for atom, _ in ordered), default=0)
+    if exponent is not None:
+        coordinates.append(exponent.coordinates)
+        level = max(level, exponent.level)
+    if conditions:
+        conditions = arranged(conditions)
+        key = f"[{'&'.join(sorted(conditions))}]{key}"
+        coordinates += [condition.type.coordinates for condition in conditions.values()]
+        level = max(level, *(height(c) for key, c in conditions.items() if "'" in key), 0)
+    found = frozenset().union(*coordinates) if len(coordinates) > 1 else coordinates[0] if coordinates else NOWHERE
+    return Product(ordered, exponent, conditions, absent, skipped, key, found, level)
+
+
+def height(expr: ir.Expr) -> int:
+    """One more than the highest coordinate that an expression binds."""
+    names = [r.coordinate for part in walk(expr) if isinstance(part, ir.Reduce) for r in part.ranges]
+    return max((int(name[1:]) + 1 for name in names if name.startswith("'")), default=0)
+
+
+def form(terms: Iterable[tuple[Number, Product]]) -> Form:
+    """The sum of these terms: equal products are added up."""
+    terms = tuple(terms)
+    if len(terms) == 1 and terms[0][0]:
+        number, term = terms[0]
+        return Form(terms, f"{number}*{term.key}", term.coordinates, term.level)
+    found: dict[str, tuple[Number, Product]] = {}
+    for number, term in terms:
+        known = found.get(term.key)
+        found[term.key] = (number, term) if known is None else (known[0] + number, term)
+    ordered = tuple(found[key] for key in sorted(found) if found[key][0])
+    if len(ordered) > MOST_TERMS:
+        raise TooLarge
+    key = "+".join(f"{number}*{term.key}" for number, term in ordered)
+    coordinates = [term.coordinates for _, term in ordered if term.coordinates]
+    free = frozenset().union(*coordinates) if len(coordinates) > 1 else coordinates[0] if coordinates else NOWHERE
+    return Form(ordered, key, free, max((term.level for _, term in ordered), default=0))
+
+
+EMPTY = product(())
+ZERO = form(())
+ONE = form(((1, EMPTY),))
+
+
+def magnitude(value: Number) -> Number:
+    return value if value >= 0 else -value
+
+
+def are_opposed(one: tuple[Number, Product], other: tuple[Number, Product]) -> bool:
+    """Whether two terms may be large and nearly cancel, as in `f[i] - f[j]` and in `1000 - 1000 * m[j]`: then the
+    one is not left out without the other, and their difference is taken first."""
+    if one[0] != -other[0]:
+        return False
+    left, right = one[1], other[1]
+    if left.exponent is not None or right.exponent is not None:
+        return False
+    if not left.coordinates or not right.coordinates:
+        small, large = (left, right) if not left.coordinates else (right, left)
+        known = {atom.key: power for atom, power in large.factors}
+        return magnitude(one[0]) >= 16 and all(known.get(atom.key) == power for atom, power in small.factors)
+    if left.conditions or right.conditions or len(left.factors) != len(right.factors):
+        return False
+    return all(_are_alike(a[0], b[0]) for a, b in zip(left.factors, right.factors, strict=True) if a[1] == b[1])
+
+
+def _are_alike(left: Atom, right: Atom) -> bool:
+    """Whether two factors are equal but for where they are read."""
+    match left, right:
+        case Leaf(ir.Read(tensor=name)), Leaf(ir.Read(tensor=other)):
+            return name == other
+        case Leaf(ir.Coord()), Leaf(ir.Coord()):
+            return True
+        case _:
+            return left.key == right.key
+
+
+def constant(value: Number) -> Form:
+    return form(((value, EMPTY),))
+
+
+def single(atom: Atom, power: Number = 1) -> Form:
+    return form(((1, product(((atom, power),))),))
+
+
+def leaf(expr: ir.Expr, key: str) -> Form:
+    return single(Leaf(expr, key, expr.type.coordinates, height(expr) if "'" in key else 0))
+
+
+def function(op: str, arguments: tuple[Form, ...]) -> Form:
+    key = f"2{op}({','.join(argument.key for argument in arguments)})"
+    coordinates = frozenset().union(*(argument.coordinates for argument in arguments))
+    level = max(argument.level for argument in arguments)
+    return single(Function(op, arguments, key, coordinates, level))
+
+
+def divisors(term: Product) -> set[str]:
+    """The sums that stand below the line."""
+    return {atom.key for atom, power in term.factors if power < 0 and isinstance(atom, Sum)}
+
+
+def under(value: Form, conditions: Mapping[str, ir.Expr], absent: bool) -> Form:
+    """The value where all of these hold, else 0. `absent`: by a guard, so that nothing there is evaluated."""
+    if not conditions:
+        return value
+    result = []
+    for number, term in value.terms:
+        merged = {**conditions, **term.conditions}
+        removed = term.absent.union(conditions) if absent else term.absent
+        skipped = term.skipped.union(conditions) if divisors(term) else term.skipped
+        result.append((number, product(term.factors, term.exponent, merged, removed, skipped)))
+    return form(result)
+
+
+# ----------------------------------------------------------------------- arithmetic
+
+
+def plus(left: Form, right: Form, times_right: Number = 1) -> Form:
+    if not right.terms:
+        return left
+    return form((*left.terms, *((number * times_right, term) for number, term in right.terms)))
+
+
+def scaled(value: Form, number: Number) -> Form:
+    return form((number * own, term) for own, term in value.terms)
+
+
+def times(left: Form, right: Form) -> Form:
+    """The product of two forms. It is multiplied out only over numbers that vary with nothing, and over weights."""
+    for one, other in ((left, right), (right, left)):
+        plain = len(one.terms) == 1 and one.terms[0][1].scalar
+        if not one.terms or plain or (len(one.terms) > 1 and one.weights):
+            rest = other.terms if plain else () if not other.terms else (grouped(other),)
+            return form(_joined(a, b) for a in one.terms for b in rest)
+    number, joined = _joined(grouped(left), grouped(right))
+    return ungrouped(number, joined)
+
+
+def _joined(left: tuple[Number, Product], right: tuple[Number, Product]) -> tuple[Number, Product]:
+    return left[0] * right[0], multiplied(left[1], right[1])
+
+
+def multiplied(left: Product, right: Product) -> Product:
+    """Exponents of equal factors add up; conditions hold once."""
+    if left is EMPTY or right is EMPTY:
+        return right if left is EMPTY else left
+    factors = {atom.key: (atom, power) for atom, power in left.factors}
+    for atom, power in right.factors:
+        known = factors.get(atom.key)
+        if known is None:
+            factors[atom.key] = (atom, power)
+        elif known[1] + power:
+            worse = known[0] if not getattr(known[0], "softmax", True) else atom
+            factors[atom.key] = (worse, known[1] + power)
+        else:
+            del factors[atom.key]
+    exponent = left.exponent or right.exponent
+    if left.exponent is not None and right.exponent is not None:
+        exponent = plus(left.exponent, right.exponent)
+    if not left.conditions and not right.conditions:
+        return product(factors.values(), exponent)
+    conditions = {**left.conditions, **right.conditions}
+    result = product(factors.values(), exponent, conditions, left.absent | right.absent)
+    below = divisors(result)
+    skipped = [side.skipped for side in (left, right) if side.skipped and below <= divisors(side)]
+    return replace(result, skipped=NEVER.union(*skipped)) if skipped else result
+
+
+def grouped(value: Form) -> tuple[Number, Product]:
+    """A form as one term: its only one, or a group of them, less what all of them share."""
+    if len(value.terms) == 1:
+        return value.terms[0]
+    number = value.terms[0][0]
+    shared = _shared(value)
+    if number != 1 or shared is not EMPTY:
+        inverse = inverted(shared)
+        value = form((Fraction(own) / number, multiplied(term, inverse)) for own, term in value.terms)
+    group = Group(value, f"3({value.key})", value.coordinates, value.level)
+    return number, multiplied(product(((group, 1),)), shared)
+
+
+def _shared(value: Form) -> Product:
+    """The scalar factors that every term of a form has to the same power."""
+    first = [(atom, power) for atom, power in value.terms[0][1].factors if not atom.coordinates]
+    for _, term in value.terms[1:]:
+        here = {atom.key: power for atom, power in term.factors}
+        first = [(atom, power) for atom, power in first if here.get(atom.key) == power]
+    return product(first) if first else EMPTY
+
+
+def inverted(value: Product) -> Product:
+    return product((atom, -power) for atom, power in value.factors)
+
+
+def ungrouped(number: Number, term: Product) -> Form:
+    """A term; a group that stands alone among numbers that vary with nothing is multiplied out again."""
+    groups = [atom for atom, n in term.factors if n == 1 and isinstance(atom, Group) and len(atom.form.terms) > 1]
+    if len(groups) != 1 or term.conditions or term.exponent is not None:
+        return form(((number, term),))
+    rest = product(factor for factor in term.factors if factor[0] is not groups[0])
+    if rest.coordinates:
+        return form(((number, term),))
+    return form((number * own, multiplied(rest, inner)) for own, inner in groups[0].form.terms)

@@ -1,0 +1,386 @@
+"""Expressions of a program in normal form, definitions written out where they are part of an attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from ..ir.walk import Inexpressible, walk
+from .canonical import Canonical, signed, text
+from .canonical import written as whole_written
+from .normal import (
+    ONE,
+    Atom,
+    Binder,
+    Form,
+    Function,
+    Group,
+    Leaf,
+    Logarithm,
+    Number,
+    Product,
+    Sum,
+    TooLarge,
+    constant,
+    form,
+    function,
+    leaf,
+    magnitude,
+    plus,
+    product,
+    single,
+    times,
+    under,
+)
+from .powers import exponential, power
+from .safety import doubtful
+from .sums import logarithm, opened, replaced, summed
+from .writing import written
+
+Scope = Mapping[Coordinate, ir.Range]
+
+# How many terms may be made for one definition before it is given up.
+MOST_WORK = 4000
+
+_NOWHERE: Scope = {}
+
+
+@dataclass
+class Algebra:
+    """The normal forms of one program's expressions. `kept` are definitions that are never written out."""
+
+    program: ir.Program
+    kept: set[str] = field(default_factory=set)
+    known: dict[str, Form | None] = field(default_factory=dict)
+    openable: dict[str, bool] = field(default_factory=dict)
+    work: int = 0
+
+    def __post_init__(self) -> None:
+        steps = [order for order in self.program.order if isinstance(order, ir.Stepwise)]
+        recurrent = frozenset(name for order in steps for name, _ in order.axes)
+        self.lets = {let.name: let for let in self.program.lets}
+        self.canonical = Canonical(self.lets, recurrent, self.real)
+
+    # ---------------------------------------------------------------- as a `Reader`
+
+    @cached_property
+    def doubts(self) -> frozenset[Coordinate]:
+        return doubtful(self.program)
+
+    def again(self, expr: ir.Expr) -> Form:
+        return self.plain(expr)
+
+    def conditions(self, expr: ir.Expr) -> Mapping[str, ir.Expr]:
+        return self.canonical.conditions(expr)
+
+    def whole(self, expr: ir.Expr) -> ir.Expr:
+        return self.canonical.whole(expr)
+
+    def real(self, expr: ir.Expr) -> ir.Expr:
+        """A real expression, written in one way."""
+        return written(self.plain(expr), expr.span)
+
+    # ------------------------------------------------------------------ expressions
+
+    def plain(self, expr: ir.Expr) -> Form:
+        """An expression in which weights stay as they are written."""
+        return self.form(expr, None)
+
+    def form(self, expr: ir.Expr, scope: Scope | None) -> Form:
+        """An expression in normal form. With a scope, which says the ranges around, weights are taken apart."""
+        self.work += 1
+        if self.work > MOST_WORK:
+            raise TooLarge
+        if expr.type.kind == "whole":
+            return self._of_whole(expr)
+        match expr:
+            case ir.Const(value):
+                return constant(Fraction(value))
+            case ir.Read():
+                return self._read(expr, scope)
+            case ir.Map(op, arguments):
+                return self._map(expr, op, arguments, scope)
+            case ir.Select():
+                return self._select(expr, scope)
+            case ir.Reduce("sum"):
+                return self._sum(expr, scope)
+            case ir.Reduce("mean", guard=None) if scope is not None:
+                return times(self._sum(expr, scope), power(self._points(expr.ranges), -1))
+            case ir.Normalize("softmax" | "log_softmax") if scope is not None:
+                return self._normalize(expr, scope)
+            case _:
+                return self._leaf(self.canonical.atom(expr))
+
+    def _leaf(self, expr: ir.Expr) -> Form:
+        return leaf(expr, f"{1 if expr.type.coordinates else 0}{text(expr)}")
+
+    def _of_whole(self, expr: ir.Expr) -> Form:
+        """Whole arithmetic: a product of atoms is a product, a sum of several stays one atom, so that no digits
+        are lost to its parts."""
+        if isinstance(expr, ir.Coord | ir.Size):
+            return self._leaf(expr)
+        value, share = signed(self.canonical.polynomial(expr))
+        if len(value.terms) > 1:
+            found = self._leaf(whole_written(value, expr.span))
+            return form((share * number, term) for number, term in found.terms)
+        result = constant(share if value.terms else 0)
+        for monomial, number in value.terms.items():
+            result = times(result, constant(number))
+            for atom, count in monomial:
+                inner = build.coord(atom, expr.span) if isinstance(atom, Coordinate) else atom
+                result = times(result, power(self._leaf(inner), count))
+        return result
+
+    def _map(self, expr: ir.Map, op: str, arguments: tuple[ir.Expr, ...], scope: Scope | None) -> Form:
+        match op:
+            case "+" | "-":
+                left, right = (self.form(argument, scope) for argument in arguments)
+                return plus(left, right, 1 if op == "+" else -1)
+            case "neg":
+                return times(constant(-1), self.form(arguments[0], scope))
+            case "*":
+                left, right = (self.form(argument, scope) for argument in arguments)
+                return times(left, right)
+            case "/":
+                left, right = (self.form(argument, scope) for argument in arguments)
+                return times(left, power(right, -1))
+            case "sqrt":
+                return power(self.form(arguments[0], scope), Fraction(1, 2))
+            case "rsqrt":
+                return power(self.form(arguments[0], scope), Fraction(-1, 2))
+            case "exp":
+                return self._exponential(arguments[0], scope)
+            case "**":
+                return self._power(expr, scope)
+            case "log" if scope is not None:
+                weights = self.form(arguments[0], scope)
+                if weights.weights:
+                    return logarithm(self.canonical.atom(expr), weights)
+        if op.startswith("as ") and arguments[0].type.kind == "bool":
+            return under(ONE, self.conditions(arguments[0]), False)
+        inner = tuple(map(self.plain, arguments))
+        return function(op, tuple(sorted(inner, key=lambda f: f.key)) if op in ("max", "min") else inner)
+
+    def _power(self, expr: ir.Map, scope: Scope | None) -> Form:
+        base, exponent = expr.arguments
+        fixed = self.plain(exponent)
+        if len(fixed.terms) <= 1 and not fixed.coordinates and all(not t.factors for _, t in fixed.terms):
+            number = fixed.terms[0][0] if fixed.terms else Fraction(0)
+            if magnitude(number) <= 8 and fixed.level == 0 and not any(t.exponent for _, t in fixed.terms):
+                return power(self.form(base, scope), number)
+        return function("**", (self.plain(base), fixed))
+
+    def _exponential(self, expr: ir.Expr, scope: Scope | None) -> Form:
+        inside = self.plain(expr)
+        if scope is None:
+            return function("exp", (inside,))
+        inside = self._logarithms(inside, expr, scope)
+        return exponential(inside)
+
+    def _logarithms(self, value: Form, expr: ir.Expr, scope: Scope) -> Form:
+        """An exponent, with `log_softmax` and named logarithms in it taken apart."""
+        if any(isinstance(part, ir.Normalize | ir.Map) and part.op in ("log", "log_softmax") for part in walk(expr)):
+            value = self._additive(expr, scope)
+        return self.opened(value, self.is_logarithm)
+
+    def _additive(self, expr: ir.Expr, scope: Scope) -> Form:
+        match expr:
+            case ir.Map("+" | "-" as op, (left, right)):
+                return plus(self._additive(left, scope), self._additive(right, scope), 1 if op == "+" else -1)
+            case ir.Normalize("log_softmax") | ir.Map("log"):
+                return self.form(expr, scope)
+            case _:
+                return self.plain(expr)
+
+    def _select(self, expr: ir.Select, scope: Scope | None) -> Form:
+        then, otherwise = self.form(expr.then, scope), self.form(expr.otherwise, scope)
+        if not otherwise.terms:
+            return under(then, self.canonical.conditions(expr.condition), False)
+        if not then.terms:
+            return under(otherwise, self.canonical.conditions(expr.condition, False), False)
+        for value, other, holds in ((otherwise, then, True), (then, otherwise, False)):
+            if is_mask(value):
+                kept = under(other, self.canonical.conditions(expr.condition, holds), False)
+                return plus(kept, under(value, self.canonical.conditions(expr.condition, not holds), False))
+        return self._leaf(self._choice(expr))
+
+    def _choice(self, expr: ir.Select) -> ir.Expr:
+        """A choice between two values, its condition the one of the two that comes first."""
+        branches = self.real(expr.then), self.real(expr.otherwise)
+        condition = self.canonical.condition(expr.condition)
+        opposite = build.conjunction(self.canonical.conditions(expr.condition, False).values())
+        if opposite is not None and text(opposite) < text(condition):
+            condition, branches = opposite, branches[::-1]
+        return build.select(condition, *branches, expr.span)
+
+    def _sum(self, expr: ir.Reduce, scope: Scope | None) -> Form:
+        around = None if scope is None else {**scope, **{r.coordinate: r for r in expr.ranges}}
+        body = self.form(expr.body, around)
+        if expr.guard is not None:
+            body = under(body, self.conditions(expr.guard), False)
+        return summed(body, [self.binder(r) for r in expr.ranges], self)
+
+    def _points(self, ranges: tuple[ir.Range, ...]) -> Form:
+        """How many points there are."""
+        return summed(ONE, [self.binder(r) for r in ranges], self)
+
+    def binder(self, r: ir.Range) -> Binder:
+        return Binder(r.coordinate, self.whole(r.lower), self.whole(r.upper), r.stated)
+
+    def _normalize(self, expr: ir.Normalize, scope: Scope) -> Form:
+        """`softmax`: e to the score over its sum, for the points that the guard keeps."""
+        inside = self._logarithms(self.plain(expr.body), expr.body, scope)
+        share = exponential(inside)
+        held = {} if expr.guard is None else self.conditions(expr.guard)
+        binder = self.binder(scope[expr.coordinate])
+        total = closed_total(under(share, held, False), binder, self)
+        weights = under(times(share, power(total, -1)), held, True)
+        if expr.op == "softmax":
+            return weights
+        return logarithm(self.canonical.atom(expr), weights)
+
+    # ------------------------------------------------------------------ definitions
+
+    def may_open(self, name: str) -> bool:
+        """Whether a definition could be a copy, weights or a logarithm: known without its normal form."""
+        if name not in self.openable:
+            self.openable[name] = False
+            clause = self.canonical.clause(name)
+            if clause is not None and name not in self.kept:
+                parts = list(walk(clause.body))
+                simple = not any(isinstance(part, ir.Reduce | ir.Normalize) for part in parts)
+                self.openable[name] = simple or any(
+                    is_exponential(part) or (isinstance(part, ir.Read) and self.may_open(part.tensor)) for part in parts
+                )
+        return self.openable[name]
+
+    def _read(self, read: ir.Read, scope: Scope | None) -> Form:
+        if self.may_open(read.tensor):
+            inner = self.definition(read.tensor)
+            apart = inner is not None and scope is not None and (inner.weights or has_logarithm(inner))
+            if inner is not None and (apart or is_copy(inner)):
+                found = self.at(read, inner)
+                if found is not None:
+                    return found
+        return self._leaf(self.canonical.atom(read))
+
+    def definition(self, name: str) -> Form | None:
+        """What a definition says, in its own coordinates, under its guard; None where it stays as it is."""
+        if name not in self.known:
+            self.known[name] = None
+            clause = self.canonical.clause(name)
+            if clause is not None and clause.body.type.kind != "bool" and name not in self.kept:
+                scope = {r.coordinate: r for r in clause.ranges}
+                try:
+                    found = self.form(clause.body, scope)
+                except TooLarge:
+                    return None
+                if clause.guard is not None:
+                    found = under(found, self.conditions(clause.guard), True)
+                self.known[name] = None if is_normalized(found) else found
+        return None if name in self.kept else self.known[name]
+
+    def at(self, read: ir.Read, inner: Form) -> Form | None:
+        """What a definition says at the indices of a read; None where a normaliser stands in the way."""
+        clause = self.lets[read.tensor].clauses[0]
+        values = {
+            slot.coordinate: self.whole(index)
+            for slot, index in zip(clause.slots, read.indices, strict=True)
+            if isinstance(slot, ir.Coord)
+        }
+        try:
+            return replaced(inner, values, self)
+        except Inexpressible:
+            return None
+
+    def is_logarithm(self, read: ir.Read) -> bool:
+        inner = self.definition(read.tensor)
+        return inner is not None and has_logarithm(inner)
+
+    def opened(self, value: Form, opens: Callable[[ir.Read], bool]) -> Form:
+        """A form with some definitions written out, wherever in it they are read."""
+        result: list[tuple[Number, Product]] = []
+        for number, term in value.terms:
+            result += [(number * own, found) for own, found in self._opened_term(term, opens).terms]
+        return form(result)
+
+    def _opened_term(self, term: Product, opens: Callable[[ir.Read], bool]) -> Form:
+        exponent = None if term.exponent is None else self.opened(term.exponent, opens)
+        result = form(((1, product((), exponent, term.conditions, term.absent, term.skipped)),))
+        for atom, exponent_ in term.factors:
+            result = times(result, power(self._opened_atom(atom, opens), exponent_))
+        return result
+
+    def _opened_atom(self, atom: Atom, opens: Callable[[ir.Read], bool]) -> Form:
+        match atom:
+            case Leaf(ir.Read() as read) if read.tensor in self.lets and opens(read):
+                inner = self.definition(read.tensor)
+                found = None if inner is None else self.at(read, inner)
+                return single(atom) if found is None else self.opened(found, opens)
+            case Function(op, arguments):
+                return function(op, tuple(self.opened(argument, opens) for argument in arguments))
+            case Group(inner_form):
+                return self.opened(inner_form, opens)
+            case Sum(softmax=False):
+                binders, body = opened(atom, self)
+                return summed(self.opened(body, opens), binders, self)
+            case _:
+                return single(atom)
+
+
+def closed_total(share: Form, binder: Binder, algebra: Algebra) -> Form:
+    """What a softmax divides by."""
+    coordinate = Coordinate(f"{binder.coordinate}")
+    total = summed(share, [Binder(coordinate, binder.lower, binder.upper, binder.stated)], algebra)
+    terms = []
+    for number, term in total.terms:
+        factors = [
+            (Sum(a.binders, a.body, True, a.key, a.coordinates, a.level) if isinstance(a, Sum) else a, n)
+            for a, n in term.factors
+        ]
+        terms.append((number, product(factors, term.exponent, term.conditions, term.absent, term.skipped)))
+    return form(terms)
+
+
+def is_exponential(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Map | ir.Normalize) and expr.op in ("exp", "softmax", "log_softmax")
+
+
+def is_mask(value: Form) -> bool:
+    """A number that stands for minus infinity."""
+    return len(value.terms) == 1 and value.terms[0][0] <= LARGE and value.terms[0][1].key == ""
+
+
+# No score is as low as this, and e to it is 0 in every dtype, whatever score is added to it.
+LARGE = -(10**8)
+
+
+def is_copy(value: Form) -> bool:
+    """A read, times numbers that vary with nothing; a product that is larger than each of its factors; or a
+    condition as a number."""
+    if len(value.terms) != 1:
+        return False
+    term = value.terms[0][1]
+    if term.conditions or term.exponent is not None:
+        return not term.factors and term.exponent is None
+    varying = [atom for atom, _ in term.factors if atom.coordinates]
+    if not all(isinstance(atom, Leaf) and isinstance(atom.expr, ir.Read) for atom in varying):
+        return False
+    if any(not isinstance(atom, Leaf) for atom, _ in term.factors):
+        return False
+    return len(varying) <= 1 or all(atom.coordinates != term.coordinates for atom in varying)
+
+
+def is_normalized(*values: Form) -> bool:
+    """Whether a normaliser stands in a form as it is written: then it may only be read under its own range."""
+    return any(f"({op} " in value.key for value in values for op in ("softmax", "log_softmax", "cumsum"))
+
+
+def has_logarithm(value: Form) -> bool:
+    """Whether a term of a form is a logarithm of weights."""
+    return any(isinstance(atom, Logarithm) for _, term in value.terms for atom, _ in term.factors)

@@ -1,0 +1,248 @@
+"""Attention in any spelling: every one a definition of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from ..checker.context import Trail
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.walk import reads_of, rebuild, walk
+from ..source import Span
+from .homes import Home, settle
+from .normal import Form, Number, Product, Sum, TooLarge, form
+from .opening import Algebra, is_exponential
+from .steps import Attention, Recognized, Refusal
+from .weights import Gathered, gather, placed
+from .writing import named, written
+
+
+def recognize(program: ir.Program, wanted: tuple[str, ...]) -> Recognized:
+    """A program that says the same, in which every attention that the wanted definitions need is a definition
+    of its own. A definition that is made of itself is left as it is."""
+    if not any(is_exponential(part) for let in program.lets for c in let.clauses for part in walk(c.body)):
+        return Recognized(program, {}, ())
+    search = _Search(program, Algebra(program))
+    needed = _needed(program, wanted)
+    order: list[ir.Order] = []
+    for item in program.order:
+        if isinstance(item, ir.Stepwise):
+            search.pass_by(name for name, _ in item.axes if name in needed)
+        elif item.name in needed:
+            search.define(item.name)
+            order += [ir.Once(let.name) for let in search.before.get(item.name, ())]
+        order.append(item)
+    lets = tuple(let for old in program.lets for let in (*search.before.get(old.name, ()), search.lets[old.name]))
+    changed = replace(program, lets=lets, order=tuple(order)) if search.attentions else program
+    return Recognized(changed, search.attentions, tuple(dict.fromkeys(search.refusals)))
+
+
+def _needed(program: ir.Program, wanted: tuple[str, ...]) -> set[str]:
+    """The definitions that some definitions, and all assertions, are made of."""
+    lets = {let.name: let for let in program.lets}
+    found: set[str] = set()
+    waiting = list(wanted)
+    waiting += [p.tensor for claim in program.asserts for p in walk(claim.condition) if isinstance(p, ir.Read)]
+    while waiting:
+        name = waiting.pop()
+        if name in lets and name not in found:
+            found.add(name)
+            waiting += [read.tensor for read in reads_of(lets[name])]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an expression stands."""
+
+    let: ir.Let
+    clause: ir.Clause
+    trail: Trail
+
+
+@dataclass
+class _Search:
+    """The definitions of a program as they are gone through, those made on the way, and what was found."""
+
+    program: ir.Program
+    algebra: Algebra
+    attentions: dict[str, Attention] = field(default_factory=dict)
+    refusals: list[Refusal] = field(default_factory=list)
+    before: dict[str, tuple[ir.Let, ...]] = field(default_factory=dict)
+    made: list[Home] = field(default_factory=list)
+    exponential: set[str] = field(default_factory=set)
+
+    @property
+    def lets(self) -> dict[str, ir.Let]:
+        return self.algebra.lets
+
+    def define(self, name: str) -> None:
+        """Look for attentions in a definition, and put it in place with them as definitions before it."""
+        let = self.lets[name]
+        self.algebra.work = 0
+        self.made = []
+        clauses = []
+        for clause in let.clauses:
+            trail: Trail = clause.ranges if clause.guard is None else (*clause.ranges, (clause.guard, True))
+            body = self.rewrite(clause.body, _Place(let, clause, trail))
+            clauses.append(clause if body is clause.body else replace(clause, body=body))
+        if self.made:
+            self._put(replace(let, clauses=tuple(clauses)))
+        if name not in self.algebra.kept and any(self.may_gather(clause.body) for clause in clauses):
+            self.exponential.add(name)
+
+    def pass_by(self, names: Iterable[str]) -> None:
+        """Leave definitions that are made of themselves, and say so where weights are in them."""
+        for name in names:
+            let = self.lets[name]
+            if any(self.may_gather(clause.body) for clause in let.clauses):
+                reason = "it is made of itself, and computed step by step"
+                self.refusals.append(Refusal(name, "fused attention", reason, let.span))
+
+    def _put(self, let: ir.Let) -> None:
+        """A definition that only reads the one attention that was made for it, at its own coordinates, is it."""
+        self.algebra.known.pop(let.name, None)
+        self.algebra.openable.clear()
+        if _is_one(let, self.made):
+            made = self.made[0]
+            let = replace(let, clauses=(replace(let.clauses[0], body=made.let.clauses[0].body),))
+            self.made = []
+            self.attentions[let.name] = made.attention
+            self.algebra.kept.add(let.name)
+        for home in self.made:
+            self.attentions[home.let.name] = home.attention
+            self.algebra.kept.add(home.let.name)
+            self.lets[home.let.name] = home.let
+        self.lets[let.name] = let
+        self.before[let.name] = tuple(home.let for home in self.made)
+
+    # --------------------------------------------------------------------- expressions
+
+    def may_gather(self, expr: ir.Expr) -> bool:
+        """Whether weights could be in an expression at all."""
+        return any(
+            is_exponential(part) or (isinstance(part, ir.Read) and part.tensor in self.exponential)
+            for part in walk(expr)
+        )
+
+    def rewrite(self, expr: ir.Expr, place: _Place) -> ir.Expr:
+        """The expression with a read in place of every attention in it; itself where there is none."""
+        if not self.may_gather(expr):
+            return expr
+        reasons: list[str] = []
+        made = len(self.made)
+        if _is_product(expr):
+            found = self._site(expr, place, reasons)
+            if found is not None:
+                return found
+            del self.made[made:]
+        parts = list(_inside(expr, place.trail))
+        changed = [self.rewrite(part, replace(place, trail=inner)) for part, inner in parts]
+        if len(self.made) == made:
+            self.refusals += [Refusal(place.let.name, "fused attention", reason, expr.span) for reason in reasons]
+            return expr
+        remaining = iter(changed)
+        return rebuild(expr, lambda _: next(remaining))
+
+    def _site(self, expr: ir.Expr, place: _Place, reasons: list[str]) -> ir.Expr | None:
+        """A product with its attentions as reads; None, and why, where there is none in it."""
+        scope = {step.coordinate: step for step in place.trail if isinstance(step, ir.Range)}
+        try:
+            whole = self.algebra.form(expr, scope)
+            terms = [(gather(self.algebra, n, term, place.trail), n, term) for n, term in whole.terms]
+        except TooLarge:
+            reasons.append("what it is made of grows too large when it is written out")
+            return None
+        for found, _, _ in terms:
+            if not isinstance(found, Gathered):
+                reasons += found
+        if not any(isinstance(found, Gathered) for found, _, _ in terms):
+            return None
+        result: ir.Expr | None = None
+        for found, number, term in terms:
+            value = self._value(found, number, term, place, expr.span, reasons)
+            if value is None:
+                return None
+            part = written(value, expr.span)
+            result = part if result is None else build.apply("+", (result, part), "real", expr.span)
+        assert result is not None
+        return named(result, (coordinate.name for coordinate in scope))
+
+    def _value(
+        self,
+        found: Gathered | list[str],
+        number: Number,
+        term: Product,
+        place: _Place,
+        span: Span,
+        reasons: list[str],
+    ) -> Form | None:
+        """A term as it stands, or with a read in place of its attention."""
+        value = form(((number, term),))
+        if isinstance(found, Gathered):
+            name = self._fresh(f"{place.let.name}_attention")
+            home = settle(self.algebra, found, name, place.let, place.clause, place.trail, span)
+            if isinstance(home, str):
+                reasons.append(home)
+                return None
+            self.made.append(home)
+            doubts = [Refusal(place.let.name, "guard", doubt, span) for doubt in found.doubts]
+            self.refusals += doubts
+            value = placed(self.algebra, found, home.read)
+        if any(isinstance(atom, Sum) and atom.body.exponential for _, term in value.terms for atom, _ in term.factors):
+            reasons.append("other sums of exponentials stand beside it")
+            return None
+        return value
+
+    def _fresh(self, name: str) -> str:
+        taken = self.program.tensors.keys() | self.lets.keys() | {home.let.name for home in self.made}
+        number, result = 1, name
+        while result in taken:
+            number += 1
+            result = f"{name}_{number}"
+        return result
+
+
+def _is_product(expr: ir.Expr) -> bool:
+    if expr.type.kind != "real":
+        return False
+    if isinstance(expr, ir.Reduce):
+        return expr.op in ("sum", "mean")
+    return isinstance(expr, ir.Map) and expr.op in ("*", "/")
+
+
+def _is_one(let: ir.Let, made: list[Home]) -> bool:
+    """Whether a definition is the one attention that was made for it."""
+    if len(made) != 1 or len(let.clauses) != 1:
+        return False
+    clause, home = let.clauses[0], made[0].let
+    body = clause.body
+    if not isinstance(body, ir.Read) or body.tensor != home.name or home.clauses[0].guard != clause.guard:
+        return False
+    return {axis.coordinate for axis in home.axes} == {r.coordinate for r in clause.ranges}
+
+
+def _inside(expr: ir.Expr, trail: Trail) -> Iterator[tuple[ir.Expr, Trail]]:
+    """What stands directly inside an expression, in the order of `rebuild`, with what holds there."""
+    match expr:
+        case ir.Const() | ir.Coord() | ir.Size():
+            return
+        case ir.Array(indices=inner) | ir.Read(indices=inner) | ir.Map(arguments=inner):
+            yield from ((part, trail) for part in inner)
+        case ir.Select(condition, then, otherwise):
+            yield condition, trail
+            yield then, (*trail, (condition, True))
+            yield otherwise, (*trail, (condition, False))
+        case ir.Reduce(_, ranges, body, guard):
+            bounds = [(bound, trail) for r in ranges for bound in (r.lower, r.upper)]
+            yield from bounds
+            trail = (*trail, *ranges)
+            yield body, trail if guard is None else (*trail, (guard, True))
+            if guard is not None:
+                yield guard, trail
+        case ir.Normalize(_, coordinate, body, guard):
+            trail = tuple(s for s in trail if isinstance(s, ir.Range) or coordinate not in s[0].type.coordinates)
+            yield body, trail if guard is None else (*trail, (guard, True))
+            if guard is not None:
+                yield guard, trail

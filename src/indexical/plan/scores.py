@@ -1,0 +1,126 @@
+"""The score of an attention taken apart: what is asked times what answers, and what is added to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from .steps import Attention, Dot, Layout, Scores
+
+
+def lay_out(attention: Attention, axes: tuple[Coordinate, ...]) -> Layout:
+    """What is asked about but not carried asks; what both have keeps apart; what only values have is carried."""
+    asked = attention.score.type.coordinates.union(*(guard.type.coordinates for guard in attention.guard))
+    carried = attention.value.type.coordinates
+    rows = tuple(axis for axis in axes if axis not in carried)
+    batch = tuple(axis for axis in axes if axis in carried and axis in asked)
+    carry = tuple(axis for axis in axes if axis in carried and axis not in asked)
+    return Layout(batch, rows, carry)
+
+
+def take_apart(attention: Attention, layout: Layout) -> Scores:
+    """The one term of the score that compares, and the rest."""
+    rows, key = frozenset(layout.rows), attention.coordinate
+    dots: list[Dot] = []
+    rest: list[tuple[ir.Expr, bool]] = []
+    reason = ""
+    for term, positive in _terms(attention.score, True):
+        found = _dot(term, positive, rows, key) if not dots else None
+        if isinstance(found, Dot):
+            dots.append(found)
+            continue
+        reason = reason or found or ""
+        rest.append((term, positive))
+    if not dots:
+        return Scores(None, attention.score, reason or "no dot product stands alone in the score")
+    return Scores(dots[0], _sum(rest))
+
+
+def _terms(expr: ir.Expr, positive: bool) -> Iterable[tuple[ir.Expr, bool]]:
+    match expr:
+        case ir.Map("+", (left, right)):
+            yield from _terms(left, positive)
+            yield from _terms(right, positive)
+        case ir.Map("-", (left, right)):
+            yield from _terms(left, positive)
+            yield from _terms(right, not positive)
+        case ir.Map("neg", (operand,)):
+            yield from _terms(operand, not positive)
+        case _:
+            yield expr, positive
+
+
+def _sum(terms: list[tuple[ir.Expr, bool]]) -> ir.Expr | None:
+    result: ir.Expr | None = None
+    for term, positive in terms:
+        if result is None:
+            result = term if positive else build.apply("neg", (term,), "real", term.span)
+        else:
+            result = build.apply("+" if positive else "-", (result, term), "real", term.span)
+    return result
+
+
+def _factors(expr: ir.Expr) -> Iterable[tuple[ir.Expr, bool]]:
+    """The factors of a product; False marks a divisor."""
+    match expr:
+        case ir.Map("*", (left, right)):
+            yield from _factors(left)
+            yield from _factors(right)
+        case ir.Map("/", (left, right)) if expr.type.kind == "real":
+            yield from _factors(left)
+            yield from ((factor, not positive) for factor, positive in _factors(right))
+        case ir.Map("neg", (operand,)):
+            yield build.whole(-1, expr.span), True
+            yield from _factors(operand)
+        case _:
+            yield expr, True
+
+
+def _product(factors: list[tuple[ir.Expr, bool]], expr: ir.Expr) -> ir.Expr | None:
+    result: ir.Expr | None = None
+    for factor, upper in sorted(factors, key=lambda pair: not pair[1]):
+        if result is None:
+            one = build.whole(1, expr.span)
+            result = factor if upper else build.apply("/", (one, factor), "real", expr.span)
+        else:
+            result = build.apply("*" if upper else "/", (result, factor), "real", expr.span)
+    return result
+
+
+def _dot(term: ir.Expr, positive: bool, rows: frozenset[Coordinate], key: Coordinate) -> Dot | str | None:
+    """The term as a scaled dot product; a reason where it is nearly one, None where it is none."""
+    factors = list(_factors(term))
+    sums = [f for f, upper in factors if upper and isinstance(f, ir.Reduce) and f.op == "sum" and _compares(f, key)]
+    if len(sums) != 1:
+        return None
+    dot = sums[0]
+    if dot.guard is not None:
+        return "what is compared has a guard of its own"
+    asked: list[tuple[ir.Expr, bool]] = []
+    answered: list[tuple[ir.Expr, bool]] = []
+    scale: list[tuple[ir.Expr, bool]] = [] if positive else [(build.whole(-1, term.span), True)]
+    outside = [(factor, upper) for factor, upper in factors if factor is not dot]
+    for factor, upper in [*_factors(dot.body), *outside]:
+        coordinates = factor.type.coordinates
+        if key in coordinates and coordinates & rows:
+            return "a factor of the score varies with query and key at once"
+        if key in coordinates:
+            answered.append((factor, upper))
+        elif coordinates or any(factor is inner for inner, _ in _factors(dot.body)):
+            asked.append((factor, upper))
+        else:
+            scale.append((factor, upper))
+    query, answer = _product(asked, term), _product(answered, term)
+    if query is None or answer is None:
+        return "one side of the score is not compared with the other"
+    return Dot(dot.ranges, query, answer, _product(scale, term))
+
+
+def _compares(expr: ir.Reduce, key: Coordinate) -> bool:
+    return key in expr.type.coordinates and all(not range.stated or _is_closed(range) for range in expr.ranges)
+
+
+def _is_closed(range: ir.Range) -> bool:
+    return not (range.lower.type.coordinates or range.upper.type.coordinates)

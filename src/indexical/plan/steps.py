@@ -1,0 +1,143 @@
+"""What a plan is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ..ir import nodes as ir
+from ..ir.types import Coordinate, Dtype
+from ..source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """`sum[key](softmax[key](score where guard) * value)`, for every point of the other coordinates.
+
+    Score, guard and value are in normal form, so that every spelling of one attention is one value. `guard`
+    holds the conditions that must all hold. Over no keys it is 0 where `empty` says so, else NaN.
+    """
+
+    key: ir.Range
+    score: ir.Expr
+    guard: tuple[ir.Expr, ...]
+    value: ir.Expr
+    empty: Literal["zero", "nan"]
+
+    @property
+    def coordinate(self) -> Coordinate:
+        return self.key.coordinate
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A better way that was not taken, and why."""
+
+    definition: str
+    way: str
+    reason: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Recognized:
+    """A program in which every attention is a definition of its own, and what each of them is.
+
+    The program says the same as the one it was made from; definitions that nothing reads any more are still
+    in it.
+    """
+
+    program: ir.Program
+    attentions: Mapping[str, Attention]
+    refusals: tuple[Refusal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Keys that a query may hear, as arithmetic: from the largest of `lower` up to, not including, the
+    smallest of `upper`; those whose group is the query's, for every pair (query's, key's) of `groups`; those
+    for which every condition of `rest` holds. Bounds and query groups are free of the key, key groups of
+    the query.
+    """
+
+    lower: tuple[ir.Expr, ...]
+    upper: tuple[ir.Expr, ...]
+    groups: tuple[tuple[ir.Expr, ir.Expr], ...]
+    rest: tuple[ir.Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """A guard, analysed: a key is heard where some piece holds. The pieces may overlap."""
+
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """`scale · sum[compared](query · key)`: the query's factors are free of the key, the key's of the query."""
+
+    compared: tuple[ir.Range, ...]
+    query: ir.Expr
+    key: ir.Expr
+    scale: ir.Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the coordinates of an attention lie: `batch` keep everything apart, `rows` ask, `carry` come home."""
+
+    batch: tuple[Coordinate, ...]
+    rows: tuple[Coordinate, ...]
+    carry: tuple[Coordinate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """A score as a dot product plus a bias; without a dot it is all bias, and `reason` says why."""
+
+    dot: Dot | None
+    bias: ir.Expr | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attend:
+    """An attention with all that a kernel wants to know of it. `shape` is `full` or `causal` where that is all
+    there is to its guard."""
+
+    attention: Attention
+    layout: Layout
+    scores: Scores
+    mask: Mask
+    shape: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How one definition is computed: by which kernel, what is said of it, and which better ways were refused.
+
+    `covers` are definitions that its kernel computes on the way, and never builds.
+    """
+
+    definition: str
+    kernel: str
+    words: tuple[str, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    attend: Attend | None = None
+    covers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a program is computed, for arrays of some dtypes on some device."""
+
+    program: ir.Program
+    wanted: tuple[str, ...]
+    dtypes: Mapping[str, Dtype]
+    backend: str
+    device: str
+    isolate: bool
+    steps: tuple[Step, ...]
+    unbuilt: tuple[str, ...]

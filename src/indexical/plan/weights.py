@@ -1,0 +1,319 @@
+"""Weights that are normalised over what a sum consumes, found in a normal form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from ..checker.context import Trail
+from ..facts.distributions import keeps_a_point
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from .canonical import text
+from .normal import (
+    Atom,
+    Binder,
+    Form,
+    Group,
+    Leaf,
+    Number,
+    Product,
+    Sum,
+    form,
+    multiplied,
+    plus,
+    product,
+)
+from .opening import LARGE, Algebra
+from .safety import arranged
+from .sums import is_safe_atom, is_safe_form, opened, replaced, split, summed
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """A term with an attention in it, and what that is multiplied with: `inside` of the sum over `others`,
+    and `outside` of it."""
+
+    key: Binder
+    score: Form
+    guard: Mapping[str, ir.Expr]
+    value: Form
+    empty: Literal["zero", "nan"]
+    others: tuple[Binder, ...]
+    inside: Product
+    outside: Product
+    number: Number
+    doubts: tuple[str, ...]
+
+    @property
+    def coordinates(self) -> frozenset[Coordinate]:
+        """What the attention varies over."""
+        guards = [condition.type.coordinates for condition in self.guard.values()]
+        bounds = (self.key.lower.type.coordinates, self.key.upper.type.coordinates)
+        found = self.score.coordinates.union(self.value.coordinates, *guards, *bounds)
+        return found - {self.key.coordinate}
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """A product under a sum, taken apart: what is summed over, what is inside and outside of the sum."""
+
+    algebra: Algebra
+    trail: Trail
+    number: Number
+    binders: tuple[Binder, ...]
+    inner: Product
+    outer: Product
+
+
+def gather(algebra: Algebra, number: Number, term: Product, trail: Trail) -> Gathered | list[str]:
+    """The attention in a term, or why there is none: nothing to say where nothing is normalised."""
+    reasons: list[str] = []
+    for atom, power in term.factors:
+        if power != 1 or not isinstance(atom, Sum):
+            continue
+        rest = [factor for factor in term.factors if factor[0] is not atom]
+        outer = product(rest, term.exponent, term.conditions, term.absent, term.skipped)
+        binders, body = opened(atom, algebra)
+        if len(body.terms) != 1:
+            continue
+        own, inner = body.terms[0]
+        site = _Site(algebra, trail, number * own, binders, inner, outer)
+        if _has_sink(site):
+            reasons.append("something is added to what its weights are divided by, so that they do not sum to 1")
+        for total in _totals(site):
+            found = _match(site, total)
+            if isinstance(found, Gathered):
+                return found
+            if found:
+                reasons.append(found)
+    return reasons
+
+
+def _totals(site: _Site) -> list[Sum]:
+    """The sums of exponentials that something is divided by."""
+    factors = (*site.inner.factors, *site.outer.factors)
+    return [a for a, power in factors if power < 0 and isinstance(a, Sum) and a.body.exponential]
+
+
+def _has_sink(site: _Site) -> bool:
+    """Whether the exponentials that are summed are divided by their sum and something else."""
+    factors = (*site.inner.factors, *site.outer.factors)
+    groups = [atom.form for atom, power in factors if power < 0 and isinstance(atom, Group)]
+    return site.inner.exponent is not None and any(_sums_exponentials(term) for g in groups for _, term in g.terms)
+
+
+def _sums_exponentials(term: Product) -> bool:
+    return any(isinstance(atom, Sum) and atom.body.exponential for atom, _ in term.factors)
+
+
+def _match(site: _Site, total: Sum) -> Gathered | str:
+    if len(total.binders) > 1:
+        return "its weights are normalised over several coordinates at once"
+    over = total.binders[0]
+    limits = text(over.lower), text(over.upper)
+    reason = "the sum runs over other points than its weights are normalised over"
+    for key in site.binders:
+        if (text(key.lower), text(key.upper)) == limits:
+            found = _match_key(site, total, key)
+            if isinstance(found, Gathered):
+                return found
+            reason = found
+    return reason
+
+
+def _match_key(site: _Site, total: Sum, key: Binder) -> Gathered | str:
+    """The attention over one of the coordinates that are summed."""
+    coordinate = key.coordinate
+    at_key = {total.binders[0].coordinate: build.coord(coordinate, key.lower.span)}
+    shares = replaced(form(((1, total.body),)), at_key, site.algebra).terms
+    exponent = site.inner.exponent
+    if len(shares) != 1 or shares[0][0] != 1 or exponent is None or shares[0][1].exponent is None:
+        return "what is summed is not what its weights are normalised by"
+    share = shares[0][1]
+    if share.factors:
+        return "its weights are more than exponentials before they are normalised"
+    doubts = site.algebra.doubts if site.inner.conditions else None
+    values = [
+        (atom, power)
+        for atom, power in site.inner.factors
+        if atom is not total
+        and (coordinate in atom.coordinates or (doubts is not None and not is_safe_atom(atom, doubts)))
+    ]
+    if not values:
+        return ""
+    carried = frozenset().union(*(atom.coordinates for atom, _ in values))
+    above, below = _opened(site.algebra, exponent, share.exponent, coordinate, carried)
+    if coordinate in plus(above, below, -1).coordinates:
+        return "what is exponentiated above the line and below it differ"
+    held = {**site.inner.conditions, **site.outer.conditions}
+    if any(condition not in held for condition in share.conditions):
+        return "the points that are summed are not those that the weights are normalised over"
+    score, _ = split(above, frozenset((coordinate,)))
+    if score is None:
+        return "the weights do not vary with what is summed"
+    left = plus(above, below, -1)
+    if doubts is not None and not is_safe_form(left, doubts):
+        return "what is left of the exponents may only be evaluated where the guard holds"
+    return _described(site, total, key, score, left, share, values)
+
+
+def _opened(
+    algebra: Algebra, above: Form, below: Form | None, key: Coordinate, carried: frozenset[Coordinate]
+) -> tuple[Form, Form]:
+    """Both exponents, with every definition written out that varies with who asks and with the key."""
+    assert below is not None
+    asks = (above.coordinates | below.coordinates) - {key}
+    asks = asks - carried or asks
+
+    def opens(read: ir.Read) -> bool:
+        coordinates = read.type.coordinates
+        return key in coordinates and (not asks or not coordinates.isdisjoint(asks))
+
+    return algebra.opened(above, opens), algebra.opened(below, opens)
+
+
+def _described(
+    site: _Site,
+    total: Sum,
+    key: Binder,
+    score: Form,
+    left: Form,
+    share: Product,
+    values: list[tuple[Atom, Number]],
+) -> Gathered:
+    coordinate = key.coordinate
+    guard = dict(share.conditions)
+    key, bounds = _widened(site.algebra, key, values)
+    beside = {k: c for k, c in site.inner.conditions.items() if k not in guard}
+    wanted = {k: c for k, c in beside.items() if coordinate in c.type.coordinates}
+    value = form(((1, product(values, None, wanted)),))
+    guard |= bounds
+    score, guard, doubts = _unmasked(site, key, score, guard)
+    rest = [f for f in site.inner.factors if f not in values and f[0] is not total]
+    inside = product(rest, left, {k: c for k, c in beside.items() if k not in wanted})
+    outside = site.outer
+    if any(atom is total for atom, _ in outside.factors):
+        outside = product(_less(outside, total), outside.exponent, outside.conditions)
+    others = [b for b in site.binders if b.coordinate != coordinate]
+    kept = score.coordinates.union(inside.coordinates, *(c.type.coordinates for c in guard.values()))
+    own = [b for b in others if b.coordinate in value.coordinates and b.coordinate not in kept]
+    value = summed(value, own, site.algebra)
+    empty = "zero" if bounds else _empty(site, total, key, guard)
+    others = [b for b in others if b not in own]
+    return Gathered(key, score, guard, value, empty, tuple(others), inside, outside, site.number, doubts)
+
+
+def _widened(algebra: Algebra, key: Binder, values: list[tuple[Atom, Number]]) -> tuple[Binder, dict[str, ir.Expr]]:
+    """A key whose range depends on who asks, over the whole axis that it indexes; and the range as a guard."""
+    if not key.lower.type.coordinates and not key.upper.type.coordinates:
+        return key, {}
+    tensors = algebra.program.tensors
+    for atom, _ in values:
+        if isinstance(atom, Leaf) and isinstance(atom.expr, ir.Read) and atom.expr.tensor in tensors:
+            for axis, index in zip(tensors[atom.expr.tensor].axes, atom.expr.indices, strict=True):
+                if isinstance(index, ir.Coord) and index.coordinate == key.coordinate:
+                    zero = build.whole(0, index.span)
+                    bounds = algebra.conditions(build.apply("<", (index, key.upper), "bool", index.span))
+                    if text(key.lower) != "0":
+                        first = algebra.conditions(build.apply("<=", (key.lower, index), "bool", index.span))
+                        bounds = {**first, **bounds}
+                    return Binder(key.coordinate, zero, algebra.whole(axis.extent), False), dict(bounds)
+    return key, {}
+
+
+def _less(term: Product, total: Sum) -> list[tuple[Atom, Number]]:
+    found = [(atom, power + 1 if atom is total else power) for atom, power in term.factors]
+    return [(atom, power) for atom, power in found if power]
+
+
+# ------------------------------------------------------------------ rows without a key
+
+
+def _empty(site: _Site, total: Sum, key: Binder, guard: Mapping[str, ir.Expr]) -> Literal["zero", "nan"]:
+    """What a row without keys gives: 0 from `softmax`, or where nothing is divided; else 0 / 0. Where it is
+    the one for some points and the other for others, 0 is given for all."""
+    if total.softmax or not guard or keeps_a_key(site.algebra, site.trail, site.binders, key, guard):
+        return "zero"
+    inner, outer = site.inner, site.outer
+    return "zero" if guard.keys() & (inner.absent | inner.skipped | outer.absent | outer.skipped) else "nan"
+
+
+def keeps_a_key(
+    algebra: Algebra, trail: Trail, binders: tuple[Binder, ...], key: Binder, guard: Mapping[str, ir.Expr]
+) -> bool:
+    """Whether it is certain that every row keeps a key."""
+    condition = build.conjunction(guard.values())
+    span = key.lower.span
+    ranges = tuple(ir.Range(b.coordinate, b.lower, b.upper, b.stated, span) for b in binders)
+    weights = build.normalize("softmax", key.coordinate, build.whole(0, span), condition, "real", span)
+    return keeps_a_point(weights, (*trail, *ranges), algebra.lets)
+
+
+# --------------------------------------------------------------- masks by large numbers
+
+
+def _unmasked(
+    site: _Site, key: Binder, score: Form, guard: dict[str, ir.Expr]
+) -> tuple[Form, dict[str, ir.Expr], tuple[str, ...]]:
+    """A score without the large numbers that keep points out, where a guard can say the same."""
+    found: dict[str, ir.Expr] = {}
+    terms = []
+    score = _complemented(site.algebra, score)
+    for number, term in score.terms:
+        if term.conditions and not term.factors and term.exponent is None and number <= LARGE:
+            found.update(_opposite(site.algebra, term.conditions))
+        else:
+            terms.append((number, term))
+    doubts: tuple[str, ...] = ()
+    if found:
+        if keeps_a_key(site.algebra, site.trail, site.binders, key, {**guard, **found}):
+            guard = {**guard, **found}
+            score = form(terms)
+        else:
+            doubts = ("a large number in the score stands for a guard, and a row might keep no key",)
+    return _simplified(site.algebra, score, guard), arranged(guard), doubts
+
+
+def _opposite(algebra: Algebra, conditions: Mapping[str, ir.Expr]) -> dict[str, ir.Expr]:
+    condition = build.conjunction(conditions.values())
+    assert condition is not None
+    return algebra.canonical.conditions(condition, False)
+
+
+def _complemented(algebra: Algebra, score: Form) -> Form:
+    """`c - c * x`, for an `x` that is 1 where a condition holds and else 0, as `c` where it fails."""
+    terms = list(score.terms)
+    for number, term in score.terms:
+        if term.scalar:
+            key = "·".join(atom.key for atom, _ in term.factors)
+            for other in score.terms:
+                same = "·".join(atom.key for atom, _ in other[1].factors) == key and other[1].exponent is None
+                if same and other[0] == -number and other[1].conditions:
+                    terms.remove((number, term))
+                    terms.remove(other)
+                    terms.append((number, product(term.factors, None, _opposite(algebra, other[1].conditions))))
+                    break
+    return form(terms)
+
+
+def _simplified(algebra: Algebra, score: Form, guard: Mapping[str, ir.Expr]) -> Form:
+    """A score where the guard holds: its conditions need not be asked again."""
+    terms = []
+    for number, term in score.terms:
+        left = {k: c for k, c in term.conditions.items() if k not in guard}
+        if any(set(algebra.canonical.conditions(c, False)) <= guard.keys() for c in left.values()):
+            continue
+        terms.append((number, product(term.factors, term.exponent, left) if term.conditions else term))
+    return form(terms)
+
+
+def placed(algebra: Algebra, found: Gathered, read: ir.Read) -> Form:
+    """The term with a read in place of its attention."""
+    key = f"1{text(read)}" if read.indices else f"0{text(read)}"
+    atom = Leaf(read, key, read.type.coordinates, 0)
+    inner = multiplied(found.inside, product(((atom, 1),)))
+    result = summed(form(((1, inner),)), found.others, algebra)
+    return form((found.number * own, multiplied(found.outside, term)) for own, term in result.terms)

@@ -1,0 +1,129 @@
+"""PyTorch's tensors at the door: imported only where there are any."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..diagnostics import CallError, Diagnostic, Label, Sink
+from ..ir import nodes as ir
+from ..ir.types import Dtype
+
+_DTYPES: dict[str, Dtype] = {
+    "torch.bool": "bool",
+    "torch.int32": "i32",
+    "torch.int64": "i64",
+    "torch.float16": "f16",
+    "torch.bfloat16": "bf16",
+    "torch.float32": "f32",
+    "torch.float64": "f64",
+}
+_STAND_INS = {"torch.bfloat16": "float32"}
+
+
+def is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def tracing_test() -> Callable[[], bool]:
+    """What says whether `torch.compile` is reading a call rather than running it."""
+    torch = sys.modules.get("torch")
+    compiler = getattr(torch, "compiler", None)
+    return _never if compiler is None else compiler.is_compiling  # type: ignore[no-any-return]
+
+
+def _never() -> bool:
+    return False
+
+
+def dtype_of(tensor: Any) -> Dtype | None:
+    """The dtype of a tensor in our words; None for one that converts."""
+    return _DTYPES.get(str(tensor.dtype))
+
+
+def load_torch() -> Any:
+    """PyTorch, or a plain word where it is not there."""
+    try:
+        import torch
+    except ImportError:
+        help = "install it with `pip install indexical[torch]`, or use `backend=\"numpy\"`"
+        raise CallError([Diagnostic("IX509", "PyTorch is not installed", help=help)]) from None
+    return torch
+
+
+def on_one_device(program: ir.Program, arguments: Mapping[str, Any], device: str | None) -> dict[str, Any]:
+    """Every argument as a tensor, all on one device; plain numbers stay what they are, for scalars."""
+    torch = load_torch()
+    sink = Sink()
+    found: dict[Any, ir.Input] = {}
+    for tensor in program.inputs:
+        value = arguments[tensor.name]
+        if is_tensor(value) and value.layout != torch.strided:
+            sink.report("IX504", f"`{tensor.name}` is not a dense tensor", Label(tensor.span), help="call `.to_dense()`")
+        if is_tensor(value) and (value.ndim or value.device.type != "cpu"):
+            found.setdefault(value.device, tensor)
+    if len(found) > 1:
+        (one, first), (other, second) = list(found.items())[:2]
+        message = f"`{first.name}` is on {one} and `{second.name}` on {other}"
+        help = f"move them together: `{second.name}.to({str(one)!r})`"
+        sink.report("IX510", message, Label(second.span, str(other)), Label(first.span, str(one)), help=help)
+    if sink.failed:
+        raise CallError(sink)
+    place = device or next(iter(found), "cpu")
+    return {name: _on(torch, value, place) for name, value in arguments.items()}
+
+
+def _on(torch: Any, value: Any, device: Any) -> Any:
+    if is_tensor(value):
+        return value if value.device == torch.device(device) else value.to(device)
+    if isinstance(value, bool | int | float):
+        return value
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf" or array.dtype.name in ("uint16", "uint32", "uint64", "longdouble", "float128"):
+        return value
+    return torch.as_tensor(array).to(device)
+
+
+def stand_in(value: Any) -> Any:
+    """A NumPy array of a tensor's shape and dtype, for checks that ask no more; a scalar keeps its value."""
+    if not is_tensor(value):
+        return value
+    if value.ndim == 0:
+        number = value.detach().cpu()
+        return np.asarray(number.float() if dtype_of(value) == "bf16" else number)
+    name = _STAND_INS.get(str(value.dtype), str(value.dtype).removeprefix("torch."))
+    try:
+        dtype = np.dtype(name)
+    except TypeError:
+        dtype = np.dtype(object)
+    return np.broadcast_to(np.zeros((), dtype), tuple(value.shape))
+
+
+def to_numpy(value: Any) -> Any:
+    """A tensor's numbers as NumPy has them."""
+    if not is_tensor(value):
+        return value
+    number = value.detach().cpu()
+    return np.asarray(number.float() if dtype_of(value) == "bf16" else number)
+
+
+def to_tensors(program: ir.Program, arrays: Mapping[str, Any], device: str | None) -> dict[str, Any]:
+    """Arrays as tensors on a device; plain numbers stay what they are."""
+    torch = load_torch()
+    try:
+        place = torch.device(device or "cpu")
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError) as problem:
+        first = str(problem).splitlines()[0]
+        raise CallError([Diagnostic("IX510", f"the device `{device}` is not there: {first}")]) from None
+    return {name: _on(torch, value, place) for name, value in arrays.items()}
+
+
+def from_numpy(array: np.ndarray[Any, Any], dtype: Dtype, device: Any) -> Any:
+    torch = load_torch()
+    name = next(name for name, ours in _DTYPES.items() if ours == dtype)
+    return torch.as_tensor(array).to(device=device, dtype=getattr(torch, name.removeprefix("torch.")))

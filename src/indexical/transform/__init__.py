@@ -1,0 +1,1 @@
+"""Program → Program, and what such rewrites know of expressions."""

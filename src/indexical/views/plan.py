@@ -1,0 +1,85 @@
+"""A plan as text for a terminal, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..ir import nodes as ir
+from ..ir import whole
+from ..ir.types import Coordinate
+from ..plan.steps import Plan, Step
+
+_WIDTH = {"bool": 1, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}
+
+
+def show_plan(plan: Plan, sizes: Mapping[Coordinate, int]) -> str:
+    """Per definition: the kernel, what is said of it, what was refused and why; then what is never built."""
+    lets = {let.name: let for let in plan.program.lets}
+    lines = [f"{plan.backend} on {plan.device}" + (", non-finite values isolated" if plan.isolate else "")]
+    for step in plan.steps:
+        let = lets[step.definition]
+        lines += ["", f"{_home(let)}  {plan.dtypes[let.name]}{_room(let, plan, sizes)}", f"  by {step.kernel}"]
+        lines += [f"  {words}" for words in step.words]
+        lines += [f"  not by {refusal.way}: {refusal.reason}" for refusal in step.refusals]
+    if plan.unbuilt:
+        lines += ["", "never built"]
+        lines += [f"  {_home(lets[name])}{_room(lets[name], plan, sizes)}" for name in plan.unbuilt]
+    return "\n".join(lines)
+
+
+def plan_json(plan: Plan, sizes: Mapping[Coordinate, int]) -> dict[str, object]:
+    lets = {let.name: let for let in plan.program.lets}
+    return {
+        "backend": plan.backend,
+        "device": plan.device,
+        "isolate": plan.isolate,
+        "steps": [_step_json(step, plan, lets[step.definition], sizes) for step in plan.steps],
+        "never_built": [{"name": name, "bytes": size_of(lets[name], plan, sizes)} for name in plan.unbuilt],
+    }
+
+
+def _step_json(step: Step, plan: Plan, let: ir.Let, sizes: Mapping[Coordinate, int]) -> dict[str, object]:
+    return {
+        "name": step.definition,
+        "coordinates": [str(axis.coordinate) for axis in let.axes],
+        "dtype": plan.dtypes[let.name],
+        "kernel": step.kernel,
+        "words": list(step.words),
+        "refused": [{"kernel": refusal.way, "reason": refusal.reason} for refusal in step.refusals],
+        "bytes": size_of(let, plan, sizes),
+    }
+
+
+def _home(let: ir.Let) -> str:
+    inside = ", ".join(str(axis.coordinate) for axis in let.axes)
+    return f"{let.name}[{inside}]" if let.axes else let.name
+
+
+def _room(let: ir.Let, plan: Plan, sizes: Mapping[Coordinate, int]) -> str:
+    count = size_of(let, plan, sizes)
+    return "" if count is None else f"  {show_bytes(count)}"
+
+
+def size_of(let: ir.Let, plan: Plan, sizes: Mapping[Coordinate, int]) -> int | None:
+    """How many bytes a definition has; None where its sizes are not known."""
+
+    def lookup(leaf: ir.Size | ir.Read) -> int:
+        if isinstance(leaf, ir.Read) or leaf.coordinate not in sizes:
+            raise whole.Unknown
+        return sizes[leaf.coordinate]
+
+    total = _WIDTH[plan.dtypes[let.name]]
+    try:
+        for axis in let.axes:
+            total *= max(0, whole.value(axis.extent, lookup))
+    except whole.Unknown:
+        return None
+    return total
+
+
+def show_bytes(count: int) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if count < 1024 or unit == "TiB":
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1024  # type: ignore[assignment]
+    raise AssertionError

@@ -1,0 +1,289 @@
+"""Attention is recognised in every spelling, and recognition changes no value."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from tests.laws.agreement import is_within
+from tests.laws.programs import Case, cases, random_case
+from tests.plan.agreement import arrays_for, checked
+from tests.plan.families import FAMILIES, Family, base
+from tests.plan.rewrites import Spelling, spelling
+
+import indexical as ix
+from indexical.ir.walk import walk
+from indexical.plan.canonical import text
+from indexical.plan.recognize import recognize
+from indexical.plan.steps import Attention
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.ix"))
+
+# How many spellings of each family are compared, and how many of these are evaluated.
+SPELLINGS, EVALUATED = 24, 3
+
+
+def the_attention(source: str, name: str = "out") -> Attention:
+    program = ix.compile(source).ir
+    return recognize(program, (name,)).attentions[name]
+
+
+def shown(attention: Attention) -> str:
+    guard = " && ".join(map(text, attention.guard))
+    return f"{text(attention.score)} | {guard} | {text(attention.value)} | {attention.empty}"
+
+
+# ------------------------------------------------------------------------------ spellings
+
+
+def expected(written: Spelling, plain: Attention) -> Attention:
+    """The attention of a family. A row without keys may be 0 / 0 where the division is made by hand."""
+    return replace(plain, empty="nan") if written.divides and not written.family.certain else plain
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_every_spelling_is_one_attention(family: Family) -> None:
+    plain = the_attention(base(family))
+    for seed in range(SPELLINGS):
+        written = spelling(family, seed)
+        program = ix.compile(written.text).ir
+        arrays = arrays_for(program, family.sizes, seed) if seed < EVALUATED else None
+        found = checked(program, arrays, ("out",))
+        words = f"{written.text}{written.ways}\n{found.refusals}"
+        assert list(found.attentions.values()) == [expected(written, plain)], words
+        assert ("out" in found.attentions) == written.same, words
+
+
+def test_the_spellings_differ() -> None:
+    """Otherwise the law would say less than it seems to."""
+    written = {spelling(family, seed).text for family in FAMILIES for seed in range(SPELLINGS)}
+    ways = {way for family in FAMILIES for seed in range(SPELLINGS) for way in spelling(family, seed).ways}
+    assert len(written) > 0.95 * len(FAMILIES) * SPELLINGS
+    assert len(ways) > 50
+
+
+# ------------------------------------------------------------------------------- programs
+
+
+@settings(max_examples=40)
+@given(cases())
+def test_no_program_changes_its_value(case: Case) -> None:
+    program = ix.compile(case.text)
+    checked(program.ir, case.arrays if is_within(case) else None, program.definitions)
+
+
+def test_no_larger_program_changes_its_value() -> None:
+    found = 0
+    for seed in range(80):
+        case = random_case(seed)
+        program = ix.compile(case.text)
+        found += len(checked(program.ir, case.arrays if is_within(case) else None, program.definitions).attentions)
+    assert found > 5
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_attention_of_the_examples_is_recognised(path: Path) -> None:
+    program = ix.compile(path).ir
+    found = checked(program, None, program.outputs)
+    gathers = any(getattr(part, "op", "") == "softmax" for let in program.lets for part in walk(let.clauses[0].body))
+    assert bool(found.attentions) == (gathers and path.stem != "online_softmax")
+
+
+STANDARD = {
+    "std::attention": [
+        "dot_product_attention(Q, K, V)",
+        "guarded_attention(Q, K, V, allowed)",
+        "causal_attention(Q, K, V)",
+        "window_attention(Q, K, V, 2)",
+        "prefix_attention(Q, K, V, 2)",
+        "document_attention(Q, K, V, document)",
+        "decoding_attention(Q, K, V, 1)",
+        "biased_attention(Q, K, V, bias, allowed)",
+        "alibi_attention(Q, K, V)",
+        "capped_attention(Q, K, V, 5.0, allowed)",
+        "grouped_query_attention(Q, K, V)",
+        "causal_grouped_query_attention(Q, K, V)",
+    ],
+    "std::layers": [
+        "multi_head_attention(X, A, B, C, D)",
+        "causal_multi_head_attention(X, A, B, C, D)",
+        "cross_attention(X, Y, A, B, C, D)",
+        "causal_sublayer(X, A, B, C, D)",
+    ],
+}
+CALLS = [(module, call) for module, calls in STANDARD.items() for call in calls]
+
+
+@pytest.mark.parametrize(("module", "call"), CALLS, ids=lambda text: text.split("(")[0])
+def test_every_attention_of_the_library_is_recognised(module: str, call: str) -> None:
+    name = call.split("(")[0]
+    source = (
+        f"use {module}::{{{name}}};\n"
+        "input Q[b, h, i, d], K[b, h, j, d], V[b, h, j, e], allowed[i, j] : bool, bias[b, h, i, j];\n"
+        "input document[b, i] : i64, X[b, i, m], Y[b, j, m], A[h, m, d], B[h, m, d], C[h, m, e], D[h, e, m];\n"
+        f"let out = {call};\noutput out;\n"
+    )
+    program = ix.compile(source).ir
+    sizes = {"b": 1, "h": 2, "i": 3, "j": 3, "d": 2, "e": 2, "m": 2}
+    assert len(checked(program, arrays_for(program, sizes), ("out",)).attentions) == 1
+
+
+# ---------------------------------------------------------------------------- where it is
+
+HEAD = """
+input Q[i, d], K[i, d], V[i, e], W[e, m], R[i], lam;
+let s[i, j] = sum[d](Q[i, d] * K[j, d]) / sqrt(size(d));
+let w[i, j] = softmax[j](s[i, j]) where j <= i;
+"""
+SIZES = {"i": 3, "d": 2, "e": 2, "m": 2}
+
+PLACES = {
+    "in a sum": ("out[i, e] = V[i, e] + sum[j](w[i, j] * V[j, e])", 1),
+    "in a function": ("out[i, e] = relu(sum[j](w[i, j] * V[j, e]) - 0.1)", 1),
+    "times what does not vary": ("out[i, e] = sum[j](R[i] * w[i, j] * V[j, e])", 1),
+    "projected": ("out[i, m] = sum[e](W[e, m] * sum[j](w[i, j] * V[j, e]))", 1),
+    "projected in one sum": ("out[i, m] = sum[e, j](W[e, m] * w[i, j] * V[j, e])", 1),
+    "in a softmax": ("out[i, e] = softmax[e](sum[j](w[i, j] * V[j, e]))", 1),
+    "in a maximum": ("out[i] = max[e](sum[j](w[i, j] * V[j, e]))", 1),
+    "twice": ("out[i, e] = sum[j](w[i, j] * V[j, e]) * sum[j](w[i, j] * V[j, e] ** 2)", 2),
+    "as a difference of weights": (
+        "out[i, e] = sum[j]((w[i, j] - lam * softmax[j](s[i, j])) * V[j, e])",
+        2,
+    ),
+    "beside another sum": ("out[i, e] = sum[j](w[i, j] * V[j, e] + V[j, e])", 1),
+    "under a guard": ("out[i, e] = (sum[j](w[i, j] * V[j, e]) * V[i - 1, e]) where i > 0", 1),
+    "in a branch": ("out[i, e] = if i > 0 { sum[j](w[i, j] * V[j, e] * V[i - 1, e]) } else { 2.0 }", 1),
+    "in a guarded sum": ("out[e] = sum[i](sum[j](w[i, j] * V[j, e]) * V[i - 1, e] where i > 0)", 1),
+    "with values of the query": ("out[i, e] = sum[j](w[i, j] * (V[j, e] - V[i, e]))", 1),
+    "with a mean": ("out[i, e] = mean[j](w[i, j] * V[j, e])", 1),
+    "over a range of its own": (
+        "out[i, e] = sum[j in 0..=i](exp(s[i, j]) * V[j, e]) / sum[j in 0..=i](exp(s[i, j]))",
+        1,
+    ),
+    "guarded late": ("out[i, e] = sum[j](softmax[j](s[i, j]) * V[j, e] where j <= i)", 1),
+    "with its entropy": ("out[i] = -sum[j](softmax[j](s[i, j]) * log(softmax[j](s[i, j])))", 1),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_it_is_found_where_it_stands(place: str) -> None:
+    statement, count = PLACES[place]
+    program = ix.compile(f"{HEAD}let {statement};\noutput out;\n").ir
+    assert len(checked(program, arrays_for(program, SIZES), ("out",)).attentions) == count
+
+
+def test_clauses_are_gone_through_one_by_one() -> None:
+    rule = "let out[i in 1..size(i), e] = sum[j](w[i, j] * V[j, e]);"
+    program = ix.compile(f"{HEAD}let out[0, e] = V[0, e];\n{rule}\noutput out;\n").ir
+    assert list(checked(program, arrays_for(program, SIZES), ("out",)).attentions) == ["out_attention"]
+
+
+def test_its_coordinates_are_in_order() -> None:
+    source = """
+    input Q[b, h, i, d], K[b, h, j, d], V[b, h, j, e], W[h, e, m];
+    let w[i, h, b, j] = softmax[j](sum[d](Q[b, h, i, d] * K[b, h, j, d]));
+    let out[m, b, i] = sum[h, e](W[h, e, m] * sum[j](w[i, h, b, j] * V[b, h, j, e]));
+    """
+    program = ix.compile(source).ir
+    home = checked(program, None, ("out",)).program.tensors["out_attention"]
+    assert [str(axis.coordinate) for axis in home.axes] == ["b", "h", "i", "e"]
+
+
+def test_a_guarded_definition_keeps_its_guard() -> None:
+    source = f"{HEAD}let out[i, e] = (sum[j](w[i, j] * V[j, e])) where i > 0;\noutput out;\n"
+    program = ix.compile(source).ir
+    found = checked(program, arrays_for(program, SIZES), ("out",))
+    assert list(found.attentions) == ["out"]
+    before, after = (p.tensors["out"].clauses[0] for p in (program, found.program))  # type: ignore[union-attr]
+    assert before.guard == after.guard
+
+
+def test_only_what_is_wanted_is_gone_through() -> None:
+    program = ix.compile(f"{HEAD}let out[i, e] = sum[j](w[i, j] * V[j, e]);\n").ir
+    assert recognize(program, ("w",)).attentions == {}
+    assert recognize(program, ("w",)).program is program
+
+
+# -------------------------------------------------------------------------------- digits
+
+
+def test_differences_are_not_taken_apart() -> None:
+    """What is large and nearly cancels stays together: its digits would be lost."""
+    for bias in ("lam * (j - i)", "R[i] - R[j]", "lam * j - lam * i", "(1.0 - R[j]) * -10000.0"):
+        source = f"{HEAD}let out[i, e] = sum[j](softmax[j](s[i, j] + {bias}) * V[j, e]);\noutput out;\n"
+        assert "(- " in text(the_attention(source).score), bias
+
+
+def test_what_does_not_vary_with_the_key_is_left_out() -> None:
+    source = f"{HEAD}let out[i, e] = sum[j](softmax[j](s[i, j] + R[i] + 7.0) * V[j, e]);\noutput out;\n"
+    assert "R[" not in text(the_attention(source).score)
+
+
+# ------------------------------------------------------------------------------ refusals
+
+REFUSED = {
+    "several coordinates at once": "out[e] = sum[i, j](exp(s[i, j]) * V[j, e]) / sum[i, j](exp(s[i, j]))",
+    "other points": "out[i, e] = sum[j in 0..2](w[i, j] * V[j, e])",
+    "do not sum to 1": "out[i, e] = sum[j](exp(s[i, j]) * V[j, e]) / (1.0 + sum[j](exp(s[i, j])))",
+    "differ": "out[i, e] = sum[j](exp(2.0 * s[i, j]) * V[j, e]) / sum[j](exp(s[i, j]))",
+    "more than exponentials": "out[i, e] = sum[j](R[j] * exp(s[i, j]) * V[j, e]) / sum[j](R[j] * exp(s[i, j]))",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_a_refusal_says_why(words: str) -> None:
+    program = ix.compile(f"{HEAD}let out[i, e] = {REFUSED[words]};\noutput out;\n".replace("out[i, e] = out", "out")).ir
+    found = checked(program, None, ("out",))
+    assert found.attentions == {}
+    assert any(words in refusal.reason and refusal.definition == "out" for refusal in found.refusals)
+
+
+def test_a_recurrence_is_left_alone() -> None:
+    source = """
+    use std::recurrence::{online_attention};
+    input Q[i, d], K[j, d], V[j, e];
+    let out = online_attention(Q, K, V);
+    """
+    found = checked(ix.compile(source).ir, None, ("out",))
+    assert found.attentions == {}
+    assert any("made of itself" in refusal.reason for refusal in found.refusals)
+
+
+@pytest.mark.parametrize(
+    ("score", "guarded"),
+    [
+        ("if j <= i { s[i, j] } else { -1e9 }", True),
+        ("s[i, j] + (if j <= i { 0.0 } else { -1e9 })", True),
+        ("if j < i { s[i, j] } else { -1e9 }", False),  # The first row would keep no key, and listens to all.
+        ("if j <= i { s[i, j] } else { -1e4 }", False),  # A score may be as low.
+    ],
+)
+def test_a_large_negative_number_is_a_guard_where_every_row_keeps_a_key(score: str, guarded: bool) -> None:
+    source = f"{HEAD}let out[i, e] = sum[j](softmax[j]({score}) * V[j, e]);\noutput out;\n"
+    program = ix.compile(source).ir
+    found = checked(program, arrays_for(program, SIZES), ("out",))
+    assert bool(found.attentions["out"].guard) == guarded
+
+
+# ---------------------------------------------------------------------------------- time
+
+
+def test_it_is_quick() -> None:
+    """A plain attention takes a few milliseconds; what is made of a great deal is given up, not waited for."""
+    program = ix.compile(base(FAMILIES[1])).ir
+    assert min(elapsed(program, "out") for _ in range(5)) < 0.02
+    chain = "input x[i], V[i];\nlet y0[i, j] = exp(x[i] * x[j]);\n"
+    chain += "".join(
+        f"let y{n}[i, j] = y{n - 1}[i, j] * (y{n - 1}[j, i] + exp(x[i] + {n} * x[j]));\n" for n in range(1, 24)
+    )
+    program = ix.compile(chain + "let out[i] = sum[j](y23[i, j] * V[j]) / sum[j](y23[i, j]);\noutput out;\n").ir
+    assert elapsed(program, "out") < 2
+
+
+def elapsed(program: ix.Program, name: str) -> float:
+    start = time.process_time()
+    recognize(program, (name,))
+    return time.process_time() - start
