@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import nn, std
     from .api import Program, check, compile
-    from .diagnostics import CallError, CompileError, Diagnostic, Error
+    from .diagnostics import CallError, CompileError, Diagnostic, Error, SlowPath
 
 __version__ = "0.1.0"
-__all__ = ["CallError", "CompileError", "Diagnostic", "Error", "Program", "check", "compile", "nn", "std"]
+__all__ = ["CallError", "CompileError", "Diagnostic", "Error", "Program", "SlowPath", "check", "compile", "nn", "std"]
 
 # Where each public name lives. It is fetched when it is first asked for, so that importing costs next to nothing.
 _HOMES = {
     **dict.fromkeys(("Program", "check", "compile"), "api"),
-    **dict.fromkeys(("CallError", "CompileError", "Diagnostic", "Error"), "diagnostics"),
+    **dict.fromkeys(("CallError", "CompileError", "Diagnostic", "Error", "SlowPath"), "diagnostics"),
     "nn": "nn",
     "std": "std",
 }

@@ -262,10 +262,10 @@ class Program:
         call = self._engine.prepare(self._arguments(arrays, named), backend)
         found = self._engine.run(call, wanted, isolate)
         alone = isinstance(outputs, str) or (outputs is None and len(wanted) == 1)
-        if alone and outputs is None and backend is None and not named and not isolate and is_steady(self.ir):
-            if all(getattr(a, "device", None) is not None for a in arrays):
-                key = tuple([(type(a), a.dtype, a.ndim, a.device) for a in arrays])
-                self._known[key] = self._engine.kernel(call, wanted, isolate)
+        usual = outputs is None and backend is None and not named and not isolate
+        if alone and usual and is_steady(self.ir) and all(hasattr(array, "device") for array in arrays):
+            key = tuple([(type(a), a.dtype, a.ndim, a.device) for a in arrays])
+            self._known[key] = self._engine.kernel(call, wanted, isolate)
         return found[wanted[0]] if alone else packed(wanted)(*(found[name] for name in wanted))
 
     def _traced(

@@ -236,7 +236,9 @@ def _imagined(options: argparse.Namespace) -> tuple[PlanSheet, str]:
     arrays, _ = stand_ins(program.ir, sizes, options.dtype)
     _check_names(sizes, arrays, "--sizes")
     device = options.device if options.backend == "torch" else "cpu"
-    return program.imagine(arrays.arrays, options.dtype, options.backend, device, _names(options.outputs), options.isolate)
+    return program.imagine(
+        arrays.arrays, options.dtype, options.backend, device, _names(options.outputs), options.isolate
+    )
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:

@@ -177,3 +177,7 @@ def _place(span: Span) -> dict[str, object]:
         "end_line": end_line,
         "end_column": end_column,
     }
+
+
+class SlowPath(UserWarning):
+    """A call is computed in a way that takes several times the best; the warning says why, once."""

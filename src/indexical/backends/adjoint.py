@@ -14,7 +14,6 @@ from .scope import Scope
 from .tiles import Windowed
 from .values import aligned
 
-
 # Operations that need no value of their own on the way back.
 _LINEAR = frozenset(("+", "-", "neg", "*", "/"))
 
@@ -90,7 +89,8 @@ class Adjoint:
 
     def is_reached(self, expr: ir.Expr) -> bool:
         """Whether an expression reads an array of reals."""
-        return any(isinstance(part, ir.Read) and part.type.kind == "real" for part in walk(expr))
+        reals = (part for part in walk(expr) if isinstance(part, ir.Read) and part.type.kind == "real")
+        return any(read.tensor in self.made or read.tensor in self.names for read in reals)
 
     def named(self, gradient: ir.Expr, scope: Scope) -> ir.Expr:
         """A gradient that several flows start from, under a name of its own."""
@@ -114,7 +114,9 @@ class Adjoint:
             value = emitter.value(gradient, outer)
             axes = outer.sort(mine)
             extents = [axis.extent for axis in emitter.tensors[read.tensor].axes]
-            if all(isinstance(index, ir.Coord) for index in read.indices) and len(set(read.indices)) == len(read.indices):
+            if all(isinstance(index, ir.Coord) for index in read.indices) and len(set(read.indices)) == len(
+                read.indices
+            ):
                 base = Value(target, (), "real", None)
                 view = emitter.at(base, list(read.indices), extents, "", outer) if read.indices else base
                 text.line(f"{view.text}.add_({aligned(value, axes).text})")
@@ -146,4 +148,3 @@ def _times(left: ir.Expr, right: ir.Expr) -> ir.Expr:
     if isinstance(right, ir.Const) and right.value == -1:
         return build.apply("neg", (left,), "real", left.span)
     return build.apply("*", (left, right), "real", left.span)
-

@@ -10,15 +10,15 @@ from ..checker.context import bound_by, visit_clause
 from ..ir import nodes as ir
 from ..ir.types import Dtype
 from ..plan.steps import Plan
-from .base import Dialect, Text
 from .attention import Attending
+from .base import Dialect, Text
 from .definitions import Definer
 from .expressions import Stored
 from .numpy_ import NumPy
 from .scope import Scope
 from .torch_ import Torch
 
-DIALECTS: dict[str, type[Dialect]] = {"numpy": NumPy, "torch": Torch}
+DIALECTS: dict[str, Dialect] = {"numpy": NumPy(), "torch": Torch()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Argument:
 def emit(plan: Plan, arguments: Mapping[str, Argument]) -> Module:
     """The module that follows a plan, for arrays like these."""
     program = plan.program
-    text = Text(DIALECTS[plan.backend]())
+    text = Text(DIALECTS[plan.backend])
     text.taken |= {tensor.name for tensor in program.inputs}
     steps = {step.definition: step for step in plan.steps}
     emitter = Attending(text, program, isolate=plan.isolate, dtypes=dict(plan.dtypes), steps=steps)
@@ -153,19 +153,18 @@ def returning(emitter: Definer, wanted: tuple[str, ...]) -> None:
         variable = stored.variable
         if stored.python:
             variable = emitter.text.dialect.constant(variable, emitter.dtypes[name])
-        rest = next((axis.extent.coordinate for axis in let.axes if _is_rest(axis)), None)
-        if rest is not None:
-            lengths = [
-                f"*{emitter.leads[axis.extent.coordinate]}" if _is_rest(axis) else emitter.extent(axis.extent)
-                for axis in let.axes
-            ]
+        if any(axis.coordinate.rest for axis in let.axes):
+            lengths = [_lengths(emitter, axis) for axis in let.axes]
             variable = f"{variable}.reshape(({', '.join(lengths)},))"
         shown.append(variable)
     emitter.text.line(f"return {', '.join(shown)}")
 
 
-def _is_rest(axis: ir.Axis) -> bool:
-    return axis.coordinate.rest and isinstance(axis.extent, ir.Size)
+def _lengths(emitter: Definer, axis: ir.Axis) -> str:
+    """How many points an axis has; of `..r`, all the axes that it stands for."""
+    if axis.coordinate.rest and isinstance(axis.extent, ir.Size):
+        return f"*{emitter.leads[axis.extent.coordinate]}"
+    return emitter.extent(axis.extent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +202,12 @@ def module(emitter: Attending) -> Module:
     if "Fraction" in text.helpers:
         lines.append("from fractions import Fraction")
     lines += ["", *text.dialect.header, ""]
-    after = ["", "class Refused(ValueError):", '    """The arrays do not fit the relation: a code and a message."""', ""]
+    after = [
+        "",
+        "class Refused(ValueError):",
+        '    """The arrays do not fit the relation: a code and a message."""',
+        "",
+    ]
     for helper in text.helpers.values():
         if helper:
             after += ["", *helper.strip("\n").splitlines(), ""]

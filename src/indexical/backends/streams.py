@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from ..ir import build
+from ..ir import nodes as ir
 from ..ir.types import Coordinate
-from ..ir.walk import renamed_apart
+from ..ir.walk import rebuild, renamed_apart
 from .adjoint import Adjoint, Undifferentiable, pretend
 from .base import Value
+from .contraction import Factor, factors_of
+from .expressions import Stored
 from .scope import Scope
 from .tiles import Tile, Windowed
 
@@ -56,10 +61,61 @@ class Stream(Tile):
         value = emitter.spread(emitter.turned(emitter.strong(value), self.axes), self.axes, scope)
         return value.text if self.row is not None else f"{value.atom}[..., None, :]"
 
+    def scaled(
+        self, expr: ir.Expr, emitter: Windowed, scope: Scope, made: dict[str, tuple[ir.Expr, ir.Expr]]
+    ) -> ir.Expr:
+        """The score with plain factors of a dot product moved to the side that asks: it has fewer points than the
+        tile. `made` says what the names that stand for it are made of."""
+        factors = factors_of(expr)
+        sums = [f for f in factors if isinstance(f.expr, ir.Reduce) and f.expr.op == "sum" and not f.inverse]
+        plain = [f for f in factors if f not in sums]
+        if len(sums) == 1 and plain and all(not f.expr.type.coordinates for f in plain):
+            found = self.scaled_sum(sums[0].expr, plain, emitter, scope, made)
+            if found is not None:
+                return found
+        if isinstance(expr, ir.Map):
+            return rebuild(expr, lambda child: self.scaled(child, emitter, scope, made))
+        return expr
+
+    def scaled_sum(
+        self,
+        dot: ir.Expr,
+        plain: list[Factor],
+        emitter: Windowed,
+        scope: Scope,
+        made: dict[str, tuple[ir.Expr, ir.Expr]],
+    ) -> ir.Expr | None:
+        assert isinstance(dot, ir.Reduce)
+        key = self.attend.attention.coordinate
+        sides = factors_of(dot.body)
+        asks = [side for side in sides if isinstance(side.expr, ir.Read) and key not in side.expr.type.coordinates]
+        if not asks or len(sides) < 2 or asks[0].inverse:
+            return None
+        divisors: list[str] = []
+        scale = self.owner.plain(product_of(plain, dot), divisors)
+        if scale is None:
+            return None
+        name = emitter.text.fresh("scale")
+        zero = f" if {' and '.join(divisors)} else math.nan" if divisors else ""
+        emitter.text.line(f"{name} = {scale.text}{zero}")
+        emitter.stored[name] = Stored(name, None, True)
+        factor = build.read(name, (), "real", dot.span)
+        larger = build.apply("*", (asks[0].expr, factor), "real", dot.span)
+        inner = emitter.bind(dot.ranges, scope)
+        value = emitter.text.keep(emitter.value(larger, inner), "asked")
+        read = pretend(emitter, value, dot.span)
+        assert isinstance(read, ir.Read)
+        made[read.tensor] = (larger, read)
+        rest = [Factor(read, False), *(side for side in sides if side is not asks[0])]
+        return build.reduce("sum", dot.ranges, product_of(rest, dot), dot.guard, "real", dot.span)
+
     def scores(self) -> tuple[str, str, str, list[str]]:
         emitter, scope = self.begin()
         score = renamed_apart(self.attend.attention.score, {c.name for c in scope.places})
+        score = self.scaled(score, emitter, scope, {})
         value = emitter.real(emitter.value(score, scope))
+        if isinstance(score, ir.Read):
+            value = value.but(text=emitter.text.dialect.copy(value.atom))
         lines = [*emitter.text.lines, f"    return {self.whole(value, emitter, scope)}"]
         name = self.owner.text.fresh(f"{self.let.name}_score")
         return name, "arrays, rows, keys", "The scores of some rows against some keys.", lines
@@ -83,12 +139,24 @@ class Stream(Tile):
         parameters = "arrays, rows, keys, d_score, gradients"
         words = "What the gradient of the scores adds to the gradients of the arrays; None for one that wants none."
         score = renamed_apart(self.attend.attention.score, {c.name for c in scope.places})
-        arriving = Value("d_score", self.axes, "real", self.owner.dtypes[self.let.name])
+        arriving = Value("d_score", self.axes, "real", emitter.compute)
         if self.row is None:
             emitter.text.line("d_score = d_score[..., 0, :]")
         try:
             adjoint = Adjoint(emitter, self.names)
+            score = self.scaled(score, emitter, scope, adjoint.made)
             adjoint.flow(adjoint.forward(score, scope), pretend(emitter, arriving, self.let.span), scope)
         except Undifferentiable as problem:
             return name, parameters, words, [f"    raise NotImplementedError({str(problem)!r})"]
         return name, parameters, words, emitter.text.lines or ["    pass"]
+
+
+def product_of(factors: list[Factor], like: ir.Expr) -> ir.Expr:
+    """Factors as one expression again."""
+    result: ir.Expr = build.real(Fraction(1), like.span)
+    for n, factor in enumerate(sorted(factors, key=lambda factor: factor.inverse)):
+        if n == 0 and not factor.inverse:
+            result = factor.expr
+        else:
+            result = build.apply("/" if factor.inverse else "*", (result, factor.expr), "real", like.span)
+    return result

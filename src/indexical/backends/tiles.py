@@ -17,18 +17,20 @@ from .expressions import Stored
 from .scope import Place, Scope
 
 if TYPE_CHECKING:
-    from .attention import Attending
+    from .frames import Framed
 
 
 @dataclass
 class Windowed(Definer):
     """Some coordinates run over a window of their points only. What holds of all of them holds there.
 
-    Arrays that are `pretended` have just the points of their windows.
+    Arrays that are `pretended` have just the points of their windows. One that `widens` computes in f32 what is
+    stored in 16 bits.
     """
 
     unbounded: dict[Coordinate, Place] | None = None
     pretended: dict[str, tuple[Coordinate, ...]] = field(default_factory=dict)
+    widens: bool = False
 
     def is_inside(self, index: ir.Expr, extent: ir.Expr, scope: Scope, guarded: bool) -> bool:
         places = {c: (self.unbounded or {}).get(c, place) for c, place in scope.places.items()}
@@ -36,7 +38,10 @@ class Windowed(Definer):
 
     def read(self, expr: ir.Read, scope: Scope) -> Value:
         if expr.tensor not in self.pretended:
-            return super().read(expr, scope)
+            value = super().read(expr, scope)
+            if self.widens and value.dtype in ("f16", "bf16"):
+                value = self.text.dialect.cast(value, "f32")
+            return value
         stored = self.stored[expr.tensor]
         value = Value(stored.variable, self.pretended[expr.tensor], "real", stored.dtype)
         return self.turned(value, scope.sort(value.axes))
@@ -47,7 +52,7 @@ class Tile:
 
     def __init__(
         self,
-        owner: Attending,
+        owner: Framed,
         let: ir.Let,
         attend: Attend,
         batch: tuple[Coordinate, ...],
@@ -65,9 +70,7 @@ class Tile:
 
     # ------------------------------------------------------------------- parts
 
-    def emitter(
-        self, windows: dict[Coordinate, tuple[str, str]], inside: Text | None = None
-    ) -> tuple[Windowed, Scope]:
+    def emitter(self, windows: dict[Coordinate, tuple[str, str]], inside: Text | None = None) -> tuple[Windowed, Scope]:
         """An emitter for a function of its own, or for one inside the emitted one; and the scope in it."""
         owner = self.owner
         text = inside or Text(owner.text.dialect, helpers=owner.text.helpers, checks=False)
@@ -79,6 +82,8 @@ class Tile:
         emitter.sizes, emitter.compute, emitter.label = dict(owner.sizes), owner.compute, self.let.name
         emitter.stored = dict(owner.stored)
         if inside is None:
+            emitter.widens = True
+            emitter.compute = "f32" if emitter.compute in ("f16", "bf16") else emitter.compute
             emitter.stored = {name: replace(stored, python=False) for name, stored in owner.stored.items()}
         places = {}
         for coordinate, place in whole.items():
@@ -117,7 +122,9 @@ class Tile:
                 if isinstance(extent, ir.Size) and extent.coordinate in wanted and extent.coordinate not in sources:
                     if name not in self.names:
                         self.names.append(name)
-                    sources[extent.coordinate] = f"{wanted[extent.coordinate]} = {emitter.stored[name].variable}.shape[{n}]"
+                    sources[extent.coordinate] = (
+                        f"{wanted[extent.coordinate]} = {emitter.stored[name].variable}.shape[{n}]"
+                    )
         variables = [emitter.stored[name].variable for name in self.names]
         head = [f"    {', '.join(variables)}{',' if len(variables) == 1 else ''} = {taken}"] if variables else []
         if re.search(r"\bdevice\b", "\n".join(lines)):
@@ -189,4 +196,3 @@ class Tile:
 def _with_sizes(head: list[str], tile: Tile, emitter: Windowed) -> list[str]:
     """The preamble again, now that it mentions sizes itself."""
     return tile.preamble(emitter, head, "arrays") + [line for line in head if "indices" in line or ".start" in line]
-

@@ -88,9 +88,11 @@ class Canonical:
             case ir.Const() | ir.Coord() | ir.Size():
                 return expr
             case ir.Read(tensor, indices):
-                through = self._read_on(expr)
+                through = None if expr.type.kind == "real" else self._read_on(expr)
                 if through is not None:
                     return self.atom(through)
+                if all(isinstance(index, ir.Coord | ir.Const) for index in indices):
+                    return expr
                 return build.read(tensor, tuple(map(self.whole, indices)), expr.type.kind, expr.span)
             case ir.Reduce():
                 return self.reduction(expr)
@@ -100,8 +102,11 @@ class Canonical:
                 parts = sorted((self.any(argument) for argument in arguments), key=text)
                 return build.apply(op, tuple(parts), kind.kind, span)
             case ir.Map("abs", (argument,), kind, span) if kind.kind == "whole":
-                inner, _ = signed(self.polynomial(argument))
-                return build.apply("abs", (written(inner, span),), "whole", span)
+                inner, share = signed(self.polynomial(argument))
+                distance = build.apply("abs", (written(inner, span),), "whole", span)
+                if abs(share) == 1:
+                    return distance
+                return build.apply("*", (build.whole(abs(share), span), distance), "whole", span)
             case _:
                 return rebuild(expr, self.any)
 

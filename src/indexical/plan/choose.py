@@ -9,10 +9,11 @@ from ..ir import nodes as ir
 from ..ir.types import Dtype
 from ..ir.walk import reads_of, walk
 from .dtypes import definition_dtypes
+from .fuse import fuse
 from .masks import analyze, kind
 from .recognize import recognize
 from .scores import lay_out, take_apart
-from .steps import Attend, Attention, Layout, Mask, Plan, Refusal, Scores, Step
+from .steps import Attend, Attention, Layout, Mask, Piece, Plan, Refusal, Scores, Step
 from .wording import words_of
 
 FUSED = "scaled_dot_product_attention"
@@ -31,7 +32,12 @@ def choose(
     found = recognize(program, wanted)
     refusals = {refusal.definition: refusal for refusal in found.refusals}
     fused = {name: attention for name, attention in found.attentions.items() if not isolate}
-    program = found.program
+    for name, attention in list(fused.items()):
+        if attention.empty == "nan" and not _is_patched(name, attention, found.program):
+            reason = "a row may hear nobody, and is NaN then: that is told only of guards that are intervals"
+            refusals[name] = Refusal(name, "fused attention", reason)
+            del fused[name]
+    program = fuse(found.program, {*wanted, *fused}) if not isolate else found.program
     lets = {let.name: let for let in program.lets}
     needed = needed_by(program, wanted, fused)
     recurrent = {name for order in program.order if isinstance(order, ir.Stepwise) for name, _ in order.axes}
@@ -92,6 +98,13 @@ def parts(attention: Attention) -> tuple[ir.Expr, ...]:
     return (key.lower, key.upper, attention.score, *attention.guard, attention.value)
 
 
+def _is_patched(name: str, attention: Attention, program: ir.Program) -> bool:
+    """Whether the rows that hear nobody can be told by arithmetic, to be NaN where the relation says so."""
+    let = next(let for let in program.lets if let.name == name)
+    attend = _attend(let, attention, program, "numpy").attend
+    return attend is not None and not any(piece.groups or piece.rest for piece in attend.mask.pieces)
+
+
 def _attend(let: ir.Let, attention: Attention, program: ir.Program, backend: str) -> Step:
     lets = {other.name: other for other in program.lets}
     ranges = {range.coordinate: range for range in let.clauses[0].ranges}
@@ -99,6 +112,8 @@ def _attend(let: ir.Let, attention: Attention, program: ir.Program, backend: str
     layout = lay_out(attention, axes)
     scores = take_apart(attention, layout)
     mask = analyze(attention.guard, attention.key, tuple(ranges.values()), lets, frozenset(layout.rows))
+    if not mask.pieces:
+        mask = Mask((Piece((attention.key.upper,), (attention.key.lower,), (), ()),))
     guarded = [c for c in layout.rows if any(c in guard.type.coordinates for guard in attention.guard)]
     shape = kind(mask, attention.key, tuple(ranges[c] for c in guarded), lets)
     way, refusals = _way(let, layout, scores, mask, shape, backend)

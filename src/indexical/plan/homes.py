@@ -13,9 +13,10 @@ from ..ir.walk import substitute, walk
 from ..source import Span
 from .canonical import text
 from .normal import ONE, Form, under
-from .opening import Algebra, is_normalized
+from .opening import Algebra
 from .steps import Attention
 from .sums import replaced
+from .traits import is_normalized
 from .weights import Gathered
 from .writing import name_for, named, written
 

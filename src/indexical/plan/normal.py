@@ -31,8 +31,8 @@ class TooLarge(Exception):
 NONE: Mapping[str, ir.Expr] = {}
 NEVER: frozenset[str] = frozenset()
 
-MOST_TERMS = 64
-MOST_FACTORS = 200
+# A form is given up past this many characters of its text.
+LONGEST = 10_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,9 +172,13 @@ def product(
     """A product of these, in order."""
     if exponent is not None and not exponent.terms:
         exponent = None
-    ordered = tuple(sorted(factors, key=lambda factor: factor[0].key))
-    if len(ordered) > MOST_FACTORS:
-        raise TooLarge
+    ordered = tuple(factors)
+    if len(ordered) > 1:
+        ordered = tuple(sorted(ordered, key=_key))
+    elif ordered and exponent is None and not conditions:
+        atom, power = ordered[0]
+        key = atom.key if power == 1 else f"{atom.key}^{power}"
+        return Product(ordered, None, conditions, absent, skipped, key, atom.coordinates, atom.level)
     key = "·".join(atom.key if power == 1 else f"{atom.key}^{power}" for atom, power in ordered)
     if exponent is not None:
         key = f"{key}e^({exponent.key})"
@@ -189,7 +193,13 @@ def product(
         coordinates += [condition.type.coordinates for condition in conditions.values()]
         level = max(level, *(height(c) for key, c in conditions.items() if "'" in key), 0)
     found = frozenset().union(*coordinates) if len(coordinates) > 1 else coordinates[0] if coordinates else NOWHERE
+    if len(key) > LONGEST:
+        raise TooLarge
     return Product(ordered, exponent, conditions, absent, skipped, key, found, level)
+
+
+def _key(factor: tuple[Atom, Number]) -> str:
+    return factor[0].key
 
 
 def height(expr: ir.Expr) -> int:
@@ -209,9 +219,9 @@ def form(terms: Iterable[tuple[Number, Product]]) -> Form:
         known = found.get(term.key)
         found[term.key] = (number, term) if known is None else (known[0] + number, term)
     ordered = tuple(found[key] for key in sorted(found) if found[key][0])
-    if len(ordered) > MOST_TERMS:
-        raise TooLarge
     key = "+".join(f"{number}*{term.key}" for number, term in ordered)
+    if len(key) > LONGEST:
+        raise TooLarge
     coordinates = [term.coordinates for _, term in ordered if term.coordinates]
     free = frozenset().union(*coordinates) if len(coordinates) > 1 else coordinates[0] if coordinates else NOWHERE
     return Form(ordered, key, free, max((term.level for _, term in ordered), default=0))

@@ -21,7 +21,6 @@ from .normal import (
     Function,
     Group,
     Leaf,
-    Logarithm,
     Number,
     Product,
     Sum,
@@ -40,6 +39,7 @@ from .normal import (
 from .powers import exponential, power
 from .safety import doubtful
 from .sums import logarithm, opened, replaced, summed
+from .traits import has_logarithm, is_copy, is_exponential, is_mask, is_normalized, reads_in
 from .writing import written
 
 Scope = Mapping[Coordinate, ir.Range]
@@ -73,6 +73,9 @@ class Algebra:
         return doubtful(self.program)
 
     def again(self, expr: ir.Expr) -> Form:
+        if isinstance(expr, ir.Read) and expr.type.kind == "real":
+            self.work += 1
+            return self._leaf(self.canonical.atom(expr))
         return self.plain(expr)
 
     def conditions(self, expr: ir.Expr) -> Mapping[str, ir.Expr]:
@@ -285,6 +288,12 @@ class Algebra:
                 self.known[name] = None if is_normalized(found) else found
         return None if name in self.kept else self.known[name]
 
+    def has_sum(self, name: str) -> bool:
+        """Whether a definition has a sum as a factor, or is too large to say."""
+        inner = self.definition(name)
+        terms = () if inner is None else inner.terms
+        return any(power > 0 and isinstance(atom, Sum) for _, term in terms for atom, power in term.factors)
+
     def at(self, read: ir.Read, inner: Form) -> Form | None:
         """What a definition says at the indices of a read; None where a normaliser stands in the way."""
         clause = self.lets[read.tensor].clauses[0]
@@ -304,6 +313,8 @@ class Algebra:
 
     def opened(self, value: Form, opens: Callable[[ir.Read], bool]) -> Form:
         """A form with some definitions written out, wherever in it they are read."""
+        if not any(opens(read) for read in reads_in(value) if read.tensor in self.lets):
+            return value
         result: list[tuple[Number, Product]] = []
         for number, term in value.terms:
             result += [(number * own, found) for own, found in self._opened_term(term, opens).terms]
@@ -345,42 +356,3 @@ def closed_total(share: Form, binder: Binder, algebra: Algebra) -> Form:
         ]
         terms.append((number, product(factors, term.exponent, term.conditions, term.absent, term.skipped)))
     return form(terms)
-
-
-def is_exponential(expr: ir.Expr) -> bool:
-    return isinstance(expr, ir.Map | ir.Normalize) and expr.op in ("exp", "softmax", "log_softmax")
-
-
-def is_mask(value: Form) -> bool:
-    """A number that stands for minus infinity."""
-    return len(value.terms) == 1 and value.terms[0][0] <= LARGE and value.terms[0][1].key == ""
-
-
-# No score is as low as this, and e to it is 0 in every dtype, whatever score is added to it.
-LARGE = -(10**8)
-
-
-def is_copy(value: Form) -> bool:
-    """A read, times numbers that vary with nothing; a product that is larger than each of its factors; or a
-    condition as a number."""
-    if len(value.terms) != 1:
-        return False
-    term = value.terms[0][1]
-    if term.conditions or term.exponent is not None:
-        return not term.factors and term.exponent is None
-    varying = [atom for atom, _ in term.factors if atom.coordinates]
-    if not all(isinstance(atom, Leaf) and isinstance(atom.expr, ir.Read) for atom in varying):
-        return False
-    if any(not isinstance(atom, Leaf) for atom, _ in term.factors):
-        return False
-    return len(varying) <= 1 or all(atom.coordinates != term.coordinates for atom in varying)
-
-
-def is_normalized(*values: Form) -> bool:
-    """Whether a normaliser stands in a form as it is written: then it may only be read under its own range."""
-    return any(f"({op} " in value.key for value in values for op in ("softmax", "log_softmax", "cumsum"))
-
-
-def has_logarithm(value: Form) -> bool:
-    """Whether a term of a form is a logarithm of weights."""
-    return any(isinstance(atom, Logarithm) for _, term in value.terms for atom, _ in term.factors)

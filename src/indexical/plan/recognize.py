@@ -12,8 +12,9 @@ from ..ir.walk import reads_of, rebuild, walk
 from ..source import Span
 from .homes import Home, settle
 from .normal import Form, Number, Product, Sum, TooLarge, form
-from .opening import Algebra, is_exponential
+from .opening import Algebra
 from .steps import Attention, Recognized, Refusal
+from .traits import is_exponential
 from .weights import Gathered, gather, placed
 from .writing import named, written
 
@@ -72,6 +73,7 @@ class _Search:
     before: dict[str, tuple[ir.Let, ...]] = field(default_factory=dict)
     made: list[Home] = field(default_factory=list)
     exponential: set[str] = field(default_factory=set)
+    plausible: dict[int, bool] = field(default_factory=dict)
 
     @property
     def lets(self) -> dict[str, ir.Let]:
@@ -81,6 +83,7 @@ class _Search:
         """Look for attentions in a definition, and put it in place with them as definitions before it."""
         let = self.lets[name]
         self.algebra.work = 0
+        self.plausible.clear()
         self.made = []
         clauses = []
         for clause in let.clauses:
@@ -121,10 +124,12 @@ class _Search:
 
     def may_gather(self, expr: ir.Expr) -> bool:
         """Whether weights could be in an expression at all."""
-        return any(
-            is_exponential(part) or (isinstance(part, ir.Read) and part.tensor in self.exponential)
-            for part in walk(expr)
-        )
+        if id(expr) not in self.plausible:
+            self.plausible[id(expr)] = any(
+                is_exponential(part) or (isinstance(part, ir.Read) and part.tensor in self.exponential)
+                for part in walk(expr)
+            )
+        return self.plausible[id(expr)]
 
     def rewrite(self, expr: ir.Expr, place: _Place) -> ir.Expr:
         """The expression with a read in place of every attention in it; itself where there is none."""
@@ -132,7 +137,7 @@ class _Search:
             return expr
         reasons: list[str] = []
         made = len(self.made)
-        if _is_product(expr):
+        if expr.type.kind == "real" and _is_product(expr) and self._sums(expr):
             found = self._site(expr, place, reasons)
             if found is not None:
                 return found
@@ -144,6 +149,22 @@ class _Search:
             return expr
         remaining = iter(changed)
         return rebuild(expr, lambda _: next(remaining))
+
+    def _sums(self, expr: ir.Expr) -> bool:
+        """Whether there is a sum above the line of a product, in place or by a name."""
+        match expr:
+            case ir.Reduce(op):
+                return op in ("sum", "mean")
+            case ir.Map("*", arguments):
+                return any(map(self._sums, arguments))
+            case ir.Map("/" | "neg", arguments):
+                return self._sums(arguments[0])
+            case ir.Select(_, then, otherwise):
+                return self._sums(then) or self._sums(otherwise)
+            case ir.Read(tensor) if tensor in self.exponential:
+                return self.algebra.has_sum(tensor)
+            case _:
+                return False
 
     def _site(self, expr: ir.Expr, place: _Place, reasons: list[str]) -> ir.Expr | None:
         """A product with its attentions as reads; None, and why, where there is none in it."""
@@ -205,8 +226,6 @@ class _Search:
 
 
 def _is_product(expr: ir.Expr) -> bool:
-    if expr.type.kind != "real":
-        return False
     if isinstance(expr, ir.Reduce):
         return expr.op in ("sum", "mean")
     return isinstance(expr, ir.Map) and expr.op in ("*", "/")

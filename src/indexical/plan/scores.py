@@ -56,10 +56,24 @@ def _sum(terms: list[tuple[ir.Expr, bool]]) -> ir.Expr | None:
     result: ir.Expr | None = None
     for term, positive in terms:
         if result is None:
-            result = term if positive else build.apply("neg", (term,), "real", term.span)
+            result = term if positive else _negative(term)
         else:
             result = build.apply("+" if positive else "-", (result, term), "real", term.span)
     return result
+
+
+def _negative(term: ir.Expr) -> ir.Expr:
+    """A term with its sign changed where that costs least: in a difference, else in the smallest factor."""
+    match term:
+        case ir.Map("-", (left, right)):
+            return build.apply("-", (right, left), term.type.kind, term.span)
+        case ir.Map("*", (left, right)):
+            small = len(left.type.coordinates) <= len(right.type.coordinates)
+            if (isinstance(right, ir.Map) and right.op == "-") or not small:
+                return build.apply("*", (left, _negative(right)), "real", term.span)
+            return build.apply("*", (_negative(left), right), "real", term.span)
+        case _:
+            return build.apply("neg", (term,), term.type.kind, term.span)
 
 
 def _factors(expr: ir.Expr) -> Iterable[tuple[ir.Expr, bool]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..ir import nodes as ir
+from ..ir import whole
 from ..ir.types import Coordinate, Dtype
 from ..source import Span
 
@@ -141,3 +142,23 @@ class Plan:
     isolate: bool
     steps: tuple[Step, ...]
     unbuilt: tuple[str, ...]
+
+
+_WIDTH: dict[Dtype, int] = {"bool": 1, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}
+
+
+def size_of(let: ir.Let, plan: Plan, sizes: Mapping[Coordinate, int]) -> int | None:
+    """How many bytes a definition has; None where its sizes are not known."""
+
+    def lookup(leaf: ir.Size | ir.Read) -> int:
+        if isinstance(leaf, ir.Read) or leaf.coordinate not in sizes:
+            raise whole.Unknown
+        return sizes[leaf.coordinate]
+
+    total = _WIDTH[plan.dtypes[let.name]]
+    try:
+        for axis in let.axes:
+            total *= max(0, whole.value(axis.extent, lookup))
+    except whole.Unknown:
+        return None
+    return total

@@ -198,7 +198,31 @@ def replaced(value: Form, values: Values, reader: Reader) -> Form:
 
 def _replaced(term: Product, values: Values, reader: Reader) -> Form:
     kept = [factor for factor in term.factors if factor[0].coordinates.isdisjoint(values)]
+    others: list[Form] = []
+    number: Number = 1
+    for atom, times_over in term.factors:
+        if atom.coordinates.isdisjoint(values):
+            continue
+        found = _replaced_atom(atom, values, reader)
+        plain = _only(found)
+        if plain is None or (times_over != 1 and found.terms[0][0] != 1) or any(plain.key == a.key for a, _ in kept):
+            others.append(power(found, times_over))
+        else:
+            kept.append((plain, times_over))
+            number = number * found.terms[0][0]
     exponent = None if term.exponent is None else replaced(term.exponent, values, reader)
+    result = form(((number, _conditioned(term, kept, exponent, values, reader)),))
+    for other in others:
+        result = times(result, other)
+    return ungrouped(*result.terms[0]) if len(result.terms) == 1 else result
+
+
+def _conditioned(
+    term: Product, factors: list[tuple[Atom, Number]], exponent: Form | None, values: Values, reader: Reader
+) -> Product:
+    """These factors under the conditions of a term, coordinates replaced."""
+    if not term.conditions:
+        return product(factors, exponent)
     conditions: dict[str, ir.Expr] = {}
     absent: set[str] = set()
     skipped: set[str] = set()
@@ -209,11 +233,17 @@ def _replaced(term: Product, values: Values, reader: Reader) -> Form:
             absent |= found.keys()
         if key in term.skipped:
             skipped |= found.keys()
-    result = form(((1, product(kept, exponent, conditions, frozenset(absent), frozenset(skipped))),))
-    for atom, exponent_ in term.factors:
-        if not atom.coordinates.isdisjoint(values):
-            result = times(result, power(_replaced_atom(atom, values, reader), exponent_))
-    return ungrouped(*result.terms[0]) if len(result.terms) == 1 else result
+    return product(factors, exponent, conditions, frozenset(absent), frozenset(skipped))
+
+
+def _only(value: Form) -> Atom | None:
+    """The only factor of a form that is one, but for a number."""
+    if len(value.terms) != 1:
+        return None
+    term = value.terms[0][1]
+    if len(term.factors) != 1 or term.factors[0][1] != 1 or term.conditions or term.exponent is not None:
+        return None
+    return term.factors[0][0]
 
 
 def _replaced_atom(atom: Atom, values: Values, reader: Reader) -> Form:

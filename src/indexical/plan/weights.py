@@ -26,9 +26,10 @@ from .normal import (
     plus,
     product,
 )
-from .opening import LARGE, Algebra
+from .opening import Algebra
 from .safety import arranged
 from .sums import is_safe_atom, is_safe_form, opened, replaced, split, summed
+from .traits import LARGE
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,9 @@ def words_of(attend: Attend, fused: bool) -> tuple[str, ...]:
     if attend.attention.empty == "nan":
         lines.append("a row that hears nobody is NaN, as the division by 0 says")
     if attend.attention.guard:
-        lines.append(f"a value that is not finite spreads to all rows of its block; a `{key}` that nobody hears is not read")
+        lines.append(
+            f"a value that is not finite spreads to all rows of its block; a `{key}` that nobody hears is not read"
+        )
     return tuple(lines)
 
 

@@ -17,8 +17,8 @@ from ..diagnostics import CallError, Label, Sink
 from ..ir import nodes as ir
 from ..ir import whole
 from ..ir.types import Coordinate, Dtype
-from ..source import Span
 from ..plan.dtypes import definition_dtypes
+from ..source import Span
 from .floats import round_to
 from .reference import Table
 

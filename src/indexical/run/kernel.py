@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+import warnings
 from collections import namedtuple
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,16 +16,19 @@ import numpy as np
 
 from ..backends.source import Argument, Module, emit
 from ..checker.recurrence import is_plain
-from ..diagnostics import CallError, Diagnostic
+from ..diagnostics import CallError, Diagnostic, SlowPath
 from ..ir import nodes as ir
 from ..ir.types import Dtype
-from ..plan.choose import choose
-from ..plan.steps import Plan
+from ..plan.choose import ARRAYS, choose
+from ..plan.steps import Plan, size_of
 from . import pointwise, tensors
 from .bind import NUMPY, Bound, bind
 
 # A refusal is explained by the reference evaluator where that takes at most this many steps.
 _PATIENCE = 3_000_000
+
+# From so many bytes on, arrays that a kernel would not build are several times slower.
+_LARGE = 32 << 20
 
 BACKENDS = ("numpy", "torch", "reference")
 
@@ -106,6 +110,7 @@ class Engine:
         key = (call.key, wanted, isolate)
         if key not in self.kernels:
             plan = choose(self.program, wanted, call.bound.dtypes, call.backend, call.device, isolate)
+            warn_of_slow_paths(plan, call.bound)
             self.kernels[key] = load(emit(plan, call.arguments), plan)
         return self.kernels[key]
 
@@ -145,6 +150,16 @@ class Engine:
             return dict(found)
         place = _device_of(call.values)
         return {name: tensors.from_numpy(array, bound.dtypes[name], place) for name, array in found.items()}
+
+
+def warn_of_slow_paths(plan: Plan, bound: Bound) -> None:
+    """Say once where scores are kept in memory that a kernel would stream, and they are many."""
+    lets = {let.name: let for let in plan.program.lets}
+    most = max((size_of(lets[step.definition], plan, bound.sizes) or 0 for step in plan.steps), default=0)
+    for step in plan.steps:
+        if step.kernel == ARRAYS and step.refusals and most > _LARGE:
+            message = f"`{step.definition}` is computed with all its scores in memory: {step.refusals[0].reason}"
+            warnings.warn(f"{message}; `program.plan(...)` says more", SlowPath, stacklevel=5)
 
 
 def finder(engine: Engine, functions: dict[int, Callable[..., Any]]) -> Callable[..., int]:
@@ -203,4 +218,3 @@ def _own_dtype(value: Any) -> Dtype | None:
 
 def _device_of(values: Mapping[str, Any]) -> Any:
     return next((value.device for value in values.values() if tensors.is_tensor(value)), "cpu")
-

@@ -28,9 +28,7 @@ def run(program: ir.Program, arguments: Mapping[str, Any], wanted: tuple[str, ..
     return evaluate_bound(bind(program, arguments), wanted)
 
 
-def evaluate_bound(
-    bound: Bound, wanted: tuple[str, ...], most: int | None = None
-) -> dict[str, np.ndarray[Any, Any]]:
+def evaluate_bound(bound: Bound, wanted: tuple[str, ...], most: int | None = None) -> dict[str, np.ndarray[Any, Any]]:
     """The wanted definitions for arrays that fit; refused where that would take more than `most` steps."""
     program = bound.program
     _check_work(bound, wanted, MAXIMUM_WORK if most is None else most)

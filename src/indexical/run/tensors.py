@@ -33,7 +33,7 @@ def tracing_test() -> Callable[[], bool]:
     """What says whether `torch.compile` is reading a call rather than running it."""
     torch = sys.modules.get("torch")
     compiler = getattr(torch, "compiler", None)
-    return _never if compiler is None else compiler.is_compiling  # type: ignore[no-any-return]
+    return _never if compiler is None else compiler.is_compiling
 
 
 def _never() -> bool:
@@ -50,7 +50,7 @@ def load_torch() -> Any:
     try:
         import torch
     except ImportError:
-        help = "install it with `pip install indexical[torch]`, or use `backend=\"numpy\"`"
+        help = 'install it with `pip install indexical[torch]`, or use `backend="numpy"`'
         raise CallError([Diagnostic("IX509", "PyTorch is not installed", help=help)]) from None
     return torch
 
@@ -63,7 +63,9 @@ def on_one_device(program: ir.Program, arguments: Mapping[str, Any], device: str
     for tensor in program.inputs:
         value = arguments[tensor.name]
         if is_tensor(value) and value.layout != torch.strided:
-            sink.report("IX504", f"`{tensor.name}` is not a dense tensor", Label(tensor.span), help="call `.to_dense()`")
+            sink.report(
+                "IX504", f"`{tensor.name}` is not a dense tensor", Label(tensor.span), help="call `.to_dense()`"
+            )
         if is_tensor(value) and (value.ndim or value.device.type != "cpu"):
             found.setdefault(value.device, tensor)
     if len(found) > 1:

@@ -90,7 +90,7 @@ def _partials(expr: ir.Map) -> tuple[ir.Expr | None, ...]:
             above, below = holds("<", x, low), holds(">", x, high)
             inside = choose(above, zero, choose(below, zero, one))
             return inside, choose(above, one, zero), choose(below, one, zero)
-        case ("max" | "min"), several:
+        case (("max" | "min"), several):
             return tuple(_wins(expr, n, several, holds, choose, one, zero) for n in range(len(several)))
         case _ if expr.op.startswith("as "):
             return (one,)

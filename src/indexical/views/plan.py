@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..ir import nodes as ir
-from ..ir import whole
 from ..ir.types import Coordinate
-from ..plan.steps import Plan, Step
-
-_WIDTH = {"bool": 1, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}
+from ..plan.steps import Plan, Step, size_of
 
 
 def show_plan(plan: Plan, sizes: Mapping[Coordinate, int]) -> str:
@@ -58,23 +55,6 @@ def _home(let: ir.Let) -> str:
 def _room(let: ir.Let, plan: Plan, sizes: Mapping[Coordinate, int]) -> str:
     count = size_of(let, plan, sizes)
     return "" if count is None else f"  {show_bytes(count)}"
-
-
-def size_of(let: ir.Let, plan: Plan, sizes: Mapping[Coordinate, int]) -> int | None:
-    """How many bytes a definition has; None where its sizes are not known."""
-
-    def lookup(leaf: ir.Size | ir.Read) -> int:
-        if isinstance(leaf, ir.Read) or leaf.coordinate not in sizes:
-            raise whole.Unknown
-        return sizes[leaf.coordinate]
-
-    total = _WIDTH[plan.dtypes[let.name]]
-    try:
-        for axis in let.axes:
-            total *= max(0, whole.value(axis.extent, lookup))
-    except whole.Unknown:
-        return None
-    return total
 
 
 def show_bytes(count: int) -> str:

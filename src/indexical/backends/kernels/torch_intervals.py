@@ -7,20 +7,22 @@ merged exactly through the logarithm of their total weight. This text needs PyTo
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from functools import partial
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-TILE_ROWS = 192  # The library takes larger blocks from here on; more rows waste more at the edges.
-SHORTEST_RUN = 48
+TILE_ROWS = 192  # The library's kernel for the CPU takes larger blocks from here on; more rows waste more at the edges.
 SPLIT_ROWS = 768  # From here on a rectangle and a triangle beat tiles with a mask.
-VECTOR = 16  # The library's kernel for the CPU takes what is left of a row one by one.
+SHORTEST_RUN = 48
+VECTOR = 16  # What is left of a row beyond whole vectors is taken number by number.
 
 Where = slice | Tensor
-TileScore = Callable[[Sequence[Tensor], slice, slice, Where, Where], tuple[Tensor | None, Tensor | None]]
+Allowance = tuple[Tensor | None, Tensor | None]
+TileScore = Callable[[Sequence[Tensor], slice, slice, Where, Where], Allowance]
 
 
 class Law(NamedTuple):
@@ -30,6 +32,9 @@ class Law(NamedTuple):
     right: int
     begin: int
     end: int
+
+
+CAUSAL = Law(0, 1, 0, 1)  # The library knows it without a mask.
 
 
 class Tiles(NamedTuple):
@@ -50,11 +55,7 @@ class Tiles(NamedTuple):
 
     def is_full(self) -> bool:
         """Whether each row hears each key."""
-        return self.law is not None and self.law[::2] == (0, 0) and self.law.end == self.width
-
-    def is_causal(self) -> bool:
-        """Whether row r hears the keys up to r, which the library knows without a mask."""
-        return self.law == (0, 1, 0, 1)
+        return self.law == (0, 0, 0, self.width) or (self.law == CAUSAL and self.height == 1)
 
     def rows_of(self, tensor: Tensor) -> Tensor:
         """The rows (axis 2); of several translates, batch and head are one axis and the translates the next."""
@@ -64,7 +65,7 @@ class Tiles(NamedTuple):
         """The keys (axis 2), in the same axes."""
         return _translates(tensor, self.key, self.width, self.key_step, self.count)
 
-    def add_keys(self, total: Tensor, part: Tensor) -> None:
+    def add_to_keys(self, total: Tensor, part: Tensor) -> None:
         """Add what belongs to the keys, of which translates may share some."""
         step = self.key_step if self.count > 1 else self.width
         for start in range(0, self.width, step):
@@ -110,7 +111,7 @@ def _runs(lower: Tensor, upper: Tensor) -> Iterator[tuple[int, int, tuple[int, i
 def _tiles(lower: Tensor, upper: Tensor, masked: bool) -> Iterator[Tiles]:
     """Tiles in which each row hears all that its bounds allow; rows that hear nothing may be in none.
 
-    Where they are `masked` anyway, none is taller than the mask should be.
+    Where all are `masked` anyway, none is taller than a mask should be.
     """
     for start, stop, growth in _runs(lower, upper):
         if growth is None:
@@ -124,13 +125,13 @@ def _tiles(lower: Tensor, upper: Tensor, masked: bool) -> Iterator[Tiles]:
         elif growth == (0, 1) and not masked and rows >= SPLIT_ROWS:
             if width > 1:
                 yield Tiles(start, key, rows, width - 1, Law(0, 0, 0, width - 1))
-            yield Tiles(start, key + width - 1, rows, rows, Law(0, 1, 0, 1), width == 1)
+            yield Tiles(start, key + width - 1, rows, rows, CAUSAL, width == 1)
         else:
             yield from _lawful_tiles(start, stop, key, Law(*growth, 0, width))
 
 
 def _lawful_tiles(start: int, stop: int, key: int, law: Law) -> Iterator[Tiles]:
-    """Tiles of a run. Those of a band take in keys of the tile before, up to a width that fills whole vectors."""
+    """Tiles of a run. Those of a band take in keys of the tile before, up to a width of whole vectors."""
     for row in range(start, stop, TILE_ROWS):
         height, past = min(TILE_ROWS, stop - row), row - start
         end = law.end + (law.right - law.left) * past
@@ -160,12 +161,8 @@ def _batched(tiles: Iterable[Tiles], room: int) -> Iterator[Tiles]:
         while group:
             first, second = group[0], group[min(1, len(group) - 1)]
             row_step, key_step = second.row - first.row, second.key - first.key
-            count = 1
-            while (
-                key_step > 0
-                and count < min(len(group), most)
-                and group[count][:2] == (first.row + count * row_step, first.key + count * key_step)
-            ):
+            limit, count = min(len(group), most if key_step > 0 else 1), 1
+            while count < limit and group[count][:2] == (first.row + count * row_step, first.key + count * key_step):
                 count += 1
             yield first._replace(count=count, row_step=row_step, key_step=key_step)
             del group[:count]
@@ -174,50 +171,44 @@ def _batched(tiles: Iterable[Tiles], room: int) -> Iterator[Tiles]:
 # ---- One call of the library ------------------------------------------------------------------------------------------
 
 
-def _operator(name: str) -> Any:
-    """An operator of the library that is not part of its public face; None where this version has none."""
-    return getattr(torch.ops.aten, name, None)
+def _private(name: str) -> tuple[Any, Any]:
+    """An operator that is not part of the library's public face and its backward; None where this version has none."""
+    return getattr(torch.ops.aten, name, None), getattr(torch.ops.aten, f"{name}_backward", None)
 
 
-_on_processor = _operator("_scaled_dot_product_flash_attention_for_cpu")
-_on_processor_backward = _operator("_scaled_dot_product_flash_attention_for_cpu_backward")
-_flash = _operator("_scaled_dot_product_flash_attention")
-_flash_backward = _operator("_scaled_dot_product_flash_attention_backward")
-_efficient = _operator("_scaled_dot_product_efficient_attention")
-_efficient_backward = _operator("_scaled_dot_product_efficient_attention_backward")
+_PROCESSOR = _private("_scaled_dot_product_flash_attention_for_cpu")
+_FLASH = _private("_scaled_dot_product_flash_attention")
+_EFFICIENT = _private("_scaled_dot_product_efficient_attention")
 
 
-def _kernel(query: Tensor, mask: Tensor | None) -> str:
-    """Which fused kernel takes these; "none" where plain products have to do."""
-    if query.device.type == "cpu" and _on_processor and _on_processor_backward:
-        return "processor"
-    if query.device.type != "cuda" or query.dtype == torch.float64 or query.shape[-1] > 256:
-        return "none"
-    if mask is None and query.dtype != torch.float32 and _flash and _flash_backward:
-        return "flash"
-    return "efficient" if _efficient and _efficient_backward else "none"
+def _kernel(query: Tensor, masked: bool) -> tuple[Any, Any] | None:
+    """The fused kernel that takes such queries, and its backward; None where plain products have to do."""
+    if query.device.type == "cpu":
+        found = _PROCESSOR
+    elif query.device.type != "cuda" or query.dtype == torch.float64 or max(query.shape[-1], 1) > 256:
+        return None
+    else:
+        found = _EFFICIENT if masked or query.dtype == torch.float32 else _FLASH
+    return found if all(found) else None
 
 
 def _attend(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
     """What the rows hear, and the logarithm of their total weight; `mask` is added to the scores."""
-    match _kernel(query, mask):
-        case "processor":
-            out, total = _on_processor(query, key, value, 0.0, causal, attn_mask=mask, scale=scale)
-        case "flash":
-            out, total, *_ = _flash(query, key, value, 0.0, causal, False, scale=scale)
-        case "efficient":
-            out, total, *_ = _efficient(query, key, value, _bias(mask, query), True, 0.0, causal, scale=scale)
-            total = total[..., : query.shape[2]]
-        case _:
-            pieces = []
-            for _, scores in _plain_scores(query, key, mask, causal, scale):
-                total = scores.logsumexp(-1)
-                weights = scores.sub_(total.nan_to_num(neginf=0.0)[..., None]).exp_()
-                pieces.append(((weights @ value.to(weights.dtype)).to(value.dtype), total))
-            out, total = (torch.cat(piece, 2) for piece in zip(*pieces, strict=True))
-    return out, total
+    kernel = _kernel(query, mask is not None)
+    if kernel is None:
+        scores = _plain_scores(query, key, mask, scale)
+        total = scores.logsumexp(-1)
+        weights = scores.sub_(total.nan_to_num(neginf=0.0).unsqueeze(-1)).exp_()
+        return (weights @ value.to(weights.dtype)).to(value.dtype), total
+    if kernel is _PROCESSOR:
+        found = kernel[0](query, key, value, 0.0, causal, attn_mask=mask, scale=scale)
+    elif kernel is _FLASH:
+        found = kernel[0](query, key, value, 0.0, causal, False, scale=scale)
+    else:
+        found = kernel[0](query, key, value, _bias(mask, query), True, 0.0, causal, scale=scale)
+    return found[0], found[1][..., : query.shape[2]]
 
 
 def _attend_backward(
@@ -225,61 +216,37 @@ def _attend_backward(
 ) -> tuple[Tensor, ...]:
     """Gradients to query, key and value; `inputs` ends with result and total of the rows over all that they hear."""
     query, key, value, out, total = inputs
-    seeds = (torch.zeros((), dtype=torch.int64, device=query.device),) * 2  # For dropout, of which there is none.
-    match _kernel(query, mask):
-        case "processor":
-            gradients = _on_processor_backward(gradient, *inputs, 0.0, causal, attn_mask=mask, scale=scale)
-        case "flash":
-            sizes = (None, None, query.shape[2], key.shape[2])
-            gradients = _flash_backward(gradient, *inputs, *sizes, 0.0, causal, *seeds, scale=scale)
-        case "efficient":
-            total = pad(total, (0, -query.shape[2] % 32), value=math.inf)
-            given = (gradient, query, key, value, _bias(mask, query), out, total, *seeds)
-            gradients = _efficient_backward(*given, 0.0, [True, True, True, False], causal, scale=scale)
-        case _:
-            gradients = _plain_backward(gradient, inputs, mask, causal, scale)
-    return tuple(gradients[:3])
+    kernel = _kernel(query, mask is not None)
+    if kernel is None:
+        given, wide = gradient.to(total.dtype), total.dtype
+        weights = _plain_scores(query, key, mask, scale).sub_(total.unsqueeze(-1)).exp_()
+        to_scores = (given @ value.to(wide).mT).sub_((given * out).sum(-1, keepdim=True)).mul_(weights).mul_(scale)
+        return to_scores @ key.to(wide), to_scores.mT @ query.to(wide), weights.mT @ given
+    seeds = (torch.zeros((), dtype=torch.int64, device=query.device),) * 2  # Of dropout, of which there is none.
+    if kernel is _PROCESSOR:
+        found = kernel[1](gradient, *inputs, 0.0, causal, attn_mask=mask, scale=scale)
+    elif kernel is _FLASH:
+        sizes = (None, None, query.shape[2], key.shape[2])
+        found = kernel[1](gradient, *inputs, *sizes, 0.0, causal, *seeds, scale=scale)
+    else:
+        total = pad(total, (0, -query.shape[2] % 32), value=math.inf)
+        given = (gradient, query, key, value, _bias(mask, query), out, total, *seeds)
+        found = kernel[1](*given, 0.0, [True, True, True, False], causal, scale=scale)
+    return tuple(found[:3])
+
+
+def _plain_scores(query: Tensor, key: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    wide = torch.promote_types(query.dtype, torch.float32)
+    scores = (query.to(wide) @ key.to(wide).mT).mul_(scale)
+    return scores if mask is None else scores.add_(mask)
 
 
 def _bias(mask: Tensor | None, query: Tensor) -> Tensor | None:
     """The mask as the memory-efficient kernel takes it: whole, in the dtype of the query, each row on a boundary."""
     if mask is None:
         return None
-    mask = pad(mask.to(query.dtype), (0, -mask.shape[-1] % 16))[..., : mask.shape[-1]]
-    return mask.expand(*query.shape[:3], -1)
-
-
-def _plain_scores(
-    query: Tensor, key: Tensor, mask: Tensor | None, causal: bool, scale: float
-) -> Iterator[tuple[slice, Tensor]]:
-    wide = torch.promote_types(query.dtype, torch.float32)
-    places = torch.arange(max(query.shape[2], key.shape[2]), device=key.device)
-    height = max(1, (2 << 20) // (query.shape[0] * query.shape[1] * key.shape[2]))
-    for start in range(0, query.shape[2], height):
-        rows = slice(start, min(start + height, query.shape[2]))
-        scores = (query[:, :, rows].to(wide) @ key.to(wide).mT).mul_(scale)
-        if mask is not None:
-            scores += mask[..., rows, :] if mask.shape[-2] > 1 else mask
-        if causal:
-            scores.masked_fill_(places[: key.shape[2]] > places[rows, None], -math.inf)
-        yield rows, scores
-
-
-def _plain_backward(
-    gradient: Tensor, inputs: tuple[Tensor, ...], mask: Tensor | None, causal: bool, scale: float
-) -> tuple[Tensor, ...]:
-    query, key, value, out, total = inputs
-    wide = total.dtype
-    to_query, to_key, to_value = (torch.zeros_like(tensor, dtype=wide) for tensor in inputs[:3])
-    for rows, scores in _plain_scores(query, key, mask, causal, scale):
-        weights = scores.sub_(total[:, :, rows, None]).exp_()
-        given = gradient[:, :, rows].to(wide)
-        to_value += weights.mT @ given
-        mean = (given * out[:, :, rows]).sum(-1, keepdim=True)
-        weights.mul_((given @ value.to(wide).mT).sub_(mean)).mul_(scale)
-        to_query[:, :, rows] = weights @ key.to(wide)
-        to_key += weights.mT @ query[:, :, rows].to(wide)
-    return to_query, to_key, to_value
+    aligned = pad(mask.to(query.dtype), (0, -mask.shape[-1] % 16))[..., : mask.shape[-1]]
+    return aligned.expand(*query.shape[:3], -1)
 
 
 # ---- Who hears whom ---------------------------------------------------------------------------------------------------
@@ -293,6 +260,7 @@ class Plan(NamedTuple):
     layers: list[tuple[Tensor, Tensor, list[Tiles]]]
     row_order: Tensor | None
     key_order: Tensor | None
+    masked: bool
 
     def tiles(self) -> list[Tiles]:
         """All tiles of all layers."""
@@ -314,28 +282,30 @@ def _plans(query: Tensor, key: Tensor, hearing: Sequence[Tensor | None], extent:
 
     `hearing` is lower, upper, the groups of the queries and those of the keys.
     """
-    lower, upper, *groups = (None if tensor is None else tensor.cpu() for tensor in hearing)
-    assert lower is not None and upper is not None
-    shapes = [lower.shape[1:3], upper.shape[1:3], *(group.shape[:2] for group in groups if group is not None)]
+    lower, upper, *groups = (tensor.cpu() for tensor in hearing if tensor is not None)
+    shapes = [*(bound.shape[1:3] for bound in (lower, upper)), *(group.shape[:2] for group in groups)]
     batches, heads = torch.broadcast_shapes(*shapes, tuple(extent or (1, 1)))
     lower, upper = (bound.clamp(0, key.shape[2]).expand(-1, batches, heads, -1) for bound in (lower, upper))
+    groups = [group.expand(batches, heads, -1) for group in groups]
     share = 4 * query.shape[-1] * query.shape[0] * query.shape[1] // (batches * heads)
     room = ((8 << 20) if query.device.type == "cpu" else (128 << 20)) // max(share, 1)
-    for batch, head in ((batch, head) for batch in range(batches) for head in range(heads)):
-        bounds, orders = (lower[:, batch, head], upper[:, batch, head]), (None, None)
-        if groups[0] is not None and groups[1] is not None:
-            bounds, orders = _in_order(*bounds, *(group.expand(batches, heads, -1)[batch, head] for group in groups))
+    masked = extent is not None or _kernel(query, True) is None
+    for batch, head in product(range(batches), range(heads)):
+        bounds: tuple[Tensor, Tensor] = (lower[:, batch, head], upper[:, batch, head])
+        orders: tuple[Tensor | None, Tensor | None] = (None, None)
+        if groups:
+            bounds, orders = _in_order(*bounds, *(group[batch, head] for group in groups))
         layers: list[tuple[Tensor, Tensor, list[Tiles]]] = []
         for low, high in _disjoint(*bounds):
-            tiles = _tiles(low, high, extent is not None)
-            together = tiles if extent is not None else _batched(tiles, room)
-            numbered = [tile._replace(fresh=tile.fresh and not layers) for tile in together]
-            layers.append((low.to(query.device), high.to(query.device), numbered))
+            tiles = _tiles(low, high, masked)
+            found = [tile._replace(fresh=tile.fresh and not layers) for tile in (tiles if masked else _batched(tiles, room))]
+            layers.append((low.to(query.device), high.to(query.device), found))
         yield Plan(
             slice(batch, batch + 1) if batches > 1 else slice(None),
             slice(head, head + 1) if heads > 1 else slice(None),
             layers,
             *(None if order is None else order.to(query.device) for order in orders),
+            masked,
         )
 
 
@@ -365,7 +335,7 @@ def _in_order(
 
 def _disjoint(lower: Tensor, upper: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Layers of intervals with the same union, of which no two share a key; an empty interval is 0 to 0."""
-    if len(lower) > 1 and lower.numel():
+    if len(lower) > 1:
         size = int(upper.max()) + 1
         order = torch.argsort(torch.where(upper > lower, lower, size) * size - upper, 0)
         lower, upper = lower.gather(0, order), upper.gather(0, order)
@@ -388,29 +358,33 @@ class Piece(NamedTuple):
     mask: Tensor | None
     nothing: Tensor | None
 
+    def is_causal(self) -> bool:
+        """Whether the library has to see to it that row r hears the keys up to r."""
+        return self.tile.law == CAUSAL and self.mask is None
 
-def _pieces(
-    plan: Plan, key: Tensor, value: Tensor, score: Callable[[Plan, Tiles], tuple[Tensor | None, Tensor | None]] | None
-) -> Iterator[Piece]:
+
+def _pieces(plan: Plan, key: Tensor, value: Tensor, score: Callable[[Plan, Tiles], Allowance]) -> Iterator[Piece]:
     """The calls that make up a plan. Keys that no row of a tile hears are not read."""
-    wide = torch.promote_types(key.dtype, torch.float32)
     for lower, upper, tiles in plan.layers:
         for tile in tiles:
-            bias, allowed = (None, None) if score is None else score(plan, tile)
+            bias, allowed = score(plan, tile)
             certain = tile.law is not None and allowed is None
-            if not tile.is_full() and (score is not None or not tile.is_causal()):
+            if not tile.is_full() and (plan.masked or tile.law != CAUSAL):
                 inside = _inside(tile, lower, upper)
                 allowed = inside if allowed is None else allowed & inside
-            mask = None if bias is None else bias.to(wide).contiguous()
-            if allowed is not None:
-                mask = torch.where(allowed, 0.0 if mask is None else mask, -math.inf).to(wide)
             keys, values, nothing = tile.keys_of(key), tile.keys_of(value), None
             if allowed is not None and not certain:
-                unheard, nothing = ~allowed.any(-2).unsqueeze(-1), ~allowed.any(-1)
-                if bool(unheard.any()):
-                    keys, values = keys.masked_fill(unheard, 0.0), values.masked_fill(unheard, 0.0)
-            if (more := -tile.width % VECTOR) and tile.count == 1 and tile.width <= 2 * tile.height and not tile.is_full():
-                keys, values = pad(keys, (0, 0, 0, more)), pad(values, (0, 0, 0, more))
+                heard, nothing = (allowed.view(torch.uint8).amax(axis) for axis in (-2, -1))  # Far faster than `any`.
+                nothing = nothing == 0
+                if not bool(heard.all()):
+                    keys, values = (tensor.masked_fill(heard.unsqueeze(-1) == 0, 0.0) for tensor in (keys, values))
+            mask = None if bias is None else bias.to(torch.promote_types(key.dtype, torch.float32)).contiguous()
+            if allowed is not None:
+                forbidding = 1.0 - allowed.to(key.dtype if mask is None else mask.dtype).reciprocal_()  # 0 or -inf.
+                mask = forbidding if mask is None else forbidding + mask
+            more = -tile.width % VECTOR
+            if more and tile.count == 1 and tile.width <= 2 * tile.height and not tile.is_full():
+                keys, values = (pad(tensor, (0, 0, 0, more)) for tensor in (keys, values))
                 mask = None if mask is None else pad(mask, (0, more), value=-math.inf)
             yield Piece(tile, keys, values, mask, nothing)
 
@@ -426,97 +400,119 @@ def _inside(tile: Tiles, lower: Tensor, upper: Tensor) -> Tensor:
     return (keys >= low) & (keys < high)
 
 
-def _hear(plan: Plan, query: Tensor, key: Tensor, value: Tensor, scale: float, score: Any) -> tuple[Tensor, Tensor]:
-    """Result and logarithm of the total weight for a plan; +inf where nothing is heard, so that weights come out 0."""
-    width = _width(query, value)
-    rows = plan.of(query, plan.row_order, width)
-    keys, values = (plan.of(tensor, plan.key_order, width) for tensor in (key, value))
-    wide = torch.promote_types(query.dtype, torch.float32)
-    merged = not all(tile.fresh for tile in plan.tiles())
-    covered = sum(tile.height * tile.count for tile in plan.tiles() if tile.fresh)
-    out = torch.empty_like(rows, dtype=wide if merged else None, memory_format=torch.contiguous_format)
-    total = rows.new_full(rows.shape[:3], -math.inf, dtype=wide)
-    if covered < rows.shape[2]:
-        out.zero_()
-    for tile, key_part, value_part, mask, nothing in _pieces(plan, keys, values, score):
-        causal = tile.is_causal() and mask is None
-        part, part_total = _attend(tile.rows_of(rows), key_part, value_part, mask, causal, scale)
-        if nothing is not None:
-            part, part_total = part.masked_fill(nothing[..., None], 0.0), part_total.masked_fill(nothing, -math.inf)
-        _merge(tile.rows_of(out), tile.rows_of(total), part, part_total, tile.fresh)
-    total.masked_fill_(total == -math.inf, math.inf)
-    out = out[..., : value.shape[-1]].to(query.dtype)
-    return _put_back(out, plan.row_order), _put_back(total, plan.row_order)
-
-
-def _merge(out: Tensor, total: Tensor, part: Tensor, part_total: Tensor, fresh: bool) -> None:
-    """Take in what rows hear of further keys: each side counts by its share of the total weight."""
-    if fresh:
-        out.copy_(part)
-        total.copy_(part_total)
-        return
-    both = torch.logaddexp(total, part_total)
-    finite = both.masked_fill(both == -math.inf, 0.0)
-    out.mul_((total - finite).exp_().unsqueeze(-1)).addcmul_(part.to(out.dtype), (part_total - finite).exp_().unsqueeze(-1))
-    total.copy_(both)
-
-
-def _hear_backward(
-    plan: Plan, gradient: Tensor, saved: Sequence[Tensor], scale: float, score: Any
-) -> tuple[Tensor, ...]:
-    query, key, value, out, total = saved
-    width = _width(query, value)
-    given, rows, result = (plan.of(tensor, plan.row_order, width) for tensor in (gradient, query, out))
-    keys, values = (plan.of(tensor, plan.key_order, width) for tensor in (key, value))
-    totals = total[plan.batch, plan.head]
-    totals = totals if plan.row_order is None else totals.index_select(2, plan.row_order)
-    shape = torch.contiguous_format
-    to_rows, to_keys, to_values = (
-        torch.zeros_like(tensor, dtype=total.dtype, memory_format=shape) for tensor in (rows, keys, values)
-    )
-    for tile, key_part, value_part, mask, _ in _pieces(plan, keys, values, score):
-        inputs = (tile.rows_of(rows), key_part, value_part, tile.rows_of(result), tile.rows_of(totals))
-        parts = _attend_backward(tile.rows_of(given), inputs, mask, tile.is_causal() and mask is None, scale)
-        tile.rows_of(to_rows).add_(parts[0])
-        tile.add_keys(to_keys, parts[1])
-        tile.add_keys(to_values, parts[2])
-    return tuple(
-        _put_back(part[..., : tensor.shape[-1]].to(tensor.dtype), order)
-        for part, tensor, order in (
-            (to_rows, query, plan.row_order), (to_keys, key, plan.key_order), (to_values, value, plan.key_order),
-        )
-    )
-
-
-def _put_back(tensor: Tensor, order: Tensor | None) -> Tensor:
-    return tensor if order is None else torch.empty_like(tensor).index_copy_(2, order, tensor)
-
-
 def _width(query: Tensor, value: Tensor) -> int:
     """One width for queries, keys and values, as the library's kernels take it."""
     width = max(query.shape[-1], value.shape[-1], 1)
     return width if query.device.type == "cpu" else -(-width // 8) * 8
 
 
-def _assembled(plans: Iterator[Plan], parts_of: Callable[[Plan], Sequence[Tensor]], whole: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """`whole`, filled plan by plan; of a single plan, what it gives."""
-    for plan in plans:
-        parts = parts_of(plan)
-        if plan.batch == plan.head == slice(None):
-            return tuple(part.contiguous() for part in parts)
-        for tensor, part in zip(whole, parts, strict=True):
-            tensor[plan.batch, plan.head] = part
-    return tuple(whole)
+def _hear(
+    plan: Plan, inputs: tuple[Tensor, Tensor, Tensor], scale: float, score: Callable[[Plan, Tiles], Allowance]
+) -> tuple[Tensor, Tensor]:
+    """Result and logarithm of the total weight; that is +inf where nothing is heard, so that all weights come out 0."""
+    query, key, value = inputs
+    width, wide = _width(query, value), torch.promote_types(query.dtype, torch.float32)
+    rows = plan.of(query, plan.row_order, width)
+    keys, values = (plan.of(tensor, plan.key_order, width) for tensor in (key, value))
+    tiles = plan.tiles()
+    out = rows.new_empty(rows.shape, dtype=rows.dtype if all(tile.fresh for tile in tiles) else wide)
+    total = rows.new_full(rows.shape[:3], -math.inf, dtype=wide)
+    if sum(tile.height * tile.count for tile in tiles if tile.fresh) < rows.shape[2]:
+        out.zero_()
+    for piece in _pieces(plan, keys, values, score):
+        tile = piece.tile
+        part, weight = _attend(tile.rows_of(rows), piece.key, piece.value, piece.mask, piece.is_causal(), scale)
+        if piece.nothing is not None:
+            part = part.masked_fill(piece.nothing.unsqueeze(-1), 0.0)
+            weight = weight.masked_fill(piece.nothing, -math.inf)
+        (_put if tile.fresh else _merge)(tile.rows_of(out), tile.rows_of(total), part, weight)
+    total.masked_fill_(total == -math.inf, math.inf)
+    return _back(out[..., : value.shape[-1]].to(query.dtype), plan.row_order), _back(total, plan.row_order)
+
+
+def _put(out: Tensor, total: Tensor, part: Tensor, weight: Tensor) -> None:
+    out.copy_(part)
+    total.copy_(weight)
+
+
+def _merge(out: Tensor, total: Tensor, part: Tensor, weight: Tensor) -> None:
+    """Take in what rows hear of further keys: each side counts by its share of the total weight."""
+    both = torch.logaddexp(total, weight)
+    level = both.masked_fill(both == -math.inf, 0.0)
+    out.mul_((total - level).exp_().unsqueeze(-1)).addcmul_(part.to(out.dtype), (weight - level).exp_().unsqueeze(-1))
+    total.copy_(both)
+
+
+def _back(tensor: Tensor, order: Tensor | None) -> Tensor:
+    """Rows or keys back from the order of their groups to where they were."""
+    return tensor if order is None else torch.empty_like(tensor).index_copy_(2, order, tensor)
+
+
+def _hear_backward(
+    plan: Plan, gradient: Tensor, saved: Sequence[Tensor], scale: float, score: Callable[[Plan, Tiles], Allowance]
+) -> tuple[Tensor, ...]:
+    """Gradients to query, key and value."""
+    query, key, value, out, total = saved
+    width = _width(query, value)
+    given, rows, result = (plan.of(tensor, plan.row_order, width) for tensor in (gradient, query, out))
+    keys, values = (plan.of(tensor, plan.key_order, width) for tensor in (key, value))
+    totals = plan.of(total.unsqueeze(-1), plan.row_order, 1).squeeze(-1)
+    to_rows, to_keys, to_values = (tensor.new_zeros(tensor.shape, dtype=total.dtype) for tensor in (rows, keys, values))
+    for piece in _pieces(plan, keys, values, score):
+        tile = piece.tile
+        inputs = (tile.rows_of(rows), piece.key, piece.value, tile.rows_of(result), tile.rows_of(totals))
+        parts = _attend_backward(tile.rows_of(given), inputs, piece.mask, piece.is_causal(), scale)
+        tile.rows_of(to_rows).add_(parts[0])
+        tile.add_to_keys(to_keys, parts[1])
+        tile.add_to_keys(to_values, parts[2])
+    found = ((to_rows, query, plan.row_order), (to_keys, key, plan.key_order), (to_values, value, plan.key_order))
+    return tuple(_back(part[..., : tensor.shape[-1]].to(tensor.dtype), order) for part, tensor, order in found)
 
 
 # ---- The operators ----------------------------------------------------------------------------------------------------
 
-_operators = torch.library.Library(__name__.replace(".", "_"), "FRAGMENT")
-_HEARING = "Tensor lower, Tensor upper, Tensor? query_group, Tensor? key_group, float scale, Tensor[] arrays"
-_REFUSED = "attention within intervals has no second derivative here: differentiate the eager or reference path twice"
+
+def _run(tile_score: TileScore | None, backward: bool, *given: Any) -> tuple[Tensor, ...]:
+    """What an operator does: plan, and fill in the results plan by plan."""
+    *tensors, lower, upper, query_group, key_group, scale, arrays = given
+    query, key, value = tensors[1:4] if backward else tensors
+
+    def score(plan: Plan, tile: Tiles) -> Allowance:
+        if tile_score is None:
+            return None, None
+        rows, keys = slice(tile.row, tile.row + tile.height), slice(tile.key, tile.key + tile.width)
+        bias, allowed = tile_score(
+            arrays,
+            plan.batch,
+            plan.head,
+            rows if plan.row_order is None else plan.row_order[rows],
+            keys if plan.key_order is None else plan.key_order[keys],
+        )
+        bias, allowed = (None if part is None else part[(None,) * (4 - part.dim())] for part in (bias, allowed))
+        return bias, allowed
+
+    results = (_shapes_backward if backward else _shapes)(*tensors)
+    if query.shape[2] * key.shape[2] * math.prod(results[0].shape) == 0:
+        return (*(result.zero_() for result in results[:-1]), results[-1].fill_(0.0 if backward else math.inf))
+    extent = None
+    if tile_score is not None:
+        everywhere = Plan(slice(None), slice(None), [], None, None, True)
+        parts = [part for part in score(everywhere, Tiles(0, 0, 1, 1, None)) if part is not None]
+        extent = torch.broadcast_shapes((1, 1), *(part.shape[:2] for part in parts))
+    for plan in _plans(query, key, (lower, upper, query_group, key_group), extent):
+        found = (
+            _hear_backward(plan, tensors[0], tensors[1:], scale, score)
+            if backward
+            else _hear(plan, (query, key, value), scale, score)
+        )
+        if plan.batch == plan.head == slice(None):
+            return tuple(part.contiguous() for part in found)
+        for result, part in zip(results, found, strict=True):
+            result[plan.batch, plan.head] = part
+    return results
 
 
-def _shapes(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+def _shapes(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, ...]:
     wide = torch.promote_types(query.dtype, torch.float32)
     return query.new_empty(*query.shape[:3], value.shape[-1]), query.new_empty(query.shape[:3], dtype=wide)
 
@@ -525,96 +521,88 @@ def _shapes_backward(gradient: Tensor, query: Tensor, key: Tensor, value: Tensor
     return query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape)
 
 
+_operators = torch.library.Library(__name__.replace(".", "_"), "FRAGMENT")
+
+
+def _define(name: str, inputs: str, outputs: int, run: Callable[..., Any], fake: Callable[..., Any]) -> tuple[str, Any]:
+    """A new operator and its full name, with a number where another copy of this text has taken it."""
+    taken = getattr(torch.ops, _operators.ns)
+    number, free = 1, name
+    while hasattr(taken, free):
+        number, free = number + 1, f"{name}_{number + 1}"
+    inputs += "Tensor lower, Tensor upper, Tensor? query_group, Tensor? key_group, float scale, Tensor[] arrays"
+    _operators.define(f"{free}({inputs}) -> ({', '.join(['Tensor'] * outputs)})")
+    _operators.impl(free, run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{_operators.ns}::{free}", fake, lib=_operators)
+    return f"{_operators.ns}::{free}", getattr(taken, free).default
+
+
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     *tensors, ctx.scale, arrays = inputs
     ctx.save_for_backward(*tensors[:3], *output, *tensors[3:], *arrays)
     ctx.set_materialize_grads(False)
 
 
-def _refuse(context: Any, *_: Any) -> None:
-    raise RuntimeError(_REFUSED)
-
-
-def _define(name: str, inputs: str, outputs: int, run: Callable[..., Any], fake: Callable[..., Any]) -> tuple[str, Any]:
-    """A new operator of the library and its full name, with a number where another copy of this text has taken it."""
-    taken = getattr(torch.ops, _operators.ns)
-    number, free = 1, name
-    while hasattr(taken, free):
-        number, free = number + 1, f"{name}_{number + 1}"
-    _operators.define(f"{free}({inputs}, {_HEARING}) -> ({', '.join(['Tensor'] * outputs)})")
-    _operators.impl(free, run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"{_operators.ns}::{free}", fake, lib=_operators)
-    return f"{_operators.ns}::{free}", getattr(taken, free).default
+def _refuse(ctx: Any, *_: Any) -> None:
+    raise RuntimeError("attention within intervals has no second derivative: differentiate the eager path twice")
 
 
 def with_tiles(name: str, tile_score: TileScore | None) -> Callable[..., Tensor]:
-    """Attention within intervals with more to a score than the product of query and key: see `attend_within`.
+    """`attend_within` with biases and masks that are made tile by tile.
 
+    The function takes `arrays` too, and hands them to `tile_score(arrays, batch, head, rows, keys)`, with two slices
+    and the places of rows and keys, each a slice or, where groups have changed the order, a tensor of indices. That
+    gives a bias to add to the scores and a Boolean tensor of what is allowed, either None for none; they broadcast to
+    (batch, head, rows, keys) and are not written to. There is no gradient to `arrays`.
     """
+    tensors = "Tensor query, Tensor key, Tensor value, "
+    saved = f"Tensor gradient, {tensors}Tensor out, Tensor total, "
+    full_name, forward = _define(name, tensors, 2, partial(_run, tile_score, False), _shapes)
+    backward_name, backward = _define(f"{name}_backward", saved, 3, partial(_run, tile_score, True), _shapes_backward)
 
-    def scored(arrays: Sequence[Tensor]) -> Any:
-        if tile_score is None:
-            return None
+    def derive(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
+        *saved, arrays = *ctx.saved_tensors[:9], list(ctx.saved_tensors[9:])
+        found = [None] * 3 if gradient is None else backward(gradient, *saved, ctx.scale, arrays)
+        return *found, None, None, None, None, None, [None] * len(arrays)
 
-        def score(plan: Plan, tile: Tiles) -> tuple[Tensor | None, Tensor | None]:
-            rows, keys = slice(tile.row, tile.row + tile.height), slice(tile.key, tile.key + tile.width)
-            return tile_score(
-                arrays,
-                plan.batch,
-                plan.head,
-                rows if plan.row_order is None else plan.row_order[rows],
-                keys if plan.key_order is None else plan.key_order[keys],
-            )
-
-        return score
-
-    def plans(query, key, hearing, score):
-        extent = None
-        if score is not None and min(query.shape[2], key.shape[2]):
-            tiny = Tiles(0, 0, 1, 1, None)
-            parts = score(Plan(slice(None), slice(None), [], None, None), tiny)
-            extent = torch.broadcast_shapes((1, 1), *(part.shape[-4:-2] for part in parts if part is not None))
-        return _plans(query, key, hearing, extent) if min(query.shape[2], key.shape[2]) else iter([Plan(slice(None), slice(None), [], None, None)])
-
-    def run(query, key, value, lower, upper, query_group, key_group, scale, arrays):
-        score = scored(arrays)
-        return _assembled(
-            plans(query, key, (lower, upper, query_group, key_group), score),
-            lambda plan: _hear(plan, query, key, value, scale, score),
-            _shapes(query, key, value),
-        )
-
-    def run_backward(gradient, query, key, value, out, total, lower, upper, query_group, key_group, scale, arrays):
-        score = scored(arrays)
-        return _assembled(
-            plans(query, key, (lower, upper, query_group, key_group), score),
-            lambda plan: _hear_backward(plan, gradient, (query, key, value, out, total), scale, score),
-            _shapes_backward(gradient, query, key, value),
-        )
-
-    tensors = "Tensor query, Tensor key, Tensor value"
-    forward_name, forward = _define(name, tensors, 2, run, _shapes)
-    backward_name, backward = _define(f"{name}_backward", f"Tensor gradient, {tensors}, Tensor out, Tensor total", 3, run_backward, _shapes_backward)
-
-    def derive(context: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
-        if gradient is None:
-            return (None,) * 9
-        saved, arrays = context.saved_tensors[:9], context.saved_tensors[9:]
-        return *backward(gradient, *saved, context.scale, list(arrays)), None, None, None, None, None, [None] * len(arrays)
-
-    torch.library.register_autograd(forward_name, derive, setup_context=_save, lib=_operators)
+    torch.library.register_autograd(full_name, derive, setup_context=_save, lib=_operators)
     torch.library.register_autograd(backward_name, _refuse, lib=_operators)
 
     def attend(
-        query: Tensor, key: Tensor, value: Tensor, lower: Tensor, upper: Tensor, scale: float,
-        query_group: Tensor | None = None, key_group: Tensor | None = None, arrays: Sequence[Tensor] = (),
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        lower: Tensor,
+        upper: Tensor,
+        scale: float,
+        query_group: Tensor | None = None,
+        key_group: Tensor | None = None,
+        arrays: Sequence[Tensor] = (),
     ) -> Tensor:
         if torch.is_grad_enabled() and any(array.requires_grad for array in arrays):
-            raise RuntimeError(f"{name} gives no gradient to biases and masks: stream the scores instead")
+            raise RuntimeError(f"{name} gives no gradient to the arrays of biases and masks: stream the scores instead")
         out: Tensor = forward(query, key, value, lower, upper, query_group, key_group, scale, list(arrays))[0]
         return out
 
     return attend
 
 
-attend_within = with_tiles("attend_within", None)
+_within = with_tiles("attend_within", None)
+
+
+def attend_within(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    lower: Tensor,
+    upper: Tensor,
+    scale: float,
+    query_group: Tensor | None = None,
+    key_group: Tensor | None = None,
+) -> Tensor:
+    """Softmax attention in which query n hears the keys in the union of the intervals [lower, upper) at n.
+
+    Query, key and value are (batch, head, place, width); the bounds (interval, batch or 1, head or 1, query). With
+    groups, (batch or 1, head or 1, place), only keys of the query's group are heard. Who hears nothing gets 0.
+    """
+    return _within(query, key, value, lower, upper, scale, query_group, key_group)

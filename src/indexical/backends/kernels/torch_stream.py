@@ -1,178 +1,250 @@
-"""Attention for scores of any kind: an online softmax over blocks of keys, in linear memory, forward and backward.
+"""Attention for any score, block by block with a running softmax: linear memory, forward and backward.
 
-Nothing here is ever as large as queries × keys. What is particular to a program are three functions of a tile: its
-scores, the way back through them, and, where intervals do not say it all, which keys are heard. This text needs PyTorch
-and nothing else.
+A program brings its score as two plain functions, of a tile of rows and keys and of its gradient; nothing here is ever
+as large as queries × keys. This text needs PyTorch and nothing else.
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-STREAM_COLUMNS = 512
-STREAM_POINTS = 1 << 19  # Of one tile, all batches and heads together: what stays in a core's cache.
-
-Rows = tuple[int, int]
-TileScores = Callable[[Sequence[Tensor], Rows, Rows], Tensor]
-WayBack = Callable[[Sequence[Tensor], Rows, Rows, Tensor, Sequence[Tensor | None]], None]
-
-_streams = torch.library.Library(__name__.replace(".", "_") + "_stream", "FRAGMENT")
-_NO_SECOND = "a stream of scores has no second derivative: ask the reference, or write the scores out with `outputs=`"
+Span = tuple[int, int]
+LOG2E = math.log2(math.e)
 
 
-def _stream_tiles(value: Tensor, bounds: list[list[int]], rows: int) -> Iterator[tuple[Rows, list[tuple[Rows, bool]]]]:
-    """Blocks of rows, each with the blocks of keys that some row of it hears, and whether every row hears them all."""
-    keys = value.shape[-2]
-    apart = max(1, math.prod(value.shape[:-2]))
-    columns = min(STREAM_COLUMNS, max(keys, 1))
-    height = max(16, STREAM_POINTS // (apart * columns))
-    for row in range(0, rows, height):
-        end = min(row + height, rows)
-        low, high = bounds[0][row:end], bounds[1][row:end]
-        start, stop = max(0, min(low)), min(keys, max(high))
-        blocks = [(key, min(key + columns, stop)) for key in range(start, stop, columns)]
-        yield (row, end), [(block, max(low) <= block[0] and block[1] <= min(high)) for block in blocks]
+class Scoring(NamedTuple):
+    """How the tile of rows (from, to) by keys (from, to) is scored.
+
+    `score(arrays, rows, keys)` is a new tensor (…, rows, keys), which is written over. `backward(arrays, rows, keys,
+    gradient, gradients)` adds to those `gradients` that are not None, each in the shape of its array and at least
+    float32. `allowed(arrays, rows, keys)` is a Boolean tensor that broadcasts to the score, or None for all.
+    """
+
+    score: Callable[[Sequence[Tensor], Span, Span], Tensor]
+    backward: Callable[[Sequence[Tensor], Span, Span, Tensor, Sequence[Tensor | None]], None]
+    allowed: Callable[[Sequence[Tensor], Span, Span], Tensor | None] | None
 
 
-class _Tiles:
-    """The scores of tiles, -inf where a key is not heard."""
+class Bounds(NamedTuple):
+    """Row n hears at most the keys from `lower[…, n]` up to `upper[…, n]`; the hulls are over all but the rows."""
 
-    def __init__(self, score: TileScores, allowed: TileScores | None, arrays: Sequence[Tensor], lower: Tensor, upper: Tensor):
-        self.score, self.allowed, self.arrays = score, allowed, arrays
-        self.lower, self.upper = lower, upper
-        self.bounds = [lower.tolist(), upper.tolist()]
+    lower: Tensor
+    upper: Tensor
+    least: Tensor
+    most: Tensor
 
-    def of(self, rows: Rows, keys: Rows, full: bool) -> Tensor:
-        scores = self.score(self.arrays, rows, keys)
-        if not full:
-            here = torch.arange(*keys, device=scores.device)
-            low, high = self.lower[rows[0] : rows[1], None], self.upper[rows[0] : rows[1], None]
-            scores = scores.masked_fill((here < low) | (here >= high), -math.inf)
-        if self.allowed is not None:
-            scores = scores.masked_fill(~self.allowed(self.arrays, rows, keys), -math.inf)
-        return scores
+    @classmethod
+    def of(cls, lower: Tensor, upper: Tensor, size: int) -> "Bounds":
+        """Bounds clipped to the keys there are. A row that hears nothing is in no hull."""
+        lower, upper = lower.clamp(0, size), upper.clamp(0, size)
+        empty = upper <= lower
+        flat = (-1, lower.shape[-1])
+        least = lower.masked_fill(empty, size).reshape(flat).amin(0).cpu()
+        return cls(lower, upper, least, upper.masked_fill(empty, 0).reshape(flat).amax(0).cpu())
+
+    def inside(self, rows: Span, keys: Span) -> Tensor | None:
+        """Which keys the rows hear; None for all."""
+        lower, upper = (bound[..., rows[0] : rows[1], None] for bound in (self.lower, self.upper))
+        if int(lower.max()) <= keys[0] and int(upper.min()) >= keys[1]:
+            return None
+        places = torch.arange(*keys, device=lower.device)
+        return (places >= lower) & (places < upper)
 
 
-def _stream_forward(tiles: _Tiles, value: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+def _block_shape(lead: int, device: torch.device) -> tuple[int, int]:
+    """Rows and keys of a tile that stays in the cache with all that is computed from it."""
+    area = max((1 << 19 if device.type == "cpu" else 1 << 24) // max(lead, 1), 1024)
+    rows = 1 << (int(math.log2(area / 4)) // 2)
+    return rows, 4 * rows
+
+
+def _tiles_scored(
+    scoring: Scoring, arrays: Sequence[Tensor], value: Tensor, bounds: Bounds, rows: Span, width: int
+) -> Iterator[tuple[Span, Tensor]]:
+    """The scores (lead, rows, keys) of a block of rows, -inf where not allowed. Keys that none hears are not read."""
+    first, last = int(bounds.least[rows[0] : rows[1]].min()), int(bounds.most[rows[0] : rows[1]].max())
     wide = torch.promote_types(value.dtype, torch.float32)
-    out = value.new_zeros((*value.shape[:-2], rows, value.shape[-1]))
-    totals = value.new_full((*value.shape[:-2], rows), math.inf, dtype=wide)
-    values = value.to(wide)
-    for block, pieces in _stream_tiles(value, tiles.bounds, rows):
-        top = total = gathered = None
-        for keys, full in pieces:
-            scores = tiles.of(block, keys, full)
-            peak = scores.amax(-1, keepdim=True)
-            new = peak if top is None else torch.maximum(top, peak)
-            shift = new.masked_fill(new == -math.inf, 0.0)
-            part = scores.sub_(shift).exp_()
-            here = part @ values[..., keys[0] : keys[1], :]
-            if top is None:
-                total, gathered = part.sum(-1, keepdim=True), here
-            else:
-                fade = (top - shift).exp_()
-                total = total.mul_(fade).add_(part.sum(-1, keepdim=True))
-                gathered = gathered.mul_(fade).add_(here)
-            top = new
-        if top is not None:
-            nobody = total == 0
-            out[..., block[0] : block[1], :] = gathered.div_(total.masked_fill(nobody, 1.0)).to(out.dtype)
-            kept = (top + total.log()).masked_fill(nobody & (top == -math.inf), math.inf)
-            totals[..., block[0] : block[1]] = kept[..., 0]
-    return out, totals
+    for start in range(first, last, width):
+        block = (start, min(start + width, last))
+        allowed = bounds.inside(rows, block)
+        if scoring.allowed is not None:
+            further = scoring.allowed(arrays, rows, block)
+            allowed = further if allowed is None else allowed if further is None else allowed & further
+        for keys in _heard(allowed, block):
+            scores = scoring.score(arrays, rows, keys).to(wide)
+            shape = (*value.shape[:-2], rows[1] - rows[0], keys[1] - keys[0])
+            scores = scores if scores.shape == shape else scores.expand(shape).contiguous()
+            if allowed is not None:
+                _forbid(scores, allowed[..., keys[0] - start : keys[1] - start])
+            yield keys, scores.reshape(-1, *shape[-2:])
+
+
+def _forbid(scores: Tensor, allowed: Tensor) -> None:
+    """Make scores -inf where not allowed, NaN too, by arithmetic: `masked_fill_` branches on each element."""
+    bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[scores.itemsize]
+    scores.view(bits).bitwise_and_(allowed.to(bits).neg_())
+    scores.add_(1.0 - allowed.to(scores.dtype).reciprocal_())
+
+
+def _raise(scores: Tensor, level: Tensor) -> Tensor:
+    """exp(scores - level) in place, as a power of 2: `exp_` is slow on the CPU where it underflows."""
+    return torch.add(level * -LOG2E, scores, alpha=LOG2E, out=scores).exp2_()
+
+
+def _heard(allowed: Tensor | None, block: Span) -> list[Span]:
+    """The stretches of a block of keys that some row hears."""
+    if allowed is None:
+        return [block]
+    heard = allowed.expand(*allowed.shape[:-1], block[1] - block[0]).view(torch.uint8).flatten(0, -2).amax(0)
+    if bool(heard.all()):
+        return [block]
+    edges = torch.diff(torch.nn.functional.pad(heard, (1, 1))).nonzero().flatten().add(block[0]).tolist()
+    return list(zip(edges[::2], edges[1::2], strict=True))
+
+
+def _slab(tensor: Tensor, span: Span, wide: torch.dtype) -> Tensor:
+    part = tensor[..., span[0] : span[1], :]
+    return part.to(wide).reshape(-1, *part.shape[-2:])
+
+
+def _stream(scoring: Scoring, arrays: Sequence[Tensor], value: Tensor, bounds: Bounds) -> tuple[Tensor, Tensor]:
+    """What the rows hear and the logarithm of their total weight, +inf where that is nothing."""
+    wide = torch.promote_types(value.dtype, torch.float32)
+    *lead, _, width = value.shape
+    size, count = bounds.least.shape[0], math.prod(lead)
+    out = value.new_zeros(*lead, size, width)
+    total = value.new_full((*lead, size), math.inf, dtype=wide)
+    height, breadth = _block_shape(count, value.device)
+    for start in range(0, size if value.numel() else 0, height):
+        rows = (start, min(start + height, size))
+        peak = value.new_full((count, rows[1] - start, 1), -math.inf, dtype=wide)
+        weight, heard = torch.zeros_like(peak), value.new_zeros((count, rows[1] - start, width), dtype=wide)
+        for keys, scores in _tiles_scored(scoring, arrays, value, bounds, rows, breadth):
+            higher = torch.maximum(peak, scores.amax(-1, keepdim=True))
+            finite = higher.masked_fill(higher == -math.inf, 0.0)
+            weights, fade = _raise(scores, finite), _raise(peak, finite)
+            weight.mul_(fade).add_(weights.sum(-1, keepdim=True))
+            heard.mul_(fade).baddbmm_(weights, _slab(value, keys, wide))
+            peak = higher
+        silent = weight == 0
+        out[..., start : rows[1], :] = heard.div_(weight.masked_fill(silent, 1.0)).view(*lead, -1, width)
+        logarithm = peak.add_(weight.log()).masked_fill_(silent, math.inf)
+        total[..., start : rows[1]] = logarithm.view(*lead, -1)
+    return out, total
 
 
 def _stream_backward(
-    tiles: _Tiles, way_back: WayBack, gradient: Tensor, value: Tensor, out: Tensor, totals: Tensor, needs: Sequence[bool]
-) -> tuple[list[Tensor | None], Tensor]:
-    wide = totals.dtype
-    gradients = [torch.zeros_like(array) if wanted else None for array, wanted in zip(tiles.arrays, needs, strict=True)]
-    to_value = torch.zeros_like(value, dtype=wide)
-    values, given = value.to(wide), gradient.to(wide)
-    share = (given * out.to(wide)).sum(-1, keepdim=True)
-    for block, pieces in _stream_tiles(value, tiles.bounds, out.shape[-2]):
-        rows = slice(*block)
-        for keys, full in pieces:
-            part = tiles.of(block, keys, full).sub_(totals[..., rows, None]).exp_()
-            columns = slice(*keys)
-            to_value[..., columns, :] += part.transpose(-1, -2) @ given[..., rows, :]
-            flow = given[..., rows, :] @ values[..., columns, :].transpose(-1, -2)
-            flow = flow.sub_(share[..., rows, :]).mul_(part)
-            way_back(tiles.arrays, block, keys, flow, gradients)
-    return gradients, to_value.to(value.dtype)
+    scoring: Scoring, gradient: Tensor, arrays: Sequence[Tensor], saved: Sequence[Tensor], bounds: Bounds, needs: Sequence[bool]
+) -> tuple[Tensor, list[Tensor]]:
+    """Gradients to the value and to the arrays that need one: the tiles once more, from the totals."""
+    value, out, total = saved
+    wide = total.dtype
+    size, count = bounds.least.shape[0], math.prod(value.shape[:-2])
+    gradients = [
+        torch.zeros(array.shape, dtype=torch.promote_types(array.dtype, torch.float32), device=array.device) if need else None
+        for array, need in zip(arrays, needs, strict=True)
+    ]
+    to_value = value.new_zeros((count, *value.shape[-2:]), dtype=wide)
+    height, breadth = _block_shape(count, value.device)
+    for start in range(0, size if value.numel() else 0, height):
+        rows = (start, min(start + height, size))
+        given = _slab(gradient, rows, wide)
+        mean = (given * _slab(out, rows, wide)).sum(-1, keepdim=True)
+        level = _slab(total.unsqueeze(-1), rows, wide)
+        for keys, scores in _tiles_scored(scoring, arrays, value, bounds, rows, breadth):
+            weights = _raise(scores, level)
+            to_value[:, keys[0] : keys[1]].baddbmm_(weights.mT, given)
+            if any(needs):
+                to_score = torch.bmm(given, _slab(value, keys, wide).mT).sub_(mean).mul_(weights)
+                shape = (*value.shape[:-2], *to_score.shape[-2:])
+                scoring.backward(arrays, rows, keys, to_score.view(shape), gradients)
+    found = [part.to(array.dtype) for part, array in zip(gradients, arrays, strict=True) if part is not None]
+    return to_value.view(value.shape).to(value.dtype), found
+
+
+_streams = torch.library.Library(__name__.replace(".", "_"), "FRAGMENT")
+
+
+def _stream_operator(name: str, schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> tuple[str, Any]:
+    """A new operator and its full name, with a number where another copy of this text has taken it."""
+    taken = getattr(torch.ops, _streams.ns)
+    number, free = 1, name
+    while hasattr(taken, free):
+        number, free = number + 1, f"{name}_{number + 1}"
+    _streams.define(free + schema)
+    _streams.impl(free, run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{_streams.ns}::{free}", fake, lib=_streams)
+    return f"{_streams.ns}::{free}", getattr(taken, free).default
 
 
 def streaming(
-    name: str, score: TileScores, way_back: WayBack, allowed: TileScores | None = None
-) -> Callable[[Sequence[Tensor], Tensor, Tensor, Tensor, int], Tensor]:
-    """Attention whose scores these functions give, tile by tile.
+    name: str,
+    score: Callable[[Sequence[Tensor], Span, Span], Tensor],
+    score_backward: Callable[[Sequence[Tensor], Span, Span, Tensor, Sequence[Tensor | None]], None],
+    allowed: Callable[[Sequence[Tensor], Span, Span], Tensor | None] | None = None,
+) -> Callable[[Sequence[Tensor], Tensor, Tensor, Tensor], Tensor]:
+    """Attention with this score, as a function of arrays, value (…, keys, width), lower and upper (…, rows).
 
-    `attend(arrays, value, lower, upper, rows)`: row n hears the keys from `lower[n]` up to, not with, `upper[n]`, and of
-    these those that are `allowed`. A row that hears nobody is 0, and so is its gradient.
+    Row n hears those keys from `lower[…, n]` up to `upper[…, n]` that are `allowed`; of a row that hears none, result
+    and gradient are 0.
     """
-    space = getattr(torch.ops, _streams.ns)
-    number, free = 1, name
-    while hasattr(space, free):
-        number, free = number + 1, f"{name}_{number + 1}"
+    scoring = Scoring(score, score_backward, allowed)
 
-    def widened(arrays: Sequence[Tensor], like: Tensor) -> list[Tensor]:
-        wide = torch.promote_types(like.dtype, torch.float32)
-        return [array.to(wide) if array.is_floating_point() and array.dtype != wide else array for array in arrays]
+    def run(arrays: list[Tensor], value: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+        return _stream(scoring, arrays, value, Bounds.of(lower, upper, value.shape[-2]))
 
-    def forward(arrays: Sequence[Tensor], value: Tensor, lower: Tensor, upper: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-        return _stream_forward(_Tiles(score, allowed, widened(arrays, value), lower, upper), value, rows)
-
-    def shapes(arrays: Sequence[Tensor], value: Tensor, lower: Tensor, upper: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+    def fake(arrays: list[Tensor], value: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+        shape = (*value.shape[:-2], lower.shape[-1])
         wide = torch.promote_types(value.dtype, torch.float32)
-        lead = value.shape[:-2]
-        return value.new_empty((*lead, rows, value.shape[-1])), value.new_empty((*lead, rows), dtype=wide)
+        return value.new_empty(*shape, value.shape[-1]), value.new_empty(shape, dtype=wide)
 
-    def backward(gradient, arrays, value, out, totals, lower, upper, needs):
-        tiles = _Tiles(score, allowed, widened(arrays, value), lower, upper)
-        found, to_value = _stream_backward(tiles, way_back, gradient, value, out, totals, needs)
-        given = [array.new_empty(0) if one is None else one.to(array.dtype) for one, array in zip(found, arrays, strict=True)]
-        return given, to_value
+    def run_backward(
+        gradient: Tensor, arrays: list[Tensor], value: Tensor, out: Tensor, total: Tensor, lower: Tensor, upper: Tensor,
+        needs: list[bool],
+    ) -> tuple[Tensor, list[Tensor]]:
+        bounds = Bounds.of(lower, upper, value.shape[-2])
+        return _stream_backward(scoring, gradient, arrays, (value, out, total), bounds, needs)
 
-    def backward_shapes(gradient, arrays, value, out, totals, lower, upper, needs):
-        given = [torch.empty_like(array) if wanted else array.new_empty(0) for array, wanted in zip(arrays, needs, strict=True)]
-        return given, torch.empty_like(value)
+    def fake_backward(gradient: Tensor, arrays: list[Tensor], value: Tensor, *rest: Any) -> tuple[Tensor, list[Tensor]]:
+        wanted = zip(arrays, rest[-1], strict=True)
+        return value.new_empty(value.shape), [array.new_empty(array.shape) for array, need in wanted if need]
 
-    bounds = "Tensor lower, Tensor upper"
-    _streams.define(f"{free}(Tensor[] arrays, Tensor value, {bounds}, SymInt rows) -> (Tensor, Tensor)")
-    _streams.define(
-        f"{free}_backward(Tensor gradient, Tensor[] arrays, Tensor value, Tensor out, Tensor totals, {bounds}, bool[] needs)"
-        " -> (Tensor[], Tensor)"
+    forward_name, forward = _stream_operator(
+        name, "(Tensor[] arrays, Tensor value, Tensor lower, Tensor upper) -> (Tensor, Tensor)", run, fake
     )
-    for suffix, run, fake in (("", forward, shapes), ("_backward", backward, backward_shapes)):
-        _streams.impl(free + suffix, run, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"{_streams.ns}::{free}{suffix}", fake, lib=_streams)
-    there, back = getattr(space, free).default, getattr(space, f"{free}_backward").default
+    backward_name, backward = _stream_operator(
+        f"{name}_backward",
+        "(Tensor gradient, Tensor[] arrays, Tensor value, Tensor out, Tensor total, Tensor lower, Tensor upper, "
+        "bool[] needs) -> (Tensor, Tensor[])",
+        run_backward,
+        fake_backward,
+    )
 
-    def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        arrays, value, lower, upper, _ = inputs
-        ctx.needs = [array.requires_grad for array in arrays]
+    def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        arrays, value, lower, upper = inputs
         ctx.save_for_backward(value, *output, lower, upper, *arrays)
         ctx.set_materialize_grads(False)
 
-    def derive(context: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
-        value, out, totals, lower, upper, *arrays = context.saved_tensors
+    def derive(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
+        value, out, total, lower, upper, *arrays = ctx.saved_tensors
+        needs = list(ctx.needs_input_grad[0])
         if gradient is None:
-            return [None] * len(arrays), None, None, None, None
-        found, to_value = back(gradient, arrays, value, out, totals, lower, upper, context.needs)
-        given = [one if wanted else None for one, wanted in zip(found, context.needs, strict=True)]
-        return given, to_value, None, None, None
+            return [None] * len(arrays), None, None, None
+        to_value, found = backward(gradient, arrays, value, out, total, lower, upper, needs)
+        parts = iter(found)
+        return [next(parts) if need else None for need in needs], to_value, None, None
 
-    def refuse(context: Any, *_: Any) -> None:
-        raise RuntimeError(_NO_SECOND)
+    def refuse(ctx: Any, *_: Any) -> None:
+        raise RuntimeError(f"{name} has no second derivative here: differentiate the eager or reference path twice")
 
-    torch.library.register_autograd(f"{_streams.ns}::{free}", derive, setup_context=keep, lib=_streams)
-    torch.library.register_autograd(f"{_streams.ns}::{free}_backward", refuse, lib=_streams)
+    torch.library.register_autograd(forward_name, derive, setup_context=save, lib=_streams)
+    torch.library.register_autograd(backward_name, refuse, lib=_streams)
 
-    def attend(arrays: Sequence[Tensor], value: Tensor, lower: Tensor, upper: Tensor, rows: int) -> Tensor:
-        out: Tensor = there(list(arrays), value, lower, upper, rows)[0]
+    def attend(arrays: Sequence[Tensor], value: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+        out: Tensor = forward(list(arrays), value, lower, upper)[0]
         return out
 
     return attend

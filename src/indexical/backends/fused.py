@@ -1,0 +1,88 @@
+"""Attention by the library's own fused kernel."""
+
+from __future__ import annotations
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.affine import polynomial
+from ..ir.types import Coordinate
+from ..plan.steps import Attend
+from .base import Value
+from .frames import Frame, Framed
+from .scope import Place, Scope
+
+
+class Fused(Framed):
+    """`scaled_dot_product_attention`, heads that share keys included."""
+
+    def fused(self, let: ir.Let, attend: Attend, frame: Frame) -> Value:
+        """The library's own kernel."""
+        dot = attend.scores.dot
+        assert dot is not None
+        scale, query = self.scale(attend, frame)
+        compared = tuple(range.coordinate for range in dot.compared)
+        groups = self.grouped(attend, frame)
+        q = self.operand(query, frame.row, compared, frame, let)
+        causal = ", is_causal=True" if attend.shape == "causal" else ""
+        words = f"{causal}, scale={scale}"
+        name = self.text.helper("attend")
+        if groups is not None:
+            shared, test, key, answer = groups
+            k = self.operand(key, attend.attention.coordinate, compared, shared, let)
+            v = self.operand(answer, attend.attention.coordinate, attend.layout.carry, shared, let)
+            variable = self.text.fresh(f"{let.name}_rows")
+            self.text.line(f"if {test}:")
+            with self.block():
+                self.text.line(f"{variable} = {name}({q}, {k}, {v}{words}, enable_gqa=True)")
+            self.text.line("else:")
+            with self.block():
+                k = self.operand(dot.key, attend.attention.coordinate, compared, frame, let)
+                v = self.operand(attend.attention.value, attend.attention.coordinate, attend.layout.carry, frame, let)
+                self.text.line(f"{variable} = {name}({q}, {k}, {v}{words})")
+            return self.unfolded(variable, let, attend, frame)
+        k = self.operand(dot.key, attend.attention.coordinate, compared, frame, let)
+        v = self.operand(attend.attention.value, attend.attention.coordinate, attend.layout.carry, frame, let)
+        return self.unfolded(f"{name}({q}, {k}, {v}{words})", let, attend, frame)
+
+    def grouped(self, attend: Attend, frame: Frame) -> tuple[Frame, str, ir.Expr, ir.Expr] | None:
+        """Heads that share keys and values, `K[b, h / G, j, d]`: the frame of the shared ones, when that is all
+        of them, and both sides read at the shared head."""
+        dot = attend.scores.dot
+        if dot is None or not frame.batch:
+            return None
+        head = frame.batch[-1]
+        found = []
+        for expr in (dot.key, attend.attention.value):
+            if not isinstance(expr, ir.Read):
+                return None
+            places = [n for n, index in enumerate(expr.indices) if head in index.type.coordinates]
+            match [expr.indices[n] for n in places]:
+                case [ir.Map("//", (ir.Coord(), group))] if not group.type.coordinates:
+                    found.append((expr, places[0], group, self.tensors[expr.tensor].axes[places[0]].extent))
+                case _:
+                    return None
+        (key, _, group, extent), (_, _, other, other_extent) = found
+        if group != other or polynomial(extent) != polynomial(other_extent):
+            return None
+        place = frame.scope.places[head]
+        if not isinstance(place.start, ir.Const) or place.start.value != 0:
+            return None
+        shared = Coordinate(f"{head.name}_shared")
+        scope = frame.scope.binding(
+            ir.Range(shared, place.start, extent, False, key.span), Place(place.start, extent, True)
+        )
+        order = {
+            (shared if c == head else c): scope.places[shared if c == head else c] for c in scope.places if c != shared
+        }
+        new = Frame((*frame.batch[:-1], shared), frame.row, Scope(order, scope.trail))
+        test = f"{self.number(place.stop)} == {self._times(group, extent)}"
+        read = [_reading(expr, n, shared) for expr, n, _, _ in found]
+        return new, test, read[0], read[1]
+
+    def _times(self, group: ir.Expr, extent: ir.Expr) -> str:
+        return self.number(build.apply("*", (group, extent), "whole", extent.span))
+
+
+def _reading(expr: ir.Read, axis: int, shared: Coordinate) -> ir.Expr:
+    indices = tuple(build.coord(shared, index.span) if n == axis else index for n, index in enumerate(expr.indices))
+    return build.read(expr.tensor, indices, expr.type.kind, expr.span)

@@ -1,0 +1,81 @@
+"""A product that is named and then summed is never built: it is written out inside the sum."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from ..checker.context import at
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.walk import rebuild, renamed_apart
+
+
+def fuse(program: ir.Program, kept: Collection[str]) -> ir.Program:
+    """The program with such products written out where a sum reads them. Definitions that are `kept` stay."""
+    recurrent = {name for order in program.order if isinstance(order, ir.Stepwise) for name, _ in order.axes}
+    products = {
+        let.name: let.clauses[0]
+        for let in program.lets
+        if let.name not in kept and let.name not in recurrent and is_spread(let)
+    }
+    if not products:
+        return program
+    fusion = _Fusion(products)
+    lets = tuple(
+        replace(let, clauses=tuple(replace(clause, body=fusion.opened(clause.body)) for clause in let.clauses))
+        for let in program.lets
+    )
+    return replace(program, lets=lets)
+
+
+def is_spread(let: ir.Let) -> bool:
+    """Whether a definition is a product of parts that all have fewer coordinates than it: building it takes more
+    room than all of them."""
+    if let.kind != "real" or len(let.clauses) != 1 or not all(isinstance(s, ir.Coord) for s in let.clauses[0].slots):
+        return False
+    body = let.clauses[0].body
+    factors = _factors(body)
+    return len(factors) > 1 and all(factor.type.coordinates < body.type.coordinates for factor in factors)
+
+
+def _factors(expr: ir.Expr) -> list[ir.Expr]:
+    match expr:
+        case ir.Map("*" | "/", (left, right)) if expr.type.kind == "real":
+            return _factors(left) + _factors(right)
+        case _:
+            return [expr]
+
+
+@dataclass
+class _Fusion:
+    products: dict[str, ir.Clause]
+
+    def opened(self, expr: ir.Expr) -> ir.Expr:
+        """The expression with products written out in every sum of it."""
+        expr = rebuild(expr, self.opened)
+        if not isinstance(expr, ir.Reduce) or expr.op != "sum" or expr.type.kind != "real":
+            return expr
+        guards = [expr.guard]
+        taken = {c.name for c in (*expr.body.type.coordinates, *expr.coordinates)}
+        body = self.written(expr.body, guards, taken)
+        return build.reduce("sum", expr.ranges, body, build.conjunction(guards), "real", expr.span)
+
+    def written(self, expr: ir.Expr, guards: list[ir.Expr | None], taken: set[str]) -> ir.Expr:
+        """A factor of a sum; what a product is absent under goes to the sum's guard."""
+        match expr:
+            case ir.Map("*", (left, right)) if expr.type.kind == "real":
+                parts = (self.written(left, guards, taken), self.written(right, guards, taken))
+                return build.apply("*", parts, "real", expr.span)
+            case ir.Map("/", (left, right)) if expr.type.kind == "real":
+                return build.apply("/", (self.written(left, guards, taken), right), "real", expr.span)
+            case ir.Read(tensor, indices) if tensor in self.products:
+                clause = self.products[tensor]
+                body = at(clause, clause.body, indices)
+                guard = None if clause.guard is None else at(clause, clause.guard, indices)
+                if body is None or (clause.guard is not None and guard is None):
+                    return expr
+                guards.append(guard)
+                return self.written(renamed_apart(body, taken), guards, taken)
+            case _:
+                return expr

@@ -1,0 +1,65 @@
+"""What a normal form is like: a copy, weights, a logarithm, a mask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..ir import nodes as ir
+from .normal import Form, Function, Group, Leaf, Logarithm, Sum, form
+
+
+def is_exponential(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Map | ir.Normalize) and expr.op in ("exp", "softmax", "log_softmax")
+
+
+def reads_in(value: Form) -> Iterator[ir.Read]:
+    """Every read that is a factor somewhere in a form."""
+    for _, term in value.terms:
+        if term.exponent is not None:
+            yield from reads_in(term.exponent)
+        for atom, _ in term.factors:
+            match atom:
+                case Leaf(ir.Read() as read):
+                    yield read
+                case Function(arguments=arguments):
+                    for argument in arguments:
+                        yield from reads_in(argument)
+                case Group(inner):
+                    yield from reads_in(inner)
+                case Sum(body=body):
+                    yield from reads_in(form(((1, body),)))
+
+
+def is_mask(value: Form) -> bool:
+    """A number that stands for minus infinity."""
+    return len(value.terms) == 1 and value.terms[0][0] <= LARGE and value.terms[0][1].key == ""
+
+
+# No score is as low as this, and e to it is 0 in every dtype, whatever score is added to it.
+LARGE = -(10**8)
+
+
+def is_copy(value: Form) -> bool:
+    """A read, times numbers that vary with nothing; a product that is larger than each of its factors; or a
+    condition as a number."""
+    if len(value.terms) != 1:
+        return False
+    term = value.terms[0][1]
+    if term.conditions or term.exponent is not None:
+        return not term.factors and term.exponent is None
+    varying = [atom for atom, _ in term.factors if atom.coordinates]
+    if not all(isinstance(atom, Leaf) and isinstance(atom.expr, ir.Read) for atom in varying):
+        return False
+    if any(not isinstance(atom, Leaf) for atom, _ in term.factors):
+        return False
+    return len(varying) <= 1 or all(atom.coordinates != term.coordinates for atom in varying)
+
+
+def is_normalized(*values: Form) -> bool:
+    """Whether a normaliser stands in a form as it is written: then it may only be read under its own range."""
+    return any(f"({op} " in value.key for value in values for op in ("softmax", "log_softmax", "cumsum"))
+
+
+def has_logarithm(value: Form) -> bool:
+    """Whether a term of a form is a logarithm of weights."""
+    return any(isinstance(atom, Logarithm) for _, term in value.terms for atom, _ in term.factors)
