@@ -24,6 +24,8 @@ import os
 import platform
 import sys
 import warnings
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
@@ -40,7 +42,7 @@ from contest.variants import VARIANTS, Setting, draw
 import indexical as ix
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
-SECTIONS = ("forward", "backward", "memory", "starting")
+SECTIONS = ("starting", "forward", "backward", "memory")
 QUICK_VARIANTS = "causal,causal by hand,window,documents,alibi,softcap"
 
 
@@ -64,22 +66,19 @@ class Plan:
         missing = tuple(name for name in ("einops", "einx") if importlib.util.find_spec(name) is None)
         for name in missing:
             progress(f"{name} is not installed: left out")
-        self.with_ours: bool = not given.without_ours and self._ours_runs()
+        self.failure = "" if given.without_ours else self._failure()
+        self.with_ours: bool = not (given.without_ours or self.failure)
         self.roster = Roster(self.with_ours, missing, self.sizes[-1], quick, given.every_peer)
 
-    def _ours_runs(self) -> bool:
-        """Whether a program takes PyTorch's tensors and gives them back."""
+    def _failure(self) -> str:
+        """Why a program does not take PyTorch's tensors and give them back; nothing where it does."""
         setting = Setting(VARIANTS["causal"], 8, torch.float32, self.device)
         inputs = draw(setting)
         try:
             found = ix.compile(setting.variant.program)(inputs.q, inputs.k, inputs.v)
-        except Exception as problem:
-            progress(f"ours is left out: {type(problem).__name__}: {problem}")
-            return False
-        if not isinstance(found, torch.Tensor):
-            progress(f"ours is left out: it takes tensors, and gives back {type(found).__name__}")
-            return False
-        return True
+        except Exception as problem:  # The peers are measured all the same.
+            return f"{type(problem).__name__}: {problem}"
+        return "" if isinstance(found, torch.Tensor) else f"it gives back {type(found).__name__}"
 
 
 def measure_cells(plan: Plan, backward: bool, results: Results) -> None:
@@ -120,14 +119,22 @@ def measure_starting(plan: Plan, results: Results) -> None:
     results.first = first_calls(plan.device, plan.with_ours, not plan.quick, runs)
 
 
+MEASURES: dict[str, Callable[[Plan, Results], None]] = {
+    "starting": measure_starting,
+    "forward": lambda plan, results: measure_cells(plan, False, results),
+    "backward": lambda plan, results: measure_cells(plan, True, results),
+    "memory": measure_memory,
+}
+
+
 def describe() -> dict[str, object]:
     """The machine and the versions."""
-    versions = {name: _version(name) for name in ("einops", "einx")}
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "indexical": ix.__version__,
-        **{name: version for name, version in versions.items() if version},
+        "einops": _version("einops"),
+        "einx": _version("einx"),
         "threads": torch.get_num_threads(),
         "processor": _processor(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
@@ -136,8 +143,6 @@ def describe() -> dict[str, object]:
 
 
 def _version(name: str) -> str | None:
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
         return version(name)
     except PackageNotFoundError:
@@ -175,35 +180,35 @@ def read_arguments() -> argparse.Namespace:
     return given
 
 
+def save(path: Path, about: dict[str, object], results: Results) -> None:
+    report = {
+        "about": {**about, "load at the end": os.getloadavg()[0]},
+        "cells": [cell.to_json() for cell in results.cells],
+        "memory": [growth.to_json() for growth in results.growths],
+        "first call": {name: {"whole": f.whole, "built": f.built} for name, f in results.first.items()},
+        "calls": {name: times.median for name, times in results.calls.items()},
+        "contractions": {name: times.median for name, times in results.contractions.items()},
+        "verdicts": [verdict.to_json() for verdict in judge(results)],
+    }
+    path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
 def main() -> int:
     given = read_arguments()
     torch.set_num_threads(given.threads)
     warnings.filterwarnings("ignore", module="torch")
     about = describe()
+    print(", ".join(f"{name} {value}" for name, value in about.items() if value is not None), flush=True)
     plan = Plan(given)
     results = Results(plan.with_ours)
-    print(", ".join(f"{name} {value}" for name, value in about.items() if value is not None), flush=True)
-    if "starting" in plan.sections:
-        measure_starting(plan, results)
-    if "forward" in plan.sections:
-        measure_cells(plan, False, results)
-    if "backward" in plan.sections:
-        measure_cells(plan, True, results)
-    if "memory" in plan.sections:
-        measure_memory(plan, results)
+    for section in plan.sections:
+        MEASURES[section](plan, results)
+        if given.json is not None:
+            save(given.json, about, results)
     print(show(results))
-    if given.json is not None:
-        report = {
-            "about": {**about, "load at the end": os.getloadavg()[0]},
-            "cells": [cell.to_json() for cell in results.cells],
-            "memory": [growth.to_json() for growth in results.growths],
-            "first call": {name: {"whole": f.whole, "built": f.built} for name, f in results.first.items()},
-            "calls": {name: times.median for name, times in results.calls.items()},
-            "contractions": {name: times.median for name, times in results.contractions.items()},
-            "verdicts": [verdict.to_json() for verdict in judge(results)],
-        }
-        given.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    return 0
+    if plan.failure:
+        print(f"\nOurs did not run: {plan.failure}")
+    return 1 if plan.failure else 0
 
 
 if __name__ == "__main__":

@@ -41,8 +41,11 @@ class Module(torch.nn.Module):
         self.given = tuple(name for name in self.program.inputs if name in parameters)
         self.asked = tuple(name for name in self.program.inputs if name not in parameters)
 
-    def forward(self, *arrays: Any, **named: Any) -> Any:
-        """What the program computes, with the parameters in their places."""
+    def forward(
+        self, *arrays: Any, outputs: str | Iterable[str] | None = None, isolate: bool = False, **named: Any
+    ) -> Any:
+        """What the program computes, with the parameters in their places. `outputs` asks for other definitions,
+        this once."""
         if len(arrays) > len(self.asked):
             message = f"{len(arrays)} arrays for {len(self.asked)} inputs that are no parameters"
             help = f"this module takes {', '.join(self.asked) or 'no inputs'}"
@@ -53,12 +56,15 @@ class Module(torch.nn.Module):
             raise CallError([Diagnostic("IX501", f"`{twice[0]}` is given twice, by place and by name")])
         found.update(named)
         found.update({name: getattr(self, name) for name in self.given})
-        if self.outputs is None and len(found) == len(self.program.inputs):
+        asked = self.outputs if outputs is None else outputs
+        if asked is None and not isolate and len(found) == len(self.program.inputs):
             return self.program(*(found[name] for name in self.program.inputs if name in found))
-        return self.program(outputs=self.outputs, **found)
+        return self.program(outputs=asked, isolate=isolate, **found)
 
     def extra_repr(self) -> str:
-        return f"({', '.join(self.asked)}) -> ({', '.join(self.program.outputs)})"
+        outputs = self.program.outputs if self.outputs is None else self.outputs
+        shown = outputs if isinstance(outputs, str) else ", ".join(outputs)
+        return f"{', '.join(self.asked)} -> {shown}"
 
 
 def _parameter(value: Tensor | tuple[int, ...]) -> Tensor:

@@ -24,7 +24,8 @@ def program_of(text: str) -> ir.Program:
     """A program, checked and not linted: that takes half the time."""
     sink = Sink()
     program = check(parse(Source("test", text), sink), sink)
-    assert program is not None and not sink.failed, [diagnostic.message for diagnostic in sink]
+    assert program is not None, [diagnostic.message for diagnostic in sink]
+    assert not sink.failed, [diagnostic.message for diagnostic in sink]
     return program
 
 

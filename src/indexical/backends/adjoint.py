@@ -14,9 +14,6 @@ from .scope import Scope
 from .tiles import Windowed
 from .values import aligned
 
-# Operations that need no value of their own on the way back.
-_LINEAR = frozenset(("+", "-", "neg", "*", "/"))
-
 
 class Undifferentiable(Exception):
     """Nothing flows back here through a score: why."""
@@ -29,18 +26,27 @@ class Adjoint:
         self.emitter, self.names = emitter, names
         self.made: dict[str, tuple[ir.Expr, ir.Expr]] = {}
 
-    def forward(self, expr: ir.Expr, scope: Scope) -> ir.Expr:
-        """The expression with every sum and every function in it that data reach computed once, under a name."""
+    def forward(self, expr: ir.Expr, scope: Scope, needed: bool = False) -> ir.Expr:
+        """The expression with every sum and every function in it whose value is needed on the way back computed
+        once, under a name."""
         if not self.is_reached(expr):
             return expr
         match expr:
-            case ir.Map(op, arguments) if op in _LINEAR:
-                return build.apply(op, tuple(self.forward(a, scope) for a in arguments), "real", expr.span)
+            case ir.Map("+" | "-" | "neg" as op, arguments):
+                parts = tuple(self.forward(argument, scope, needed) for argument in arguments)
+                return build.apply(op, parts, "real", expr.span)
+            case ir.Map("*" | "/" as op, (left, right)):
+                both = needed or (self.is_reached(left) and self.is_reached(right))
+                return build.apply(
+                    op, (self.forward(left, scope, both), self.forward(right, scope, both)), "real", expr.span
+                )
             case ir.Map(op, arguments):
-                inner: ir.Expr = build.apply(op, tuple(self.forward(a, scope) for a in arguments), "real", expr.span)
+                parts = tuple(self.forward(argument, scope, True) for argument in arguments)
+                inner: ir.Expr = build.apply(op, parts, "real", expr.span)
             case ir.Select(condition, then, otherwise):
-                return build.select(condition, self.forward(then, scope), self.forward(otherwise, scope), expr.span)
-            case ir.Reduce("sum"):
+                branches = self.forward(then, scope, needed), self.forward(otherwise, scope, needed)
+                return build.select(condition, *branches, expr.span)
+            case ir.Reduce("sum") if needed:
                 inner = expr
             case _:
                 return expr

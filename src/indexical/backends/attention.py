@@ -71,8 +71,11 @@ class Attending(Fused, Blocks):
             rest = attend.attention.guard
         bounds = self.text.fresh("lower"), self.text.fresh("upper")
         for name, texts in zip(bounds, (lower, upper), strict=True):
-            self.text.line(f"{name} = torch.stack(({', '.join(texts)},))")
+            several = f"torch.broadcast_tensors({', '.join(texts)})" if len(texts) > 1 else f"({texts[0]},)"
+            self.text.line(f"{name} = torch.stack({several})")
         words = f"{q}, {k}, {v}, {bounds[0]}, {bounds[1]}, {scale}"
+        if groups and tiles:
+            rest, groups = attend.attention.guard, ()
         if groups:
             words += self.group_words(groups, frame, key)
         if not tiles or (attend.scores.bias is None and not rest):

@@ -26,7 +26,8 @@ class Blocks(Framed):
         self.text.line(f"def {scores}(r0, r1, k0, k1):")
         inner, scope = tile.emitter(windows, self.text)
         with self.text.indented():
-            score = inner.real(inner.value(attend.attention.score, scope))
+            heard = scope.where(build.conjunction(attend.attention.guard))
+            score = inner.real(inner.value(attend.attention.score, heard))
             masks = inner.masks((), build.conjunction(attend.attention.guard), scope)
             mask = inner.conjunction(masks, scope)
             if mask is not None:

@@ -100,7 +100,12 @@ class Definer(Reducer):
         axes = scope.sort(scope.places)
         dtype = self.dtypes[let.name]
         if value.python:
-            return Value(self.text.dialect.full(self.shape(axes, scope) if axes else "()", value.text, dtype), axes, let.kind, dtype)
+            return Value(
+                self.text.dialect.full(self.shape(axes, scope) if axes else "()", value.text, dtype),
+                axes,
+                let.kind,
+                dtype,
+            )
         value = self.spread(self.turned(value, axes), axes, scope)
         if value.dtype != dtype:
             value = replace(self.cast_to(value, dtype), kind=let.kind)

@@ -195,7 +195,9 @@ class Emitter:
     def promoted(self, values: list[Value]) -> list[Value]:
         """PyTorch lets an array of no axes take the dtype of others: where it is the wider one, they take its."""
         dtype = widest(value.dtype for value in values)
-        if self.text.dialect.name != "torch" or not any(v.dtype == dtype and not v.axes and not v.python for v in values):
+        if self.text.dialect.name != "torch" or not any(
+            v.dtype == dtype and not v.axes and not v.python for v in values
+        ):
             return values
         return [
             value if value.dtype in (dtype, None) or dtype is None else self.text.dialect.cast(value, dtype)
@@ -236,9 +238,7 @@ class Emitter:
         binds = PRODUCT if op == "rsqrt" and self.text.dialect.name == "numpy" else ATOM
         return Value(shown, axes, "real", dtype if not python else values[0].dtype, binds)
 
-    def infix(
-        self, op: str, values: list[Value], level: int, expr: ir.Map, dtype: Dtype | None, scope: Scope
-    ) -> Value:
+    def infix(self, op: str, values: list[Value], level: int, expr: ir.Map, dtype: Dtype | None, scope: Scope) -> Value:
         axes = joined(values, scope.order)
         left, right = (aligned(value, axes) for value in values)
         python = left.python and right.python
@@ -300,7 +300,9 @@ class Emitter:
         values = [aligned(value, axes) for value in values]
         if op == "**":
             values = [self.text.keep(self.strong(value, dtype), self.label) for value in values]
-            self.fail_where(f"{values[1].text} < 0", values[1].axes, "IX505", "a whole number to a negative power", scope)
+            self.fail_where(
+                f"{values[1].text} < 0", values[1].axes, "IX505", "a whole number to a negative power", scope
+            )
             found = Value(f"{self.text.helper('power')}({values[0].text}, {values[1].text})", axes, "whole", dtype)
             return self.checked(found, expr, values, scope)
         if self.text.dialect.name == "torch":

@@ -10,9 +10,9 @@ from ..ir.types import Coordinate
 from ..ir.walk import walk
 from ..plan.steps import Attend, Step
 from .base import ATOM, PRODUCT, Value
-from .definitions import Definer
 from .expressions import constant
 from .scope import Place, Scope
+from .tiles import Meeting
 from .values import aligned
 
 
@@ -26,12 +26,17 @@ class Frame:
 
 
 @dataclass
-class Framed(Definer):
+class Framed(Meeting):
     """Operands and results of kernels, the bounds of what is heard, in the coordinates of an attention."""
 
     steps: dict[str, Step] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
     kernels: dict[str, set[str]] = field(default_factory=dict)
+
+    def helped(self, name: str, text: str) -> str:
+        """A small function above the emitted one, that kernels are called through."""
+        self.text.helpers.setdefault(name, text)
+        return name
 
     def frame(self, let: ir.Let, attend: Attend) -> Frame:
         """One coordinate asks: that of the guard, else the last. Others that ask keep apart, too."""
@@ -44,10 +49,16 @@ class Framed(Definer):
         )
         scope = self.scope_of(let.clauses[0], {})
         key = attend.attention.key
-        scope = scope.binding(key, Place(key.lower, key.upper, True))
+        scope = scope.binding(key, self.key_place(let, key))
         for range in attend.scores.dot.compared if attend.scores.dot is not None else ():
             scope = scope.binding(range, Place(range.lower, range.upper, not range.stated))
         return Frame(batch, row, scope)
+
+    def key_place(self, let: ir.Let, key: ir.Range) -> Place:
+        """The keys. Where no range was stated, there are as many as every axis has that they index."""
+        bound = [r for part in walk(let.clauses[0].body) if isinstance(part, ir.Reduce) for r in part.ranges]
+        stated = any(range.stated for range in bound if range.coordinate == key.coordinate)
+        return Place(key.lower, key.upper, not stated)
 
     # ----------------------------------------------------------------- operands
 
@@ -108,7 +119,9 @@ class Framed(Definer):
             return "1.0", dot.query
         divisors: list[str] = []
         shown = self.plain(dot.scale, divisors)
-        if shown is None:
+        # A kernel that masks before it scales would turn its -inf around.
+        negative = any(isinstance(part, ir.Const) and part.value < 0 for part in walk(dot.scale))
+        if shown is None or negative:
             return "1.0", build.apply("*", (dot.query, dot.scale), "real", dot.query.span)
         if not divisors:
             return shown.text, dot.query
@@ -176,7 +189,7 @@ class Framed(Definer):
         if len(groups) == 1:
             return f", {query[0]}, {keys[0]}"
         pair = self.text.fresh("groups")
-        self.text.line(f"{pair} = {self.text.helper('joint')}([{', '.join(query)}], [{', '.join(keys)}])")
+        self.text.line(f"{pair} = {self.helped('joint', JOINT)}([{', '.join(query)}], [{', '.join(keys)}])")
         return f", *{pair}"
 
     def is_hull(self, attend: Attend) -> bool:
@@ -239,3 +252,15 @@ def hears_somebody(attend: Attend) -> ir.Expr:
         result = some if result is None else build.apply("||", (result, some), "bool", key.span)
     assert result is not None
     return result
+
+
+JOINT = '''
+def joint(queries, keys):
+    """Several groups as one: equal where all of them are."""
+    query, key = queries[0], keys[0]
+    for asks, answers in zip(queries[1:], keys[1:]):
+        least = torch.minimum(asks.min(), answers.min())
+        count = torch.maximum(asks.max(), answers.max()) - least + 1
+        query, key = query * count + asks - least, key * count + answers - least
+    return query, key
+'''

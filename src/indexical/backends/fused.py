@@ -25,7 +25,7 @@ class Fused(Framed):
         q = self.operand(query, frame.row, compared, frame, let)
         causal = ", is_causal=True" if attend.shape == "causal" else ""
         words = f"{causal}, scale={scale}"
-        name = self.text.helper("attend")
+        name = self.helped("attend", ATTEND)
         if groups is not None:
             shared, test, key, answer = groups
             k = self.operand(key, attend.attention.coordinate, compared, shared, let)
@@ -86,3 +86,22 @@ class Fused(Framed):
 def _reading(expr: ir.Read, axis: int, shared: Coordinate) -> ir.Expr:
     indices = tuple(build.coord(shared, index.span) if n == axis else index for n, index in enumerate(expr.indices))
     return build.read(expr.tensor, indices, expr.type.kind, expr.span)
+
+
+ATTEND = '''
+def attend(query, key, value, is_causal=False, scale=1.0, enable_gqa=False):
+    """The library's fused kernel. It wants equal widths and a last axis without gaps, or else is slow on a CPU:
+    zeros fill up the narrower side, which changes nothing. Keys past the last query are not heard, nor read."""
+    width = value.shape[-1]
+    if query.shape[-1] != width:
+        query, key, value = (
+            torch.nn.functional.pad(x, (0, max(query.shape[-1], width) - x.shape[-1])) for x in (query, key, value)
+        )
+    if is_causal and key.shape[-2] > query.shape[-2]:
+        key, value = key[..., : query.shape[-2], :], value[..., : query.shape[-2], :]
+    query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
+    out = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
+    )
+    return out if out.shape[-1] == width else out[..., :width]
+'''

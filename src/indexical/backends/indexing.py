@@ -167,12 +167,18 @@ class Reader(Emitter):
         """Whether an index is in bounds at every point of its ranges, or only of those where all guards hold."""
         if isinstance(index, ir.Coord) and scope.places[index.coordinate].step is None:
             place = scope.places[index.coordinate]
-            if place.measured or (place.stop == extent and isinstance(place.start, ir.Const) and place.start.value >= 0):
+            if place.measured or (
+                place.stop == extent and isinstance(place.start, ir.Const) and place.start.value >= 0
+            ):
                 return True
         trail = scope.trail if guarded else tuple(step for step in scope.trail if isinstance(step, ir.Range))
         if not guarded:
-            trail = tuple(ir.Range(c, p.start, p.stop, True, index.span) for c, p in scope.places.items() if p.step is None)
-            trail += tuple(s for s in scope.trail if isinstance(s, ir.Range) and scope.places[s.coordinate].step is not None)
+            trail = tuple(
+                ir.Range(c, p.start, p.stop, True, index.span) for c, p in scope.places.items() if p.step is None
+            )
+            trail += tuple(
+                s for s in scope.trail if isinstance(s, ir.Range) and scope.places[s.coordinate].step is not None
+            )
         known = assume(trail, self.lets)
         place_, length = polynomial(index, known.constants), polynomial(extent, known.constants)
         return known.entails(place_) and known.entails(length - place_ - 1)
@@ -281,9 +287,7 @@ class Reader(Emitter):
             first, last = first + factor * start, last + factor * end
         return first, last + 1
 
-    def bounds(
-        self, first: Polynomial, beyond: Polynomial, step: str, shift: str, span: Span, scope: Scope
-    ) -> str:
+    def bounds(self, first: Polynomial, beyond: Polynomial, step: str, shift: str, span: Span, scope: Scope) -> str:
         """`first:beyond:step`. An empty range must not wrap around, so nothing here is below 0."""
         texts = []
         for bound in (first, beyond):
@@ -341,7 +345,6 @@ def _cell(cell: ir.Const) -> str:
     if cell.type.kind == "bool":
         return str(bool(cell.value))
     return str(cell.value) if cell.type.kind == "whole" else float_text(cell.value)
-
 
 
 def _no_pair() -> tuple[Coordinate, Coordinate, str]:

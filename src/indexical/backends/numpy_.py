@@ -53,7 +53,7 @@ class NumPy:
         return Value(f"{value.atom}.astype({self.dtype(dtype)})", value.axes, value.kind, dtype)
 
     def constant(self, text: str, dtype: Dtype) -> str:
-        return f"{self.dtype(dtype)}({text})"
+        return f"np.bool_({text})" if dtype == "bool" else f"{self.dtype(dtype)}({text})"
 
     def full(self, shape: str, text: str, dtype: Dtype) -> str:
         return f"np.full({shape}, {text}, {self.dtype(dtype)})"

@@ -146,9 +146,7 @@ class Reducer(Contractor):
             body = self.strong(body)
         return self.where(mask, body, neutral, scope, body.dtype)
 
-    def checked_total(
-        self, expr: ir.Reduce, result: Value, body: Value, gone: tuple[int, ...], scope: Scope
-    ) -> Value:
+    def checked_total(self, expr: ir.Reduce, result: Value, body: Value, gone: tuple[int, ...], scope: Scope) -> Value:
         if expr.op == "sum" and bits(expr.body, self.stored) <= 31:
             return result
         result = self.text.keep(result, self.label)
@@ -335,4 +333,3 @@ def _worst(op: str, value: Value) -> str:
 def _speaks_of(step: ir.Range | tuple[ir.Expr, bool], coordinate: Coordinate) -> bool:
     """Whether a condition outside says something of the coordinate that a normaliser binds anew inside."""
     return not isinstance(step, ir.Range) and coordinate in step[0].type.coordinates
-

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+import re
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 
 from ..checker.context import bound_by, visit_clause
@@ -14,10 +16,13 @@ from .attention import Attending
 from .base import Dialect, Text
 from .definitions import Definer
 from .expressions import Stored
+from .numpy_ import HELPERS as NUMPY_HELPERS
 from .numpy_ import NumPy
 from .scope import Scope
+from .torch_ import HELPERS as TORCH_HELPERS
 from .torch_ import Torch
 
+HELPERS = {"numpy": NUMPY_HELPERS, "torch": TORCH_HELPERS}
 DIALECTS: dict[str, Dialect] = {"numpy": NumPy(), "torch": Torch()}
 
 
@@ -34,9 +39,9 @@ def emit(plan: Plan, arguments: Mapping[str, Argument]) -> Module:
     """The module that follows a plan, for arrays like these."""
     program = plan.program
     text = Text(DIALECTS[plan.backend])
-    text.taken |= {tensor.name for tensor in program.inputs}
+    text.taken |= reserved(plan.backend)
     steps = {step.definition: step for step in plan.steps}
-    emitter = Attending(text, program, isolate=plan.isolate, dtypes=dict(plan.dtypes), steps=steps)
+    emitter = Attending(text, program, isolate=plan.isolate, dtypes=dict(plan.dtypes), steps=steps, weak=plan.weak)
     needed = set(steps)
     taking(emitter, arguments)
     for order in program.order:
@@ -49,7 +54,11 @@ def emit(plan: Plan, arguments: Mapping[str, Argument]) -> Module:
 def taking(emitter: Definer, arguments: Mapping[str, Argument]) -> None:
     """The inputs: sizes from their shapes, which must agree."""
     text = emitter.text
-    first = next((t.name for t in emitter.program.inputs if arguments[t.name].dtype is not None), None)
+    for tensor in emitter.program.inputs:
+        argument = arguments[tensor.name]
+        emitter.stored[tensor.name] = Stored(text.fresh(tensor.name), argument.dtype, argument.dtype is None)
+    arrays = [t.name for t in emitter.program.inputs if arguments[t.name].dtype is not None]
+    first = emitter.stored[arrays[0]].variable if arrays else None
     if text.dialect.name == "torch":
         text.line('device = "cpu"' if first is None else f"device = {first}.device")
     for tensor in emitter.program.inputs:
@@ -58,7 +67,7 @@ def taking(emitter: Definer, arguments: Mapping[str, Argument]) -> None:
     for tensor in emitter.program.inputs:
         for n, axis in enumerate(tensor.axes):
             if not isinstance(axis.extent, ir.Size):
-                shape = f"{tensor.name}.shape[{n}]"
+                shape = f"{emitter.stored[tensor.name].variable}.shape[{n}]"
                 message = f"`{tensor.name}` has another size than is stated"
                 text.refuse(f"{shape} != {emitter.number(axis.extent)}", "IX304", message)
 
@@ -87,8 +96,7 @@ def agree(emitter: Definer) -> None:
 
 def take(emitter: Definer, tensor: ir.Input, argument: Argument) -> None:
     text = emitter.text
-    name = tensor.name
-    emitter.stored[name] = Stored(name, argument.dtype, argument.dtype is None)
+    name = emitter.stored[tensor.name].variable
     if not tensor.axes:
         return
     if argument.converted and argument.dtype is not None:
@@ -122,18 +130,19 @@ def unpack(emitter: Definer, tensor: ir.Input, names: list[str]) -> None:
     """`n_b, n_i = Q.shape`, where all are new; else one by one, and the known ones compared."""
     text = emitter.text
     home = ", ".join(str(axis.coordinate) for axis in tensor.axes)
+    array = emitter.stored[tensor.name].variable
     new = [n for n, name in enumerate(names) if name != "_" and name not in emitter.unpacked and names.index(name) == n]
     emitter.unpacked |= {names[n] for n in new}
     if len(new) == len(names):
-        text.line(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {tensor.name}.shape")
+        text.line(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {array}.shape")
         return
     for n in new:
-        text.line(f"{names[n]} = {tensor.name}.shape[{n}]")
-    expected = [f"{tensor.name}.shape[{n}]" if name == "_" else name for n, name in enumerate(names)]
+        text.line(f"{names[n]} = {array}.shape[{n}]")
+    expected = [f"{array}.shape[{n}]" if name == "_" else name for n, name in enumerate(names)]
     if any(n not in new and name != "_" for n, name in enumerate(names)):
         shape = f"({', '.join(expected)}{',' if len(expected) == 1 else ''})"
         message = f"`{tensor.name}` is not [{home}] with the sizes of the other inputs"
-        text.refuse(f"{tensor.name}.shape != {shape}", "IX304", message)
+        text.refuse(f"{array}.shape != {shape}", "IX304", message)
 
 
 def asserting(emitter: Definer) -> None:
@@ -189,6 +198,14 @@ class Module:
 KERNELS = f"{__package__}.kernels"
 
 
+@cache
+def reserved(backend: str) -> frozenset[str]:
+    """Names that an emitted module has uses for: none of its variables may be called so."""
+    texts = [path.read_text(encoding="utf-8") for path in resources.files(KERNELS).iterdir() if backend in path.name]
+    names = {name for text in texts for name in re.findall(r"^(?:def |class )?(\w+)(?: = |\()", text, re.MULTILINE)}
+    return frozenset({*names, *HELPERS[backend], "attend", "joint", "check", "program", "Fraction"})
+
+
 def kernel_text(file: str) -> str:
     """A kernel file as it stands."""
     return (resources.files(KERNELS) / f"{file}.py").read_text(encoding="utf-8").strip("\n")
@@ -197,7 +214,7 @@ def kernel_text(file: str) -> str:
 def module(emitter: Attending) -> Module:
     """Everything around the function: imports, what may be refused, the small functions it calls."""
     text = emitter.text
-    inputs = ", ".join(tensor.name for tensor in emitter.program.inputs)
+    inputs = ", ".join(emitter.stored[tensor.name].variable for tensor in emitter.program.inputs)
     lines = ["import math"]
     if "Fraction" in text.helpers:
         lines.append("from fractions import Fraction")

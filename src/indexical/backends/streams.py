@@ -38,7 +38,8 @@ class Stream(Tile):
         attend = owner.text.fresh(f"attend_{self.let.name}")
         for name, parameters, words, lines in functions:
             head = self.preamble(self._emitter, lines, "arrays")
-            text = [f"def {name}({parameters}):", f'    """{words}"""', *head, *self.opening(), *lines]
+            opening = [line for line in self.opening() if line.split(",")[0].strip() in "\n".join(lines)]
+            text = [f"def {name}({parameters}):", f'    """{words}"""', *head, *opening, *lines]
             owner.functions.append("\n".join(text))
         owner.functions.append(f'{attend} = streaming("{attend}", {", ".join(names)})')
         self.arguments = self.handed()
@@ -112,8 +113,9 @@ class Stream(Tile):
     def scores(self) -> tuple[str, str, str, list[str]]:
         emitter, scope = self.begin()
         score = renamed_apart(self.attend.attention.score, {c.name for c in scope.places})
-        score = self.scaled(score, emitter, scope, {})
-        value = emitter.real(emitter.value(score, scope))
+        heard = scope.where(build.conjunction(self.attend.attention.guard))
+        score = self.scaled(score, emitter, heard, {})
+        value = emitter.real(emitter.value(score, heard))
         if isinstance(score, ir.Read):
             value = value.but(text=emitter.text.dialect.copy(value.atom))
         lines = [*emitter.text.lines, f"    return {self.whole(value, emitter, scope)}"]
@@ -135,6 +137,7 @@ class Stream(Tile):
 
     def way_back(self) -> tuple[str, str, str, list[str]]:
         emitter, scope = self.begin()
+        emitter.text.checks = False
         name = self.owner.text.fresh(f"{self.let.name}_score_backward")
         parameters = "arrays, rows, keys, d_score, gradients"
         words = "What the gradient of the scores adds to the gradients of the arrays; None for one that wants none."

@@ -21,7 +21,22 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Windowed(Definer):
+class Meeting(Definer):
+    """Definitions that are weak take the dtype of what they meet."""
+
+    weak: frozenset[str] = frozenset()
+
+    def read(self, expr: ir.Read, scope: Scope) -> Value:
+        return self.met(expr, super().read(expr, scope))
+
+    def met(self, expr: ir.Read, value: Value) -> Value:
+        if expr.tensor not in self.weak or value.python or value.dtype == self.compute or self.compute == "f64":
+            return value
+        return self.text.dialect.cast(value, self.compute)
+
+
+@dataclass
+class Windowed(Meeting):
     """Some coordinates run over a window of their points only. What holds of all of them holds there.
 
     Arrays that are `pretended` have just the points of their windows. One that `widens` computes in f32 what is
@@ -38,7 +53,7 @@ class Windowed(Definer):
 
     def read(self, expr: ir.Read, scope: Scope) -> Value:
         if expr.tensor not in self.pretended:
-            value = super().read(expr, scope)
+            value = self.met(expr, super().read(expr, scope))
             if self.widens and value.dtype in ("f16", "bf16"):
                 value = self.text.dialect.cast(value, "f32")
             return value
@@ -73,12 +88,12 @@ class Tile:
     def emitter(self, windows: dict[Coordinate, tuple[str, str]], inside: Text | None = None) -> tuple[Windowed, Scope]:
         """An emitter for a function of its own, or for one inside the emitted one; and the scope in it."""
         owner = self.owner
-        text = inside or Text(owner.text.dialect, helpers=owner.text.helpers, checks=False)
+        text = inside or Text(owner.text.dialect, helpers=owner.text.helpers)
         text.taken |= owner.text.taken
         scope = owner.scope_of(self.let.clauses[0], {})
         key = self.attend.attention.key
-        whole = {**scope.places, key.coordinate: Place(key.lower, key.upper, True)}
-        emitter = Windowed(text, owner.program, dtypes=owner.dtypes, unbounded=whole)
+        whole = {**scope.places, key.coordinate: owner.key_place(self.let, key)}
+        emitter = Windowed(text, owner.program, dtypes=owner.dtypes, unbounded=whole, weak=owner.weak)
         emitter.sizes, emitter.compute, emitter.label = dict(owner.sizes), owner.compute, self.let.name
         emitter.stored = dict(owner.stored)
         if inside is None:
@@ -137,14 +152,15 @@ class Tile:
         for name in self.names:
             stored = self.owner.stored[name]
             if stored.python:
-                result.append(f"torch.tensor({stored.variable})")
+                result.append(f"torch.tensor({stored.variable}, dtype=torch.float64)")
             else:
                 result.append(stored.variable if name in self.read else f"{stored.variable}.detach()")
         return result
 
     def learned(self) -> list[str]:
-        """The arrays of reals among those that are read: gradients may flow to them."""
-        kinds = {name: self.owner.tensors[name].kind for name in self.names if name in self.read}
+        """The arrays of reals among those that are read: gradients may flow to them, unless figures made them."""
+        names = [name for name in self.names if name in self.read and name not in self.owner.weak]
+        kinds = {name: self.owner.tensors[name].kind for name in names}
         stored = {name: self.owner.stored[name] for name in kinds}
         return [stored[name].variable for name, kind in kinds.items() if kind == "real" and not stored[name].python]
 
@@ -163,7 +179,8 @@ class Tile:
         if self.bias is None:
             results.append("None")
         else:
-            value = emitter.real(emitter.value(renamed_apart(self.bias, {c.name for c in scope.places}), scope))
+            heard = scope.where(build.conjunction(self.attend.attention.guard))
+            value = emitter.real(emitter.value(renamed_apart(self.bias, {c.name for c in scope.places}), heard))
             results.append(self.shaped(value, emitter, scope))
         if not self.rest:
             results.append("None")
@@ -174,16 +191,19 @@ class Tile:
             results.append(self.shaped(mask, emitter, scope))
         lines = [*emitter.text.lines, f"    return {', '.join(results)}"]
         counts = [("b0", "b1", "batch"), ("h0", "h1", "head")][2 - len(self.batch) :]
-        head = self.preamble(emitter, lines, "arrays")
+        used = set(re.findall(r"\w+", "\n".join(lines)))
+        opening = []
         for (start, stop, given), coordinate in zip(counts, self.batch, strict=True):
             place = self.owner.scope_of(self.let.clauses[0], {}).places[coordinate]
-            head.append(f"    {start}, {stop}, _ = {given}.indices({self.owner.number(place.stop)})")
-        if self.row is not None:
-            head.append("    r0, r1 = rows.start, rows.stop")
+            if start in used:
+                opening.append(f"    {start}, {stop}, _ = {given}.indices({self.owner.number(place.stop)})")
+        if "r0" in used:
+            opening.append("    r0, r1 = rows.start, rows.stop")
         first = self.owner.number(self.attend.attention.key.lower)
         shift = "" if first == "0" else f"{first} + "
-        head.append(f"    k0, k1 = {shift}keys.start, {shift}keys.stop")
-        head = _with_sizes(head, self, emitter)
+        if "k0" in used:
+            opening.append(f"    k0, k1 = {shift}keys.start, {shift}keys.stop")
+        head = [*self.preamble(emitter, [*opening, *lines], "arrays"), *opening]
         name = self.owner.text.fresh(f"{self.let.name}_tile")
         words = "What is added to the scores of a tile, and which keys are heard in it."
         body = [f"def {name}(arrays, batch, head, rows, keys):", f'    """{words}"""', *head, *lines]
@@ -191,8 +211,3 @@ class Tile:
         self.owner.functions.append("\n".join([*body, "", "", f'{attend} = with_tiles("{attend}", {name})']))
         self.arguments = self.handed()
         return attend
-
-
-def _with_sizes(head: list[str], tile: Tile, emitter: Windowed) -> list[str]:
-    """The preamble again, now that it mentions sizes itself."""
-    return tile.preamble(emitter, head, "arrays") + [line for line in head if "indices" in line or ".start" in line]

@@ -74,7 +74,9 @@ class Torch:
         shown = [argument.text for argument in arguments]
         match op:
             case "clamp":
-                return self._extreme("min", [Value(self._extreme("max", arguments[:2]), (), "real", None), arguments[2]])
+                return self._extreme(
+                    "min", [Value(self._extreme("max", arguments[:2]), (), "real", None), arguments[2]]
+                )
             case "max" | "min":
                 return self._extreme(op, arguments)
         return f"{_FUNCTIONS[op]}({', '.join(shown)})"
@@ -85,7 +87,9 @@ class Torch:
         result = first
         for other in others:
             if other.python:
-                shown = f"{result.atom}.clamp({op}={other.text})" if op == "min" else f"{result.atom}.clamp({other.text})"
+                shown = (
+                    f"{result.atom}.clamp({op}={other.text})" if op == "min" else f"{result.atom}.clamp({other.text})"
+                )
                 shown = shown.replace("clamp(min=", "clamp(max=")
             else:
                 shown = f"torch.{op}imum({result.text}, {other.text})"
@@ -126,31 +130,6 @@ def _axes(axes: tuple[int, ...]) -> str:
 
 
 HELPERS = {
-    "attend": '''
-def attend(query, key, value, is_causal=False, scale=1.0, enable_gqa=False):
-    """The library's fused kernel. It wants equal widths and a last axis without gaps, or else is slow on a CPU:
-    zeros fill up the narrower side, which changes nothing."""
-    width = value.shape[-1]
-    if query.shape[-1] != width:
-        query, key, value = (
-            torch.nn.functional.pad(x, (0, max(query.shape[-1], width) - x.shape[-1])) for x in (query, key, value)
-        )
-    query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
-    out = torch.nn.functional.scaled_dot_product_attention(
-        query, key, value, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
-    )
-    return out if out.shape[-1] == width else out[..., :width]
-''',
-    "joint": '''
-def joint(queries, keys):
-    """Several groups as one: equal where all of them are."""
-    query, key = queries[0], keys[0]
-    for asks, answers in zip(queries[1:], keys[1:]):
-        least = torch.minimum(asks.min(), answers.min())
-        count = torch.maximum(asks.max(), answers.max()) - least + 1
-        query, key = query * count + asks - least, key * count + answers - least
-    return query, key
-''',
     "quotient": '''
 def quotient(a, b):
     """Whole division, truncated toward zero; 0 where it is divided by zero."""

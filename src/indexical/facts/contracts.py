@@ -241,13 +241,14 @@ def _positions(view: View, let: ir.Let, asks: int, gather: Gather) -> _Positions
 
 def _is_position(view: View, tensor: str, number: int, index: ir.Expr, positions: _Positions) -> bool:
     """Whether an axis runs over positions: by its space, by the name of its home, or because what it is read
-    at varies with a position."""
+    at is counted from a position. What is looked up at a position, such as a token, is no position."""
     if view.space_of(tensor, number) in positions.spaces:
         return True
     home = view.program.tensors[tensor].axes[number].coordinate
     if home.space is None and plain(home.name) in positions.names:
         return True
-    return not isinstance(index, ir.Coord) and any(plain(c.name) in positions.names for c in index.type.coordinates)
+    counted = not isinstance(index, ir.Coord | ir.Read)
+    return counted and any(plain(c.name) in positions.names for c in index.type.coordinates)
 
 
 def _counterexample(scan: Scan, index: ir.Expr, asks: Coordinate, let: ir.Let) -> tuple[int, int] | None:

@@ -231,7 +231,18 @@ class Canonical:
             return _equation(op, difference, span)
         comparison = build.apply(op, (self.atom(left), self.atom(right)), "bool", span)
         rows = inequalities(comparison, constants_of(self.lets)) or []
-        return [fact for row in rows for fact in _at_least_zero(row, span)]
+        return [fact for row in rows for part in self._rows(row) for fact in _at_least_zero(part, span)]
+
+    def _rows(self, row: Polynomial) -> list[Polynomial]:
+        """A row that is at least 0 as several that all are: a `max` is at most what each of its arguments is."""
+        for monomial, factor in row.terms.items():
+            match list(monomial):
+                case [(ir.Map("max" | "min" | "abs" as op, arguments), 1)] if (op == "min") == (factor > 0):
+                    rest = Polynomial({m: f for m, f in row.terms.items() if m != monomial})
+                    sides = [self.polynomial(argument) for argument in arguments]
+                    sides += [-side for side in sides if op == "abs"]
+                    return [found for side in sides for found in self._rows(rest.plus(side, factor))]
+        return [row]
 
 
 def disjuncts(expr: ir.Expr) -> list[ir.Expr]:
@@ -245,10 +256,12 @@ def disjuncts(expr: ir.Expr) -> list[ir.Expr]:
 
 
 def written(value: Polynomial, span: Span) -> ir.Expr:
-    """A polynomial as an expression: products in order, those that are added first, the constant last."""
+    """A polynomial as an expression: products in order, those that are added first, the constant last; but first
+    where nothing else is added."""
     result: ir.Expr | None = None
     terms = [(_monomial_text(monomial), monomial, factor) for monomial, factor in value.terms.items()]
-    for _, monomial, factor in sorted(terms, key=lambda t: (not t[1], t[2] < 0, t[0])):
+    late = any(monomial and factor > 0 for monomial, factor in value.terms.items())
+    for _, monomial, factor in sorted(terms, key=lambda t: (late and not t[1], t[2] < 0, t[0])):
         term = _term(monomial, abs(factor), span)
         if result is None:
             result = term if factor > 0 else _negative(term, span)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ..ir import nodes as ir
 from ..ir.types import Dtype
 from ..ir.walk import reads_of, walk
-from .dtypes import definition_dtypes
+from .dtypes import definition_dtypes, weak_definitions
 from .fuse import fuse
 from .masks import analyze, kind
 from .recognize import recognize
@@ -52,10 +52,11 @@ def choose(
             refused = (refusals[let.name],) if let.name in refusals else ()
             steps.append(Step(let.name, LOOP if let.name in recurrent else ARRAYS, refusals=refused))
     asked = needed_by(original, wanted, {})
-    unread = tuple(let.name for let in original.lets if let.name in asked - needed and not let.hidden)
+    unread = tuple(let.name for let in original.lets if let.name in asked - needed and let.axes and not let.hidden)
     given = {tensor.name: dtypes[tensor.name] for tensor in program.inputs if tensor.name in dtypes}
-    types = {**given, **definition_dtypes(program, given)}
-    return Plan(program, wanted, types, backend, device, isolate, tuple(steps), unread)
+    types = {**given, **definition_dtypes(program, given), **definition_dtypes(original, given)}
+    weak = weak_definitions(program, given)
+    return Plan(program, wanted, types, backend, device, isolate, tuple(steps), unread, weak)
 
 
 def needed_by(program: ir.Program, wanted: tuple[str, ...], fused: Mapping[str, Attention]) -> set[str]:
@@ -135,9 +136,17 @@ def _way(
         return FUSED, ()
     if scores.bias is not None:
         refusals.append(Refusal(let.name, FUSED, "something is added to the scores: its gradient would be lost"))
-        return TILES, tuple(refusals)
+        return _tiled(let, layout, refusals)
     words = "the guard is neither `j <= i` nor absent"
     refusals.append(Refusal(let.name, FUSED, words))
     if any(piece.rest for piece in mask.pieces) or (len(mask.pieces) > 1 and any(p.groups for p in mask.pieces)):
-        return TILES, tuple(refusals)
+        return _tiled(let, layout, refusals)
     return INTERVALS, tuple(refusals)
+
+
+def _tiled(let: ir.Let, layout: Layout, refusals: list[Refusal]) -> tuple[str, tuple[Refusal, ...]]:
+    """Tiles know of two coordinates that keep apart; more are streamed."""
+    apart = len(let.axes) - len(layout.carry) - min(1, len(layout.rows))
+    if apart <= 2:
+        return TILES, tuple(refusals)
+    return STREAM, (*refusals, Refusal(let.name, TILES, f"{apart} coordinates keep apart, and it takes two"))

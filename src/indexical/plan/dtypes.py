@@ -14,6 +14,18 @@ _WIDTH: dict[Dtype, int] = {"bool": 0, "i32": 1, "i64": 2, "f16": 1, "bf16": 1, 
 
 def definition_dtypes(program: ir.Program, inputs: Mapping[str, Dtype]) -> dict[str, Dtype]:
     """The dtype of every definition: the widest of its kind that it is made of, else f64 or i64."""
+    known = _known(program, inputs)
+    return {let.name: known[let.name] or _DEFAULT[let.kind] for let in program.lets}
+
+
+def weak_definitions(program: ir.Program, inputs: Mapping[str, Dtype]) -> frozenset[str]:
+    """The definitions of reals that are made of literals, coordinates and sizes alone: like these, they take the
+    dtype of what they meet."""
+    known = _known(program, inputs)
+    return frozenset(let.name for let in program.lets if let.kind == "real" and known[let.name] is None)
+
+
+def _known(program: ir.Program, inputs: Mapping[str, Dtype]) -> dict[str, Dtype | None]:
     known: dict[str, Dtype | None] = dict(inputs)
     lets = {let.name: let for let in program.lets}
     # A recurrence is made of itself: twice around is enough for what it is made of to arrive.
@@ -21,7 +33,7 @@ def definition_dtypes(program: ir.Program, inputs: Mapping[str, Dtype]) -> dict[
         for let in _by_order(program, lets):
             found = [_of(clause.body, known, let.kind) for clause in let.clauses]
             known[let.name] = _widest([known.get(let.name), *found])
-    return {name: known[name] or _DEFAULT[let.kind] for name, let in lets.items()}
+    return known
 
 
 def _by_order(program: ir.Program, lets: Mapping[str, ir.Let]) -> list[ir.Let]:

@@ -266,21 +266,20 @@ class _Reading:
 
     def _divided(self, value: Polynomial, divisor: int, up: bool) -> Polynomial:
         """A quotient rounded down, or up; `/` rounds toward 0."""
-        if divisor == 1:
-            return value
-        if up:
-            return -self._divided(-value, divisor, False)
-        span = self.key.span
         if all(factor % divisor == 0 for factor in value.terms.values()):
             return Polynomial({monomial: factor // divisor for monomial, factor in value.terms.items()})
+        span = self.key.span
         by = build.whole(divisor, span)
-        plain = build.apply("//", (written(value, span), by), "whole", span)
+        above = written(value + (divisor - 1 if up else 0), span)
+        below = written(-value + (0 if up else divisor - 1), span)
+        plain = build.apply("//", (above, by), "whole", span)
         if self.known.entails(value):
             return of_atom(plain)
-        below = build.apply("//", (written(number(divisor - 1) - value, span), by), "whole", span)
-        negative = build.apply("neg", (below,), "whole", span)
-        zero = build.whole(0, span)
-        condition = build.apply("<=", (zero, written(value, span)), "bool", span)
+        other = build.apply("//", (below, by), "whole", span)
+        if self.known.entails(-value):
+            return -of_atom(other)
+        condition = build.apply("<=", (build.whole(0, span), written(value, span)), "bool", span)
+        negative = build.apply("neg", (other,), "whole", span)
         return of_atom(build.select(condition, plain, negative, span))
 
     def _polynomial(self, expr: ir.Expr) -> Polynomial:

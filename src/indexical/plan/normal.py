@@ -359,13 +359,19 @@ def grouped(value: Form) -> tuple[Number, Product]:
     """A form as one term: its only one, or a group of them, less what all of them share."""
     if len(value.terms) == 1:
         return value.terms[0]
-    number = value.terms[0][0]
+    number = _content(value)
     shared = _shared(value)
     if number != 1 or shared is not EMPTY:
         inverse = inverted(shared)
         value = form((Fraction(own) / number, multiplied(term, inverse)) for own, term in value.terms)
     group = Group(value, f"3({value.key})", value.coordinates, value.level)
     return number, multiplied(product(((group, 1),)), shared)
+
+
+def _content(value: Form) -> Number:
+    """The number of the first of the largest terms that are no numbers themselves: what is left is at most 1."""
+    varying = [number for number, term in value.terms if term is not EMPTY] or [number for number, _ in value.terms]
+    return max(varying, key=magnitude)
 
 
 def _shared(value: Form) -> Product:

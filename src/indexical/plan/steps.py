@@ -132,7 +132,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a program is computed, for arrays of some dtypes on some device."""
+    """How a program is computed, for arrays of some dtypes on some device.
+
+    `unbuilt` are definitions that were asked for on the way and never exist; `weak` ones take the dtype of what
+    they meet.
+    """
 
     program: ir.Program
     wanted: tuple[str, ...]
@@ -142,6 +146,7 @@ class Plan:
     isolate: bool
     steps: tuple[Step, ...]
     unbuilt: tuple[str, ...]
+    weak: frozenset[str]
 
 
 _WIDTH: dict[Dtype, int] = {"bool": 1, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}

@@ -29,7 +29,7 @@ from .normal import (
 from .opening import Algebra
 from .safety import arranged
 from .sums import is_safe_atom, is_safe_form, opened, replaced, split, summed
-from .traits import LARGE
+from .traits import LARGE, reads_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +115,24 @@ def _match(site: _Site, total: Sum) -> Gathered | str:
         return "its weights are normalised over several coordinates at once"
     over = total.binders[0]
     limits = text(over.lower), text(over.upper)
-    reason = "the sum runs over other points than its weights are normalised over"
+    apart = "the sum runs over other points than its weights are normalised over"
+    reason = apart
     for key in site.binders:
-        if (text(key.lower), text(key.upper)) == limits:
+        same = (text(key.lower), text(key.upper)) == limits
+        if same or not (key.stated or over.stated):
+            key = Binder(key.coordinate, over.lower, over.upper, key.stated)
             found = _match_key(site, total, key)
             if isinstance(found, Gathered):
-                return found
-            reason = found
+                # Two sizes that were taken from one axis are one size, or no call fits.
+                return found if same or _is_read(found.score, key.coordinate) else apart
+            reason = found if same else reason
     return reason
+
+
+def _is_read(score: Form, key: Coordinate) -> bool:
+    """Whether something in the score is read at the key itself, and so decides how many keys there are."""
+    indices = [index for read in reads_in(score) for index in read.indices]
+    return any(isinstance(index, ir.Coord) and index.coordinate == key for index in indices)
 
 
 def _match_key(site: _Site, total: Sum, key: Binder) -> Gathered | str:

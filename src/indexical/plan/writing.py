@@ -123,5 +123,7 @@ def _named(expr: ir.Expr, taken: frozenset[str]) -> ir.Expr:
 
 def name_for(upper: ir.Expr, taken: set[str]) -> Coordinate:
     """A name for a coordinate that runs up to here, and is none of those that are taken."""
-    sizes = sorted(str(part.coordinate.name) for part in walk(upper) if isinstance(part, ir.Size))
+    if isinstance(upper, ir.Size):
+        return fresh(upper.coordinate, taken)
+    sizes = sorted(part.coordinate.name for part in walk(upper) if isinstance(part, ir.Size))
     return fresh(Coordinate(sizes[0] if sizes else "k"), taken)

@@ -26,7 +26,7 @@ def attend_blocks(
     """`softmax(score) @ value`, a block of rows at a time, each against the keys that some row of it may hear.
 
     `score(r0, r1, k0, k1)` gives a tile `(…, rows, keys)` with -inf where a key is not heard, `value(k0, k1)` the
-    values `(…, keys, carried)`. `lower` and `upper` bound the keys of each row, or of all. A row that hears nobody is 0.
+    values `(…, keys, carried)`, of which those that no row of a block hears are not read. `lower` and `upper` bound the keys of each row, or of all. A row that hears nobody is 0.
     """
     wide = np.result_type(dtype, np.float32)
     result = np.zeros(shape, dtype)
@@ -53,7 +53,10 @@ def _attend_rows(score, value, row, end, start, stop, columns, wide):
         new = peak if top is None else np.maximum(top, peak)
         shift = np.where(np.isneginf(new), 0, new)
         part = np.exp(scores - shift)
-        here = part @ value(key, until).astype(wide, copy=False)
+        values = value(key, until).astype(wide, copy=False)
+        if not np.isfinite(values).all():
+            values = np.where((part > 0).any(-2)[..., None], values, 0)
+        here = part @ values
         if top is None:
             total, gathered = part.sum(-1, keepdims=True), here
         else:

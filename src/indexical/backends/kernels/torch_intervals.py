@@ -5,23 +5,24 @@ and tiles that are translates of one another go to the library's fused kernel in
 merged exactly through the logarithm of their total weight. This text needs PyTorch and nothing else.
 """
 
+import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 TILE_ROWS = 192  # The library's kernel for the CPU takes larger blocks from here on; more rows waste more at the edges.
 SPLIT_ROWS = 768  # From here on a rectangle and a triangle beat tiles with a mask.
 SHORTEST_RUN = 48
 VECTOR = 16  # What is left of a row beyond whole vectors is taken number by number.
 
+_pad = torch.nn.functional.pad
+
 Where = slice | Tensor
-Allowance = tuple[Tensor | None, Tensor | None]
+Allowance = tuple[Tensor | None, Tensor | None]  # A bias and what is allowed.
 TileScore = Callable[[Sequence[Tensor], slice, slice, Where, Where], Allowance]
 
 
@@ -38,7 +39,7 @@ CAUSAL = Law(0, 1, 0, 1)  # The library knows it without a mask.
 
 
 class Tiles(NamedTuple):
-    """`count` translates of a tile of `height` rows from `row` by `width` keys from `key`, each a step further.
+    """`repeats` translates of a tile of `height` rows from `row` by `width` keys from `key`, each a step further.
 
     Without a law the rows' own bounds say what is heard within the tile. Rows that are not `fresh` were met before.
     """
@@ -49,28 +50,32 @@ class Tiles(NamedTuple):
     width: int
     law: Law | None
     fresh: bool = True
-    count: int = 1
+    repeats: int = 1
     row_step: int = 0
     key_step: int = 0
 
-    def is_full(self) -> bool:
-        """Whether each row hears each key."""
-        return self.law == (0, 0, 0, self.width) or (self.law == CAUSAL and self.height == 1)
+    def edges(self) -> list[slice]:
+        """The local keys that some rows hear and others may not; of a full tile there are none."""
+        if self.law is None:
+            return [slice(0, self.width)]
+        left = self.law.begin + self.law.left * (self.height - 1)
+        right = max(left, self.law.end)
+        return [edge for edge in (slice(0, left), slice(right, self.width)) if edge.start < edge.stop]
 
     def rows_of(self, tensor: Tensor) -> Tensor:
         """The rows (axis 2); of several translates, batch and head are one axis and the translates the next."""
-        return _translates(tensor, self.row, self.height, self.row_step, self.count)
+        return _translates(tensor, self.row, self.height, self.row_step, self.repeats)
 
     def keys_of(self, tensor: Tensor) -> Tensor:
         """The keys (axis 2), in the same axes."""
-        return _translates(tensor, self.key, self.width, self.key_step, self.count)
+        return _translates(tensor, self.key, self.width, self.key_step, self.repeats)
 
     def add_to_keys(self, total: Tensor, part: Tensor) -> None:
         """Add what belongs to the keys, of which translates may share some."""
-        step = self.key_step if self.count > 1 else self.width
+        step = self.key_step if self.repeats > 1 else self.width
         for start in range(0, self.width, step):
             length = min(step, self.width - start)
-            keys = _translates(total, self.key + start, length, step, self.count)
+            keys = _translates(total, self.key + start, length, step, self.repeats)
             keys.add_(part.narrow(2, start, length))
 
 
@@ -83,7 +88,7 @@ def _translates(tensor: Tensor, start: int, length: int, step: int, count: int) 
     return flat.as_strided(size, (lead, step * row, row, *inner), offset + start * row)
 
 
-# ---- Which tiles: arithmetic on bounds --------------------------------------------------------------------------------
+# ---- Which tiles: arithmetic on bounds ------------------------------------------------------------------------------
 
 
 def _runs(lower: Tensor, upper: Tensor) -> Iterator[tuple[int, int, tuple[int, int] | None]]:
@@ -96,7 +101,7 @@ def _runs(lower: Tensor, upper: Tensor) -> Iterator[tuple[int, int, tuple[int, i
     laws = torch.where(lawful, left * 2 + right, -1)
     starts = [0, *(torch.diff(laws).nonzero().flatten() + 1).tolist()][: len(laws)]
     taken = 0
-    for (start, stop), law in zip(pairwise([*starts, len(laws)]), laws[starts].tolist(), strict=True):
+    for (start, stop), law in zip(itertools.pairwise([*starts, len(laws)]), laws[starts].tolist(), strict=True):
         begin = max(taken, start)
         if law < 0 or stop + 1 - begin < SHORTEST_RUN:
             continue
@@ -164,11 +169,11 @@ def _batched(tiles: Iterable[Tiles], room: int) -> Iterator[Tiles]:
             limit, count = min(len(group), most if key_step > 0 else 1), 1
             while count < limit and group[count][:2] == (first.row + count * row_step, first.key + count * key_step):
                 count += 1
-            yield first._replace(count=count, row_step=row_step, key_step=key_step)
+            yield first._replace(repeats=count, row_step=row_step, key_step=key_step)
             del group[:count]
 
 
-# ---- One call of the library ------------------------------------------------------------------------------------------
+# ---- One call of the library ----------------------------------------------------------------------------------------
 
 
 def _private(name: str) -> tuple[Any, Any]:
@@ -229,9 +234,9 @@ def _attend_backward(
         sizes = (None, None, query.shape[2], key.shape[2])
         found = kernel[1](gradient, *inputs, *sizes, 0.0, causal, *seeds, scale=scale)
     else:
-        total = pad(total, (0, -query.shape[2] % 32), value=math.inf)
-        given = (gradient, query, key, value, _bias(mask, query), out, total, *seeds)
-        found = kernel[1](*given, 0.0, [True, True, True, False], causal, scale=scale)
+        total = _pad(total, (0, -query.shape[2] % 32), value=math.inf)
+        passed = (gradient, query, key, value, _bias(mask, query), out, total, *seeds)
+        found = kernel[1](*passed, 0.0, [True, True, True, False], causal, scale=scale)
     return tuple(found[:3])
 
 
@@ -245,19 +250,24 @@ def _bias(mask: Tensor | None, query: Tensor) -> Tensor | None:
     """The mask as the memory-efficient kernel takes it: whole, in the dtype of the query, each row on a boundary."""
     if mask is None:
         return None
-    aligned = pad(mask.to(query.dtype), (0, -mask.shape[-1] % 16))[..., : mask.shape[-1]]
+    aligned = _pad(mask.to(query.dtype), (0, -mask.shape[-1] % 16))[..., : mask.shape[-1]]
     return aligned.expand(*query.shape[:3], -1)
 
 
-# ---- Who hears whom ---------------------------------------------------------------------------------------------------
+# ---- Who hears whom -------------------------------------------------------------------------------------------------
+
+Layer = tuple[Tensor, Tensor, list[Tiles]]
 
 
 class Plan(NamedTuple):
-    """Tiles for some batches and heads, layer by layer, in the order that sorts rows and keys by their groups."""
+    """Tiles for some batches and heads, layer by layer, in the order that sorts rows and keys by their groups.
+
+    Where it is `masked`, all tiles get a mask and none is taller than that should be.
+    """
 
     batch: slice
     head: slice
-    layers: list[tuple[Tensor, Tensor, list[Tiles]]]
+    layers: list[Layer]
     row_order: Tensor | None
     key_order: Tensor | None
     masked: bool
@@ -271,47 +281,58 @@ class Plan(NamedTuple):
         part = tensor[self.batch, self.head]
         part = part if order is None else part.index_select(2, order)
         if part.shape[-1] < width:
-            return pad(part, (0, width - part.shape[-1]))
+            return _pad(part, (0, width - part.shape[-1]))
         (batches, heads, _, _), (batch, head, row, inner) = part.shape, part.stride()
-        flat = batches == 1 or heads == 1 or batch == heads * head or all(tile.count == 1 for tile in self.tiles())
+        flat = batches == 1 or heads == 1 or batch == heads * head or all(tile.repeats == 1 for tile in self.tiles())
         return part if inner == 1 and row >= width and flat else part.clone(memory_format=torch.contiguous_format)
 
 
-def _plans(query: Tensor, key: Tensor, hearing: Sequence[Tensor | None], extent: Sequence[int] | None) -> Iterator[Plan]:
+def _plans(query: Tensor, key: Tensor, hearing: Sequence[Tensor], extent: tuple[int, ...] | None) -> Iterator[Plan]:
     """One plan for each batch and head in which bounds, groups or masks (of that extent) may differ.
 
-    `hearing` is lower, upper, the groups of the queries and those of the keys.
+    `hearing` is lower, upper and, if there are groups, those of the queries and those of the keys.
     """
-    lower, upper, *groups = (tensor.cpu() for tensor in hearing if tensor is not None)
-    shapes = [*(bound.shape[1:3] for bound in (lower, upper)), *(group.shape[:2] for group in groups)]
-    batches, heads = torch.broadcast_shapes(*shapes, tuple(extent or (1, 1)))
+    lower, upper, *groups = (tensor.cpu() for tensor in hearing)
+    shapes = [lower.shape[1:3], upper.shape[1:3], *(group.shape[:2] for group in groups), extent or (1, 1)]
+    batches, heads = (max(sizes) for sizes in zip(*shapes, strict=True))
     lower, upper = (bound.clamp(0, key.shape[2]).expand(-1, batches, heads, -1) for bound in (lower, upper))
     groups = [group.expand(batches, heads, -1) for group in groups]
     share = 4 * query.shape[-1] * query.shape[0] * query.shape[1] // (batches * heads)
     room = ((8 << 20) if query.device.type == "cpu" else (128 << 20)) // max(share, 1)
     masked = extent is not None or _kernel(query, True) is None
-    for batch, head in product(range(batches), range(heads)):
-        bounds: tuple[Tensor, Tensor] = (lower[:, batch, head], upper[:, batch, head])
-        orders: tuple[Tensor | None, Tensor | None] = (None, None)
+    for batch, head in itertools.product(range(batches), range(heads)):
+        bounds = lower[:, batch, head], upper[:, batch, head]
+        row_order = key_order = None
         if groups:
-            bounds, orders = _in_order(*bounds, *(group[batch, head] for group in groups))
-        layers: list[tuple[Tensor, Tensor, list[Tiles]]] = []
+            bounds, row_order, key_order = _in_order(*bounds, *(group[batch, head] for group in groups))
+        layers: list[Layer] = []
         for low, high in _disjoint(*bounds):
-            tiles = _tiles(low, high, masked)
-            found = [tile._replace(fresh=tile.fresh and not layers) for tile in (tiles if masked else _batched(tiles, room))]
-            layers.append((low.to(query.device), high.to(query.device), found))
-        yield Plan(
-            slice(batch, batch + 1) if batches > 1 else slice(None),
-            slice(head, head + 1) if heads > 1 else slice(None),
-            layers,
-            *(None if order is None else order.to(query.device) for order in orders),
-            masked,
-        )
+            tiles = _tiles(low, high, True) if masked else _batched(_tiles(low, high, False), room)
+            here = [tile._replace(fresh=tile.fresh and not layers) for tile in tiles]
+            layers.append((low.to(query.device), high.to(query.device), here))
+        in_batch = slice(batch, batch + 1) if batches > 1 else slice(None)
+        in_head = slice(head, head + 1) if heads > 1 else slice(None)
+        row_order, key_order = (None if order is None else order.to(query.device) for order in (row_order, key_order))
+        yield Plan(in_batch, in_head, layers, row_order, key_order, masked)
+
+
+_recent: list[tuple[tuple[object, ...], list[Tensor], list[Plan]]] = []
+
+
+def _recalled(query: Tensor, key: Tensor, hearing: list[Tensor], extent: tuple[int, ...] | None) -> list[Plan]:
+    """The plans, of which the latest few are kept: bounds tend to come again, and in the backward they always do."""
+    sizes = (query.shape, key.shape, query.dtype, query.device, extent, *(tensor.shape for tensor in hearing))
+    for known, tensors, plans in _recent:
+        if known == sizes and all(map(torch.equal, tensors, hearing)):
+            return plans
+    plans = list(_plans(query, key, hearing, extent))
+    _recent[:] = [(sizes, [tensor.clone() for tensor in hearing], plans), *_recent[:7]]
+    return plans
 
 
 def _in_order(
     lower: Tensor, upper: Tensor, query_group: Tensor, key_group: Tensor
-) -> tuple[tuple[Tensor, Tensor], tuple[Tensor | None, Tensor | None]]:
+) -> tuple[tuple[Tensor, Tensor], Tensor | None, Tensor | None]:
     """Bounds among the keys in the order of their groups, for queries in the order of theirs, and those two orders.
 
     An order is None where it is already so.
@@ -330,7 +351,7 @@ def _in_order(
         size = len(key_group) + 1
         places = torch.searchsorted(key_group, key_group) * size + key_order
         lower, upper = (torch.searchsorted(places, start * size + bound) for bound in (lower, upper))
-    return (torch.maximum(lower, start), torch.minimum(upper, stop)), (row_order, key_order)
+    return (torch.maximum(lower, start), torch.minimum(upper, stop)), row_order, key_order
 
 
 def _disjoint(lower: Tensor, upper: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -346,58 +367,78 @@ def _disjoint(lower: Tensor, upper: Tensor) -> list[tuple[Tensor, Tensor]]:
     return [layer for layer, nothing in zip(layers, empty.all(1).tolist(), strict=True) if not nothing]
 
 
-# ---- All tiles of a plan ----------------------------------------------------------------------------------------------
+# ---- All tiles of a plan --------------------------------------------------------------------------------------------
+
+Scored = Callable[[Plan, Tiles], Allowance]
 
 
 class Piece(NamedTuple):
-    """One call of the library; `nothing` marks the rows that hear none of its keys, None that there are none."""
+    """One call of the library; `deaf` are the rows that hear none of its keys, None if there can be none."""
 
     tile: Tiles
     key: Tensor
     value: Tensor
     mask: Tensor | None
-    nothing: Tensor | None
-
-    def is_causal(self) -> bool:
-        """Whether the library has to see to it that row r hears the keys up to r."""
-        return self.tile.law == CAUSAL and self.mask is None
+    causal: bool
+    deaf: Tensor | None
 
 
-def _pieces(plan: Plan, key: Tensor, value: Tensor, score: Callable[[Plan, Tiles], Allowance]) -> Iterator[Piece]:
+def _pieces(plan: Plan, key: Tensor, value: Tensor, score: Scored) -> Iterator[Piece]:
     """The calls that make up a plan. Keys that no row of a tile hears are not read."""
     for lower, upper, tiles in plan.layers:
         for tile in tiles:
+            keys, values = tile.keys_of(key), tile.keys_of(value)
             bias, allowed = score(plan, tile)
-            certain = tile.law is not None and allowed is None
-            if not tile.is_full() and (plan.masked or tile.law != CAUSAL):
-                inside = _inside(tile, lower, upper)
+            if tile.law is None or (allowed is not None and tile.edges()):
+                inside = _inside(tile, slice(0, tile.width), lower, upper)
                 allowed = inside if allowed is None else allowed & inside
-            keys, values, nothing = tile.keys_of(key), tile.keys_of(value), None
-            if allowed is not None and not certain:
-                heard, nothing = (allowed.view(torch.uint8).amax(axis) for axis in (-2, -1))  # Far faster than `any`.
-                nothing = nothing == 0
-                if not bool(heard.all()):
-                    keys, values = (tensor.masked_fill(heard.unsqueeze(-1) == 0, 0.0) for tensor in (keys, values))
-            mask = None if bias is None else bias.to(torch.promote_types(key.dtype, torch.float32)).contiguous()
+            mask = deaf = None
             if allowed is not None:
-                forbidding = 1.0 - allowed.to(key.dtype if mask is None else mask.dtype).reciprocal_()  # 0 or -inf.
-                mask = forbidding if mask is None else forbidding + mask
-            more = -tile.width % VECTOR
-            if more and tile.count == 1 and tile.width <= 2 * tile.height and not tile.is_full():
-                keys, values = (pad(tensor, (0, 0, 0, more)) for tensor in (keys, values))
-                mask = None if mask is None else pad(mask, (0, more), value=-math.inf)
-            yield Piece(tile, keys, values, mask, nothing)
+                heard, hears = (allowed.view(torch.uint8).amax(axis) for axis in (-2, -1))  # Far faster than `any`.
+                mask, deaf = _forbidding(allowed, key.dtype), hears == 0
+                if not bool(heard.all()):
+                    keys, values = (part.masked_fill(heard.unsqueeze(-1) == 0, 0.0) for part in (keys, values))
+            elif tile.edges() and bias is None and (tile.law != CAUSAL or plan.masked):
+                make = _law_mask if tile.width <= 1024 else _law_mask.__wrapped__
+                mask = make(tile.law, tile.height, tile.width, key.dtype, key.device)
+            if bias is not None:
+                mask = _biased(tile, bias, allowed, lower, upper)
+            causal, more = tile.law == CAUSAL and mask is None, -tile.width % VECTOR
+            if more and tile.repeats == 1 and tile.width <= 2 * tile.height and (causal or mask is not None):
+                keys, values = (_pad(part, (0, 0, 0, more)) for part in (keys, values))
+                mask = None if mask is None else _pad(mask, (0, more), value=-math.inf)
+            yield Piece(tile, keys, values, mask, causal, deaf)
 
 
-def _inside(tile: Tiles, lower: Tensor, upper: Tensor) -> Tensor:
-    """Which keys the bounds let each row of the tile hear."""
-    keys = torch.arange(tile.width, device=lower.device)
-    if tile.law is None:
-        low, high = (bound[tile.row : tile.row + tile.height, None] - tile.key for bound in (lower, upper))
-    else:
-        rows = torch.arange(tile.height, device=lower.device)[:, None]
-        low, high = tile.law.begin + tile.law.left * rows, tile.law.end + tile.law.right * rows
-    return (keys >= low) & (keys < high)
+def _inside(tile: Tiles, keys: slice, lower: Tensor, upper: Tensor) -> Tensor:
+    """Which of these local keys the bounds let each row of the tile hear."""
+    low, high = (bound[tile.row : tile.row + tile.height, None] - tile.key for bound in (lower, upper))
+    places = torch.arange(keys.start, keys.stop, device=lower.device)
+    return (places >= low) & (places < high)
+
+
+def _forbidding(allowed: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 where allowed and -inf elsewhere, by arithmetic: `where` branches on each element."""
+    return 1.0 - allowed.to(dtype).reciprocal_()
+
+
+@functools.lru_cache(maxsize=16)
+def _law_mask(law: Law, height: int, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    rows, keys = torch.arange(height, device=device)[:, None], torch.arange(width, device=device)
+    allowed = (keys >= law.begin + law.left * rows) & (keys < law.end + law.right * rows)
+    return _forbidding(allowed, dtype)
+
+
+def _biased(tile: Tiles, bias: Tensor, allowed: Tensor | None, lower: Tensor, upper: Tensor) -> Tensor:
+    """The bias, -inf where not allowed or out of bounds, whatever it is there."""
+    if allowed is not None:
+        return torch.where(allowed, bias, -math.inf)
+    edges = tile.edges()
+    if edges:
+        bias = bias.expand(*bias.shape[:2], tile.height, tile.width).contiguous()
+    for edge in edges:
+        bias[..., edge].masked_fill_(~_inside(tile, edge, lower, upper), -math.inf)
+    return bias
 
 
 def _width(query: Tensor, value: Tensor) -> int:
@@ -406,9 +447,7 @@ def _width(query: Tensor, value: Tensor) -> int:
     return width if query.device.type == "cpu" else -(-width // 8) * 8
 
 
-def _hear(
-    plan: Plan, inputs: tuple[Tensor, Tensor, Tensor], scale: float, score: Callable[[Plan, Tiles], Allowance]
-) -> tuple[Tensor, Tensor]:
+def _hear(plan: Plan, inputs: Sequence[Tensor], scale: float, score: Scored) -> tuple[Tensor, ...]:
     """Result and logarithm of the total weight; that is +inf where nothing is heard, so that all weights come out 0."""
     query, key, value = inputs
     width, wide = _width(query, value), torch.promote_types(query.dtype, torch.float32)
@@ -417,26 +456,23 @@ def _hear(
     tiles = plan.tiles()
     out = rows.new_empty(rows.shape, dtype=rows.dtype if all(tile.fresh for tile in tiles) else wide)
     total = rows.new_full(rows.shape[:3], -math.inf, dtype=wide)
-    if sum(tile.height * tile.count for tile in tiles if tile.fresh) < rows.shape[2]:
+    if sum(tile.height * tile.repeats for tile in tiles if tile.fresh) < rows.shape[2]:
         out.zero_()
-    for piece in _pieces(plan, keys, values, score):
-        tile = piece.tile
-        part, weight = _attend(tile.rows_of(rows), piece.key, piece.value, piece.mask, piece.is_causal(), scale)
-        if piece.nothing is not None:
-            part = part.masked_fill(piece.nothing.unsqueeze(-1), 0.0)
-            weight = weight.masked_fill(piece.nothing, -math.inf)
-        (_put if tile.fresh else _merge)(tile.rows_of(out), tile.rows_of(total), part, weight)
+    for tile, key_part, value_part, mask, causal, deaf in _pieces(plan, keys, values, score):
+        part, weight = _attend(tile.rows_of(rows), key_part, value_part, mask, causal, scale)
+        if deaf is not None:
+            part, weight = part.masked_fill(deaf.unsqueeze(-1), 0.0), weight.masked_fill(deaf, -math.inf)
+        _merge(tile.rows_of(out), tile.rows_of(total), part, weight, tile.fresh)
     total.masked_fill_(total == -math.inf, math.inf)
     return _back(out[..., : value.shape[-1]].to(query.dtype), plan.row_order), _back(total, plan.row_order)
 
 
-def _put(out: Tensor, total: Tensor, part: Tensor, weight: Tensor) -> None:
-    out.copy_(part)
-    total.copy_(weight)
-
-
-def _merge(out: Tensor, total: Tensor, part: Tensor, weight: Tensor) -> None:
+def _merge(out: Tensor, total: Tensor, part: Tensor, weight: Tensor, fresh: bool) -> None:
     """Take in what rows hear of further keys: each side counts by its share of the total weight."""
+    if fresh:
+        out.copy_(part)
+        total.copy_(weight)
+        return
     both = torch.logaddexp(total, weight)
     level = both.masked_fill(both == -math.inf, 0.0)
     out.mul_((total - level).exp_().unsqueeze(-1)).addcmul_(part.to(out.dtype), (weight - level).exp_().unsqueeze(-1))
@@ -449,7 +485,7 @@ def _back(tensor: Tensor, order: Tensor | None) -> Tensor:
 
 
 def _hear_backward(
-    plan: Plan, gradient: Tensor, saved: Sequence[Tensor], scale: float, score: Callable[[Plan, Tiles], Allowance]
+    plan: Plan, gradient: Tensor, saved: Sequence[Tensor], scale: float, score: Scored
 ) -> tuple[Tensor, ...]:
     """Gradients to query, key and value."""
     query, key, value, out, total = saved
@@ -458,10 +494,9 @@ def _hear_backward(
     keys, values = (plan.of(tensor, plan.key_order, width) for tensor in (key, value))
     totals = plan.of(total.unsqueeze(-1), plan.row_order, 1).squeeze(-1)
     to_rows, to_keys, to_values = (tensor.new_zeros(tensor.shape, dtype=total.dtype) for tensor in (rows, keys, values))
-    for piece in _pieces(plan, keys, values, score):
-        tile = piece.tile
-        inputs = (tile.rows_of(rows), piece.key, piece.value, tile.rows_of(result), tile.rows_of(totals))
-        parts = _attend_backward(tile.rows_of(given), inputs, piece.mask, piece.is_causal(), scale)
+    for tile, key_part, value_part, mask, causal, _ in _pieces(plan, keys, values, score):
+        inputs = (tile.rows_of(rows), key_part, value_part, tile.rows_of(result), tile.rows_of(totals))
+        parts = _attend_backward(tile.rows_of(given), inputs, mask, causal, scale)
         tile.rows_of(to_rows).add_(parts[0])
         tile.add_to_keys(to_keys, parts[1])
         tile.add_to_keys(to_values, parts[2])
@@ -469,42 +504,43 @@ def _hear_backward(
     return tuple(_back(part[..., : tensor.shape[-1]].to(tensor.dtype), order) for part, tensor, order in found)
 
 
-# ---- The operators ----------------------------------------------------------------------------------------------------
+# ---- The operators --------------------------------------------------------------------------------------------------
+
+
+def _scored(tile_score: TileScore | None, arrays: Sequence[Tensor], plan: Plan, tile: Tiles) -> Allowance:
+    """Bias and mask of a tile in four axes; the bias in a tensor of its own."""
+    if tile_score is None:
+        return None, None
+    rows: Where = slice(tile.row, tile.row + tile.height)
+    keys: Where = slice(tile.key, tile.key + tile.width)
+    rows = rows if plan.row_order is None else plan.row_order[rows]
+    keys = keys if plan.key_order is None else plan.key_order[keys]
+    bias, allowed = tile_score(arrays, plan.batch, plan.head, rows, keys)
+    if bias is not None:
+        bias = bias.to(torch.promote_types(bias.dtype, torch.float32)).contiguous()
+        if bias.untyped_storage().data_ptr() in [array.untyped_storage().data_ptr() for array in arrays]:
+            bias = bias.clone()
+    bias, allowed = (None if part is None else part[(None,) * (4 - part.dim())] for part in (bias, allowed))
+    return bias, allowed
 
 
 def _run(tile_score: TileScore | None, backward: bool, *given: Any) -> tuple[Tensor, ...]:
-    """What an operator does: plan, and fill in the results plan by plan."""
+    """What an operator does: plan, then fill in the results plan by plan."""
     *tensors, lower, upper, query_group, key_group, scale, arrays = given
-    query, key, value = tensors[1:4] if backward else tensors
-
-    def score(plan: Plan, tile: Tiles) -> Allowance:
-        if tile_score is None:
-            return None, None
-        rows, keys = slice(tile.row, tile.row + tile.height), slice(tile.key, tile.key + tile.width)
-        bias, allowed = tile_score(
-            arrays,
-            plan.batch,
-            plan.head,
-            rows if plan.row_order is None else plan.row_order[rows],
-            keys if plan.key_order is None else plan.key_order[keys],
-        )
-        bias, allowed = (None if part is None else part[(None,) * (4 - part.dim())] for part in (bias, allowed))
-        return bias, allowed
-
+    query, key = tensors[1:3] if backward else tensors[:2]
     results = (_shapes_backward if backward else _shapes)(*tensors)
-    if query.shape[2] * key.shape[2] * math.prod(results[0].shape) == 0:
+    if any(tensor.numel() == 0 for tensor in tensors):
         return (*(result.zero_() for result in results[:-1]), results[-1].fill_(0.0 if backward else math.inf))
-    extent = None
+    score, extent = functools.partial(_scored, tile_score, arrays), None
     if tile_score is not None:
-        everywhere = Plan(slice(None), slice(None), [], None, None, True)
-        parts = [part for part in score(everywhere, Tiles(0, 0, 1, 1, None)) if part is not None]
-        extent = torch.broadcast_shapes((1, 1), *(part.shape[:2] for part in parts))
-    for plan in _plans(query, key, (lower, upper, query_group, key_group), extent):
-        found = (
-            _hear_backward(plan, tensors[0], tensors[1:], scale, score)
-            if backward
-            else _hear(plan, (query, key, value), scale, score)
-        )
+        probe = score(Plan(slice(None), slice(None), [], None, None, True), Tiles(0, 0, 1, 1, None))
+        extent = tuple(map(max, zip((1, 1), *(part.shape[:2] for part in probe if part is not None), strict=True)))
+    hearing = [tensor for tensor in (lower, upper, query_group, key_group) if tensor is not None]
+    for plan in _recalled(query, key, hearing, extent):
+        if backward:
+            found = _hear_backward(plan, tensors[0], tensors[1:], scale, score)
+        else:
+            found = _hear(plan, tensors, scale, score)
         if plan.batch == plan.head == slice(None):
             return tuple(part.contiguous() for part in found)
         for result, part in zip(results, found, strict=True):
@@ -521,15 +557,16 @@ def _shapes_backward(gradient: Tensor, query: Tensor, key: Tensor, value: Tensor
     return query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape)
 
 
-_operators = torch.library.Library(__name__.replace(".", "_"), "FRAGMENT")
+_operators: Any = torch.library.Library(__name__.replace(".", "_"), "FRAGMENT")  # type: ignore[no-untyped-call]
+_numbers = itertools.count(2)
 
 
 def _define(name: str, inputs: str, outputs: int, run: Callable[..., Any], fake: Callable[..., Any]) -> tuple[str, Any]:
-    """A new operator and its full name, with a number where another copy of this text has taken it."""
+    """A new operator and its full name, with a number where the name is taken."""
     taken = getattr(torch.ops, _operators.ns)
-    number, free = 1, name
+    free = name
     while hasattr(taken, free):
-        number, free = number + 1, f"{name}_{number + 1}"
+        free = f"{name}_{next(_numbers)}"
     inputs += "Tensor lower, Tensor upper, Tensor? query_group, Tensor? key_group, float scale, Tensor[] arrays"
     _operators.define(f"{free}({inputs}) -> ({', '.join(['Tensor'] * outputs)})")
     _operators.impl(free, run, "CompositeExplicitAutograd")
@@ -548,20 +585,22 @@ def _refuse(ctx: Any, *_: Any) -> None:
 
 
 def with_tiles(name: str, tile_score: TileScore | None) -> Callable[..., Tensor]:
-    """`attend_within` with biases and masks that are made tile by tile.
+    """`attend_within` with biases and masks that are made tile by tile from further `arrays`.
 
-    The function takes `arrays` too, and hands them to `tile_score(arrays, batch, head, rows, keys)`, with two slices
-    and the places of rows and keys, each a slice or, where groups have changed the order, a tensor of indices. That
-    gives a bias to add to the scores and a Boolean tensor of what is allowed, either None for none; they broadcast to
-    (batch, head, rows, keys) and are not written to. There is no gradient to `arrays`.
+    `tile_score(arrays, batch, head, rows, keys)` is given two slices and the places of the rows and keys, each a slice
+    or, where groups have changed the order, a tensor of indices. It gives a bias to add to the scores and a Boolean
+    tensor of what is allowed, either None for none; they broadcast to (batch, head, rows, keys) and are not written to.
+    There is no gradient to `arrays`.
     """
     tensors = "Tensor query, Tensor key, Tensor value, "
     saved = f"Tensor gradient, {tensors}Tensor out, Tensor total, "
-    full_name, forward = _define(name, tensors, 2, partial(_run, tile_score, False), _shapes)
-    backward_name, backward = _define(f"{name}_backward", saved, 3, partial(_run, tile_score, True), _shapes_backward)
+    full_name, forward = _define(name, tensors, 2, functools.partial(_run, tile_score, False), _shapes)
+    backward_name, backward = _define(
+        f"{name}_backward", saved, 3, functools.partial(_run, tile_score, True), _shapes_backward
+    )
 
     def derive(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
-        *saved, arrays = *ctx.saved_tensors[:9], list(ctx.saved_tensors[9:])
+        saved, arrays = ctx.saved_tensors[:9], list(ctx.saved_tensors[9:])
         found = [None] * 3 if gradient is None else backward(gradient, *saved, ctx.scale, arrays)
         return *found, None, None, None, None, None, [None] * len(arrays)
 
@@ -579,6 +618,11 @@ def with_tiles(name: str, tile_score: TileScore | None) -> Callable[..., Tensor]
         key_group: Tensor | None = None,
         arrays: Sequence[Tensor] = (),
     ) -> Tensor:
+        """Softmax attention in which query n hears the keys in the union of the intervals [lower, upper) at n.
+
+        Query, key and value are (batch, head, place, width), the bounds (interval, batch or 1, head or 1, query). With
+        groups, (batch or 1, head or 1, place), only keys of the query's group are heard. Who hears nothing gets 0.
+        """
         if torch.is_grad_enabled() and any(array.requires_grad for array in arrays):
             raise RuntimeError(f"{name} gives no gradient to the arrays of biases and masks: stream the scores instead")
         out: Tensor = forward(query, key, value, lower, upper, query_group, key_group, scale, list(arrays))[0]
@@ -587,22 +631,4 @@ def with_tiles(name: str, tile_score: TileScore | None) -> Callable[..., Tensor]
     return attend
 
 
-_within = with_tiles("attend_within", None)
-
-
-def attend_within(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    lower: Tensor,
-    upper: Tensor,
-    scale: float,
-    query_group: Tensor | None = None,
-    key_group: Tensor | None = None,
-) -> Tensor:
-    """Softmax attention in which query n hears the keys in the union of the intervals [lower, upper) at n.
-
-    Query, key and value are (batch, head, place, width); the bounds (interval, batch or 1, head or 1, query). With
-    groups, (batch or 1, head or 1, place), only keys of the query's group are heard. Who hears nothing gets 0.
-    """
-    return _within(query, key, value, lower, upper, scale, query_group, key_group)
+attend_within = with_tiles("attend_within", None)

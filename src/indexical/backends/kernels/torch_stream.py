@@ -4,6 +4,7 @@ A program brings its score as two plain functions, of a tile of rows and keys an
 as large as queries × keys. This text needs PyTorch and nothing else.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -137,14 +138,21 @@ def _stream(scoring: Scoring, arrays: Sequence[Tensor], value: Tensor, bounds: B
 
 
 def _stream_backward(
-    scoring: Scoring, gradient: Tensor, arrays: Sequence[Tensor], saved: Sequence[Tensor], bounds: Bounds, needs: Sequence[bool]
+    scoring: Scoring,
+    gradient: Tensor,
+    arrays: Sequence[Tensor],
+    saved: Sequence[Tensor],
+    bounds: Bounds,
+    needs: Sequence[bool],
 ) -> tuple[Tensor, list[Tensor]]:
     """Gradients to the value and to the arrays that need one: the tiles once more, from the totals."""
     value, out, total = saved
     wide = total.dtype
     size, count = bounds.least.shape[0], math.prod(value.shape[:-2])
     gradients = [
-        torch.zeros(array.shape, dtype=torch.promote_types(array.dtype, torch.float32), device=array.device) if need else None
+        torch.zeros(array.shape, dtype=torch.promote_types(array.dtype, torch.float32), device=array.device)
+        if need
+        else None
         for array, need in zip(arrays, needs, strict=True)
     ]
     to_value = value.new_zeros((count, *value.shape[-2:]), dtype=wide)
@@ -165,15 +173,16 @@ def _stream_backward(
     return to_value.view(value.shape).to(value.dtype), found
 
 
-_streams = torch.library.Library(__name__.replace(".", "_"), "FRAGMENT")
+_streams: Any = torch.library.Library(__name__.replace(".", "_"), "FRAGMENT")  # type: ignore[no-untyped-call]
+_stream_numbers = itertools.count(2)
 
 
 def _stream_operator(name: str, schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> tuple[str, Any]:
-    """A new operator and its full name, with a number where another copy of this text has taken it."""
+    """A new operator and its full name, with a number where the name is taken."""
     taken = getattr(torch.ops, _streams.ns)
-    number, free = 1, name
+    free = name
     while hasattr(taken, free):
-        number, free = number + 1, f"{name}_{number + 1}"
+        free = f"{name}_{next(_stream_numbers)}"
     _streams.define(free + schema)
     _streams.impl(free, run, "CompositeExplicitAutograd")
     torch.library.register_fake(f"{_streams.ns}::{free}", fake, lib=_streams)
@@ -202,7 +211,13 @@ def streaming(
         return value.new_empty(*shape, value.shape[-1]), value.new_empty(shape, dtype=wide)
 
     def run_backward(
-        gradient: Tensor, arrays: list[Tensor], value: Tensor, out: Tensor, total: Tensor, lower: Tensor, upper: Tensor,
+        gradient: Tensor,
+        arrays: list[Tensor],
+        value: Tensor,
+        out: Tensor,
+        total: Tensor,
+        lower: Tensor,
+        upper: Tensor,
         needs: list[bool],
     ) -> tuple[Tensor, list[Tensor]]:
         bounds = Bounds.of(lower, upper, value.shape[-2])

@@ -1,0 +1,413 @@
+"""The kernels for PyTorch on the CPU: beside the same attention written out, at its limits, and inside graphs."""
+
+from __future__ import annotations
+
+import ast
+import math
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+from indexical.backends.kernels import torch_intervals, torch_stream  # noqa: E402
+from tests.backends import hearing as cases  # noqa: E402
+from tests.backends.hearing import Hearing, asking, drawn, error, gradients, hearings, written_out  # noqa: E402
+
+SIZES = {
+    "square": (1, 2, 450, 450, 8, 8),
+    "wide values, two batches": (2, 3, 250, 130, 4, 6),
+    "more keys": (2, 2, 60, 800, 6, 3),
+    "one row": (1, 2, 1, 9, 4, 4),
+}
+NAMES = list(hearings(1, 1, 2, 2))
+
+
+def tensors(size: str, **kind: Any) -> list[Any]:
+    batch, heads, rows, keys, width, carried = SIZES[size]
+    return drawn((batch, heads, rows, width), (batch, heads, keys, width), (batch, heads, keys, carried), **kind)
+
+
+def hearing(size: str, name: str) -> Hearing:
+    return hearings(*SIZES[size][:4])[name]
+
+
+@pytest.fixture(params=["fused", "plain"])
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """With the library's fused kernels, and without them."""
+    if request.param == "plain":
+        monkeypatch.setattr(torch_intervals, "_kernel", lambda query, masked: None)
+        monkeypatch.setattr(torch_intervals, "_recent", [])
+    return str(request.param)
+
+
+# ---- Within intervals -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("size", SIZES)
+def test_within_intervals_as_written_out(size: str, name: str, path: str) -> None:
+    given = hearing(size, name)
+    inputs = asking(tensors(size))
+    wanted = written_out(*inputs, given.allowed(), 0.3)
+    found = torch_intervals.attend_within(*inputs, *given.arguments(0.3))
+    assert error(found, wanted) < 1e-12
+    for got, want in zip(gradients(found, inputs), gradients(wanted, inputs), strict=True):
+        assert error(got, want) < 1e-11
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", ["window", "documents", "prefix", "sink and window", "groups"])
+def test_error_is_that_of_the_library(name: str, dtype: torch.dtype) -> None:
+    batch, heads, rows, keys, width = 1, 2, 900, 900, 32
+    given = hearings(batch, heads, rows, keys)[name]
+    inputs = asking(drawn(*[(batch, heads, rows, width)] * 3, dtype=dtype))
+    exact = asking(inputs, dtype=torch.float64)
+    truth = written_out(*exact, given.allowed(), 0.2)
+    library = torch.nn.functional.scaled_dot_product_attention(*inputs, attn_mask=given.allowed(), scale=0.2)
+    found = torch_intervals.attend_within(*inputs, *given.arguments(0.2))
+    assert error(found, truth) <= 1.5 * error(library, truth)
+    for got, peer, want in zip(
+        *(gradients(out, by) for out, by in ((found, inputs), (library, inputs), (truth, exact))), strict=True
+    ):
+        assert error(got, want) <= 2 * error(peer, want)
+
+
+def test_gradients_by_differences() -> None:
+    inputs = asking(drawn((2, 2, 9, 3), (2, 2, 8, 3), (2, 2, 8, 2)))
+    given = hearings(2, 2, 9, 8)["groups"]
+    assert torch.autograd.gradcheck(lambda *qkv: torch_intervals.attend_within(*qkv, *given.arguments(0.5)), inputs)
+
+
+def alibi(arrays: Sequence[Any], batch: slice, head: slice, rows: Any, keys: Any) -> tuple[Any, Any]:
+    rows, keys = (torch.arange(at.start, at.stop) if isinstance(at, slice) else at for at in (rows, keys))
+    return arrays[0][head, None, None] * (keys - rows[:, None]), None
+
+
+def given_mask(arrays: Sequence[Any], batch: slice, head: slice, rows: Any, keys: Any) -> tuple[Any, Any]:
+    return None, arrays[0][rows][:, keys]
+
+
+def given_both(arrays: Sequence[Any], batch: slice, head: slice, rows: Any, keys: Any) -> tuple[Any, Any]:
+    return arrays[0][batch, head][:, :, rows][..., keys], arrays[1][..., keys]
+
+
+def given_to_keys(arrays: Sequence[Any], batch: slice, head: slice, rows: Any, keys: Any) -> tuple[Any, Any]:
+    return arrays[0][keys], None
+
+
+WITH_TILES = {
+    tile.__name__: torch_intervals.with_tiles(tile.__name__, tile)
+    for tile in (alibi, given_mask, given_both, given_to_keys)
+}
+
+
+@pytest.mark.parametrize("name", ["full", "causal", "window", "three of any", "few", "groups"])
+@pytest.mark.parametrize("kind", WITH_TILES)
+def test_tiles_as_written_out(kind: str, name: str, path: str) -> None:
+    size = "wide values, two batches"
+    batch, heads, rows, keys, _, _ = SIZES[size]
+    given, inputs = hearing(size, name), asking(tensors(size))
+    slope, whole, to_keys = drawn((heads,), (batch, heads, rows, keys), (keys,), seed=3)
+    some, padding = whole[0, 0] < -1.5, to_keys < 0
+    relative = slope[:, None, None] * (torch.arange(keys) - torch.arange(rows)[:, None]) / 100
+    arrays, bias, mask = {
+        "alibi": ([slope / 100], relative, True),
+        "given_mask": ([some], None, some),
+        "given_both": ([whole, padding], whole, padding),
+        "given_to_keys": ([to_keys], to_keys, True),
+    }[kind]
+    before = [array.clone() for array in arrays]
+    wanted = written_out(*inputs, given.allowed() & mask, 0.3, bias)
+    found = WITH_TILES[kind](*inputs, *given.arguments(0.3), arrays=arrays)
+    assert error(found, wanted) < 1e-12
+    for got, want in zip(gradients(found, inputs), gradients(wanted, inputs), strict=True):
+        assert error(got, want) < 1e-11
+    assert all(map(torch.equal, arrays, before))
+
+
+def test_tiles_refuse_a_gradient_they_do_not_give() -> None:
+    inputs, given = tensors("one row"), hearing("one row", "full")
+    slope = torch.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="alibi gives no gradient to the arrays"):
+        WITH_TILES["alibi"](*inputs, *given.arguments(0.3), arrays=[slope])
+    with torch.no_grad():
+        WITH_TILES["alibi"](*inputs, *given.arguments(0.3), arrays=[slope])
+
+
+@pytest.mark.parametrize("name", ["window", "documents", "causal", "groups"])
+def test_any_layout(name: str) -> None:
+    """Heads that share keys, axes in another order, a last axis with a stride: the numbers are the same."""
+    batch, heads, rows, width = 2, 3, 450, 8
+    given = hearings(batch, heads, rows, rows)[name]
+    query, key, value = drawn((batch, rows, heads, width), (batch, 1, width, rows), (batch, 1, rows, 2 * width))
+    views = query.transpose(1, 2), key.mT.expand(-1, heads, -1, -1), value[..., ::2].expand(-1, heads, -1, -1)
+    found = torch_intervals.attend_within(*views, *given.arguments(0.3))
+    assert found.is_contiguous()
+    assert error(found, written_out(*views, given.allowed(), 0.3)) < 1e-12
+
+
+def spoiled(inputs: Sequence[Any], unheard: Any) -> list[Any]:
+    """Keys and values as bad as can be where nobody hears them."""
+    query, key, value = inputs
+    bad = unheard.any(-2).logical_not()[..., None]
+    return [query, key.masked_fill(bad, math.nan), value.masked_fill(bad, math.inf)]
+
+
+@pytest.mark.parametrize("name", ["window", "few", "padded", "three of any", "groups", "sink and window"])
+def test_what_nobody_hears_changes_nothing(name: str) -> None:
+    size = "more keys"
+    given, inputs = hearing(size, name), tensors(size)
+    allowed = given.allowed().expand(2, 2, -1, -1)
+    clean, bad = asking(inputs), asking(spoiled(inputs, allowed))
+    wanted = torch_intervals.attend_within(*clean, *given.arguments(0.3))
+    found = torch_intervals.attend_within(*bad, *given.arguments(0.3))
+    assert torch.equal(found, wanted)
+    for got, want in zip(gradients(found, bad), gradients(wanted, clean), strict=True):
+        assert torch.equal(got, want)
+
+
+def test_a_mask_that_nobody_passes_changes_nothing() -> None:
+    query, key, value = tensors("more keys")
+    given = hearing("more keys", "full")
+    mask = drawn((60, 800))[0] < 1
+    mask[:, 10:700:3] = False
+    bad = asking(spoiled((query, key, value), mask.expand(2, 2, -1, -1)))
+    found = WITH_TILES["given_mask"](*bad, *given.arguments(0.3), arrays=[mask])
+    assert torch.equal(found, WITH_TILES["given_mask"](query, key, value, *given.arguments(0.3), arrays=[mask]))
+    assert all(bool(part.isfinite().all()) for part in gradients(found, bad))
+
+
+def test_who_hears_nothing_gets_nothing() -> None:
+    inputs = asking(tensors("square"))
+    given = hearing("square", "few")
+    found = torch_intervals.attend_within(*inputs, *given.arguments(0.3))
+    deaf = ~given.allowed()[0, 0].any(-1)
+    assert deaf.any()
+    assert not found[:, :, deaf].any()
+    assert not gradients(found, inputs)[0][:, :, deaf].any()
+
+
+@pytest.mark.parametrize(("rows", "keys", "heads", "carried"), [(0, 5, 2, 3), (5, 0, 2, 3), (5, 5, 0, 3), (5, 5, 2, 0)])
+def test_empty_axes(rows: int, keys: int, heads: int, carried: int) -> None:
+    inputs = asking(drawn((1, heads, rows, 4), (1, heads, keys, 4), (1, heads, keys, carried)))
+    bounds = torch.zeros(1, 1, 1, rows, dtype=torch.int64), torch.full((1, 1, 1, rows), keys)
+    found = torch_intervals.attend_within(*inputs, *bounds, 0.3)
+    assert found.shape == (1, heads, rows, carried)
+    assert not found.any()
+    assert not any(part.any() for part in gradients(found, inputs))
+
+
+class Largest(TorchDispatchMode):
+    """The largest tensor that any operation gives."""
+
+    size = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for part in result if isinstance(result, tuple | list) else [result]:
+            if isinstance(part, torch.Tensor) and not part._is_view():
+                self.size = max(self.size, part.numel())
+        return result
+
+
+@pytest.mark.parametrize("name", ["window", "documents", "prefix", "dilated", "three of any"])
+def test_nothing_is_as_large_as_queries_by_keys(name: str) -> None:
+    rows, width = 4096, 8
+    given = hearings(1, 1, rows, rows)[name]
+    query, key, value = drawn(*[(1, 1, rows, width)] * 3, dtype=torch.float32)
+    lower, upper, scale, *groups = given.arguments(0.3)
+    saved = (*torch_intervals._run(None, False, query, key, value, lower, upper, *groups, scale, []),)
+    with Largest() as forward:
+        torch_intervals._run(None, False, query, key, value, lower, upper, *groups, scale, [])
+    with Largest() as backward:
+        torch_intervals._run(None, True, saved[0], query, key, value, *saved, lower, upper, *groups, scale, [])
+    assert max(forward.size, backward.size) <= torch_intervals.TILE_ROWS * rows < rows * rows / 16
+
+
+# ---- Streaming ------------------------------------------------------------------------------------------------------
+
+
+def given_allowed(arrays: Sequence[Any], rows: tuple[int, int], keys: tuple[int, int]) -> Any:
+    return arrays[3][..., slice(*rows), slice(*keys)]
+
+
+CAPPED = torch_stream.streaming("capped", cases.capped_score, cases.capped_backward)
+CAPPED_MASKED = torch_stream.streaming("capped_masked", cases.capped_score, cases.capped_backward, given_allowed)
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["all", "masked"])
+@pytest.mark.parametrize("name", ["full", "causal", "window", "few", "three of any"])
+@pytest.mark.parametrize("size", SIZES)
+def test_stream_as_written_out(size: str, name: str, masked: bool) -> None:
+    given = hearing(size, name)
+    lower, upper = given.lower[0], given.upper[0]
+    allowed = Hearing(lower[None], upper[None], given.size).allowed()
+    (bias,) = asking(drawn(tuple(allowed.shape[-2:]), seed=4))
+    inputs = [*asking(tensors(size)), bias]
+    arrays = [inputs[0], inputs[1], bias]
+    mask = drawn(tuple(allowed.shape), seed=5)[0] < -0.8
+    scores = cases.capped(inputs[0], inputs[1], bias)
+    wanted = cases.weighed(scores, allowed & mask if masked else allowed, inputs[2])
+    attend = CAPPED_MASKED if masked else CAPPED
+    found = attend([*arrays, mask] if masked else arrays, inputs[2], lower, upper)
+    assert error(found, wanted) < 1e-12
+    for got, want in zip(gradients(found, inputs), gradients(wanted, inputs), strict=True):
+        assert error(got, want) < 1e-11
+
+
+def test_stream_gradients_by_differences() -> None:
+    query, key, value, bias = asking(drawn((2, 2, 5, 3), (2, 2, 6, 3), (2, 2, 6, 2), (5, 6)))
+    bounds = torch.zeros(5, dtype=torch.int64), torch.arange(5) + 1
+    assert torch.autograd.gradcheck(lambda q, k, b, v: CAPPED([q, k, b], v, *bounds), (query, key, bias, value))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_stream_error_is_that_of_the_library(dtype: torch.dtype) -> None:
+    size, width = 700, 32
+    inputs = asking(drawn(*[(1, 2, size, width)] * 3, dtype=dtype))
+    bias = torch.zeros(size, size, dtype=dtype)
+    exact = asking(inputs, dtype=torch.float64)
+    allowed = hearings(1, 1, size, size)["causal"].allowed()
+    truth = cases.weighed(cases.capped(exact[0], exact[1], bias.double()), allowed, exact[2])
+    eager = cases.weighed(cases.capped(inputs[0], inputs[1], bias), allowed, inputs[2])
+    found = CAPPED([inputs[0], inputs[1], bias], inputs[2], torch.zeros(size).long(), torch.arange(size) + 1)
+    assert found.dtype == dtype
+    assert error(found, truth) <= 1.5 * error(eager, truth)
+    for got, peer, want in zip(
+        *(gradients(out, by) for out, by in ((found, inputs), (eager, inputs), (truth, exact))), strict=True
+    ):
+        assert error(got, want) <= 1.5 * error(peer, want)
+
+
+def test_stream_does_not_read_what_nobody_hears() -> None:
+    query, key, value = tensors("more keys")
+    bias = torch.zeros(60, 800, dtype=torch.float64)
+    mask = drawn((60, 800))[0] < 0
+    mask[:, 100:130] = mask[:, 500:] = False
+    mask[7] = False
+    bad = asking(spoiled((query, key, value), mask.expand(2, 2, -1, -1)))
+    bounds = torch.full((60,), 20), torch.full((60,), 1000)
+    bad[1].data[:, :, :20] = math.nan
+    found = CAPPED_MASKED([bad[0], bad[1], bias, mask], bad[2], *bounds)
+    assert torch.equal(found, CAPPED_MASKED([query, key, bias, mask], value, *bounds))
+    assert not found[:, :, 7].any()
+    parts = gradients(found, bad)
+    assert all(bool(part.isfinite().all()) for part in parts)
+    assert not parts[0][:, :, 7].any()
+
+
+def test_stream_ignores_scores_that_are_not_allowed() -> None:
+    """A score may be anything, NaN too, where its guard does not hold."""
+
+    def logarithm(arrays: Sequence[Any], rows: tuple[int, int], keys: tuple[int, int]) -> Any:
+        return torch.log(torch.arange(*rows)[:, None] - torch.arange(*keys) + 1.0)[None].double()
+
+    attend = torch_stream.streaming("logarithm", logarithm, lambda *_: None)
+    (value,) = asking(drawn((1, 300, 2)))
+    found = attend([], value, torch.zeros(300).long(), torch.arange(300) + 1)
+    steps = (torch.arange(300)[:, None] - torch.arange(300) + 1.0).double().clamp(min=0)
+    wanted = (steps / steps.sum(-1, keepdim=True)) @ value
+    assert error(found, wanted) < 1e-12
+    assert error(gradients(found, [value])[0], gradients(wanted, [value])[0]) < 1e-12
+
+
+@pytest.mark.parametrize(("rows", "keys", "heads"), [(0, 5, 2), (5, 0, 2), (5, 5, 0)])
+def test_stream_of_empty_axes(rows: int, keys: int, heads: int) -> None:
+    inputs = asking(drawn((1, heads, rows, 4), (1, heads, keys, 4), (1, heads, keys, 3)))
+    bias = torch.zeros(rows, keys, dtype=torch.float64)
+    found = CAPPED([*inputs[:2], bias], inputs[2], torch.zeros(rows).long(), torch.full((rows,), keys))
+    assert found.shape == (1, heads, rows, 3)
+    assert not found.any()
+    assert not any(part.any() for part in gradients(found, inputs))
+
+
+# ---- Inside graphs, and in other texts ------------------------------------------------------------------------------
+
+
+def test_one_graph_for_all_sizes() -> None:
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    counter = CompileCounterWithBackend("aot_eager")
+
+    def layer(query: Any, key: Any, value: Any) -> Any:
+        row = torch.arange(query.shape[2])
+        lower, upper = (row - 5)[None, None, None], (row + 1)[None, None, None]
+        bias = torch.zeros(query.shape[2], key.shape[2], dtype=query.dtype)
+        within = torch_intervals.attend_within(
+            query, key, value, lower, upper, 0.5, row[None, None] // 20, row[None, None] // 20
+        )
+        sloped = WITH_TILES["alibi"](query, key, value, lower, upper, 0.5, arrays=[query[0, :, 0, 0].detach()])
+        return within + sloped + CAPPED([query, key, bias], value, row - 5, row + 1)
+
+    compiled = torch.compile(layer, backend=counter, fullgraph=True, dynamic=True)
+    for size in (40, 50, 70):
+        inputs, same = (asking(drawn(*[(2, 3, size, 4)] * 3)) for _ in range(2))
+        found, wanted = compiled(*inputs), layer(*same)
+        assert torch.equal(found, wanted)
+        assert all(map(torch.equal, gradients(found, inputs), gradients(wanted, same)))
+    assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize("kind", ["intervals", "stream"])
+def test_operators_keep_their_contracts(kind: str) -> None:
+    query, key, value = asking(drawn((1, 2, 70, 4), (1, 2, 60, 4), (1, 2, 60, 3)))
+    row = torch.arange(70)
+    if kind == "intervals":
+        names, arguments = (
+            torch.ops.indexical_backends_kernels_torch_intervals,
+            (*cases.plain(row - 9, row + 1), None, None, 0.3, []),
+        )
+        torch.library.opcheck(names.attend_within.default, (query, key, value, *arguments))
+    else:
+        names, bias = torch.ops.indexical_backends_kernels_torch_stream, torch.zeros(70, 60, dtype=torch.float64)
+        torch.library.opcheck(names.capped.default, ([query, key, bias], value, row - 9, row + 1))
+
+
+def test_second_derivatives_are_refused() -> None:
+    inputs = asking(tensors("one row"))
+    found = torch_intervals.attend_within(*inputs, *hearing("one row", "full").arguments(0.3))
+    (first,) = torch.autograd.grad(found.sum(), inputs[:1], create_graph=True)
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.autograd.grad(first.sum(), inputs[1:2])
+    bias = torch.zeros(1, 9, dtype=torch.float64)
+    found = CAPPED([inputs[0], inputs[1], bias], inputs[2], torch.zeros(1).long(), torch.full((1,), 9))
+    (first,) = torch.autograd.grad(found.sum(), inputs[:1], create_graph=True)
+    with pytest.raises(RuntimeError, match="capped has no second derivative"):
+        torch.autograd.grad(first.sum(), inputs[1:2])
+
+
+TEXTS = [Path(module.__file__ or "") for module in (torch_intervals, torch_stream)]
+
+
+def test_texts_stand_together_in_one_file_and_alone(tmp_path: Path) -> None:
+    """Pasted twice into one module that cannot see Indexical, they run; and no name of one is a name of the other."""
+    defined = []
+    for text in TEXTS:
+        tree = ast.parse(text.read_text(encoding="utf-8"))
+        nodes = [
+            node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign)
+        ]
+        targets = [t for n in nodes for t in (n.targets if isinstance(n, ast.Assign) else [getattr(n, "target", n)])]
+        defined.append({getattr(target, "id", getattr(target, "name", "")) for target in targets})
+        imported = {
+            node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom | ast.Import)
+        }
+        assert imported <= {"math", "itertools", "functools", "collections.abc", "typing", "torch"}
+    assert defined[0] & defined[1] == set()
+    pasted = "\n\n".join(text.read_text(encoding="utf-8") for text in TEXTS * 2)
+    use = (
+        "import sys\nassert 'indexical' not in sys.modules\n"
+        "query = torch.ones(1, 1, 3, 2)\nrow = torch.arange(3)[None, None, None]\n"
+        "assert attend_within(query, query, query, 0 * row, row + 1, 1.0).eq(1).all()\n"
+    )
+    (tmp_path / "pasted.py").write_text(pasted + "\n\n" + use, encoding="utf-8")
+    subprocess.run([sys.executable, "-I", "-W", "error", str(tmp_path / "pasted.py")], check=True)
