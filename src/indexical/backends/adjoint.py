@@ -9,8 +9,8 @@ from ..ir import nodes as ir
 from ..ir.walk import rebuild, walk
 from ..transform.derivatives import partials
 from .base import Value
-from .expressions import Stored
 from .scope import Scope
+from .state import Stored
 from .tiles import Windowed
 from .values import aligned
 

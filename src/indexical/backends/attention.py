@@ -7,9 +7,9 @@ from ..plan.choose import FUSED, INTERVALS, TILES
 from ..plan.steps import Attend
 from .base import ATOM, Value
 from .blocks import Blocks
-from .expressions import Stored
 from .frames import Frame, hears_somebody
 from .fused import Fused
+from .state import Stored
 from .streams import Stream
 from .tiles import Tile
 
@@ -80,11 +80,11 @@ class Attending(Fused, Blocks):
             words += self.group_words(groups, frame, key)
         if not tiles or (attend.scores.bias is None and not rest):
             self.kernels.setdefault("torch_intervals", set()).add("attend_within")
-            return self.unfolded(f"attend_within({words})", let, attend, frame)
+            return self.restored(f"attend_within({words})", let, attend, frame)
         self.kernels.setdefault("torch_intervals", set()).add("with_tiles")
         tile = Tile(self, let, attend, frame.batch, frame.row, attend.scores.bias, rest)
         name = tile.write()
-        call = self.unfolded(f"{name}({words}, arrays=[{', '.join(tile.arguments)}])", let, attend, frame)
+        call = self.restored(f"{name}({words}, arrays=[{', '.join(tile.arguments)}])", let, attend, frame)
         learned = tile.learned()
         if not learned:
             return call

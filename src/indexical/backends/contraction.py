@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ..ir import nodes as ir
-from ..ir.types import Coordinate
+from ..ir.types import Coordinate, Dtype
+from ..ir.walk import walk
 from .base import ATOM, PRODUCT, Value
 from .indexing import Reader
 from .scope import Scope
@@ -44,25 +45,54 @@ class Contractor(Reader):
     """A `sum` whose body is a product of several arrays is contracted pair by pair, never built."""
 
     def contract(self, expr: ir.Reduce, inner: Scope, masks: list[Value], scope: Scope) -> Value | None:
-        """The sum as matrix products; None where its body is no product of arrays that it would spread out."""
-        bound = frozenset(range.coordinate for range in expr.ranges)
+        """The sum as matrix products; None where its body is no product of arrays that it would spread out, or
+        where a number that nobody may hear would be heard as 0 · ∞."""
+        bound = expr.coordinates
         found = factors_of(expr.body)
         moving = [factor for factor in found if factor.expr.type.coordinates & bound]
-        homes = [frozenset(inner.sort(factor.expr.type.coordinates)) for factor in moving]
-        if len(moving) < 2 or any(home >= frozenset().union(*homes) for home in homes):
-            if len(moving) < 2 or masks or not _is_matrix_by_vector(homes, bound):
-                return None
         fixed = [factor for factor in found if factor not in moving]
-        values = [self.factor(factor, inner) for factor in moving]
-        values = self.masked_factors(values, masks, inner)
-        result = self.contract_all(values, bound, inner)
+        homes = [frozenset(inner.sort(factor.expr.type.coordinates)) for factor in moving]
+        if not _is_worthwhile(homes, bound, masks) or not self.is_harmless(moving, homes, fixed, masks):
+            return None
+        over = frozenset(inner.sort(bound))
+        values = self.masked_factors([self.factor(factor, inner) for factor in moving], masks, inner)
+        result = self.contract_all(values, over, inner)
         for factor in fixed:
-            result = self.times(result, self.factor(factor, inner), scope)
+            result = self.times(result, self.factor(factor, inner), inner)
+        if masks and any(factor.inverse or is_wild(factor.expr) for factor in fixed):
+            some = self.some(masks, over, inner)
+            zero = Value("0", (), "real", None, ATOM, True)
+            result = self.where(some, self.strong(result), zero, inner, result.dtype)
         return result
+
+    def is_harmless(
+        self, moving: list[Factor], homes: list[frozenset[Coordinate]], fixed: list[Factor], masks: list[Value]
+    ) -> bool:
+        """Whether a product of 0 and what a guard removes is 0 for every number that may stand there."""
+        removed = [not f.inverse and self.may_be_removed(f.expr) for f in (*moving, *fixed)]
+        if self.isolate:
+            return not masks and not any(removed) and not fixed
+        wild = [factor.inverse or is_wild(factor.expr) for factor in moving]
+        if any(removed) and any(loud and not gone for loud, gone in zip(wild, removed, strict=False)):
+            return False
+        return all(set(mask.axes) <= home for mask in masks for home, loud in zip(homes, wild, strict=True) if loud)
+
+    def may_be_removed(self, expr: ir.Expr) -> bool:
+        """Whether a guard could remove this at all."""
+        raise NotImplementedError
+
+    def some(self, masks: list[Value], bound: frozenset[Coordinate], scope: Scope) -> Value:
+        """Where a point is left."""
+        mask = self.conjunction(masks, scope)
+        assert mask is not None
+        gone = tuple(n for n, axis in enumerate(mask.axes) if axis in bound)
+        if not gone:
+            return mask
+        shown = self.text.dialect.reduction("any", mask, gone, self.text)
+        return Value(shown, tuple(axis for axis in mask.axes if axis not in bound), "bool", "bool")
 
     def factor(self, factor: Factor, scope: Scope) -> Value:
         value = self.real(self.value(factor.expr, scope))
-        value = self.text.short(value, self.label)
         if not factor.inverse:
             return value
         if value.python:
@@ -73,22 +103,27 @@ class Contractor(Reader):
         left, right = self.promoted([left, right])
         axes = joined((left, right), scope.order)
         dtype = widest((left.dtype, right.dtype))
-        if right.text.startswith("1 / ") and right.binds == PRODUCT:
-            shown = f"{aligned(left, axes).within(PRODUCT)} / {aligned(_inverted(right), axes).within(PRODUCT + 1)}"
-        else:
-            shown = f"{aligned(left, axes).within(PRODUCT)} * {aligned(right, axes).within(PRODUCT + 1)}"
+        sign = "*"
+        if right.binds == PRODUCT and right.text.startswith("1 / "):
+            sign, right = "/", right.but(text=right.text[4:], binds=PRODUCT + 1)
+        shown = f"{aligned(left, axes).within(PRODUCT)} {sign} {aligned(right, axes).within(PRODUCT + 1)}"
         return Value(shown, axes, "real", dtype, PRODUCT, left.python and right.python)
 
     def masked_factors(self, values: list[Value], masks: list[Value], scope: Scope) -> list[Value]:
         """Every mask removes its points from all factors that have its axes; else it is a factor of its own."""
         result = list(values)
+        covered: dict[int, list[Value]] = {}
         for mask in masks:
-            covering = [n for n, value in enumerate(result) if set(mask.axes) <= set(value.axes)]
+            covering = [n for n, value in enumerate(values) if set(mask.axes) <= set(value.axes)]
             for n in covering:
-                zero = Value("0", (), "real", None, ATOM, True)
-                result[n] = self.where(mask, self.text.short(result[n], self.label), zero, scope, result[n].dtype)
+                covered.setdefault(n, []).append(mask)
             if not covering:
                 result.append(self.real(mask, widest(value.dtype for value in values)))
+        for n, found in covered.items():
+            mask_of_all = self.conjunction(found, scope)
+            assert mask_of_all is not None
+            zero = Value("0", (), "real", None, ATOM, True)
+            result[n] = self.where(mask_of_all, self.strong(values[n]), zero, scope, values[n].dtype)
         return result
 
     def contract_all(self, values: list[Value], bound: frozenset[Coordinate], scope: Scope) -> Value:
@@ -97,7 +132,7 @@ class Contractor(Reader):
         while len(values) > 2 and (pair := _nested(values)) is not None:
             small, large = (values[n] for n in pair)
             values = [value for n, value in enumerate(values) if n not in pair]
-            values.append(self.times(large, small, scope))
+            values.append(self.text.keep(self.times(large, small, scope), self.label))
         while len(values) > 1:
             n, m = min(
                 ((n, m) for m in range(len(values)) for n in range(m)),
@@ -107,7 +142,7 @@ class Contractor(Reader):
             kept = {axis for value in others for axis in value.axes}
             values = [self.contract_pair(values[n], values[m], bound - kept, scope), *others]
             if others:
-                values[0] = self.text.keep(values[0], self.label)
+                values[0] = self.held(values[0])
         return self.summed(values[0], bound, scope)
 
     def summed(self, value: Value, bound: Iterable[Coordinate], scope: Scope) -> Value:
@@ -119,13 +154,14 @@ class Contractor(Reader):
         shown = self.text.dialect.reduction("sum", value, gone, self.text)
         return value.but(text=shown, axes=kept, binds=ATOM)
 
+    # ------------------------------------------------------------ a pair of arrays
+
     def contract_pair(self, left: Value, right: Value, bound: frozenset[Coordinate], scope: Scope) -> Value:
-        """One matrix product: the axes of both, those of the left, those of the right."""
+        """One matrix product: over the bound axes of both, for every point of their other axes."""
         left = self.summed(left, bound - set(right.axes), scope)
         right = self.summed(right, bound - set(left.axes), scope)
         shared = set(left.axes) & set(right.axes)
-        over = scope.sort(shared & bound)
-        both = scope.sort(shared - bound)
+        over, both = scope.sort(shared & bound), scope.sort(shared - bound)
         if not over:
             return self.times(left, right, scope)
         mine = scope.sort(set(left.axes) - shared)
@@ -134,26 +170,62 @@ class Contractor(Reader):
             left, right, mine, theirs = right, left, theirs, mine
         dtype = widest((left.dtype, right.dtype))
         left, right = self.same(left, dtype), self.same(right, dtype)
+        if both:
+            result = self.batched(left, right, both, mine, over, theirs, scope)
+        else:
+            result = self.plain_product(left, right, mine, over, theirs, scope)
+        return permuted(replace(result, dtype=dtype), scope.sort(result.axes), self.text)
+
+    def same(self, value: Value, dtype: Dtype | None) -> Value:
+        """Matrix products want one dtype on both sides."""
+        return value if dtype is None or value.dtype in (dtype, None) else self.text.dialect.cast(value, dtype)
+
+    def plain_product(
+        self,
+        left: Value,
+        right: Value,
+        mine: tuple[Coordinate, ...],
+        over: tuple[Coordinate, ...],
+        theirs: tuple[Coordinate, ...],
+        scope: Scope,
+    ) -> Value:
+        """Two arrays that share only what is summed: `@` where their axes allow it, else all at once."""
+        if len(over) == 1:
+            if len(theirs) <= 1 and (left.axes == (*mine, *over) or len(mine) <= 1):
+                first, second = self.turned(left, (*mine, *over)), self.turned(right, (*over, *theirs))
+                return _matmul(first, second, (*mine, *theirs))
+            if len(mine) <= 1 and right.axes == (*theirs, *over):
+                return _matmul(right, self.turned(left, (*over, *mine)), (*theirs, *mine))
+        before = [value.turned or value for value in (left, right)]
+        places = tuple(tuple(value.axes.index(axis) for axis in over) for value in before)
+        shown = self.text.dialect.tensordot(before[0].text, before[1].text, places)  # type: ignore[arg-type]
+        axes = tuple(axis for value in before for axis in value.axes if axis not in over)
+        return Value(shown, axes, "real", None)
+
+    def batched(
+        self,
+        left: Value,
+        right: Value,
+        both: tuple[Coordinate, ...],
+        mine: tuple[Coordinate, ...],
+        over: tuple[Coordinate, ...],
+        theirs: tuple[Coordinate, ...],
+        scope: Scope,
+    ) -> Value:
+        """A matrix product for every point of the axes that both have and keep."""
         if not mine:
-            return self.summed(self.times(left, right, scope), over, scope)
+            return self.summed(self.text.keep(self.times(left, right, scope), self.label), over, scope)
         first = self.folded(left, both, mine, over, scope)
         if not theirs:
-            flat = self.folded(right, both, (), over, scope)
-            shown = f"{first} @ {flat}" if not both else f"({first} @ {_atom(flat)}[..., None])[..., 0]"
-            result = Value(shown, (*both, *mine), "real", dtype, PRODUCT if not both else ATOM)
+            column = self.folded(right, both, (), over, scope)
+            text = f"({first.within(PRODUCT)} @ {column.atom}[..., None])[..., 0]"
+            result = Value(text, (*both, *mine), "real", None)
         else:
-            shown = f"{first} @ {self.folded(right, both, over, theirs, scope)}"
-            result = Value(shown, (*both, *mine, *theirs), "real", dtype, PRODUCT)
+            result = _matmul(first, self.folded(right, both, over, theirs, scope), (*both, *mine, *theirs))
         if len(mine) > 1 or len(theirs) > 1:
             shape = self.shape(result.axes, scope)
             result = result.but(text=f"{result.atom}.reshape{shape}", binds=ATOM)
-        return permuted(result, scope.sort(result.axes), self.text)
-
-    def same(self, value: Value, dtype: object) -> Value:
-        """Matrix products want one dtype on both sides."""
-        if value.dtype == dtype or value.dtype is None or dtype is None:
-            return value
-        return self.text.dialect.cast(value, dtype)  # type: ignore[arg-type]
+        return result
 
     def folded(
         self,
@@ -162,41 +234,49 @@ class Contractor(Reader):
         rows: tuple[Coordinate, ...],
         columns: tuple[Coordinate, ...],
         scope: Scope,
-    ) -> str:
+    ) -> Value:
         """The value as a batch of matrices; several coordinates of a side are one axis."""
         value = permuted(value, (*both, *rows, *columns), self.text)
         if len(rows) <= 1 and len(columns) <= 1:
-            return value.within(PRODUCT + 1)
+            return value
         lengths = [self.length(axis, scope) for axis in both]
         for side in (rows, columns):
             if side:
-                lengths.append(" * ".join(_product(self.length(axis, scope)) for axis in side))
-        return f"{value.atom}.reshape({', '.join(lengths)})"
+                lengths.append(" * ".join(_factor(self.length(axis, scope)) for axis in side))
+        return value.but(text=f"{value.atom}.reshape({', '.join(lengths)})", binds=ATOM)
 
 
-def _product(text: str) -> str:
+def _matmul(left: Value, right: Value, axes: tuple[Coordinate, ...]) -> Value:
+    return Value(f"{left.within(PRODUCT)} @ {right.within(PRODUCT + 1)}", axes, "real", None, PRODUCT)
+
+
+def _factor(text: str) -> str:
     return text if text.isidentifier() or text.isdigit() or text.startswith("max(") else f"({text})"
 
 
-def _atom(text: str) -> str:
-    return text if text.replace(".", "").replace("_", "").isalnum() else f"({text})"
+def is_wild(expr: ir.Expr) -> bool:
+    """Whether an expression, as it stands, may make an infinity or NaN out of finite numbers."""
+    return any(
+        isinstance(part, ir.Map) and part.type.kind == "real" and part.op in ("/", "log", "sqrt", "rsqrt", "**", "%")
+        for part in walk(expr)
+    )
 
 
-def _inverted(value: Value) -> Value:
-    return value.but(text=value.text[4:], binds=PRODUCT + 1)
-
-
-def _is_matrix_by_vector(homes: list[frozenset[Coordinate]], bound: frozenset[Coordinate]) -> bool:
-    """Whether one side has all axes and the other fewer: a matrix and a vector, not two arrays of one shape."""
-    return len(homes) == 2 and homes[0] != homes[1] and bool(homes[0] & homes[1] & bound)
+def _is_worthwhile(homes: list[frozenset[Coordinate]], bound: frozenset[Coordinate], masks: list[Value]) -> bool:
+    """Whether a product would be larger than any of its factors, or is one of a matrix and a vector."""
+    if len(homes) < 2:
+        return False
+    if not any(home >= frozenset().union(*homes) for home in homes):
+        return True
+    return not masks and len(homes) == 2 and homes[0] != homes[1] and bool(homes[0] & homes[1] & bound)
 
 
 def _nested(values: list[Value]) -> tuple[int, int] | None:
-    """A factor that has no axis that another does not have: it goes into that one."""
+    """A factor that has no axis that another does not have: it goes into the least of those."""
     for n, small in enumerate(values):
-        for m, large in enumerate(values):
-            if n != m and set(small.axes) <= set(large.axes):
-                return n, m
+        larger = [m for m, large in enumerate(values) if m != n and set(small.axes) <= set(large.axes)]
+        if larger:
+            return n, min(larger, key=lambda m: len(values[m].axes))
     return None
 
 

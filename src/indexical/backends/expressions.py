@@ -3,126 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from collections.abc import Iterator
 from typing import assert_never
 
-from ..checker.context import assume
-from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import expression, of_atom, polynomial
-from ..ir.types import Coordinate, Dtype
-from .base import ATOM, COMPARISON, POWER, PRODUCT, SUM, UNARY, Text, Value
-from .scope import Scope, simplified
-from .values import aligned, joined, widest
+from ..ir.types import DEFAULT_DTYPE, Coordinate, Dtype
+from ..ir.walk import walk
+from .base import AND, ATOM, COMPARISON, LOGIC, OR, POWER, PRODUCT, SUM, TERNARY, UNARY, Value
+from .layout import Statement
+from .scope import Place, Scope
+from .state import Stored
+from .values import aligned, joined, permuted, widest
+from .wholes import LARGEST, Wholes
+
+__all__ = ("Emitter", "Stored", "constant", "float_text")
 
 _LEVELS = {"+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT}
+_COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">="))
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A tensor that is there: its variable. While a recurrence computes it, `rows` are the axes that are
-    stepped, and the variable is a dictionary of what is there so far, by step."""
-
-    variable: str
-    dtype: Dtype | None
-    python: bool = False
-    rows: tuple[int, ...] = ()
-
-
-@dataclass
-class Emitter:
-    """What the expressions of one emitted function share."""
-
-    text: Text
-    program: ir.Program
-    stored: dict[str, Stored] = field(default_factory=dict)
-    sizes: dict[Coordinate, str] = field(default_factory=dict)
-    compute: Dtype = "f64"
-    known: dict[object, Value] = field(default_factory=dict)
-    isolate: bool = False
-    label: str = "x"
-    leads: dict[Coordinate, str] = field(default_factory=dict)
-    unpacked: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.tensors: Mapping[str, ir.Input | ir.Let] = self.program.tensors
-        self.lets = {let.name: let for let in self.program.lets}
-
-    @contextmanager
-    def block(self) -> Iterator[None]:
-        """An indented block: what is computed in it is not known after it."""
-        known = dict(self.known)
-        with self.text.indented():
-            yield
-        self.known = known
-
-    # ------------------------------------------------------------ plain numbers
-
-    def number(self, expr: ir.Expr, scope: Scope | None = None) -> str:
-        """A whole expression free of coordinates, as plain Python."""
-        return self._number(simplified(expr), scope).text
-
-    def _number(self, expr: ir.Expr, scope: Scope | None) -> Value:
-        def plain(text: str, binds: int = ATOM) -> Value:
-            return Value(text, (), "whole", None, binds, True)
-
-        match expr:
-            case ir.Const(value):
-                return plain(str(int(value)), ATOM if value >= 0 else UNARY)
-            case ir.Size(coordinate):
-                return plain(self.sizes[coordinate])
-            case ir.Coord(coordinate) if scope is not None and scope.places[coordinate].step is not None:
-                return plain(str(scope.places[coordinate].step))
-            case ir.Read(tensor, ()):
-                stored = self.stored[tensor]
-                return plain(stored.variable if stored.python else f"int({stored.variable})")
-            case ir.Map("neg", (operand,)):
-                return plain(f"-{self._number(operand, scope).within(UNARY)}", UNARY)
-            case ir.Map("+" | "-" | "*" as op, (left, right)):
-                level = _LEVELS[op]
-                first, second = self._number(left, scope), self._number(right, scope)
-                return plain(f"{first.within(level)} {op} {second.within(level + 1)}", level)
-            case ir.Map("max" | "min" | "abs" as op, arguments):
-                return plain(f"{op}({', '.join(self._number(a, scope).text for a in arguments)})")
-            case ir.Map("//" | "%" as op, (left, right)) if self.proves_range(right, 1, scope):
-                first, second = self._number(left, scope), self._number(right, scope)
-                if self.proves_range(left, 0, scope):
-                    return plain(f"{first.within(PRODUCT)} {op} {second.within(UNARY)}", PRODUCT)
-                whole = f"int(math.trunc(Fraction({first.text}, {second.text})))"
-                self.text.helpers.setdefault("Fraction", "")
-                return plain(whole if op == "//" else f"{first.within(SUM)} - {second.atom} * {whole}", SUM)
-            case _:
-                return plain(f"int({self.value(expr, scope or Scope({})).text})")
-
-    def proves_range(self, expr: ir.Expr, least: int, scope: Scope | None) -> bool:
-        """Whether a whole expression is at least so much, wherever it is evaluated. Sizes count as at least 1:
-        where one is 0 there is nothing to evaluate."""
-        known = assume(() if scope is None else scope.trail, self.lets)
-        goal = polynomial(expr, known.constants) - least
-        sizes = {part for part in goal.atoms if isinstance(part, ir.Size)}
-        for size in sizes:
-            known = known._also((of_atom(size) - 1,), (), False)
-        return known.entails(goal)
-
-    def length(self, coordinate: Coordinate, scope: Scope) -> str:
-        """How many points a coordinate has here."""
-        place = scope.places[coordinate]
-        count = expression(polynomial(place.stop) - polynomial(place.start), place.stop.span)
-        shown = self.number(count, scope)
-        return shown if isinstance(count, ir.Size | ir.Const) or place.measured else f"max(0, {shown})"
-
-    def shape(self, axes: tuple[Coordinate, ...], scope: Scope) -> str:
-        lengths = [self.length(axis, scope) for axis in axes]
-        return f"({lengths[0]},)" if len(lengths) == 1 else f"({', '.join(lengths)})"
-
-    # -------------------------------------------------------------- expressions
+class Emitter(Wholes):
+    """Expressions, node by node."""
 
     def value(self, expr: ir.Expr, scope: Scope) -> Value:
-        """An expression over all points of the coordinates it varies over."""
+        """An expression over all points of the coordinates it varies over; under a name where it was met before."""
         match expr:
             case ir.Const():
                 return constant(expr)
@@ -130,30 +37,111 @@ class Emitter:
                 return Value(self.sizes[coordinate], (), "whole", None, ATOM, True)
             case ir.Coord(coordinate):
                 return self.coordinate(coordinate, scope)
+            case ir.Read(_, ()):
+                return self.read(expr, scope)
+        found = self.recall(expr, scope)
+        if found is None and self.text.loops and self.stays(expr, scope):
+            found = self.computed_ahead(expr, scope)
+        return self.computed(expr, scope) if found is None else found
+
+    def node(self, expr: ir.Expr, scope: Scope) -> Value:
+        match expr:
             case ir.Read():
                 return self.read(expr, scope)
             case ir.Array():
                 return self.figures(expr, scope)
             case ir.Map():
-                return self.apply(expr, scope)
+                return self.held(self.apply(expr, scope))
             case ir.Select():
-                return self.select(expr, scope)
+                return self.held(self.select(expr, scope))
             case ir.Reduce():
-                return self.reduce(expr, scope)
+                return self.held(self.reduce(expr, scope))
             case ir.Normalize():
-                return self.normalize(expr, scope)
+                return self.held(self.normalize(expr, scope))
+            case ir.Const() | ir.Size() | ir.Coord():
+                raise AssertionError
             case _:
                 assert_never(expr)
+
+    def held(self, value: Value) -> Value:
+        """The value under a name, so that it is computed once however often it is read."""
+        if value.python:
+            return value
+        if value.turned is not None:
+            return permuted(self.held(value.turned), value.axes, self.text)
+        return self.text.keep(value, "kept" if value.kind == "bool" else self.label)
+
+    # ------------------------------------------------------------------- memory
+
+    def recall(self, expr: ir.Expr, scope: Scope) -> Value | None:
+        """The value of an expression that was computed before: anywhere, or under conditions that hold here too."""
+        key = (expr, self.compute, self.seen(expr, scope))
+        found = self.known.get(key)
+        if found is None and ("leans", *key) in self.known:
+            conditions = tuple(scope.conditions())
+            for count in range(len(conditions) + 1):
+                found = found or self.known.get((*key, conditions[:count]))
+        return found
+
+    def computed(self, expr: ir.Expr, scope: Scope) -> Value:
+        leans = self.leans
+        found = self.node(expr, scope)
+        key = (expr, self.compute, self.seen(expr, scope))
+        if self.leans == leans:
+            self.known[key] = found
+        else:
+            self.known[("leans", *key)] = found
+            self.known[(*key, tuple(scope.conditions()))] = found
+        return found
+
+    def seen(self, expr: ir.Expr, scope: Scope) -> tuple[tuple[Coordinate, Place], ...]:
+        """The part of a scope that an expression sees."""
+        free = expr.type.coordinates
+        return tuple((c, place) for c, place in scope.places.items() if c in free)
+
+    def stays(self, expr: ir.Expr, scope: Scope) -> bool:
+        """Whether an expression is the same in all turns of the loops around it."""
+        places = [scope.places[c] for c in expr.type.coordinates]
+        if any(place.step is not None or place.within is not None for place in places):
+            return False
+        bounds = [bound for place in places for bound in (place.start, place.stop)]
+        if any(bound.type.coordinates for bound in bounds):
+            return False
+        return not any(isinstance(part, ir.Read) and self.stored[part.tensor].growing for part in walk(expr))
+
+    def computed_ahead(self, expr: ir.Expr, scope: Scope) -> Value | None:
+        """The value, computed once before the loops; None where it has to be checked in its place."""
+        hoisted, leans, helpers = dict(self.hoisted), self.leans, dict(self.text.helpers)
+        known = self.known
+        with self.outside_loops() as ahead:
+            start = len(ahead)
+            found = self.computed(expr, scope)
+            good = all(not isinstance(s, list) and s.kind in ("temporary", "assign") for s in ahead[start:])
+            if not good or self.leans > leans:
+                del ahead[start:]
+                good = False
+        if good:
+            return found
+        self.known, self.hoisted, self.leans, self.text.helpers = known, hoisted, leans, helpers
+        return None
+
+    # ------------------------------------------------------------------- leaves
 
     def coordinate(self, coordinate: Coordinate, scope: Scope) -> Value:
         place = scope.places[coordinate]
         if place.step is not None:
             return Value(place.step, (), "whole", None, ATOM, True)
         start, stop = self.number(place.start, scope), self.number(place.stop, scope)
+        if self.text.dialect.name == "torch" and self.length(coordinate, scope).startswith("max("):
+            stop = f"max({start}, {stop})"
         key = ("arange", coordinate, start, stop)
         if key not in self.known:
             shown = Value(self.text.dialect.arange(start, stop), (coordinate,), "whole", "i64")
-            self.known[key] = self.text.keep(shown, coordinate.name)
+            if self.text.loops and not (place.start.type.coordinates or place.stop.type.coordinates):
+                with self.outside_loops():
+                    self.known[key] = self.text.named(shown, coordinate.name)
+            else:
+                self.known[key] = self.text.named(shown, coordinate.name)
         return self.known[key]
 
     def read(self, expr: ir.Read, scope: Scope) -> Value:
@@ -168,41 +156,30 @@ class Emitter:
     def normalize(self, expr: ir.Normalize, scope: Scope) -> Value:
         raise NotImplementedError
 
+    def removed(self, expr: ir.Expr, scope: Scope) -> Value | None:
+        """Where an expression is 0 because a guard removed a point of it; None where none can."""
+        raise NotImplementedError
+
     # -------------------------------------------------------------- elementwise
 
-    def real(self, value: Value, dtype: Dtype | None = None) -> Value:
-        """A whole or Boolean array among reals takes their dtype; a plain number has none to change."""
-        if value.kind == "real" or (value.python and value.kind == "whole"):
-            return replace(value, kind="real")
-        return replace(self.text.dialect.cast(value, dtype or self.compute), kind="real")
-
-    def strong(self, value: Value, dtype: Dtype | None = None) -> Value:
-        """A plain number as an array of one."""
-        if not value.python:
-            return value
-        chosen = dtype or {"bool": "bool", "whole": "i64"}.get(value.kind) or self.compute
-        shown = self.text.dialect.constant(value.text, chosen)  # type: ignore[arg-type]
-        return Value(shown, (), value.kind, chosen)  # type: ignore[arg-type]
-
     def operands(self, expr: ir.Map, scope: Scope) -> list[Value]:
-        values = [self.text.short(self.value(argument, scope), self.label) for argument in expr.arguments]
+        values = [self.value(argument, scope) for argument in expr.arguments]
         if expr.type.kind == "real":
-            return self.promoted([self.real(value) for value in values])
+            return self.promoted(self.reals(expr.op, values))
         if any(value.kind == "real" for value in values):
             return [value if value.python else self.real(value, "f64") for value in values]
         return self.promoted(values)
 
-    def promoted(self, values: list[Value]) -> list[Value]:
-        """PyTorch lets an array of no axes take the dtype of others: where it is the wider one, they take its."""
-        dtype = widest(value.dtype for value in values)
-        if self.text.dialect.name != "torch" or not any(
-            v.dtype == dtype and not v.axes and not v.python for v in values
-        ):
-            return values
-        return [
-            value if value.dtype in (dtype, None) or dtype is None else self.text.dialect.cast(value, dtype)
-            for value in values
-        ]
+    def reals(self, op: str, values: list[Value]) -> list[Value]:
+        """Operands among reals. A whole array needs no cast where the library makes it real by itself."""
+        among = [value.dtype for value in values if value.kind == "real" and not value.python and value.axes]
+        if op in _LEVELS and self.compute in among:
+            if self.text.dialect.name == "torch" or self.compute == "f64":
+                return [
+                    replace(value, kind="real", dtype=self.compute) if value.kind == "whole" else value
+                    for value in values
+                ]
+        return [self.real(value) for value in values]
 
     def apply(self, expr: ir.Map, scope: Scope) -> Value:
         op = expr.op
@@ -213,177 +190,180 @@ class Emitter:
         values = self.operands(expr, scope)
         dtype = widest(value.dtype for value in values) if expr.type.kind != "bool" else "bool"
         if expr.type.kind == "whole":
-            return self.whole(expr, values, dtype, scope)
-        if op in ("==", "!=", "<", "<=", ">", ">="):
-            return self.infix(op, values, COMPARISON, expr, "bool", scope)
+            found = self.whole(expr, values, dtype, scope)
+        elif op in _COMPARISONS:
+            found = self.infix(op, values, COMPARISON, expr, "bool", scope)
+        elif op in _LEVELS or op == "**":
+            found = self.arithmetic(expr, values, dtype, scope)
+        elif op == "neg":
+            found = values[0].but(text=f"-{values[0].within(UNARY)}", binds=UNARY)
+        else:
+            found = self.function(expr, values, dtype, scope)
+        return self.without_removed(expr, found, scope) if self.isolate and op in ("*", "/") else found
+
+    def without_removed(self, expr: ir.Map, value: Value, scope: Scope) -> Value:
+        """A product with 0 where a guard removed one of its factors: nothing of the others is heard there."""
+        gone = self.removed(expr, scope)
+        if gone is None:
+            return value
+        zero = Value("0", (), expr.type.kind, None, ATOM, True)
+        return self.where(self.text.keep(gone, "removed"), zero, self.strong(value), scope, value.dtype)
+
+    def arithmetic(self, expr: ir.Map, values: list[Value], dtype: Dtype | None, scope: Scope) -> Value:
+        """Reals with a sign between them. Plain numbers for which Python would raise are arrays first."""
         python = all(value.python for value in values)
-        if op in _LEVELS:
-            if python and op == "/" and not _is_nonzero(values[1]):
-                values[0] = self.strong(values[0])
-            elif python and _is_wide(expr):
-                values[0] = self.strong(values[0])
-            return self.infix(op, values, _LEVELS[op], expr, dtype, scope)
-        if op == "neg":
-            return values[0].but(text=f"-{values[0].within(UNARY)}", binds=UNARY)
-        if python and op == "sqrt" and isinstance(expr.arguments[0], ir.Size):
-            return Value(f"math.sqrt({values[0].text})", (), "real", None, ATOM, True)
-        if op == "**":
+        if expr.op == "**":
             if python and not _is_plain_power(values):
                 values[0] = self.strong(values[0])
-            return self.infix("**", values, POWER, expr, dtype, scope)
-        if python:
+            return self.infix("**", values, POWER, expr, dtype or values[0].dtype, scope)
+        if python and (_is_wide(expr) or (expr.op == "/" and not _is_nonzero(values[1]))):
             values[0] = self.strong(values[0])
-        axes = joined(values, scope.order)
-        shown = self.text.dialect.function(op, [aligned(value, axes) for value in values], self.text)
-        binds = PRODUCT if op == "rsqrt" and self.text.dialect.name == "numpy" else ATOM
-        return Value(shown, axes, "real", dtype if not python else values[0].dtype, binds)
+        return self.infix(expr.op, values, _LEVELS[expr.op], expr, dtype or values[0].dtype, scope)
 
-    def infix(self, op: str, values: list[Value], level: int, expr: ir.Map, dtype: Dtype | None, scope: Scope) -> Value:
+    def function(self, expr: ir.Map, values: list[Value], dtype: Dtype | None, scope: Scope) -> Value:
+        if expr.op == "sqrt" and values[0].python and _is_counted(expr.arguments[0]):
+            return Value(f"math.sqrt({values[0].text})", (), "real", None, ATOM, True)
         axes = joined(values, scope.order)
-        left, right = (aligned(value, axes) for value in values)
-        python = left.python and right.python
-        shown = f"{left.within(level + (op == '**' or level == COMPARISON))} {op} {right.within(level + 1)}"
-        return Value(shown, axes, expr.type.kind, None if python else dtype, level, python)
+        values = self.leading([aligned(value, axes) for value in values])
+        shown = self.text.dialect.function(expr.op, values, self.text)
+        binds = PRODUCT if expr.op == "rsqrt" and self.text.dialect.name == "numpy" else ATOM
+        return Value(shown, axes, "real", dtype or values[0].dtype, binds)
 
     def logic(self, expr: ir.Map, scope: Scope) -> Value:
         if expr.op == "!":
-            value = self.value(expr.arguments[0], scope)
-            if value.python:
-                return value.but(text=f"not {value.within(UNARY)}", binds=0)
-            return value.but(text=f"~{value.within(UNARY)}", binds=UNARY)
+            return self.opposite(self.value(expr.arguments[0], scope))
         left, right = expr.arguments
         first = self.value(left, scope)
         second = self.value(right, scope.where(left, expr.op == "&&"))
+        if expr.op == "&&":
+            return self.both(first, second, scope)
         axes = joined((first, second), scope.order)
         first, second = aligned(first, axes), aligned(second, axes)
         if first.python and second.python:
-            word = "and" if expr.op == "&&" else "or"
-            return Value(f"{first.within(1)} {word} {second.within(1)}", axes, "bool", None, 0, True)
-        sign = expr.op[0]
-        return Value(f"{first.within(UNARY)} {sign} {second.within(UNARY)}", axes, "bool", "bool", SUM)
-
-    def select(self, expr: ir.Select, scope: Scope) -> Value:
-        condition = self.text.short(self.value(expr.condition, scope), "chosen")
-        then = self.value(expr.then, scope.where(expr.condition))
-        otherwise = self.value(expr.otherwise, scope.where(expr.condition, False))
-        if expr.type.kind == "real":
-            then, otherwise = self.real(then), self.real(otherwise)
-        then, otherwise = self.promoted([then, otherwise])
-        if then.python and otherwise.python:
-            then = self.strong(then)
-        dtype = widest((then.dtype, otherwise.dtype))
-        return self.where(condition, then, otherwise, scope, dtype)
-
-    def where(self, condition: Value, then: Value, otherwise: Value, scope: Scope, dtype: Dtype | None) -> Value:
-        axes = joined((condition, then, otherwise), scope.order)
-        parts = [aligned(self.text.short(value, self.label), axes) for value in (condition, then, otherwise)]
-        shown = self.text.dialect.where(parts[0], parts[1].text, parts[2].text)
-        return Value(shown, axes, then.kind if not then.python else otherwise.kind, dtype)
-
-    # ------------------------------------------------------------ whole numbers
-
-    def whole(self, expr: ir.Map, values: list[Value], dtype: Dtype | None, scope: Scope) -> Value:
-        op = expr.op
-        python = all(value.python for value in values)
-        if op in ("+", "-", "*"):
-            found = self.infix(op, values, _LEVELS[op], expr, dtype, scope)
-            return self.checked(found, expr, values, scope)
-        if op == "neg":
-            return values[0].but(text=f"-{values[0].within(UNARY)}", binds=UNARY)
-        if op in ("//", "%"):
-            return self.divided(expr, values, dtype, scope)
-        if python:
-            if op in ("max", "min", "abs"):
-                return Value(f"{op}({', '.join(v.text for v in values)})", (), "whole", None, ATOM, True)
-            values[0] = self.strong(values[0])
-        axes = joined(values, scope.order)
-        values = [aligned(value, axes) for value in values]
-        if op == "**":
-            values = [self.text.keep(self.strong(value, dtype), self.label) for value in values]
-            self.fail_where(
-                f"{values[1].text} < 0", values[1].axes, "IX505", "a whole number to a negative power", scope
-            )
-            found = Value(f"{self.text.helper('power')}({values[0].text}, {values[1].text})", axes, "whole", dtype)
-            return self.checked(found, expr, values, scope)
-        if self.text.dialect.name == "torch":
-            values = [values[0], *(value if not values[0].python else self.strong(value) for value in values[1:])]
-        return Value(self.text.dialect.function(op, values, self.text), axes, "whole", dtype)
-
-    def divided(self, expr: ir.Map, values: list[Value], dtype: Dtype | None, scope: Scope) -> Value:
-        """Whole quotient and remainder, truncated toward zero; by zero is a failure where it is evaluated."""
-        positive = self.proves_range(expr.arguments[1], 1, scope)
-        if positive and self.proves_range(expr.arguments[0], 0, scope):
-            return self.infix(expr.op, values, PRODUCT, expr, dtype, scope)
-        axes = joined(values, scope.order)
-        left, right = (self.text.keep(self.strong(value, dtype), self.label) for value in values)
-        if not positive:
-            self.fail_where(f"{right.text} == 0", right.axes, "IX505", "a whole number divided by zero", scope)
-        left, right = aligned(left, axes), aligned(right, axes)
-        quotient = self.text.dialect.quotient(left, right, self.text)
-        if expr.op == "//":
-            return Value(quotient, axes, "whole", dtype)
-        return Value(f"{left.text} - {quotient} * {right.text}", axes, "whole", dtype, SUM)
-
-    def checked(self, value: Value, expr: ir.Map, operands: list[Value], scope: Scope) -> Value:
-        """Whole arithmetic that might leave 64 bits is done in floats beside, and refused if it does."""
-        if value.python or bits(expr, self.stored) <= 62:
-            return value
-        value = self.text.keep(value, self.label)
-        axes = joined(operands, scope.order)
-        floats = [aligned(self.real(self.strong(operand), "f64"), axes) for operand in operands]
-        sign = {"+": "+", "-": "-", "*": "*", "**": "**"}[expr.op]
-        beside = f"{floats[0].atom} {sign} {floats[1].atom}"
-        test = f"{self.text.helper('is_too_large')}({beside}, 64)"
-        self.fail_where(test, axes, "IX505", "this whole number does not fit in 64 bits", scope)
-        return value
+            return Value(f"{first.within(LOGIC + 1)} or {second.within(LOGIC + 1)}", axes, "bool", None, LOGIC, True)
+        shown = f"{first.within(AND + 1)} | {second.within(AND + 1)}"
+        return Value(shown, axes, "bool", "bool", OR)
 
     def cast(self, expr: ir.Map, scope: Scope) -> Value:
         dtype: Dtype = expr.op[3:]  # type: ignore[assignment]
         value = self.value(expr.arguments[0], scope)
         if expr.type.kind == "bool" or value.dtype == dtype:
             return value
-        if value.kind == "real" and expr.type.kind == "whole":
+        limit = "2.0**31" if dtype == "i32" else "2.0**63"
+        if expr.type.kind == "whole" and value.kind == "real":
             value = self.text.keep(self.strong(value), self.label)
-            limit = "2.0**31" if dtype == "i32" else "2.0**63"
-            test = f"~(abs({value.text}) < {limit})"
-            self.fail_where(test, value.axes, "IX505", f"not a whole number that {dtype} holds", scope)
-        if dtype == "bf16" and self.text.dialect.name == "numpy":
-            value = self.real(value, "f32")
-            shown = f"{self.text.helper('round_bf16')}({value.text})"
-            return Value(shown, value.axes, "real", "bf16")
-        return replace(self.text.dialect.cast(value, dtype), kind=expr.type.kind)
+            test = Value(f"~(abs({value.text}) < {limit})", value.axes, "bool", "bool", UNARY)
+            self.fail_where(test, "IX505", f"this is not a whole number that {dtype} holds", scope)
+        elif dtype == "i32" and value.kind == "whole" and self.largest(expr.arguments[0], scope) > LARGEST["i32"]:
+            value = self.text.keep(self.strong(value), self.label)
+            test = Value(f"abs({value.text}) >= {limit}", value.axes, "bool", "bool", COMPARISON)
+            self.fail_where(test, "IX505", "this whole number does not fit in 32 bits", scope)
+        if value.python and value.kind == "whole" and expr.type.kind == "real":
+            value = replace(value, kind="real")
+        return replace(self.cast_to(self.strong(value, dtype) if value.python else value, dtype), kind=expr.type.kind)
 
-    # ------------------------------------------------------------------- checks
+    # ----------------------------------------------------------------- branches
 
-    def fail_where(self, test: str, axes: tuple[Coordinate, ...], code: str, message: str, scope: Scope) -> None:
-        """Refuse where a test holds at a point that is evaluated: one where all that holds here does."""
-        if not self.text.checks:
-            return
-        found = Value(f"({test})", axes, "bool", "bool")
-        self.text.checks = False
-        for number, (condition, holds) in enumerate(scope.conditions()):
-            inside = replace(scope, trail=tuple(s for s in scope.trail if isinstance(s, ir.Range)))
-            for earlier in scope.conditions()[:number]:
-                inside = inside.where(*earlier)
-            fact = condition if holds else build.apply("!", (condition,), "bool", condition.span)
-            value = self.value(fact, inside)
-            union = joined((found, value), scope.order)
-            pair = aligned(found, union), aligned(value, union)
-            if value.python:
-                found = Value(f"{pair[0].text} & ({value.text})", union, "bool", "bool", SUM)
-            else:
-                found = Value(f"{pair[0].text} & {pair[1].within(UNARY)}", union, "bool", "bool", SUM)
-        self.text.checks = True
-        self.text.refuse(f"({found.text}).any()", code, message)
+    def select(self, expr: ir.Select, scope: Scope) -> Value:
+        condition = self.value(expr.condition, scope)
+        return self.choose(
+            expr.condition,
+            condition,
+            lambda inner: self.value(expr.then, inner),
+            lambda inner: self.value(expr.otherwise, inner),
+            expr.type.kind == "real",
+            scope,
+        )
+
+    def choose(
+        self,
+        expr: ir.Expr,
+        condition: Value,
+        then: Callable[[Scope], Value],
+        otherwise: Callable[[Scope], Value],
+        real: bool,
+        scope: Scope,
+    ) -> Value:
+        """One of two values at every point. A plain condition is asked first, and one branch is computed."""
+        if condition.python:
+            return self.branched(expr, condition, then, otherwise, real, scope)
+        first, second = then(scope.where(expr)), otherwise(scope.where(expr, False))
+        if real:
+            first, second = self.real(first), self.real(second)
+        if first.python and second.python:
+            first = self.strong(first)
+        first, second = self.promoted([first, second])
+        return self.where(condition, first, second, scope, widest((first.dtype, second.dtype)))
+
+    def branched(
+        self,
+        expr: ir.Expr,
+        condition: Value,
+        then: Callable[[Scope], Value],
+        otherwise: Callable[[Scope], Value],
+        real: bool,
+        scope: Scope,
+    ) -> Value:
+        """`if` and `else`, with the same axes and dtype in the end."""
+        sides: list[tuple[Branch, Value]] = []
+        for compute, holds in ((then, True), (otherwise, False)):
+            self.text.blocks += 1
+            branch = Branch([], self.text.blocks)
+            with self.within_branch(branch):
+                value = compute(scope.settled(expr, holds))
+                sides.append((branch, self.real(value) if real else value))
+        values = [value for _, value in sides]
+        python = all(value.python for value in values)
+        if python and not any(branch.statements for branch, _ in sides):
+            shown = f"{values[0].within(LOGIC)} if {condition.text} else {values[1].within(TERNARY)}"
+            return values[0].but(text=shown, binds=TERNARY)
+        axes = joined(values, scope.order)
+        dtype = None if python else widest(value.dtype for value in values)
+        variable = self.text.fresh(self.label)
+        for branch, value in sides:
+            with self.within_branch(branch):
+                shown = value.text if python else self.filled_out(value, axes, dtype, scope).text
+                self.text.add(shown, "assign", variable)
+        self.text.line(f"if {condition.text}:")
+        self.text.statements += sides[0][0].statements
+        self.text.line("else:")
+        self.text.statements += sides[1][0].statements
+        return Value(variable, axes, values[0].kind, dtype, ATOM, python)
+
+    @contextmanager
+    def within_branch(self, branch: Branch) -> Iterator[None]:
+        known = self.known
+        self.known = dict(known)
+        with self.text.inside(branch.statements, branch.block):
+            yield
+        self.known = {**known, **self.hoisted}
+
+    def filled_out(self, value: Value, axes: tuple[Coordinate, ...], dtype: Dtype | None, scope: Scope) -> Value:
+        """The value with all of these axes, and of this dtype."""
+        if value.python:
+            chosen = dtype or (self.compute if value.kind == "real" else DEFAULT_DTYPE[value.kind])
+            shape = self.shape(axes, scope) if axes else "()"
+            return Value(self.text.dialect.full(shape, value.text, chosen), axes, value.kind, chosen)
+        value = self.spread(value, axes, scope)
+        return value if dtype is None or value.dtype == dtype else replace(self.cast_to(value, dtype), kind=value.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """The statements of one side of an `if`."""
+
+    statements: list[Statement | list[Statement]]
+    block: int
 
 
 def constant(expr: ir.Const) -> Value:
     """A number as written."""
     if isinstance(expr.value, bool):
         return Value(str(expr.value), (), "bool", None, ATOM, True)
+    binds = ATOM if expr.value >= 0 else UNARY
     if expr.type.kind == "whole" or (isinstance(expr.value, int) and abs(expr.value) < 2**53):
-        return Value(str(expr.value), (), expr.type.kind, None, ATOM if expr.value >= 0 else UNARY, True)
-    return Value(float_text(expr.value), (), "real", None, ATOM if expr.value >= 0 else UNARY, True)
+        return Value(str(expr.value), (), expr.type.kind, None, binds, True)
+    return Value(float_text(expr.value), (), "real", None, binds, True)
 
 
 def float_text(value: int | Fraction) -> str:
@@ -394,7 +374,7 @@ def float_text(value: int | Fraction) -> str:
 
 
 def _is_nonzero(value: Value) -> bool:
-    """Whether a plain number cannot be 0: a literal that is not, or a root of a size."""
+    """Whether a plain number is one that is written out, and not 0."""
     try:
         return float(value.text) != 0
     except ValueError:
@@ -402,37 +382,19 @@ def _is_nonzero(value: Value) -> bool:
 
 
 def _is_plain_power(values: list[Value]) -> bool:
+    """Whether a power of numbers that are written out stays among Python's floats."""
     try:
-        return float(values[0].text) > 0 and abs(float(values[1].text) * math.log(float(values[0].text))) < 700
+        base, exponent = (float(value.text) for value in values)
+        return base > 0 and abs(exponent * math.log(base)) < 700
     except (ValueError, OverflowError):
         return False
 
 
+def _is_counted(expr: ir.Expr) -> bool:
+    """Whether a plain number is a size, or written out and not negative."""
+    return isinstance(expr, ir.Size) or (isinstance(expr, ir.Const) and expr.value >= 0)
+
+
 def _is_wide(expr: ir.Map) -> bool:
-    """Whether plain numbers could leave what Python's floats do without an exception: whole numbers this large
-    do not become floats."""
+    """Whether a number is written that Python would not turn into a float."""
     return any(isinstance(a, ir.Const) and abs(a.value) > 2**900 for a in expr.arguments)
-
-
-def bits(expr: ir.Expr, stored: Mapping[str, Stored]) -> int:
-    """How many bits a whole expression can need: an axis has less than 2**31 points."""
-    match expr:
-        case ir.Const(value):
-            return int(value).bit_length()
-        case ir.Coord() | ir.Size() | ir.Reduce("argmax" | "argmin"):
-            return 31
-        case ir.Read(tensor):
-            known = stored.get(tensor)
-            return 31 if known is not None and known.dtype == "i32" else 63
-        case ir.Map("*", (left, right)):
-            return bits(left, stored) + bits(right, stored)
-        case ir.Map("+" | "-", (left, right)):
-            return 1 + max(bits(left, stored), bits(right, stored))
-        case ir.Map("//" | "%" | "neg" | "abs" | "relu", arguments):
-            return bits(arguments[0], stored)
-        case ir.Map("max" | "min" | "clamp", arguments):
-            return max(bits(argument, stored) for argument in arguments)
-        case ir.Select(_, then, otherwise):
-            return max(bits(then, stored), bits(otherwise, stored))
-        case _:
-            return 63

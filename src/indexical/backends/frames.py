@@ -94,7 +94,7 @@ class Framed(Meeting):
             return f"{text}[None]"
         return text if count == 2 else f"{text}.flatten(0, {count - 2})"
 
-    def unfolded(self, text: str, let: ir.Let, attend: Attend, frame: Frame) -> Value:
+    def restored(self, text: str, let: ir.Let, attend: Attend, frame: Frame) -> Value:
         """The result of a kernel with its own axes again."""
         batch, carry = frame.batch, attend.layout.carry
         value = Value(text, (), "real", self.dtypes[let.name])
@@ -118,7 +118,7 @@ class Framed(Meeting):
         if dot.scale is None:
             return "1.0", dot.query
         divisors: list[str] = []
-        shown = self.plain(dot.scale, divisors)
+        shown = self.plain_scale(dot.scale, divisors)
         # A kernel that masks before it scales would turn its -inf around.
         negative = any(isinstance(part, ir.Const) and part.value < 0 for part in walk(dot.scale))
         if shown is None or negative:
@@ -129,7 +129,7 @@ class Framed(Meeting):
         self.text.line(f"{variable} = {shown.text} if {' and '.join(divisors)} else math.nan")
         return variable, dot.query
 
-    def plain(self, expr: ir.Expr, divisors: list[str]) -> Value | None:
+    def plain_scale(self, expr: ir.Expr, divisors: list[str]) -> Value | None:
         """A scale of figures, sizes and their roots, in plain Python; None for any other. By 0 it is NaN."""
 
         def number(text: str, binds: int = ATOM) -> Value:
@@ -143,7 +143,7 @@ class Framed(Meeting):
             case ir.Map("sqrt", (ir.Size(coordinate),)):
                 return number(f"math.sqrt({self.sizes[coordinate]})")
             case ir.Map("*" | "/" as op, (left, right)) if expr.type.kind == "real":
-                first, second = self.plain(left, divisors), self.plain(right, divisors)
+                first, second = self.plain_scale(left, divisors), self.plain_scale(right, divisors)
                 if first is None or second is None:
                     return None
                 if op == "/":

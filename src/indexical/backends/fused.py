@@ -39,10 +39,10 @@ class Fused(Framed):
                 k = self.operand(dot.key, attend.attention.coordinate, compared, frame, let)
                 v = self.operand(attend.attention.value, attend.attention.coordinate, attend.layout.carry, frame, let)
                 self.text.line(f"{variable} = {name}({q}, {k}, {v}{words})")
-            return self.unfolded(variable, let, attend, frame)
+            return self.restored(variable, let, attend, frame)
         k = self.operand(dot.key, attend.attention.coordinate, compared, frame, let)
         v = self.operand(attend.attention.value, attend.attention.coordinate, attend.layout.carry, frame, let)
-        return self.unfolded(f"{name}({q}, {k}, {v}{words})", let, attend, frame)
+        return self.restored(f"{name}({q}, {k}, {v}{words})", let, attend, frame)
 
     def grouped(self, attend: Attend, frame: Frame) -> tuple[Frame, str, ir.Expr, ir.Expr] | None:
         """Heads that share keys and values, `K[b, h / G, j, d]`: the frame of the shared ones, when that is all

@@ -4,83 +4,74 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..checker.context import assume, constants_of
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import Polynomial, expression, number, polynomial
-from ..ir.types import Coordinate
-from ..source import Span
+from ..ir.affine import expression, polynomial
+from ..ir.types import DEFAULT_DTYPE, Coordinate
+from ..ir.walk import fresh
 from .base import ATOM, Value
-from .expressions import Emitter, Stored, float_text
-from .scope import Scope
+from .expressions import float_text
+from .scope import Place, Scope
+from .state import Stored
 from .values import aligned, joined, permuted
+from .views import Access, Views
 
 
 @dataclass(frozen=True, slots=True)
-class Affine:
-    """An index that is `offset + Σ factor · coordinate`, the coordinates in force and not stepped."""
+class Index:
+    """The index of one axis: what it is, how long the axis is, and the view that reaches it; None for a gather."""
 
-    factors: tuple[tuple[Coordinate, Polynomial], ...]
-    offset: Polynomial
+    expr: ir.Expr
+    extent: ir.Expr
+    access: Access | None
+
+    @property
+    def coordinates(self) -> frozenset[Coordinate]:
+        return self.expr.type.coordinates
 
 
-class Reader(Emitter):
+class Reader(Views):
     """Reads of inputs, definitions and figures."""
 
     def read(self, expr: ir.Read, scope: Scope) -> Value:
         stored = self.stored[expr.tensor]
-        kind = expr.type.kind
+        base = Value(stored.variable, (), expr.type.kind, stored.dtype, ATOM, stored.python)
         if not expr.indices:
-            return Value(stored.variable, (), kind, stored.dtype, ATOM, stored.python)
+            return base
         extents = [axis.extent for axis in self.tensors[expr.tensor].axes]
         indices = list(expr.indices)
-        base = Value(stored.variable, (), kind, stored.dtype)
+        message = f"an index of `{expr.tensor}` is out of bounds"
+        for number, start in enumerate(stored.starts):
+            indices[number], extents[number] = minus(indices[number], start), minus(extents[number], start)
+        if stored.growing:
+            self.leans += bool(scope.conditions())
         if stored.rows:
-            base, indices, extents = self.rows_so_far(stored, base, indices, extents, scope)
-        if not indices:
-            return base
-        return self.at(base, indices, extents, f"an index of `{expr.tensor}` is out of bounds", scope)
+            return self.read_rows(expr.tensor, stored, base, indices, extents, message, scope)
+        return self.at(base, indices, extents, message, scope)
 
-    def rows_so_far(
-        self, stored: Stored, base: Value, indices: list[ir.Expr], extents: list[ir.Expr], scope: Scope
-    ) -> tuple[Value, list[ir.Expr], list[ir.Expr]]:
-        """A definition that is still being computed: one row of it, or all rows there are."""
-        steps = [indices[axis] for axis in stored.rows]
-        others = [n for n in range(len(indices)) if n not in stored.rows]
-        row = [self.number(extents[n]) for n in others]
-        shape = f"({', '.join(row)}{',' if len(row) == 1 else ''})"
-        dtype = stored.dtype or self.compute
-        empty = self.text.dialect.full(shape, "0", dtype)
-        if not any(scope.sort(step.type.coordinates) for step in steps):
-            place = ", ".join(self.number(step, scope) for step in steps)
-            key = place if len(steps) == 1 else f"({place})"
-            shown = f"{base.text}.get({key}, {empty})" if scope.conditions() else f"{base.text}[{key}]"
-            return base.but(text=shown), [indices[n] for n in others], [extents[n] for n in others]
-        counts = [self.number(extents[axis]) for axis in stored.rows]
-        key, loops = ("s", f"for s in range({counts[0]})")
-        if len(counts) == 2:
-            key, loops = "(s, t)", f"for s in range({counts[0]}) for t in range({counts[1]})"
-        listed = f"[{base.text}.get({key}, {empty}) {loops}]"
-        whole = self.text.dialect.stack(listed, 0)
-        order = [*stored.rows, *others]
-        flat = ", ".join([*counts, *row])
-        table = Value(f"{whole}.reshape({flat})", (), base.kind, base.dtype)
-        table = self.text.keep(table, "so_far")
-        return table, [indices[n] for n in order], [extents[n] for n in order]
+    def read_rows(
+        self,
+        tensor: str,
+        stored: Stored,
+        base: Value,
+        indices: list[ir.Expr],
+        extents: list[ir.Expr],
+        message: str,
+        scope: Scope,
+    ) -> Value:
+        raise NotImplementedError
 
     def figures(self, expr: ir.Array, scope: Scope) -> Value:
         """An array literal."""
-        dtype = {"bool": "bool", "whole": "i64"}.get(expr.type.kind, self.compute)
+        dtype = self.compute if expr.type.kind == "real" else DEFAULT_DTYPE[expr.type.kind]
         cells = [_cell(cell) for cell in expr.cells]
         for length in reversed(expr.shape[1:]):
             cells = [f"[{', '.join(cells[n : n + length])}]" for n in range(0, len(cells), max(1, length))]
         literal = f"[{', '.join(cells)}]"
         key = ("figures", literal, dtype)
         if key not in self.known:
-            shown = self.text.dialect.constant(literal, dtype)  # type: ignore[arg-type]
-            if self.text.dialect.name == "numpy":
-                shown = f"np.array({literal}, {self.text.dialect.dtype(dtype)})"  # type: ignore[arg-type]
-            self.known[key] = self.text.keep(Value(shown, (), expr.type.kind, dtype), "figures")  # type: ignore[arg-type]
+            shown = self.text.dialect.array(literal, dtype)
+            self.known[key] = self.text.keep(Value(shown, (), expr.type.kind, dtype), "figures")
         base = self.known[key]
         extents: list[ir.Expr] = [build.whole(length, expr.span) for length in expr.shape]
         return self.at(base, list(expr.indices), extents, "an index of an array literal is out of bounds", scope)
@@ -89,263 +80,214 @@ class Reader(Emitter):
 
     def at(self, base: Value, indices: list[ir.Expr], extents: list[ir.Expr], message: str, scope: Scope) -> Value:
         """A tensor at indices, its axes named and in order."""
-        forms = [self.affine(index, scope) for index in indices]
-        seen: set[Coordinate] = set()
-        plan: list[Affine | None] = []
-        for form, index, extent in zip(forms, indices, extents, strict=True):
-            mine = {c for c, _ in form.factors} if form is not None else set()
-            clear = form is not None and not mine & seen and self.is_view(form, index, extent, scope)
-            plan.append(form if clear else None)
-            seen |= mine if clear else set()
-        self.mix_with_gathers(plan, indices, scope)
-        text, axes = self.views(base.atom, plan, indices, extents, message, scope)
-        gathered = [n for n, form in enumerate(plan) if form is None]
-        if gathered:
-            return self.gather(base.but(text=text), axes, gathered, indices, extents, message, scope)
-        value = base.but(text=text, axes=tuple(axes), binds=ATOM)
+        merged = self.merged(base, indices, extents, message, scope)
+        if merged is not None:
+            return merged
+        plan = self.planned(indices, extents, message, scope)
+        value = self.viewed(base, plan, scope)
+        if any(index.access is None for index in plan):
+            value = self.gathered(value, [(n, i) for n, i in enumerate(plan) if i.access is None], message, scope)
         return permuted(value, scope.sort(value.axes), self.text)
 
-    def affine(self, index: ir.Expr, scope: Scope) -> Affine | None:
-        """The index as an affine form of the coordinates in force."""
-        factors: dict[Coordinate, Polynomial] = {}
-        offset = number(0)
-        for monomial, factor in polynomial(index, constants_of(self.lets)).terms.items():
-            moving = [a for a, _ in monomial if isinstance(a, Coordinate) and scope.places[a].step is None]
-            if any(not isinstance(a, Coordinate) and scope.sort(a.type.coordinates) for a, _ in monomial):
-                return None
-            if not moving:
-                offset = offset.plus(Polynomial({monomial: factor}), 1)
-                continue
-            if len(moving) > 1 or dict(monomial)[moving[0]] != 1:
-                return None
-            rest = frozenset((a, p) for a, p in monomial if a != moving[0])
-            factors[moving[0]] = factors.get(moving[0], number(0)).plus(Polynomial({rest: factor}), 1)
-        return Affine(tuple(factors.items()), offset)
-
-    def is_view(self, form: Affine, index: ir.Expr, extent: ir.Expr, scope: Scope) -> bool:
-        """Whether slices, splits and windows reach the places of an affine index."""
-        if not form.factors:
-            return self.is_inside(index, extent, scope, guarded=False)
-        if len(form.factors) > 2 or any(self.stride(factor) is None for _, factor in form.factors):
-            return False
-        if len(form.factors) == 2:
-            return self.pair(form, scope) is not None
-        return form.factors[0][1].constant is None or form.factors[0][1].constant >= -1
-
-    def stride(self, factor: Polynomial) -> Polynomial | None:
-        """A stride that is surely not negative, but for a plain -1."""
-        if factor.constant is not None:
-            return factor if factor.constant >= -1 and factor.constant != 0 else None
-        positive = all(f > 0 and all(isinstance(a, ir.Size) for a, _ in m) for m, f in factor.terms.items())
-        return factor if positive else None
-
-    def pair(self, form: Affine, scope: Scope) -> tuple[Coordinate, Coordinate, str] | None:
-        """`outer · n + inner` with n points of `inner`: a split. `outer · s + inner` else: windows."""
-        for outer, inner in (form.factors, form.factors[::-1]):
-            if inner[1].constant != 1 or outer[1].constant is not None and outer[1].constant < 1:
-                continue
-            place = scope.places[inner[0]]
-            if polynomial(place.stop) - polynomial(place.start) == outer[1]:
-                return outer[0], inner[0], "split"
-        for outer, inner in (form.factors, form.factors[::-1]):
-            if inner[1].constant == 1 and outer[1].constant is not None and outer[1].constant >= 1:
-                return outer[0], inner[0], "windows"
-        return None
-
-    def mix_with_gathers(self, plan: list[Affine | None], indices: list[ir.Expr], scope: Scope) -> None:
-        """Axes that share a coordinate with a gather are gathered with it."""
+    def planned(self, indices: list[ir.Expr], extents: list[ir.Expr], message: str, scope: Scope) -> list[Index]:
+        """Which axes are views. A coordinate that two axes share is gathered from both."""
+        plan = [Index(i, e, self.access(i, scope)) for i, e in zip(indices, extents, strict=True)]
         changed = True
         while changed:
             changed = False
-            shared = {c for n, form in enumerate(plan) if form is None for c in scope.sort(indices[n].type.coordinates)}
-            for n, form in enumerate(plan):
-                if form is not None and shared & {c for c, _ in form.factors}:
-                    plan[n] = None
-                    changed = True
+            for n, index in enumerate(plan):
+                mine = scope.sort(index.coordinates)
+                others = [other for m, other in enumerate(plan) if m != n]
+                if index.access is not None and any(other.coordinates & set(mine) for other in others):
+                    plan[n], changed = replace(index, access=None), True
+        for n, index in enumerate(plan):
+            self.check_agreement(index, scope)
+            if index.access is not None:
+                access = self.bounded(index.access, index.expr, index.extent, message, scope)
+                plan[n] = replace(index, access=access)
+        return plan
 
-    def is_inside(self, index: ir.Expr, extent: ir.Expr, scope: Scope, guarded: bool) -> bool:
-        """Whether an index is in bounds at every point of its ranges, or only of those where all guards hold."""
-        if isinstance(index, ir.Coord) and scope.places[index.coordinate].step is None:
-            place = scope.places[index.coordinate]
-            if place.measured or (
-                place.stop == extent and isinstance(place.start, ir.Const) and place.start.value >= 0
-            ):
-                return True
-        trail = scope.trail if guarded else tuple(step for step in scope.trail if isinstance(step, ir.Range))
-        if not guarded:
-            trail = tuple(
-                ir.Range(c, p.start, p.stop, True, index.span) for c, p in scope.places.items() if p.step is None
-            )
-            trail += tuple(
-                s for s in scope.trail if isinstance(s, ir.Range) and scope.places[s.coordinate].step is not None
-            )
-        known = assume(trail, self.lets)
-        place_, length = polynomial(index, known.constants), polynomial(extent, known.constants)
-        return known.entails(place_) and known.entails(length - place_ - 1)
+    def check_agreement(self, index: Index, scope: Scope) -> None:
+        """A coordinate has the size of every axis that it indexes bare."""
+        if not isinstance(index.expr, ir.Coord):
+            return
+        place = scope.places[index.expr.coordinate]
+        if place.measured and not self.is_same(place.stop, index.extent):
+            here, there = self.number(index.extent, scope), self.number(place.stop, scope)
+            message = f"`{index.expr.coordinate}` has one size here and another there"
+            self.refuse_once(f"{here} != {there}", "IX304", message)
+
+    def merged(
+        self, base: Value, indices: list[ir.Expr], extents: list[ir.Expr], message: str, scope: Scope
+    ) -> Value | None:
+        """`X[…, c / n, …, c % n, …]` with all c: two axes as one."""
+        for n, index in enumerate(indices):
+            for m, other in enumerate(indices):
+                coordinate = self.merging(index, other, extents[n], extents[m], scope)
+                alone = all(k in (n, m) or coordinate not in i.type.coordinates for k, i in enumerate(indices))
+                if coordinate is None or not alone:
+                    continue
+                inside = [
+                    k in (n, m) or self.prover.is_inside(i, extents[k], scope, False) for k, i in enumerate(indices)
+                ]
+                if all(inside):
+                    return self.read_merged(base, indices, extents, (n, m), coordinate, message, scope)
+        return None
+
+    def merging(self, high: ir.Expr, low: ir.Expr, extent: ir.Expr, below: ir.Expr, scope: Scope) -> Coordinate | None:
+        """The coordinate that runs over all points of two axes, the second fastest."""
+        match high, low:
+            case ir.Map("//", (ir.Coord(c), n)), ir.Map("%", (ir.Coord(d), m)) if c == d and n == m:
+                place = scope.places[c]
+                product = build.apply("*", (extent, n), "whole", n.span)
+                from_zero = isinstance(place.start, ir.Const) and place.start.value == 0
+                whole = place.step is None and place.within is None and from_zero and self.is_same(place.stop, product)
+                return c if whole and self.is_same(n, below) else None
+        return None
+
+    def read_merged(
+        self,
+        base: Value,
+        indices: list[ir.Expr],
+        extents: list[ir.Expr],
+        axes: tuple[int, int],
+        coordinate: Coordinate,
+        message: str,
+        scope: Scope,
+    ) -> Value:
+        taken = {c.name for c in scope.places}
+        high = fresh(coordinate, taken)
+        low = fresh(coordinate, taken | {high.name})
+        places: dict[Coordinate, Place] = {}
+        zero = build.whole(0, extents[0].span)
+        for c, place in scope.places.items():
+            if c == coordinate:
+                places[high] = Place(zero, extents[axes[0]], True)
+                places[low] = Place(zero, extents[axes[1]], True)
+            else:
+                places[c] = place
+        inner = Scope(places, (), ())
+        apart = list(indices)
+        apart[axes[0]], apart[axes[1]] = (build.coord(c, zero.span) for c in (high, low))
+        value = self.at(base, apart, extents, message, inner)
+        result = tuple(dict.fromkeys(coordinate if c in (high, low) else c for c in value.axes))
+        return value.but(text=f"{value.atom}.reshape{self.shape(result, scope)}", axes=result, binds=ATOM)
 
     # -------------------------------------------------------------------- views
 
-    def views(
-        self,
-        text: str,
-        plan: list[Affine | None],
-        indices: list[ir.Expr],
-        extents: list[ir.Expr],
-        message: str,
-        scope: Scope,
-    ) -> tuple[str, list[Coordinate]]:
+    def viewed(self, base: Value, plan: list[Index], scope: Scope) -> Value:
         """Slices first, then splits and windows, from the last axis to the first. Axes that are gathered stay,
         named by a coordinate of nothing."""
-        slices: list[str] = []
-        later: list[tuple[int, str | None]] = []
-        flips: list[int] = []
-        axes: list[list[Coordinate]] = []
-        for n, form in enumerate(plan):
-            if form is None:
-                slices.append(":")
-                axes.append([Coordinate(f"?{n}")])
-            elif not form.factors:
-                slices.append(self.number(expression(form.offset, indices[n].span), scope))
-            else:
-                padded = self.padding(n, form, indices[n], extents[n], message, scope)
-                if padded is not None:
-                    before, after = padded
-                    text = f"{self.text.helper('pad')}({text}, {n}, {before}, {after})"
-                shown, names = self.slice(len(axes), form, indices[n], extents[n], padded, later, flips, scope)
-                slices.append(shown)
-                axes.append(names)
+        padded = {n: i.access for n, i in enumerate(plan) if i.access is not None and i.access.padded}
+        text = self.padded(base.text if padded else base.atom, padded, [index.expr.span for index in plan], scope)
+        if padded:
+            text = self.text.keep(base.but(text=text, binds=ATOM), self.label).text
+        slices = [":" if i.access is None else self.slice(i.access, i.expr, i.extent, scope) for i in plan]
         while slices and slices[-1] == ":":
             slices.pop()
         if slices:
             text = f"{text}[{', '.join(slices)}]"
-        for axis in flips:
-            text = f"{self.text.dialect.module}.flip({text}, ({axis},))"
-        for axis, step in reversed(later):
-            outer, inner = axes[axis]
-            lengths = f"{self.length(outer, scope)}, {self.length(inner, scope)}"
-            if step is None:
-                text = f"{self.text.helper('split')}({text}, {axis}, {lengths})"
+        held = [(n, index) for n, index in enumerate(plan) if index.access is None or index.access.coordinates]
+        for axis, (_, index) in enumerate(held):
+            if index.access is not None and index.access.backward:
+                text = self.text.dialect.flip(text, axis)
+        return self.unfolded(base.but(text=text, binds=ATOM), held, scope)
+
+    def unfolded(self, value: Value, held: list[tuple[int, Index]], scope: Scope) -> Value:
+        """Axes that two coordinates share, taken apart."""
+        text = value.text
+        if any(index.access is not None and index.access.how == "split" for _, index in held):
+            text = f"{text}.reshape({', '.join(self.lengths(held, scope))})"
+        names: list[list[Coordinate]] = []
+        for n, index in held:
+            if index.access is None:
+                names.append([_mark(n)])
+            elif index.access.how == "windows":
+                names.append(list(index.access.coordinates))
             else:
+                names += [[coordinate] for coordinate in index.access.coordinates]
+        steps = {i.access.coordinates: i for _, i in held if i.access is not None and i.access.how == "windows"}
+        for axis in reversed(range(len(names))):
+            if len(names[axis]) == 2:
+                outer, inner = names[axis]
+                index = steps[outer, inner]
+                assert index.access is not None
+                step = self.plain(index.access.step, index.expr.span, scope).text
+                lengths = f"{self.length(outer, scope)}, {self.length(inner, scope)}"
                 text = f"{self.text.helper('windows')}({text}, {axis}, {lengths}, {step})"
-                axes = [*axes[:axis], [outer], *axes[axis + 1 :], [inner]]
-        return text, [name for names in axes for name in names]
+                names = [*names[:axis], [outer], *names[axis + 1 :], [inner]]
+        axes = tuple(name for (name,) in names)
+        return value.but(text=text, axes=axes, binds=ATOM)
 
-    def padding(
-        self, n: int, form: Affine, index: ir.Expr, extent: ir.Expr, message: str, scope: Scope
-    ) -> tuple[str, str] | None:
-        """How much to pad before and after, where an index leaves its axis at points that a guard removes; where
-        no proof shows that it does, that is checked."""
-        if self.is_inside(index, extent, scope, guarded=False):
-            return None
-        if not self.is_inside(index, extent, scope, guarded=True):
-            self.check_index(index, extent, message, scope)
-        least, beyond = self.reach(form, scope)
-        before = self.number(expression(-least, index.span), scope)
-        after = self.number(expression(beyond - polynomial(extent, constants_of(self.lets)), index.span), scope)
-        names = self.text.fresh("before"), self.text.fresh("after")
-        self.text.line(f"{names[0]}, {names[1]} = max(0, {before}), max(0, {after})")
-        return names
-
-    def slice(
-        self,
-        axis: int,
-        form: Affine,
-        index: ir.Expr,
-        extent: ir.Expr,
-        padded: tuple[str, str] | None,
-        later: list[tuple[int, str | None]],
-        flips: list[int],
-        scope: Scope,
-    ) -> tuple[str, list[Coordinate]]:
-        """The slice of one axis, and the coordinates it then holds."""
-        first, beyond = self.reach(form, scope)
-        covered = padded is None and not first.terms and beyond == polynomial(extent, constants_of(self.lets))
-        shift = "" if padded is None else padded[0]
-        if len(form.factors) == 2:
-            outer, inner, how = self.pair(form, scope) or _no_pair()
-            step = None if how == "split" else self.number(expression(dict(form.factors)[outer], index.span), scope)
-            later.append((axis, step))
-            return ":" if covered else self.bounds(first, beyond, "1", shift, index.span, scope), [outer, inner]
-        coordinate, factor = form.factors[0]
-        if factor.constant == -1:
-            flips.append(axis)
-            return self.bounds(first, beyond, "1", shift, index.span, scope), [coordinate]
-        measured = scope.places[coordinate].measured and not form.offset.terms and padded is None
-        if factor.constant == 1 and (covered or measured):
-            return ":", [coordinate]
-        step = self.number(expression(factor, index.span), scope)
-        return self.bounds(first, beyond, step, shift, index.span, scope), [coordinate]
-
-    def reach(self, form: Affine, scope: Scope) -> tuple[Polynomial, Polynomial]:
-        """The first place an affine index reaches, and the one beyond its last."""
-        first, last = form.offset, form.offset
-        for coordinate, factor in form.factors:
-            place = scope.places[coordinate]
-            start, end = polynomial(place.start), polynomial(place.stop) - 1
-            if factor.constant is not None and factor.constant < 0:
-                start, end = end, start
-            first, last = first + factor * start, last + factor * end
-        return first, last + 1
-
-    def bounds(self, first: Polynomial, beyond: Polynomial, step: str, shift: str, span: Span, scope: Scope) -> str:
-        """`first:beyond:step`. An empty range must not wrap around, so nothing here is below 0."""
-        texts = []
-        for bound in (first, beyond):
-            shown = self.number(expression(bound, span), scope)
-            if shift:
-                shown = shift if shown == "0" else f"{shift} + {shown}"
-            if any(factor < 0 for factor in bound.terms.values()):
-                shown = f"max(0, {shown})"
-            texts.append(shown)
-        start = "" if texts[0] == "0" else texts[0]
-        return f"{start}:{texts[1]}" + ("" if step == "1" else f":{step}")
+    def lengths(self, held: list[tuple[int, Index]], scope: Scope) -> list[str]:
+        """How long the axes are after all splits, and before any windows."""
+        result = []
+        for _, index in held:
+            if index.access is None:
+                result.append(self.number(index.extent, scope))
+            elif index.access.how == "windows":
+                reach = index.access.beyond - index.access.first
+                result.append(self.plain(reach, index.expr.span, scope).text)
+            else:
+                result += [self.length(coordinate, scope) for coordinate in index.access.coordinates]
+        return result
 
     # ------------------------------------------------------------------ gathers
 
-    def check_index(self, index: ir.Expr, extent: ir.Expr, message: str, scope: Scope) -> None:
-        value = self.text.keep(self.strong(self.value(index, scope)), "place")
-        end = self.number(extent, scope)
-        test = f"({value.text} < 0) | ({value.text} >= {end})"
-        self.fail_where(test, value.axes, "IX305", message, scope)
+    def gathered(self, value: Value, plan: list[tuple[int, Index]], message: str, scope: Scope) -> Value:
+        """Axes that no view reaches: by places, first those that are one place, then by arrays of them."""
+        places: dict[Coordinate, tuple[Value, bool]] = {}
+        for n, index in plan:
+            with self.labelled("place"):
+                place = self.text.keep(self.value(index.expr, scope), "place")
+            places[_mark(n)] = (place, self.checked_place(index, place, message, scope))
+        alone = {mark: place for mark, place in places.items() if not place[0].axes}
+        for some in (alone, {mark: place for mark, place in places.items() if place[0].axes}):
+            if some:
+                value = self.picked(value, some, scope)
+        return value
 
-    def gather(
-        self,
-        base: Value,
-        axes: list[Coordinate],
-        gathered: list[int],
-        indices: list[ir.Expr],
-        extents: list[ir.Expr],
-        message: str,
-        scope: Scope,
-    ) -> Value:
-        """Axes that no view reaches: all at once, by arrays of places."""
-        marks = [Coordinate(f"?{n}") for n in gathered]
-        rest = [axis for axis in axes if axis not in marks]
-        current = replace(base, axes=tuple(axes))
-        moved = permuted(current, (*marks, *rest), self.text)
-        places = []
-        safe = True
-        for n in gathered:
-            inside = self.is_inside(indices[n], extents[n], scope, guarded=False)
-            if not inside and not self.is_inside(indices[n], extents[n], scope, guarded=True):
-                self.check_index(indices[n], extents[n], message, scope)
-            safe = safe and inside
-            places.append(self.value(indices[n], scope))
-        union = joined(places, scope.order)
-        shown = [aligned(place, union).text for place in places]
+    def checked_place(self, index: Index, place: Value, message: str, scope: Scope) -> bool:
+        """Whether an index is in bounds at all points, and not only where guards hold."""
+        if self.prover.is_inside(index.expr, index.extent, scope, guarded=False):
+            return True
+        if not self.prover.is_inside(index.expr, index.extent, scope, guarded=True):
+            self.check_place(place, index.expr, index.extent, message, scope)
+        self.leans += bool(scope.conditions())
+        return not scope.conditions()
+
+    def picked(self, value: Value, places: dict[Coordinate, tuple[Value, bool]], scope: Scope) -> Value:
+        """A value at places along some of its axes; where these are out of bounds, some number."""
+        union = joined([place for place, _ in places.values()], scope.order)
+        safe = all(inside for _, inside in places.values())
+        slots = []
+        for axis in value.axes:
+            whole = ":" if safe else "None"
+            slots.append(aligned(places[axis][0], union).text if axis in places else whole)
+        while slots[-1] in (":", "None"):
+            slots.pop()
         if safe:
-            text = f"{moved.atom}[{', '.join(shown)}]"
+            text = f"{value.atom}[{', '.join(slots)}]"
         else:
-            text = f"{self.text.helper('pick')}({', '.join([moved.text, *shown])})"
-        value = base.but(text=text, axes=(*union, *rest), binds=ATOM)
-        return permuted(value, scope.sort(value.axes), self.text)
+            text = f"{self.text.helper('pick')}({', '.join([value.text, *slots])})"
+        at = [n for n, axis in enumerate(value.axes) if axis in places]
+        rest = [axis for axis in value.axes if axis not in places]
+        first = at[0] if at[-1] - at[0] == len(at) - 1 or not union else 0
+        axes = (*rest[:first], *union, *rest[first:])
+        return self.text.keep(value.but(text=text, axes=axes, binds=ATOM), self.label)
+
+
+def minus(left: ir.Expr, right: ir.Expr) -> ir.Expr:
+    """A difference of whole expressions, its terms collected."""
+    return left if right == build.whole(0, right.span) else expression(polynomial(left) - polynomial(right), left.span)
+
+
+def _mark(axis: int) -> Coordinate:
+    """The name of an axis that is to be gathered."""
+    return Coordinate(f"?{axis}")
 
 
 def _cell(cell: ir.Const) -> str:
     if cell.type.kind == "bool":
         return str(bool(cell.value))
     return str(cell.value) if cell.type.kind == "whole" else float_text(cell.value)
-
-
-def _no_pair() -> tuple[Coordinate, Coordinate, str]:
-    raise AssertionError("a view of two coordinates was planned for an index that is none")

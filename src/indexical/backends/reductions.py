@@ -1,42 +1,38 @@
-"""Reductions and normalisers → array text."""
+"""Reductions → array text."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from ..facts.distributions import keeps_a_point
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import walk
-from .base import ATOM, COMPARISON, PRODUCT, SUM, UNARY, Value
-from .contraction import Contractor, conjuncts_of
-from .expressions import Stored, bits
+from .base import ATOM, COMPARISON, PRODUCT, UNARY, Value
+from .contraction import Contractor, conjuncts_of, factors_of, is_wild
 from .scope import Place, Scope, static_bounds
+from .state import Stored
 from .values import aligned, joined, permuted
+from .wholes import LARGEST
 
 _NEUTRAL = {"sum": "0", "mean": "0", "prod": "1", "any": "False", "all": "True"}
 _INFINITY = {"max": "-math.inf", "min": "math.inf"}
-_LARGEST = {"i32": 2**31 - 1, "i64": 2**63 - 1}
 
 
 class Reducer(Contractor):
-    """Everything that binds a coordinate."""
+    """Everything that consumes a coordinate."""
+
+    # -------------------------------------------------------------------- binding
 
     def bind(self, ranges: tuple[ir.Range, ...], scope: Scope) -> Scope:
         """The scope inside some ranges. One that depends on other coordinates runs over all that any of them
         allows, and `within` says which points are meant."""
         for range in ranges:
             place = Place(range.lower, range.upper, not range.stated)
-            moving = scope.sort(range.lower.type.coordinates | range.upper.type.coordinates)
-            if moving:
+            if scope.sort(range.lower.type.coordinates | range.upper.type.coordinates):
                 point = build.coord(range.coordinate, range.span)
-                within = build.conjunction(
-                    (
-                        build.apply("<=", (range.lower, point), "bool", range.span),
-                        build.apply("<", (point, range.upper), "bool", range.span),
-                    )
-                )
+                above = build.apply("<=", (range.lower, point), "bool", range.span)
+                below = build.apply("<", (point, range.upper), "bool", range.span)
+                moving = [bool(scope.sort(bound.type.coordinates)) for bound in (range.lower, range.upper)]
+                within = build.conjunction(c for c, moves in zip((above, below), moving, strict=True) if moves)
                 bounds = static_bounds(range, scope) or self.measured_bounds(range, scope)
                 place = Place(*bounds, False, within)
             scope = scope.binding(range, place)
@@ -46,18 +42,13 @@ class Reducer(Contractor):
         """The widest bounds, taken from the arrays: numbers under names of their own."""
         result = []
         for bound, op in ((range.lower, "min"), (range.upper, "max")):
-            value = self.strong(self.value(bound, scope))
+            value = self.text.keep(self.strong(self.value(bound, scope)), range.coordinate.name)
             name = self.text.fresh(f"{range.coordinate.name}_{op}")
-            if value.axes:
-                self.text.line(f"{name} = int({value.atom}.{op}()) if 0 not in {value.atom}.shape else 0")
-            else:
-                self.text.line(f"{name} = int({value.text})")
+            empty = f" if 0 not in {value.text}.shape else 0" if value.axes else ""
+            shown = f"int({value.text}.{op}()){empty}" if value.axes else f"int({value.text})"
+            self.text.line(f"{name} = {shown}")
             result.append(self.scalar(name, range))
         return result[0], result[1]
-
-    def turned(self, value: Value, axes: tuple[Coordinate, ...]) -> Value:
-        """The axes of a value in the order of these."""
-        return permuted(value, tuple(axis for axis in axes if axis in value.axes), self.text)
 
     def scalar(self, name: str, range: ir.Range) -> ir.Expr:
         """A plain number of the emitted source, as an expression."""
@@ -68,96 +59,115 @@ class Reducer(Contractor):
         """What removes points: dependent ranges, then the guard, each by its conditions."""
         result = []
         scope = inner
-        for range in ranges:
-            within = inner.places[range.coordinate].within
-            for condition in conjuncts_of(within):
-                result.append(self.value(condition, scope))
+        for condition in self.removing(ranges, None, inner):
+            result.append(self.value(condition, scope))
         for condition in conjuncts_of(guard):
-            result.append(self.text.short(self.value(condition, scope), "kept"))
+            result.append(self.value(condition, scope))
             scope = scope.where(condition)
         return result
 
-    def conjunction(self, masks: list[Value], scope: Scope) -> Value | None:
-        if not masks:
-            return None
-        result = masks[0]
-        for mask in masks[1:]:
-            axes = joined((result, mask), scope.order)
-            left, right = aligned(result, axes), aligned(mask, axes)
-            if left.python and right.python:
-                result = Value(f"{left.within(1)} and {right.within(1)}", axes, "bool", None, 0, True)
-            else:
-                shown = f"{left.within(UNARY)} & {right.within(UNARY)}"
-                result = Value(shown, axes, "bool", "bool", SUM)
-        return self.text.short(result, "kept")
+    def removing(self, ranges: tuple[ir.Range, ...], guard: ir.Expr | None, inner: Scope) -> list[ir.Expr]:
+        """The conditions of dependent ranges, then those of the guard."""
+        within = [c for range in ranges for c in conjuncts_of(inner.places[range.coordinate].within)]
+        return within + conjuncts_of(guard)
 
-    def spread(self, value: Value, axes: tuple[Coordinate, ...], scope: Scope) -> Value:
-        """The value with all of these axes, repeated along those it lacks."""
-        if value.axes == axes:
-            return value
-        value = self.strong(value)
-        shown = f"{self.text.dialect.module}.broadcast_to({aligned(value, axes).text}, {self.shape(axes, scope)})"
-        return value.but(text=shown, axes=axes, binds=ATOM)
-
-    # --------------------------------------------------------------- reductions
+    # ----------------------------------------------------------------- reductions
 
     def reduce(self, expr: ir.Reduce, scope: Scope) -> Value:
         inner = self.bind(expr.ranges, scope)
         masks = self.masks(expr.ranges, expr.guard, inner)
         guarded = inner.where(expr.guard)
-        if expr.op in ("sum", "mean") and expr.body.type.kind == "real" and not (self.isolate and masks):
-            found = self.contract(expr, guarded, masks, scope)
+        if expr.op in ("sum", "mean") and expr.body.type.kind == "real":
+            found = self.contract(expr, guarded, self.needed(masks, expr, inner), scope)
             if found is not None:
                 return found if expr.op == "sum" else self.averaged(found, expr, masks, inner, scope)
-        bound = inner.sort(expr.coordinates)
         body = self.value(expr.body, guarded)
         if expr.type.kind == "real":
             body = self.real(body)
         mask = self.conjunction(masks, inner)
         if expr.op in ("argmax", "argmin"):
             return self.argument(expr, body, mask, inner, scope)
-        axes = tuple(axis for axis in inner.order if axis in {*body.axes, *bound, *(mask.axes if mask else ())})
-        axes = inner.sort(axes)
-        if not bound:
-            return body
-        dtype = body.dtype or {"bool": "bool", "whole": "i64"}.get(expr.type.kind, self.compute)
+        return self.reduced(expr, body, mask, inner, scope)
+
+    def needed(self, masks: list[Value], expr: ir.Reduce, inner: Scope) -> list[Value]:
+        """The masks of a product without those that only remove what is 0 anyway: an index that leaves its axis finds
+        zeros there."""
+        found = factors_of(expr.body)
+        if self.isolate or not masks or any(factor.inverse or is_wild(factor.expr) for factor in found):
+            return masks
+        reads = [factor.expr for factor in found if isinstance(factor.expr, ir.Read)]
+        conditions = self.removing(expr.ranges, expr.guard, inner)
+        return [
+            mask
+            for mask, condition in zip(masks, conditions, strict=True)
+            if not any(self.vanishes(read, condition, inner) for read in reads)
+        ]
+
+    def vanishes(self, read: ir.Read, condition: ir.Expr, inner: Scope) -> bool:
+        """Whether a read finds zeros wherever a condition fails: there, an index of a view is out of bounds."""
+        if not read.indices or self.stored[read.tensor].rows or read.type.kind != "real":
+            return False
+        trail = (*inner.box, (condition, False))
+        for n, (index, axis) in enumerate(zip(read.indices, self.tensors[read.tensor].axes, strict=True)):
+            others = [other for m, other in enumerate(read.indices) if m != n]
+            shared = any(other.type.coordinates & set(inner.sort(index.type.coordinates)) for other in others)
+            access = self.access(index, inner)
+            if (
+                access is None
+                or access.how == "fixed"
+                or shared
+                or not condition.type.coordinates <= index.type.coordinates
+            ):
+                continue
+            where, length = self.prover.polynomial(index), self.prover.polynomial(axis.extent)
+            if self.prover.entails(trail, -where - 1) or self.prover.entails(trail, where - length):
+                return True
+        return False
+
+    def reduced(self, expr: ir.Reduce, body: Value, mask: Value | None, inner: Scope, scope: Scope) -> Value:
+        """All bound axes at once, with what changes nothing in the place of removed points."""
+        bound = inner.sort(expr.coordinates)
+        axes = inner.sort({*body.axes, *bound, *(mask.axes if mask else ())})
+        count = None if mask is None else self.text.keep(mask, "kept")
         if mask is not None:
             body = self.filled(expr, body, mask, inner)
         body = self.text.short(self.spread(body, axes, inner), self.label)
-        if expr.op in ("max", "min") and expr.type.kind == "whole":
-            return self.whole_extreme(expr, body, mask, bound, inner, scope)
-        gone = tuple(n for n, axis in enumerate(axes) if axis in bound)
-        kept = tuple(axis for axis in axes if axis not in bound)
-        op = "sum" if expr.op == "mean" else expr.op
-        shown = self.text.dialect.reduction(op, body, gone, self.text)
-        result = Value(shown, kept, expr.type.kind, body.dtype or dtype)  # type: ignore[arg-type]
-        if expr.type.kind == "whole" and expr.op in ("sum", "prod"):
-            return self.checked_total(expr, result, body, gone, scope)
-        return result if expr.op != "mean" else self.averaged(result, expr, masks, inner, scope)
+        body = body.turned or body
+        gone = tuple(n for n, axis in enumerate(body.axes) if axis in bound)
+        kept = tuple(axis for axis in body.axes if axis not in bound)
+        whole = expr.type.kind == "whole"
+        if whole and expr.op in ("max", "min"):
+            self.check_count(expr, count, inner, scope, f"`{expr.op}` of whole numbers over no points has no value")
+        if whole and expr.op in ("sum", "prod") and self.largest(expr, scope) > LARGEST["i64"]:
+            helper = self.text.helper("checked_sum" if expr.op == "sum" else "checked_prod")
+            shown = f"{helper}({body.text}, {_tuple(gone)})"
+            return permuted(Value(shown, kept, "whole", "i64"), scope.sort(kept), self.text)
+        if expr.op == "mean" and mask is None:
+            self.check_count(expr, None, inner, scope, "`mean` over no points has no value")
+        op = "sum" if expr.op == "mean" and mask is not None else expr.op
+        empty = not all(self.is_filled(coordinate, inner) for coordinate in bound)
+        shown = self.text.dialect.reduction(op, body, gone, self.text, empty)
+        dtype = "i64" if whole and op in ("sum", "prod") else body.dtype
+        result = permuted(Value(shown, kept, expr.type.kind, dtype), scope.sort(kept), self.text)
+        return self.averaged(result, expr, [mask], inner, scope) if expr.op == "mean" and mask is not None else result
 
     def filled(self, expr: ir.Reduce | ir.Normalize, body: Value, mask: Value, scope: Scope) -> Value:
         """The neutral value of the operation where the mask removes a point."""
+        body = self.strong(body)
         if expr.op in _NEUTRAL:
             text = _NEUTRAL[expr.op]
+        elif body.kind == "real":
+            text = _INFINITY.get(expr.op, "-math.inf")
         else:
-            text = _INFINITY.get(expr.op, "-math.inf") if body.kind == "real" else _worst(expr.op, body)
+            most = LARGEST[body.dtype or "i64"]
+            text = str(-most if expr.op == "max" else most)
         neutral = Value(text, (), body.kind, None, UNARY if text.startswith("-") else ATOM, True)
-        if body.python:
-            body = self.strong(body)
         return self.where(mask, body, neutral, scope, body.dtype)
 
-    def checked_total(self, expr: ir.Reduce, result: Value, body: Value, gone: tuple[int, ...], scope: Scope) -> Value:
-        if expr.op == "sum" and bits(expr.body, self.stored) <= 31:
-            return result
-        result = self.text.keep(result, self.label)
-        beside = self.text.dialect.reduction(expr.op, self.real(body, "f64"), gone, self.text)
-        test = f"{self.text.helper('is_too_large')}({beside}, 64)"
-        self.fail_where(test, result.axes, "IX505", "this whole number does not fit in 64 bits", scope)
-        return result
+    # --------------------------------------------------------------- over no points
 
-    def count(self, masks: list[Value], bound: tuple[Coordinate, ...], inner: Scope) -> Value:
+    def count(self, mask: Value | None, bound: tuple[Coordinate, ...], inner: Scope) -> Value:
         """How many points are left."""
-        mask = self.conjunction(masks, inner)
         if mask is None:
             lengths = [self.length(axis, inner) for axis in bound]
             return Value(" * ".join(lengths), (), "whole", None, PRODUCT if len(lengths) > 1 else ATOM, True)
@@ -167,11 +177,35 @@ class Reducer(Contractor):
         shown = self.text.dialect.reduction("sum", spread, gone, self.text)
         return Value(shown, tuple(axis for axis in axes if axis not in bound), "whole", "i64")
 
-    def averaged(self, total: Value, expr: ir.Reduce, masks: list[Value], inner: Scope, scope: Scope) -> Value:
-        count = self.text.keep(self.strong(self.count(masks, inner.sort(expr.coordinates), inner)), "count")
+    def check_count(self, expr: ir.Reduce, mask: Value | None, inner: Scope, scope: Scope, message: str) -> None:
+        """Refuse where no point is left."""
+        bound = inner.sort(expr.coordinates)
+        if mask is None:
+            for coordinate in bound:
+                if not self.is_filled(coordinate, inner):
+                    length = self.length(coordinate, inner)
+                    count = self.extent_of(coordinate, inner)
+                    shown = (
+                        self.is_below(count - 1, expr.span, inner) if length.startswith("max(") else f"{length} == 0"
+                    )
+                    self.fail_where(Value(shown, (), "bool", None, COMPARISON, True), "IX310", message, scope)
+            return
+        some = self.some([self.spread(mask, inner.sort({*mask.axes, *bound}), inner)], frozenset(bound), inner)
+        self.fail_where(self.opposite(self.text.keep(some, "some")), "IX310", message, scope)
+
+    def averaged(
+        self, total: Value, expr: ir.Reduce, masks: list[Value | None] | list[Value], inner: Scope, scope: Scope
+    ) -> Value:
+        """A sum divided by how many points there are."""
+        mask = self.conjunction([mask for mask in masks if mask is not None], inner)
+        count = self.count(mask, inner.sort(expr.coordinates), inner)
         if not self.is_data_guard(expr):
-            message = f"`{expr.op}` over no points has no value"
-            self.fail_where(f"{count.text} == 0", count.axes, "IX310", message, scope)
+            if mask is None:
+                self.check_count(expr, None, inner, scope, "`mean` over no points has no value")
+            else:
+                count = self.text.keep(count, "count")
+                test = Value(f"{count.text} == 0", count.axes, "bool", "bool", COMPARISON)
+                self.fail_where(test, "IX310", "`mean` over no points has no value", scope)
         axes = joined((total, count), scope.order)
         left, right = aligned(total, axes), aligned(self.real(count, total.dtype), axes)
         return Value(f"{left.within(PRODUCT)} / {right.within(PRODUCT + 1)}", axes, "real", total.dtype, PRODUCT)
@@ -181,155 +215,42 @@ class Reducer(Contractor):
         waiting, seen = [] if expr.guard is None else [expr.guard], set[str]()
         while waiting:
             for part in walk(waiting.pop()):
-                if isinstance(part, ir.Array):
+                if isinstance(part, ir.Array) or (isinstance(part, ir.Read) and part.tensor not in self.lets):
                     return True
                 if isinstance(part, ir.Read) and part.tensor not in seen:
-                    if part.tensor not in self.lets:
-                        return True
                     seen.add(part.tensor)
                     clauses = self.lets[part.tensor].clauses
                     waiting += [e for c in clauses for e in (c.body, c.guard) if e is not None]
         return False
 
-    def whole_extreme(
-        self,
-        expr: ir.Reduce,
-        body: Value,
-        mask: Value | None,
-        bound: tuple[Coordinate, ...],
-        inner: Scope,
-        scope: Scope,
-    ) -> Value:
-        """The largest or smallest whole number: over no points there is none."""
-        count = self.text.keep(self.strong(self.count([] if mask is None else [mask], bound, inner)), "count")
-        message = f"`{expr.op}` of whole numbers over no points has no value"
-        self.fail_where(f"{count.text} == 0", count.axes, "IX310", message, scope)
-        gone = tuple(n for n, axis in enumerate(body.axes) if axis in bound)
-        kept = tuple(axis for axis in body.axes if axis not in bound)
-        body = self.text.keep(body, self.label)
-        shape = ", ".join(self.length(axis, inner) for axis in kept)
-        empty = self.text.dialect.full(f"({shape}{',' if len(kept) == 1 else ''})", "0", body.dtype or "i64")
-        shown = self.text.dialect.reduction(expr.op, body, gone, self.text)
-        return Value(f"({shown} if 0 not in {body.text}.shape else {empty})", kept, "whole", body.dtype)
+    # ------------------------------------------------------------------- arguments
 
     def argument(self, expr: ir.Reduce, body: Value, mask: Value | None, inner: Scope, scope: Scope) -> Value:
         """The first place of the largest value; of the first NaN where there is one."""
         coordinate = expr.ranges[0].coordinate
         others = inner.sort({*body.axes, *(mask.axes if mask else ())} - {coordinate})
-        axes = (*others, coordinate)
-        order = Scope({axis: inner.places[axis] for axis in axes})
-        body = self.text.keep(self.spread(self.turned(body, axes), axes, order), self.label)
-        kept = body
-        op = "max" if expr.op == "argmax" else "min"
-        fill = _INFINITY[op] if body.kind == "real" else _worst(op, body)
-        if mask is not None:
-            mask = self.text.keep(self.spread(self.turned(mask, axes), axes, order), "kept")
-            neutral = Value(fill, (), body.kind, None, UNARY, True)
-            kept = self.text.keep(self.where(mask, body, neutral, order, body.dtype), self.label)
-        best = f"{self.text.helper(f'best_{op}')}({kept.text})"
-        hit = f"({body.text} == {best}) | ({body.text} != {body.text})"
-        if mask is not None:
-            hit = f"({hit}) & {mask.text}"
-        shown = f"{self.text.helper('first')}({hit})"
-        result = self.text.keep(Value(shown, others, "whole", "i64"), "place")
-        if not self.is_data_guard(expr):
-            message = f"`{expr.op}` over no points has no value"
-            self.fail_where(f"{result.text} < 0", others, "IX310", message, scope)
-        start = self.number(inner.places[coordinate].start, inner)
-        if start != "0":
-            less = Value(f"{result.text} >= 0", others, "bool", "bool", COMPARISON)
-            shown = self.text.dialect.where(less, f"{result.text} + {start}", "-1")
-            result = Value(shown, others, "whole", "i64")
-        return result
-
-    # -------------------------------------------------------------- normalisers
-
-    def normalize(self, expr: ir.Normalize, scope: Scope) -> Value:
-        place = scope.places[expr.coordinate]
-        if place.step is not None:
-            return self.normalized_row(expr, scope)
-        masks = []
-        for condition in conjuncts_of(place.within):
-            masks.append(self.value(condition, scope))
-        outer = replace(scope, trail=tuple(s for s in scope.trail if not _speaks_of(s, expr.coordinate)))
-        for condition in conjuncts_of(expr.guard):
-            masks.append(self.text.short(self.value(condition, outer), "kept"))
-            outer = outer.where(condition)
-        mask = self.conjunction(masks, scope)
-        body = self.value(expr.body, outer)
-        body = self.real(body) if expr.type.kind == "real" else body
-        axes = scope.sort({*body.axes, *(mask.axes if mask else ()), expr.coordinate})
-        at = axes.index(expr.coordinate)
-        if expr.op == "cumsum":
-            return self.running(expr, body, mask, axes, at, scope)
-        if mask is not None:
-            mask = self.text.keep(mask, "kept")
-            body = self.filled(expr, body, mask, scope)
-        body = self.spread(body, axes, scope)
+        axes = inner.sort({*others, coordinate})
+        at = axes.index(coordinate)
+        body = self.spread(self.strong(body), axes, inner)
+        message = f"`{expr.op}` over no points has no value"
         if mask is None:
-            shown = self.text.dialect.softmax(expr.op, body.text, at, self.text)
-            return Value(shown, axes, "real", body.dtype)
-        return self.guarded_softmax(expr, body, mask, axes, at, scope)
-
-    def guarded_softmax(
-        self, expr: ir.Normalize, body: Value, mask: Value, axes: tuple[Coordinate, ...], at: int, scope: Scope
-    ) -> Value:
-        """Masked points are absent. A row without any keeps away from 0 / 0, for its gradient too."""
-        if expr.op == "softmax" and not self.isolate and keeps_a_point(expr, scope.trail, self.lets):
-            return Value(self.text.dialect.softmax(expr.op, body.text, at, self.text), axes, "real", body.dtype)
-        whole = self.text.keep(self.spread(mask, axes, scope), "kept")
-        some = f"{whole.text}.any({at}, {self.keepdim}=True)"
-        safe = self.text.dialect.where(Value(some, axes, "bool", "bool"), body.text, "0")
-        shown = self.text.dialect.softmax(expr.op, safe, at, self.text)
-        nothing = "0" if expr.op == "softmax" else "-math.inf"
-        shown = self.text.dialect.where(whole, shown, nothing)
-        return Value(shown, axes, "real", body.dtype)
-
-    @property
-    def keepdim(self) -> str:
-        return "keepdims" if self.text.dialect.name == "numpy" else "keepdim"
-
-    def running(
-        self,
-        expr: ir.Normalize,
-        body: Value,
-        mask: Value | None,
-        axes: tuple[Coordinate, ...],
-        at: int,
-        scope: Scope,
-    ) -> Value:
-        """`cumsum`: what is removed adds nothing, and is 0 itself."""
-        zero = Value("0", (), body.kind, None, ATOM, True)
-        if mask is not None:
-            mask = self.text.keep(mask, "kept")
-            body = self.where(mask, self.strong(body), zero, scope, body.dtype)
-        body = self.text.keep(self.spread(body, axes, scope), self.label)
-        result = Value(f"{body.text}.cumsum({at})", axes, expr.type.kind, body.dtype)
-        if expr.type.kind == "whole":
-            result = self.text.keep(result, self.label)
-            beside = f"{self.real(body, 'f64').atom}.cumsum({at})"
-            test = f"{self.text.helper('is_too_large')}({beside}, 64)"
-            self.fail_where(test, axes, "IX505", "this whole number does not fit in 64 bits", scope)
-        return result if mask is None else self.where(mask, result, zero, scope, result.dtype)
-
-    def normalized_row(self, expr: ir.Normalize, scope: Scope) -> Value:
-        """A normaliser over a coordinate that a loop steps: the whole row, then this point of it."""
-        place = scope.places[expr.coordinate]
-        row = Scope({**scope.places, expr.coordinate: replace(place, step=None)}, scope.trail)
-        value = self.text.keep(self.normalize(expr, row), self.label)
-        at = value.axes.index(expr.coordinate)
-        start = self.number(place.start, scope)
-        index = place.step if start == "0" else f"{place.step} - {start}"
-        shown = f"{value.text}[{', '.join([':'] * at + [str(index)])}]"
-        return value.but(text=shown, axes=tuple(a for a in value.axes if a != expr.coordinate))
+            self.check_count(expr, None, inner, scope, message)
+            result = Value(f"{body.atom}.{expr.op}({at})", others, "whole", "i64")
+        else:
+            mask = self.text.keep(self.spread(mask, axes, inner), "kept")
+            shown = f"{self.text.helper(expr.op)}({body.text}, {mask.text}, {at})"
+            result = self.text.keep(Value(shown, others, "whole", "i64"), "place")
+            if not self.is_data_guard(expr):
+                test = Value(f"{result.text} < 0", others, "bool", "bool", COMPARISON)
+                self.fail_where(test, "IX310", message, scope)
+        start = self.number(inner.places[coordinate].start, inner)
+        if start == "0":
+            return result
+        if mask is None or not self.is_data_guard(expr):
+            return Value(f"{result.text} + {start}", others, "whole", "i64", PRODUCT - 1)
+        some = Value(f"{result.text} >= 0", others, "bool", "bool", COMPARISON)
+        return Value(self.text.dialect.where(some, f"{result.text} + {start}", "-1"), others, "whole", "i64")
 
 
-def _worst(op: str, value: Value) -> str:
-    """A whole number that no other loses to."""
-    largest = _LARGEST[value.dtype or "i64"]
-    return str(-largest if op == "max" else largest)
-
-
-def _speaks_of(step: ir.Range | tuple[ir.Expr, bool], coordinate: Coordinate) -> bool:
-    """Whether a condition outside says something of the coordinate that a normaliser binds anew inside."""
-    return not isinstance(step, ir.Range) and coordinate in step[0].type.coordinates
+def _tuple(axes: tuple[int, ...]) -> str:
+    return f"({', '.join(map(str, axes))}{',' if len(axes) == 1 else ''})"

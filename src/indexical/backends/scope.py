@@ -9,8 +9,9 @@ from ..checker.context import Trail
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import expression, polynomial
+from ..ir.prove import conjuncts, no_definitions
 from ..ir.types import Coordinate
-from ..ir.walk import substitute
+from ..ir.walk import fresh, substitute
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +29,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The coordinates in force, in the order of the axes of all that is computed; and what holds here."""
+    """The coordinates in force, in the order of the axes of all that is computed; and what holds here.
+
+    `box` is that part of the trail which holds wherever the emitted code computes: the ranges, and conditions that
+    Python has tested (`settled`). Of all other conditions it only holds that nobody looks where they fail.
+    """
 
     places: Mapping[Coordinate, Place]
     trail: Trail = ()
+    box: Trail = ()
 
     @property
     def order(self) -> tuple[Coordinate, ...]:
@@ -43,15 +49,63 @@ class Scope:
         return tuple(c for c, place in self.places.items() if c in wanted and place.step is None)
 
     def binding(self, range: ir.Range, place: Place) -> Scope:
-        return Scope({**self.places, range.coordinate: place}, (*self.trail, range))
+        reach = range if place.step is not None else replace(range, lower=place.start, upper=place.stop)
+        return Scope({**self.places, range.coordinate: place}, (*self.trail, range), (*self.box, reach))
 
     def where(self, condition: ir.Expr | None, holds: bool = True) -> Scope:
         return self if condition is None else replace(self, trail=(*self.trail, (condition, holds)))
 
+    def settled(self, condition: ir.Expr, holds: bool = True) -> Scope:
+        """Inside a branch of the emitted code that is only taken where the condition holds."""
+        return replace(self, trail=(*self.trail, (condition, holds)), box=(*self.box, (condition, holds)))
+
     def conditions(self) -> list[tuple[ir.Expr, bool]]:
-        """The conditions that hold here, those of dependent ranges included."""
+        """The conditions that removed points fail: those of dependent ranges, then those on the trail."""
+        tested = {step for step in self.box if not isinstance(step, ir.Range)}
         inside = [(place.within, True) for place in self.places.values() if place.within is not None]
-        return inside + [step for step in self.trail if not isinstance(step, ir.Range)]
+        return inside + [step for step in self.trail if not isinstance(step, ir.Range) and step not in tested]
+
+    def moving(self, coordinate: Coordinate) -> Scope:
+        """The same, with a coordinate that a loop steps running over all its points again."""
+        place = replace(self.places[coordinate], step=None)
+        box = tuple(step for step in self.box if isinstance(step, ir.Range) or not _speaks_of(step, coordinate))
+        return Scope({**self.places, coordinate: place}, self.trail, box)
+
+    def along(self, expr: ir.Normalize) -> Scope:
+        """Inside a normaliser, which binds its coordinate anew. What holds of it outside says only that a row is
+        evaluated where some point of it is asked for; a running sum, that such a point comes later."""
+        trail: list[ir.Range | tuple[ir.Expr, bool]] = []
+        asked: list[ir.Expr] = []
+        for step in self.trail:
+            if isinstance(step, ir.Range) or not _speaks_of(step, expr.coordinate):
+                trail.append(step)
+                continue
+            for fact in conjuncts(*step, no_definitions):
+                if expr.coordinate in fact.type.coordinates:
+                    asked.append(fact)
+                else:
+                    trail.append((fact, True))
+        if asked:
+            trail.append((self._asked(expr, asked), True))
+        return replace(self, trail=tuple(trail))
+
+    def _asked(self, expr: ir.Normalize, conditions: list[ir.Expr]) -> ir.Expr:
+        """Whether some point of a row is asked for."""
+        place = self.places[expr.coordinate]
+        other = fresh(expr.coordinate, {c.name for c in self.places})
+        point = build.coord(other, expr.span)
+        wanted = build.conjunction((*conditions, expr.guard))
+        assert wanted is not None
+        found = substitute(wanted, {expr.coordinate: point})
+        if expr.op == "cumsum":
+            later = build.apply("<=", (build.coord(expr.coordinate, expr.span), point), "bool", expr.span)
+            found = build.apply("&&", (later, found), "bool", expr.span)
+        range = ir.Range(other, place.start, place.stop, True, expr.span)
+        return build.reduce("any", (range,), found, None, "bool", expr.span)
+
+
+def _speaks_of(step: ir.Range | tuple[ir.Expr, bool], coordinate: Coordinate) -> bool:
+    return not isinstance(step, ir.Range) and coordinate in step[0].type.coordinates
 
 
 def static_bounds(range: ir.Range, scope: Scope) -> tuple[ir.Expr, ir.Expr] | None:

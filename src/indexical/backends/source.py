@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from ..checker.context import bound_by, visit_clause
 from ..ir import nodes as ir
 from ..ir.types import Dtype
 from ..plan.steps import Plan
 from .attention import Attending
 from .base import Dialect, Text
 from .definitions import Definer
-from .expressions import Stored
-from .numpy_ import HELPERS as NUMPY_HELPERS
 from .numpy_ import NumPy
+from .numpy_helpers import HELPERS as NUMPY_HELPERS
 from .scope import Scope
-from .torch_ import HELPERS as TORCH_HELPERS
+from .state import Stored
 from .torch_ import Torch
+from .torch_helpers import HELPERS as TORCH_HELPERS
 
 HELPERS = {"numpy": NUMPY_HELPERS, "torch": TORCH_HELPERS}
 DIALECTS: dict[str, Dialect] = {"numpy": NumPy(), "torch": Torch()}
@@ -63,35 +62,12 @@ def taking(emitter: Definer, arguments: Mapping[str, Argument]) -> None:
         text.line('device = "cpu"' if first is None else f"device = {first}.device")
     for tensor in emitter.program.inputs:
         take(emitter, tensor, arguments[tensor.name])
-    agree(emitter)
     for tensor in emitter.program.inputs:
         for n, axis in enumerate(tensor.axes):
             if not isinstance(axis.extent, ir.Size):
                 shape = f"{emitter.stored[tensor.name].variable}.shape[{n}]"
                 message = f"`{tensor.name}` has another size than is stated"
                 text.refuse(f"{shape} != {emitter.number(axis.extent)}", "IX304", message)
-
-
-def agree(emitter: Definer) -> None:
-    """A coordinate has the size of every axis that it indexes bare: those of different names are compared."""
-    seen: set[tuple[str, str]] = set()
-    for let in emitter.program.lets:
-        for clause in let.clauses:
-            for expr, trail in visit_clause(clause):
-                if not isinstance(expr, ir.Read):
-                    continue
-                for axis, index in zip(emitter.tensors[expr.tensor].axes, expr.indices, strict=True):
-                    if not isinstance(index, ir.Coord):
-                        continue
-                    range = bound_by(index.coordinate, trail)
-                    pair = range.upper, axis.extent
-                    if range.stated or pair[0] == pair[1] or not all(isinstance(end, ir.Size) for end in pair):
-                        continue
-                    names = emitter.number(pair[0]), emitter.number(pair[1])
-                    if names not in seen and names[0] != names[1]:
-                        seen.add(names)
-                        words = f"`{str(range.coordinate).rstrip(chr(39))}` has two sizes in one statement"
-                        emitter.text.refuse(f"{names[0]} != {names[1]}", "IX304", words)
 
 
 def take(emitter: Definer, tensor: ir.Input, argument: Argument) -> None:

@@ -11,8 +11,8 @@ from ..ir.walk import rebuild, renamed_apart
 from .adjoint import Adjoint, Undifferentiable, pretend
 from .base import Value
 from .contraction import Factor, factors_of
-from .expressions import Stored
 from .scope import Scope
+from .state import Stored
 from .tiles import Tile, Windowed
 
 
@@ -57,7 +57,7 @@ class Stream(Tile):
         emitter.text.taken |= {"arrays", "rows", "keys", "gradients", "d_score", "r0", "r1", "k0", "k1"}
         return emitter, scope
 
-    def whole(self, value: Value, emitter: Windowed, scope: Scope) -> str:
+    def tiled(self, value: Value, emitter: Windowed, scope: Scope) -> str:
         """A value of the tile with all its axes."""
         value = emitter.spread(emitter.turned(emitter.strong(value), self.axes), self.axes, scope)
         return value.text if self.row is not None else f"{value.atom}[..., None, :]"
@@ -93,7 +93,7 @@ class Stream(Tile):
         if not asks or len(sides) < 2 or asks[0].inverse:
             return None
         divisors: list[str] = []
-        scale = self.owner.plain(product_of(plain, dot), divisors)
+        scale = self.owner.plain_scale(product_of(plain, dot), divisors)
         if scale is None:
             return None
         name = emitter.text.fresh("scale")
@@ -118,7 +118,8 @@ class Stream(Tile):
         value = emitter.real(emitter.value(score, heard))
         if isinstance(score, ir.Read):
             value = value.but(text=emitter.text.dialect.copy(value.atom))
-        lines = [*emitter.text.lines, f"    return {self.whole(value, emitter, scope)}"]
+        emitter.text.line(f"return {self.tiled(value, emitter, scope)}")
+        lines = emitter.text.lines
         name = self.owner.text.fresh(f"{self.let.name}_score")
         return name, "arrays, rows, keys", "The scores of some rows against some keys.", lines
 
@@ -131,7 +132,8 @@ class Stream(Tile):
         if self.row is None:
             slots.insert(-1, "None")
         shown = mask.text if set(slots) == {":"} else f"{mask.atom}[{', '.join(slots)}]"
-        lines = [*emitter.text.lines, f"    return {shown}"]
+        emitter.text.line(f"return {shown}")
+        lines = emitter.text.lines
         name = self.owner.text.fresh(f"{self.let.name}_allowed")
         return name, "arrays, rows, keys", "Which of some keys are heard by some rows.", lines
 

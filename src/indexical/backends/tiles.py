@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,9 @@ from ..ir.walk import renamed_apart, walk
 from ..plan.steps import Attend
 from .base import Text, Value
 from .definitions import Definer
-from .expressions import Stored
+from .proofs import Prover
 from .scope import Place, Scope
+from .state import Stored
 
 if TYPE_CHECKING:
     from .frames import Framed
@@ -35,6 +37,18 @@ class Meeting(Definer):
         return self.text.dialect.cast(value, self.compute)
 
 
+class WindowProver(Prover):
+    """What holds of all points of a coordinate holds of those in its window."""
+
+    def __init__(self, lets: Mapping[str, ir.Let], unbounded: Mapping[Coordinate, Place]) -> None:
+        super().__init__(lets)
+        self.unbounded = unbounded
+
+    def is_inside(self, index: ir.Expr, extent: ir.Expr, scope: Scope, guarded: bool) -> bool:
+        places = {c: self.unbounded.get(c, place) for c, place in scope.places.items()}
+        return super().is_inside(index, extent, Scope(places, scope.trail), guarded)
+
+
 @dataclass
 class Windowed(Meeting):
     """Some coordinates run over a window of their points only. What holds of all of them holds there.
@@ -47,9 +61,9 @@ class Windowed(Meeting):
     pretended: dict[str, tuple[Coordinate, ...]] = field(default_factory=dict)
     widens: bool = False
 
-    def is_inside(self, index: ir.Expr, extent: ir.Expr, scope: Scope, guarded: bool) -> bool:
-        places = {c: (self.unbounded or {}).get(c, place) for c, place in scope.places.items()}
-        return super().is_inside(index, extent, Scope(places, scope.trail), guarded)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.prover = WindowProver(self.lets, self.unbounded or {})
 
     def read(self, expr: ir.Read, scope: Scope) -> Value:
         if expr.tensor not in self.pretended:
@@ -189,7 +203,8 @@ class Tile:
             mask = emitter.conjunction(masks, scope)
             assert mask is not None
             results.append(self.shaped(mask, emitter, scope))
-        lines = [*emitter.text.lines, f"    return {', '.join(results)}"]
+        emitter.text.line(f"return {', '.join(results)}")
+        lines = emitter.text.lines
         counts = [("b0", "b1", "batch"), ("h0", "h1", "head")][2 - len(self.batch) :]
         used = set(re.findall(r"\w+", "\n".join(lines)))
         opening = []

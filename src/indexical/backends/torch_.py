@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..ir.types import Dtype
-from .base import Text, Value
+from .base import COMPARISON, Text, Value
+from .torch_helpers import HELPERS
 
 _FUNCTIONS = {
     "exp": "torch.exp",
@@ -64,59 +65,70 @@ class Torch:
     def constant(self, text: str, dtype: Dtype) -> str:
         return f"torch.tensor({text}, dtype={self.dtype(dtype)}, device=device)"
 
+    def array(self, text: str, dtype: Dtype) -> str:
+        return self.constant(text, dtype)
+
     def full(self, shape: str, text: str, dtype: Dtype) -> str:
+        if text in ("0", "0.0", "False"):
+            return f"torch.zeros({shape}, dtype={self.dtype(dtype)}, device=device)"
         return f"torch.full({shape}, {text}, dtype={self.dtype(dtype)}, device=device)"
 
     def permute(self, text: str, order: tuple[int, ...]) -> str:
         return f"{text}.permute({', '.join(map(str, order))})"
 
+    def flip(self, text: str, axis: int) -> str:
+        return f"{text}.flip({axis})"
+
+    def tensordot(self, left: str, right: str, axes: tuple[tuple[int, ...], tuple[int, ...]]) -> str:
+        places = ", ".join(f"[{', '.join(map(str, side))}]" for side in axes)
+        return f"torch.tensordot({left}, {right}, ({places}))"
+
     def function(self, op: str, arguments: list[Value], text: Text) -> str:
-        shown = [argument.text for argument in arguments]
         match op:
             case "clamp":
-                return self._extreme(
-                    "min", [Value(self._extreme("max", arguments[:2]), (), "real", None), arguments[2]]
-                )
+                above = Value(self._extreme("max", arguments[:2]), (), arguments[0].kind, arguments[0].dtype)
+                return self._extreme("min", [above, arguments[2]])
             case "max" | "min":
                 return self._extreme(op, arguments)
-        return f"{_FUNCTIONS[op]}({', '.join(shown)})"
+        return f"{_FUNCTIONS[op]}({', '.join(argument.text for argument in arguments)})"
 
     def _extreme(self, op: str, arguments: list[Value]) -> str:
         """The largest or smallest: numbers bound an array, arrays meet one another."""
-        first, *others = sorted(arguments, key=lambda value: value.python)
-        result = first
+        result, *others = sorted(arguments, key=lambda value: value.python)
         for other in others:
             if other.python:
-                shown = (
-                    f"{result.atom}.clamp({op}={other.text})" if op == "min" else f"{result.atom}.clamp({other.text})"
-                )
-                shown = shown.replace("clamp(min=", "clamp(max=")
+                bound = other.text if op == "max" else f"max={other.text}"
+                shown = f"{result.atom}.clamp({bound})"
             else:
                 shown = f"torch.{op}imum({result.text}, {other.text})"
-            result = Value(shown, (), first.kind, first.dtype)
+            result = Value(shown, (), result.kind, result.dtype)
         return result.text
 
-    def reduction(self, op: str, value: Value, axes: tuple[int, ...], text: Text) -> str:
+    def reduction(self, op: str, value: Value, axes: tuple[int, ...], text: Text, empty: bool = True) -> str:
+        where = _axes(axes)
         match op:
-            case "max" | "min" if value.kind == "real":
-                return f"{text.helper('largest' if op == 'max' else 'smallest')}({value.text}, {_axes(axes)})"
+            case "max" | "min" if empty:
+                helper = text.helper("largest" if op == "max" else "smallest")
+                return f"{helper}({value.text}, ({', '.join(map(str, axes))}{',' if len(axes) == 1 else ''}))"
             case "max" | "min":
-                return f"{value.atom}.a{op}({_axes(axes)})"
+                return f"{value.atom}.a{op}({where})"
             case "prod":
                 result = value.atom
                 for axis in sorted(axes, reverse=True):
                     result = f"{result}.prod({axis})"
                 return result
-        return f"{value.atom}.{op}({_axes(axes)})"
+        return f"{value.atom}.{op}({where})"
 
     def softmax(self, op: str, text: str, axis: int, source: Text) -> str:
         return f"torch.{op}({text}, {axis})"
 
-    def quotient(self, a: Value, b: Value, text: Text) -> str:
-        return f"{text.helper('quotient')}({a.text}, {b.text})"
+    def divide(self, op: str, a: Value, b: Value, safe: bool, text: Text) -> str:
+        """Whole division, truncated toward zero. Where it is not safe, a guard removes what is divided by zero."""
+        by = b.text if safe else f"torch.where({b.within(COMPARISON + 1)} == 0, 1, {b.text})"
+        return f"torch.fmod({a.text}, {by})" if op == "%" else f'torch.div({a.text}, {by}, rounding_mode="trunc")'
 
     def stack(self, text: str, axis: int) -> str:
-        return f"torch.stack({text}, {axis})"
+        return f"torch.stack({text})" if axis == 0 else f"torch.stack({text}, {axis})"
 
     def copy(self, text: str) -> str:
         return f"{text}.clone()"
@@ -127,86 +139,3 @@ class Torch:
 
 def _axes(axes: tuple[int, ...]) -> str:
     return str(axes[0]) if len(axes) == 1 else f"({', '.join(map(str, axes))})"
-
-
-HELPERS = {
-    "quotient": '''
-def quotient(a, b):
-    """Whole division, truncated toward zero; 0 where it is divided by zero."""
-    a, b = torch.as_tensor(a), torch.as_tensor(b)
-    by = torch.where(b == 0, 1, b).to(a.device)
-    return torch.where(b == 0, 0, torch.div(a, by, rounding_mode="trunc"))
-''',
-    "power": '''
-def power(a, b):
-    """Whole powers; 0 for a negative exponent."""
-    a, b = torch.as_tensor(a), torch.as_tensor(b)
-    return torch.where(b < 0, 0, torch.pow(a, b.clamp(0)))
-''',
-    "largest": '''
-def largest(x, axes):
-    """The maximum along some axes; -inf over no points."""
-    if 0 in x.shape:
-        kept = [n for axis, n in enumerate(x.shape) if axis not in (axes if isinstance(axes, tuple) else (axes,))]
-        return x.new_full(kept, float("-inf"))
-    return x.amax(axes)
-''',
-    "smallest": '''
-def smallest(x, axes):
-    """The minimum along some axes; inf over no points."""
-    if 0 in x.shape:
-        kept = [n for axis, n in enumerate(x.shape) if axis not in (axes if isinstance(axes, tuple) else (axes,))]
-        return x.new_full(kept, float("inf"))
-    return x.amin(axes)
-''',
-    "pad": '''
-def pad(x, axis, before, after):
-    """Zeros before and after along one axis."""
-    if before <= 0 and after <= 0:
-        return x
-    return torch.nn.functional.pad(x, [0, 0] * (x.ndim - 1 - axis) + [max(0, before), max(0, after)])
-''',
-    "split": '''
-def split(x, axis, outer, inner):
-    """One axis as two."""
-    return x.unflatten(axis, (outer, inner))
-''',
-    "windows": '''
-def windows(x, axis, count, length, step):
-    """So many windows of some length along one axis, each a step on; the places within go last."""
-    if count == 0 or length == 0:
-        return x.new_zeros((*x.shape[:axis], count, *x.shape[axis + 1 :], length))
-    return x.unfold(axis, length, step)
-''',
-    "pick": '''
-def pick(x, *places):
-    """x at these places. Those out of bounds give some number: a guard removes them."""
-    for axis, n in enumerate(x.shape):
-        if n == 0:
-            x = torch.cat((x, x.new_zeros([1 if k == axis else m for k, m in enumerate(x.shape)])), axis)
-    places = [torch.as_tensor(place, device=x.device) for place in places]
-    return x[tuple(place.clamp(0, n - 1) for place, n in zip(places, x.shape))]
-''',
-    "best_max": '''
-def best_max(x):
-    """The largest along the last axis, which stays."""
-    return x.amax(-1, keepdim=True) if x.shape[-1] else x
-''',
-    "best_min": '''
-def best_min(x):
-    """The smallest along the last axis, which stays."""
-    return x.amin(-1, keepdim=True) if x.shape[-1] else x
-''',
-    "first": '''
-def first(hit):
-    """The first place along the last axis that is True; -1 where none is."""
-    hit = torch.cat((hit, hit.new_ones((*hit.shape[:-1], 1))), -1)
-    place = hit.to(torch.int8).argmax(-1)
-    return torch.where(place == hit.shape[-1] - 1, -1, place)
-''',
-    "is_too_large": '''
-def is_too_large(x, bits):
-    """Whether a number, computed as a float beside the whole one, leaves the whole numbers of so many bits."""
-    return torch.abs(x) >= 2.0 ** (bits - 1)
-''',
-}

@@ -1,22 +1,13 @@
-"""Values side by side: axes aligned by name, dtypes joined."""
+"""Values side by side: axes aligned by name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
-from ..ir.types import Coordinate, Dtype
-from .base import ATOM, Text, Value
+from ..ir.types import Coordinate, widest
+from .base import ATOM, UNARY, Text, Value
 
-_WIDTH: dict[Dtype, int] = {"bool": 0, "i32": 1, "i64": 2, "f16": 1, "bf16": 1, "f32": 2, "f64": 3}
-
-
-def widest(dtypes: Iterable[Dtype | None]) -> Dtype | None:
-    """The dtype that holds all of these; None where all are weak."""
-    known = [dtype for dtype in dtypes if dtype is not None]
-    if {"f16", "bf16"} <= set(known):
-        known.append("f32")
-    return max(known, key=_WIDTH.__getitem__, default=None)
+__all__ = ("aligned", "joined", "permuted", "widest")
 
 
 def aligned(value: Value, axes: tuple[Coordinate, ...]) -> Value:
@@ -29,20 +20,23 @@ def aligned(value: Value, axes: tuple[Coordinate, ...]) -> Value:
         return value
     while slots[-1] == ":":
         slots.pop()
-    return value.but(text=f"{value.atom}[{', '.join(slots)}]", binds=ATOM)
+    index = f"[{', '.join(slots)}]"
+    if value.binds == UNARY and value.text[1:].isidentifier():
+        return value.but(text=value.text + index)
+    return value.but(text=value.atom + index, binds=ATOM)
 
 
 def permuted(value: Value, axes: tuple[Coordinate, ...], text: Text) -> Value:
     """The value with its axes in another order."""
     if value.axes == axes:
         return value
-    base, held = value.turned or (value.atom, value.axes)
-    order = tuple(held.index(axis) for axis in axes)
+    before = value.turned or value
+    order = tuple(before.axes.index(axis) for axis in axes)
     if order == tuple(range(len(order))):
-        return value.but(text=base, axes=axes, binds=ATOM, turned=None)
+        return before
     swapped = (*range(len(order) - 2), len(order) - 1, len(order) - 2)
-    shown = f"{base}.swapaxes(-1, -2)" if order == swapped else text.dialect.permute(base, order)
-    return value.but(text=shown, axes=axes, binds=ATOM, turned=(base, held))
+    shown = f"{before.atom}.swapaxes(-1, -2)" if order == swapped else text.dialect.permute(before.atom, order)
+    return before.but(text=shown, axes=axes, binds=ATOM, turned=before)
 
 
 def joined(values: Iterable[Value], order: tuple[Coordinate, ...]) -> tuple[Coordinate, ...]:

@@ -19,6 +19,19 @@ KIND_OF: dict[str, Kind] = {
     "f64": "real",
 }
 
+# The dtype of what only weak things are made of.
+DEFAULT_DTYPE: dict[Kind, Dtype] = {"bool": "bool", "whole": "i64", "real": "f64"}
+
+_WIDTH: dict[Dtype, int] = {"bool": 0, "i32": 1, "i64": 2, "f16": 1, "bf16": 1, "f32": 2, "f64": 3}
+
+
+def widest(dtypes: Iterable[Dtype | None]) -> Dtype | None:
+    """The dtype that holds all of these, of one kind; None where all are weak."""
+    known = [dtype for dtype in dtypes if dtype is not None]
+    if {"f16", "bf16"} <= set(known):
+        known.append("f32")
+    return max(known, key=_WIDTH.__getitem__, default=None)
+
 
 class Coordinate(str):
     """A named integer index, living in one statement. It is its name, and compares as its name.

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..ir import nodes as ir
-from ..ir.types import Dtype, Kind
+from ..ir.types import DEFAULT_DTYPE, Dtype, Kind, widest
 from ..ir.walk import children
-
-_DEFAULT: dict[Kind, Dtype] = {"bool": "bool", "whole": "i64", "real": "f64"}
-_WIDTH: dict[Dtype, int] = {"bool": 0, "i32": 1, "i64": 2, "f16": 1, "bf16": 1, "f32": 2, "f64": 3}
 
 
 def definition_dtypes(program: ir.Program, inputs: Mapping[str, Dtype]) -> dict[str, Dtype]:
     """The dtype of every definition: the widest of its kind that it is made of, else f64 or i64."""
     known = _known(program, inputs)
-    return {let.name: known[let.name] or _DEFAULT[let.kind] for let in program.lets}
+    return {let.name: known[let.name] or DEFAULT_DTYPE[let.kind] for let in program.lets}
 
 
 def weak_definitions(program: ir.Program, inputs: Mapping[str, Dtype]) -> frozenset[str]:
@@ -32,7 +29,7 @@ def _known(program: ir.Program, inputs: Mapping[str, Dtype]) -> dict[str, Dtype 
     for _ in range(2):
         for let in _by_order(program, lets):
             found = [_of(clause.body, known, let.kind) for clause in let.clauses]
-            known[let.name] = _widest([known.get(let.name), *found])
+            known[let.name] = widest([known.get(let.name), *found])
     return known
 
 
@@ -58,17 +55,11 @@ def _of(expr: ir.Expr, known: Mapping[str, Dtype | None], kind: Kind) -> Dtype |
         case ir.Map(op) if op.startswith("as "):
             return op[3:]  # type: ignore[return-value]
         case ir.Select(_, then, otherwise):
-            return _widest([_of(then, known, kind), _of(otherwise, known, kind)])
+            return widest([_of(then, known, kind), _of(otherwise, known, kind)])
         case ir.Reduce("argmax" | "argmin"):
             return None
         case ir.Reduce(body=body) | ir.Normalize(body=body):
             return None if expr.type.kind != body.type.kind else _of(body, known, kind)
         case _:
-            return _widest([_of(child, known, kind) for child in children(expr)])
+            return widest([_of(child, known, kind) for child in children(expr)])
 
-
-def _widest(found: list[Dtype | None]) -> Dtype | None:
-    dtypes = [dtype for dtype in found if dtype is not None]
-    if {"f16", "bf16"} <= set(dtypes):
-        dtypes.append("f32")
-    return max(dtypes, key=_WIDTH.__getitem__, default=None)

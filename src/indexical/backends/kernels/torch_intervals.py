@@ -217,7 +217,7 @@ def _attend(
 
 
 def _attend_backward(
-    gradient: Tensor, inputs: tuple[Tensor, ...], mask: Tensor | None, causal: bool, scale: float
+    gradient: Tensor, inputs: Sequence[Tensor], mask: Tensor | None, causal: bool, scale: float
 ) -> tuple[Tensor, ...]:
     """Gradients to query, key and value; `inputs` ends with result and total of the rows over all that they hear."""
     query, key, value, out, total = inputs
@@ -453,6 +453,8 @@ def _hear(plan: Plan, inputs: Sequence[Tensor], scale: float, score: Scored) -> 
     width, wide = _width(query, value), torch.promote_types(query.dtype, torch.float32)
     rows = plan.of(query, plan.row_order, width)
     keys, values = (plan.of(tensor, plan.key_order, width) for tensor in (key, value))
+    if len(plan.layers) > 1 and rows.device.type == "cpu":  # The library rounds each piece, and pieces may cancel.
+        rows, keys, values = rows.to(wide), keys.to(wide), values.to(wide)
     tiles = plan.tiles()
     out = rows.new_empty(rows.shape, dtype=rows.dtype if all(tile.fresh for tile in tiles) else wide)
     total = rows.new_full(rows.shape[:3], -math.inf, dtype=wide)
@@ -495,8 +497,12 @@ def _hear_backward(
     totals = plan.of(total.unsqueeze(-1), plan.row_order, 1).squeeze(-1)
     to_rows, to_keys, to_values = (tensor.new_zeros(tensor.shape, dtype=total.dtype) for tensor in (rows, keys, values))
     for tile, key_part, value_part, mask, causal, _ in _pieces(plan, keys, values, score):
-        inputs = (tile.rows_of(rows), key_part, value_part, tile.rows_of(result), tile.rows_of(totals))
-        parts = _attend_backward(tile.rows_of(given), inputs, mask, causal, scale)
+        inputs = [tile.rows_of(rows), key_part, value_part, tile.rows_of(result), tile.rows_of(totals)]
+        gradients = tile.rows_of(given)
+        if tile.height < SPLIT_ROWS and rows.device.type == "cpu":  # The library rounds once for each of its blocks.
+            gradients, *inputs = (tensor.to(total.dtype) for tensor in (gradients, *inputs))
+            mask = None if mask is None else mask.to(total.dtype)
+        parts = _attend_backward(gradients, inputs, mask, causal, scale)
         tile.rows_of(to_rows).add_(parts[0])
         tile.add_to_keys(to_keys, parts[1])
         tile.add_to_keys(to_values, parts[2])

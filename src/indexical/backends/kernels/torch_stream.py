@@ -42,9 +42,10 @@ class Bounds(NamedTuple):
         """Bounds clipped to the keys there are. A row that hears nothing is in no hull."""
         lower, upper = lower.clamp(0, size), upper.clamp(0, size)
         empty = upper <= lower
-        flat = (-1, lower.shape[-1])
+        flat = (math.prod(empty.shape[:-1]), empty.shape[-1])
         least = lower.masked_fill(empty, size).reshape(flat).amin(0).cpu()
-        return cls(lower, upper, least, upper.masked_fill(empty, 0).reshape(flat).amax(0).cpu())
+        most = upper.masked_fill(empty, 0).reshape(flat).amax(0).cpu()
+        return cls(lower, upper, least, most)
 
     def inside(self, rows: Span, keys: Span) -> Tensor | None:
         """Which keys the rows hear; None for all."""

@@ -1,0 +1,138 @@
+"""Arrays side by side: dtypes joined, axes aligned, masks put together, checks made where they are evaluated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import DEFAULT_DTYPE, Coordinate, Dtype, widest
+from .base import AND, ATOM, COMPARISON, LOGIC, POWER, UNARY, Value
+from .plain import Numbers
+from .scope import Scope
+from .values import aligned, joined, permuted
+
+
+class Arrays(Numbers):
+    """What can be done with values, whatever they mean."""
+
+    # ------------------------------------------------------------------- dtypes
+
+    def real(self, value: Value, dtype: Dtype | None = None) -> Value:
+        """A whole or Boolean array among reals takes their dtype; a plain number has none to change."""
+        if value.kind == "real" or (value.python and value.kind == "whole"):
+            return replace(value, kind="real")
+        return replace(self.text.dialect.cast(value, dtype or self.compute), kind="real")
+
+    def strong(self, value: Value, dtype: Dtype | None = None) -> Value:
+        """A plain number as an array of one."""
+        if not value.python:
+            return value
+        chosen = dtype or (self.compute if value.kind == "real" else DEFAULT_DTYPE[value.kind])
+        return Value(self.text.dialect.constant(value.text, chosen), (), value.kind, chosen)
+
+    def promoted(self, values: list[Value]) -> list[Value]:
+        """PyTorch lets an array of no axes take the dtype of others: where it is the wider one, they take its."""
+        dtype = widest(value.dtype for value in values)
+        scalar = any(value.dtype == dtype and not value.axes and not value.python for value in values)
+        if self.text.dialect.name != "torch" or not scalar:
+            return values
+        return [
+            value if value.dtype in (dtype, None) or dtype is None else self.text.dialect.cast(value, dtype)
+            for value in values
+        ]
+
+    def cast_to(self, value: Value, dtype: Dtype) -> Value:
+        """Rounded to a dtype. NumPy has no bf16: it is a float32 of fewer digits."""
+        if value.dtype == dtype:
+            return value
+        if dtype == "bf16" and self.text.dialect.name == "numpy":
+            value = value if value.dtype == "f32" else self.text.dialect.cast(value, "f32")
+            return value.but(text=f"{self.text.helper('round_bf16')}({value.text})", dtype="bf16", binds=ATOM)
+        return self.text.dialect.cast(value, dtype)
+
+    # --------------------------------------------------------------------- axes
+
+    def turned(self, value: Value, axes: tuple[Coordinate, ...]) -> Value:
+        """The axes of a value in the order of these."""
+        return permuted(value, tuple(axis for axis in axes if axis in value.axes), self.text)
+
+    def spread(self, value: Value, axes: tuple[Coordinate, ...], scope: Scope) -> Value:
+        """The value with all of these axes, repeated along those it lacks."""
+        if value.axes == axes:
+            return value
+        if value.python:
+            chosen = self.strong(value).dtype or self.compute
+            return Value(self.text.dialect.full(self.shape(axes, scope), value.text, chosen), axes, value.kind, chosen)
+        shown = f"{self.text.dialect.module}.broadcast_to({aligned(value, axes).text}, {self.shape(axes, scope)})"
+        return value.but(text=shown, axes=axes, binds=ATOM)
+
+    def infix(self, op: str, values: list[Value], level: int, expr: ir.Map, dtype: Dtype | None, scope: Scope) -> Value:
+        """Two operands and a sign between them."""
+        axes = joined(values, scope.order)
+        left, right = (aligned(value, axes) for value in values)
+        python = left.python and right.python
+        first = left.within(level + (level in (POWER, COMPARISON)))
+        second = right.within(UNARY if level == POWER else level + 1)
+        return Value(f"{first} {op} {second}", axes, expr.type.kind, None if python else dtype, level, python)
+
+    def where(self, condition: Value, then: Value, otherwise: Value, scope: Scope, dtype: Dtype | None) -> Value:
+        """One of two values at every point."""
+        axes = joined((condition, then, otherwise), scope.order)
+        parts = [aligned(self.text.short(value, self.label), axes) for value in (condition, then, otherwise)]
+        shown = self.text.dialect.where(parts[0], parts[1].text, parts[2].text)
+        return Value(shown, axes, then.kind if not then.python else otherwise.kind, dtype)
+
+    # -------------------------------------------------------------------- masks
+
+    def both(self, left: Value, right: Value, scope: Scope) -> Value:
+        """Where two conditions hold."""
+        axes = joined((left, right), scope.order)
+        left, right = aligned(left, axes), aligned(right, axes)
+        if left.python and right.python:
+            return Value(f"{left.within(LOGIC)} and {right.within(LOGIC + 1)}", axes, "bool", None, LOGIC, True)
+        return Value(f"{left.within(AND)} & {right.within(AND + 1)}", axes, "bool", "bool", AND)
+
+    def opposite(self, value: Value) -> Value:
+        """Where a condition fails."""
+        if value.python:
+            return value.but(text=f"not {value.within(LOGIC + 1)}", binds=LOGIC + 1)
+        return value.but(text=f"~{value.within(UNARY)}", binds=UNARY)
+
+    def conjunction(self, masks: list[Value], scope: Scope) -> Value | None:
+        """Where all of these hold: those of fewer axes first, so that little is computed often."""
+        if not masks:
+            return None
+        result, *others = sorted(masks, key=lambda mask: len(mask.axes))
+        for mask in others:
+            result = self.both(result, mask, scope)
+        return self.text.short(result, "kept")
+
+    # ------------------------------------------------------------------- checks
+
+    def fail_where(self, test: Value, code: str, message: str, scope: Scope) -> None:
+        """Refuse where a test holds at a point that is evaluated: one where all that holds here does."""
+        conditions = scope.conditions()
+        self.leans += bool(conditions)
+        if not self.text.checks:
+            return
+        self.text.checks = False
+        plain: list[Value] = []
+        masks: list[Value] = []
+        inside = Scope(scope.places, scope.box, scope.box)
+        for condition, holds in conditions:
+            fact = condition if holds else build.apply("!", (condition,), "bool", condition.span)
+            value = self.value(fact, inside)
+            (plain if value.python else masks).append(value)
+            inside = inside.where(condition, holds)
+        self.text.checks = True
+        found: Value | None = None
+        for part in (*masks, *(() if test.python else (test,))):
+            found = part if found is None else self.both(found, part, scope)
+        tests = [*plain, *((test,) if test.python else ())]
+        shown = [part.within(LOGIC + 1 if len(tests) + (found is not None) > 1 else LOGIC) for part in tests]
+        self.refuse_once(" and ".join([*shown, *(() if found is None else (self.any(found),))]), code, message)
+
+    def any(self, mask: Value) -> str:
+        """Whether a mask holds somewhere, as a condition of Python's."""
+        return f"{mask.atom}.any()" if mask.axes else mask.within(LOGIC + 1)

@@ -1,0 +1,200 @@
+"""Definitions → statements: whole arrays, or arrays filled clause by clause."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import Dtype
+from ..ir.walk import renamed_apart
+from .base import Value
+from .removal import Remover, is_written, mask_name
+from .scope import Place, Scope
+from .state import Stored
+from .wholes import LARGEST
+
+NO_STEPS: Mapping[int, str] = {}
+
+
+@dataclass
+class Clauses(Remover):
+    """Every definition of a program, as assignments."""
+
+    dtypes: dict[str, Dtype] = field(default_factory=dict)
+
+    # -------------------------------------------------------------- plain ones
+
+    def define(self, let: ir.Let) -> None:
+        """A definition whose points can all be computed at once."""
+        self.begin(let)
+        variable = self.text.fresh(let.name)
+        if not self.is_one(let):
+            self.define_by_clauses(let, variable)
+            return
+        clause = let.clauses[0]
+        value = self.clause_value(let, clause, {})
+        if not let.axes and value.python and let.kind != "real":
+            self.text.add(value.text, "assign", variable)
+            self.stored[let.name] = Stored(variable, None, True)
+            return
+        self.text.add(self.finished(let, value, clause, {}).text, "assign", variable)
+        starts = tuple(range.lower for range in clause.ranges)
+        self.stored[let.name] = Stored(variable, self.dtypes[let.name], starts=starts)
+        self.define_mask(let)
+
+    def define_by_clauses(self, let: ir.Let, variable: str) -> None:
+        """An array of zeros first, then each clause in its place."""
+        shape = self.home(let, ())
+        self.text.add(self.text.dialect.full(shape, zero_of(let), self.dtypes[let.name]), "assign", variable)
+        for clause in let.clauses:
+            value = self.finished(let, self.clause_value(let, clause, {}), clause, {})
+            self.text.store(variable, self.slots(let, clause, ()), value.text)
+        self.stored[let.name] = Stored(variable, self.dtypes[let.name])
+        self.define_mask(let)
+
+    def is_one(self, let: ir.Let) -> bool:
+        """Whether one clause has all points, with its coordinates in the order of the axes."""
+        clause = let.clauses[0]
+        slots = tuple(slot.coordinate for slot in clause.slots if isinstance(slot, ir.Coord))
+        return len(let.clauses) == 1 and slots == tuple(range.coordinate for range in clause.ranges)
+
+    def begin(self, let: ir.Let, covered: Sequence[ir.Let] = ()) -> None:
+        self.speak_of(let)
+        self.text.line("")
+        for clause in [clause for other in (*covered, let) for clause in other.clauses]:
+            self.text.comment(clause.span.text)
+
+    def speak_of(self, let: ir.Let) -> None:
+        """Weak numbers take the dtype of this definition from here on, and steps its name."""
+        self.compute = self.dtypes[let.name] if let.kind == "real" else "f64"
+        self.label = let.name
+
+    def home(self, let: ir.Let, without: tuple[int, ...]) -> str:
+        return tuple_of([self.extent(axis.extent) for n, axis in enumerate(let.axes) if n not in without])
+
+    # ------------------------------------------------------------------ clauses
+
+    def scope_of(self, clause: ir.Clause, steps: dict[int, str]) -> Scope:
+        """The coordinates of a clause in the order of its slots; those of stepped axes have their step."""
+        ranges = {range.coordinate: range for range in clause.ranges}
+        scope = Scope({})
+        for axis, slot in enumerate(clause.slots):
+            if isinstance(slot, ir.Coord) and slot.coordinate in ranges:
+                range = ranges[slot.coordinate]
+                place = Place(range.lower, range.upper, not range.stated, None, steps.get(axis))
+                scope = scope.binding(range, place)
+        return scope
+
+    def clause_value(self, let: ir.Let, clause: ir.Clause, steps: dict[int, str]) -> Value:
+        """The body, with 0 where the guard removes a point."""
+        scope = self.scope_of(clause, steps)
+        taken = {coordinate.name for coordinate in scope.places}
+        body = renamed_apart(clause.body, taken)
+        if clause.guard is None:
+            return self._typed(let, self.value(body, scope))
+        zero = Value(zero_of(let), (), let.kind, None, python=True)
+        guard = renamed_apart(clause.guard, taken)
+        return self.choose(
+            guard,
+            self.value(guard, scope),
+            lambda inner: self._typed(let, self.value(body, inner)),
+            lambda inner: zero,
+            let.kind == "real",
+            scope,
+        )
+
+    def _typed(self, let: ir.Let, value: Value) -> Value:
+        return self.real(value) if let.kind == "real" else value
+
+    def finished(self, let: ir.Let, value: Value, clause: ir.Clause, steps: dict[int, str]) -> Value:
+        """All points of the clause's slots, in the definition's dtype, in memory of its own."""
+        scope = self.scope_of(clause, steps)
+        axes = scope.sort(scope.places)
+        dtype = self.dtypes[let.name]
+        if value.python:
+            shape = self.shape(axes, scope) if axes else "()"
+            return Value(self.text.dialect.full(shape, value.text, dtype), axes, let.kind, dtype)
+        shared = value.axes != axes or self.is_shared(clause.body)
+        value = self.spread(self.turned(value, axes), axes, scope)
+        if value.dtype != dtype:
+            value = self.narrowed(value, dtype, clause, scope)
+        elif shared:
+            value = value.but(text=self.text.dialect.copy(value.atom))
+        return value
+
+    def narrowed(self, value: Value, dtype: Dtype, clause: ir.Clause, scope: Scope) -> Value:
+        """Rounded to the definition's dtype; whole numbers of 32 bits have to fit."""
+        if dtype == "i32" and self.largest(clause.body, scope) > LARGEST["i32"]:
+            shown = f"{self.text.helper('fitting_32')}({value.text})"
+            return value.but(text=shown, dtype=dtype, binds=value.binds)
+        return replace(self.cast_to(value, dtype), kind=value.kind)
+
+    def is_shared(self, body: ir.Expr) -> bool:
+        """Whether a value is another one's memory, which the caller holds too or may come to hold."""
+        if isinstance(body, ir.Array):
+            return True
+        return isinstance(body, ir.Read) and (body.tensor not in self.lets or not self.lets[body.tensor].hidden)
+
+    def slots(
+        self, let: ir.Let, clause: ir.Clause, without: tuple[int, ...], steps: Mapping[int, str] = NO_STEPS
+    ) -> str:
+        """Where the points of a clause go."""
+        ranges = {range.coordinate: range for range in clause.ranges}
+        shown = []
+        for n, (slot, axis) in enumerate(zip(clause.slots, let.axes, strict=True)):
+            if n in without:
+                continue
+            if n in steps:
+                shown.append(steps[n])
+            elif isinstance(slot, ir.Coord):
+                range = ranges[slot.coordinate]
+                start, stop = self.number(range.lower), self.number(range.upper)
+                if not self.prover.entails((), self.prover.polynomial(range.upper)):
+                    stop = f"max(0, {stop})"
+                start = "" if start == "0" else start
+                shown.append(f"{start}:{'' if self.is_same(range.upper, axis.extent) else stop}")
+            else:
+                shown.append(self.number(slot))
+        while shown and shown[-1] == ":":
+            shown.pop()
+        return ", ".join(shown) or "..."
+
+    # -------------------------------------------------------------------- masks
+
+    def define_mask(self, let: ir.Let) -> None:
+        """Beside a definition, where its points were removed: where NaN must not be heard, and a condition does not
+        say it."""
+        if not self.isolate or not self.may_remove(let.name):
+            return
+        conditions = [self.removal_of(clause) for clause in let.clauses]
+        if is_written(let, conditions[0]):
+            return
+        mask = self.mask_of(let)
+        variable = self.text.fresh(f"{let.name}_removed")
+        self.text.add(self.text.dialect.full(self.home(let, ()), "False", "bool"), "assign", variable)
+        for clause in mask.clauses:
+            value = self.finished(mask, self.clause_value(mask, clause, {}), clause, {})
+            self.text.store(variable, self.slots(mask, clause, ()), value.text)
+        self.stored[mask.name] = Stored(variable, "bool")
+
+    def mask_of(self, let: ir.Let) -> ir.Let:
+        """The mask beside a definition, as a definition."""
+        clauses = []
+        for clause in let.clauses:
+            condition = self.removal_of(clause) or build.truth(False, clause.span)
+            clauses.append(replace(clause, body=condition, guard=None))
+        mask = replace(let, name=mask_name(let.name), kind="bool", clauses=tuple(clauses), hidden=True)
+        self.tensors = {**self.tensors, mask.name: mask}
+        self.dtypes[mask.name] = "bool"
+        return mask
+
+
+def zero_of(let: ir.Let) -> str:
+    return "False" if let.kind == "bool" else "0"
+
+
+def tuple_of(parts: list[str]) -> str:
+    """A tuple, as Python writes it."""
+    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"

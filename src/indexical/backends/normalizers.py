@@ -1,0 +1,91 @@
+"""Normalisers → array text: softmax, log_softmax, cumsum."""
+
+from __future__ import annotations
+
+from ..facts.distributions import keeps_a_point
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from .base import ATOM, Value
+from .contraction import conjuncts_of
+from .reductions import Reducer
+from .scope import Scope
+from .values import aligned
+from .wholes import LARGEST
+
+
+class Normalizer(Reducer):
+    """Everything that runs along a coordinate which survives."""
+
+    def normalize(self, expr: ir.Normalize, scope: Scope) -> Value:
+        place = scope.places[expr.coordinate]
+        if place.step is not None:
+            return self.normalized_row(expr, scope)
+        inner = scope.along(expr)
+        masks = [self.value(condition, inner) for condition in conjuncts_of(place.within)]
+        for condition in conjuncts_of(expr.guard):
+            masks.append(self.value(condition, inner))
+            inner = inner.where(condition)
+        mask = self.conjunction(masks, scope)
+        body = self.value(expr.body, inner)
+        body = self.strong(self.real(body) if expr.type.kind == "real" else body)
+        axes = scope.sort({*body.axes, *(mask.axes if mask else ()), expr.coordinate})
+        at = axes.index(expr.coordinate)
+        if expr.op == "cumsum":
+            return self.running(expr, body, mask, axes, at, scope)
+        return self.softmaxed(expr, body, mask, axes, at, scope)
+
+    def softmaxed(
+        self,
+        expr: ir.Normalize,
+        body: Value,
+        mask: Value | None,
+        axes: tuple[Coordinate, ...],
+        at: int,
+        scope: Scope,
+    ) -> Value:
+        """Over the points that are kept. A row without any is all 0, with no 0 / 0 on the way, for its gradient."""
+        if mask is None:
+            whole = self.spread(body, axes, scope)
+            return Value(self.text.dialect.softmax(expr.op, whole.text, at, self.text), axes, "real", body.dtype)
+        simple = expr.op == "softmax" and not self.isolate and scope.places[expr.coordinate].within is None
+        if simple and keeps_a_point(expr, scope.trail, self.lets):
+            kept = self.spread(self.filled(expr, body, mask, scope), axes, scope)
+            return Value(self.text.dialect.softmax(expr.op, kept.text, at, self.text), axes, "real", body.dtype)
+        helper = self.text.helper(f"guarded_{expr.op}")
+        body = self.spread(body, axes, scope)
+        mask = self.spread(mask, scope.sort({*mask.axes, expr.coordinate}), scope)
+        shown = f"{helper}({body.text}, {aligned(mask, axes).text}, {at - len(axes)})"
+        return Value(shown, axes, "real", body.dtype)
+
+    def running(
+        self,
+        expr: ir.Normalize,
+        body: Value,
+        mask: Value | None,
+        axes: tuple[Coordinate, ...],
+        at: int,
+        scope: Scope,
+    ) -> Value:
+        """`cumsum`: what is removed adds nothing, and is 0 itself."""
+        zero = Value("0", (), body.kind, None, ATOM, True)
+        if mask is not None:
+            mask = self.text.keep(mask, "kept")
+            body = self.where(mask, body, zero, scope, body.dtype)
+        body = self.spread(body, axes, scope)
+        dtype = "i64" if expr.type.kind == "whole" else body.dtype
+        if expr.type.kind == "whole" and self.largest(expr, scope) > LARGEST["i64"]:
+            shown = f"{self.text.helper('checked_cumsum')}({body.text}, {at})"
+        else:
+            shown = f"{body.atom}.cumsum({at})"
+        result = Value(shown, axes, expr.type.kind, dtype)
+        return result if mask is None else self.where(mask, result, zero, scope, dtype)
+
+    def normalized_row(self, expr: ir.Normalize, scope: Scope) -> Value:
+        """A normaliser over a coordinate that a loop steps: the whole row, then this point of it."""
+        place = scope.places[expr.coordinate]
+        value = self.held(self.normalize(expr, scope.moving(expr.coordinate)))
+        at = value.axes.index(expr.coordinate)
+        start = self.number(place.start, scope)
+        index = place.step if start == "0" else f"{place.step} - {start}"
+        shown = f"{value.atom}[{', '.join([':'] * at + [str(index)])}]"
+        return value.but(text=shown, axes=tuple(a for a in value.axes if a != expr.coordinate))

@@ -1,0 +1,188 @@
+"""Small functions that stand above what NumPy code calls them."""
+
+from __future__ import annotations
+
+HELPERS = {
+    "truncated": '''
+def truncated(a, b):
+    """A whole quotient, truncated toward zero."""
+    if b == 0:
+        raise Refused("IX505", "a whole number divided by zero")
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+''',
+    "fitting": '''
+def fitting(number):
+    """A whole number that fits in 64 bits."""
+    if not -(2**63) <= number < 2**63:
+        raise Refused("IX505", "this whole number does not fit in 64 bits")
+    return number
+''',
+    "fitting_32": '''
+def fitting_32(numbers):
+    """Whole numbers that fit in 32 bits."""
+    if (np.abs(numbers) >= 2**31).any():
+        raise Refused("IX505", "a whole number does not fit in 32 bits")
+    return numbers.astype(np.int32)
+''',
+    "add": '''
+def add(a, b):
+    """The sum of whole numbers, where it fits in 64 bits."""
+    total = a + b
+    if ((a ^ total) & (b ^ total) < 0).any():
+        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    return total
+''',
+    "subtract": '''
+def subtract(a, b):
+    """The difference of whole numbers, where it fits in 64 bits."""
+    rest = a - b
+    if ((a ^ b) & (a ^ rest) < 0).any():
+        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    return rest
+''',
+    "multiply": '''
+def multiply(a, b):
+    """The product of whole numbers, where it fits in 64 bits."""
+    if (np.abs(np.multiply(a, b, dtype=float)) >= 2.0**63 * (1 - 2.0**-48)).any():
+        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    return a * b
+''',
+    "power": '''
+def power(a, b):
+    """Whole powers; 1 for a negative exponent, which a guard removes."""
+    return np.power(a, np.maximum(b, 0))
+''',
+    "checked_power": '''
+def checked_power(a, b):
+    """Whole powers, where they fit in 64 bits; 1 for a negative exponent, which a guard removes."""
+    b = np.maximum(b, 0)
+    if (np.abs(np.float_power(a, b)) >= 2.0**63 * (1 - 2.0**-48)).any():
+        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    return np.power(a, b)
+''',
+    "checked_sum": '''
+def checked_sum(x, axes):
+    """The sum of whole numbers, where it fits in 64 bits."""
+    if (np.abs(x.sum(axes, dtype=float)) >= 2.0**63 * (1 - 2.0**-48)).any():
+        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    return x.sum(axes)
+''',
+    "checked_prod": '''
+def checked_prod(x, axes):
+    """The product of whole numbers, where it fits in 64 bits from first to last."""
+    rest = [n for n in range(x.ndim) if n not in axes]
+    row = x.transpose(*rest, *axes).reshape(*(x.shape[n] for n in rest), math.prod(x.shape[n] for n in axes))
+    if (np.abs(row.cumprod(-1, dtype=float)) >= 2.0**63 * (1 - 2.0**-48)).any():
+        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    return row.prod(-1)
+''',
+    "checked_cumsum": '''
+def checked_cumsum(x, axis):
+    """The running sum of whole numbers, where it fits in 64 bits."""
+    if (np.abs(x.cumsum(axis, dtype=float)) >= 2.0**63 * (1 - 2.0**-48)).any():
+        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    return x.cumsum(axis)
+''',
+    "quotient": '''
+def quotient(a, b):
+    """Whole division, truncated toward zero; 0 where it is by zero, which a guard removes."""
+    return (a - np.fmod(a, b)) // b
+''',
+    "sigmoid": '''
+def sigmoid(x):
+    """1 / (1 + exp(-x)), without overflow."""
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, small) / (1 + small)
+''',
+    "silu": '''
+def silu(x):
+    """x · sigmoid(x)."""
+    small = np.exp(-np.abs(x))
+    return x * (np.where(x >= 0, 1, small) / (1 + small))
+''',
+    "erf": '''
+def erf(x):
+    """The error function. NumPy has none, so it goes number by number."""
+    x = np.asarray(x)
+    return np.vectorize(math.erf, otypes=[float])(x).astype(x.dtype)
+''',
+    "gelu": '''
+def gelu(x):
+    """x · Φ(x). NumPy has no error function, so it goes number by number."""
+    x = np.asarray(x)
+    return 0.5 * x * (1 + np.vectorize(math.erf, otypes=[float])(x / math.sqrt(2)).astype(x.dtype))
+''',
+    "softmax": '''
+def softmax(x, axis):
+    """Along one axis, shifted by the largest, which changes nothing and never overflows."""
+    part = np.exp(x - x.max(axis, keepdims=True, initial=-np.inf))
+    return part / part.sum(axis, keepdims=True)
+''',
+    "log_softmax": '''
+def log_softmax(x, axis):
+    """Along one axis, shifted by the largest, which changes nothing and never overflows."""
+    x = x - x.max(axis, keepdims=True, initial=-np.inf)
+    return x - np.log(np.exp(x).sum(axis, keepdims=True))
+''',
+    "guarded_softmax": '''
+def guarded_softmax(x, kept, axis):
+    """Softmax over the points that are kept; all 0 where none is."""
+    x = np.where(kept, x, np.where(kept.any(axis, keepdims=True), -np.inf, 0).astype(x.dtype))
+    part = np.exp(x - x.max(axis, keepdims=True, initial=-np.inf))
+    return np.where(kept, part / part.sum(axis, keepdims=True), 0)
+''',
+    "guarded_log_softmax": '''
+def guarded_log_softmax(x, kept, axis):
+    """The logarithm of softmax over the points that are kept; -inf for all others."""
+    x = np.where(kept, x, np.where(kept.any(axis, keepdims=True), -np.inf, 0).astype(x.dtype))
+    x = x - x.max(axis, keepdims=True, initial=-np.inf)
+    return np.where(kept, x - np.log(np.exp(x).sum(axis, keepdims=True)), -np.inf)
+''',
+    "padded": '''
+def padded(x, places):
+    """x from one place up to another along some axes, with zeros where it has no such place."""
+    for axis, (first, beyond) in places.items():
+        n, beyond = x.shape[axis], max(first, beyond)
+        part = [slice(None)] * axis + [slice(min(max(first, 0), n), min(max(beyond, 0), n))]
+        before, after = min(max(-first, 0), beyond - first), min(max(beyond - n, 0), beyond - first)
+        x = np.pad(x[tuple(part)], [(before, after) if k == axis else (0, 0) for k in range(x.ndim)])
+    return x
+''',
+    "windows": '''
+def windows(x, axis, count, length, step):
+    """So many windows of some length along one axis, each a step on; the places within go last."""
+    if count == 0 or length == 0:
+        return np.zeros((*x.shape[:axis], count, *x.shape[axis + 1 :], length), x.dtype)
+    return np.lib.stride_tricks.sliding_window_view(x, length, axis)[(slice(None),) * axis + (slice(None, None, step),)]
+''',
+    "pick": '''
+def pick(x, *places):
+    """x at these places, None for all. One that is out of bounds gives some number: a guard removes it."""
+    x = np.pad(x, [(0, int(n == 0 and k < len(places) and places[k] is not None)) for k, n in enumerate(x.shape)])
+    return x[tuple(slice(None) if p is None else np.clip(p, 0, n - 1) for p, n in zip(places, x.shape))]
+''',
+    "argmax": '''
+def argmax(x, kept, axis):
+    """The first place of the largest number that is kept, or of the first NaN; -1 where none is."""
+    least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    best = np.where(kept, x, least).max(axis, keepdims=True, initial=least)
+    hit = kept & ((x == best) | (x != x))
+    return np.where(hit.any(axis), hit.argmax(axis), -1) if hit.shape[axis] else np.full(hit.any(axis).shape, -1)
+''',
+    "argmin": '''
+def argmin(x, kept, axis):
+    """The first place of the smallest number that is kept, or of the first NaN; -1 where none is."""
+    most = np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).max
+    best = np.where(kept, x, most).min(axis, keepdims=True, initial=most)
+    hit = kept & ((x == best) | (x != x))
+    return np.where(hit.any(axis), hit.argmax(axis), -1) if hit.shape[axis] else np.full(hit.any(axis).shape, -1)
+''',
+    "round_bf16": '''
+def round_bf16(x):
+    """To the nearest number of eight significant bits, in a float32. NumPy has no bfloat16."""
+    x = np.asarray(x, np.float32)
+    bits = x.view(np.uint32)
+    near = (bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) & np.uint32(0xFFFF0000)
+    return np.where(np.isfinite(x), near.view(np.float32), x)
+''',
+}

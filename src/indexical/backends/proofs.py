@@ -1,0 +1,112 @@
+"""What follows from ranges and conditions, asked once: proofs are dear."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..checker.context import Trail, assume, constants_of
+from ..ir import nodes as ir
+from ..ir.affine import Polynomial, number, of_atom, polynomial
+from ..ir.prove import Assumptions
+from .scope import Scope
+
+
+class Prover:
+    """Answers about whole expressions of one program, remembered."""
+
+    def __init__(self, lets: Mapping[str, ir.Let]) -> None:
+        self.lets = lets
+        self.constants = constants_of(lets)
+        self._known: dict[Trail, Assumptions] = {}
+        self._answers: dict[tuple[Trail, Polynomial, tuple[Polynomial, ...]], bool] = {}
+        self._polynomials: dict[ir.Expr, Polynomial] = {}
+
+    def polynomial(self, expr: ir.Expr) -> Polynomial:
+        """A whole expression as a polynomial, constants of the program looked through."""
+        if expr not in self._polynomials:
+            self._polynomials[expr] = polynomial(expr, self.constants)
+        return self._polynomials[expr]
+
+    def entails(self, trail: Trail, goal: Polynomial, also: tuple[Polynomial, ...] = ()) -> bool:
+        """Whether the goal is at least 0 wherever the trail leads and all of `also` are at least 0."""
+        value = goal.constant
+        if value is not None:
+            return value >= 0
+        if _is_count(goal):
+            return True
+        key = (trail, goal, also)
+        if key not in self._answers:
+            self._answers[key] = self._entails(trail, goal, also)
+        return self._answers[key]
+
+    def _entails(self, trail: Trail, goal: Polynomial, also: tuple[Polynomial, ...]) -> bool:
+        """The least or largest of some is one of them: the goal is to hold whichever it is."""
+        for atom in goal.atoms:
+            if isinstance(atom, ir.Map) and atom.op in ("min", "max"):
+                return all(self._entails_as(atom, argument, trail, goal, also) for argument in atom.arguments)
+        divided = [atom for atom in goal.atoms if isinstance(atom, ir.Map) and atom.op in ("//", "%")]
+        facts = [fact for atom in divided for fact in self._facts_of(atom, trail)]
+        return self._assumptions(trail, (*also, *facts)).entails(goal)
+
+    def _entails_as(
+        self, atom: ir.Map, chosen: ir.Expr, trail: Trail, goal: Polynomial, also: tuple[Polynomial, ...]
+    ) -> bool:
+        here, sign = self.polynomial(chosen), 1 if atom.op == "min" else -1
+        others = [self.polynomial(argument) for argument in atom.arguments if argument != chosen]
+        facts = tuple(other.plus(here, -1) if sign > 0 else here.plus(other, -1) for other in others)
+        return self.entails(trail, _replaced(goal, atom, here), (*also, *facts))
+
+    def _facts_of(self, atom: ir.Map, trail: Trail) -> list[Polynomial]:
+        """A quotient and a remainder of what is not negative are at most what they are made of."""
+        dividend, divisor = (self.polynomial(argument) for argument in atom.arguments)
+        if _is_count(divisor) or not self.entails(trail, dividend) or not self.entails(trail, divisor):
+            return []
+        here = of_atom(atom)
+        return [here, dividend - here] + ([divisor - here - 1] if atom.op == "%" else [])
+
+    def _assumptions(self, trail: Trail, also: tuple[Polynomial, ...]) -> Assumptions:
+        if trail not in self._known:
+            self._known[trail] = assume(trail, self.lets)
+        known = self._known[trail]
+        return replace(known, known=(*known.known, *also)) if also else known
+
+    def at_least(self, expr: ir.Expr, least: int, scope: Scope | None) -> bool:
+        """Whether a whole expression is at least so much, wherever it is evaluated."""
+        return self.entails(() if scope is None else scope.trail, self.polynomial(expr) - least)
+
+    def is_inside(self, index: ir.Expr, extent: ir.Expr, scope: Scope, guarded: bool) -> bool:
+        """Whether an index is in bounds at every point that is computed, or only of those where all guards hold."""
+        if isinstance(index, ir.Coord):
+            place = scope.places[index.coordinate]
+            from_zero = isinstance(place.start, ir.Const) and place.start.value >= 0
+            if place.step is None and (place.measured or (place.stop == extent and from_zero)):
+                return True
+        trail = scope.trail if guarded else scope.box
+        if isinstance(index, ir.Reduce) and index.op in ("argmax", "argmin"):
+            return index.guard is None and self._is_range_inside(index.ranges[0], extent, trail)
+        where, length = self.polynomial(index), self.polynomial(extent)
+        return self.entails(trail, where) and self.entails(trail, length - where - 1)
+
+    def _is_range_inside(self, range: ir.Range, extent: ir.Expr, trail: Trail) -> bool:
+        lower, upper = self.polynomial(range.lower), self.polynomial(range.upper)
+        return self.entails(trail, lower) and self.entails(trail, self.polynomial(extent) - upper)
+
+
+def _replaced(value: Polynomial, atom: ir.Expr, by: Polynomial) -> Polynomial:
+    """A polynomial with another one in the place of an atom."""
+    result = number(0)
+    for monomial, factor in value.terms.items():
+        term = Polynomial({frozenset((a, p) for a, p in monomial if a != atom): factor})
+        for _ in range(dict(monomial).get(atom, 0)):
+            term = term * by
+        result = result + term
+    return result
+
+
+def _is_count(value: Polynomial) -> bool:
+    """A sum of products of sizes and positive numbers: never negative."""
+    return all(
+        factor > 0 and all(isinstance(atom, ir.Size) for atom, _ in monomial)
+        for monomial, factor in value.terms.items()
+    )

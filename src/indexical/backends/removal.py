@@ -1,0 +1,108 @@
+"""What a guard removed: where a factor is 0 because of it, nothing of the others is heard."""
+
+from __future__ import annotations
+
+from ..checker.context import at
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.walk import renamed_apart, walk
+from .base import Value
+from .normalizers import Normalizer
+from .scope import Scope
+
+
+class Remover(Normalizer):
+    """Conditions under which an expression is removed."""
+
+    def removed(self, expr: ir.Expr, scope: Scope) -> Value | None:
+        """Where an expression is 0 because a guard removed a point of it; None where none can."""
+        condition = self.removal(expr)
+        if condition is None:
+            return None
+        return self.value(renamed_apart(condition, {coordinate.name for coordinate in scope.places}), scope)
+
+    def may_be_removed(self, expr: ir.Expr) -> bool:
+        """Whether a guard could remove this at all."""
+        match expr:
+            case ir.Read(tensor) if tensor in self.lets:
+                return self.may_remove(tensor)
+            case ir.Normalize(op="softmax" | "cumsum", guard=guard):
+                return guard is not None
+            case ir.Map("*", arguments):
+                return any(self.may_be_removed(argument) for argument in arguments)
+            case ir.Map("/" | "neg", arguments):
+                return self.may_be_removed(arguments[0])
+            case ir.Select(_, then, otherwise):
+                return self.may_be_removed(then) or self.may_be_removed(otherwise)
+            case _:
+                return False
+
+    def may_remove(self, tensor: str) -> bool:
+        """Whether some point of a definition may be removed."""
+        if tensor not in self.removable:
+            self.removable[tensor] = False
+            clauses = self.lets[tensor].clauses
+            self.removable[tensor] = any(c.guard is not None or self.may_be_removed(c.body) for c in clauses)
+        return self.removable[tensor]
+
+    def removal(self, expr: ir.Expr) -> ir.Expr | None:
+        """When an expression is removed, as a condition; None for never."""
+        if not self.may_be_removed(expr):
+            return None
+        match expr:
+            case ir.Read():
+                return self.removal_of_read(expr)
+            case ir.Normalize(guard=guard):
+                assert guard is not None
+                return negated(guard)
+            case ir.Map("*", arguments):
+                return either(*(self.removal(argument) for argument in arguments))
+            case ir.Map("/" | "neg", arguments):
+                return self.removal(arguments[0])
+            case ir.Select(condition, then, otherwise):
+                first, second = self.removal(then), self.removal(otherwise)
+                return either(
+                    None if first is None else build.conjunction((condition, first)),
+                    None if second is None else build.conjunction((negated(condition), second)),
+                )
+        return None
+
+    def removal_of_read(self, read: ir.Read) -> ir.Expr | None:
+        """The guard of a definition and the removal of its body, at the indices of a read; where that cannot be
+        written down, the mask that stands beside the definition."""
+        let = self.lets[read.tensor]
+        beside = mask_name(let.name)
+        if beside in self.stored:
+            return build.read(beside, read.indices, "bool", read.span)
+        condition = self.removal_of(let.clauses[0])
+        return None if condition is None else at(let.clauses[0], condition, read.indices)
+
+    def removal_of(self, clause: ir.Clause) -> ir.Expr | None:
+        """When a point of a clause is removed."""
+        guard = None if clause.guard is None else negated(clause.guard)
+        return either(guard, self.removal(clause.body))
+
+
+def mask_name(tensor: str) -> str:
+    """The name of the mask that stands beside a definition. No definition is called so."""
+    return f"{tensor} removed"
+
+
+def is_written(let: ir.Let, condition: ir.Expr | None) -> bool:
+    """Whether the removal of a definition can be written down at any index: it has one clause, and no normaliser
+    is in the way."""
+    one = len(let.clauses) == 1 and all(isinstance(slot, ir.Coord) for slot in let.clauses[0].slots)
+    return one and (condition is None or not any(isinstance(part, ir.Normalize) for part in walk(condition)))
+
+
+def negated(condition: ir.Expr) -> ir.Expr:
+    return build.apply("!", (condition,), "bool", condition.span)
+
+
+def either(*conditions: ir.Expr | None) -> ir.Expr | None:
+    """One of these; None where there are none."""
+    result: ir.Expr | None = None
+    for condition in conditions:
+        if condition is not None:
+            result = condition if result is None else build.apply("||", (result, condition), "bool", condition.span)
+    return result

@@ -1,0 +1,107 @@
+"""What is there of a recurrence while it is computed: an array that is filled in, or rows by step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..ir import nodes as ir
+from ..ir.affine import of_atom
+from .base import ATOM, Value
+from .clauses import Clauses, tuple_of, zero_of
+from .scope import Scope
+from .state import Stored
+
+
+@dataclass
+class Rows(Clauses):
+    """NumPy's are arrays of zeros that are filled in. PyTorch's are dictionaries of rows, by step, so that gradients
+    flow. `turning` are the loops around, outermost first: the variable of each, and whether it goes forward."""
+
+    turning: list[tuple[str, bool]] = field(default_factory=list)
+
+    def prepare(self, let: ir.Let, stepped: tuple[int, ...]) -> None:
+        """A place for the steps of a definition."""
+        dtype = self.dtypes[let.name]
+        if self.text.dialect.name == "numpy":
+            variable = self.text.fresh(let.name)
+            self.text.add(self.text.dialect.full(self.home(let, ()), zero_of(let), dtype), "assign", variable)
+            self.stored[let.name] = Stored(variable, dtype, growing=True)
+        else:
+            variable = self.text.fresh(f"{let.name}_rows")
+            self.text.line(f"{variable} = {{}}")
+            self.stored[let.name] = Stored(variable, dtype, rows=stepped, growing=True)
+
+    def assemble(self, let: ir.Let, stepped: tuple[int, ...]) -> None:
+        """The steps of a recurrence as one array."""
+        stored = self.stored[let.name]
+        self.stored[let.name] = Stored(stored.variable, stored.dtype)
+        if not stored.rows:
+            return
+        counts = [self.extent(let.axes[n].extent) for n in stepped]
+        if len(stepped) == 1 and any(not isinstance(clause.slots[stepped[0]], ir.Coord) for clause in let.clauses):
+            step = let.axes[stepped[0]].coordinate.name
+            listed = f"[{stored.variable}[{step}] for {step} in range({counts[0]})]"
+            shown = self.text.dialect.stack(listed, stepped[0])
+        else:
+            shown = self.so_far(let, stored, counts)
+        variable = self.text.fresh(let.name)
+        self.text.add(shown, "assign", variable)
+        self.stored[let.name] = Stored(variable, stored.dtype)
+
+    def so_far(self, let: ir.Let | ir.Input, stored: Stored, counts: list[str]) -> str:
+        """What is there, as one array, with zeros for what is not."""
+        places = tuple_of(counts), tuple_of([str(axis) for axis in stored.rows])
+        row = self.empty_row(let, stored)
+        return f"{self.text.helper('stacked')}({stored.variable}, {places[0]}, {places[1]}, {row})"
+
+    def empty_row(self, let: ir.Let | ir.Input, stored: Stored) -> str:
+        lengths = [self.extent(axis.extent) for n, axis in enumerate(let.axes) if n not in stored.rows]
+        zero = "False" if let.kind == "bool" else "0"
+        return self.text.dialect.full(tuple_of(lengths), zero, stored.dtype or self.compute)
+
+    def read_rows(
+        self,
+        tensor: str,
+        stored: Stored,
+        base: Value,
+        indices: list[ir.Expr],
+        extents: list[ir.Expr],
+        message: str,
+        scope: Scope,
+    ) -> Value:
+        """A definition that is still being computed: one row of it, or all rows there are."""
+        let = self.tensors[tensor]
+        accesses = [self.access(indices[axis], scope) for axis in stored.rows]
+        if any(access is None or access.how != "fixed" for access in accesses):
+            counts = [self.extent(extents[axis]) for axis in stored.rows]
+            whole = self.text.keep(base.but(text=self.so_far(let, stored, counts), binds=ATOM), "so_far")
+            return self.at(whole, indices, extents, message, scope)
+        safe = True
+        for axis, access in zip(stored.rows, accesses, strict=True):
+            assert access is not None
+            safe = self.bounded(access, indices[axis], extents[axis], message, scope) is not None and safe
+        safe = safe and (not scope.conditions() or self.is_earlier([indices[axis] for axis in stored.rows], scope))
+        key = ", ".join(self.number(indices[axis], scope) for axis in stored.rows)
+        if safe:
+            row = base.but(text=f"{stored.variable}[{key}]")
+        else:
+            place = key if len(stored.rows) == 1 else f"({key})"
+            row = base.but(text=f"{stored.variable}.get({place}, {self.empty_row(let, stored)})")
+        others = [n for n in range(len(indices)) if n not in stored.rows]
+        if not others:
+            return row
+        return self.at(row, [indices[n] for n in others], [extents[n] for n in others], message, scope)
+
+    def is_earlier(self, indices: list[ir.Expr], scope: Scope) -> bool:
+        """Whether a row was computed in an earlier turn of the loops around, whatever a guard says."""
+        for index, (step, forward) in zip(indices, self.turning, strict=False):
+            here = next((c for c, place in scope.places.items() if place.step == step), None)
+            if here is None:
+                return False
+            behind = of_atom(here) - self.prover.polynomial(index)
+            behind = behind if forward else -behind
+            if self.prover.entails(scope.box, behind - 1):
+                return True
+            if not self.prover.entails(scope.box, behind):
+                return False
+        return False

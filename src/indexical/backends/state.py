@@ -1,0 +1,87 @@
+"""What all parts of one emitted function share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from ..ir import nodes as ir
+from ..ir.types import Coordinate, Dtype
+from .base import Text, Value
+from .layout import Statement
+from .proofs import Prover
+from .scope import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A tensor that is there: its variable. `starts` say where its axes begin, where that is not at 0.
+
+    While a recurrence computes it, it is `growing`; where `rows` are given, these axes are stepped, and the variable
+    is a dictionary of what is there so far, by step.
+    """
+
+    variable: str
+    dtype: Dtype | None
+    python: bool = False
+    rows: tuple[int, ...] = ()
+    starts: tuple[ir.Expr, ...] = ()
+    growing: bool = False
+
+
+@dataclass
+class State:
+    """The text that grows, and what is known of its variables.
+
+    `known` are the values that have a name already, `hoisted` those that stand before the loops. `leans` counts what
+    was computed on the strength of a guard: such a value is right only where the guard holds.
+    """
+
+    text: Text
+    program: ir.Program
+    stored: dict[str, Stored] = field(default_factory=dict)
+    sizes: dict[Coordinate, str] = field(default_factory=dict)
+    compute: Dtype = "f64"
+    known: dict[object, Value] = field(default_factory=dict)
+    isolate: bool = False
+    label: str = "x"
+    leads: dict[Coordinate, str] = field(default_factory=dict)
+    unpacked: set[str] = field(default_factory=set)
+    leans: int = 0
+    magnitudes: dict[str, int] = field(default_factory=dict)
+    hoisted: dict[object, Value] = field(default_factory=dict)
+    removable: dict[str, bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.tensors: Mapping[str, ir.Input | ir.Let] = self.program.tensors
+        self.lets = {let.name: let for let in self.program.lets}
+        self.prover = Prover(self.lets)
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        """An indented block: what is computed in it is not known after it."""
+        known = dict(self.known)
+        with self.text.indented():
+            yield
+        self.known = {**known, **self.hoisted}
+
+    @contextmanager
+    def outside_loops(self) -> Iterator[list[Statement | list[Statement]]]:
+        """What is emitted here stands before the loops, and knows only what stands there."""
+        inside, self.known = self.known, dict(self.hoisted)
+        with self.text.ahead() as ahead:
+            yield ahead
+        self.hoisted = self.known
+        self.known = {**inside, **self.hoisted}
+
+    @contextmanager
+    def labelled(self, label: str) -> Iterator[None]:
+        """Steps are called this."""
+        outer, self.label = self.label, label
+        yield
+        self.label = outer
+
+    def value(self, expr: ir.Expr, scope: Scope) -> Value:
+        """An expression over all points of the coordinates it varies over."""
+        raise NotImplementedError

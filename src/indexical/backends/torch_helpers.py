@@ -1,0 +1,146 @@
+"""Small functions that stand above what PyTorch code calls them."""
+
+from __future__ import annotations
+
+from .numpy_helpers import HELPERS as _OTHERS
+
+HELPERS = {
+    "truncated": _OTHERS["truncated"],
+    "fitting": _OTHERS["fitting"],
+    "fitting_32": '''
+def fitting_32(numbers):
+    """Whole numbers that fit in 32 bits."""
+    if (numbers.abs() >= 2**31).any():
+        raise Refused("IX505", "a whole number does not fit in 32 bits")
+    return numbers.to(torch.int32)
+''',
+    "add": _OTHERS["add"],
+    "subtract": _OTHERS["subtract"],
+    "multiply": '''
+def multiply(a, b):
+    """The product of whole numbers, where it fits in 64 bits."""
+    a, b = torch.as_tensor(a), torch.as_tensor(b)
+    if ((a.double() * b.double()).abs() >= 2.0**63 * (1 - 2.0**-48)).any():
+        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    return a * b
+''',
+    "power": '''
+def power(a, b):
+    """Whole powers; 1 for a negative exponent, which a guard removes."""
+    return torch.pow(a, b.clamp(0))
+''',
+    "checked_power": '''
+def checked_power(a, b):
+    """Whole powers, where they fit in 64 bits; 1 for a negative exponent, which a guard removes."""
+    b = b.clamp(0)
+    if (torch.pow(a.double(), b).abs() >= 2.0**63 * (1 - 2.0**-48)).any():
+        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    return torch.pow(a, b)
+''',
+    "checked_sum": '''
+def checked_sum(x, axes):
+    """The sum of whole numbers, where it fits in 64 bits."""
+    if (x.double().sum(axes).abs() >= 2.0**63 * (1 - 2.0**-48)).any():
+        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    return x.sum(axes)
+''',
+    "checked_prod": '''
+def checked_prod(x, axes):
+    """The product of whole numbers, where it fits in 64 bits from first to last."""
+    rest = [n for n in range(x.ndim) if n not in axes]
+    row = x.permute(*rest, *axes).reshape(*(x.shape[n] for n in rest), math.prod(x.shape[n] for n in axes))
+    if (row.double().cumprod(-1).abs() >= 2.0**63 * (1 - 2.0**-48)).any():
+        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    return row.prod(-1)
+''',
+    "checked_cumsum": '''
+def checked_cumsum(x, axis):
+    """The running sum of whole numbers, where it fits in 64 bits."""
+    if (x.double().cumsum(axis).abs() >= 2.0**63 * (1 - 2.0**-48)).any():
+        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    return x.cumsum(axis)
+''',
+    "largest": '''
+def largest(x, axes):
+    """The maximum along some axes; over no points, the least number there is."""
+    if all(x.shape[axis] for axis in axes):
+        return x.amax(axes)
+    least = -math.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
+    return x.new_full([n for axis, n in enumerate(x.shape) if axis not in axes], least)
+''',
+    "smallest": '''
+def smallest(x, axes):
+    """The minimum along some axes; over no points, the largest number there is."""
+    if all(x.shape[axis] for axis in axes):
+        return x.amin(axes)
+    most = math.inf if x.is_floating_point() else torch.iinfo(x.dtype).max
+    return x.new_full([n for axis, n in enumerate(x.shape) if axis not in axes], most)
+''',
+    "guarded_softmax": '''
+def guarded_softmax(x, kept, axis):
+    """Softmax over the points that are kept; all 0 where none is."""
+    nothing = torch.where(kept.any(axis, keepdim=True), -math.inf, 0).to(x.dtype)
+    return torch.where(kept, torch.softmax(torch.where(kept, x, nothing), axis), 0)
+''',
+    "guarded_log_softmax": '''
+def guarded_log_softmax(x, kept, axis):
+    """The logarithm of softmax over the points that are kept; -inf for all others."""
+    nothing = torch.where(kept.any(axis, keepdim=True), -math.inf, 0).to(x.dtype)
+    return torch.where(kept, torch.log_softmax(torch.where(kept, x, nothing), axis), -math.inf)
+''',
+    "padded": '''
+def padded(x, places):
+    """x from one place up to another along some axes, with zeros where it has no such place."""
+    for axis, (first, beyond) in places.items():
+        n, beyond = x.shape[axis], max(first, beyond)
+        start, stop = min(max(first, 0), n), min(max(beyond, 0), n)
+        before, after = min(max(-first, 0), beyond - first), min(max(beyond - n, 0), beyond - first)
+        x = x.narrow(axis, start, max(0, stop - start))
+        x = torch.nn.functional.pad(x, [0, 0] * (x.ndim - 1 - axis) + [before, after])
+    return x
+''',
+    "windows": '''
+def windows(x, axis, count, length, step):
+    """So many windows of some length along one axis, each a step on; the places within go last."""
+    if count == 0 or length == 0:
+        return x.new_zeros((*x.shape[:axis], count, *x.shape[axis + 1 :], length))
+    return x.unfold(axis, length, step)
+''',
+    "pick": '''
+def pick(x, *places):
+    """x at these places, None for all. One that is out of bounds gives some number: a guard removes it."""
+    for axis, place in enumerate(places):
+        if place is not None and x.shape[axis] == 0:
+            x = x.new_zeros([*x.shape[:axis], 1, *x.shape[axis + 1 :]])
+    places = [None if place is None else torch.as_tensor(place, device=x.device) for place in places]
+    return x[tuple(slice(None) if p is None else p.clamp(0, n - 1) for p, n in zip(places, x.shape))]
+''',
+    "argmax": '''
+def argmax(x, kept, axis):
+    """The first place of the largest number that is kept, or of the first NaN; -1 where none is."""
+    if x.shape[axis] == 0:
+        return kept.any(axis).long() - 1
+    least = -math.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
+    hit = kept & ((x == torch.where(kept, x, least).amax(axis, keepdim=True)) | (x != x))
+    return torch.where(hit.any(axis), hit.byte().argmax(axis), -1)
+''',
+    "argmin": '''
+def argmin(x, kept, axis):
+    """The first place of the smallest number that is kept, or of the first NaN; -1 where none is."""
+    if x.shape[axis] == 0:
+        return kept.any(axis).long() - 1
+    most = math.inf if x.is_floating_point() else torch.iinfo(x.dtype).max
+    hit = kept & ((x == torch.where(kept, x, most).amin(axis, keepdim=True)) | (x != x))
+    return torch.where(hit.any(axis), hit.byte().argmax(axis), -1)
+''',
+    "stacked": '''
+def stacked(rows, counts, axes, empty):
+    """The rows of a recurrence as one array, their steps as these axes; `empty` stands for what is not there."""
+    steps = [()]
+    for count in counts:
+        steps = [(*step, n) for step in steps for n in range(count)]
+    found = [rows.get(step if len(counts) > 1 else step[0], empty) for step in steps]
+    whole = torch.stack(found) if found else empty.new_zeros((0, *empty.shape))
+    return whole.reshape(*counts, *empty.shape).movedim(tuple(range(len(counts))), axes)
+''',
+}

@@ -1,0 +1,265 @@
+"""Affine indices → views: slices, splits, windows, and zeros where an index leaves its axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.affine import Polynomial, number, polynomial
+from ..ir.types import Coordinate
+from ..ir.walk import substitute
+from ..source import Span
+from .base import COMPARISON, LOGIC, NOT, OR, SUM, Value
+from .expressions import Emitter
+from .plain import standing
+from .scope import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the places of an index are reached: `first`, and all up to `beyond`, every `step`-th of them.
+
+    A `fixed` one is a single place, a `run` has one coordinate, a `split` two of which the inner one fills the step of
+    the outer, `windows` two that overlap. `padded` ones leave the axis where a guard removes points, and find 0 there.
+    """
+
+    how: Literal["fixed", "run", "split", "windows"]
+    coordinates: tuple[Coordinate, ...]
+    first: Polynomial
+    beyond: Polynomial
+    step: Polynomial
+    backward: bool = False
+    padded: bool = False
+
+
+class Views(Emitter):
+    """Which indices are views, and what they are written as."""
+
+    # ---------------------------------------------------------------- which view
+
+    def access(self, index: ir.Expr, scope: Scope) -> Access | None:
+        """An index as a view; None where it has to be gathered."""
+        if isinstance(index, ir.Coord) and scope.places[index.coordinate].step is None:
+            place = scope.places[index.coordinate]
+            return Access("run", (index.coordinate,), polynomial(place.start), polynomial(place.stop), number(1))
+        found = self.affine(index, scope)
+        if found is None:
+            return None
+        factors, offset = found
+        if not factors:
+            return Access("fixed", (), offset, offset + 1, number(1))
+        if len(factors) == 1:
+            return self.straight(factors[0], offset, index.span, scope)
+        return self.pair(factors, offset, index.span, scope) if len(factors) == 2 else None
+
+    def affine(self, index: ir.Expr, scope: Scope) -> tuple[list[tuple[Coordinate, Polynomial]], Polynomial] | None:
+        """The index as `offset + Σ factor · coordinate`, the coordinates in force and not stepped, all else plain
+        numbers; None where it is nothing of the kind."""
+        factors: dict[Coordinate, Polynomial] = {}
+        offset = number(0)
+        for monomial, factor in polynomial(index).terms.items():
+            moving = [a for a, _ in monomial if isinstance(a, Coordinate) and scope.places[a].step is None]
+            if any(not isinstance(a, Coordinate) and not self.is_plain(a, scope) for a, _ in monomial):
+                return None
+            if not moving:
+                offset = offset.plus(Polynomial({monomial: factor}), 1)
+                continue
+            if len(moving) > 1 or dict(monomial)[moving[0]] != 1:
+                return None
+            rest = frozenset((a, p) for a, p in monomial if a != moving[0])
+            factors[moving[0]] = factors.get(moving[0], number(0)).plus(Polynomial({rest: factor}), 1)
+        return list(factors.items()), offset
+
+    def is_plain(self, expr: ir.Expr, scope: Scope) -> bool:
+        """Whether an expression is a plain number in the emitted code, without a look at an array."""
+        match expr:
+            case ir.Const() | ir.Size():
+                return True
+            case ir.Coord(coordinate):
+                return scope.places[coordinate].step is not None
+            case ir.Read(tensor, ()):
+                return self.stored[tensor].python
+            case ir.Map("+" | "-" | "*" | "//" | "%" | "neg" | "max" | "min" | "abs", arguments):
+                return all(self.is_plain(argument, scope) for argument in arguments)
+            case _:
+                return False
+
+    def straight(
+        self, factor: tuple[Coordinate, Polynomial], offset: Polynomial, span: Span, scope: Scope
+    ) -> Access | None:
+        coordinate, step = factor
+        first, beyond = self.reach([factor], offset, span, scope)
+        through = self.through(step, span)
+        if through.constant == -1:
+            return Access("run", (coordinate,), first, beyond, number(1), backward=True)
+        if not self.prover.entails((), through - 1):
+            return None
+        return Access("run", (coordinate,), first, beyond, step)
+
+    def pair(
+        self, factors: list[tuple[Coordinate, Polynomial]], offset: Polynomial, span: Span, scope: Scope
+    ) -> Access | None:
+        """`outer · n + inner` with n points of `inner`: a split. `outer · s + inner` else: windows."""
+        through = {coordinate: self.through(factor, span) for coordinate, factor in factors}
+        first, beyond = self.reach(factors, offset, span, scope)
+        pairs = [(factors[0], factors[1]), (factors[1], factors[0])]
+        for (outer, step), (inner, _) in pairs:
+            filled = self.through(self.extent_of(inner, scope), span) == through[outer]
+            if through[inner].constant == 1 and filled and self.prover.entails((), through[outer]):
+                return Access("split", (outer, inner), first, beyond, step)
+        for (outer, step), (inner, _) in pairs:
+            stride = through[outer].constant
+            if through[inner].constant == 1 and stride is not None and stride >= 1:
+                return Access("windows", (outer, inner), first, beyond, step)
+        return None
+
+    def reach(
+        self, factors: list[tuple[Coordinate, Polynomial]], offset: Polynomial, span: Span, scope: Scope
+    ) -> tuple[Polynomial, Polynomial]:
+        """The first place an affine index reaches, and the one beyond its last."""
+        first, last = offset, offset
+        for coordinate, factor in factors:
+            place = scope.places[coordinate]
+            start, end = polynomial(place.start), polynomial(place.stop) - 1
+            if (self.through(factor, span).constant or 0) < 0:
+                start, end = end, start
+            first, last = first + factor * start, last + factor * end
+        return first, last + 1
+
+    # -------------------------------------------------------------------- bounds
+
+    def bounded(self, access: Access, index: ir.Expr, extent: ir.Expr, message: str, scope: Scope) -> Access | None:
+        """The access, in bounds wherever it is looked at: by proof, or by a check. None for a single place that may
+        be out of bounds where a guard removes it."""
+        if self.prover.is_inside(index, extent, scope, guarded=False):
+            return access
+        if not scope.conditions():
+            self.check_reach(access, index, extent, message, scope)
+            return access
+        if not self.prover.is_inside(index, extent, scope, guarded=True):
+            self.check_index(index, extent, message, scope)
+        self.leans += 1
+        return None if access.how == "fixed" else replace(access, padded=True)
+
+    def check_reach(self, access: Access, index: ir.Expr, extent: ir.Expr, message: str, scope: Scope) -> None:
+        """Refuse where the first or the last place is out of bounds; with no points there is none."""
+        around = standing(scope)
+        length, span = polynomial(extent), index.span
+        ends = [access.first, length - access.beyond]
+        open_ends = [end for end in ends if not self.prover.entails(around, self.through(end, span))]
+        if not open_ends:
+            return
+        tests = [self.is_below(end, span, scope) for end in open_ends]
+        wrong = Value(" or ".join(tests), (), "bool", None, LOGIC if len(tests) > 1 else COMPARISON, True)
+        empty = [c for c in access.coordinates if not self.is_filled(c, scope)]
+        some = [f"{self.plain(self.extent_of(c, scope), span, scope).within(SUM)} > 0" for c in empty]
+        shown = " and ".join([*some, wrong.within(LOGIC + 1)]) if some else wrong.text
+        self.refuse_once(shown, "IX305", message)
+
+    def check_index(self, index: ir.Expr, extent: ir.Expr, message: str, scope: Scope) -> None:
+        """Refuse where an index is out of bounds at a point that is evaluated."""
+        with self.labelled("place"):
+            place = self.text.keep(self.value(index, scope), "place")
+        self.check_place(place, index, extent, message, scope)
+
+    def check_place(self, place: Value, index: ir.Expr, extent: ir.Expr, message: str, scope: Scope) -> None:
+        where, length = self.prover.polynomial(index), self.prover.polynomial(extent)
+        below = not self.prover.entails(scope.trail, where)
+        above = not self.prover.entails(scope.trail, length - where - 1)
+        if place.python or (not scope.conditions() and self.is_rising(index, scope)):
+            self.check_last(index, extent, below, above, message, scope)
+            return
+        end = self.plain(polynomial(extent), extent.span, scope).within(SUM)
+        shown = place.within(SUM)
+        if not place.axes:
+            text = f"not 0 <= {shown} < {end}" if below and above else f"{shown} < 0" if below else f"{shown} >= {end}"
+            test = Value(text, (), "bool", None, NOT if below and above else COMPARISON, True)
+        elif below and above:
+            test = Value(f"({shown} < 0) | ({shown} >= {end})", place.axes, "bool", "bool", OR)
+        else:
+            test = Value(f"{shown} < 0" if below else f"{shown} >= {end}", place.axes, "bool", "bool", COMPARISON)
+        self.fail_where(test, "IX305", message, scope)
+
+    def is_rising(self, index: ir.Expr, scope: Scope) -> bool:
+        """Whether an index is a quotient that grows with its one coordinate: then its ends are enough to look at."""
+        match index:
+            case ir.Map("//", (ir.Coord(coordinate), by)):
+                counted = self.prover.entails(scope.box, self.prover.polynomial(by))
+                return scope.places[coordinate].step is None and self.is_plain(by, scope) and counted
+        return False
+
+    def check_last(self, index: ir.Expr, extent: ir.Expr, below: bool, above: bool, message: str, scope: Scope) -> None:
+        """Refuse where the first or the last place of an index is out of bounds, by plain numbers."""
+        first, last, some = index, index, ""
+        for coordinate in scope.sort(index.type.coordinates):
+            place = scope.places[coordinate]
+            end = build.apply("-", (place.stop, build.whole(1, index.span)), "whole", index.span)
+            first, last = substitute(first, {coordinate: place.start}), substitute(last, {coordinate: end})
+            if not self.is_filled(coordinate, scope):
+                some = f"{self.plain(self.extent_of(coordinate, scope), index.span, scope).within(SUM)} > 0 and "
+        tests = [self.is_below(polynomial(first), index.span, scope)] if below else []
+        if above:
+            tests.append(self.is_below(polynomial(extent) - polynomial(last) - 1, index.span, scope))
+        shown = " or ".join(tests)
+        level = LOGIC if some or len(tests) > 1 else COMPARISON
+        test = Value(some + (f"({shown})" if some and len(tests) > 1 else shown), (), "bool", None, level, True)
+        self.fail_where(test, "IX305", message, scope)
+
+    # ----------------------------------------------------------------- the slice
+
+    def slice(self, access: Access, index: ir.Expr, extent: ir.Expr, scope: Scope) -> str:
+        """What stands in the bracket for a view of one axis."""
+        span = index.span
+        if access.how == "fixed":
+            return self.plain(access.first, span, scope).text
+        step = self.plain(access.step, span, scope).text if access.how == "run" else "1"
+        behind = "" if step == "1" else f":{step}"
+        if access.padded or self.is_whole(access, index, extent, scope):
+            return f":{behind}"
+        around = standing(scope)
+        first, beyond = self.through(access.first, span), self.through(access.beyond, span)
+        length = self.prover.polynomial(extent)
+        start = "" if not first.terms else self.plain(access.first, span, scope).text
+        if not self.prover.entails(around, first, also=(length - 1,)):
+            start = f"max(0, {start})"
+        if beyond == length:
+            return f"{start}:{behind}"
+        stop = self.plain(access.beyond, span, scope).text
+        if not self.is_safe_stop(first, beyond, length, around):
+            stop = f"max(0, {stop})"
+        return f"{start}:{stop}{behind}"
+
+    def is_whole(self, access: Access, index: ir.Expr, extent: ir.Expr, scope: Scope) -> bool:
+        """Whether a view has every place of its axis."""
+        place = scope.places[access.coordinates[0]]
+        if isinstance(index, ir.Coord) and place.measured:
+            return True
+        span = index.span
+        if access.how == "run" and self.through(access.step, span).constant != 1:
+            return False
+        first, beyond = self.through(access.first, span), self.through(access.beyond, span)
+        return not first.terms and beyond == self.prover.polynomial(extent)
+
+    def is_safe_stop(
+        self,
+        first: Polynomial,
+        beyond: Polynomial,
+        length: Polynomial,
+        around: tuple[ir.Range | tuple[ir.Expr, bool], ...],
+    ) -> bool:
+        """Whether a slice that ends before it starts is empty as it stands: a negative end counts from behind."""
+        if self.prover.entails(around, beyond, also=(length - 1,)):
+            return True
+        return self.prover.entails(around, first - beyond - length, also=(length - 1, -beyond - 1))
+
+    def padded(self, text: str, accesses: dict[int, Access], spans: list[Span], scope: Scope) -> str:
+        """Zeros where these axes are left."""
+        if not accesses:
+            return text
+        places = []
+        for axis, access in accesses.items():
+            ends = [self.plain(end, spans[axis], scope).text for end in (access.first, access.beyond)]
+            places.append(f"{axis}: ({', '.join(ends)})")
+        return f"{self.text.helper('padded')}({text}, {{{', '.join(places)}}})"

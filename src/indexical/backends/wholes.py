@@ -1,0 +1,180 @@
+"""Whole numbers of 64 bits: a result that does not fit is refused, never wrapped."""
+
+from __future__ import annotations
+
+from ..ir import nodes as ir
+from ..ir.affine import polynomial
+from ..ir.types import Dtype
+from ..ir.walk import walk
+from .arrays import Arrays
+from .base import ATOM, COMPARISON, PRODUCT, SUM, UNARY, Value
+from .scope import Place, Scope
+from .values import aligned, joined
+
+_SIGNS = {"+": SUM, "-": SUM, "*": PRODUCT}
+_CHECKED = {"+": "add", "-": "subtract", "*": "multiply"}
+
+# What an axis can be as long as, and where counting stops.
+_LONGEST = 2**31
+_ENDLESS = 2**200
+
+LARGEST: dict[Dtype, int] = {"i32": 2**31 - 1, "i64": 2**63 - 1}
+
+
+class Wholes(Arrays):
+    """Arithmetic on whole numbers."""
+
+    def whole(self, expr: ir.Map, values: list[Value], dtype: Dtype | None, scope: Scope) -> Value:
+        op = expr.op
+        if all(value.python for value in values) and op in ("+", "-", "*", "neg") and self.is_small(expr, scope):
+            return self.plain(polynomial(expr), expr.span, scope)
+        if dtype == "i32" and self.largest(expr, scope) > LARGEST["i32"]:
+            values, dtype = [v if v.python else self.cast_to(v, "i64") for v in values], "i64"
+        python = all(value.python for value in values)
+        if op in _SIGNS:
+            return self.added(expr, values, dtype, scope)
+        if op == "neg":
+            return values[0].but(text=f"-{values[0].within(UNARY)}", binds=UNARY)
+        if op in ("//", "%"):
+            return self.divided(expr, values, dtype, scope)
+        if python and op in ("max", "min", "abs"):
+            return Value(f"{op}({', '.join(v.text for v in values)})", (), "whole", None, ATOM, True)
+        if op == "**":
+            return self.raised(expr, values, dtype, scope)
+        axes = joined(values, scope.order)
+        values = self.leading([aligned(value, axes) for value in values])
+        shown = self.text.dialect.function(op, values, self.text)
+        return Value(shown, axes, "whole", dtype or values[0].dtype)
+
+    def is_small(self, expr: ir.Expr, scope: Scope) -> bool:
+        """Whether a number is surely one of 64 bits, and so is all that it is made of."""
+        return all(self.largest(p, scope) <= LARGEST["i64"] for p in walk(expr) if p.type.kind == "whole")
+
+    def leading(self, values: list[Value]) -> list[Value]:
+        """The arguments of a function, the first of them an array."""
+        if any(not value.python for value in values) and self.text.dialect.name == "numpy":
+            return values
+        return [self.strong(values[0], next((v.dtype for v in values if v.dtype), None)), *values[1:]]
+
+    def added(self, expr: ir.Map, values: list[Value], dtype: Dtype | None, scope: Scope) -> Value:
+        """A sum, a difference or a product. One that might leave 64 bits is looked at."""
+        if self.largest(expr, scope) <= LARGEST["i64"]:
+            return self.infix(expr.op, values, _SIGNS[expr.op], expr, dtype, scope)
+        axes = joined(values, scope.order)
+        if all(value.python for value in values):
+            found = self.infix(expr.op, values, _SIGNS[expr.op], expr, dtype, scope)
+            return found.but(text=f"{self.text.helper('fitting')}({found.text})", binds=ATOM)
+        left, right = (aligned(value, axes) for value in values)
+        shown = f"{self.text.helper(_CHECKED[expr.op])}({left.text}, {right.text})"
+        return Value(shown, axes, "whole", dtype)
+
+    def divided(self, expr: ir.Map, values: list[Value], dtype: Dtype | None, scope: Scope) -> Value:
+        """Whole quotient and remainder, truncated toward zero; by zero is a failure where it is evaluated."""
+        dividend, divisor = expr.arguments
+        if all(value.python for value in values) and not scope.conditions():
+            return self.plain(polynomial(expr), expr.span, scope)
+        by = self.prover.polynomial(divisor)
+        counted = self.prover.entails(scope.box, by) and self.prover.at_least(dividend, 0, scope)
+        safe = by.constant not in (0, None) or self.prover.entails(scope.box, by - 1)
+        if not safe:
+            values[1] = self.checked_divisor(values[1], counted, scope)
+            safe = not scope.conditions() or (counted and values[1].python)
+        if counted and safe:
+            self.leans += not self.prover.entails(scope.box, self.prover.polynomial(dividend))
+            return self.infix(expr.op, values, PRODUCT, expr, dtype, scope)
+        axes = joined(values, scope.order)
+        left = aligned(self.strong(values[0], dtype), axes)
+        right = aligned(values[1] if safe else self.strong(values[1], dtype), axes)
+        shown = self.text.dialect.divide(expr.op, left, right, safe, self.text)
+        return Value(shown, axes, "whole", dtype or "i64")
+
+    def checked_divisor(self, value: Value, counted: bool, scope: Scope) -> Value:
+        """A divisor that is not 0 where it is evaluated; nowhere, if it is a plain number that is not negative."""
+        value = value if value.python else self.text.keep(value, self.label)
+        test = Value(f"{value.within(SUM)} == 0", value.axes, "bool", "bool", COMPARISON, value.python)
+        self.fail_where(test, "IX505", "a whole number divided by zero", scope)
+        if value.python and counted and scope.conditions():
+            return value.but(text=f"max(1, {value.text})", binds=ATOM)
+        return value
+
+    def raised(self, expr: ir.Map, values: list[Value], dtype: Dtype | None, scope: Scope) -> Value:
+        """A whole power; one with a negative exponent is a failure where it is evaluated."""
+        exponent = expr.arguments[1]
+        base, power = (self.text.keep(self.strong(value, dtype), self.label) for value in values)
+        if not self.prover.entails(scope.box, self.prover.polynomial(exponent)):
+            test = Value(f"{power.text} < 0", power.axes, "bool", "bool", COMPARISON)
+            self.fail_where(test, "IX505", "a whole number to a negative power is not whole", scope)
+        axes = joined(values, scope.order)
+        helper = "power" if self.largest(expr, scope) <= LARGEST["i64"] else "checked_power"
+        shown = f"{self.text.helper(helper)}({aligned(base, axes).text}, {aligned(power, axes).text})"
+        return Value(shown, axes, "whole", dtype or "i64")
+
+    # ---------------------------------------------------------------- magnitudes
+
+    def largest(self, expr: ir.Expr, scope: Scope) -> int:
+        """How large a whole expression can get, either way; an axis has less than 2**31 points."""
+        return min(_ENDLESS, self._largest(expr, scope))
+
+    def _largest(self, expr: ir.Expr, scope: Scope) -> int:
+        match expr:
+            case ir.Const(value):
+                return abs(int(value))
+            case ir.Size():
+                return _LONGEST
+            case ir.Coord(coordinate):
+                ends = [scope.places[coordinate].start, scope.places[coordinate].stop]
+                return max(self.largest(end, scope) if not end.type.coordinates else _LONGEST for end in ends)
+            case ir.Read(tensor):
+                return self.largest_in(tensor)
+            case ir.Array(cells=cells):
+                return max((abs(int(cell.value)) for cell in cells), default=0)
+            case ir.Map():
+                return self._largest_result(expr, scope)
+            case ir.Select(_, then, otherwise):
+                return max(self.largest(then, scope), self.largest(otherwise, scope))
+            case ir.Reduce("argmax" | "argmin"):
+                return _LONGEST
+            case ir.Reduce("sum" | "max" | "min", ranges, body):
+                inner = self.reaching(ranges, scope)
+                most = self.largest(body, inner)
+                return most * _LONGEST if expr.op == "sum" else most
+            case ir.Normalize("cumsum", _, body):
+                return self.largest(body, scope) * _LONGEST
+        return _ENDLESS
+
+    def _largest_result(self, expr: ir.Map, scope: Scope) -> int:
+        if any(argument.type.kind == "real" for argument in expr.arguments):
+            return LARGEST["i32"] if expr.op == "as i32" else LARGEST["i64"]
+        if any(argument.type.kind == "bool" for argument in expr.arguments):
+            return 1
+        sizes = [self.largest(argument, scope) for argument in expr.arguments]
+        match expr.op:
+            case "+" | "-":
+                return sizes[0] + sizes[1]
+            case "*":
+                return sizes[0] * sizes[1]
+            case "**":
+                return int(max(1, sizes[0]) ** sizes[1]) if sizes[1] <= 64 else _ENDLESS
+            case "%":
+                return min(sizes)
+            case "//" | "neg" | "abs" | "relu" | "as i64" | "as i32":
+                return sizes[0]
+            case _:
+                return max(sizes)
+
+    def reaching(self, ranges: tuple[ir.Range, ...], scope: Scope) -> Scope:
+        """A scope that is good for asking how large its coordinates get."""
+        places = {range.coordinate: Place(range.lower, range.upper, not range.stated) for range in ranges}
+        return Scope({**scope.places, **places})
+
+    def largest_in(self, tensor: str) -> int:
+        """How large the numbers of a tensor can get."""
+        stored = self.stored.get(tensor)
+        if tensor not in self.lets:
+            return LARGEST["i32"] if stored is not None and stored.dtype == "i32" else LARGEST["i64"]
+        if tensor not in self.magnitudes:
+            self.magnitudes[tensor] = LARGEST["i64"]
+            clauses = self.lets[tensor].clauses
+            found = [self.largest(c.body, self.reaching(c.ranges, Scope({}))) for c in clauses]
+            self.magnitudes[tensor] = min(LARGEST["i64"], max(found, default=0))
+        return self.magnitudes[tensor]
