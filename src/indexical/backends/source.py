@@ -12,12 +12,13 @@ from ..ir import nodes as ir
 from ..ir.types import Dtype
 from ..plan.steps import Plan
 from .attention import Attending
-from .base import Dialect, Text
+from .base import Dialect
 from .definitions import Definer
 from .numpy_ import NumPy
 from .numpy_helpers import HELPERS as NUMPY_HELPERS
 from .scope import Scope
 from .state import Stored
+from .tiles import Checked
 from .torch_ import Torch
 from .torch_helpers import HELPERS as TORCH_HELPERS
 
@@ -37,7 +38,7 @@ class Argument:
 def emit(plan: Plan, arguments: Mapping[str, Argument]) -> Module:
     """The module that follows a plan, for arrays like these."""
     program = plan.program
-    text = Text(DIALECTS[plan.backend])
+    text = Checked(DIALECTS[plan.backend])
     text.taken |= reserved(plan.backend)
     steps = {step.definition: step for step in plan.steps}
     emitter = Attending(text, program, isolate=plan.isolate, dtypes=dict(plan.dtypes), steps=steps, weak=plan.weak)

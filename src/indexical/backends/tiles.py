@@ -12,7 +12,7 @@ from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import renamed_apart, walk
 from ..plan.steps import Attend
-from .base import Text, Value
+from .base import Text, Value, quoted
 from .definitions import Definer
 from .proofs import Prover
 from .scope import Place, Scope
@@ -35,6 +35,45 @@ class Meeting(Definer):
         if expr.tensor not in self.weak or value.python or value.dtype == self.compute or self.compute == "f64":
             return value
         return self.text.dialect.cast(value, self.compute)
+
+
+class Checked(Text):
+    """Source in which a test of an array becomes part of the graph where `torch.compile` reads it."""
+
+    def refuse(self, condition: str, code: str, message: str) -> None:
+        plain, _, mask = condition.rpartition(" and ")
+        if self.dialect.name != "torch" or not mask.endswith(".any()"):
+            super().refuse(condition, code, message)
+            return
+        self.helpers.setdefault("check", CHECK)
+        shown = mask.removesuffix(".any()")
+        call = f"check({bare(shown)}, {quoted(code)}, {quoted(message)})"
+        if not plain:
+            self.line(call)
+            return
+        self.line(f"if {plain}:")
+        with self.indented():
+            self.line(call)
+
+
+def bare(text: str) -> str:
+    """A text without the brackets around it, where they belong together."""
+    depth = 0
+    for place, sign in enumerate(text):
+        depth += (sign == "(") - (sign == ")")
+        if depth == 0 and place < len(text) - 1:
+            return text
+    return text[1:-1]
+
+
+CHECK = '''
+def check(failed, code, message):
+    """Refuse where a test fails somewhere; in a graph of `torch.compile`, the graph asserts it."""
+    if torch.compiler.is_compiling():
+        torch._assert_async(~failed.any(), message)
+    elif failed.any():
+        raise Refused(code, message)
+'''
 
 
 class WindowProver(Prover):
@@ -102,7 +141,7 @@ class Tile:
     def emitter(self, windows: dict[Coordinate, tuple[str, str]], inside: Text | None = None) -> tuple[Windowed, Scope]:
         """An emitter for a function of its own, or for one inside the emitted one; and the scope in it."""
         owner = self.owner
-        text = inside or Text(owner.text.dialect, helpers=owner.text.helpers)
+        text = inside or Checked(owner.text.dialect, helpers=owner.text.helpers)
         text.taken |= owner.text.taken
         scope = owner.scope_of(self.let.clauses[0], {})
         key = self.attend.attention.key
