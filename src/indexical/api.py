@@ -35,8 +35,17 @@ def compile(text_or_path: str | os.PathLike[str]) -> Program:
     Raises `ix.Error` with every mistake in it; warnings and notes are `program.diagnostics`.
     """
     sink = Sink()
-    source, program = _compile(text_or_path, sink)
-    if source is None or program is None or sink.failed:
+    source = read_source(text_or_path, sink)
+    if source is None:
+        raise CompileError(sink)
+    return compile_source(source)
+
+
+def compile_source(source: Source) -> Program:
+    """A program from its text and the name of the file that it stands in."""
+    sink = Sink()
+    program = _compile(source, sink)
+    if program is None or sink.failed:
         raise CompileError(found for found in _sorted(sink) if found.severity == "error")
     return Program(source, program, tuple(_sorted(sink)))
 
@@ -44,14 +53,13 @@ def compile(text_or_path: str | os.PathLike[str]) -> Program:
 def check(text_or_path: str | os.PathLike[str]) -> list[Diagnostic]:
     """Everything that can be said of a program without running it, in the order of the text."""
     sink = Sink()
-    _compile(text_or_path, sink)
+    source = read_source(text_or_path, sink)
+    if source is not None:
+        _compile(source, sink)
     return _sorted(sink)
 
 
-def _compile(text_or_path: str | os.PathLike[str], sink: Sink) -> tuple[Source | None, ir.Program | None]:
-    source = read_source(text_or_path, sink)
-    if source is None:
-        return None, None
+def _compile(source: Source, sink: Sink) -> ir.Program | None:
     found = Sink()
     file = parse(source, found)
     program = check_tree(file, found)
@@ -61,7 +69,7 @@ def _compile(text_or_path: str | os.PathLike[str], sink: Sink) -> tuple[Source |
         check_contracts(view, found)
     for diagnostic in apply_allows(file, list(found)):
         sink.add(diagnostic)
-    return source, program
+    return program
 
 
 def read_source(text_or_path: str | os.PathLike[str], sink: Sink) -> Source | None:
@@ -212,6 +220,9 @@ class Program:
         _check_backend(backend, ("numpy", "torch"))
         return self._engine.prepare(self._arguments(arrays, named), backend), self._wanted(outputs)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return compile_source, (self.ir.source,)
+
     def __str__(self) -> str:
         return self.source_text
 
@@ -241,7 +252,7 @@ class Program:
             if kernel is not None:
                 try:
                     return kernel.function(*arrays)
-                except kernel.refused:
+                except (kernel.refused, MemoryError):
                     pass
         return self._call(arrays, named, outputs, backend, isolate)
 

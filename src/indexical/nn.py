@@ -37,6 +37,9 @@ class Module(torch.nn.Module):
                 taken = ", ".join(self.program.inputs)
                 message = f"no input is called `{name}`"
                 raise CallError([Diagnostic("IX501", message, help=help or f"this program takes {taken}")])
+            if hasattr(self, name) or name in ("given", "asked"):
+                message = f"a parameter cannot be called `{name}`: a module has something of that name"
+                raise CallError([Diagnostic("IX501", message, help="call the input something else")])
             setattr(self, name, _parameter(value))
         self.given = tuple(name for name in self.program.inputs if name in parameters)
         self.asked = tuple(name for name in self.program.inputs if name not in parameters)

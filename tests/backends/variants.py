@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
+
+import indexical as ix
 
 FUSED = "scaled_dot_product_attention"
 INTERVALS = "key intervals"
@@ -15,8 +18,6 @@ STREAM = "stream"
 
 SIZES = {"a": 2, "b": 2, "c": 3, "h": 2, "g": 2, "i": 9, "j": 9, "d": 3, "e": 4, "f": 2, "m": 6, "r": 17}
 DOT = "sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(size(d))"
-
-Draw = Callable[[tuple[int, ...]], torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,6 @@ class Variant:
     unbuilt: tuple[str, ...] = ("weights",)
     sizes: Mapping[str, int] = field(default_factory=dict)
     given: Mapping[str, Callable[[Mapping[str, int]], Any]] = field(default_factory=dict)
-    empty: tuple[str, ...] = ()
 
 
 def attention(guard: str = "", score: str = DOT, more: str = "") -> str:
@@ -66,9 +66,9 @@ def allowed(*names: str) -> Callable[[Mapping[str, int]], torch.Tensor]:
     def draw(sizes: Mapping[str, int]) -> torch.Tensor:
         generator = torch.Generator().manual_seed(3)
         mask = torch.rand([sizes[name] for name in names], generator=generator) > 0.5
-        mask[..., 2] = False
+        mask[..., 2:3] = False
         if "i" in names:
-            mask[..., 3, :] = False
+            mask[..., 3:4, :] = False
         return mask
 
     return draw
@@ -136,8 +136,8 @@ VARIANTS: dict[str, Variant] = {
         INTERVALS,
         sizes={"j": 9},
         given={
-            "mine": lambda sizes: torch.arange(sizes["i"]) % 4,
-            "yours": lambda sizes: torch.arange(sizes["j"]) % 3,
+            "mine": lambda sizes: torch.arange(sizes["i"]) % 4 + 1,
+            "yours": lambda sizes: torch.arange(sizes["j"]) % 4,
         },
     ),
     "documents and parts": Variant(
@@ -231,6 +231,7 @@ let out[b, h, i, e] = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
     "slope from a tensor": Variant(attention("j <= i", f"{DOT} + s * (j - i)", ", s"), TILES),
     # ------------------------------------------------------------------------ how it is spelled and laid out
     "hand-made": Variant(HAND_MADE.format(guard="j <= i"), FUSED, HAND_BUILT),
+    "hand-made, strictly causal": Variant(HAND_MADE.format(guard="j < i"), INTERVALS, HAND_BUILT),
     "hand-made, windowed": Variant(HAND_MADE.format(guard="j <= i, i - j < 4"), INTERVALS, HAND_BUILT),
     "grouped": Variant(
         """input Q[b, h, i, d], K[b, g, j, d], V[b, g, j, e];
@@ -356,21 +357,63 @@ let out[b, h, i, e] = sum[j](weights[b, h, i, j] * V[b, h, j, e]) where i < n[b]
     ),
 }
 
-# Rows that hear nobody: `softmax` gives 0 there, one made by hand divides 0 by 0.
-HAND_MADE_EMPTY = Variant(HAND_MADE.format(guard="j < i"), INTERVALS, HAND_BUILT)
+def compiled(name: str) -> ix.Program:
+    """The program of a variant, once."""
+    if name not in _compiled:
+        _compiled[name] = ix.compile(VARIANTS[name].text)
+    return _compiled[name]
 
 
-def draw(variant: Variant, dtype: torch.dtype = torch.float64, seed: int = 1, **sizes: int) -> dict[str, Any]:
+_compiled: dict[str, ix.Program] = {}
+
+
+def draw(name: str, dtype: torch.dtype = torch.float64, **sizes: int) -> dict[str, Any]:
     """Arrays for a variant, in the order of its inputs."""
-    import indexical as ix
-
-    generator = torch.Generator().manual_seed(seed)
+    variant = VARIANTS[name]
+    generator = torch.Generator().manual_seed(1)
     lengths_of = {**SIZES, **variant.sizes, **sizes}
     found: dict[str, Any] = {}
-    for tensor in ix.compile(variant.text).ir.inputs:
+    for tensor in compiled(name).ir.inputs:
         if tensor.name in variant.given:
             found[tensor.name] = variant.given[tensor.name](lengths_of)
         else:
             shape = [lengths_of[axis.coordinate.name] for axis in tensor.axes]
             found[tensor.name] = torch.randn(shape, dtype=torch.float64, generator=generator).to(dtype)
     return found
+
+
+def grown(name: str, size: int) -> dict[str, int]:
+    """Sizes with more positions, in the proportions of a variant."""
+    usual, own = SIZES["i"], VARIANTS[name].sizes
+    found = {letter: max(1, own.get(letter, usual) * size // usual) for letter in "ij"}
+    return found if "r" in own else {**found, "r": 2 * size - 1}
+
+
+def learning(arrays: Mapping[str, Any]) -> list[torch.Tensor]:
+    """The arrays of reals, from now on with gradients."""
+    return [array.requires_grad_() for array in arrays.values() if is_real(array)]
+
+
+def is_real(array: Any) -> bool:
+    return isinstance(array, torch.Tensor) and array.is_floating_point()
+
+
+def as_numpy(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: array.detach().numpy() if isinstance(array, torch.Tensor) else array for key, array in arrays.items()}
+
+
+def gradients(out: torch.Tensor, arrays: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Those of a weighted sum of the output; 0 where nothing flows."""
+    weight = torch.randn(out.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(5)).to(out.dtype)
+    found = torch.autograd.grad((out * weight).sum(), arrays, allow_unused=True, retain_graph=True)
+    return [torch.zeros_like(a) if g is None else g for g, a in zip(found, arrays, strict=True)]
+
+
+def distance(found: Any, expected: Any) -> float:
+    """The largest difference, by the size of what is expected where that is more than 1; NaN agrees with NaN."""
+    first, second = (np.asarray(a.detach() if isinstance(a, torch.Tensor) else a, float) for a in (found, expected))
+    assert first.shape == second.shape
+    if not first.size:
+        return 0.0
+    assert np.array_equal(np.isnan(first), np.isnan(second)), "NaN at other places"
+    return float(np.abs(np.nan_to_num(first) - np.nan_to_num(second)).max() / max(1.0, np.abs(np.nan_to_num(second)).max()))

@@ -5,9 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
+from tests.facts.rewrites import rewrite
+from tests.facts.shapes import SHAPES
+from tests.facts.spelling import spell
 from tests.laws.agreement import is_within
 from tests.laws.programs import Case, cases, random_case
 from tests.plan.agreement import arrays_for, checked, program_of
@@ -24,7 +28,7 @@ from indexical.plan.steps import Attention
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.ix"))
 
 # How many spellings of each family are compared, and how many of these are evaluated.
-SPELLINGS, EVALUATED = 16, 2
+SPELLINGS, EVALUATED = 10, 1
 
 
 def the_attention(source: str, name: str = "out") -> Attention:
@@ -66,10 +70,23 @@ def test_the_spellings_differ() -> None:
     assert len(ways) > 50
 
 
+@pytest.mark.parametrize("name", SHAPES)
+def test_cutting_renaming_and_wrapping_hide_no_attention(name: str) -> None:
+    """Rewrites of whole programs: other names, other axes, definitions inlined, extracted, in blocks and functions."""
+    plain = program_of(SHAPES[name].text)
+    count = len(recognize(plain, plain.outputs).attentions)
+    assert count == 1
+    for seed in range(4):
+        written = rewrite(spell(SHAPES[name].text, plain.outputs), Random(f"{name} {seed}"), 6)
+        program = program_of(written.text)
+        found = checked(program, None, program.outputs)
+        assert len(found.attentions) == count, f"{written.text}{written.done}\n{found.refusals}"
+
+
 # ------------------------------------------------------------------------------- programs
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(cases())
 def test_no_program_changes_its_value(case: Case) -> None:
     program = ix.compile(case.text)
@@ -78,11 +95,11 @@ def test_no_program_changes_its_value(case: Case) -> None:
 
 def test_no_larger_program_changes_its_value() -> None:
     found = 0
-    for seed in range(80):
+    for seed in range(40):
         case = random_case(seed)
         program = ix.compile(case.text)
         found += len(checked(program.ir, case.arrays if is_within(case) else None, program.definitions).attentions)
-    assert found > 5
+    assert found > 3
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -157,6 +174,8 @@ PLACES = {
     "beside another sum": ("out[i, e] = sum[j](w[i, j] * V[j, e] + V[j, e])", 1),
     "under a guard": ("out[i, e] = (sum[j](w[i, j] * V[j, e]) * V[i - 1, e]) where i > 0", 1),
     "in a branch": ("out[i, e] = if i > 0 { sum[j](w[i, j] * V[j, e] * V[i - 1, e]) } else { 2.0 }", 1),
+    "around a branch": ("out[i, e] = sum[j](if i > 0 { w[i, j] * V[j, e] * V[i - 1, e] } else { 0.0 })", 1),
+    "around a guarded read": ("out[i, e] = sum[j](if i > j { w[i, j] * V[i - j - 1, e] } else { 0.0 })", 1),
     "in a guarded sum": ("out[e] = sum[i](sum[j](w[i, j] * V[j, e]) * V[i - 1, e] where i > 0)", 1),
     "with values of the query": ("out[i, e] = sum[j](w[i, j] * (V[j, e] - V[i, e]))", 1),
     "with a mean": ("out[i, e] = mean[j](w[i, j] * V[j, e])", 1),
@@ -272,16 +291,31 @@ def test_a_large_negative_number_is_a_guard_where_every_row_keeps_a_key(score: s
 # ---------------------------------------------------------------------------------- time
 
 
-def test_it_is_quick() -> None:
-    """A plain attention takes a few milliseconds; what is made of a great deal is given up, not waited for."""
+def test_a_plain_attention_takes_a_few_milliseconds() -> None:
     program = program_of(base(FAMILIES[1]))
     assert min(elapsed(program, "out") for _ in range(5)) < 0.02
-    chain = "input x[i], V[i];\nlet y0[i, j] = exp(x[i] * x[j]);\n"
-    chain += "".join(
-        f"let y{n}[i, j] = y{n - 1}[i, j] * (y{n - 1}[j, i] + exp(x[i] + {n} * x[j]));\n" for n in range(1, 24)
-    )
-    program = program_of(chain + "let out[i] = sum[j](y23[i, j] * V[j]) / sum[j](y23[i, j]);\noutput out;\n")
+
+
+CHAINS = {
+    "copies": ("Q[i, 0] * K[j, 0]", "2.0 * {y}[i, j]", True),
+    "functions": ("Q[i, 0] * K[j, 0]", "tanh({y}[i, j])", True),
+    "squares": ("Q[i, 0] * K[j, 0]", "{y}[i, j] * {y}[j, i]", True),
+    "weights of weights": ("Q[i, 0] * K[j, 0]", "softmax[j]({y}[i, j])", True),
+    "exponentials": ("exp(Q[i, 0] * K[j, 0])", "{y}[i, j] * exp(Q[i, {n}] * K[j, 1])", True),
+    "products of sums": ("exp(Q[i, 0] * K[j, 0])", "{y}[i, j] * ({y}[j, i] + exp(Q[i, {n}] * K[j, 1]))", True),
+    "sums of products": ("exp(Q[i, 0] * K[j, 0])", "sum[k]({y}[i, k] * {y}[k, j])", True),
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_a_long_chain_of_definitions_is_not_waited_for(chain: str) -> None:
+    first, step, found = CHAINS[chain]
+    lets = [f"let y0[i, j] = {first};"]
+    lets += [f"let y{n + 1}[i, j] = {step.format(y=f'y{n}', n=n)};" for n in range(120)]
+    gather = "let out[i, e] = sum[j](softmax[j](y120[i, j]) * V[j, e]);"
+    program = program_of("input Q[i, d], K[i, d], V[i, e];\n" + "\n".join(lets) + gather)
     assert elapsed(program, "out") < 2
+    assert ("out" in recognize(program, ("out",)).attentions) == found
 
 
 def elapsed(program: ir.Program, name: str) -> float:

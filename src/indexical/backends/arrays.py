@@ -7,7 +7,7 @@ from dataclasses import replace
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import DEFAULT_DTYPE, Coordinate, Dtype, widest
-from .base import AND, ATOM, COMPARISON, LOGIC, POWER, UNARY, Value
+from .base import AND, ATOM, BOTH, COMPARISON, EITHER, NOT, POWER, UNARY, Value
 from .plain import Numbers
 from .scope import Scope
 from .values import aligned, joined, permuted
@@ -23,6 +23,14 @@ class Arrays(Numbers):
         if value.kind == "real" or (value.python and value.kind == "whole"):
             return replace(value, kind="real")
         return replace(self.text.dialect.cast(value, dtype or self.compute), kind="real")
+
+    def widened(self, value: Value) -> Value:
+        """An array that is narrower than what is computed here, as wide: sums and products of narrow numbers lose
+        what their result could hold."""
+        narrow = value.kind == "real" and value.dtype not in (self.compute, None)
+        if not narrow or value.python or widest((value.dtype, self.compute)) != self.compute:
+            return value
+        return self.cast_to(value, self.compute)
 
     def strong(self, value: Value, dtype: Dtype | None = None) -> Value:
         """A plain number as an array of one."""
@@ -90,13 +98,13 @@ class Arrays(Numbers):
         axes = joined((left, right), scope.order)
         left, right = aligned(left, axes), aligned(right, axes)
         if left.python and right.python:
-            return Value(f"{left.within(LOGIC)} and {right.within(LOGIC + 1)}", axes, "bool", None, LOGIC, True)
+            return Value(f"{left.within(BOTH)} and {right.within(BOTH + 1)}", axes, "bool", None, BOTH, True)
         return Value(f"{left.within(AND)} & {right.within(AND + 1)}", axes, "bool", "bool", AND)
 
     def opposite(self, value: Value) -> Value:
         """Where a condition fails."""
         if value.python:
-            return value.but(text=f"not {value.within(LOGIC + 1)}", binds=LOGIC + 1)
+            return value.but(text=f"not {value.within(NOT)}", binds=NOT)
         return value.but(text=f"~{value.within(UNARY)}", binds=UNARY)
 
     def conjunction(self, masks: list[Value], scope: Scope) -> Value | None:
@@ -119,7 +127,7 @@ class Arrays(Numbers):
         self.text.checks = False
         plain: list[Value] = []
         masks: list[Value] = []
-        inside = Scope(scope.places, scope.box, scope.box)
+        inside = scope.plainly()
         for condition, holds in conditions:
             fact = condition if holds else build.apply("!", (condition,), "bool", condition.span)
             value = self.value(fact, inside)
@@ -130,9 +138,9 @@ class Arrays(Numbers):
         for part in (*masks, *(() if test.python else (test,))):
             found = part if found is None else self.both(found, part, scope)
         tests = [*plain, *((test,) if test.python else ())]
-        shown = [part.within(LOGIC + 1 if len(tests) + (found is not None) > 1 else LOGIC) for part in tests]
+        shown = [part.within(BOTH if len(tests) + (found is not None) > 1 else EITHER) for part in tests]
         self.refuse_once(" and ".join([*shown, *(() if found is None else (self.any(found),))]), code, message)
 
     def any(self, mask: Value) -> str:
         """Whether a mask holds somewhere, as a condition of Python's."""
-        return f"{mask.atom}.any()" if mask.axes else mask.within(LOGIC + 1)
+        return f"{mask.atom}.any()" if mask.axes else mask.within(BOTH)

@@ -13,8 +13,9 @@ from ..ir.types import Coordinate, Dtype, Kind
 from .layout import (
     AND,
     ATOM,
+    BOTH,
     COMPARISON,
-    LOGIC,
+    EITHER,
     NOT,
     OR,
     POWER,
@@ -29,8 +30,9 @@ from .layout import (
 __all__ = (
     "AND",
     "ATOM",
+    "BOTH",
     "COMPARISON",
-    "LOGIC",
+    "EITHER",
     "NOT",
     "OR",
     "POWER",

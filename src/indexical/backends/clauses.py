@@ -67,8 +67,10 @@ class Clauses(Remover):
             self.text.comment(clause.span.text)
 
     def speak_of(self, let: ir.Let) -> None:
-        """Weak numbers take the dtype of this definition from here on, and steps its name."""
-        self.compute = self.dtypes[let.name] if let.kind == "real" else "f64"
+        """Weak numbers take the dtype of this definition from here on, and steps its name. What has 16 bits is
+        computed with 32."""
+        dtype = self.dtypes[let.name] if let.kind == "real" else "f64"
+        self.compute = "f32" if dtype in ("f16", "bf16") else dtype
         self.label = let.name
 
     def home(self, let: ir.Let, without: tuple[int, ...]) -> str:

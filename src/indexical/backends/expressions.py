@@ -12,7 +12,7 @@ from typing import assert_never
 from ..ir import nodes as ir
 from ..ir.types import DEFAULT_DTYPE, Coordinate, Dtype
 from ..ir.walk import walk
-from .base import AND, ATOM, COMPARISON, LOGIC, OR, POWER, PRODUCT, SUM, TERNARY, UNARY, Value
+from .base import AND, ATOM, COMPARISON, EITHER, OR, POWER, PRODUCT, SUM, TERNARY, UNARY, Value
 from .layout import Statement
 from .scope import Place, Scope
 from .state import Stored
@@ -22,6 +22,7 @@ from .wholes import LARGEST, Wholes
 __all__ = ("Emitter", "Stored", "constant", "float_text")
 
 _LEVELS = {"+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT}
+_EXACT = frozenset(("neg", "abs", "relu", "max", "min", "clamp", "floor", "ceil", "round"))
 _COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">="))
 
 
@@ -172,14 +173,13 @@ class Emitter(Wholes):
 
     def reals(self, op: str, values: list[Value]) -> list[Value]:
         """Operands among reals. A whole array needs no cast where the library makes it real by itself."""
+        if op not in _EXACT:
+            values = [self.widened(value) for value in values]
         among = [value.dtype for value in values if value.kind == "real" and not value.python and value.axes]
-        if op in _LEVELS and self.compute in among:
-            if self.text.dialect.name == "torch" or self.compute == "f64":
-                return [
-                    replace(value, kind="real", dtype=self.compute) if value.kind == "whole" else value
-                    for value in values
-                ]
-        return [self.real(value) for value in values]
+        helped = self.text.dialect.name == "torch" or self.compute == "f64"
+        if op not in _LEVELS or self.compute not in among or not helped:
+            return [self.real(value) for value in values]
+        return [replace(v, kind="real", dtype=self.compute) if v.kind == "whole" else v for v in values]
 
     def apply(self, expr: ir.Map, scope: Scope) -> Value:
         op = expr.op
@@ -225,8 +225,9 @@ class Emitter(Wholes):
             return Value(f"math.sqrt({values[0].text})", (), "real", None, ATOM, True)
         axes = joined(values, scope.order)
         values = self.leading([aligned(value, axes) for value in values])
-        shown = self.text.dialect.function(expr.op, values, self.text)
-        binds = PRODUCT if expr.op == "rsqrt" and self.text.dialect.name == "numpy" else ATOM
+        op = "root" if expr.op == "rsqrt" and _is_never_negative_zero(expr.arguments[0]) else expr.op
+        shown = self.text.dialect.function(op, values, self.text)
+        binds = PRODUCT if op == "root" and self.text.dialect.name == "numpy" else ATOM
         return Value(shown, axes, "real", dtype or values[0].dtype, binds)
 
     def logic(self, expr: ir.Map, scope: Scope) -> Value:
@@ -240,7 +241,7 @@ class Emitter(Wholes):
         axes = joined((first, second), scope.order)
         first, second = aligned(first, axes), aligned(second, axes)
         if first.python and second.python:
-            return Value(f"{first.within(LOGIC + 1)} or {second.within(LOGIC + 1)}", axes, "bool", None, LOGIC, True)
+            return Value(f"{first.within(EITHER)} or {second.within(EITHER + 1)}", axes, "bool", None, EITHER, True)
         shown = f"{first.within(AND + 1)} | {second.within(AND + 1)}"
         return Value(shown, axes, "bool", "bool", OR)
 
@@ -315,7 +316,7 @@ class Emitter(Wholes):
         values = [value for _, value in sides]
         python = all(value.python for value in values)
         if python and not any(branch.statements for branch, _ in sides):
-            shown = f"{values[0].within(LOGIC)} if {condition.text} else {values[1].within(TERNARY)}"
+            shown = f"{values[0].within(EITHER)} if {condition.within(EITHER)} else {values[1].within(TERNARY)}"
             return values[0].but(text=shown, binds=TERNARY)
         axes = joined(values, scope.order)
         dtype = None if python else widest(value.dtype for value in values)
@@ -390,6 +391,13 @@ def _is_plain_power(values: list[Value]) -> bool:
         return False
 
 
+def _is_never_negative_zero(expr: ir.Expr) -> bool:
+    """Whether a sum has a part that is written out and not 0."""
+    return (
+        isinstance(expr, ir.Map) and expr.op == "+" and any(isinstance(a, ir.Const) and a.value for a in expr.arguments)
+    )
+
+
 def _is_counted(expr: ir.Expr) -> bool:
     """Whether a plain number is a size, or written out and not negative."""
     return isinstance(expr, ir.Size) or (isinstance(expr, ir.Const) and expr.value >= 0)
@@ -397,4 +405,4 @@ def _is_counted(expr: ir.Expr) -> bool:
 
 def _is_wide(expr: ir.Map) -> bool:
     """Whether a number is written that Python would not turn into a float."""
-    return any(isinstance(a, ir.Const) and abs(a.value) > 2**900 for a in expr.arguments)
+    return any(isinstance(a, ir.Const) and not -(2**900) < a.value < 2**900 for a in expr.arguments)

@@ -259,6 +259,8 @@ def joint(queries, keys):
     """Several groups as one: equal where all of them are."""
     query, key = queries[0], keys[0]
     for asks, answers in zip(queries[1:], keys[1:]):
+        if asks.numel() == 0 or answers.numel() == 0:
+            continue
         least = torch.minimum(asks.min(), answers.min())
         count = torch.maximum(asks.max(), answers.max()) - least + 1
         query, key = query * count + asks - least, key * count + answers - least

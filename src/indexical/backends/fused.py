@@ -90,8 +90,8 @@ def _reading(expr: ir.Read, axis: int, shared: Coordinate) -> ir.Expr:
 
 ATTEND = '''
 def attend(query, key, value, is_causal=False, scale=1.0, enable_gqa=False):
-    """The library's fused kernel. It wants equal widths and a last axis without gaps, or else is slow on a CPU:
-    zeros fill up the narrower side, which changes nothing. Keys past the last query are not heard, nor read."""
+    """PyTorch's fused kernel. On a CPU it is slow for unequal widths and for gaps in the last axis: zeros fill up
+    the narrower side, which changes nothing. Keys past the last query are not heard under `is_causal`, nor read."""
     width = value.shape[-1]
     if query.shape[-1] != width:
         query, key, value = (

@@ -166,7 +166,7 @@ class Reader(Views):
                 places[low] = Place(zero, extents[axes[1]], True)
             else:
                 places[c] = place
-        inner = Scope(places, (), ())
+        inner = Scope(places)
         apart = list(indices)
         apart[axes[0]], apart[axes[1]] = (build.coord(c, zero.span) for c in (high, low))
         value = self.at(base, apart, extents, message, inner)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 # How tightly a text binds, so that parentheses stand only where they are needed.
-ATOM, POWER, UNARY, PRODUCT, SUM, AND, OR, COMPARISON, NOT, LOGIC, TERNARY = range(10, -1, -1)
+ATOM, POWER, UNARY, PRODUCT, SUM, AND, OR, COMPARISON, NOT, BOTH, EITHER, TERNARY = range(11, -1, -1)
 
 # A line is at most this long; a step that was moved to its use makes none longer than the second.
 LONGEST = 110
@@ -19,6 +19,7 @@ COMFORTABLE = 92
 MOVED = 64
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_QUOTED = re.compile(r'"[^"]*"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Statement:
 
     @property
     def words(self) -> list[str]:
-        return [] if self.kind in ("comment", "raise", "blank") else _WORD.findall(self.text)
+        return [] if self.kind in ("comment", "raise", "blank") else _WORD.findall(_QUOTED.sub("", self.text))
 
     @property
     def shown(self) -> str:
@@ -138,8 +139,9 @@ _LEFT = (
     (re.compile(r"\| $"), OR + 1),
     (re.compile(r"(<|>|<=|>=|==|!=) $"), COMPARISON + 1),
     (re.compile(r"\bnot $"), NOT),
-    (re.compile(r"\b(and|or) $"), LOGIC + 1),
-    (re.compile(r"\b(if|else) $"), LOGIC),
+    (re.compile(r"\band $"), BOTH + 1),
+    (re.compile(r"\bor $"), EITHER + 1),
+    (re.compile(r"\b(if|else) $"), EITHER),
 )
 _RIGHT = (
     (re.compile(r"[.\[(]"), ATOM),
@@ -149,8 +151,9 @@ _RIGHT = (
     (re.compile(r" & "), AND),
     (re.compile(r" \| "), OR),
     (re.compile(r" (<|>|<=|>=|==|!=) "), COMPARISON + 1),
-    (re.compile(r" (and|or) "), LOGIC + 1),
-    (re.compile(r" (if|else) "), LOGIC),
+    (re.compile(r" and "), BOTH),
+    (re.compile(r" or "), EITHER),
+    (re.compile(r" (if|else) "), EITHER),
 )
 
 

@@ -27,7 +27,7 @@ class Normalizer(Reducer):
             inner = inner.where(condition)
         mask = self.conjunction(masks, scope)
         body = self.value(expr.body, inner)
-        body = self.strong(self.real(body) if expr.type.kind == "real" else body)
+        body = self.strong(self.widened(self.real(body)) if expr.type.kind == "real" else body)
         axes = scope.sort({*body.axes, *(mask.axes if mask else ()), expr.coordinate})
         at = axes.index(expr.coordinate)
         if expr.op == "cumsum":

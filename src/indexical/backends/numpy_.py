@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..ir.types import Dtype
 from .base import Text, Value
 from .numpy_helpers import HELPERS
@@ -19,7 +21,7 @@ _FUNCTIONS = {
     "round": "np.round",
     "%": "np.fmod",
 }
-_HELPED = frozenset(("sigmoid", "gelu", "silu", "erf"))
+_HELPED = frozenset(("sigmoid", "gelu", "silu", "erf", "rsqrt"))
 _NAMES: dict[Dtype, str] = {
     "bool": "bool",
     "i32": "int32",
@@ -42,7 +44,7 @@ class NumPy:
 
     name = "numpy"
     module = "np"
-    header = ("import numpy as np",)
+    header: tuple[str, ...] = ("import numpy as np",)
 
     def dtype(self, dtype: Dtype) -> str:
         return f"np.{_NAMES[dtype]}" if dtype != "bool" else "bool"
@@ -56,6 +58,8 @@ class NumPy:
     def cast(self, value: Value, dtype: Dtype) -> Value:
         if value.python:
             return Value(f"{self.dtype(dtype)}({value.text})", value.axes, value.kind, dtype)
+        if value.dtype == "bf16" and dtype == "f32":
+            return replace(value, dtype=dtype, turned=None)
         return Value(f"{value.atom}.astype({self.dtype(dtype)})", value.axes, value.kind, dtype)
 
     def constant(self, text: str, dtype: Dtype) -> str:
@@ -82,7 +86,7 @@ class NumPy:
     def function(self, op: str, arguments: list[Value], text: Text) -> str:
         shown = [argument.text for argument in arguments]
         match op:
-            case "rsqrt":
+            case "root":
                 return f"1 / np.sqrt({shown[0]})"
             case "relu":
                 return f"np.maximum({shown[0]}, 0)"

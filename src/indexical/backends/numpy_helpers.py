@@ -88,6 +88,11 @@ def quotient(a, b):
     """Whole division, truncated toward zero; 0 where it is by zero, which a guard removes."""
     return (a - np.fmod(a, b)) // b
 ''',
+    "rsqrt": '''
+def rsqrt(x):
+    """1 / sqrt(x): infinite at 0, whatever its sign."""
+    return np.abs(1 / np.sqrt(x))
+''',
     "sigmoid": '''
 def sigmoid(x):
     """1 / (1 + exp(-x)), without overflow."""

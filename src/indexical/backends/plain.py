@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ..checker.context import Trail
 from ..ir import nodes as ir
 from ..ir.affine import ONE, Monomial, Polynomial, expression, polynomial
 from ..ir.types import Coordinate
@@ -111,7 +110,7 @@ class Numbers(State):
         """Whether a coordinate surely has a point."""
         place = scope.places[coordinate]
         count = self.prover.polynomial(place.stop) - self.prover.polynomial(place.start)
-        return self.prover.entails(standing(scope), count - 1)
+        return self.prover.entails(scope.standing, count - 1)
 
     def length(self, coordinate: Coordinate, scope: Scope) -> str:
         """How many points a coordinate has here."""
@@ -119,7 +118,7 @@ class Numbers(State):
         count = self.extent_of(coordinate, scope)
         shown = self.plain(count, place.stop.span, scope).text
         whole = self.through(count, place.stop.span)
-        if place.measured or self.prover.entails(standing(scope), whole):
+        if place.measured or self.prover.entails(scope.standing, whole):
             return shown
         return f"max(0, {shown})"
 
@@ -131,13 +130,6 @@ class Numbers(State):
         """How long an axis of a definition is: its extent, or 0 where that is negative."""
         shown = self.number(expr)
         return shown if self.prover.entails((), self.prover.polynomial(expr)) else f"max(0, {shown})"
-
-
-def standing(scope: Scope) -> Trail:
-    """What holds whether or not the coordinates have points: the ranges of steps, and what Python has tested."""
-    return tuple(
-        step for step in scope.box if not isinstance(step, ir.Range) or scope.places[step.coordinate].step is not None
-    )
 
 
 def _plain(text: str, binds: int = ATOM) -> Value:

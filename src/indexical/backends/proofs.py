@@ -7,16 +7,18 @@ from dataclasses import replace
 
 from ..checker.context import Trail, assume, constants_of
 from ..ir import nodes as ir
-from ..ir.affine import Polynomial, number, of_atom, polynomial
+from ..ir.affine import Atom, Polynomial, number, of_atom, polynomial
 from ..ir.prove import Assumptions
 from .scope import Scope
 
 
 class Prover:
-    """Answers about whole expressions of one program, remembered."""
+    """Answers about whole expressions of one program, remembered. `counted` are plain numbers that are never
+    negative."""
 
     def __init__(self, lets: Mapping[str, ir.Let]) -> None:
         self.lets = lets
+        self.counted: set[str] = set()
         self.constants = constants_of(lets)
         self._known: dict[Trail, Assumptions] = {}
         self._answers: dict[tuple[Trail, Polynomial, tuple[Polynomial, ...]], bool] = {}
@@ -33,12 +35,22 @@ class Prover:
         value = goal.constant
         if value is not None:
             return value >= 0
-        if _is_count(goal):
+        if self.is_count(goal):
             return True
         key = (trail, goal, also)
         if key not in self._answers:
             self._answers[key] = self._entails(trail, goal, also)
         return self._answers[key]
+
+    def is_count(self, value: Polynomial) -> bool:
+        """A sum of products of sizes and positive numbers: never negative."""
+        return all(
+            factor > 0 and all(isinstance(a, ir.Size) or self.is_counted(a) for a, _ in monomial)
+            for monomial, factor in value.terms.items()
+        )
+
+    def is_counted(self, atom: Atom) -> bool:
+        return isinstance(atom, ir.Read) and atom.tensor in self.counted
 
     def _entails(self, trail: Trail, goal: Polynomial, also: tuple[Polynomial, ...]) -> bool:
         """The least or largest of some is one of them: the goal is to hold whichever it is."""
@@ -60,7 +72,7 @@ class Prover:
     def _facts_of(self, atom: ir.Map, trail: Trail) -> list[Polynomial]:
         """A quotient and a remainder of what is not negative are at most what they are made of."""
         dividend, divisor = (self.polynomial(argument) for argument in atom.arguments)
-        if _is_count(divisor) or not self.entails(trail, dividend) or not self.entails(trail, divisor):
+        if self.is_count(divisor) or not self.entails(trail, dividend) or not self.entails(trail, divisor):
             return []
         here = of_atom(atom)
         return [here, dividend - here] + ([divisor - here - 1] if atom.op == "%" else [])
@@ -102,11 +114,3 @@ def _replaced(value: Polynomial, atom: ir.Expr, by: Polynomial) -> Polynomial:
             term = term * by
         result = result + term
     return result
-
-
-def _is_count(value: Polynomial) -> bool:
-    """A sum of products of sizes and positive numbers: never negative."""
-    return all(
-        factor > 0 and all(isinstance(atom, ir.Size) for atom, _ in monomial)
-        for monomial, factor in value.terms.items()
-    )

@@ -83,7 +83,7 @@ class Reducer(Contractor):
                 return found if expr.op == "sum" else self.averaged(found, expr, masks, inner, scope)
         body = self.value(expr.body, guarded)
         if expr.type.kind == "real":
-            body = self.real(body)
+            body = self.real(body) if expr.op in ("max", "min") else self.widened(self.real(body))
         mask = self.conjunction(masks, inner)
         if expr.op in ("argmax", "argmin"):
             return self.argument(expr, body, mask, inner, scope)

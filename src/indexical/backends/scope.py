@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from ..checker.context import Trail
 from ..ir import build
@@ -27,21 +28,40 @@ class Place:
     step: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Scope:
     """The coordinates in force, in the order of the axes of all that is computed; and what holds here.
 
-    `box` is that part of the trail which holds wherever the emitted code computes: the ranges, and conditions that
-    Python has tested (`settled`). Of all other conditions it only holds that nobody looks where they fail.
+    Conditions that Python has `tested` hold wherever the emitted code computes. Of all others on the trail it only
+    holds that nobody looks where they fail.
     """
 
     places: Mapping[Coordinate, Place]
     trail: Trail = ()
-    box: Trail = ()
+    tested: tuple[tuple[ir.Expr, bool], ...] = ()
 
-    @property
+    @cached_property
     def order(self) -> tuple[Coordinate, ...]:
         return tuple(self.places)
+
+    @cached_property
+    def box(self) -> Trail:
+        """What holds wherever the emitted code computes: every coordinate within its bounds, and what was tested."""
+        ranges = {step.coordinate: step for step in self.trail if isinstance(step, ir.Range)}
+        result: list[ir.Range | tuple[ir.Expr, bool]] = []
+        for coordinate, place in self.places.items():
+            if place.step is None:
+                result.append(ir.Range(coordinate, place.start, place.stop, True, place.start.span))
+            elif coordinate in ranges:
+                result.append(ranges[coordinate])
+        return (*result, *self.tested)
+
+    @cached_property
+    def standing(self) -> Trail:
+        """What holds whether or not the coordinates have points: the ranges of steps, and what was tested."""
+        return tuple(
+            step for step in self.box if not isinstance(step, ir.Range) or self.places[step.coordinate].step is not None
+        )
 
     def sort(self, coordinates: Iterable[Coordinate]) -> tuple[Coordinate, ...]:
         """Coordinates in the order of axes, without those that a loop steps."""
@@ -49,27 +69,31 @@ class Scope:
         return tuple(c for c, place in self.places.items() if c in wanted and place.step is None)
 
     def binding(self, range: ir.Range, place: Place) -> Scope:
-        reach = range if place.step is not None else replace(range, lower=place.start, upper=place.stop)
-        return Scope({**self.places, range.coordinate: place}, (*self.trail, range), (*self.box, reach))
+        return Scope({**self.places, range.coordinate: place}, (*self.trail, range), self.tested)
 
     def where(self, condition: ir.Expr | None, holds: bool = True) -> Scope:
         return self if condition is None else replace(self, trail=(*self.trail, (condition, holds)))
 
     def settled(self, condition: ir.Expr, holds: bool = True) -> Scope:
         """Inside a branch of the emitted code that is only taken where the condition holds."""
-        return replace(self, trail=(*self.trail, (condition, holds)), box=(*self.box, (condition, holds)))
+        step = (condition, holds)
+        return replace(self, trail=(*self.trail, step), tested=(*self.tested, step))
 
     def conditions(self) -> list[tuple[ir.Expr, bool]]:
         """The conditions that removed points fail: those of dependent ranges, then those on the trail."""
-        tested = {step for step in self.box if not isinstance(step, ir.Range)}
         inside = [(place.within, True) for place in self.places.values() if place.within is not None]
-        return inside + [step for step in self.trail if not isinstance(step, ir.Range) and step not in tested]
+        return inside + [s for s in self.trail if not isinstance(s, ir.Range) and s not in self.tested]
+
+    def plainly(self) -> Scope:
+        """The same, with no conditions but those that Python has tested."""
+        ranges = tuple(step for step in self.trail if isinstance(step, ir.Range))
+        return replace(self, trail=(*ranges, *self.tested))
 
     def moving(self, coordinate: Coordinate) -> Scope:
         """The same, with a coordinate that a loop steps running over all its points again."""
         place = replace(self.places[coordinate], step=None)
-        box = tuple(step for step in self.box if isinstance(step, ir.Range) or not _speaks_of(step, coordinate))
-        return Scope({**self.places, coordinate: place}, self.trail, box)
+        tested = tuple(step for step in self.tested if not _speaks_of(step, coordinate))
+        return Scope({**self.places, coordinate: place}, self.trail, tested)
 
     def along(self, expr: ir.Normalize) -> Scope:
         """Inside a normaliser, which binds its coordinate anew. What holds of it outside says only that a row is

@@ -12,7 +12,7 @@ from ..ir import nodes as ir
 from ..ir.types import Dtype
 from ..plan.steps import Plan
 from .attention import Attending
-from .base import Dialect
+from .base import NOT, UNARY, Dialect
 from .definitions import Definer
 from .numpy_ import NumPy
 from .numpy_helpers import HELPERS as NUMPY_HELPERS
@@ -128,7 +128,8 @@ def asserting(emitter: Definer) -> None:
         emitter.text.line("")
         emitter.text.comment(claim.span.text)
         value = emitter.value(claim.condition, Scope({}))
-        emitter.text.refuse(f"not {value.within(4)}", "IX506", claim.message)
+        test = f"not {value.within(NOT)}" if value.python else f"(~{value.within(UNARY)}).any()"
+        emitter.text.refuse(test, "IX506", claim.message)
 
 
 def returning(emitter: Definer, wanted: tuple[str, ...]) -> None:
@@ -138,7 +139,9 @@ def returning(emitter: Definer, wanted: tuple[str, ...]) -> None:
         stored = emitter.stored[name]
         variable = stored.variable
         if stored.python:
-            variable = emitter.text.dialect.constant(variable, emitter.dtypes[name])
+            variable = emitter.text.dialect.array(variable, emitter.dtypes[name])
+        elif not let.axes and emitter.text.dialect.name == "numpy":
+            variable = f"np.asarray({variable})"
         if any(axis.coordinate.rest for axis in let.axes):
             lengths = [_lengths(emitter, axis) for axis in let.axes]
             variable = f"{variable}.reshape(({', '.join(lengths)},))"

@@ -31,6 +31,10 @@ class Meeting(Definer):
     def read(self, expr: ir.Read, scope: Scope) -> Value:
         return self.met(expr, super().read(expr, scope))
 
+    def any(self, mask: Value) -> str:
+        """Whether a mask holds somewhere: said of an array, also of one without axes."""
+        return f"{mask.atom}.any()"
+
     def met(self, expr: ir.Read, value: Value) -> Value:
         if expr.tensor not in self.weak or value.python or value.dtype == self.compute or self.compute == "f64":
             return value
@@ -76,6 +80,10 @@ def check(failed, code, message):
 '''
 
 
+# What the first and the one beyond the last point of a window are called.
+WINDOWS = frozenset(("b0", "b1", "h0", "h1", "r0", "r1", "k0", "k1"))
+
+
 class WindowProver(Prover):
     """What holds of all points of a coordinate holds of those in its window."""
 
@@ -103,6 +111,14 @@ class Windowed(Meeting):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.prover = WindowProver(self.lets, self.unbounded or {})
+
+    def largest_in(self, tensor: str) -> int:
+        """Where a window begins and ends is a place of an axis."""
+        return 2**31 if tensor in WINDOWS else super().largest_in(tensor)
+
+    def reals(self, op: str, values: list[Value]) -> list[Value]:
+        """Whole numbers of a tile become real while they are few: not where they meet all of it."""
+        return [self.real(value) for value in values]
 
     def read(self, expr: ir.Read, scope: Scope) -> Value:
         if expr.tensor not in self.pretended:

@@ -10,7 +10,7 @@ _FUNCTIONS = {
     "exp": "torch.exp",
     "log": "torch.log",
     "sqrt": "torch.sqrt",
-    "rsqrt": "torch.rsqrt",
+    "root": "torch.rsqrt",
     "tanh": "torch.tanh",
     "sigmoid": "torch.sigmoid",
     "relu": "torch.relu",
@@ -41,7 +41,7 @@ class Torch:
 
     name = "torch"
     module = "torch"
-    header = ("import torch",)
+    header: tuple[str, ...] = ("import torch",)
 
     def dtype(self, dtype: Dtype) -> str:
         return f"torch.{_NAMES[dtype]}"
@@ -90,6 +90,8 @@ class Torch:
                 return self._extreme("min", [above, arguments[2]])
             case "max" | "min":
                 return self._extreme(op, arguments)
+            case "rsqrt":
+                return f"torch.rsqrt({arguments[0].text}).abs()"
         return f"{_FUNCTIONS[op]}({', '.join(argument.text for argument in arguments)})"
 
     def _extreme(self, op: str, arguments: list[Value]) -> str:

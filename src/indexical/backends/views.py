@@ -11,9 +11,8 @@ from ..ir.affine import Polynomial, number, polynomial
 from ..ir.types import Coordinate
 from ..ir.walk import substitute
 from ..source import Span
-from .base import COMPARISON, LOGIC, NOT, OR, SUM, Value
+from .base import BOTH, COMPARISON, EITHER, NOT, OR, SUM, Value
 from .expressions import Emitter
-from .plain import standing
 from .scope import Scope
 
 
@@ -145,17 +144,17 @@ class Views(Emitter):
 
     def check_reach(self, access: Access, index: ir.Expr, extent: ir.Expr, message: str, scope: Scope) -> None:
         """Refuse where the first or the last place is out of bounds; with no points there is none."""
-        around = standing(scope)
+        around = scope.standing
         length, span = polynomial(extent), index.span
         ends = [access.first, length - access.beyond]
         open_ends = [end for end in ends if not self.prover.entails(around, self.through(end, span))]
         if not open_ends:
             return
         tests = [self.is_below(end, span, scope) for end in open_ends]
-        wrong = Value(" or ".join(tests), (), "bool", None, LOGIC if len(tests) > 1 else COMPARISON, True)
+        wrong = Value(" or ".join(tests), (), "bool", None, EITHER if len(tests) > 1 else COMPARISON, True)
         empty = [c for c in access.coordinates if not self.is_filled(c, scope)]
         some = [f"{self.plain(self.extent_of(c, scope), span, scope).within(SUM)} > 0" for c in empty]
-        shown = " and ".join([*some, wrong.within(LOGIC + 1)]) if some else wrong.text
+        shown = " and ".join([*some, wrong.within(BOTH)]) if some else wrong.text
         self.refuse_once(shown, "IX305", message)
 
     def check_index(self, index: ir.Expr, extent: ir.Expr, message: str, scope: Scope) -> None:
@@ -203,7 +202,7 @@ class Views(Emitter):
         if above:
             tests.append(self.is_below(polynomial(extent) - polynomial(last) - 1, index.span, scope))
         shown = " or ".join(tests)
-        level = LOGIC if some or len(tests) > 1 else COMPARISON
+        level = BOTH if some else EITHER if len(tests) > 1 else COMPARISON
         test = Value(some + (f"({shown})" if some and len(tests) > 1 else shown), (), "bool", None, level, True)
         self.fail_where(test, "IX305", message, scope)
 
@@ -218,7 +217,7 @@ class Views(Emitter):
         behind = "" if step == "1" else f":{step}"
         if access.padded or self.is_whole(access, index, extent, scope):
             return f":{behind}"
-        around = standing(scope)
+        around = scope.standing
         first, beyond = self.through(access.first, span), self.through(access.beyond, span)
         length = self.prover.polynomial(extent)
         start = "" if not first.terms else self.plain(access.first, span, scope).text

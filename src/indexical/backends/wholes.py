@@ -33,6 +33,10 @@ class Wholes(Arrays):
         python = all(value.python for value in values)
         if op in _SIGNS:
             return self.added(expr, values, dtype, scope)
+        if op == "neg" and self.largest(expr, scope) > LARGEST["i64"]:
+            helper = "fitting" if python else "subtract"
+            shown = f"-{values[0].within(UNARY)}" if python else f"0, {values[0].text}"
+            return values[0].but(text=f"{self.text.helper(helper)}({shown})", binds=ATOM)
         if op == "neg":
             return values[0].but(text=f"-{values[0].within(UNARY)}", binds=UNARY)
         if op in ("//", "%"):
@@ -171,7 +175,7 @@ class Wholes(Arrays):
         """How large the numbers of a tensor can get."""
         stored = self.stored.get(tensor)
         if tensor not in self.lets:
-            return LARGEST["i32"] if stored is not None and stored.dtype == "i32" else LARGEST["i64"]
+            return 1 + LARGEST["i32" if stored is not None and stored.dtype == "i32" else "i64"]
         if tensor not in self.magnitudes:
             self.magnitudes[tensor] = LARGEST["i64"]
             clauses = self.lets[tensor].clauses

@@ -13,12 +13,12 @@ from .fuse import fuse
 from .masks import analyze, kind
 from .recognize import recognize
 from .scores import lay_out, take_apart
-from .steps import Attend, Attention, Layout, Mask, Piece, Plan, Refusal, Scores, Step
+from .steps import Attend, Attention, Layout, Mask, Piece, Plan, Recognized, Refusal, Scores, Step
 from .wording import words_of
 
 FUSED = "scaled_dot_product_attention"
 INTERVALS = "key intervals"
-TILES = "key intervals with a bias"
+TILES = "key intervals, tile by tile"
 STREAM = "stream"
 ARRAYS = "arrays"
 LOOP = "loop"
@@ -29,14 +29,15 @@ def choose(
 ) -> Plan:
     """The plan of a call: what is needed, every attention by the best kernel that takes it."""
     original = program
-    found = recognize(program, wanted)
+    found = Recognized(program, {}, ()) if isolate else recognize(program, wanted)
     refusals = {refusal.definition: refusal for refusal in found.refusals}
-    fused = {name: attention for name, attention in found.attentions.items() if not isolate}
+    fused = dict(found.attentions)
     for name, attention in list(fused.items()):
         if attention.empty == "nan" and not _is_patched(name, attention, found.program):
-            reason = "a row may hear nobody, and is NaN then: that is told only of guards that are intervals"
+            reason = "a row that hears nobody would be 0 and not NaN; which those are is known only of intervals"
             refusals[name] = Refusal(name, "fused attention", reason)
             del fused[name]
+            found = _taken_back(found, name, original)
     program = fuse(found.program, {*wanted, *fused}) if not isolate else found.program
     lets = {let.name: let for let in program.lets}
     needed = needed_by(program, wanted, fused)
@@ -99,6 +100,13 @@ def parts(attention: Attention) -> tuple[ir.Expr, ...]:
     return (key.lower, key.upper, attention.score, *attention.guard, attention.value)
 
 
+def _taken_back(found: Recognized, name: str, original: ir.Program) -> Recognized:
+    """A definition as it was written, where it is not computed by a kernel after all."""
+    written = {let.name: let for let in original.lets}
+    lets = tuple(written.get(let.name, let) if let.name == name else let for let in found.program.lets)
+    return replace(found, program=replace(found.program, lets=lets))
+
+
 def _is_patched(name: str, attention: Attention, program: ir.Program) -> bool:
     """Whether the rows that hear nobody can be told by arithmetic, to be NaN where the relation says so."""
     let = next(let for let in program.lets if let.name == name)
@@ -117,13 +125,13 @@ def _attend(let: ir.Let, attention: Attention, program: ir.Program, backend: str
         mask = Mask((Piece((attention.key.upper,), (attention.key.lower,), (), ()),))
     guarded = [c for c in layout.rows if any(c in guard.type.coordinates for guard in attention.guard)]
     shape = kind(mask, attention.key, tuple(ranges[c] for c in guarded), lets)
-    way, refusals = _way(let, layout, scores, mask, shape, backend)
+    way, refusals = _way(let, attention.coordinate.name, layout, scores, mask, shape, backend)
     attend = Attend(attention, layout, scores, mask, shape)
     return Step(let.name, way, words_of(attend, way == FUSED), refusals, attend)
 
 
 def _way(
-    let: ir.Let, layout: Layout, scores: Scores, mask: Mask, shape: str | None, backend: str
+    let: ir.Let, key: str, layout: Layout, scores: Scores, mask: Mask, shape: str | None, backend: str
 ) -> tuple[str, tuple[Refusal, ...]]:
     """The first kernel that takes it, and why the others before it do not."""
     refusals: list[Refusal] = []
@@ -135,10 +143,12 @@ def _way(
     if scores.bias is None and shape is not None:
         return FUSED, ()
     if scores.bias is not None:
-        refusals.append(Refusal(let.name, FUSED, "something is added to the scores: its gradient would be lost"))
+        refusals.append(
+            Refusal(let.name, FUSED, "what is added to the scores would be built whole, and lose its gradient")
+        )
         return _tiled(let, layout, refusals)
-    words = "the guard is neither `j <= i` nor absent"
-    refusals.append(Refusal(let.name, FUSED, words))
+    query = layout.rows[-1].name if layout.rows else "i"
+    refusals.append(Refusal(let.name, FUSED, f"it knows no guard but `{key} <= {query}`"))
     if any(piece.rest for piece in mask.pieces) or (len(mask.pieces) > 1 and any(p.groups for p in mask.pieces)):
         return _tiled(let, layout, refusals)
     return INTERVALS, tuple(refusals)

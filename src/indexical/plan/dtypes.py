@@ -62,4 +62,3 @@ def _of(expr: ir.Expr, known: Mapping[str, Dtype | None], kind: Kind) -> Dtype |
             return None if expr.type.kind != body.type.kind else _of(body, known, kind)
         case _:
             return widest([_of(child, known, kind) for child in children(expr)])
-

@@ -32,7 +32,7 @@ NONE: Mapping[str, ir.Expr] = {}
 NEVER: frozenset[str] = frozenset()
 
 # A form is given up past this many characters of its text.
-LONGEST = 10_000
+LONGEST = 5_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -236,34 +236,6 @@ def magnitude(value: Number) -> Number:
     return value if value >= 0 else -value
 
 
-def are_opposed(one: tuple[Number, Product], other: tuple[Number, Product]) -> bool:
-    """Whether two terms may be large and nearly cancel, as in `f[i] - f[j]` and in `1000 - 1000 * m[j]`: then the
-    one is not left out without the other, and their difference is taken first."""
-    if one[0] != -other[0]:
-        return False
-    left, right = one[1], other[1]
-    if left.exponent is not None or right.exponent is not None:
-        return False
-    if not left.coordinates or not right.coordinates:
-        small, large = (left, right) if not left.coordinates else (right, left)
-        known = {atom.key: power for atom, power in large.factors}
-        return magnitude(one[0]) >= 16 and all(known.get(atom.key) == power for atom, power in small.factors)
-    if left.conditions or right.conditions or len(left.factors) != len(right.factors):
-        return False
-    return all(_are_alike(a[0], b[0]) for a, b in zip(left.factors, right.factors, strict=True) if a[1] == b[1])
-
-
-def _are_alike(left: Atom, right: Atom) -> bool:
-    """Whether two factors are equal but for where they are read."""
-    match left, right:
-        case Leaf(ir.Read(tensor=name)), Leaf(ir.Read(tensor=other)):
-            return name == other
-        case Leaf(ir.Coord()), Leaf(ir.Coord()):
-            return True
-        case _:
-            return left.key == right.key
-
-
 def constant(value: Number) -> Form:
     return form(((value, EMPTY),))
 
@@ -299,6 +271,18 @@ def under(value: Form, conditions: Mapping[str, ir.Expr], absent: bool) -> Form:
         skipped = term.skipped.union(conditions) if divisors(term) else term.skipped
         result.append((number, product(term.factors, term.exponent, merged, removed, skipped)))
     return form(result)
+
+
+def present(value: Form) -> Form:
+    """A form where no term of it may be absent, as in an exponent or below the line: the checker has made sure
+    that what its guards say holds wherever it is read."""
+    if not any(term.absent for _, term in value.terms):
+        return value
+    terms = []
+    for number, term in value.terms:
+        left = {key: condition for key, condition in term.conditions.items() if key not in term.absent}
+        terms.append((number, product(term.factors, term.exponent, left, NEVER, term.skipped & left.keys())))
+    return form(terms)
 
 
 # ----------------------------------------------------------------------- arithmetic

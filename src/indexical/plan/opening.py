@@ -44,8 +44,10 @@ from .writing import written
 
 Scope = Mapping[Coordinate, ir.Range]
 
-# How many terms may be made for one definition before it is given up.
+# How many terms may be made for one definition, and how deep definitions may be written out in one another,
+# before it is given up.
 MOST_WORK = 4000
+DEEPEST = 40
 
 _NOWHERE: Scope = {}
 
@@ -57,8 +59,9 @@ class Algebra:
     program: ir.Program
     kept: set[str] = field(default_factory=set)
     known: dict[str, Form | None] = field(default_factory=dict)
-    openable: dict[str, bool] = field(default_factory=dict)
+    exponential: dict[str, bool] = field(default_factory=dict)
     work: int = 0
+    depth: int = 0
 
     def __post_init__(self) -> None:
         steps = [order for order in self.program.order if isinstance(order, ir.Stepwise)]
@@ -251,16 +254,23 @@ class Algebra:
 
     def may_open(self, name: str) -> bool:
         """Whether a definition could be a copy, weights or a logarithm: known without its normal form."""
-        if name not in self.openable:
-            self.openable[name] = False
-            clause = self.canonical.clause(name)
-            if clause is not None and name not in self.kept:
-                parts = list(walk(clause.body))
-                simple = not any(isinstance(part, ir.Reduce | ir.Normalize) for part in parts)
-                self.openable[name] = simple or any(
-                    is_exponential(part) or (isinstance(part, ir.Read) and self.may_open(part.tensor)) for part in parts
-                )
-        return self.openable[name]
+        clause = self.canonical.clause(name)
+        if clause is None or name in self.kept:
+            return False
+        simple = not any(isinstance(part, ir.Reduce | ir.Normalize) for part in walk(clause.body))
+        return simple or self._is_exponential(name)
+
+    def _is_exponential(self, name: str) -> bool:
+        """Whether something is exponentiated in a definition, or in one that it reads."""
+        clause = self.canonical.clause(name)
+        if clause is None or name in self.kept:
+            return False
+        if name not in self.exponential:
+            self.exponential[name] = False
+            parts = list(walk(clause.body))
+            reads = {part.tensor for part in parts if isinstance(part, ir.Read)}
+            self.exponential[name] = any(map(is_exponential, parts)) or any(map(self._is_exponential, reads))
+        return self.exponential[name]
 
     def _read(self, read: ir.Read, scope: Scope | None) -> Form:
         if self.may_open(read.tensor):
@@ -288,6 +298,11 @@ class Algebra:
                 self.known[name] = None if is_normalized(found) else found
         return None if name in self.kept else self.known[name]
 
+    def prepare(self, name: str) -> None:
+        """Work out the form of a definition, after those of all that it reads: then none waits for another."""
+        if self.may_open(name):
+            self.definition(name)
+
     def has_sum(self, name: str) -> bool:
         """Whether a definition has a sum as a factor, or is too large to say."""
         inner = self.definition(name)
@@ -300,7 +315,7 @@ class Algebra:
         values = {
             slot.coordinate: self.whole(index)
             for slot, index in zip(clause.slots, read.indices, strict=True)
-            if isinstance(slot, ir.Coord)
+            if isinstance(slot, ir.Coord) and slot != index
         }
         try:
             return replaced(inner, values, self)
@@ -327,12 +342,22 @@ class Algebra:
             result = times(result, power(self._opened_atom(atom, opens), exponent_))
         return result
 
+    def _opened_read(self, atom: Leaf, read: ir.Read, opens: Callable[[ir.Read], bool]) -> Form:
+        inner = self.definition(read.tensor)
+        found = None if inner is None else self.at(read, inner)
+        if found is None:
+            return single(atom)
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise TooLarge
+        result = self.opened(found, opens)
+        self.depth -= 1
+        return result
+
     def _opened_atom(self, atom: Atom, opens: Callable[[ir.Read], bool]) -> Form:
         match atom:
             case Leaf(ir.Read() as read) if read.tensor in self.lets and opens(read):
-                inner = self.definition(read.tensor)
-                found = None if inner is None else self.at(read, inner)
-                return single(atom) if found is None else self.opened(found, opens)
+                return self._opened_read(atom, read, opens)
             case Function(op, arguments):
                 return function(op, tuple(self.opened(argument, opens) for argument in arguments))
             case Group(inner_form):

@@ -23,6 +23,7 @@ from .normal import (
     form,
     grouped,
     leaf,
+    present,
     product,
     single,
     times,
@@ -45,6 +46,8 @@ def power(value: Form, exponent: Number) -> Form:
         return ONE
     if not value.terms:
         return ZERO if exponent > 0 else _closed(value, exponent)
+    if exponent < 0:
+        value = present(value)
     number, term = grouped(value)
     if term.conditions and exponent < 0:
         return _closed(form(((number, term),)), exponent)

@@ -82,7 +82,7 @@ class _Search:
     def define(self, name: str) -> None:
         """Look for attentions in a definition, and put it in place with them as definitions before it."""
         let = self.lets[name]
-        self.algebra.work = 0
+        self.algebra.work = self.algebra.depth = 0
         self.plausible.clear()
         self.made = []
         clauses = []
@@ -94,6 +94,7 @@ class _Search:
             self._put(replace(let, clauses=tuple(clauses)))
         if name not in self.algebra.kept and any(self.may_gather(clause.body) for clause in clauses):
             self.exponential.add(name)
+        self.algebra.prepare(name)
 
     def pass_by(self, names: Iterable[str]) -> None:
         """Leave definitions that are made of themselves, and say so where weights are in them."""
@@ -106,7 +107,7 @@ class _Search:
     def _put(self, let: ir.Let) -> None:
         """A definition that only reads the one attention that was made for it, at its own coordinates, is it."""
         self.algebra.known.pop(let.name, None)
-        self.algebra.openable.clear()
+        self.algebra.exponential.pop(let.name, None)
         if _is_one(let, self.made):
             made = self.made[0]
             let = replace(let, clauses=(replace(let.clauses[0], body=made.let.clauses[0].body),))

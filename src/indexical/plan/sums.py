@@ -25,7 +25,6 @@ from .normal import (
     Product,
     Reader,
     Sum,
-    are_opposed,
     divisors,
     form,
     function,
@@ -37,6 +36,7 @@ from .normal import (
 )
 from .powers import power
 from .safety import is_safe
+from .traits import are_opposed
 
 Values = Mapping[Coordinate, ir.Expr]
 

@@ -1,11 +1,11 @@
-"""What a normal form is like: a copy, weights, a logarithm, a mask."""
+"""What a normal form is like: a copy, weights, a logarithm, a mask, terms that nearly cancel."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from ..ir import nodes as ir
-from .normal import Form, Function, Group, Leaf, Logarithm, Sum, form
+from .normal import Atom, Form, Function, Group, Leaf, Logarithm, Number, Product, Sum, form, magnitude
 
 
 def is_exponential(expr: ir.Expr) -> bool:
@@ -63,3 +63,31 @@ def is_normalized(*values: Form) -> bool:
 def has_logarithm(value: Form) -> bool:
     """Whether a term of a form is a logarithm of weights."""
     return any(isinstance(atom, Logarithm) for _, term in value.terms for atom, _ in term.factors)
+
+
+def are_opposed(one: tuple[Number, Product], other: tuple[Number, Product]) -> bool:
+    """Whether two terms may be large and nearly cancel, as in `f[i] - f[j]` and in `1000 - 1000 * m[j]`: then the
+    one is not left out without the other, and their difference is taken first."""
+    if one[0] != -other[0]:
+        return False
+    left, right = one[1], other[1]
+    if left.exponent is not None or right.exponent is not None:
+        return False
+    if not left.coordinates or not right.coordinates:
+        small, large = (left, right) if not left.coordinates else (right, left)
+        known = {atom.key: power for atom, power in large.factors}
+        return magnitude(one[0]) >= 16 and all(known.get(atom.key) == power for atom, power in small.factors)
+    if left.conditions or right.conditions or len(left.factors) != len(right.factors):
+        return False
+    return all(_are_alike(a[0], b[0]) for a, b in zip(left.factors, right.factors, strict=True) if a[1] == b[1])
+
+
+def _are_alike(left: Atom, right: Atom) -> bool:
+    """Whether two factors are equal but for where they are read."""
+    match left, right:
+        case Leaf(ir.Read(tensor=name)), Leaf(ir.Read(tensor=other)):
+            return name == other
+        case Leaf(ir.Coord()), Leaf(ir.Coord()):
+            return True
+        case _:
+            return left.key == right.key

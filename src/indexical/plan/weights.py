@@ -21,9 +21,11 @@ from .normal import (
     Number,
     Product,
     Sum,
+    TooLarge,
     form,
     multiplied,
     plus,
+    present,
     product,
 )
 from .opening import Algebra
@@ -174,8 +176,10 @@ def _match_key(site: _Site, total: Sum, key: Binder) -> Gathered | str:
 def _opened(
     algebra: Algebra, above: Form, below: Form | None, key: Coordinate, carried: frozenset[Coordinate]
 ) -> tuple[Form, Form]:
-    """Both exponents, with every definition written out that varies with who asks and with the key."""
+    """Both exponents, with every definition written out that varies with who asks and with the key; as they are
+    where that grows too large."""
     assert below is not None
+    work = algebra.work
     asks = (above.coordinates | below.coordinates) - {key}
     asks = asks - carried or asks
 
@@ -183,7 +187,11 @@ def _opened(
         coordinates = read.type.coordinates
         return key in coordinates and (not asks or not coordinates.isdisjoint(asks))
 
-    return algebra.opened(above, opens), algebra.opened(below, opens)
+    try:
+        return present(algebra.opened(above, opens)), present(algebra.opened(below, opens))
+    except TooLarge:
+        algebra.work, algebra.depth = work, 0
+        return above, below
 
 
 def _described(
@@ -199,11 +207,12 @@ def _described(
     guard = dict(share.conditions)
     key, bounds = _widened(site.algebra, key, values)
     beside = {k: c for k, c in site.inner.conditions.items() if k not in guard}
-    wanted = {k: c for k, c in beside.items() if coordinate in c.type.coordinates}
+    exposed = any(not is_safe_atom(atom, site.algebra.doubts) for atom, _ in values) if beside else False
+    wanted = {k: c for k, c in beside.items() if exposed or coordinate in c.type.coordinates}
     value = form(((1, product(values, None, wanted)),))
     guard |= bounds
     score, guard, doubts = _unmasked(site, key, score, guard)
-    rest = [f for f in site.inner.factors if f not in values and f[0] is not total]
+    rest = [factor for factor in _less(site.inner, total) if factor not in values]
     inside = product(rest, left, {k: c for k, c in beside.items() if k not in wanted})
     outside = site.outer
     if any(atom is total for atom, _ in outside.factors):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from ..ir import nodes as ir
+from ..ir.walk import walk
 from .steps import Attend, Piece
 
 
@@ -15,37 +16,47 @@ def words_of(attend: Attend, fused: bool) -> tuple[str, ...]:
     if attend.shape == "full":
         lines.append(f"every query hears every `{key}`")
     elif attend.shape == "causal":
-        lines.append(f"causal: `{' && '.join(map(_shown, attend.attention.guard))}`, no mask is built")
+        guard = " && ".join(map(_shown, attend.attention.guard))
+        lines.append(f"hears `{key}` where `{guard}`; no mask is built")
     elif not attend.mask.pieces:
         lines.append(f"no query hears any `{key}`")
     else:
         lines += [f"{'or ' if n else ''}hears {_heard(piece, key)}" for n, piece in enumerate(attend.mask.pieces)]
     if attend.scores.bias is not None and attend.scores.dot is not None:
         lines.append(f"added to the scores, tile by tile: `{_shown(attend.scores.bias)}`")
-    if attend.attention.empty == "nan":
-        lines.append("a row that hears nobody is NaN, as the division by 0 says")
-    if attend.attention.guard:
-        lines.append(
-            f"a value that is not finite spreads to all rows of its block; a `{key}` that nobody hears is not read"
+        learned = dict.fromkeys(
+            r.tensor for r in walk(attend.scores.bias) if isinstance(r, ir.Read) and r.type.kind == "real"
         )
+        if learned and not fused:
+            lines.append(f"where {' or '.join(f'`{name}`' for name in learned)} wants a gradient: by stream")
+    if attend.attention.empty == "nan":
+        lines.append("a row that hears nobody is NaN: it is 0 / 0")
+    if attend.attention.guard:
+        spread = "NaN and infinity may spread within a block (`isolate=True` keeps them apart)"
+        lines.append(f"{spread}; a `{key}` that nobody hears is not read")
     return tuple(lines)
 
 
 def _heard(piece: Piece, key: str) -> str:
-    parts = []
-    if piece.lower:
-        parts.append("from " + _one_of("the largest of", piece.lower))
-    if piece.upper:
-        parts.append("up to, not with, " + _one_of("the smallest of", piece.upper))
-    for asks, answers in piece.groups:
-        parts.append(f"of the same group, `{_shown(asks)}` and `{_shown(answers)}`")
-    parts += [f"where `{_shown(condition)}`" for condition in piece.rest]
-    return f"`{key}` " + ", ".join(parts) if parts else f"every `{key}`"
+    lower, upper = _bound("max", piece.lower), _bound("min", piece.upper)
+    conditions = []
+    if lower or upper:
+        conditions.append(" ".join([*([f"{lower} <="] if lower else []), key, *([f"< {upper}"] if upper else [])]))
+    conditions += [_same(asks, answers) for asks, answers in piece.groups]
+    conditions += [_shown(condition) for condition in piece.rest]
+    return f"`{key}` where `{' && '.join(conditions)}`" if conditions else f"every `{key}`"
 
 
-def _one_of(words: str, bounds: tuple[ir.Expr, ...]) -> str:
-    shown = [f"`{_shown(bound)}`" for bound in bounds]
-    return shown[0] if len(shown) == 1 else f"{words} {', '.join(shown)}"
+def _bound(op: str, bounds: tuple[ir.Expr, ...]) -> str:
+    shown = [_shown(bound) for bound in bounds]
+    return f"{op}({', '.join(shown)})" if len(shown) > 1 else "".join(shown)
+
+
+def _same(asks: ir.Expr, answers: ir.Expr) -> str:
+    match asks, answers:
+        case ir.Const(value=1), ir.Select(condition, ir.Const(value=1), ir.Const(value=0)):
+            return _shown(condition)
+    return f"{_shown(answers)} == {_shown(asks)}"
 
 
 _LEVELS = {"||": 0, "&&": 1, "+": 3, "-": 3, "*": 4, "/": 4, "//": 4, "%": 4, "neg": 5, "**": 6}

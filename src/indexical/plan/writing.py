@@ -11,7 +11,8 @@ from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, rebuild, substitute, walk
 from ..source import Span
-from .normal import Atom, Binder, Form, Function, Group, Leaf, Logarithm, Number, Product, Sum, are_opposed, magnitude
+from .normal import Atom, Binder, Form, Function, Group, Leaf, Logarithm, Number, Product, Sum, magnitude
+from .traits import are_opposed
 
 _HALF = Fraction(1, 2)
 

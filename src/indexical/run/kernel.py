@@ -85,7 +85,11 @@ class Engine:
     def _prepare_tensors(self, values: dict[str, Any], device: str | None) -> Call:
         given = {name: dtype for name, value in values.items() if (dtype := _own_dtype(value)) is not None}
         stand_ins = {name: tensors.stand_in(value) for name, value in values.items()}
-        bound = bind(self.program, stand_ins, {name: d for name, d in given.items() if d == "bf16"})
+        try:
+            bound = bind(self.program, stand_ins, {name: d for name, d in given.items() if d == "bf16"})
+        except CallError as refusal:
+            raise CallError(map(tensors.in_its_words, refusal.diagnostics)) from None
+        tensors.check_halves(self.program, given)
         arguments = {}
         for tensor in self.program.inputs:
             value = values[tensor.name]
@@ -128,7 +132,9 @@ class Engine:
             found = kernel.function(*(call.values[tensor.name] for tensor in self.program.inputs))
         except kernel.refused as problem:
             return self.explain(call, wanted, problem)
-        except MemoryError as problem:
+        except (MemoryError, RuntimeError) as problem:
+            if not is_out_of_memory(problem):
+                raise
             raise too_large(problem) from None
         return dict(zip(wanted, (found,) if len(wanted) == 1 else found, strict=True))
 
@@ -144,7 +150,7 @@ class Engine:
         except CallError as refusal:
             if all(diagnostic.code != "IX507" for diagnostic in refusal.diagnostics):
                 raise
-            help = "the same call with smaller arrays says at which point"
+            help = "call it with smaller arrays to see at which point"
             raise CallError([Diagnostic(code, message, help=help)]) from None
         if call.backend != "torch":
             return dict(found)
@@ -194,7 +200,12 @@ def load(module: Module, plan: Plan) -> Kernel:
     return Kernel(loaded.program, loaded.Refused, module, plan)
 
 
-def too_large(problem: MemoryError) -> CallError:
+def is_out_of_memory(problem: Exception) -> bool:
+    """NumPy has an exception for it; PyTorch says so in its words."""
+    return isinstance(problem, MemoryError) or "out of memory" in str(problem) or "allocate memory" in str(problem)
+
+
+def too_large(problem: Exception) -> CallError:
     first = (str(problem).splitlines() or [""])[0] or "there is not enough memory"
     return CallError([Diagnostic("IX507", f"the arrays of this call do not fit: {first}", help="choose smaller sizes")])
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -103,6 +105,26 @@ def stand_in(value: Any) -> Any:
     except TypeError:
         dtype = np.dtype(object)
     return np.broadcast_to(np.zeros((), dtype), tuple(value.shape))
+
+
+def in_its_words(diagnostic: Diagnostic) -> Diagnostic:
+    """Advice that was given for NumPy's arrays, for tensors."""
+    if diagnostic.help is None:
+        return diagnostic
+    help = re.sub(r"astype\(np\.(\w+)\)", r"to(torch.\1)", diagnostic.help)
+    return replace(diagnostic, help=help.replace("astype(bool)", "bool()").replace("astype(float)", "double()"))
+
+
+def check_halves(program: ir.Program, given: Mapping[str, Dtype]) -> None:
+    """PyTorch has bf16: a wider tensor is not rounded to it in silence."""
+    sink = Sink()
+    for tensor in program.inputs:
+        if tensor.dtype == "bf16" and given.get(tensor.name, "bf16") != "bf16":
+            message = f"`{tensor.name}` takes bf16, and got a tensor of {given[tensor.name]}"
+            help = f"pass `{tensor.name}.to(torch.bfloat16)` if rounding is meant"
+            sink.report("IX503", message, Label(tensor.span), help=help)
+    if sink.failed:
+        raise CallError(sink)
 
 
 def to_numpy(value: Any) -> Any:

@@ -43,9 +43,20 @@ def attend_blocks(
     return result
 
 
-def _attend_rows(score, value, row, end, start, stop, columns, wide):
+def _attend_rows(
+    score: Callable[[int, int, int, int], Array],
+    value: Callable[[int, int], Array],
+    row: int,
+    end: int,
+    start: int,
+    stop: int,
+    columns: int,
+    wide: Any,
+) -> Array:
     """The rows of one block: the largest score so far, the total weight, and what was gathered with it."""
     top: Any = None
+    total: Any = None
+    gathered: Any = None
     for key in range(start, stop, columns):
         until = min(key + columns, stop)
         scores = score(row, end, key, until).astype(wide, copy=False)
@@ -64,4 +75,5 @@ def _attend_rows(score, value, row, end, start, stop, columns, wide):
             total = total * fade + part.sum(-1, keepdims=True)
             gathered = gathered * fade + here
         top = new
-    return np.where(np.isneginf(top) & (total == 0), 0, gathered / np.where(total == 0, 1, total))
+    found: Array = np.where(np.isneginf(top) & (total == 0), 0, gathered / np.where(total == 0, 1, total))
+    return found

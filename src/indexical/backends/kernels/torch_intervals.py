@@ -113,32 +113,32 @@ def _runs(lower: Tensor, upper: Tensor) -> Iterator[tuple[int, int, tuple[int, i
         yield taken, len(lower), None
 
 
-def _tiles(lower: Tensor, upper: Tensor, masked: bool) -> Iterator[Tiles]:
+def _tiles(lower: Tensor, upper: Tensor, tallest: int | None) -> Iterator[Tiles]:
     """Tiles in which each row hears all that its bounds allow; rows that hear nothing may be in none.
 
-    Where all are `masked` anyway, none is taller than a mask should be.
+    Where all get a mask anyway, `tallest` says how many rows that may have.
     """
+    height = min(tallest or TILE_ROWS, TILE_ROWS)
     for start, stop, growth in _runs(lower, upper):
         if growth is None:
-            yield from _loose_tiles(lower, upper, start, stop)
+            yield from _loose_tiles(lower, upper, range(start, stop, height))
             continue
         key, width, rows = int(lower[start]), int(upper[start] - lower[start]), stop - start
         if width == 0:
             continue
-        if growth == (0, 0) and not masked:
-            yield Tiles(start, key, rows, width, Law(0, 0, 0, width))
-        elif growth == (0, 1) and not masked and rows >= SPLIT_ROWS:
+        if growth == (0, 1) and tallest is None and rows >= SPLIT_ROWS:
             if width > 1:
                 yield Tiles(start, key, rows, width - 1, Law(0, 0, 0, width - 1))
             yield Tiles(start, key + width - 1, rows, rows, CAUSAL, width == 1)
         else:
-            yield from _lawful_tiles(start, stop, key, Law(*growth, 0, width))
+            step = height if any(growth) else tallest or rows
+            yield from _lawful_tiles(range(start, stop, step), key, Law(*growth, 0, width))
 
 
-def _lawful_tiles(start: int, stop: int, key: int, law: Law) -> Iterator[Tiles]:
+def _lawful_tiles(rows: range, key: int, law: Law) -> Iterator[Tiles]:
     """Tiles of a run. Those of a band take in keys of the tile before, up to a width of whole vectors."""
-    for row in range(start, stop, TILE_ROWS):
-        height, past = min(TILE_ROWS, stop - row), row - start
+    for row in rows:
+        height, past = min(rows.step, rows.stop - row), row - rows.start
         end = law.end + (law.right - law.left) * past
         width = end + law.right * (height - 1)
         more = -width % VECTOR if law.left and past else 0
@@ -146,14 +146,14 @@ def _lawful_tiles(start: int, stop: int, key: int, law: Law) -> Iterator[Tiles]:
         yield Tiles(row, key + law.left * past - more, height, width + more, here)
 
 
-def _loose_tiles(lower: Tensor, upper: Tensor, start: int, stop: int) -> Iterator[Tiles]:
+def _loose_tiles(lower: Tensor, upper: Tensor, rows: range) -> Iterator[Tiles]:
     nearest = torch.where(upper > lower, lower, torch.iinfo(torch.int64).max)
-    for row in range(start, stop, TILE_ROWS):
-        rows = slice(row, min(row + TILE_ROWS, stop))
-        first, last = int(nearest[rows].min()), int(upper[rows].max())
+    for row in rows:
+        here = slice(row, min(row + rows.step, rows.stop))
+        first, last = int(nearest[here].min()), int(upper[here].max())
         if first < last:
-            full = first == int(lower[rows].max()) and last == int(upper[rows].min())
-            yield Tiles(row, first, rows.stop - row, last - first, Law(0, 0, 0, last - first) if full else None)
+            full = first == int(lower[here].max()) and last == int(upper[here].min())
+            yield Tiles(row, first, here.stop - row, last - first, Law(0, 0, 0, last - first) if full else None)
 
 
 def _batched(tiles: Iterable[Tiles], room: int) -> Iterator[Tiles]:
@@ -232,8 +232,10 @@ def _attend_backward(
         found = kernel[1](gradient, *inputs, 0.0, causal, attn_mask=mask, scale=scale)
     elif kernel is _FLASH:
         sizes = (None, None, query.shape[2], key.shape[2])
-        found = kernel[1](gradient, *inputs, *sizes, 0.0, causal, *seeds, scale=scale)
+        whole = (query, key, value, out.contiguous(), total.contiguous())
+        found = kernel[1](gradient.contiguous(), *whole, *sizes, 0.0, causal, *seeds, scale=scale)
     else:
+        out = out.transpose(1, 2).contiguous().transpose(1, 2)  # It takes the heads of a row to lie side by side.
         total = _pad(total, (0, -query.shape[2] % 32), value=math.inf)
         passed = (gradient, query, key, value, _bias(mask, query), out, total, *seeds)
         found = kernel[1](*passed, 0.0, [True, True, True, False], causal, scale=scale)
@@ -288,32 +290,51 @@ class Plan(NamedTuple):
 
 
 def _plans(query: Tensor, key: Tensor, hearing: Sequence[Tensor], extent: tuple[int, ...] | None) -> Iterator[Plan]:
-    """One plan for each batch and head in which bounds, groups or masks (of that extent) may differ.
+    """Plans for batches and heads that go together: bounds and groups are the same, and masks (of that extent) small.
 
     `hearing` is lower, upper and, if there are groups, those of the queries and those of the keys.
     """
     lower, upper, *groups = (tensor.cpu() for tensor in hearing)
-    shapes = [lower.shape[1:3], upper.shape[1:3], *(group.shape[:2] for group in groups), extent or (1, 1)]
+    shapes = [lower.shape[1:3], upper.shape[1:3], *(group.shape[:2] for group in groups)]
     batches, heads = (max(sizes) for sizes in zip(*shapes, strict=True))
     lower, upper = (bound.clamp(0, key.shape[2]).expand(-1, batches, heads, -1) for bound in (lower, upper))
     groups = [group.expand(batches, heads, -1) for group in groups]
-    share = 4 * query.shape[-1] * query.shape[0] * query.shape[1] // (batches * heads)
+    tallest, in_batches, in_heads = _parts(query, key, (batches, heads), extent)
+    share = 4 * query.shape[-1] * in_batches.step * in_heads.step
     room = ((8 << 20) if query.device.type == "cpu" else (128 << 20)) // max(share, 1)
-    masked = extent is not None or _kernel(query, True) is None
-    for batch, head in itertools.product(range(batches), range(heads)):
-        bounds = lower[:, batch, head], upper[:, batch, head]
+    for batch, head in itertools.product(in_batches, in_heads):
+        at = batch % batches, head % heads
+        bounds = lower[:, *at], upper[:, *at]
         row_order = key_order = None
         if groups:
-            bounds, row_order, key_order = _in_order(*bounds, *(group[batch, head] for group in groups))
+            bounds, row_order, key_order = _in_order(*bounds, *(group[at] for group in groups))
         layers: list[Layer] = []
         for low, high in _disjoint(*bounds):
-            tiles = _tiles(low, high, True) if masked else _batched(_tiles(low, high, False), room)
-            here = [tile._replace(fresh=tile.fresh and not layers) for tile in tiles]
+            tiles = _tiles(low, high, tallest)
+            here = [
+                tile._replace(fresh=tile.fresh and not layers)
+                for tile in (_batched(tiles, room) if tallest is None else tiles)
+            ]
             layers.append((low.to(query.device), high.to(query.device), here))
-        in_batch = slice(batch, batch + 1) if batches > 1 else slice(None)
-        in_head = slice(head, head + 1) if heads > 1 else slice(None)
         row_order, key_order = (None if order is None else order.to(query.device) for order in (row_order, key_order))
-        yield Plan(in_batch, in_head, layers, row_order, key_order, masked)
+        slices = slice(batch, batch + in_batches.step), slice(head, head + in_heads.step)
+        yield Plan(*slices, layers, row_order, key_order, tallest is not None)
+
+
+def _parts(
+    query: Tensor, key: Tensor, differ: tuple[int, int], extent: tuple[int, ...] | None
+) -> tuple[int | None, range, range]:
+    """How tall a mask may be, None if there is none; the batches, and the heads, in steps of those that go together."""
+    (batches, heads, _, _), most = query.shape, (16 << 20) // (4 * key.shape[2])
+    tallest = None
+    in_batches, in_heads = (whole if parts == 1 else 1 for whole, parts in zip((batches, heads), differ, strict=True))
+    if extent is not None:
+        in_batches = in_batches if extent[0] == 1 else 1
+        tallest = max(TILE_ROWS, min(most, 1024)) if extent[1] == 1 else TILE_ROWS
+        in_heads = in_heads if extent[1] == 1 else min(in_heads, max(1, most // TILE_ROWS))
+    if _kernel(query, True) is None:
+        tallest = max(1, min(most // (in_batches * in_heads), TILE_ROWS))
+    return tallest, range(0, batches, in_batches), range(0, heads, in_heads)
 
 
 _recent: list[tuple[tuple[object, ...], list[Tensor], list[Plan]]] = []
@@ -499,7 +520,7 @@ def _hear_backward(
     for tile, key_part, value_part, mask, causal, _ in _pieces(plan, keys, values, score):
         inputs = [tile.rows_of(rows), key_part, value_part, tile.rows_of(result), tile.rows_of(totals)]
         gradients = tile.rows_of(given)
-        if tile.height < SPLIT_ROWS and rows.device.type == "cpu":  # The library rounds once for each of its blocks.
+        if tile.height < SPLIT_ROWS and not plan.masked:  # The library rounds once for each of its blocks.
             gradients, *inputs = (tensor.to(total.dtype) for tensor in (gradients, *inputs))
             mask = None if mask is None else mask.to(total.dtype)
         parts = _attend_backward(gradients, inputs, mask, causal, scale)
@@ -547,7 +568,7 @@ def _run(tile_score: TileScore | None, backward: bool, *given: Any) -> tuple[Ten
             found = _hear_backward(plan, tensors[0], tensors[1:], scale, score)
         else:
             found = _hear(plan, tensors, scale, score)
-        if plan.batch == plan.head == slice(None):
+        if plan.batch == slice(0, query.shape[0]) and plan.head == slice(0, query.shape[1]):
             return tuple(part.contiguous() for part in found)
         for result, part in zip(results, found, strict=True):
             result[plan.batch, plan.head] = part
@@ -587,7 +608,9 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
 
 
 def _refuse(ctx: Any, *_: Any) -> None:
-    raise RuntimeError("attention within intervals has no second derivative: differentiate the eager path twice")
+    raise RuntimeError(
+        "attention within intervals has no second derivative: call the program with `isolate=True`, which has"
+    )
 
 
 def with_tiles(name: str, tile_score: TileScore | None) -> Callable[..., Tensor]:

@@ -254,7 +254,7 @@ def streaming(
         return [next(parts) if need else None for need in needs], to_value, None, None
 
     def refuse(ctx: Any, *_: Any) -> None:
-        raise RuntimeError(f"{name} has no second derivative here: differentiate the eager or reference path twice")
+        raise RuntimeError(f"{name} has no second derivative: call the program with `isolate=True`, which has")
 
     torch.library.register_autograd(forward_name, derive, setup_context=save, lib=_streams)
     torch.library.register_autograd(backward_name, refuse, lib=_streams)

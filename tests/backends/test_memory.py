@@ -1,0 +1,92 @@
+"""Memory: nothing as large as queries × keys is there at any moment, on the way there or back.
+
+A process of its own measures, since the highest so far belongs to a process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+ROOT = Path(__file__).resolve().parents[2]
+POSITIONS, HEADS, WIDTH = 2048, 4, 64
+OUTPUT = HEADS * POSITIONS * WIDTH * 4
+SQUARE = HEADS * POSITIONS * POSITIONS * 4
+IN_NUMPY = ["window", "mask", "soft cap"]
+NAMES = ["causal", "window", "documents, sorted", "prefix", "mask", "ALiBi", "soft cap"]
+
+
+def grow(name: str) -> dict[str, int]:
+    """By how many bytes the process grows in a call, and in a call and the way back."""
+    import torch
+    from tests.backends.variants import compiled, draw, learning
+
+    program = compiled(name)
+    found = {}
+    for step in ("numpy", "forward", "backward"):
+        if step == "numpy" and name not in IN_NUMPY:
+            continue
+        for size in (64, POSITIONS):  # The first call loads and compiles.
+            arrays = draw(name, torch.float32, b=1, h=HEADS, i=size, j=size, d=WIDTH, e=WIDTH)
+            given = arrays if step != "numpy" else {key: array.numpy() for key, array in arrays.items()}
+            learned = learning(arrays) if step == "backward" else []
+            before = settle()
+            out = program(**given)
+            if step == "backward":
+                torch.autograd.grad(out.sum(), learned)
+            found[step] = status("VmHWM") - before
+            del out
+    return found
+
+
+def settle() -> int:
+    """Give back what is free, forget the highest so far, and say how much is held."""
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    return status("VmRSS")
+
+
+def status(field: str) -> int:
+    found = re.search(rf"^{field}:\s*(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert found is not None
+    return 1024 * int(found[1])
+
+
+@pytest.fixture(scope="module")
+def growth() -> Any:
+    if not os.access("/proc/self/clear_refs", os.W_OK):
+        pytest.skip("the highest use of memory so far cannot be forgotten here")
+    run = [sys.executable, "-W", "error", "-m", "tests.backends.test_memory"]
+    one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    result = subprocess.run(run, cwd=ROOT, env=one_thread, capture_output=True, encoding="utf-8")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_forward_takes_four_outputs_and_a_little(name: str, growth: Any) -> None:
+    assert OUTPUT <= growth[name]["forward"] <= 4 * OUTPUT + (32 << 20) < SQUARE
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_backward_takes_a_few_outputs_more(name: str, growth: Any) -> None:
+    assert growth[name]["backward"] <= 12 * OUTPUT + (32 << 20) < SQUARE
+
+
+@pytest.mark.parametrize("name", IN_NUMPY)
+def test_numpy_takes_four_outputs_and_a_little(name: str, growth: Any) -> None:
+    assert OUTPUT <= growth[name]["numpy"] <= 4 * OUTPUT + (32 << 20) < SQUARE
+
+
+if __name__ == "__main__":
+    print(json.dumps({name: grow(name) for name in NAMES}))
