@@ -165,7 +165,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     for section in SECTIONS:
         parser.add_argument(f"--{section}", action="store_true", help=f"measure this: {section}")
-    parser.add_argument("--every-peer", action="store_true", help="every peer in every cell; it takes long")
+    parser.add_argument("--every-peer", action="store_true", help="every peer in every cell")
     parser.add_argument("--without-ours", action="store_true", help="the peers alone")
     parser.add_argument("--wait", type=float, default=0, help="seconds to wait before a cell for a quiet machine")
     parser.add_argument("--threads", type=int, default=2, help="of PyTorch; 2 by default")

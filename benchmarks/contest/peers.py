@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -25,8 +26,14 @@ class Absent(Exception):
     """A peer that is not installed."""
 
 
+@cache
+def compiled(text: str) -> ix.Program:
+    """A program is compiled once and called at many sizes."""
+    return ix.compile(text)
+
+
 def ours(setting: Setting, inputs: Inputs) -> Built:
-    program = ix.compile(setting.variant.program)
+    program = compiled(setting.variant.program)
     q, k, v = inputs.q, inputs.k, inputs.v
     match [inputs.extras[name] for name in program.inputs[3:]]:
         case []:
@@ -159,8 +166,8 @@ def flex(setting: Setting, inputs: Inputs) -> Built:
 
         options["score_mod"] = changed
     torch._dynamo.reset()
-    compiled = torch.compile(flex_attention, dynamic=False)
-    return lambda: compiled(q, k, v, **options)
+    attend = torch.compile(flex_attention, dynamic=False)
+    return lambda: attend(q, k, v, **options)
 
 
 Builder = Callable[[Setting, Inputs], Built]

@@ -62,6 +62,8 @@ class Checked(Text):
 
 def bare(text: str) -> str:
     """A text without the brackets around it, where they belong together."""
+    if not text.startswith("("):
+        return text
     depth = 0
     for place, sign in enumerate(text):
         depth += (sign == "(") - (sign == ")")

@@ -19,7 +19,7 @@ from typing import Protocol, TypeAlias
 from ..ir import nodes as ir
 from ..ir.types import NOWHERE, Coordinate
 from ..ir.walk import walk
-from .safety import arranged
+from .safety import Caution, arranged
 
 Number: TypeAlias = int | Fraction
 
@@ -149,11 +149,10 @@ class Form:
 
 
 class Reader(Protocol):
-    """What puts an expression into normal form again, once its coordinates have been replaced. `doubts` are the
-    coordinates at which a read may be out of bounds."""
+    """What puts an expression into normal form again, once its coordinates have been replaced."""
 
     @property
-    def doubts(self) -> frozenset[Coordinate]: ...
+    def caution(self) -> Caution: ...
     def again(self, expr: ir.Expr) -> Form: ...
     def conditions(self, expr: ir.Expr) -> Mapping[str, ir.Expr]: ...
     def whole(self, expr: ir.Expr) -> ir.Expr: ...

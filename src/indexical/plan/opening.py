@@ -37,7 +37,7 @@ from .normal import (
     under,
 )
 from .powers import exponential, power
-from .safety import doubtful
+from .safety import Caution, doubtful
 from .sums import logarithm, opened, replaced, summed
 from .traits import has_logarithm, is_copy, is_exponential, is_mask, is_normalized, reads_in
 from .writing import written
@@ -72,8 +72,8 @@ class Algebra:
     # ---------------------------------------------------------------- as a `Reader`
 
     @cached_property
-    def doubts(self) -> frozenset[Coordinate]:
-        return doubtful(self.program)
+    def caution(self) -> Caution:
+        return Caution(doubtful(self.program))
 
     def again(self, expr: ir.Expr) -> Form:
         if isinstance(expr, ir.Read) and expr.type.kind == "real":

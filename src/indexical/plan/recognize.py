@@ -11,10 +11,10 @@ from ..ir import nodes as ir
 from ..ir.walk import reads_of, rebuild, walk
 from ..source import Span
 from .homes import Home, settle
-from .normal import Form, Number, Product, Sum, TooLarge, form
+from .normal import Form, Number, Product, TooLarge, form
 from .opening import Algebra
 from .steps import Attention, Recognized, Refusal
-from .traits import is_exponential
+from .traits import holds_exponential, is_exponential
 from .weights import Gathered, gather, placed
 from .writing import named, written
 
@@ -212,7 +212,7 @@ class _Search:
             doubts = [Refusal(place.let.name, "guard", doubt, span) for doubt in found.doubts]
             self.refusals += doubts
             value = placed(self.algebra, found, home.read)
-        if any(isinstance(atom, Sum) and atom.body.exponential for _, term in value.terms for atom, _ in term.factors):
+        if any(holds_exponential(atom) for _, term in value.terms for atom, _ in term.factors):
             reasons.append("other sums of exponentials stand beside it")
             return None
         return value

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from ..ir import nodes as ir
-from ..ir.types import Coordinate
+from ..ir.types import NOWHERE, Coordinate
 from ..ir.walk import walk
 
 
@@ -21,20 +22,50 @@ def doubtful(program: ir.Program) -> frozenset[Coordinate]:
     return frozenset(r.coordinate for r in ranges if r.stated).union(captured)
 
 
-def is_safe(expr: ir.Expr, doubts: frozenset[Coordinate]) -> bool:
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """What may go wrong at some point: `doubts` are coordinates at which a read may be out of bounds, `guarded` those
+    that the conditions around are about; None where nothing is known of these."""
+
+    doubts: frozenset[Coordinate] = frozenset()
+    guarded: frozenset[Coordinate] | None = None
+
+    def under(self, conditions: Iterable[ir.Expr]) -> Caution:
+        """The same under these conditions."""
+        return Caution(self.doubts, NOWHERE.union(*(condition.type.coordinates for condition in conditions)))
+
+    def trusts(self, index: ir.Expr) -> bool:
+        """Whether an index is in bounds wherever it stands, or at least no condition around keeps it so."""
+        if isinstance(index, ir.Coord) and index.coordinate not in self.doubts:
+            return True
+        coordinates = index.type.coordinates
+        return self.guarded is not None and bool(coordinates) and coordinates.isdisjoint(self.guarded)
+
+
+def is_safe(expr: ir.Expr, caution: Caution) -> bool:
     """Whether an expression has a value wherever it stands."""
     for part in walk(expr):
         match part:
             case ir.Read(indices=indices) | ir.Array(indices=indices):
-                if not all(isinstance(index, ir.Coord) and index.coordinate not in doubts for index in indices):
+                if not all(map(caution.trusts, indices)):
                     return False
-            case ir.Map("//" | "%", (_, divisor)) if part.type.kind == "whole":
-                if not isinstance(divisor, ir.Size) and not (isinstance(divisor, ir.Const) and divisor.value):
-                    return False
-            case ir.Map("**") | ir.Reduce("max" | "min" | "mean" | "argmax" | "argmin"):
-                if part.type.kind == "whole" or isinstance(part, ir.Reduce):
-                    return False
+            case ir.Map("//" | "%", (_, divisor)) if part.type.kind == "whole" and not _is_counted(divisor):
+                return False
+            case ir.Map("**") | ir.Reduce("max" | "min") if part.type.kind == "whole":
+                return False
+            case ir.Reduce("mean" | "argmax" | "argmin"):
+                return False
     return True
+
+
+def _is_counted(divisor: ir.Expr) -> bool:
+    """Made of sizes and numbers alone, and no 0 as it is written."""
+    if isinstance(divisor, ir.Const):
+        return bool(divisor.value)
+    return all(isinstance(part, ir.Size | ir.Const | ir.Map) for part in walk(divisor))
+
+
+_STRICT = Caution()
 
 
 def arranged(conditions: Mapping[str, ir.Expr]) -> dict[str, ir.Expr]:
@@ -46,7 +77,7 @@ def arranged(conditions: Mapping[str, ir.Expr]) -> dict[str, ir.Expr]:
     reading: list[tuple[str, ir.Expr]] = []
     other: list[tuple[str, ir.Expr]] = []
     for key, condition in conditions.items():
-        if not is_safe(condition, frozenset()):
+        if not is_safe(condition, _STRICT):
             other.append((key, condition))
         else:
             reads = any(isinstance(part, ir.Read | ir.Array) for part in walk(condition))

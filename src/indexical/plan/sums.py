@@ -35,7 +35,7 @@ from .normal import (
     ungrouped,
 )
 from .powers import power
-from .safety import is_safe
+from .safety import Caution, is_safe
 from .traits import are_opposed
 
 Values = Mapping[Coordinate, ir.Expr]
@@ -69,8 +69,9 @@ def _sum(term: Product, binders: Sequence[Binder], reader: Reader) -> Form:
     inside = [factor for factor in term.factors if factor[0].coordinates & names]
     within, without = split(term.exponent, names)
     if term.conditions:
-        inside = [f for f in term.factors if f in inside or not is_safe_atom(f[0], reader.doubts)]
-        if without is not None and not is_safe_form(without, reader.doubts):
+        caution = reader.caution.under(term.conditions.values())
+        inside = [f for f in term.factors if f in inside or not is_safe_atom(f[0], caution)]
+        if without is not None and not is_safe_form(without, caution):
             within, without = term.exponent, None
     outside = [factor for factor in term.factors if factor not in inside]
     around = form(((1, product(outside, without)),))
@@ -156,28 +157,28 @@ def _renamed(binders: tuple[Binder, ...]) -> tuple[tuple[Binder, ...], Values]:
 # --------------------------------------------------------------------------- caution
 
 
-def is_safe_atom(atom: Atom, doubts: frozenset[Coordinate]) -> bool:
+def is_safe_atom(atom: Atom, caution: Caution) -> bool:
     match atom:
         case Leaf(expr):
-            return is_safe(expr, doubts)
+            return is_safe(expr, caution)
         case Function(arguments=arguments):
-            return all(is_safe_form(argument, doubts) for argument in arguments)
+            return all(is_safe_form(argument, caution) for argument in arguments)
         case Group(inner) | Logarithm(weights=inner):
-            return is_safe_form(inner, doubts)
+            return is_safe_form(inner, caution)
         case Sum(body=body):
-            return is_safe_product(body, doubts)
+            return is_safe_product(body, caution)
 
 
-def is_safe_product(value: Product, doubts: frozenset[Coordinate]) -> bool:
-    if value.exponent is not None and not is_safe_form(value.exponent, doubts):
+def is_safe_product(value: Product, caution: Caution) -> bool:
+    if value.exponent is not None and not is_safe_form(value.exponent, caution):
         return False
-    if not all(is_safe(condition, doubts) for condition in value.conditions.values()):
+    if not all(is_safe(condition, caution) for condition in value.conditions.values()):
         return False
-    return all(is_safe_atom(atom, doubts) for atom, _ in value.factors)
+    return all(is_safe_atom(atom, caution) for atom, _ in value.factors)
 
 
-def is_safe_form(value: Form, doubts: frozenset[Coordinate]) -> bool:
-    return all(is_safe_product(term, doubts) for _, term in value.terms)
+def is_safe_form(value: Form, caution: Caution) -> bool:
+    return all(is_safe_product(term, caution) for _, term in value.terms)
 
 
 # ---------------------------------------------------------------- coordinates replaced

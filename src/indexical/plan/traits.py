@@ -12,6 +12,19 @@ def is_exponential(expr: ir.Expr) -> bool:
     return isinstance(expr, ir.Map | ir.Normalize) and expr.op in ("exp", "softmax", "log_softmax")
 
 
+def holds_exponential(atom: Atom) -> bool:
+    """Whether weights were taken apart inside a factor. Their shift is gone there, so that as it stands it might
+    overflow where what was written does not."""
+    match atom:
+        case Group(inner):
+            terms = [term for _, term in inner.terms]
+        case Sum(body=body):
+            terms = [body]
+        case _:
+            return False
+    return any(term.exponent is not None or any(holds_exponential(a) for a, _ in term.factors) for term in terms)
+
+
 def reads_in(value: Form) -> Iterator[ir.Read]:
     """Every read that is a factor somewhere in a form."""
     for _, term in value.terms:

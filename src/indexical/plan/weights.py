@@ -31,7 +31,7 @@ from .normal import (
 from .opening import Algebra
 from .safety import arranged
 from .sums import is_safe_atom, is_safe_form, opened, replaced, split, summed
-from .traits import LARGE, reads_in
+from .traits import LARGE, holds_exponential, reads_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,15 +148,17 @@ def _match_key(site: _Site, total: Sum, key: Binder) -> Gathered | str:
     share = shares[0][1]
     if share.factors:
         return "its weights are more than exponentials before they are normalised"
-    doubts = site.algebra.doubts if site.inner.conditions else None
+    caution = site.algebra.caution.under(site.inner.conditions.values()) if site.inner.conditions else None
     values = [
         (atom, power)
         for atom, power in site.inner.factors
         if atom is not total
-        and (coordinate in atom.coordinates or (doubts is not None and not is_safe_atom(atom, doubts)))
+        and (coordinate in atom.coordinates or (caution is not None and not is_safe_atom(atom, caution)))
     ]
     if not values:
         return ""
+    if any(holds_exponential(atom) for atom, _ in values):
+        return "other sums of exponentials stand beside it"
     carried = frozenset().union(*(atom.coordinates for atom, _ in values))
     above, below = _opened(site.algebra, exponent, share.exponent, coordinate, carried)
     if coordinate in plus(above, below, -1).coordinates:
@@ -168,7 +170,7 @@ def _match_key(site: _Site, total: Sum, key: Binder) -> Gathered | str:
     if score is None:
         return "the weights do not vary with what is summed"
     left = plus(above, below, -1)
-    if doubts is not None and not is_safe_form(left, doubts):
+    if caution is not None and not is_safe_form(left, caution):
         return "what is left of the exponents may only be evaluated where the guard holds"
     return _described(site, total, key, score, left, share, values)
 
@@ -207,7 +209,8 @@ def _described(
     guard = dict(share.conditions)
     key, bounds = _widened(site.algebra, key, values)
     beside = {k: c for k, c in site.inner.conditions.items() if k not in guard}
-    exposed = any(not is_safe_atom(atom, site.algebra.doubts) for atom, _ in values) if beside else False
+    caution = site.algebra.caution.under(beside.values())
+    exposed = bool(beside) and any(not is_safe_atom(atom, caution) for atom, _ in values)
     wanted = {k: c for k, c in beside.items() if exposed or coordinate in c.type.coordinates}
     value = form(((1, product(values, None, wanted)),))
     guard |= bounds

@@ -26,7 +26,8 @@ def attend_blocks(
     """`softmax(score) @ value`, a block of rows at a time, each against the keys that some row of it may hear.
 
     `score(r0, r1, k0, k1)` gives a tile `(…, rows, keys)` with -inf where a key is not heard, `value(k0, k1)` the
-    values `(…, keys, carried)`, of which those that no row of a block hears are not read. `lower` and `upper` bound the keys of each row, or of all. A row that hears nobody is 0.
+    values `(…, keys, carried)`, of which those that no row of a block hears are not read. `lower` and `upper` bound the
+    keys of each row, or of all. A row that hears nobody is 0.
     """
     wide = np.result_type(dtype, np.float32)
     result = np.zeros(shape, dtype)

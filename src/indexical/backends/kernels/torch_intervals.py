@@ -186,11 +186,11 @@ _FLASH = _private("_scaled_dot_product_flash_attention")
 _EFFICIENT = _private("_scaled_dot_product_efficient_attention")
 
 
-def _kernel(query: Tensor, masked: bool) -> tuple[Any, Any] | None:
-    """The fused kernel that takes such queries, and its backward; None where plain products have to do."""
+def _kernel(query: Tensor, width: int, masked: bool) -> tuple[Any, Any] | None:
+    """The fused kernel that takes queries of that width, and its backward; None where plain products have to do."""
     if query.device.type == "cpu":
         found = _PROCESSOR
-    elif query.device.type != "cuda" or query.dtype == torch.float64 or max(query.shape[-1], 1) > 256:
+    elif query.device.type != "cuda" or query.dtype == torch.float64 or width > 256:
         return None
     else:
         found = _EFFICIENT if masked or query.dtype == torch.float32 else _FLASH
@@ -201,7 +201,7 @@ def _attend(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
     """What the rows hear, and the logarithm of their total weight; `mask` is added to the scores."""
-    kernel = _kernel(query, mask is not None)
+    kernel = _kernel(query, query.shape[-1], mask is not None)
     if kernel is None:
         scores = _plain_scores(query, key, mask, scale)
         total = scores.logsumexp(-1)
@@ -221,7 +221,7 @@ def _attend_backward(
 ) -> tuple[Tensor, ...]:
     """Gradients to query, key and value; `inputs` ends with result and total of the rows over all that they hear."""
     query, key, value, out, total = inputs
-    kernel = _kernel(query, mask is not None)
+    kernel = _kernel(query, query.shape[-1], mask is not None)
     if kernel is None:
         given, wide = gradient.to(total.dtype), total.dtype
         weights = _plain_scores(query, key, mask, scale).sub_(total.unsqueeze(-1)).exp_()
@@ -289,7 +289,9 @@ class Plan(NamedTuple):
         return part if inner == 1 and row >= width and flat else part.clone(memory_format=torch.contiguous_format)
 
 
-def _plans(query: Tensor, key: Tensor, hearing: Sequence[Tensor], extent: tuple[int, ...] | None) -> Iterator[Plan]:
+def _plans(
+    query: Tensor, key: Tensor, width: int, hearing: Sequence[Tensor], extent: tuple[int, ...] | None
+) -> Iterator[Plan]:
     """Plans for batches and heads that go together: bounds and groups are the same, and masks (of that extent) small.
 
     `hearing` is lower, upper and, if there are groups, those of the queries and those of the keys.
@@ -300,8 +302,9 @@ def _plans(query: Tensor, key: Tensor, hearing: Sequence[Tensor], extent: tuple[
     lower, upper = (bound.clamp(0, key.shape[2]).expand(-1, batches, heads, -1) for bound in (lower, upper))
     groups = [group.expand(batches, heads, -1) for group in groups]
     tallest, in_batches, in_heads = _parts(query, key, (batches, heads), extent)
-    share = 4 * query.shape[-1] * in_batches.step * in_heads.step
-    room = ((8 << 20) if query.device.type == "cpu" else (128 << 20)) // max(share, 1)
+    if _kernel(query, width, True) is None:
+        tallest = max(1, min((4 << 20) // (key.shape[2] * in_batches.step * in_heads.step), TILE_ROWS))
+    room = ((8 << 20) if query.device.type == "cpu" else (128 << 20)) // (4 * width * in_batches.step * in_heads.step)
     for batch, head in itertools.product(in_batches, in_heads):
         at = batch % batches, head % heads
         bounds = lower[:, *at], upper[:, *at]
@@ -325,28 +328,28 @@ def _parts(
     query: Tensor, key: Tensor, differ: tuple[int, int], extent: tuple[int, ...] | None
 ) -> tuple[int | None, range, range]:
     """How tall a mask may be, None if there is none; the batches, and the heads, in steps of those that go together."""
-    (batches, heads, _, _), most = query.shape, (16 << 20) // (4 * key.shape[2])
+    (batches, heads, _, _), most = query.shape, (4 << 20) // key.shape[2]
     tallest = None
     in_batches, in_heads = (whole if parts == 1 else 1 for whole, parts in zip((batches, heads), differ, strict=True))
     if extent is not None:
         in_batches = in_batches if extent[0] == 1 else 1
         tallest = max(TILE_ROWS, min(most, 1024)) if extent[1] == 1 else TILE_ROWS
         in_heads = in_heads if extent[1] == 1 else min(in_heads, max(1, most // TILE_ROWS))
-    if _kernel(query, True) is None:
-        tallest = max(1, min(most // (in_batches * in_heads), TILE_ROWS))
     return tallest, range(0, batches, in_batches), range(0, heads, in_heads)
 
 
 _recent: list[tuple[tuple[object, ...], list[Tensor], list[Plan]]] = []
 
 
-def _recalled(query: Tensor, key: Tensor, hearing: list[Tensor], extent: tuple[int, ...] | None) -> list[Plan]:
+def _recalled(
+    query: Tensor, key: Tensor, width: int, hearing: list[Tensor], extent: tuple[int, ...] | None
+) -> list[Plan]:
     """The plans, of which the latest few are kept: bounds tend to come again, and in the backward they always do."""
-    sizes = (query.shape, key.shape, query.dtype, query.device, extent, *(tensor.shape for tensor in hearing))
+    sizes = (query.shape, key.shape, width, query.dtype, query.device, extent, *(tensor.shape for tensor in hearing))
     for known, tensors, plans in _recent:
         if known == sizes and all(map(torch.equal, tensors, hearing)):
             return plans
-    plans = list(_plans(query, key, hearing, extent))
+    plans = list(_plans(query, key, width, hearing, extent))
     _recent[:] = [(sizes, [tensor.clone() for tensor in hearing], plans), *_recent[:7]]
     return plans
 
@@ -517,10 +520,11 @@ def _hear_backward(
     keys, values = (plan.of(tensor, plan.key_order, width) for tensor in (key, value))
     totals = plan.of(total.unsqueeze(-1), plan.row_order, 1).squeeze(-1)
     to_rows, to_keys, to_values = (tensor.new_zeros(tensor.shape, dtype=total.dtype) for tensor in (rows, keys, values))
+    small = rows.device.type == "cpu" and not plan.masked
     for tile, key_part, value_part, mask, causal, _ in _pieces(plan, keys, values, score):
         inputs = [tile.rows_of(rows), key_part, value_part, tile.rows_of(result), tile.rows_of(totals)]
         gradients = tile.rows_of(given)
-        if tile.height < SPLIT_ROWS and not plan.masked:  # The library rounds once for each of its blocks.
+        if small and tile.height < SPLIT_ROWS:  # The library's kernel for the CPU rounds once for each of its blocks.
             gradients, *inputs = (tensor.to(total.dtype) for tensor in (gradients, *inputs))
             mask = None if mask is None else mask.to(total.dtype)
         parts = _attend_backward(gradients, inputs, mask, causal, scale)
@@ -554,7 +558,7 @@ def _scored(tile_score: TileScore | None, arrays: Sequence[Tensor], plan: Plan, 
 def _run(tile_score: TileScore | None, backward: bool, *given: Any) -> tuple[Tensor, ...]:
     """What an operator does: plan, then fill in the results plan by plan."""
     *tensors, lower, upper, query_group, key_group, scale, arrays = given
-    query, key = tensors[1:3] if backward else tensors[:2]
+    query, key, value = tensors[1:4] if backward else tensors
     results = (_shapes_backward if backward else _shapes)(*tensors)
     if any(tensor.numel() == 0 for tensor in tensors):
         return (*(result.zero_() for result in results[:-1]), results[-1].fill_(0.0 if backward else math.inf))
@@ -563,7 +567,7 @@ def _run(tile_score: TileScore | None, backward: bool, *given: Any) -> tuple[Ten
         probe = score(Plan(slice(None), slice(None), [], None, None, True), Tiles(0, 0, 1, 1, None))
         extent = tuple(map(max, zip((1, 1), *(part.shape[:2] for part in probe if part is not None), strict=True)))
     hearing = [tensor for tensor in (lower, upper, query_group, key_group) if tensor is not None]
-    for plan in _recalled(query, key, hearing, extent):
+    for plan in _recalled(query, key, _width(query, value), hearing, extent):
         if backward:
             found = _hear_backward(plan, tensors[0], tensors[1:], scale, score)
         else:

@@ -1,0 +1,174 @@
+"""The emitted source: it runs where there is no Indexical, and reads as it was reviewed.
+
+`python -m tests.backends.test_source` rewrites `tests/golden/` after a change that was meant.
+"""
+
+from __future__ import annotations
+
+import ast
+import pickle
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tests.backends.alone import tensor  # noqa: E402
+from tests.backends.variants import as_numpy, compiled, draw  # noqa: E402
+from tests.test_examples import SIZES  # noqa: E402
+
+import indexical as ix  # noqa: E402
+from indexical.run.samples import random_arrays, stand_ins  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = "convolution lstm online_softmax rotary smith_waterman transformer_block".split()
+GOLDEN = ROOT / "tests" / "golden"
+BACKENDS = ("numpy", "torch")
+
+# One for each kernel, and what is computed without one.
+KINDS = """causal|window|documents and parts|mask|ALiBi|soft cap under a mask|grouped|one query, some keys
+|keys from the third|cap from a number""".replace("\n", "").split("|")
+PLAIN = {
+    "product": "input A[i, k], B[k, j]; let C[i, j] = sum[k](A[i, k] * B[k, j]);",
+    "gather": "input x[i], p[k] : i64; let y[k] = x[p[k]] where p[k] >= 0;",
+    "reductions": "input x[i, j]; let y[i] = max[j](x[i, j]) + prod[j](x[i, j]) - min[j](x[i, j]); let a = argmax[i](y[i]);",
+    "normalisers": "input x[i, j]; let y[i, j] = softmax[j](x[i, j]) + log_softmax[i](x[i, j]) + cumsum[j](x[i, j]);",
+    "functions": "input x[i]; let y[i] = erf(x[i]) + gelu(x[i]) + silu(x[i]) + clamp(x[i], -1, 1) + round(x[i]);",
+    "wholes": "input p[k] : i64; let y[k] = p[k] / 3 + p[k] % 3 - p[k] ** 2;",
+    "recurrence": "input x[t]; let h[0] = x[0]; let h[t in 1..size(t)] = tanh(h[t - 1]) + x[t];",
+    "asserted": 'input x[i]; assert all[i](x[i] > -100), "no less than -100"; let y[i] = x[i];',
+}
+
+
+@cache
+def cases() -> dict[str, tuple[ix.Program, dict[str, Any]]]:
+    """Programs with NumPy arrays for them."""
+    found: dict[str, tuple[ix.Program, dict[str, Any]]] = {}
+    for name in KINDS:
+        found[name] = compiled(name), as_numpy(draw(name))
+    for name, text in PLAIN.items():
+        program = ix.compile(text)
+        found[name] = program, random_arrays(program.ir, {}, {"i": 4}, 0)[0].arrays
+    for name in EXAMPLES:
+        program = ix.compile(ROOT / "examples" / f"{name}.ix")
+        found[name] = program, random_arrays(program.ir, {}, SIZES.get(name, {}), 0)[0].arrays
+    return found
+
+
+@cache
+def texts(backend: str) -> dict[str, str]:
+    return {name: program.source(*arrays.values(), backend=backend) for name, (program, arrays) in cases().items()}
+
+
+@cache
+def alone(backend: str) -> Any:
+    """What the emitted texts give in a process that cannot import Indexical: by name, values and gradients."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "cases")
+        path.write_bytes(pickle.dumps([(name, texts(backend)[name], [*cases()[name][1].values()]) for name in cases()]))
+        run = [sys.executable, "-I", "-W", "error", str(Path(__file__).with_name("alone.py")), str(path), backend]
+        result = subprocess.run(run, capture_output=True, encoding="utf-8", cwd=folder)
+        assert result.returncode == 0, result.stderr
+        return pickle.loads(path.with_suffix(".out").read_bytes())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_it_gives_the_same_numbers_where_there_is_no_indexical(backend: str) -> None:
+    for name, (program, arrays) in cases().items():
+        given = [*map(tensor, arrays.values())] if backend == "torch" else [*arrays.values()]
+        outs = program(*given, backend=backend)
+        outs = outs if isinstance(outs, tuple) else (outs,)
+        values, flows = alone(backend)[name]
+        for ours, theirs in zip(outs, values, strict=True):
+            shown = ours.detach().numpy() if backend == "torch" else ours
+            assert shown.dtype == theirs.dtype
+            np.testing.assert_array_equal(shown, theirs, err_msg=name)
+        if flows:
+            learned = [array for array in given if isinstance(array, torch.Tensor) and array.requires_grad]
+            total = sum(out.sum() for out in outs if out.requires_grad)
+            for ours, theirs in zip(torch.autograd.grad(total, learned, allow_unused=True), flows, strict=True):
+                assert (ours is None) == (theirs is None), name
+                np.testing.assert_allclose(0 if ours is None else ours, 0 if theirs is None else theirs, err_msg=name)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_it_imports_nothing_of_ours(backend: str) -> None:
+    for name, text in texts(backend).items():
+        tree = ast.parse(text)
+        modules = {part.module for part in ast.walk(tree) if isinstance(part, ast.ImportFrom)}
+        modules |= {alias.name for part in ast.walk(tree) if isinstance(part, ast.Import) for alias in part.names}
+        roots = {(module or "").split(".")[0] for module in modules}
+        assert roots <= {"math", "fractions", "collections", "itertools", "functools", "typing", backend}, name
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_it_shows_the_relation(backend: str) -> None:
+    text = texts(backend)["causal"]
+    assert "# let out[b, h, i, e] = sum[j](weights[b, h, i, j] * V[b, h, j, e]);" in text
+    assert "def program(Q, K, V):" in text
+    assert re.search(r"^ +out = ", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_it_refuses_what_does_not_fit(backend: str) -> None:
+    scope: dict[str, Any] = {"__name__": "emitted"}
+    library = np if backend == "numpy" else torch
+    program = ix.compile(PLAIN["product"])
+    exec(program.source(np.ones((2, 2)), np.ones((2, 2)), backend=backend), scope)
+    assert scope["program"](library.ones((2, 3)), library.ones((3, 1))).tolist() == [[3.0], [3.0]]
+    with pytest.raises(ValueError, match="`B` is not"):
+        scope["program"](library.ones((2, 3)), library.ones((2, 3)))
+
+
+# -------------------------------------------------------------------------------------------- golden
+
+SOFT_CAP = """input Q[b, h, i, d], K[b, h, j, d], V[b, h, j, e], cap;
+
+let scores[b, h, i, j]  = cap * tanh(sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(size(d)) / cap);
+let weights[b, h, i, j] = softmax[j](scores[b, h, i, j]) where j <= i;
+let out[b, h, i, e]     = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
+"""
+REVIEWED: dict[str, str | Path] = {
+    "causal_attention": ROOT / "examples" / "causal_attention.ix",
+    "sliding_window": ROOT / "examples" / "sliding_window.ix",
+    "soft_cap": SOFT_CAP,
+    "convolution": ROOT / "examples" / "convolution.ix",
+    "lstm": ROOT / "examples" / "lstm.ix",
+}
+
+
+def written(name: str, backend: str) -> str:
+    """The emitted module, with its kernels imported: those are read where they stand."""
+    program = ix.compile(REVIEWED[name])
+    arrays = stand_ins(program.ir, {}, "f32")[0].arrays
+    call = program._engine.imagine(arrays, "f32", backend, "cpu")
+    return program._engine.emitted(call, program.outputs, False)[1].linked()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", REVIEWED)
+def test_it_reads_as_it_was_reviewed(name: str, backend: str) -> None:
+    file = GOLDEN / f"{name}_{backend}.py"
+    assert written(name, backend) == file.read_text(encoding="utf-8"), (
+        f"{file.relative_to(ROOT)} has changed: if that is meant, run `python -m tests.backends.test_source`"
+    )
+
+
+def test_nothing_else_is_reviewed() -> None:
+    expected = {f"{name}_{backend}.py" for name in REVIEWED for backend in BACKENDS}
+    assert {file.name for file in GOLDEN.glob("*.py")} == expected
+
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(exist_ok=True)
+    for name in REVIEWED:
+        for backend in BACKENDS:
+            (GOLDEN / f"{name}_{backend}.py").write_text(written(name, backend), encoding="utf-8")
+    print(f"wrote {2 * len(REVIEWED)} files to {GOLDEN}")

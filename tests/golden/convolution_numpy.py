@@ -1,0 +1,59 @@
+import math
+
+import numpy as np
+
+class Refused(ValueError):
+    """The arrays do not fit the relation: a code and a message."""
+
+
+def padded(x, places):
+    """x from one place up to another along some axes, with zeros where it has no such place."""
+    for axis, (first, beyond) in places.items():
+        n, beyond = x.shape[axis], max(first, beyond)
+        part = [slice(None)] * axis + [slice(min(max(first, 0), n), min(max(beyond, 0), n))]
+        before, after = min(max(-first, 0), beyond - first), min(max(beyond - n, 0), beyond - first)
+        x = np.pad(x[tuple(part)], [(before, after) if k == axis else (0, 0) for k in range(x.ndim)])
+    return x
+
+
+def windows(x, axis, count, length, step):
+    """So many windows of some length along one axis, each a step on; the places within go last."""
+    if count == 0 or length == 0:
+        return np.zeros((*x.shape[:axis], count, *x.shape[axis + 1 :], length), x.dtype)
+    return np.lib.stride_tricks.sliding_window_view(x, length, axis)[(slice(None),) * axis + (slice(None, None, step),)]
+
+
+@np.errstate(all="ignore")
+def program(image, kernel, bias):
+    n_b, n_c, n_y, n_x = image.shape
+    n_o = kernel.shape[0]
+    if kernel.shape != (n_o, n_c, kernel.shape[2], kernel.shape[3]):
+        raise Refused("IX304", "`kernel` is not [o, c, v, u] with the sizes of the other inputs")
+    if bias.shape != (n_o,):
+        raise Refused("IX304", "`bias` is not [o] with the sizes of the other inputs")
+    if kernel.shape[2] != 3:
+        raise Refused("IX304", "`kernel` has another size than is stated")
+    if kernel.shape[3] != 3:
+        raise Refused("IX304", "`kernel` has another size than is stated")
+
+    # let seen[b, o, y, x] =
+    #     bias[o]
+    #     + sum[c, v, u](
+    #         kernel[o, c, v, u] * image[b, c, y + v - 1, x + u - 1]
+    #         where 0 <= y + v - 1 < size(y), 0 <= x + u - 1 < size(x)
+    #     );
+    seen_2 = padded(image, {2: (-1, n_y + 1), 3: (-1, n_x + 1)})
+    seen_3 = np.tensordot(
+        windows(windows(seen_2, 3, n_x, 3, 1), 2, n_y, 3, 1), kernel, ((1, 5, 4), (1, 2, 3))
+    )
+    seen = bias[:, None, None] + seen_3.transpose(0, 3, 1, 2)
+
+    # let bent[b, o, y, x] = relu(seen[b, o, y, x]);
+    bent = np.maximum(seen, 0)
+
+    # max[v in 0..width, u in 0..width](image[..r, y * stride + v, x * stride + u])
+    out_2 = bent[:, :, :2 * (n_y // 2), :2 * (n_x // 2)].reshape(
+        n_b, n_o, n_y // 2, 2, n_x // 2, 2
+    ).transpose(0, 1, 2, 4, 3, 5)
+    out = out_2.max((4, 5))
+    return out

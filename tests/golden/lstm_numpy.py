@@ -1,0 +1,59 @@
+import math
+
+import numpy as np
+
+class Refused(ValueError):
+    """The arrays do not fit the relation: a code and a message."""
+
+
+def sigmoid(x):
+    """1 / (1 + exp(-x)), without overflow."""
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, small) / (1 + small)
+
+
+@np.errstate(all="ignore")
+def program(x, W, U, bias):
+    n_b, n_t, n_m = x.shape
+    n_n = W.shape[1]
+    if W.shape != (W.shape[0], n_n, n_m):
+        raise Refused("IX304", "`W` is not [g, n, m] with the sizes of the other inputs")
+    n_p = U.shape[2]
+    if U.shape != (U.shape[0], n_n, n_p):
+        raise Refused("IX304", "`U` is not [g, n, p] with the sizes of the other inputs")
+    if bias.shape != (bias.shape[0], n_n):
+        raise Refused("IX304", "`bias` is not [g, n] with the sizes of the other inputs")
+    if W.shape[0] != 4:
+        raise Refused("IX304", "`W` has another size than is stated")
+    if U.shape[0] != 4:
+        raise Refused("IX304", "`U` has another size than is stated")
+    if bias.shape[0] != 4:
+        raise Refused("IX304", "`bias` has another size than is stated")
+
+    # let gate[b, t in 0..size(t), g, n] =
+    #     sum[m](W[g, n, m] * x[b, t, m]) + sum[p](U[g, n, p] * shown[b, t, p]) + bias[g, n];
+
+    # let cell[b, 0, n] = 0.0;
+    # let cell[b, s in 1..=size(t), n] = keep * cell[b, s - 1, n] + write * tanh(gate[b, s - 1, 2, n])
+    #     where write = sigmoid(gate[b, s - 1, 0, n]), keep = sigmoid(gate[b, s - 1, 1, n]);
+
+    # let shown[b, 0, n]                = 0.0;
+    # let shown[b, s in 1..=size(t), n] = sigmoid(gate[b, s - 1, 3, n]) * tanh(cell[b, s, n]);
+    gate = np.zeros((n_b, n_t, 4, n_n), np.float32)
+    cell = np.zeros((n_b, n_t + 1, n_n), np.float32)
+    shown = np.zeros((n_b, n_t + 1, n_n), np.float32)
+    for t in range(n_t + 1):
+        if t == 0:
+            cell[:, t] = np.zeros((n_b, n_n), np.float32)
+            shown[:, t] = np.zeros((n_b, n_n), np.float32)
+        if 1 <= t < n_t + 1:
+            cell_2 = sigmoid(gate[:, t - 1, 0]) * np.tanh(gate[:, t - 1, 2])
+            cell[:, t] = sigmoid(gate[:, t - 1, 1]) * cell[:, t - 1] + cell_2
+            shown[:, t] = sigmoid(gate[:, t - 1, 3]) * np.tanh(cell[:, t])
+        if t < n_t:
+            gate_2 = W @ x[:, t].swapaxes(-1, -2)
+            if n_n != n_p:
+                raise Refused("IX304", "`p` has one size here and another there")
+            gate_3 = U @ shown[:, t].swapaxes(-1, -2)
+            gate[:, t] = gate_2.transpose(2, 0, 1) + gate_3.transpose(2, 0, 1) + bias
+    return shown

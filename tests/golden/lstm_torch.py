@@ -1,0 +1,66 @@
+import math
+
+import torch
+
+class Refused(ValueError):
+    """The arrays do not fit the relation: a code and a message."""
+
+
+def stacked(rows, counts, axes, empty):
+    """The rows of a recurrence as one array, their steps as these axes; `empty` stands for what is not there."""
+    steps = [()]
+    for count in counts:
+        steps = [(*step, n) for step in steps for n in range(count)]
+    found = [rows.get(step if len(counts) > 1 else step[0], empty) for step in steps]
+    whole = torch.stack(found) if found else empty.new_zeros((0, *empty.shape))
+    return whole.reshape(*counts, *empty.shape).movedim(tuple(range(len(counts))), axes)
+
+
+def program(x, W, U, bias):
+    device = x.device
+    n_b, n_t, n_m = x.shape
+    n_n = W.shape[1]
+    if W.shape != (W.shape[0], n_n, n_m):
+        raise Refused("IX304", "`W` is not [g, n, m] with the sizes of the other inputs")
+    n_p = U.shape[2]
+    if U.shape != (U.shape[0], n_n, n_p):
+        raise Refused("IX304", "`U` is not [g, n, p] with the sizes of the other inputs")
+    if bias.shape != (bias.shape[0], n_n):
+        raise Refused("IX304", "`bias` is not [g, n] with the sizes of the other inputs")
+    if W.shape[0] != 4:
+        raise Refused("IX304", "`W` has another size than is stated")
+    if U.shape[0] != 4:
+        raise Refused("IX304", "`U` has another size than is stated")
+    if bias.shape[0] != 4:
+        raise Refused("IX304", "`bias` has another size than is stated")
+
+    # let gate[b, t in 0..size(t), g, n] =
+    #     sum[m](W[g, n, m] * x[b, t, m]) + sum[p](U[g, n, p] * shown[b, t, p]) + bias[g, n];
+
+    # let cell[b, 0, n] = 0.0;
+    # let cell[b, s in 1..=size(t), n] = keep * cell[b, s - 1, n] + write * tanh(gate[b, s - 1, 2, n])
+    #     where write = sigmoid(gate[b, s - 1, 0, n]), keep = sigmoid(gate[b, s - 1, 1, n]);
+
+    # let shown[b, 0, n]                = 0.0;
+    # let shown[b, s in 1..=size(t), n] = sigmoid(gate[b, s - 1, 3, n]) * tanh(cell[b, s, n]);
+    gate_rows = {}
+    cell_rows = {}
+    shown_rows = {}
+    for t in range(n_t + 1):
+        if t == 0:
+            cell_rows[t] = torch.zeros((n_b, n_n), dtype=torch.float32, device=device)
+            shown_rows[t] = torch.zeros((n_b, n_n), dtype=torch.float32, device=device)
+        if 1 <= t < n_t + 1:
+            cell_2 = torch.tanh(gate_rows[t - 1][:, 2])
+            cell_3 = torch.sigmoid(gate_rows[t - 1][:, 0]) * cell_2
+            cell_4 = torch.sigmoid(gate_rows[t - 1][:, 1]) * cell_rows[t - 1] + cell_3
+            cell_rows[t] = cell_4
+            shown_rows[t] = torch.sigmoid(gate_rows[t - 1][:, 3]) * torch.tanh(cell_rows[t])
+        if t < n_t:
+            gate_2 = W @ x[:, t].swapaxes(-1, -2)
+            if n_n != n_p:
+                raise Refused("IX304", "`p` has one size here and another there")
+            gate_3 = U @ shown_rows[t].swapaxes(-1, -2)
+            gate_rows[t] = gate_2.permute(2, 0, 1) + gate_3.permute(2, 0, 1) + bias
+    shown = torch.stack([shown_rows[s] for s in range(n_t + 1)], 1)
+    return shown

@@ -1,0 +1,64 @@
+import math
+
+import torch
+from indexical.backends.kernels.torch_stream import streaming
+
+class Refused(ValueError):
+    """The arrays do not fit the relation: a code and a message."""
+
+
+def out_score(arrays, rows, keys):
+    """The scores of some rows against some keys."""
+    cap, Q, K = arrays
+    n_d = Q.shape[3]
+    r0, r1 = rows
+    k0, k1 = keys
+    out_2 = Q[:, :, max(0, r0):max(0, r1)] @ K[:, :, max(0, k0):max(0, k1)].swapaxes(-1, -2)
+    return cap * torch.tanh(out_2 / (math.sqrt(n_d) * cap))
+
+
+def out_score_backward(arrays, rows, keys, d_score, gradients):
+    """What the gradient of the scores adds to the gradients of the arrays; None for one that wants none."""
+    cap, Q, K = arrays
+    n_d = Q.shape[3]
+    r0, r1 = rows
+    k0, k1 = keys
+    out_2 = Q[:, :, max(0, r0):max(0, r1)] @ K[:, :, max(0, k0):max(0, k1)].swapaxes(-1, -2)
+    out_3 = math.sqrt(n_d) * cap
+    out_4 = torch.tanh(out_2 / out_3)
+    if gradients[0] is not None:
+        gradients[0].add_((d_score * out_4).sum((0, 1, 2, 3)))
+    out_5 = d_score * cap * (1.0 - out_4 * out_4) * (1.0 / out_3)
+    if gradients[2] is not None:
+        out_6 = out_5.swapaxes(-1, -2) @ Q[:, :, max(0, r0):max(0, r1)]
+        gradients[2][:, :, max(0, k0):max(0, k1)].add_(out_6)
+    if gradients[1] is not None:
+        out_7 = out_5 @ K[:, :, max(0, k0):max(0, k1)]
+        gradients[1][:, :, max(0, r0):max(0, r1)].add_(out_7)
+    if gradients[0] is not None:
+        out_8 = d_score * cap * (1.0 - out_4 * out_4) * -(out_2 / out_3 / out_3)
+        gradients[0].add_((out_8 * math.sqrt(n_d)).sum((0, 1, 2, 3)))
+
+
+attend_out = streaming("attend_out", out_score, out_score_backward)
+
+
+def program(Q, K, V, cap):
+    device = Q.device
+    n_b, n_h, n_i, n_d = Q.shape
+    n_j = K.shape[2]
+    if K.shape != (n_b, n_h, n_j, n_d):
+        raise Refused("IX304", "`K` is not [b, h, j, d] with the sizes of the other inputs")
+    n_e = V.shape[3]
+    if V.shape != (n_b, n_h, n_j, n_e):
+        raise Refused("IX304", "`V` is not [b, h, j, e] with the sizes of the other inputs")
+
+    # let scores[b, h, i, j]  = cap * tanh(sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(size(d)) / cap);
+    # let weights[b, h, i, j] = softmax[j](scores[b, h, i, j]) where j <= i;
+    # let out[b, h, i, e]     = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
+    i = torch.arange(n_i, device=device)
+    out_2 = i + 1
+    out = attend_out(
+        [torch.tensor(cap, dtype=torch.float64), Q, K], V, torch.full((n_i,), 0, device=device), out_2
+    )
+    return out
