@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tests.backends.variants import compiled, distance, draw, gradients, learning  # noqa: E402
+from tests.backends.drawing import compiled, distance, draw, gradients, learning  # noqa: E402
 
 import indexical as ix  # noqa: E402
 from indexical import nn  # noqa: E402
@@ -62,7 +62,8 @@ def test_one_graph_for_all_sizes(name: str) -> None:
 def test_what_is_no_attention() -> None:
     program = ix.compile(
         "input x[i, k], W[k, j], p[i] : i64;"
-        "let y[i, j] = gelu(sum[k](x[i, k] * W[k, j])); let z[i] = max[j](y[p[i], j]); let t = mean[i](z[i]); output z, t;"
+        "let y[i, j] = gelu(sum[k](x[i, k] * W[k, j])); let z[i] = max[j](y[p[i], j]); let t = mean[i](z[i]);"
+        "output z, t;"
     )
     counting = Counting()
     call = whole(lambda *arrays: program(*arrays), counting)

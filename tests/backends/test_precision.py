@@ -10,27 +10,19 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tests.backends.variants import (  # noqa: E402
-    VARIANTS,
-    as_numpy,
-    compiled,
-    distance,
-    draw,
-    gradients,
-    grown,
-    is_real,
-    learning,
-)
+from tests.backends.drawing import as_numpy, compiled, distance, draw, gradients, grown, is_real, learning  # noqa: E402
+from tests.backends.variants import VARIANTS  # noqa: E402
 
 SCALED = "softmax[j](sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(size(d)))"
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 HALF_UNIT = {"f32": 2.0**-24, "bf16": 2.0**-8}
 
 # One for each way through the kernels; the library has the first ones itself.
-NAMES = """full|causal|causal, three behind|the future|window|prefix|sinks and window|dilated|blocks|documents, unsorted
-|documents for each batch|lengths|key padding mask, causal|mask|mask for each head|ALiBi|bias|relative bias|soft cap
-|soft cap under a mask|additive|cosine|temperature of a query|scale from a number|cap from a number|hand-made, windowed
-|grouped|multi-query|packed heads|one query|cross, causal|projected, with a residual""".replace("\n", "").split("|")
+NAMES = """full|causal|causal, three behind|window|prefix|sinks and window|documents, unsorted|documents for each batch
+|lengths|key padding mask, causal|mask|mask for each head|ALiBi|relative bias|soft cap|soft cap under a mask|additive
+|cosine|temperature of a query|hand-made, windowed|grouped|packed heads|one query|projected, with a residual""".replace(
+    "\n", ""
+).split("|")
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tests.backends.alone import tensor  # noqa: E402
-from tests.backends.variants import as_numpy, compiled, draw  # noqa: E402
+from tests.backends.drawing import as_numpy, compiled, draw  # noqa: E402
 from tests.test_examples import SIZES  # noqa: E402
 
 import indexical as ix  # noqa: E402
@@ -38,7 +38,7 @@ KINDS = """causal|window|documents and parts|mask|ALiBi|soft cap under a mask|gr
 PLAIN = {
     "product": "input A[i, k], B[k, j]; let C[i, j] = sum[k](A[i, k] * B[k, j]);",
     "gather": "input x[i], p[k] : i64; let y[k] = x[p[k]] where p[k] >= 0;",
-    "reductions": "input x[i, j]; let y[i] = max[j](x[i, j]) + prod[j](x[i, j]) - min[j](x[i, j]); let a = argmax[i](y[i]);",
+    "reductions": "input x[i, j]; let y[i] = max[j](x[i, j]) + prod[j](x[i, j]); let a = argmax[i](y[i]); output y, a;",
     "normalisers": "input x[i, j]; let y[i, j] = softmax[j](x[i, j]) + log_softmax[i](x[i, j]) + cumsum[j](x[i, j]);",
     "functions": "input x[i]; let y[i] = erf(x[i]) + gelu(x[i]) + silu(x[i]) + clamp(x[i], -1, 1) + round(x[i]);",
     "wholes": "input p[k] : i64; let y[k] = p[k] / 3 + p[k] % 3 - p[k] ** 2;",

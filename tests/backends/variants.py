@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 
-import indexical as ix
-
-FUSED = "scaled_dot_product_attention"
-INTERVALS = "key intervals"
-TILES = "key intervals with a bias"
-STREAM = "stream"
+from indexical.plan.choose import FUSED, INTERVALS, STREAM, TILES
 
 SIZES = {"a": 2, "b": 2, "c": 3, "h": 2, "g": 2, "i": 9, "j": 9, "d": 3, "e": 4, "f": 2, "m": 6, "r": 17}
 DOT = "sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(size(d))"
@@ -147,7 +141,9 @@ VARIANTS: dict[str, Variant] = {
     ),
     "lengths": Variant(attention("j < n[b]", more=", n[b] : i64"), INTERVALS, given={"n": lengths}),
     "lengths, causal": Variant(attention("j < n[b], j <= i", more=", n[b] : i64"), INTERVALS, given={"n": lengths}),
-    "padding on the left": Variant(attention("j >= n[b], j <= i", more=", n[b] : i64"), INTERVALS, given={"n": lengths}),
+    "padding on the left": Variant(
+        attention("j >= n[b], j <= i", more=", n[b] : i64"), INTERVALS, given={"n": lengths}
+    ),
     "key padding mask": Variant(
         attention("keep[b, j]", more=", keep[b, j] : bool"), INTERVALS, given={"keep": allowed("b", "j")}
     ),
@@ -174,6 +170,9 @@ VARIANTS: dict[str, Variant] = {
     "relative bias, clamped": Variant(
         attention("", f"{DOT} + bias[h, clamp(i - j, -3, 3) + 3]", ", bias[h, r]"), TILES, sizes={"r": 7}
     ),
+    "relative bias, in bounds where heard": Variant(
+        attention("j <= i, i - j < 4", f"{DOT} + bias[h, i - j]", ", bias[h, r]"), TILES, sizes={"r": 4}
+    ),
     "bias in documents": Variant(
         attention("doc[b, i] == doc[b, j]", f"{DOT} + bias[i, j]", ", bias[i, j], doc[b, i] : i64"),
         TILES,
@@ -197,9 +196,7 @@ VARIANTS: dict[str, Variant] = {
         STREAM,
         given={"mask": allowed("b", "i", "j")},
     ),
-    "additive": Variant(
-        attention("j <= i", "sum[d](w[d] * tanh(Q[b, h, i, d] + K[b, h, j, d]))", ", w[d]"), STREAM
-    ),
+    "additive": Variant(attention("j <= i", "sum[d](w[d] * tanh(Q[b, h, i, d] + K[b, h, j, d]))", ", w[d]"), STREAM),
     "cosine": Variant(
         """input Q[b, h, i, d], K[b, h, j, d], V[b, h, j, e], s[h];
 let q[b, h, i, d] = Q[b, h, i, d] * rsqrt(sum[c in 0..size(d)](Q[b, h, i, c] ** 2));
@@ -209,11 +206,18 @@ let out[b, h, i, e] = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
 """,
         FUSED,
     ),
+    "mean": Variant(attention("j <= i", "mean[d](Q[b, h, i, d] * K[b, h, j, d])"), STREAM),
+    "some features": Variant(attention("j <= i", "sum[d](Q[b, h, i, d] * K[b, h, j, d] where d < 2)"), STREAM),
+    "chosen": Variant(attention("j <= i", f"if i == j {{ 0.5 }} else {{ {DOT} }}"), STREAM),
+    "relative keys": Variant(
+        attention("j <= i", f"{DOT} + sum[d](Q[b, h, i, d] * R[i - j + size(j) - 1, d])", ", R[r, d]"), TILES
+    ),
+    "talking heads": Variant(
+        attention("j <= i", "sum[g](T[h, g] * sum[d](Q[b, g, i, d] * K[b, g, j, d]))", ", T[h, g]"), STREAM
+    ),
     "distance": Variant(attention("j <= i", "-sum[d]((Q[b, h, i, d] - K[b, h, j, d]) ** 2)"), STREAM),
     "negative": Variant(attention("j <= i", f"-{DOT}"), FUSED),
-    "temperature of a query": Variant(
-        attention("j <= i", f"{DOT} * t[b, h, i]", ", t[b, h, i]"), FUSED
-    ),
+    "temperature of a query": Variant(attention("j <= i", f"{DOT} * t[b, h, i]", ", t[b, h, i]"), FUSED),
     "scale from a number": Variant(
         attention("j <= i", "s * sum[d](Q[b, h, i, d] * K[b, h, j, d])", ", s"), FUSED, given={"s": lambda _: 0.4}
     ),
@@ -260,6 +264,21 @@ let weights[b, h, i, j] = softmax[j](sum[d](Q[b, i, h, d] * K[b, j, d])) where j
 let out[b, i, h, e] = sum[j](weights[b, h, i, j] * V[b, j, e]);
 """,
         FUSED,
+    ),
+    "shared weights": Variant(
+        """input Q[b, i, d], K[b, j, d], V[b, h, j, e];
+let weights[b, i, j] = softmax[j](sum[d](Q[b, i, d] * K[b, j, d])) where j <= i;
+let out[b, h, i, e] = sum[j](weights[b, i, j] * V[b, h, j, e]);
+""",
+        FUSED,
+    ),
+    "gathered keys": Variant(
+        """input Q[i, d], K[j, d], V[j, e], p[j] : i64;
+let weights[i, j] = softmax[j](sum[d](Q[i, d] * K[p[j], d])) where j <= i;
+let out[i, e] = sum[j](weights[i, j] * V[p[j], e]);
+""",
+        FUSED,
+        given={"p": lambda sizes: torch.arange(sizes["j"]).flip(0)},
     ),
     "packed heads": Variant(
         """input Q[b, i, m], K[b, j, m], V[b, j, m];
@@ -356,64 +375,3 @@ let out[b, h, i, e] = sum[j](weights[b, h, i, j] * V[b, h, j, e]) where i < n[b]
         given={"n": lengths},
     ),
 }
-
-def compiled(name: str) -> ix.Program:
-    """The program of a variant, once."""
-    if name not in _compiled:
-        _compiled[name] = ix.compile(VARIANTS[name].text)
-    return _compiled[name]
-
-
-_compiled: dict[str, ix.Program] = {}
-
-
-def draw(name: str, dtype: torch.dtype = torch.float64, **sizes: int) -> dict[str, Any]:
-    """Arrays for a variant, in the order of its inputs."""
-    variant = VARIANTS[name]
-    generator = torch.Generator().manual_seed(1)
-    lengths_of = {**SIZES, **variant.sizes, **sizes}
-    found: dict[str, Any] = {}
-    for tensor in compiled(name).ir.inputs:
-        if tensor.name in variant.given:
-            found[tensor.name] = variant.given[tensor.name](lengths_of)
-        else:
-            shape = [lengths_of[axis.coordinate.name] for axis in tensor.axes]
-            found[tensor.name] = torch.randn(shape, dtype=torch.float64, generator=generator).to(dtype)
-    return found
-
-
-def grown(name: str, size: int) -> dict[str, int]:
-    """Sizes with more positions, in the proportions of a variant."""
-    usual, own = SIZES["i"], VARIANTS[name].sizes
-    found = {letter: max(1, own.get(letter, usual) * size // usual) for letter in "ij"}
-    return found if "r" in own else {**found, "r": 2 * size - 1}
-
-
-def learning(arrays: Mapping[str, Any]) -> list[torch.Tensor]:
-    """The arrays of reals, from now on with gradients."""
-    return [array.requires_grad_() for array in arrays.values() if is_real(array)]
-
-
-def is_real(array: Any) -> bool:
-    return isinstance(array, torch.Tensor) and array.is_floating_point()
-
-
-def as_numpy(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: array.detach().numpy() if isinstance(array, torch.Tensor) else array for key, array in arrays.items()}
-
-
-def gradients(out: torch.Tensor, arrays: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Those of a weighted sum of the output; 0 where nothing flows."""
-    weight = torch.randn(out.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(5)).to(out.dtype)
-    found = torch.autograd.grad((out * weight).sum(), arrays, allow_unused=True, retain_graph=True)
-    return [torch.zeros_like(a) if g is None else g for g, a in zip(found, arrays, strict=True)]
-
-
-def distance(found: Any, expected: Any) -> float:
-    """The largest difference, by the size of what is expected where that is more than 1; NaN agrees with NaN."""
-    first, second = (np.asarray(a.detach() if isinstance(a, torch.Tensor) else a, float) for a in (found, expected))
-    assert first.shape == second.shape
-    if not first.size:
-        return 0.0
-    assert np.array_equal(np.isnan(first), np.isnan(second)), "NaN at other places"
-    return float(np.abs(np.nan_to_num(first) - np.nan_to_num(second)).max() / max(1.0, np.abs(np.nan_to_num(second)).max()))

@@ -21,12 +21,12 @@ def program(Q, K, V):
     # let weights[b, h, i, j] = softmax[j](scores[b, h, i, j]) where j <= i;
     # let out[b, h, i, e]     = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
     def out_scores(r0, r1, k0, k1):
-        out_2 = Q[:, :, max(0, r0):max(0, r1)] @ K[:, :, max(0, k0):max(0, k1)].swapaxes(-1, -2)
+        out_2 = Q[:, :, r0:r1] @ K[:, :, k0:k1].swapaxes(-1, -2) / math.sqrt(n_d)
         j = np.arange(k0, k1)
         i = np.arange(r0, r1)
-        return np.where(j <= i[:, None], out_2 / math.sqrt(n_d), -math.inf)
+        return np.where(j <= i[:, None], out_2, -math.inf)
     def out_values(k0, k1):
-        return V[:, :, max(0, k0):max(0, k1)]
+        return V[:, :, k0:k1]
     i_2 = np.arange(n_i)
     out_3 = i_2 + 1
     out = attend_blocks(out_scores, out_values, 0, out_3, n_i, (0, n_j), (n_b, n_h, n_i, n_e), np.float32)

@@ -52,8 +52,7 @@ def program(image, kernel, bias):
     bent = torch.relu(seen)
 
     # max[v in 0..width, u in 0..width](image[..r, y * stride + v, x * stride + u])
-    out_2 = bent[:, :, :2 * (n_y // 2), :2 * (n_x // 2)].reshape(
-        n_b, n_o, n_y // 2, 2, n_x // 2, 2
-    ).permute(0, 1, 2, 4, 3, 5)
-    out = out_2.amax((4, 5))
+    n = n_y // 2
+    n_2 = n_x // 2
+    out = bent[:, :, :2 * n, :2 * n_2].reshape(n_b, n_o, n, 2, n_2, 2).amax((3, 5))
     return out

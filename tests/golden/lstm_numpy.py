@@ -32,28 +32,25 @@ def program(x, W, U, bias):
 
     # let gate[b, t in 0..size(t), g, n] =
     #     sum[m](W[g, n, m] * x[b, t, m]) + sum[p](U[g, n, p] * shown[b, t, p]) + bias[g, n];
-
     # let cell[b, 0, n] = 0.0;
     # let cell[b, s in 1..=size(t), n] = keep * cell[b, s - 1, n] + write * tanh(gate[b, s - 1, 2, n])
     #     where write = sigmoid(gate[b, s - 1, 0, n]), keep = sigmoid(gate[b, s - 1, 1, n]);
-
     # let shown[b, 0, n]                = 0.0;
     # let shown[b, s in 1..=size(t), n] = sigmoid(gate[b, s - 1, 3, n]) * tanh(cell[b, s, n]);
     gate = np.zeros((n_b, n_t, 4, n_n), np.float32)
     cell = np.zeros((n_b, n_t + 1, n_n), np.float32)
     shown = np.zeros((n_b, n_t + 1, n_n), np.float32)
+    gate_2 = np.tensordot(x, W, (2, 2))
+    if n_n != n_p:
+        raise Refused("IX304", "`p` has one size here and another there")
     for t in range(n_t + 1):
         if t == 0:
-            cell[:, t] = np.zeros((n_b, n_n), np.float32)
-            shown[:, t] = np.zeros((n_b, n_n), np.float32)
-        if 1 <= t < n_t + 1:
+            cell[:, t] = 0.0
+            shown[:, t] = 0.0
+        else:
             cell_2 = sigmoid(gate[:, t - 1, 0]) * np.tanh(gate[:, t - 1, 2])
             cell[:, t] = sigmoid(gate[:, t - 1, 1]) * cell[:, t - 1] + cell_2
             shown[:, t] = sigmoid(gate[:, t - 1, 3]) * np.tanh(cell[:, t])
         if t < n_t:
-            gate_2 = W @ x[:, t].swapaxes(-1, -2)
-            if n_n != n_p:
-                raise Refused("IX304", "`p` has one size here and another there")
-            gate_3 = U @ shown[:, t].swapaxes(-1, -2)
-            gate[:, t] = gate_2.transpose(2, 0, 1) + gate_3.transpose(2, 0, 1) + bias
+            gate[:, t] = gate_2[:, t] + np.tensordot(shown[:, t], U, (1, 2)) + bias
     return shown

@@ -36,31 +36,27 @@ def program(x, W, U, bias):
 
     # let gate[b, t in 0..size(t), g, n] =
     #     sum[m](W[g, n, m] * x[b, t, m]) + sum[p](U[g, n, p] * shown[b, t, p]) + bias[g, n];
-
     # let cell[b, 0, n] = 0.0;
     # let cell[b, s in 1..=size(t), n] = keep * cell[b, s - 1, n] + write * tanh(gate[b, s - 1, 2, n])
     #     where write = sigmoid(gate[b, s - 1, 0, n]), keep = sigmoid(gate[b, s - 1, 1, n]);
-
     # let shown[b, 0, n]                = 0.0;
     # let shown[b, s in 1..=size(t), n] = sigmoid(gate[b, s - 1, 3, n]) * tanh(cell[b, s, n]);
     gate_rows = {}
     cell_rows = {}
     shown_rows = {}
+    gate_2 = torch.tensordot(x, W, ([2], [2]))
+    if n_n != n_p:
+        raise Refused("IX304", "`p` has one size here and another there")
     for t in range(n_t + 1):
         if t == 0:
             cell_rows[t] = torch.zeros((n_b, n_n), dtype=torch.float32, device=device)
             shown_rows[t] = torch.zeros((n_b, n_n), dtype=torch.float32, device=device)
-        if 1 <= t < n_t + 1:
+        else:
             cell_2 = torch.tanh(gate_rows[t - 1][:, 2])
             cell_3 = torch.sigmoid(gate_rows[t - 1][:, 0]) * cell_2
-            cell_4 = torch.sigmoid(gate_rows[t - 1][:, 1]) * cell_rows[t - 1] + cell_3
-            cell_rows[t] = cell_4
+            cell_rows[t] = torch.sigmoid(gate_rows[t - 1][:, 1]) * cell_rows[t - 1] + cell_3
             shown_rows[t] = torch.sigmoid(gate_rows[t - 1][:, 3]) * torch.tanh(cell_rows[t])
         if t < n_t:
-            gate_2 = W @ x[:, t].swapaxes(-1, -2)
-            if n_n != n_p:
-                raise Refused("IX304", "`p` has one size here and another there")
-            gate_3 = U @ shown_rows[t].swapaxes(-1, -2)
-            gate_rows[t] = gate_2.permute(2, 0, 1) + gate_3.permute(2, 0, 1) + bias
+            gate_rows[t] = gate_2[:, t] + torch.tensordot(shown_rows[t], U, ([1], [2])) + bias
     shown = torch.stack([shown_rows[s] for s in range(n_t + 1)], 1)
     return shown

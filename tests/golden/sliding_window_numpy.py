@@ -22,13 +22,12 @@ def program(Q, K, V):
     # let weights[b, h, i, j] = softmax[j](scores[b, h, i, j]) where causal_window(i, j, w);
     # let out[b, h, i, e]     = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
     def out_scores(r0, r1, k0, k1):
-        out_2 = Q[:, :, max(0, r0):max(0, r1)] @ K[:, :, max(0, k0):max(0, k1)].swapaxes(-1, -2)
+        out_2 = Q[:, :, r0:r1] @ K[:, :, k0:k1].swapaxes(-1, -2) / math.sqrt(n_d)
         i = np.arange(r0, r1)
         j = np.arange(k0, k1)
-        kept = j <= i[:, None]
-        return np.where((i[:, None] <= j + 2) & kept, out_2 / math.sqrt(n_d), -math.inf)
+        return np.where((i[:, None] <= j + 2) & (j <= i[:, None]), out_2, -math.inf)
     def out_values(k0, k1):
-        return V[:, :, max(0, k0):max(0, k1)]
+        return V[:, :, k0:k1]
     i_2 = np.arange(n_i)
     out_3 = i_2 - 2
     out_4 = i_2 + 1

@@ -57,7 +57,7 @@ def results(program: ix.Program, given: dict[str, Any], weight: Any, **options: 
     return [out, *torch.autograd.grad((out * weight.to(out.dtype)).sum(), [given[letter] for letter in "QKV"])]
 
 
-@pytest.mark.parametrize("dtype, most", [("float64", 1e-10), ("float32", 2e-3), ("bfloat16", 0.2)])
+@pytest.mark.parametrize(("dtype", "most"), [("float64", 1e-10), ("float32", 2e-3), ("bfloat16", 0.2)])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_kernel_computes_the_relation(name: str, dtype: str, most: float) -> None:
     program = ix.compile(PROGRAMS[name])

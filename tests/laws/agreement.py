@@ -42,9 +42,9 @@ def difference(case: Case, name: str, found: Array, expected: Array) -> str | No
 
 
 def call(text: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Every definition of a program, by name."""
+    """Every definition of a program, by name, as the reference evaluator computes it."""
     program = ix.compile(text)
-    found = program(**arrays, outputs=list(program.definitions))
+    found = program(**arrays, outputs=list(program.definitions), backend="reference")
     return {name: np.asarray(value) for name, value in zip(program.definitions, found, strict=True)}
 
 

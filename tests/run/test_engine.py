@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,7 +22,15 @@ let weights[i, j] = softmax[j](scores[i, j]) where j <= i;
 let out[i, e] = sum[j](weights[i, j] * V[j, e]);
 """
 FILTER = "input x[t]; let h[0] = x[0]; let h[t in 1..size(t)] = 0.5 * h[t - 1] + x[t];"
-SEVERAL = "input x[i]; let doubled[i] = 2 * x[i]; let total = sum[i](doubled[i]); let last[i] = doubled[i] + total;"
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Small work is no faster with more, and much slower where others want the processor."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def refused(program: ix.Program, *arrays: Any, **named: Any) -> ix.CallError:
@@ -231,7 +237,7 @@ def test_a_backend_may_be_asked_for() -> None:
         (PRODUCT, [np.zeros((2, 2, 2)), np.zeros(2)]),
         ("input x[i], z[j]; let y[k] = x[k] * z[k];", [np.zeros(3), np.zeros(1)]),
         ("input x[d in 0..3]; let y[d] = x[d];", [np.zeros(4)]),
-        ("input x[..r, i], y[..r, i]; let z[..r] = sum[i](x[..r, i] + y[..r, i]);", [np.zeros((2, 3)), np.zeros((3, 3))]),
+        ("input x[..r, i], y[..r, i]; let z[..r] = sum[i](x[..r, i] + y[..r, i]);", [np.zeros((2, 3)), np.zeros(3)]),
         (GATHER, [np.zeros(3), np.array([0.5])]),
         (GATHER, [np.zeros(3), np.array([True])]),
         (DOUBLE, [np.array([True])]),
@@ -293,6 +299,13 @@ def test_what_is_no_dense_tensor() -> None:
     assert "to_dense" in str(error)
 
 
+@pytest.mark.xfail(strict=True, reason="what is known by its signature is not looked at")
+def test_what_is_no_dense_tensor_after_what_is() -> None:
+    program = ix.compile(DOUBLE)
+    program(torch.ones(3))
+    assert codes(refused(program, torch.ones(3).to_sparse())) == ["IX504"]
+
+
 def test_tensors_on_different_devices() -> None:
     error = refused(ix.compile(PRODUCT), torch.ones(2, 2), torch.ones(2, 2, device="meta"))
     assert codes(error) == ["IX510"]
@@ -325,158 +338,8 @@ def test_too_large_is_said_so() -> None:
     assert codes(refused(program, np.ones(200_000))) == ["IX507"]
 
 
-# ------------------------------------------------------------------------------------- signatures
-
-
-def test_one_function_for_all_sizes() -> None:
-    program = ix.compile(CAUSAL)
-    for size in (1, 2, 7, 0, 30):
-        assert program(*drawn((size, 3), (size, 3), (size, 4))).shape == (size, 4)
-    assert len(program._engine.kernels) == 1
-    program(*drawn((2, 3), (2, 3), (2, 3), dtype=torch.float32))
-    assert len(program._engine.kernels) == 2
-    program(*(array.numpy() for array in drawn((2, 3), (2, 3), (2, 3))))
-    assert len(program._engine.kernels) == 3
-    program(*drawn((2, 3), (2, 3), (2, 3)), outputs="weights")
-    program(*drawn((4, 3), (4, 3), (4, 3)), outputs="weights")
-    assert len(program._engine.kernels) == 4
-    program(*drawn((2, 3), (2, 3), (2, 3)), isolate=True)
-    assert len(program._engine.kernels) == 5
-    names = ("Q", "K", "V")
-    program(**dict(zip(names, drawn((2, 3), (2, 3), (2, 3)), strict=True)))
-    assert len(program._engine.kernels) == 5
-
-
-def test_ranks_are_a_signature() -> None:
-    program = ix.compile("input x[..r, i]; let y[..r] = sum[i](x[..r, i]);")
-    for shape in ((3,), (2, 3), (4, 3), (2, 2, 3)):
-        assert program(torch.ones(shape)).shape == shape[:-1]
-    assert len(program._engine.kernels) == 3
-
-
-def test_numbers_are_no_signature_of_their_own() -> None:
-    program = ix.compile(SCALED)
-    for scalar in (1.0, 2.0, -3.5):
-        assert program(torch.ones(2), scalar).tolist() == [scalar] * 2
-    assert len(program._engine.kernels) == 1
-
-
-def test_looking_at_a_plan_loads_nothing() -> None:
-    program = ix.compile(CAUSAL)
-    arrays = drawn((2, 3), (2, 3), (2, 3))
-    assert "weights" in str(program.plan(*arrays))
-    assert "def program(Q, K, V):" in program.source(*arrays)
-    assert not program._engine.kernels
-
-
-# --------------------------------------------------------------------------------------- outputs
-
-
-def test_outputs_are_computed_only_when_asked_for() -> None:
-    program = ix.compile(CAUSAL)
-    arrays = drawn((4, 3), (4, 3), (4, 3))
-    assert {step.definition for step in program.plan(*arrays).steps} == {"out"}
-    assert program.plan(*arrays).unbuilt == ("scores", "weights")
-    weights = program(*arrays, outputs="weights")
-    assert torch.allclose(weights.sum(1), torch.ones(4, dtype=torch.float64))
-    assert "out" not in {step.definition for step in program.plan(*arrays, outputs="weights").steps}
-    both = program(*arrays, outputs=("weights", "out"))
-    assert both._fields == ("weights", "out")
-    assert torch.allclose(both.weights @ arrays[2], both.out)
-    assert torch.allclose(both.out, program(*arrays))
-
-
-def test_several_outputs_are_a_named_tuple() -> None:
-    program = ix.compile(SEVERAL)
-    for x in (torch.arange(3.0), np.arange(3.0)):
-        assert program(x).tolist() == [6.0, 8.0, 10.0]
-        found = program(x, outputs=["total", "doubled"])
-        assert found._fields == ("total", "doubled")
-        assert found.total.shape == ()
-        assert type(found.total) is type(found.doubled)
-        assert found.total == 6.0
-        assert program(x, outputs=["last"])._fields == ("last",)
-    assert codes(refused(program, torch.ones(2), outputs="lst")) == ["IX508"]
-    assert codes(refused(program, torch.ones(2), outputs=[])) == ["IX508"]
-
-
-PASSED_ON = {
-    "itself": "input x[i, j]; let y[i, j] = x[i, j];",
-    "whole": "input x[i, j]; let y = x;",
-    "turned": "input x[i, j]; let y[j, i] = x[i, j];",
-    "part": "input x[i, j]; let y[k in 0..size(i) - 1, j] = x[k + 1, j];",
-    "diagonal": "input x[i, j]; let y[i] = x[i, i];",
-    "spread": "input x[i, j]; let y[i, j, k in 0..2] = x[i, j];",
-    "guarded": "input x[i, j]; let y[i, j] = x[i, j] where i < 100;",
-    "times one": "input x[i, j]; let y[i, j] = 1 * x[i, j];",
-    "rest": "input x[..r]; let y[..r] = x[..r];",
-    "cast": "input x[i, j]; let y[i, j] = x[i, j] as f64;",
-    "chosen": "input x[i, j]; let y[i, j] = if size(i) > 0 { x[i, j] } else { 0 };",
-    "through another": "input x[i, j]; let z[i, j] = x[i, j]; let y[i, j] = z[i, j]; output y;",
-    "packed": "input x[i, j]; let y[m in 0..size(i) * size(j)] = x[m / size(j), m % size(j)];",
-}
-ALIASES = pytest.mark.xfail(strict=True, reason="the input itself comes back")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=ALIASES if name in ("cast", "chosen") else ()) for name in PASSED_ON]
-)
-def test_outputs_are_no_inputs(name: str) -> None:
-    """Whoever writes to what came out changes nothing that went in."""
-    program = ix.compile(PASSED_ON[name])
-    x = torch.arange(9.0, dtype=torch.float64).reshape(3, 3)
-    for given in (x, x.numpy()):
-        before = given + 0
-        first, second = program(given), program(given)
-        first[...] = -1
-        assert (given == before).all()
-        assert not (second == -1).any()
-
-
-def test_outputs_do_not_share() -> None:
-    program = ix.compile("input x[i]; let y[i] = x[i] + 1; let z[i] = y[i]; output y, z;")
-    for given in (torch.ones(3), np.ones(3)):
-        found = program(given)
-        found.y[...] = 0
-        assert found.z.tolist() == [2.0, 2.0, 2.0]
-
-
-# ------------------------------------------------------------------------- threads, copies, pickles
-
-
-@pytest.mark.parametrize("score", ["scores[i, j]", "tanh(scores[i, j])"])
-def test_first_calls_from_several_threads(score: str) -> None:
-    program = ix.compile(CAUSAL.replace("softmax[j](scores[i, j])", f"softmax[j]({score})").replace("j <= i", "j < i"))
-    arrays = [array.requires_grad_() for array in drawn((9, 3), (9, 3), (9, 3))]
-    found: list[Any] = []
-    start = threading.Barrier(5)
-
-    def call() -> None:
-        start.wait()
-        out = program(*arrays)
-        found.append((out, torch.autograd.grad(out.sum(), arrays)))
-
-    threads = [threading.Thread(target=call) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 5
-    for out, gradients in found:
-        assert torch.equal(out, found[0][0])
-        assert all(map(torch.equal, gradients, found[0][1]))
-
-
-@pytest.mark.parametrize("called", [False, True])
-@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda program: pickle.loads(pickle.dumps(program))])
-def test_copies(again: Any, called: bool) -> None:
-    program = ix.compile(CAUSAL)
-    arrays = drawn((4, 3), (4, 3), (4, 3))
-    if called:
-        program(*arrays)
-        program(*(array.numpy() for array in arrays))
-    other = again(program)
-    assert other.source_text == program.source_text
-    assert other.inputs == program.inputs
-    assert torch.equal(other(*arrays), program(*arrays))
-    assert str(other.plan(*arrays)) == str(program.plan(*arrays))
+@pytest.mark.xfail(strict=True, raises=RuntimeError, reason="what is known by its signature is called as it is")
+def test_too_large_after_what_is_not() -> None:
+    program = ix.compile("input n : i64; let y[k in 0..n] = k;")
+    program(torch.tensor(3))
+    assert codes(refused(program, torch.tensor(10**14))) == ["IX507"]

@@ -131,15 +131,17 @@ class Arrays(Numbers):
         for condition, holds in conditions:
             fact = condition if holds else build.apply("!", (condition,), "bool", condition.span)
             value = self.value(fact, inside)
-            (plain if value.python else masks).append(value)
+            found = plain if value.python else masks
+            if value not in found:
+                found.append(value)
             inside = inside.where(condition, holds)
         self.text.checks = True
-        found: Value | None = None
+        mask: Value | None = None
         for part in (*masks, *(() if test.python else (test,))):
-            found = part if found is None else self.both(found, part, scope)
+            mask = part if mask is None else self.both(mask, part, scope)
         tests = [*plain, *((test,) if test.python else ())]
-        shown = [part.within(BOTH if len(tests) + (found is not None) > 1 else EITHER) for part in tests]
-        self.refuse_once(" and ".join([*shown, *(() if found is None else (self.any(found),))]), code, message)
+        shown = [part.within(BOTH if len(tests) + (mask is not None) > 1 else EITHER) for part in tests]
+        self.refuse_once(" and ".join([*shown, *(() if mask is None else (self.any(mask),))]), code, message)
 
     def any(self, mask: Value) -> str:
         """Whether a mask holds somewhere, as a condition of Python's."""

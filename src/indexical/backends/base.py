@@ -76,6 +76,12 @@ class Value:
         return self.text if self.binds >= binds else f"({self.text})"
 
 
+def is_step(text: str) -> bool:
+    """Whether a text starts with a step: a value that was computed, and not handed in."""
+    found = re.match(r"\w+", text)
+    return found is not None and "__" in found[0] and not found[0].startswith("place__")
+
+
 def is_number(text: str) -> bool:
     """Whether a text is a number as written."""
     return text[:1].isdigit() and bool(re.fullmatch(r"\d[\d.]*(e[+-]?\d+)?", text))

@@ -9,10 +9,11 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Dtype
 from ..ir.walk import renamed_apart
-from .base import Value
+from .base import Value, is_step
 from .removal import Remover, is_written, mask_name
 from .scope import Place, Scope
 from .state import Stored
+from .values import aligned
 from .wholes import LARGEST
 
 NO_STEPS: Mapping[int, str] = {}
@@ -35,7 +36,7 @@ class Clauses(Remover):
             return
         clause = let.clauses[0]
         value = self.clause_value(let, clause, {})
-        if not let.axes and value.python and let.kind != "real":
+        if not let.axes and value.python:
             self.text.add(value.text, "assign", variable)
             self.stored[let.name] = Stored(variable, None, True)
             return
@@ -49,8 +50,8 @@ class Clauses(Remover):
         shape = self.home(let, ())
         self.text.add(self.text.dialect.full(shape, zero_of(let), self.dtypes[let.name]), "assign", variable)
         for clause in let.clauses:
-            value = self.finished(let, self.clause_value(let, clause, {}), clause, {})
-            self.text.store(variable, self.slots(let, clause, ()), value.text)
+            shown = self.placed(let, self.clause_value(let, clause, {}), clause, {})
+            self.text.store(variable, self.slots(let, clause, ()), shown)
         self.stored[let.name] = Stored(variable, self.dtypes[let.name])
         self.define_mask(let)
 
@@ -71,7 +72,13 @@ class Clauses(Remover):
         computed with 32."""
         dtype = self.dtypes[let.name] if let.kind == "real" else "f64"
         self.compute = "f32" if dtype in ("f16", "bf16") else dtype
-        self.label = let.name
+        self.label = self.step_name(let)
+
+    def step_name(self, let: ir.Let) -> str:
+        """What the steps of a definition are called: a local one without the name of its owner."""
+        owners = [o for o, other in self.lets.items() if not other.hidden and let.name.startswith(f"{o}_")]
+        name = let.name[len(max(owners, key=len)) + 1 :] if let.hidden and owners else let.name
+        return name if len(name) <= 10 else "part"
 
     def home(self, let: ir.Let, without: tuple[int, ...]) -> str:
         return tuple_of([self.extent(axis.extent) for n, axis in enumerate(let.axes) if n not in without])
@@ -118,13 +125,24 @@ class Clauses(Remover):
         if value.python:
             shape = self.shape(axes, scope) if axes else "()"
             return Value(self.text.dialect.full(shape, value.text, dtype), axes, let.kind, dtype)
-        shared = value.axes != axes or self.is_shared(clause.body)
+        shared = value.axes != axes or self.is_shared(clause.body, value)
         value = self.spread(self.turned(value, axes), axes, scope)
         if value.dtype != dtype:
             value = self.narrowed(value, dtype, clause, scope)
         elif shared:
             value = value.but(text=self.text.dialect.copy(value.atom))
         return value
+
+    def placed(self, let: ir.Let, value: Value, clause: ir.Clause, steps: dict[int, str]) -> str:
+        """What is put into the clause's slots of an array: that repeats and rounds it by itself."""
+        if value.python:
+            return value.text
+        scope = self.scope_of(clause, steps)
+        axes = scope.sort(scope.places)
+        value = self.turned(value, axes)
+        if value.dtype != self.dtypes[let.name] and self.dtypes[let.name] in ("i32", "bf16"):
+            value = self.narrowed(value, self.dtypes[let.name], clause, scope)
+        return aligned(value, axes).text
 
     def narrowed(self, value: Value, dtype: Dtype, clause: ir.Clause, scope: Scope) -> Value:
         """Rounded to the definition's dtype; whole numbers of 32 bits have to fit."""
@@ -133,10 +151,10 @@ class Clauses(Remover):
             return value.but(text=shown, dtype=dtype, binds=value.binds)
         return replace(self.cast_to(value, dtype), kind=value.kind)
 
-    def is_shared(self, body: ir.Expr) -> bool:
+    def is_shared(self, body: ir.Expr, value: Value) -> bool:
         """Whether a value is another one's memory, which the caller holds too or may come to hold."""
-        if isinstance(body, ir.Array):
-            return True
+        if is_step(value.text):
+            return False
         return isinstance(body, ir.Read) and (body.tensor not in self.lets or not self.lets[body.tensor].hidden)
 
     def slots(
@@ -153,7 +171,8 @@ class Clauses(Remover):
             elif isinstance(slot, ir.Coord):
                 range = ranges[slot.coordinate]
                 start, stop = self.number(range.lower), self.number(range.upper)
-                if not self.prover.entails((), self.prover.polynomial(range.upper)):
+                length = self.prover.polynomial(axis.extent)
+                if not self.prover.entails((), self.prover.polynomial(range.upper), also=(length - 1,)):
                     stop = f"max(0, {stop})"
                 start = "" if start == "0" else start
                 shown.append(f"{start}:{'' if self.is_same(range.upper, axis.extent) else stop}")
@@ -177,8 +196,8 @@ class Clauses(Remover):
         variable = self.text.fresh(f"{let.name}_removed")
         self.text.add(self.text.dialect.full(self.home(let, ()), "False", "bool"), "assign", variable)
         for clause in mask.clauses:
-            value = self.finished(mask, self.clause_value(mask, clause, {}), clause, {})
-            self.text.store(variable, self.slots(mask, clause, ()), value.text)
+            shown = self.placed(mask, self.clause_value(mask, clause, {}), clause, {})
+            self.text.store(variable, self.slots(mask, clause, ()), shown)
         self.stored[mask.name] = Stored(variable, "bool")
 
     def mask_of(self, let: ir.Let) -> ir.Let:

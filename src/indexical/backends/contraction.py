@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from ..ir import nodes as ir
 from ..ir.types import Coordinate, Dtype
-from ..ir.walk import walk
 from .base import ATOM, PRODUCT, Value
+from .expressions import is_wild
 from .indexing import Reader
 from .scope import Scope
 from .values import aligned, joined, permuted, widest
@@ -76,10 +76,6 @@ class Contractor(Reader):
         if any(removed) and any(loud and not gone for loud, gone in zip(wild, removed, strict=False)):
             return False
         return all(set(mask.axes) <= home for mask in masks for home, loud in zip(homes, wild, strict=True) if loud)
-
-    def may_be_removed(self, expr: ir.Expr) -> bool:
-        """Whether a guard could remove this at all."""
-        raise NotImplementedError
 
     def some(self, masks: list[Value], bound: frozenset[Coordinate], scope: Scope) -> Value:
         """Where a point is left."""
@@ -190,11 +186,12 @@ class Contractor(Reader):
         scope: Scope,
     ) -> Value:
         """Two arrays that share only what is summed: `@` where their axes allow it, else all at once."""
+        wanted = scope.sort({*mine, *theirs})
         if len(over) == 1:
             if len(theirs) <= 1 and (left.axes == (*mine, *over) or len(mine) <= 1):
                 first, second = self.turned(left, (*mine, *over)), self.turned(right, (*over, *theirs))
                 return _matmul(first, second, (*mine, *theirs))
-            if len(mine) <= 1 and right.axes == (*theirs, *over):
+            if len(mine) <= 1 and right.axes == (*theirs, *over) and wanted == (*theirs, *mine):
                 return _matmul(right, self.turned(left, (*over, *mine)), (*theirs, *mine))
         before = [value.turned or value for value in (left, right)]
         places = tuple(tuple(value.axes.index(axis) for axis in over) for value in before)
@@ -252,14 +249,6 @@ def _matmul(left: Value, right: Value, axes: tuple[Coordinate, ...]) -> Value:
 
 def _factor(text: str) -> str:
     return text if text.isidentifier() or text.isdigit() or text.startswith("max(") else f"({text})"
-
-
-def is_wild(expr: ir.Expr) -> bool:
-    """Whether an expression, as it stands, may make an infinity or NaN out of finite numbers."""
-    return any(
-        isinstance(part, ir.Map) and part.type.kind == "real" and part.op in ("/", "log", "sqrt", "rsqrt", "**", "%")
-        for part in walk(expr)
-    )
 
 
 def _is_worthwhile(homes: list[frozenset[Coordinate]], bound: frozenset[Coordinate], masks: list[Value]) -> bool:

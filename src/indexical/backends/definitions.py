@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..ir import nodes as ir
+from ..ir.affine import Polynomial
 from .removal import mask_name
 from .rows import Rows
 from .state import Stored
@@ -24,8 +26,11 @@ class Part:
     exclusive: bool
 
 
+@dataclass
 class Definer(Rows):
-    """Every definition of a program, as statements."""
+    """Every definition of a program, as statements. `most` are the turns of each loop, by its variable."""
+
+    most: dict[str, Polynomial | None] = field(default_factory=dict)
 
     def run(self, order: ir.Order, needed: set[str]) -> None:
         match order:
@@ -40,8 +45,8 @@ class Definer(Rows):
         """A loop over what a recurrence steps."""
         stepped = _stepped(order)
         lets = {name: self.lets[name] for name in stepped}
-        for let in lets.values():
-            self.begin(let)
+        *others, last = lets.values()
+        self.begin(last, others)
         if self.isolate:
             removable = [name for name in stepped if self.may_remove(name)]
             for name in removable:
@@ -62,10 +67,11 @@ class Definer(Rows):
         """One loop, with those inside it. Base cases that all definitions share stand before it."""
         extents = [self.lets[name].axes[axis].extent for name, axis in order.axes]
         alike = alike and all(self.is_same(extents[0], extent) for extent in extents)
-        count = self.longest(extents)
+        count, most = self.longest(extents)
         first, axis = order.axes[0]
         step = self.text.fresh(self.lets[first].axes[axis].coordinate.name)
         inner = {**steps, **{name: {**steps.get(name, {}), axis: step} for name, axis in order.axes}}
+        self.most[step] = most
         body = [item if isinstance(item, ir.Stepwise) else self.parts(item, inner, alike) for item in order.body]
         start = self.peeled(body, step) if order.forward and not steps else 0
         numbers = f"{start}, {count}" if start else count
@@ -81,13 +87,13 @@ class Definer(Rows):
         self.turning.pop()
         self.known = {**known, **self.hoisted}
 
-    def longest(self, extents: list[ir.Expr]) -> str:
-        """The largest of some extents."""
+    def longest(self, extents: list[ir.Expr]) -> tuple[str, Polynomial | None]:
+        """The largest of some extents, and what is known of it."""
         known = [self.prover.polynomial(extent) for extent in extents]
         for extent, here in zip(extents, known, strict=True):
             if all(self.prover.entails((), here - other) for other in known):
-                return self.number(extent)
-        return f"max({', '.join(dict.fromkeys(self.number(extent) for extent in extents))})"
+                return self.number(extent), here
+        return f"max({', '.join(dict.fromkeys(self.number(extent) for extent in extents))})", None
 
     def parts(self, order: ir.Once, steps: dict[str, dict[int, str]], alike: bool) -> list[Part]:
         """A definition in a turn of the loop, and the mask beside it."""
@@ -99,7 +105,7 @@ class Definer(Rows):
         tests: list[str] = []
         groups: list[tuple[ir.Clause, ...]] = []
         for clause in let.clauses:
-            test = " and ".join(self.tests(let, clause, steps, alike))
+            test = " and ".join(self.tests(clause, steps))
             if tests and tests[-1] == test:
                 groups[-1] = (*groups[-1], clause)
             else:
@@ -110,7 +116,7 @@ class Definer(Rows):
         exclusive = tests == [""] or (len(tests) > 1 and (whole or _is_chain(tuple(tests), last)))
         return Part(let, steps, tuple(tests), tuple(groups), exclusive)
 
-    def tests(self, let: ir.Let, clause: ir.Clause, steps: dict[int, str], alike: bool) -> list[str]:
+    def tests(self, clause: ir.Clause, steps: dict[int, str]) -> list[str]:
         """When a clause speaks of this step; what every step fulfils is left out."""
         ranges = {range.coordinate: range for range in clause.ranges}
         result = []
@@ -121,7 +127,8 @@ class Definer(Rows):
                 continue
             range = ranges[slot.coordinate]
             above = not self.prover.entails((), -self.prover.polynomial(range.lower))
-            below = not (alike and self.is_same(range.upper, let.axes[axis].extent))
+            most = self.most[step]
+            below = most is None or not self.prover.entails((), self.prover.polynomial(range.upper) - most)
             if above and below:
                 result.append(f"{self.number(range.lower)} <= {step} < {self.number(range.upper)}")
             elif above:
@@ -146,6 +153,8 @@ class Definer(Rows):
     def turn(self, parts: list[Part], start: int) -> None:
         """Definitions that ask the same tests, in one turn of the loop."""
         tests, exclusive = parts[0].tests, parts[0].exclusive
+        if exclusive:
+            tests = _without_failed(tests)
         if not exclusive:
             for part in parts:
                 self.start_row(part.let, part.steps, part.let.clauses)
@@ -181,14 +190,13 @@ class Definer(Rows):
             self.start_row(let, steps, clauses)
         key = ", ".join(steps[axis] for axis in stored.rows)
         for clause in clauses:
-            value = self.finished(let, self.clause_value(let, clause, steps), clause, steps)
-            if not stored.rows:
-                place = self.slots(let, clause, (), steps)
-            elif not self.is_partial(let, clause, steps):
-                place = key
-            else:
-                place = f"{key}][{self.slots(let, clause, stored.rows)}"
-            self.text.store(stored.variable, place, value.text)
+            value = self.clause_value(let, clause, steps)
+            if stored.rows and not self.is_partial(let, clause, steps):
+                self.text.store(stored.variable, key, self.finished(let, value, clause, steps).text)
+                continue
+            slots = self.slots(let, clause, stored.rows, steps)
+            place = f"{key}][{slots}" if stored.rows else slots
+            self.text.store(stored.variable, place, self.placed(let, value, clause, steps))
 
     def start_row(self, let: ir.Let, steps: dict[int, str], clauses: tuple[ir.Clause, ...]) -> None:
         """A row of zeros, where clauses that have only a part of it follow."""
@@ -228,6 +236,17 @@ def _merged(body: list[list[Part] | ir.Stepwise]) -> Iterator[list[Part] | ir.St
             yield item
     if found:
         yield found
+
+
+def _without_failed(tests: tuple[str, ...]) -> tuple[str, ...]:
+    """Tests that are asked one after the other: where `t == 0` failed, `t >= 1` is known."""
+    failed = [test.removesuffix(" == 0") for test in tests if re.fullmatch(r"\w+ == 0", test)]
+    result = []
+    for number, test in enumerate(tests):
+        before = [step for step in failed if f"{step} == 0" in tests[:number]]
+        parts = [part for part in test.split(" and ") if part not in [f"{step} >= 1" for step in before]]
+        result.append(" and ".join(parts) or test)
+    return tuple(result)
 
 
 def _is_chain(tests: tuple[str, ...], step: str) -> bool:

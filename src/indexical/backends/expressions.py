@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import assert_never
 
 from ..ir import nodes as ir
-from ..ir.types import DEFAULT_DTYPE, Coordinate, Dtype
+from ..ir.types import Dtype
 from ..ir.walk import walk
-from .base import AND, ATOM, COMPARISON, EITHER, OR, POWER, PRODUCT, SUM, TERNARY, UNARY, Value
-from .layout import Statement
-from .scope import Place, Scope
-from .state import Stored
-from .values import aligned, joined, permuted, widest
-from .wholes import LARGEST, Wholes
-
-__all__ = ("Emitter", "Stored", "constant", "float_text")
+from .base import AND, ATOM, COMPARISON, EITHER, OR, POWER, PRODUCT, SUM, UNARY, Value
+from .branches import Branches
+from .scope import Scope
+from .values import aligned, joined, widest
+from .wholes import LARGEST
 
 _LEVELS = {"+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT}
 _EXACT = frozenset(("neg", "abs", "relu", "max", "min", "clamp", "floor", "ceil", "round"))
 _COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">="))
 
 
-class Emitter(Wholes):
+class Emitter(Branches):
     """Expressions, node by node."""
 
     def value(self, expr: ir.Expr, scope: Scope) -> Value:
@@ -41,8 +36,8 @@ class Emitter(Wholes):
             case ir.Read(_, ()):
                 return self.read(expr, scope)
         found = self.recall(expr, scope)
-        if found is None and self.text.loops and self.stays(expr, scope):
-            found = self.computed_ahead(expr, scope)
+        if found is None and self.text.loops:
+            found = self.computed_ahead(expr, scope) if self.stays(expr, scope) else self.all_steps(expr, scope)
         return self.computed(expr, scope) if found is None else found
 
     def node(self, expr: ir.Expr, scope: Scope) -> Value:
@@ -64,86 +59,7 @@ class Emitter(Wholes):
             case _:
                 assert_never(expr)
 
-    def held(self, value: Value) -> Value:
-        """The value under a name, so that it is computed once however often it is read."""
-        if value.python:
-            return value
-        if value.turned is not None:
-            return permuted(self.held(value.turned), value.axes, self.text)
-        return self.text.keep(value, "kept" if value.kind == "bool" else self.label)
-
-    # ------------------------------------------------------------------- memory
-
-    def recall(self, expr: ir.Expr, scope: Scope) -> Value | None:
-        """The value of an expression that was computed before: anywhere, or under conditions that hold here too."""
-        key = (expr, self.compute, self.seen(expr, scope))
-        found = self.known.get(key)
-        if found is None and ("leans", *key) in self.known:
-            conditions = tuple(scope.conditions())
-            for count in range(len(conditions) + 1):
-                found = found or self.known.get((*key, conditions[:count]))
-        return found
-
-    def computed(self, expr: ir.Expr, scope: Scope) -> Value:
-        leans = self.leans
-        found = self.node(expr, scope)
-        key = (expr, self.compute, self.seen(expr, scope))
-        if self.leans == leans:
-            self.known[key] = found
-        else:
-            self.known[("leans", *key)] = found
-            self.known[(*key, tuple(scope.conditions()))] = found
-        return found
-
-    def seen(self, expr: ir.Expr, scope: Scope) -> tuple[tuple[Coordinate, Place], ...]:
-        """The part of a scope that an expression sees."""
-        free = expr.type.coordinates
-        return tuple((c, place) for c, place in scope.places.items() if c in free)
-
-    def stays(self, expr: ir.Expr, scope: Scope) -> bool:
-        """Whether an expression is the same in all turns of the loops around it."""
-        places = [scope.places[c] for c in expr.type.coordinates]
-        if any(place.step is not None or place.within is not None for place in places):
-            return False
-        bounds = [bound for place in places for bound in (place.start, place.stop)]
-        if any(bound.type.coordinates for bound in bounds):
-            return False
-        return not any(isinstance(part, ir.Read) and self.stored[part.tensor].growing for part in walk(expr))
-
-    def computed_ahead(self, expr: ir.Expr, scope: Scope) -> Value | None:
-        """The value, computed once before the loops; None where it has to be checked in its place."""
-        hoisted, leans, helpers = dict(self.hoisted), self.leans, dict(self.text.helpers)
-        known = self.known
-        with self.outside_loops() as ahead:
-            start = len(ahead)
-            found = self.computed(expr, scope)
-            good = all(not isinstance(s, list) and s.kind in ("temporary", "assign") for s in ahead[start:])
-            if not good or self.leans > leans:
-                del ahead[start:]
-                good = False
-        if good:
-            return found
-        self.known, self.hoisted, self.leans, self.text.helpers = known, hoisted, leans, helpers
-        return None
-
     # ------------------------------------------------------------------- leaves
-
-    def coordinate(self, coordinate: Coordinate, scope: Scope) -> Value:
-        place = scope.places[coordinate]
-        if place.step is not None:
-            return Value(place.step, (), "whole", None, ATOM, True)
-        start, stop = self.number(place.start, scope), self.number(place.stop, scope)
-        if self.text.dialect.name == "torch" and self.length(coordinate, scope).startswith("max("):
-            stop = f"max({start}, {stop})"
-        key = ("arange", coordinate, start, stop)
-        if key not in self.known:
-            shown = Value(self.text.dialect.arange(start, stop), (coordinate,), "whole", "i64")
-            if self.text.loops and not (place.start.type.coordinates or place.stop.type.coordinates):
-                with self.outside_loops():
-                    self.known[key] = self.text.named(shown, coordinate.name)
-            else:
-                self.known[key] = self.text.named(shown, coordinate.name)
-        return self.known[key]
 
     def read(self, expr: ir.Read, scope: Scope) -> Value:
         raise NotImplementedError
@@ -199,7 +115,22 @@ class Emitter(Wholes):
             found = values[0].but(text=f"-{values[0].within(UNARY)}", binds=UNARY)
         else:
             found = self.function(expr, values, dtype, scope)
-        return self.without_removed(expr, found, scope) if self.isolate and op in ("*", "/") else found
+        return self.without_removed(expr, found, scope) if op in ("*", "/") and self.is_loud(expr) else found
+
+    def is_loud(self, expr: ir.Map) -> bool:
+        """Whether something that is not 0 may come of a product with a factor that a guard removed: by what arrives,
+        or by what the other factors make of it."""
+        if self.isolate:
+            return True
+        left, right = expr.arguments
+        if expr.op == "/":
+            return not _is_counted(right, 1) and self.may_be_removed(left)
+        pairs = ((left, right), (right, left))
+        return any(is_wild(other) and self.may_be_removed(factor) for factor, other in pairs)
+
+    def may_be_removed(self, expr: ir.Expr) -> bool:
+        """Whether a guard could remove this at all."""
+        raise NotImplementedError
 
     def without_removed(self, expr: ir.Map, value: Value, scope: Scope) -> Value:
         """A product with 0 where a guard removed one of its factors: nothing of the others is heard there."""
@@ -221,10 +152,12 @@ class Emitter(Wholes):
         return self.infix(expr.op, values, _LEVELS[expr.op], expr, dtype or values[0].dtype, scope)
 
     def function(self, expr: ir.Map, values: list[Value], dtype: Dtype | None, scope: Scope) -> Value:
-        if expr.op == "sqrt" and values[0].python and _is_counted(expr.arguments[0]):
+        if values[0].python and expr.op == "sqrt" and _is_counted(expr):
             return Value(f"math.sqrt({values[0].text})", (), "real", None, ATOM, True)
         axes = joined(values, scope.order)
-        values = self.leading([aligned(value, axes) for value in values])
+        values = [aligned(value, axes) for value in values]
+        if expr.op not in ("max", "min") or all(value.python for value in values):
+            values = self.leading(values)
         op = "root" if expr.op == "rsqrt" and _is_never_negative_zero(expr.arguments[0]) else expr.op
         shown = self.text.dialect.function(op, values, self.text)
         binds = PRODUCT if op == "root" and self.text.dialect.name == "numpy" else ATOM
@@ -262,99 +195,6 @@ class Emitter(Wholes):
         if value.python and value.kind == "whole" and expr.type.kind == "real":
             value = replace(value, kind="real")
         return replace(self.cast_to(self.strong(value, dtype) if value.python else value, dtype), kind=expr.type.kind)
-
-    # ----------------------------------------------------------------- branches
-
-    def select(self, expr: ir.Select, scope: Scope) -> Value:
-        condition = self.value(expr.condition, scope)
-        return self.choose(
-            expr.condition,
-            condition,
-            lambda inner: self.value(expr.then, inner),
-            lambda inner: self.value(expr.otherwise, inner),
-            expr.type.kind == "real",
-            scope,
-        )
-
-    def choose(
-        self,
-        expr: ir.Expr,
-        condition: Value,
-        then: Callable[[Scope], Value],
-        otherwise: Callable[[Scope], Value],
-        real: bool,
-        scope: Scope,
-    ) -> Value:
-        """One of two values at every point. A plain condition is asked first, and one branch is computed."""
-        if condition.python:
-            return self.branched(expr, condition, then, otherwise, real, scope)
-        first, second = then(scope.where(expr)), otherwise(scope.where(expr, False))
-        if real:
-            first, second = self.real(first), self.real(second)
-        if first.python and second.python:
-            first = self.strong(first)
-        first, second = self.promoted([first, second])
-        return self.where(condition, first, second, scope, widest((first.dtype, second.dtype)))
-
-    def branched(
-        self,
-        expr: ir.Expr,
-        condition: Value,
-        then: Callable[[Scope], Value],
-        otherwise: Callable[[Scope], Value],
-        real: bool,
-        scope: Scope,
-    ) -> Value:
-        """`if` and `else`, with the same axes and dtype in the end."""
-        sides: list[tuple[Branch, Value]] = []
-        for compute, holds in ((then, True), (otherwise, False)):
-            self.text.blocks += 1
-            branch = Branch([], self.text.blocks)
-            with self.within_branch(branch):
-                value = compute(scope.settled(expr, holds))
-                sides.append((branch, self.real(value) if real else value))
-        values = [value for _, value in sides]
-        python = all(value.python for value in values)
-        if python and not any(branch.statements for branch, _ in sides):
-            shown = f"{values[0].within(EITHER)} if {condition.within(EITHER)} else {values[1].within(TERNARY)}"
-            return values[0].but(text=shown, binds=TERNARY)
-        axes = joined(values, scope.order)
-        dtype = None if python else widest(value.dtype for value in values)
-        variable = self.text.fresh(self.label)
-        for branch, value in sides:
-            with self.within_branch(branch):
-                shown = value.text if python else self.filled_out(value, axes, dtype, scope).text
-                self.text.add(shown, "assign", variable)
-        self.text.line(f"if {condition.text}:")
-        self.text.statements += sides[0][0].statements
-        self.text.line("else:")
-        self.text.statements += sides[1][0].statements
-        return Value(variable, axes, values[0].kind, dtype, ATOM, python)
-
-    @contextmanager
-    def within_branch(self, branch: Branch) -> Iterator[None]:
-        known = self.known
-        self.known = dict(known)
-        with self.text.inside(branch.statements, branch.block):
-            yield
-        self.known = {**known, **self.hoisted}
-
-    def filled_out(self, value: Value, axes: tuple[Coordinate, ...], dtype: Dtype | None, scope: Scope) -> Value:
-        """The value with all of these axes, and of this dtype."""
-        if value.python:
-            chosen = dtype or (self.compute if value.kind == "real" else DEFAULT_DTYPE[value.kind])
-            shape = self.shape(axes, scope) if axes else "()"
-            return Value(self.text.dialect.full(shape, value.text, chosen), axes, value.kind, chosen)
-        value = self.spread(value, axes, scope)
-        return value if dtype is None or value.dtype == dtype else replace(self.cast_to(value, dtype), kind=value.kind)
-
-
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """The statements of one side of an `if`."""
-
-    statements: list[Statement | list[Statement]]
-    block: int
 
 
 def constant(expr: ir.Const) -> Value:
@@ -398,9 +238,28 @@ def _is_never_negative_zero(expr: ir.Expr) -> bool:
     )
 
 
-def _is_counted(expr: ir.Expr) -> bool:
-    """Whether a plain number is a size, or written out and not negative."""
-    return isinstance(expr, ir.Size) or (isinstance(expr, ir.Const) and expr.value >= 0)
+def is_wild(expr: ir.Expr) -> bool:
+    """Whether an expression, as it stands, may make an infinity or NaN out of finite numbers."""
+    return any(part.type.kind == "real" and _makes_infinities(part) for part in walk(expr))
+
+
+def _makes_infinities(expr: ir.Expr) -> bool:
+    match expr:
+        case ir.Map(op):
+            return op in ("/", "exp", "log", "sqrt", "rsqrt", "**", "%")
+        case ir.Reduce("max" | "min" | "mean", ranges, _, guard):
+            return guard is not None or any(r.lower.type.coordinates or r.upper.type.coordinates for r in ranges)
+        case ir.Normalize("log_softmax", guard=guard):
+            return guard is not None
+        case _:
+            return False
+
+
+def _is_counted(expr: ir.Expr, least: int = 0) -> bool:
+    """Whether a plain number is a size or its root, or written out and not negative, or not 0."""
+    if isinstance(expr, ir.Map) and expr.op == "sqrt":
+        expr = expr.arguments[0]
+    return isinstance(expr, ir.Size) or (isinstance(expr, ir.Const) and (expr.value > 0 or expr.value == least))
 
 
 def _is_wide(expr: ir.Map) -> bool:

@@ -68,11 +68,8 @@ class Reader(Views):
         for length in reversed(expr.shape[1:]):
             cells = [f"[{', '.join(cells[n : n + length])}]" for n in range(0, len(cells), max(1, length))]
         literal = f"[{', '.join(cells)}]"
-        key = ("figures", literal, dtype)
-        if key not in self.known:
-            shown = self.text.dialect.array(literal, dtype)
-            self.known[key] = self.text.keep(Value(shown, (), expr.type.kind, dtype), "figures")
-        base = self.known[key]
+        shown = self.text.dialect.array(literal, dtype)
+        base = self.text.keep(Value(shown, (), expr.type.kind, dtype), "figures")
         extents: list[ir.Expr] = [build.whole(length, expr.span) for length in expr.shape]
         return self.at(base, list(expr.indices), extents, "an index of an array literal is out of bounds", scope)
 
@@ -115,7 +112,11 @@ class Reader(Views):
         if place.measured and not self.is_same(place.stop, index.extent):
             here, there = self.number(index.extent, scope), self.number(place.stop, scope)
             message = f"`{index.expr.coordinate}` has one size here and another there"
-            self.refuse_once(f"{here} != {there}", "IX304", message)
+            if self.text.loops and not (place.stop.type.coordinates or index.extent.type.coordinates):
+                with self.outside_loops():
+                    self.refuse_once(f"{here} != {there}", "IX304", message)
+            else:
+                self.refuse_once(f"{here} != {there}", "IX304", message)
 
     def merged(
         self, base: Value, indices: list[ir.Expr], extents: list[ir.Expr], message: str, scope: Scope

@@ -116,6 +116,8 @@ def _put(user: Statement, step: Statement) -> Statement | None:
     """A step in the place of its name; None where that would be hard to read."""
     if user.text == step.target:
         return replace(user, text=step.text, binds=step.binds)
+    if user.kind == "store" and user.text.endswith(f"] = {step.target}"):
+        return replace(user, text=user.text.removesuffix(step.target) + step.text)
     found = re.search(rf"\b{step.target}\b", user.text)
     assert found is not None
     before, after = user.text[: found.start()], user.text[found.end() :]

@@ -44,13 +44,14 @@ class Normalizer(Reducer):
         scope: Scope,
     ) -> Value:
         """Over the points that are kept. A row without any is all 0, with no 0 / 0 on the way, for its gradient."""
+        last = -1 if at == len(axes) - 1 else at
         if mask is None:
             whole = self.spread(body, axes, scope)
-            return Value(self.text.dialect.softmax(expr.op, whole.text, at, self.text), axes, "real", body.dtype)
+            return Value(self.text.dialect.softmax(expr.op, whole.text, last, self.text), axes, "real", body.dtype)
         simple = expr.op == "softmax" and not self.isolate and scope.places[expr.coordinate].within is None
         if simple and keeps_a_point(expr, scope.trail, self.lets):
             kept = self.spread(self.filled(expr, body, mask, scope), axes, scope)
-            return Value(self.text.dialect.softmax(expr.op, kept.text, at, self.text), axes, "real", body.dtype)
+            return Value(self.text.dialect.softmax(expr.op, kept.text, last, self.text), axes, "real", body.dtype)
         helper = self.text.helper(f"guarded_{expr.op}")
         body = self.spread(body, axes, scope)
         mask = self.spread(mask, scope.sort({*mask.axes, expr.coordinate}), scope)
@@ -82,10 +83,5 @@ class Normalizer(Reducer):
 
     def normalized_row(self, expr: ir.Normalize, scope: Scope) -> Value:
         """A normaliser over a coordinate that a loop steps: the whole row, then this point of it."""
-        place = scope.places[expr.coordinate]
         value = self.held(self.normalize(expr, scope.moving(expr.coordinate)))
-        at = value.axes.index(expr.coordinate)
-        start = self.number(place.start, scope)
-        index = place.step if start == "0" else f"{place.step} - {start}"
-        shown = f"{value.atom}[{', '.join([':'] * at + [str(index)])}]"
-        return value.but(text=shown, axes=tuple(a for a in value.axes if a != expr.coordinate))
+        return self.at_step(value, expr.coordinate, scope)

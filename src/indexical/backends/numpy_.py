@@ -102,7 +102,7 @@ class NumPy:
         return f"{_FUNCTIONS[op]}({', '.join(shown)})"
 
     def reduction(self, op: str, value: Value, axes: tuple[int, ...], text: Text, empty: bool = True) -> str:
-        where = _axes(axes)
+        where = _axes(axes if axes != (len(value.axes) - 1,) else (-1,))
         if op in ("max", "min") and empty:
             return f"{value.atom}.{op}({where}, initial={_LEAST[op, value.kind]})"
         return f"{value.atom}.{op}({where})"

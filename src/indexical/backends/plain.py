@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..ir import nodes as ir
 from ..ir.affine import ONE, Monomial, Polynomial, expression, polynomial
 from ..ir.types import Coordinate
@@ -69,11 +71,18 @@ class Numbers(State):
         if self.prover.entails(box, divisor) and self.prover.at_least(left, 0, scope):
             if not self.prover.entails(box, divisor - 1):
                 self.refuse_once(f"{b.within(SUM)} == 0", "IX505", "a whole number divided by zero")
-            return _plain(f"{a.within(PRODUCT)} {op} {b.within(PRODUCT + 1)}", PRODUCT)
+            return self.named_number(_plain(f"{a.within(PRODUCT)} {op} {b.within(PRODUCT + 1)}", PRODUCT), scope)
         whole = f"{self.text.helper('truncated')}({a.text}, {b.text})"
         if op == "//":
             return _plain(whole)
         return _plain(f"{a.within(SUM)} - {whole} * {b.within(PRODUCT + 1)}", SUM)
+
+    def named_number(self, value: Value, scope: Scope | None) -> Value:
+        """A quotient under a name, so that it is written once."""
+        key = ("number", value.text)
+        if key not in self.known:
+            self.known[key] = self.text.keep(replace(value, python=False), "n").but(python=True)
+        return self.known[key]
 
     def is_below(self, value: Polynomial, span: Span, scope: Scope | None) -> str:
         """`value < 0`, with what is taken away on the other side."""

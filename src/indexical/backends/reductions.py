@@ -7,7 +7,8 @@ from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import walk
 from .base import ATOM, COMPARISON, PRODUCT, UNARY, Value
-from .contraction import Contractor, conjuncts_of, factors_of, is_wild
+from .contraction import Contractor, conjuncts_of, factors_of
+from .expressions import is_wild
 from .scope import Place, Scope, static_bounds
 from .state import Stored
 from .values import aligned, joined, permuted
@@ -131,8 +132,8 @@ class Reducer(Contractor):
         count = None if mask is None else self.text.keep(mask, "kept")
         if mask is not None:
             body = self.filled(expr, body, mask, inner)
-        body = self.text.short(self.spread(body, axes, inner), self.label)
-        body = body.turned or body
+        body = self.spread(body, axes, inner)
+        body = self.text.short(body.turned or body, self.label)
         gone = tuple(n for n, axis in enumerate(body.axes) if axis in bound)
         kept = tuple(axis for axis in body.axes if axis not in bound)
         whole = expr.type.kind == "whole"

@@ -74,11 +74,11 @@ def taking(emitter: Definer, arguments: Mapping[str, Argument]) -> None:
 def take(emitter: Definer, tensor: ir.Input, argument: Argument) -> None:
     text = emitter.text
     name = emitter.stored[tensor.name].variable
-    if not tensor.axes:
-        return
     if argument.converted and argument.dtype is not None:
         cast = text.dialect.dtype(argument.dtype)
         text.line(f"{name} = {name}.astype({cast})" if text.dialect.name == "numpy" else f"{name} = {name}.to({cast})")
+    if not tensor.axes:
+        return
     lead = tensor.axes[0].coordinate
     if lead.rest:
         rest = text.fresh(f"lead_{lead.name}")

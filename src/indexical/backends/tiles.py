@@ -181,6 +181,7 @@ class Tile:
 
     def scalar(self, emitter: Windowed, name: str) -> ir.Expr:
         emitter.stored[name] = Stored(name, None, True)
+        emitter.prover.counted.add(name)
         return build.read(name, (), "whole", self.let.span)
 
     def shaped(self, value: Value, emitter: Windowed, scope: Scope) -> str:

@@ -107,7 +107,7 @@ class Torch:
         return result.text
 
     def reduction(self, op: str, value: Value, axes: tuple[int, ...], text: Text, empty: bool = True) -> str:
-        where = _axes(axes)
+        where = _axes(axes if axes != (len(value.axes) - 1,) else (-1,))
         match op:
             case "max" | "min" if empty:
                 helper = text.helper("largest" if op == "max" else "smallest")

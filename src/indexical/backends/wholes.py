@@ -46,7 +46,9 @@ class Wholes(Arrays):
         if op == "**":
             return self.raised(expr, values, dtype, scope)
         axes = joined(values, scope.order)
-        values = self.leading([aligned(value, axes) for value in values])
+        values = [aligned(value, axes) for value in values]
+        if op not in ("max", "min") or python:
+            values = self.leading(values)
         shown = self.text.dialect.function(op, values, self.text)
         return Value(shown, axes, "whole", dtype or values[0].dtype)
 

@@ -78,6 +78,15 @@ def _everything(read: ir.Read) -> bool:
     return True
 
 
+def _nothing(read: ir.Read) -> bool:
+    return False
+
+
+# So many parts of one expression are written out to compare it; from then on, definitions go by their names. Layer upon
+# layer, what is written out would double with each.
+_MOST = 400
+
+
 @dataclass(slots=True)
 class _Expansion:
     taken: set[str]
@@ -92,6 +101,8 @@ class Forms:
     keys: dict[tuple[int, str], str] = field(default_factory=dict)
     kept: list[ir.Expr] = field(default_factory=list)
     weighty: dict[str, bool] = field(default_factory=dict)
+    depth: int = 0
+    left: int = 0
 
     @cached_property
     def lets(self) -> dict[str, ir.Let]:
@@ -205,7 +216,11 @@ class Forms:
         cache = (id(expr), shown)
         if cache not in self.keys:
             self.kept.append(expr)
+            outermost = self.depth == 0
+            self.left = _MOST if outermost else self.left - 1
+            self.depth += 1
             self.keys[cache] = self._key(expr, names)
+            self.depth -= 1
         return self.keys[cache]
 
     def _key(self, expr: ir.Expr, names: Mapping[Coordinate, str]) -> str:
@@ -221,7 +236,7 @@ class Forms:
             case ir.Map("*" | "/" | "neg") | ir.Reduce("sum") | ir.Read():
                 if expr.type.kind == "whole" and isinstance(expr, ir.Map):
                     return self._whole_key(expr, names)
-                return self.product_key(self.expand(expr, names), names)
+                return self.product_key(self.expand(expr, names, _everything if self.left > 0 else _nothing), names)
             case ir.Array(shape, cells, indices):
                 inner = " ".join(self.key(index, names) for index in indices)
                 return f"(array {shape} {[str(cell.value) for cell in cells]} {inner})"

@@ -304,7 +304,7 @@ def _plans(
     tallest, in_batches, in_heads = _parts(query, key, (batches, heads), extent)
     if _kernel(query, width, True) is None:
         tallest = max(1, min((4 << 20) // (key.shape[2] * in_batches.step * in_heads.step), TILE_ROWS))
-    room = ((8 << 20) if query.device.type == "cpu" else (128 << 20)) // (4 * width * in_batches.step * in_heads.step)
+    room = ((4 << 20) if query.device.type == "cpu" else (128 << 20)) // (4 * width * in_batches.step * in_heads.step)
     for batch, head in itertools.product(in_batches, in_heads):
         at = batch % batches, head % heads
         bounds = lower[:, *at], upper[:, *at]
@@ -328,7 +328,7 @@ def _parts(
     query: Tensor, key: Tensor, differ: tuple[int, int], extent: tuple[int, ...] | None
 ) -> tuple[int | None, range, range]:
     """How tall a mask may be, None if there is none; the batches, and the heads, in steps of those that go together."""
-    (batches, heads, _, _), most = query.shape, (4 << 20) // key.shape[2]
+    (batches, heads, _, _), most = query.shape, (3 << 20) // key.shape[2]
     tallest = None
     in_batches, in_heads = (whole if parts == 1 else 1 for whole, parts in zip((batches, heads), differ, strict=True))
     if extent is not None:
@@ -407,14 +407,14 @@ class Piece(NamedTuple):
     deaf: Tensor | None
 
 
-def _pieces(plan: Plan, key: Tensor, value: Tensor, score: Scored) -> Iterator[Piece]:
-    """The calls that make up a plan. Keys that no row of a tile hears are not read."""
+def _pieces(plan: Plan, key: Tensor, value: Tensor, score: Scored, reach: float) -> Iterator[Piece]:
+    """The calls that make up a plan. Keys that no row of a tile hears are not read; no score is beyond `reach`."""
     for lower, upper, tiles in plan.layers:
         for tile in tiles:
             keys, values = tile.keys_of(key), tile.keys_of(value)
             bias, allowed = score(plan, tile)
             if tile.law is None or (allowed is not None and tile.edges()):
-                inside = _inside(tile, slice(0, tile.width), lower, upper)
+                inside = _inside(tile, lower, upper)
                 allowed = inside if allowed is None else allowed & inside
             mask = deaf = None
             if allowed is not None:
@@ -426,7 +426,7 @@ def _pieces(plan: Plan, key: Tensor, value: Tensor, score: Scored) -> Iterator[P
                 make = _law_mask if tile.width <= 1024 else _law_mask.__wrapped__
                 mask = make(tile.law, tile.height, tile.width, key.dtype, key.device)
             if bias is not None:
-                mask = _biased(tile, bias, allowed, lower, upper)
+                mask = _biased(tile, bias, allowed, reach)
             causal, more = tile.law == CAUSAL and mask is None, -tile.width % VECTOR
             if more and tile.repeats == 1 and tile.width <= 2 * tile.height and (causal or mask is not None):
                 keys, values = (_pad(part, (0, 0, 0, more)) for part in (keys, values))
@@ -434,35 +434,53 @@ def _pieces(plan: Plan, key: Tensor, value: Tensor, score: Scored) -> Iterator[P
             yield Piece(tile, keys, values, mask, causal, deaf)
 
 
-def _inside(tile: Tiles, keys: slice, lower: Tensor, upper: Tensor) -> Tensor:
-    """Which of these local keys the bounds let each row of the tile hear."""
+def _inside(tile: Tiles, lower: Tensor, upper: Tensor) -> Tensor:
+    """Which keys the bounds let each row of the tile hear."""
     low, high = (bound[tile.row : tile.row + tile.height, None] - tile.key for bound in (lower, upper))
-    places = torch.arange(keys.start, keys.stop, device=lower.device)
-    return (places >= low) & (places < high)
+    keys = torch.arange(tile.width, device=lower.device)
+    return (keys >= low) & (keys < high)
 
 
 def _forbidding(allowed: Tensor, dtype: torch.dtype) -> Tensor:
     """0 where allowed and -inf elsewhere, by arithmetic: `where` branches on each element."""
-    return 1.0 - allowed.to(dtype).reciprocal_()
+    return allowed.to(dtype).reciprocal_().neg_().add_(1.0)
 
 
 @functools.lru_cache(maxsize=16)
 def _law_mask(law: Law, height: int, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """What a law forbids: -inf, or for Booleans True."""
     rows, keys = torch.arange(height, device=device)[:, None], torch.arange(width, device=device)
     allowed = (keys >= law.begin + law.left * rows) & (keys < law.end + law.right * rows)
-    return _forbidding(allowed, dtype)
+    return ~allowed if dtype == torch.bool else _forbidding(allowed, dtype)
 
 
-def _biased(tile: Tiles, bias: Tensor, allowed: Tensor | None, lower: Tensor, upper: Tensor) -> Tensor:
-    """The bias, -inf where not allowed or out of bounds, whatever it is there."""
+def _biased(tile: Tiles, bias: Tensor, allowed: Tensor | None, reach: float) -> Tensor:
+    """The bias, -inf where it must not be heard, whatever it is there, and where it cannot be.
+
+    A key whose weight is less than 2⁻⁷² of another's does not show in 24 bits, but numbers that are not normal take the
+    processor a hundred times as long.
+    """
     if allowed is not None:
-        return torch.where(allowed, bias, -math.inf)
-    edges = tile.edges()
-    if edges:
+        bias = torch.where(allowed, bias, -math.inf)
+    elif tile.edges():
         bias = bias.expand(*bias.shape[:2], tile.height, tile.width).contiguous()
-    for edge in edges:
-        bias[..., edge].masked_fill_(~_inside(tile, edge, lower, upper), -math.inf)
+        left, right, begin, end = tile.law or CAUSAL
+        for edge in tile.edges():
+            law = Law(left, right, begin - edge.start, end - edge.start)
+            beyond = _law_mask(law, tile.height, edge.stop - edge.start, torch.bool, bias.device)
+            bias[..., edge].masked_fill_(beyond, -math.inf)
+    if math.isfinite(reach):
+        least = float(bias.amax(-1).min()) - 2 * reach - 50
+        if math.isfinite(least):
+            torch.threshold_(bias, least, -math.inf)
     return bias
+
+
+def _reach(rows: Tensor, keys: Tensor, scale: float, plan: Plan) -> float:
+    """What no score of 32 bits on a CPU exceeds; otherwise, and where nobody needs it, infinity."""
+    if not plan.masked or rows.dtype != torch.float32 or rows.device.type != "cpu":
+        return math.inf
+    return abs(scale) * float(rows.norm(dim=-1).max()) * float(keys.norm(dim=-1).max())
 
 
 def _width(query: Tensor, value: Tensor) -> int:
@@ -484,7 +502,7 @@ def _hear(plan: Plan, inputs: Sequence[Tensor], scale: float, score: Scored) -> 
     total = rows.new_full(rows.shape[:3], -math.inf, dtype=wide)
     if sum(tile.height * tile.repeats for tile in tiles if tile.fresh) < rows.shape[2]:
         out.zero_()
-    for tile, key_part, value_part, mask, causal, deaf in _pieces(plan, keys, values, score):
+    for tile, key_part, value_part, mask, causal, deaf in _pieces(plan, keys, values, score, math.inf):
         part, weight = _attend(tile.rows_of(rows), key_part, value_part, mask, causal, scale)
         if deaf is not None:
             part, weight = part.masked_fill(deaf.unsqueeze(-1), 0.0), weight.masked_fill(deaf, -math.inf)
@@ -519,9 +537,12 @@ def _hear_backward(
     given, rows, result = (plan.of(tensor, plan.row_order, width) for tensor in (gradient, query, out))
     keys, values = (plan.of(tensor, plan.key_order, width) for tensor in (key, value))
     totals = plan.of(total.unsqueeze(-1), plan.row_order, 1).squeeze(-1)
-    to_rows, to_keys, to_values = (tensor.new_zeros(tensor.shape, dtype=total.dtype) for tensor in (rows, keys, values))
+    once = all(tile.fresh for tile in plan.tiles())
+    to_rows = rows.new_zeros(rows.shape, dtype=rows.dtype if once else total.dtype)
+    to_keys, to_values = (tensor.new_zeros(tensor.shape, dtype=total.dtype) for tensor in (keys, values))
     small = rows.device.type == "cpu" and not plan.masked
-    for tile, key_part, value_part, mask, causal, _ in _pieces(plan, keys, values, score):
+    reach = _reach(rows, keys, scale, plan)
+    for tile, key_part, value_part, mask, causal, _ in _pieces(plan, keys, values, score, reach):
         inputs = [tile.rows_of(rows), key_part, value_part, tile.rows_of(result), tile.rows_of(totals)]
         gradients = tile.rows_of(given)
         if small and tile.height < SPLIT_ROWS:  # The library's kernel for the CPU rounds once for each of its blocks.
@@ -531,8 +552,10 @@ def _hear_backward(
         tile.rows_of(to_rows).add_(parts[0])
         tile.add_to_keys(to_keys, parts[1])
         tile.add_to_keys(to_values, parts[2])
-    found = ((to_rows, query, plan.row_order), (to_keys, key, plan.key_order), (to_values, value, plan.key_order))
-    return tuple(_back(part[..., : tensor.shape[-1]].to(tensor.dtype), order) for part, tensor, order in found)
+    to_query = _back(to_rows[..., : query.shape[-1]].to(query.dtype), plan.row_order)
+    to_key = _back(to_keys[..., : key.shape[-1]].to(key.dtype), plan.key_order)
+    del to_rows, to_keys
+    return to_query, to_key, _back(to_values[..., : value.shape[-1]].to(value.dtype), plan.key_order)
 
 
 # ---- The operators --------------------------------------------------------------------------------------------------

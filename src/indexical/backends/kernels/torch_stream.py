@@ -88,7 +88,7 @@ def _forbid(scores: Tensor, allowed: Tensor) -> None:
     """Make scores -inf where not allowed, NaN too, by arithmetic: `masked_fill_` branches on each element."""
     bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[scores.itemsize]
     scores.view(bits).bitwise_and_(allowed.to(bits).neg_())
-    scores.add_(1.0 - allowed.to(scores.dtype).reciprocal_())
+    scores.add_(allowed.to(scores.dtype).reciprocal_().neg_().add_(1.0))
 
 
 def _raise(scores: Tensor, level: Tensor) -> Tensor:

@@ -34,12 +34,14 @@ def _exponentiated(expr: ir.Expr) -> ir.Expr | None:
 
 
 def _masks(view: View, score: ir.Expr, seen: set[str]) -> Iterator[tuple[ir.Expr, ir.Expr | None]]:
-    """The large negative numbers in a score, each with the condition under which a point is kept."""
+    """The large negative numbers in a score, each with the condition under which a point is kept. Definitions that
+    were `seen` are not looked into again."""
     match score:
         case ir.Read(tensor):
             found = view.forms.opened(score)
             if found is not None and tensor not in seen:
-                yield from _masks(view, found[0], seen | {tensor})
+                seen.add(tensor)
+                yield from _masks(view, found[0], seen)
         case ir.Select(condition, then, otherwise):
             if _is_large(_named(view, otherwise)):
                 yield otherwise, condition

@@ -1,0 +1,112 @@
+"""One of two values: at every point, or in the emitted code where a plain number decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from ..ir import nodes as ir
+from ..ir.types import DEFAULT_DTYPE, Coordinate, Dtype, widest
+from .base import ATOM, EITHER, TERNARY, Value
+from .layout import Statement
+from .memory import Memory
+from .scope import Scope
+from .values import joined
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """The statements of one side of an `if`."""
+
+    statements: list[Statement | list[Statement]]
+    block: int
+
+
+class Branches(Memory):
+    """Conditions that decide between values."""
+
+    def select(self, expr: ir.Select, scope: Scope) -> Value:
+        condition = self.value(expr.condition, scope)
+        return self.choose(
+            expr.condition,
+            condition,
+            lambda inner: self.value(expr.then, inner),
+            lambda inner: self.value(expr.otherwise, inner),
+            expr.type.kind == "real",
+            scope,
+        )
+
+    def choose(
+        self,
+        expr: ir.Expr,
+        condition: Value,
+        then: Callable[[Scope], Value],
+        otherwise: Callable[[Scope], Value],
+        real: bool,
+        scope: Scope,
+    ) -> Value:
+        """One of two values at every point. A condition that varies with nothing is asked first, and one branch is
+        computed; by PyTorch only if it is a plain one, for its graphs."""
+        if condition.python or (not condition.axes and self.text.dialect.name == "numpy"):
+            return self.branched(expr, condition, then, otherwise, real, scope)
+        first, second = then(scope.where(expr)), otherwise(scope.where(expr, False))
+        if real:
+            first, second = self.real(first), self.real(second)
+        if first.python and second.python and (real and (self.compute != "f64" or self.text.dialect.name == "torch")):
+            first = self.strong(first)
+        first, second = self.promoted([first, second])
+        dtype = widest((first.dtype, second.dtype)) or DEFAULT_DTYPE[first.kind]
+        return self.where(condition, first, second, scope, dtype)
+
+    def branched(
+        self,
+        expr: ir.Expr,
+        condition: Value,
+        then: Callable[[Scope], Value],
+        otherwise: Callable[[Scope], Value],
+        real: bool,
+        scope: Scope,
+    ) -> Value:
+        """`if` and `else`, with the same axes and dtype in the end."""
+        sides: list[tuple[Branch, Value]] = []
+        for compute, holds in ((then, True), (otherwise, False)):
+            self.text.blocks += 1
+            branch = Branch([], self.text.blocks)
+            with self.within_branch(branch):
+                value = compute(scope.settled(expr, holds))
+                sides.append((branch, self.real(value) if real else value))
+        values = [value for _, value in sides]
+        python = all(value.python for value in values)
+        if python and not any(branch.statements for branch, _ in sides):
+            shown = f"{values[0].within(EITHER)} if {condition.within(EITHER)} else {values[1].within(TERNARY)}"
+            return values[0].but(text=shown, binds=TERNARY)
+        axes = joined(values, scope.order)
+        dtype = None if python else widest(value.dtype for value in values)
+        variable = self.text.fresh(self.label)
+        for branch, value in sides:
+            with self.within_branch(branch):
+                shown = value.text if python else self.filled_out(value, axes, dtype, scope).text
+                self.text.add(shown, "assign", variable)
+        self.text.line(f"if {condition.text}:")
+        self.text.statements += sides[0][0].statements
+        self.text.line("else:")
+        self.text.statements += sides[1][0].statements
+        return Value(variable, axes, values[0].kind, dtype, ATOM, python)
+
+    @contextmanager
+    def within_branch(self, branch: Branch) -> Iterator[None]:
+        known = self.known
+        self.known = dict(known)
+        with self.text.inside(branch.statements, branch.block):
+            yield
+        self.known = {**known, **self.hoisted}
+
+    def filled_out(self, value: Value, axes: tuple[Coordinate, ...], dtype: Dtype | None, scope: Scope) -> Value:
+        """The value with all of these axes, and of this dtype."""
+        if value.python:
+            chosen = dtype or (self.compute if value.kind == "real" else DEFAULT_DTYPE[value.kind])
+            shape = self.shape(axes, scope) if axes else "()"
+            return Value(self.text.dialect.full(shape, value.text, chosen), axes, value.kind, chosen)
+        value = self.spread(value, axes, scope)
+        return value if dtype is None or value.dtype == dtype else replace(self.cast_to(value, dtype), kind=value.kind)

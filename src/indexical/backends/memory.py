@@ -1,0 +1,115 @@
+"""What was computed before: values by name, and what can be computed before a loop."""
+
+from __future__ import annotations
+
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from ..ir.walk import walk
+from .base import ATOM, Value
+from .scope import Place, Scope
+from .values import permuted
+from .wholes import Wholes
+
+
+class Memory(Wholes):
+    """Every value is computed once, and as early as it can be."""
+
+    def node(self, expr: ir.Expr, scope: Scope) -> Value:
+        """An expression, computed here."""
+        raise NotImplementedError
+
+    def held(self, value: Value) -> Value:
+        """The value under a name, so that it is computed once however often it is read."""
+        if value.python:
+            return value
+        if value.turned is not None:
+            return permuted(self.held(value.turned), value.axes, self.text)
+        return self.text.keep(value, "kept" if value.kind == "bool" else self.label)
+
+    def recall(self, expr: ir.Expr, scope: Scope) -> Value | None:
+        """The value of an expression that was computed before: anywhere, or under conditions that hold here too."""
+        key = (expr, self.compute, self.seen(expr, scope))
+        found = self.known.get(key)
+        if found is None and ("leans", *key) in self.known:
+            conditions = tuple(scope.conditions())
+            for count in range(len(conditions) + 1):
+                found = found or self.known.get((*key, conditions[:count]))
+        return found
+
+    def computed(self, expr: ir.Expr, scope: Scope) -> Value:
+        leans = self.leans
+        found = self.node(expr, scope)
+        key = (expr, self.compute, self.seen(expr, scope))
+        if self.leans == leans:
+            self.known[key] = found
+        else:
+            self.known[("leans", *key)] = found
+            self.known[(*key, tuple(scope.conditions()))] = found
+        return found
+
+    def seen(self, expr: ir.Expr, scope: Scope) -> tuple[tuple[Coordinate, Place], ...]:
+        """The part of a scope that an expression sees."""
+        free = expr.type.coordinates
+        return tuple((c, place) for c, place in scope.places.items() if c in free)
+
+    def stays(self, expr: ir.Expr, scope: Scope) -> bool:
+        """Whether an expression is the same in all turns of the loops around it."""
+        places = [scope.places[c] for c in expr.type.coordinates]
+        if any(place.step is not None or place.within is not None for place in places):
+            return False
+        bounds = [bound for place in places for bound in (place.start, place.stop)]
+        if any(bound.type.coordinates for bound in bounds):
+            return False
+        return not any(isinstance(part, ir.Read) and self.stored[part.tensor].growing for part in walk(expr))
+
+    def all_steps(self, expr: ir.Expr, scope: Scope) -> Value | None:
+        """A sum of products that what is recurrent takes no part in: for all steps at once before the loop, of which
+        this is one."""
+        stepped = [c for c in expr.type.coordinates if scope.places[c].step is not None]
+        if len(stepped) != 1 or not isinstance(expr, ir.Reduce) or scope.conditions():
+            return None
+        products = expr.op == "sum" and isinstance(expr.body, ir.Map) and expr.body.op == "*"
+        row = scope.moving(stepped[0])
+        found = self.computed_ahead(expr, row) if products and self.stays(expr, row) else None
+        return None if found is None else self.at_step(found, stepped[0], scope)
+
+    def at_step(self, value: Value, coordinate: Coordinate, scope: Scope) -> Value:
+        """One point of a row."""
+        place, at = scope.places[coordinate], value.axes.index(coordinate)
+        start = self.number(place.start, scope)
+        index = str(place.step) if start == "0" else f"{place.step} - {start}"
+        shown = f"{value.atom}[{', '.join([':'] * at + [index])}]"
+        return value.but(text=shown, axes=tuple(axis for axis in value.axes if axis != coordinate), binds=ATOM)
+
+    def computed_ahead(self, expr: ir.Expr, scope: Scope) -> Value | None:
+        """The value, computed once before the loops; None where it has to be checked in its place."""
+        hoisted, leans, helpers = dict(self.hoisted), self.leans, dict(self.text.helpers)
+        known = self.known
+        with self.outside_loops() as ahead:
+            start = len(ahead)
+            found = self.computed(expr, scope)
+            good = all(not isinstance(s, list) and s.kind in ("temporary", "assign") for s in ahead[start:])
+            if not good or self.leans > leans:
+                del ahead[start:]
+                good = False
+        if good:
+            return found
+        self.known, self.hoisted, self.leans, self.text.helpers = known, hoisted, leans, helpers
+        return None
+
+    def coordinate(self, coordinate: Coordinate, scope: Scope) -> Value:
+        place = scope.places[coordinate]
+        if place.step is not None:
+            return Value(place.step, (), "whole", None, ATOM, True)
+        start, stop = self.number(place.start, scope), self.number(place.stop, scope)
+        if self.text.dialect.name == "torch" and self.length(coordinate, scope).startswith("max("):
+            stop = f"max({start}, {stop})"
+        key = ("arange", coordinate, start, stop)
+        if key not in self.known:
+            shown = Value(self.text.dialect.arange(start, stop), (coordinate,), "whole", "i64")
+            if self.text.loops and not (place.start.type.coordinates or place.stop.type.coordinates):
+                with self.outside_loops():
+                    self.known[key] = self.text.named(shown, coordinate.name)
+            else:
+                self.known[key] = self.text.named(shown, coordinate.name)
+        return self.known[key]
