@@ -156,11 +156,7 @@ def test_it_is_a_module_among_others() -> None:
         ([torch.ones(1, 2), torch.ones(1, 2)], {}),
         ([torch.ones(1, 2)], {"x": torch.ones(1, 2)}),
         ([torch.ones(1, 2)], {"z": torch.ones(1, 2)}),
-        pytest.param(
-            [torch.ones(1, 2)],
-            {"W": torch.ones(2, 2)},
-            marks=pytest.mark.xfail(strict=True, reason="what is given by the name of a parameter is dropped"),
-        ),
+        ([torch.ones(1, 2)], {"W": torch.ones(2, 2)}),
     ],
 )
 def test_arguments_that_do_not_fit(arrays: list[Any], named: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from .facts.view import View
 from .ir import nodes as ir
 from .ir.types import Coordinate, Dtype
 from .plan.steps import Plan
-from .run.kernel import BACKENDS, Call, Engine, Kernel, finder, is_steady, packed
+from .run.kernel import BACKENDS, Call, Engine, Kernel, finder, is_out_of_memory, is_steady, packed
 from .run.tensors import tracing_test
 from .source import Source, Span
 from .syntax.parse import parse
@@ -254,6 +254,9 @@ class Program:
                     return kernel.function(*arrays)
                 except (kernel.refused, MemoryError):
                     pass
+                except RuntimeError as problem:
+                    if not is_out_of_memory(problem):
+                        raise
         return self._call(arrays, named, outputs, backend, isolate)
 
     def _call(
@@ -286,7 +289,12 @@ class Program:
         wanted = self._wanted(outputs)
         found = self._arguments(arrays, named)
         values = [found[name] for name in self.inputs]
-        kinds = tuple([(v.dtype, v.ndim, v.device) if hasattr(v, "dtype") else (None, 0, v) for v in values])
+        kinds = tuple(
+            [
+                (None, 0, isinstance(v, float)) if isinstance(v, int | float) else (v.dtype, v.ndim, v.device)
+                for v in values
+            ]
+        )
         result = self._functions[self._find(kinds, wanted, isolate)](*values)
         return result if len(wanted) == 1 else packed(wanted)(*result)
 

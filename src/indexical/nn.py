@@ -54,6 +54,9 @@ class Module(torch.nn.Module):
             help = f"this module takes {', '.join(self.asked) or 'no inputs'}"
             raise CallError([Diagnostic("IX501", message, help=help)])
         found = dict(zip(self.asked, arrays, strict=False))
+        own = [name for name in named if name in self.given]
+        if own:
+            raise CallError([Diagnostic("IX501", f"`{own[0]}` is a parameter of this module, and no argument")])
         twice = [name for name in named if name in found]
         if twice:
             raise CallError([Diagnostic("IX501", f"`{twice[0]}` is given twice, by place and by name")])

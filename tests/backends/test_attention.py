@@ -16,13 +16,6 @@ from tests.backends.variants import VARIANTS  # noqa: E402
 import indexical as ix  # noqa: E402
 
 NAMES = list(VARIANTS)
-OPEN = {
-    "relative bias, in bounds where heard": pytest.mark.xfail(
-        strict=True, reason="the way back reads where nobody hears"
-    ),
-    "mean": pytest.mark.xfail(strict=True, raises=NotImplementedError, reason="no way back through a mean"),
-}
-PERMUTED = pytest.mark.xfail(strict=True, reason="what is padded keeps its strides, which the kernel does not take")
 NOTHING = pytest.mark.xfail(strict=True, reason="no width to pad")
 
 
@@ -50,7 +43,7 @@ def test_value_is_the_reference(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=OPEN.get(name, ())) for name in NAMES if name != "hand-made, strictly causal"],
+    [name for name in NAMES if name != "hand-made, strictly causal"],
 )
 def test_gradient_is_that_of_the_relation_written_out(name: str) -> None:
     program, arrays = compiled(name), draw(name)
@@ -157,9 +150,6 @@ KINDS = {
 }
 
 
-UNPADDED = ("full", "documents", "soft cap")
-
-
 def lay_out(layout: str, kind: str) -> str:
     batch, rows, carry, order = LAYOUTS[layout]
     turn = {"reversed": lambda names: names[::-1], "rotated": lambda names: names[1:] + names[:1]}
@@ -193,11 +183,7 @@ def makes_sense(layout: str, kind: str) -> bool:
 
 @pytest.mark.parametrize(
     ("layout", "kind"),
-    [
-        pytest.param(*pair, marks=PERMUTED if pair[0] == "rotated" and pair[1] not in UNPADDED else ())
-        for pair in product(LAYOUTS, KINDS)
-        if makes_sense(*pair)
-    ],
+    [pair for pair in product(LAYOUTS, KINDS) if makes_sense(*pair)],
 )
 def test_layout(layout: str, kind: str) -> None:
     """Any number of any coordinates, in any order, for every kernel."""

@@ -19,7 +19,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-import indexical as ix  # noqa: E402
+import indexical as ix
 
 ROOT = Path(__file__).resolve().parents[2]
 POSITIONS, HEADS, WIDTH = 2048, 4, 64
@@ -91,7 +91,6 @@ def test_numpy_takes_four_outputs_and_a_little(name: str, growth: Any) -> None:
     assert OUTPUT <= growth[name]["numpy"] <= 4 * OUTPUT + (32 << 20) < SQUARE
 
 
-@pytest.mark.xfail(strict=True, reason="who asks becomes a batch, and so keys are copied for each")
 def test_keys_are_not_copied_for_each_query() -> None:
     """Values that vary with the query leave the keys what they are."""
     program = ix.compile(

@@ -234,11 +234,11 @@ def test_nothing_is_as_large_as_queries_by_keys(name: str) -> None:
     given = hearings(1, 1, rows, rows)[name]
     query, key, value = drawn(*[(1, 1, rows, width)] * 3, dtype=torch.float32)
     lower, upper, scale, *groups = given.arguments(0.3)
-    saved = (*torch_intervals._run(None, False, query, key, value, lower, upper, *groups, scale, []),)
+    saved = (*torch_intervals._run(None, False, False, query, key, value, lower, upper, *groups, scale, []),)
     with Largest() as forward:
-        torch_intervals._run(None, False, query, key, value, lower, upper, *groups, scale, [])
+        torch_intervals._run(None, False, False, query, key, value, lower, upper, *groups, scale, [])
     with Largest() as backward:
-        torch_intervals._run(None, True, saved[0], query, key, value, *saved, lower, upper, *groups, scale, [])
+        torch_intervals._run(None, False, True, saved[0], query, key, value, *saved, lower, upper, *groups, scale, [])
     assert max(forward.size, backward.size) <= torch_intervals.TILE_ROWS * rows < rows * rows / 16
 
 

@@ -17,8 +17,13 @@ Nudge = Callable[..., Array]
 _WIDTHS = {"i32": 1, "i64": 2, "f16": 1, "bf16": 1, "f32": 2, "f64": 3, "bool": 0}
 KINDS = {"bool": "b", "whole": "i", "real": "f"}
 NUMPY = {
-    "bool": np.bool_, "i32": np.int32, "i64": np.int64,
-    "f16": np.float16, "bf16": np.float32, "f32": np.float32, "f64": np.float64,
+    "bool": np.bool_,
+    "i32": np.int32,
+    "i64": np.int64,
+    "f16": np.float16,
+    "bf16": np.float32,
+    "f32": np.float32,
+    "f64": np.float64,
 }
 
 

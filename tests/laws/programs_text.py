@@ -252,7 +252,7 @@ def programs(level: int = 2, largest: int = 3, comments: bool = True) -> st.Sear
 def soups(draw: st.DrawFn) -> str:
     """Words of the language in no order, and some that are none of its."""
     language = "let fn if else where in as { } ( ) [ ] , ; = == .. ..= + - * ** / ! ~ @ -> :: : && sum softmax size x 1"
-    others = "input output space use assert expect attention true masked f64 2x 1e999 $ ≤ \" ' \"t\" //".split()
+    others = 'input output space use assert expect attention true masked f64 2x 1e999 $ ≤ " \' "t" //'.split()
     word = st.one_of(st.sampled_from(language.split()), st.sampled_from((*others, "\n", "\n")))
     return draw(st.sampled_from((" ", "", "\n"))).join(draw(st.lists(word, max_size=60)))
 

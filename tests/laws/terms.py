@@ -245,8 +245,22 @@ class Apply:
 
 
 Term: TypeAlias = (
-    Number | Truth | Place | Size | Read | Cells | Op | Function | Cast | If | Reduce | Scan | Short | Paren
-    | Block | Apply
+    Number
+    | Truth
+    | Place
+    | Size
+    | Read
+    | Cells
+    | Op
+    | Function
+    | Cast
+    | If
+    | Reduce
+    | Scan
+    | Short
+    | Paren
+    | Block
+    | Apply
 )
 
 # --------------------------------------------------------------------------------- statements

@@ -338,7 +338,6 @@ def test_too_large_is_said_so() -> None:
     assert codes(refused(program, np.ones(200_000))) == ["IX507"]
 
 
-@pytest.mark.xfail(strict=True, raises=RuntimeError, reason="what is known by its signature is called as it is")
 def test_too_large_after_what_is_not() -> None:
     program = ix.compile("input n : i64; let y[k in 0..n] = k;")
     program(torch.tensor(3))

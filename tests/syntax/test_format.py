@@ -42,9 +42,12 @@ def test_every_statement_on_one_line() -> None:
 def test_spaces() -> None:
     check("let a=-b**2*!c as f64+x [ i,..r , j+1 ];", "let a = -b ** 2 * !c as f64 + x[i, ..r, j + 1];\n")
     check("let  a [ i ]=0<=b<c||@ y/@ x==~ - 1 ;", "let a[i] = 0 <= b < c || @y / @x == ~-1;\n")
-    check("let a=sum[ j in 0 ..n-1,k in a ..= b ]( x where j<k,z=2 );", """
+    check(
+        "let a=sum[ j in 0 ..n-1,k in a ..= b ]( x where j<k,z=2 );",
+        """
         let a = sum[j in 0..n - 1, k in a..=b](x where j < k, z = 2);
-    """)
+    """,
+    )
     check("let a = f(b , c , )[ 0, ];", "let a = f(b, c)[0];\n")
     check("use a :: b :: { c , };", "use a::b::{c};\n")
     check("input a:f32;", "input a : f32;\n")
@@ -59,7 +62,9 @@ def test_empty_texts_and_line_ends() -> None:
 
 
 def test_functions_have_lines_of_their_own() -> None:
-    check("fn f ( x [ i ] , s ) -> [ i ] { let a = 1; let bc = x[i]; a + bc where i<2, z=s } fn g() { 1 }", """
+    check(
+        "fn f ( x [ i ] , s ) -> [ i ] { let a = 1; let bc = x[i]; a + bc where i<2, z=s } fn g() { 1 }",
+        """
         fn f(x[i], s) -> [i] {
             let a  = 1;
             let bc = x[i];
@@ -68,7 +73,8 @@ def test_functions_have_lines_of_their_own() -> None:
         fn g() {
             1
         }
-    """)
+    """,
+    )
 
 
 def test_blocks_and_conditionals_stand_on_one_line_if_they_fit() -> None:
@@ -102,15 +108,20 @@ def test_the_equals_of_consecutive_lets_are_aligned() -> None:
 
 
 def test_trailing_comments_do_not_end_a_run() -> None:
-    check("let a = 1; // one\nlet bcd = 2; // two", """
+    check(
+        "let a = 1; // one\nlet bcd = 2; // two",
+        """
         let a   = 1;  // one
         let bcd = 2;  // two
-    """)
+    """,
+    )
 
 
 def test_a_let_on_several_lines_ends_a_run() -> None:
     long = "x" * 60
-    check(f"let a = 1; let bcd = 2; let e = {long} + {long}; let fgh = 3; let i = 4;", f"""
+    check(
+        f"let a = 1; let bcd = 2; let e = {long} + {long}; let fgh = 3; let i = 4;",
+        f"""
         let a   = 1;
         let bcd = 2;
         let e =
@@ -118,7 +129,8 @@ def test_a_let_on_several_lines_ends_a_run() -> None:
             + {long};
         let fgh = 3;
         let i   = 4;
-    """)
+    """,
+    )
 
 
 def test_a_run_that_would_not_fit_is_not_aligned_at_all() -> None:
@@ -179,38 +191,52 @@ def test_what_just_fits_is_not_broken() -> None:
 
 def test_a_definition_breaks_before_its_where_then_after_its_equals_then_at_its_operators() -> None:
     one, two, three = "a" * 29, "b" * 29, "c" * 29
-    check(f"let it[i, j] = {one} * {two} where {three} <= i;", f"""
+    check(
+        f"let it[i, j] = {one} * {two} where {three} <= i;",
+        f"""
         let it[i, j] = {one} * {two}
             where {three} <= i;
-    """)
-    check(f"let it[i, j] = {one} * {two} + {three};", f"""
+    """,
+    )
+    check(
+        f"let it[i, j] = {one} * {two} + {three};",
+        f"""
         let it[i, j] =
             {one} * {two} + {three};
-    """)
-    check(f"let it[i, j] = {one} * {two} + {three} * {one} - 1 where i < j, j < 4;", f"""
+    """,
+    )
+    check(
+        f"let it[i, j] = {one} * {two} + {three} * {one} - 1 where i < j, j < 4;",
+        f"""
         let it[i, j] =
             {one} * {two}
             + {three} * {one}
             - 1
             where i < j, j < 4;
-    """)
+    """,
+    )
 
 
 def test_operators_that_hold_tighter_stand_further_to_the_right() -> None:
     one, two = "a" * 60, "b" * 60
-    check(f"let it = c < {one} * {two} + 1 || d;", f"""
+    check(
+        f"let it = c < {one} * {two} + 1 || d;",
+        f"""
         let it =
             c
                 < {one}
                         * {two}
                     + 1
             || d;
-    """)
+    """,
+    )
 
 
 def test_brackets_break_inside() -> None:
     one, two = "a" * 45, "b" * 45
-    check(f"let it = {one} + sum[j, k in 0..4]({one} * {two}[k] where j < k);", f"""
+    check(
+        f"let it = {one} + sum[j, k in 0..4]({one} * {two}[k] where j < k);",
+        f"""
         let it =
             {one}
             + sum[j, k in 0..4](
@@ -218,16 +244,22 @@ def test_brackets_break_inside() -> None:
                 * {two}[k]
                 where j < k
             );
-    """)
-    check(f"let it = max({one}, {two}, {one}[i]);", f"""
+    """,
+    )
+    check(
+        f"let it = max({one}, {two}, {one}[i]);",
+        f"""
         let it =
             max(
                 {one},
                 {two},
                 {one}[i]
             );
-    """)
-    check(f"let it = ({one} + {two}) * ({two} + {one}[{two}, {one}]);", f"""
+    """,
+    )
+    check(
+        f"let it = ({one} + {two}) * ({two} + {one}[{two}, {one}]);",
+        f"""
         let it =
             ({one} + {two})
             * (
@@ -237,34 +269,46 @@ def test_brackets_break_inside() -> None:
                     {one}
                 ]
             );
-    """)
+    """,
+    )
 
 
 def test_arrays_break_by_rows_and_numbers_fill_their_lines() -> None:
     row = ", ".join(["0.125"] * 9)
-    check(f"let m = [[{row}], [{row}]];", f"""
+    check(
+        f"let m = [[{row}], [{row}]];",
+        f"""
         let m = [
             [{row}],
             [{row}]
         ];
-    """)
-    check(f"expect m == ~[[{row}], [{row}]];", f"""
+    """,
+    )
+    check(
+        f"expect m == ~[[{row}], [{row}]];",
+        f"""
         expect m == ~[
             [{row}],
             [{row}]
         ];
-    """)
-    check(f"let m = [{row}, {row}, {row}];", f"""
+    """,
+    )
+    check(
+        f"let m = [{row}, {row}, {row}];",
+        f"""
         let m = [
             {", ".join(["0.125"] * 13)},
             {", ".join(["0.125"] * 14)}
         ];
-    """)
+    """,
+    )
 
 
 def test_branches_break_together() -> None:
     long = "x" * 50
-    check(f"let a = if c {{ {long} }} else if d {{ let b = 1; b }} else {{ {long} where e }} where f;", f"""
+    check(
+        f"let a = if c {{ {long} }} else if d {{ let b = 1; b }} else {{ {long} where e }} where f;",
+        f"""
         let a = if c {{
             {long}
         }} else if d {{
@@ -274,26 +318,35 @@ def test_branches_break_together() -> None:
             {long} where e
         }}
             where f;
-    """)
+    """,
+    )
 
 
 def test_lists_break_after_commas() -> None:
     names = [letter * 30 for letter in "abcd"]
-    check(f"output {', '.join(names)};", f"""
+    check(
+        f"output {', '.join(names)};",
+        f"""
         output {names[0]},
             {names[1]},
             {names[2]},
             {names[3]};
-    """)
-    check(f"use std::{{{', '.join(names)}}};", f"""
+    """,
+    )
+    check(
+        f"use std::{{{', '.join(names)}}};",
+        f"""
         use std::{{
             {names[0]},
             {names[1]},
             {names[2]},
             {names[3]}
         }};
-    """)
-    check(f"fn f({', '.join(names)}) -> [i] {{ 1 }}", f"""
+    """,
+    )
+    check(
+        f"fn f({', '.join(names)}) -> [i] {{ 1 }}",
+        f"""
         fn f(
             {names[0]},
             {names[1]},
@@ -302,17 +355,24 @@ def test_lists_break_after_commas() -> None:
         ) -> [i] {{
             1
         }}
-    """)
+    """,
+    )
 
 
 def test_claims_break_before_what_is_claimed() -> None:
     long = "x" * 88
-    check(f'assert {long} == 1 && y, "message";', f"""
+    check(
+        f'assert {long} == 1 && y, "message";',
+        f"""
         assert {long} == 1
             && y,
             "message";
-    """)
-    check(f"expect {long} == 0.25;", f"""
+    """,
+    )
+    check(
+        f"expect {long} == 0.25;",
+        f"""
         expect {long}
             == 0.25;
-    """)
+    """,
+    )

@@ -47,22 +47,30 @@ def test_a_trailing_comment_stays_however_long_its_line() -> None:
         let bcd = sum[j](a[j]);  {comment}
     """)
     long = "x" * 60
-    check(f"let a = {long} + {long}; {comment}", f"""
+    check(
+        f"let a = {long} + {long}; {comment}",
+        f"""
         let a =
             {long}
             + {long};  {comment}
-    """)
+    """,
+    )
 
 
 def test_comments_inside_a_statement_are_put_before_it() -> None:
-    check("let a = 1;\nlet b = // one\n  2 + /// two\n  3 // three\n;\n", """
+    check(
+        "let a = 1;\nlet b = // one\n  2 + /// two\n  3 // three\n;\n",
+        """
         let a = 1;
         // one
         /// two
         // three
         let b = 2 + 3;
-    """)
-    check("output a;\n\n// own\nfn f( // one\n x) -> // two\n [i] { 1 }", """
+    """,
+    )
+    check(
+        "output a;\n\n// own\nfn f( // one\n x) -> // two\n [i] { 1 }",
+        """
         output a;
 
         // own
@@ -71,13 +79,17 @@ def test_comments_inside_a_statement_are_put_before_it() -> None:
         fn f(x) -> [i] {
             1
         }
-    """)
-    check("output a;\n\nlet b = // one\n 2;", """
+    """,
+    )
+    check(
+        "output a;\n\nlet b = // one\n 2;",
+        """
         output a;
 
         // one
         let b = 2;
-    """)
+    """,
+    )
 
 
 def test_comments_in_a_function() -> None:
@@ -119,26 +131,37 @@ def test_comments_in_a_function() -> None:
 
 
 def test_a_comment_opens_its_block() -> None:
-    check("let a = { let b = 1; // one\n b };", """
+    check(
+        "let a = { let b = 1; // one\n b };",
+        """
         let a = {
             let b = 1;  // one
             b
         };
-    """)
-    check("let a = { let b = 1; b\n // one\n };", """
+    """,
+    )
+    check(
+        "let a = { let b = 1; b\n // one\n };",
+        """
         let a = {
             let b = 1;
             b
             // one
         };
-    """)
-    check("let a = { b where // one\n c };", """
+    """,
+    )
+    check(
+        "let a = { b where // one\n c };",
+        """
         let a = {
             // one
             b where c
         };
-    """)
-    check("let a = if x { // one\n 1 } else { 2 } + 1;", """
+    """,
+    )
+    check(
+        "let a = if x { // one\n 1 } else { 2 } + 1;",
+        """
         let a =
             if x {
                 // one
@@ -147,11 +170,15 @@ def test_a_comment_opens_its_block() -> None:
                 2
             }
             + 1;
-    """)
-    check("let a = if x { 1 } else { // one\n if y { 2 } else { 3 } };", """
+    """,
+    )
+    check(
+        "let a = if x { 1 } else { // one\n if y { 2 } else { 3 } };",
+        """
         // one
         let a = if x { 1 } else if y { 2 } else { 3 };
-    """)
+    """,
+    )
 
 
 def test_a_file_of_comments() -> None:

@@ -79,6 +79,11 @@ class Adjoint:
                 if guard is not None:
                     gradient = build.select(guard, gradient, build.real(Fraction(0), expr.span), expr.span)
                 self.flow(body, gradient, inner)
+            case ir.Reduce("mean", ranges, body, None):
+                for range in ranges:
+                    count = build.apply("-", (range.upper, range.lower), "whole", range.span)
+                    gradient = build.apply("/", (gradient, count), "real", range.span)
+                self.flow(build.reduce("sum", ranges, body, None, "real", expr.span), gradient, scope)
             case ir.Reduce(op=op) | ir.Normalize(op=op):
                 raise Undifferentiable(f"`{op}` inside a score has no way back here")
             case _:
@@ -128,7 +133,10 @@ class Adjoint:
                 text.line(f"{view.text}.add_({aligned(value, axes).text})")
                 return
             places = [emitter.strong(emitter.value(index, outer)) for index in read.indices]
-            shown = ", ".join(aligned(place, axes).text for place in places)
+            # What nobody hears adds 0, wherever it would be read.
+            shown = ", ".join(
+                f"{aligned(place, axes).atom}.clamp(0, {target}.shape[{n}] - 1)" for n, place in enumerate(places)
+            )
             whole = emitter.spread(value, axes, outer)
             text.line(f"{target}.index_put_(({shown},), {whole.atom}.to({target}.dtype), accumulate=True)")
 

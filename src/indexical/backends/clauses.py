@@ -155,6 +155,11 @@ class Clauses(Remover):
         """Whether a value is another one's memory, which the caller holds too or may come to hold."""
         if is_step(value.text):
             return False
+        match body:
+            case ir.Select(_, then, otherwise):
+                return self.is_shared(then, value) or self.is_shared(otherwise, value)
+            case ir.Map(op, (operand,)) if op.startswith("as "):
+                return self.is_shared(operand, value)
         return isinstance(body, ir.Read) and (body.tensor not in self.lets or not self.lets[body.tensor].hidden)
 
     def slots(

@@ -33,8 +33,8 @@ def choose(
     refusals = {refusal.definition: refusal for refusal in found.refusals}
     fused = dict(found.attentions)
     for name, attention in list(fused.items()):
-        if attention.empty == "nan" and not _is_patched(name, attention, found.program):
-            reason = "a row that hears nobody would be 0 and not NaN; which those are is known only of intervals"
+        reason = _unfit(name, attention, found.program)
+        if reason is not None:
             refusals[name] = Refusal(name, "fused attention", reason)
             del fused[name]
             found = _taken_back(found, name, original)
@@ -107,11 +107,19 @@ def _taken_back(found: Recognized, name: str, original: ir.Program) -> Recognize
     return replace(found, program=replace(found.program, lets=lets))
 
 
-def _is_patched(name: str, attention: Attention, program: ir.Program) -> bool:
-    """Whether the rows that hear nobody can be told by arithmetic, to be NaN where the relation says so."""
+def _unfit(name: str, attention: Attention, program: ir.Program) -> str | None:
+    """Why no kernel computes an attention; None where one does."""
     let = next(let for let in program.lets if let.name == name)
     attend = _attend(let, attention, program, "numpy").attend
-    return attend is not None and not any(piece.groups or piece.rest for piece in attend.mask.pieces)
+    assert attend is not None
+    if attention.empty == "nan" and any(piece.groups or piece.rest for piece in attend.mask.pieces):
+        return "a row that hears nobody would be 0 and not NaN; which those are is known only of intervals"
+    dot = attend.scores.dot
+    if not attend.layout.rows and dot is not None:
+        asks = [c for c in attend.layout.batch if c in dot.query.type.coordinates - dot.key.type.coordinates]
+        if asks:
+            return f"the values vary with `{asks[-1].name}`, which asks: each query would have keys of its own"
+    return None
 
 
 def _attend(let: ir.Let, attention: Attention, program: ir.Program, backend: str) -> Step:

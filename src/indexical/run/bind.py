@@ -104,7 +104,7 @@ def bind(program: ir.Program, arguments: Mapping[str, Any], given: Mapping[str, 
         if given is not None and tensor.dtype is None and dtype is not None:
             dtype = given.get(tensor.name, dtype)
         if dtype is not None and _check_rank(tensor, array, sink):
-            arrays[tensor.name] = _rounded(array, dtype)
+            arrays[tensor.name] = array if given is not None else _rounded(array, dtype)
             if tensor.axes or tensor.dtype is not None or hasattr(arguments[tensor.name], "dtype"):
                 dtypes[tensor.name] = dtype
     _stop(sink)

@@ -176,7 +176,8 @@ def finder(engine: Engine, functions: dict[int, Callable[..., Any]]) -> Callable
         torch = tensors.load_torch()
         arrays = {}
         for tensor, (dtype, rank, device) in zip(engine.program.inputs, kinds, strict=True):
-            arrays[tensor.name] = device if dtype is None else torch.empty((1,) * rank, dtype=dtype, device=device)
+            number = 1.0 if device else 1
+            arrays[tensor.name] = number if dtype is None else torch.empty((1,) * rank, dtype=dtype, device=device)
         function = engine.kernel(engine.prepare(arrays, "torch"), wanted, isolate).function
         number = next((n for n, known in functions.items() if known is function), len(functions))
         functions[number] = function

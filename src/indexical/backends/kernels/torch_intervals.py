@@ -22,8 +22,7 @@ VECTOR = 16  # What is left of a row beyond whole vectors is taken number by num
 _pad = torch.nn.functional.pad
 
 Where = slice | Tensor
-Allowance = tuple[Tensor | None, Tensor | None]  # A bias and what is allowed.
-TileScore = Callable[[Sequence[Tensor], slice, slice, Where, Where], Allowance]
+TileScore = Callable[[Sequence[Tensor], slice, slice, Where, Where], tuple[Tensor | None, Tensor | None]]
 
 
 class Law(NamedTuple):
@@ -283,7 +282,7 @@ class Plan(NamedTuple):
         part = tensor[self.batch, self.head]
         part = part if order is None else part.index_select(2, order)
         if part.shape[-1] < width:
-            return _pad(part, (0, width - part.shape[-1]))
+            return _pad(part, (0, width - part.shape[-1])).contiguous()
         (batches, heads, _, _), (batch, head, row, inner) = part.shape, part.stride()
         flat = batches == 1 or heads == 1 or batch == heads * head or all(tile.repeats == 1 for tile in self.tiles())
         return part if inner == 1 and row >= width and flat else part.clone(memory_format=torch.contiguous_format)
@@ -393,7 +392,79 @@ def _disjoint(lower: Tensor, upper: Tensor) -> list[tuple[Tensor, Tensor]]:
 
 # ---- All tiles of a plan --------------------------------------------------------------------------------------------
 
-Scored = Callable[[Plan, Tiles], Allowance]
+
+class Scores:
+    """Bias and mask of tiles, in four axes, as a program gives them.
+
+    Of a `relative` bias one tile is made for a whole plan, with its edges, and the others are cut from that.
+    """
+
+    def __init__(self, score: TileScore, relative: bool, arrays: Sequence[Tensor], dtype: torch.dtype) -> None:
+        self.score, self.relative, self.arrays = score, relative, arrays
+        self.dtype = torch.promote_types(dtype, torch.float32)
+        self.plan: Plan | None = None
+        self.common: tuple[int, Tensor] | None = None
+
+    def extent(self) -> tuple[int, ...]:
+        """In how many batches and heads they differ."""
+        whole = Plan(slice(None), slice(None), [], None, None, True)
+        parts = (part for part in self.made(whole, slice(0, 1), slice(0, 1)) if part is not None)
+        return tuple(map(max, zip((1, 1), *(part.shape[:2] for part in parts), strict=True)))
+
+    def made(self, plan: Plan, rows: Where, keys: Where) -> tuple[Tensor | None, Tensor | None]:
+        """Those of some rows and keys; the bias in a tensor of its own."""
+        bias, allowed = self.score(self.arrays, plan.batch, plan.head, rows, keys)
+        if bias is not None:
+            bias = bias.to(self.dtype).contiguous()
+            if bias.untyped_storage().data_ptr() in [array.untyped_storage().data_ptr() for array in self.arrays]:
+                bias = bias.clone()
+        bias, allowed = (None if part is None else part[(None,) * (4 - part.dim())] for part in (bias, allowed))
+        return bias, allowed
+
+    def of(self, plan: Plan, tile: Tiles, reach: float) -> tuple[Tensor | None, Tensor | None, bool]:
+        """Those of a tile, and whether the bias is -inf already where it should be."""
+        if self.relative and self.plan is not plan:
+            self.plan, self.common = plan, self.spread(plan, reach)
+        if self.common is not None:
+            first, bias = self.common
+            return bias[..., : tile.height, tile.key - tile.row - first :][..., : tile.width], None, True
+        rows, keys = slice(tile.row, tile.row + tile.height), slice(tile.key, tile.key + tile.width)
+        here = rows if plan.row_order is None else plan.row_order[rows]
+        return *self.made(plan, here, keys if plan.key_order is None else plan.key_order[keys]), False
+
+    def spread(self, plan: Plan, reach: float) -> tuple[int, Tensor] | None:
+        """The bias of the tallest tile over all differences of key and row, from the least on; None if edges differ."""
+        tiles, edges = plan.tiles(), _common_edges(plan)
+        if edges is None:
+            return None
+        starts = [tile.key - tile.row for tile in tiles]
+        stops = [start + tile.width for start, tile in zip(starts, tiles, strict=True)]
+        first, last, height = min(starts), max(stops), max(tile.height for tile in tiles)
+        last += VECTOR if (last - first) % 256 == 0 else 0  # Rows a power of 2 apart fall on one another in the cache.
+        row = max(0, -first)
+        bias, allowed = self.made(plan, slice(row, row + height), slice(row + first, row + last))
+        if bias is None or allowed is not None:
+            return None
+        bias = bias.expand(*bias.shape[:2], height, last - first).contiguous()
+        steps = torch.arange(first, last, device=bias.device) - torch.arange(height, device=bias.device)[:, None]
+        bias.masked_fill_((steps < edges[0]) | (steps >= edges[1]), -math.inf)
+        shared = bias[..., max(starts) - first : min(stops) - first]
+        return first, _audible(bias, shared, reach) if shared.numel() else bias
+
+
+def _common_edges(plan: Plan) -> tuple[int, int] | None:
+    """The differences of key and row, from and up to, that are heard, if they are the same in all tiles of the plan."""
+    if not plan.tiles() or plan.row_order is not None or plan.key_order is not None:
+        return None
+    least, most = [], []
+    for tile in plan.tiles():
+        if tile.law is None:
+            return None
+        least.append((tile.key - tile.row + (tile.law.begin if tile.law.left else 1 - tile.height), tile.law.left))
+        most.append((tile.key - tile.row + (tile.law.end if tile.law.right else tile.width), tile.law.right))
+    low, high = min(least)[0], max(most)[0]
+    same = all(at == low for at, edge in least if edge) and all(at == high for at, edge in most if edge)
+    return (low, high) if same else None
 
 
 class Piece(NamedTuple):
@@ -407,12 +478,12 @@ class Piece(NamedTuple):
     deaf: Tensor | None
 
 
-def _pieces(plan: Plan, key: Tensor, value: Tensor, score: Scored, reach: float) -> Iterator[Piece]:
+def _pieces(plan: Plan, key: Tensor, value: Tensor, scores: Scores | None, reach: float) -> Iterator[Piece]:
     """The calls that make up a plan. Keys that no row of a tile hears are not read; no score is beyond `reach`."""
     for lower, upper, tiles in plan.layers:
         for tile in tiles:
             keys, values = tile.keys_of(key), tile.keys_of(value)
-            bias, allowed = score(plan, tile)
+            bias, allowed, edged = (None, None, False) if scores is None else scores.of(plan, tile, reach)
             if tile.law is None or (allowed is not None and tile.edges()):
                 inside = _inside(tile, lower, upper)
                 allowed = inside if allowed is None else allowed & inside
@@ -426,7 +497,7 @@ def _pieces(plan: Plan, key: Tensor, value: Tensor, score: Scored, reach: float)
                 make = _law_mask if tile.width <= 1024 else _law_mask.__wrapped__
                 mask = make(tile.law, tile.height, tile.width, key.dtype, key.device)
             if bias is not None:
-                mask = _biased(tile, bias, allowed, reach)
+                mask = bias if edged else _biased(tile, bias, allowed, reach)
             causal, more = tile.law == CAUSAL and mask is None, -tile.width % VECTOR
             if more and tile.repeats == 1 and tile.width <= 2 * tile.height and (causal or mask is not None):
                 keys, values = (_pad(part, (0, 0, 0, more)) for part in (keys, values))
@@ -455,11 +526,7 @@ def _law_mask(law: Law, height: int, width: int, dtype: torch.dtype, device: tor
 
 
 def _biased(tile: Tiles, bias: Tensor, allowed: Tensor | None, reach: float) -> Tensor:
-    """The bias, -inf where it must not be heard, whatever it is there, and where it cannot be.
-
-    A key whose weight is less than 2⁻⁷² of another's does not show in 24 bits, but numbers that are not normal take the
-    processor a hundred times as long.
-    """
+    """The bias, -inf where it must not be heard, whatever it is there."""
     if allowed is not None:
         bias = torch.where(allowed, bias, -math.inf)
     elif tile.edges():
@@ -469,16 +536,22 @@ def _biased(tile: Tiles, bias: Tensor, allowed: Tensor | None, reach: float) -> 
             law = Law(left, right, begin - edge.start, end - edge.start)
             beyond = _law_mask(law, tile.height, edge.stop - edge.start, torch.bool, bias.device)
             bias[..., edge].masked_fill_(beyond, -math.inf)
-    if math.isfinite(reach):
-        least = float(bias.amax(-1).min()) - 2 * reach - 50
-        if math.isfinite(least):
-            torch.threshold_(bias, least, -math.inf)
-    return bias
+    return _audible(bias, bias, reach)
 
 
-def _reach(rows: Tensor, keys: Tensor, scale: float, plan: Plan) -> float:
-    """What no score of 32 bits on a CPU exceeds; otherwise, and where nobody needs it, infinity."""
-    if not plan.masked or rows.dtype != torch.float32 or rows.device.type != "cpu":
+def _audible(bias: Tensor, present: Tensor, reach: float) -> Tensor:
+    """The bias, -inf where it cannot be heard beside keys that are present, as no score is beyond `reach`.
+
+    A weight below 2⁻⁷² of another does not show in 24 bits, but numbers that are not normal take the processor a
+    hundred times as long.
+    """
+    least = float(present.amax(-1).min()) - 2 * reach - 50 if math.isfinite(reach) else -math.inf
+    return torch.threshold(bias, least, -math.inf) if math.isfinite(least) else bias
+
+
+def _reach(rows: Tensor, keys: Tensor, scale: float, scores: Scores | None) -> float:
+    """What no score of 32 bits on a CPU exceeds; infinity where nobody asks."""
+    if scores is None or rows.dtype != torch.float32 or rows.device.type != "cpu":
         return math.inf
     return abs(scale) * float(rows.norm(dim=-1).max()) * float(keys.norm(dim=-1).max())
 
@@ -489,7 +562,7 @@ def _width(query: Tensor, value: Tensor) -> int:
     return width if query.device.type == "cpu" else -(-width // 8) * 8
 
 
-def _hear(plan: Plan, inputs: Sequence[Tensor], scale: float, score: Scored) -> tuple[Tensor, ...]:
+def _hear(plan: Plan, inputs: Sequence[Tensor], scale: float, scores: Scores | None) -> tuple[Tensor, ...]:
     """Result and logarithm of the total weight; that is +inf where nothing is heard, so that all weights come out 0."""
     query, key, value = inputs
     width, wide = _width(query, value), torch.promote_types(query.dtype, torch.float32)
@@ -502,7 +575,8 @@ def _hear(plan: Plan, inputs: Sequence[Tensor], scale: float, score: Scored) -> 
     total = rows.new_full(rows.shape[:3], -math.inf, dtype=wide)
     if sum(tile.height * tile.repeats for tile in tiles if tile.fresh) < rows.shape[2]:
         out.zero_()
-    for tile, key_part, value_part, mask, causal, deaf in _pieces(plan, keys, values, score, math.inf):
+    reach = _reach(rows, keys, scale, scores) if scores and scores.relative else math.inf
+    for tile, key_part, value_part, mask, causal, deaf in _pieces(plan, keys, values, scores, reach):
         part, weight = _attend(tile.rows_of(rows), key_part, value_part, mask, causal, scale)
         if deaf is not None:
             part, weight = part.masked_fill(deaf.unsqueeze(-1), 0.0), weight.masked_fill(deaf, -math.inf)
@@ -529,7 +603,7 @@ def _back(tensor: Tensor, order: Tensor | None) -> Tensor:
 
 
 def _hear_backward(
-    plan: Plan, gradient: Tensor, saved: Sequence[Tensor], scale: float, score: Scored
+    plan: Plan, gradient: Tensor, saved: Sequence[Tensor], scale: float, scores: Scores | None
 ) -> tuple[Tensor, ...]:
     """Gradients to query, key and value."""
     query, key, value, out, total = saved
@@ -541,8 +615,8 @@ def _hear_backward(
     to_rows = rows.new_zeros(rows.shape, dtype=rows.dtype if once else total.dtype)
     to_keys, to_values = (tensor.new_zeros(tensor.shape, dtype=total.dtype) for tensor in (keys, values))
     small = rows.device.type == "cpu" and not plan.masked
-    reach = _reach(rows, keys, scale, plan)
-    for tile, key_part, value_part, mask, causal, _ in _pieces(plan, keys, values, score, reach):
+    reach = _reach(rows, keys, scale, scores)
+    for tile, key_part, value_part, mask, causal, _ in _pieces(plan, keys, values, scores, reach):
         inputs = [tile.rows_of(rows), key_part, value_part, tile.rows_of(result), tile.rows_of(totals)]
         gradients = tile.rows_of(given)
         if small and tile.height < SPLIT_ROWS:  # The library's kernel for the CPU rounds once for each of its blocks.
@@ -561,40 +635,21 @@ def _hear_backward(
 # ---- The operators --------------------------------------------------------------------------------------------------
 
 
-def _scored(tile_score: TileScore | None, arrays: Sequence[Tensor], plan: Plan, tile: Tiles) -> Allowance:
-    """Bias and mask of a tile in four axes; the bias in a tensor of its own."""
-    if tile_score is None:
-        return None, None
-    rows: Where = slice(tile.row, tile.row + tile.height)
-    keys: Where = slice(tile.key, tile.key + tile.width)
-    rows = rows if plan.row_order is None else plan.row_order[rows]
-    keys = keys if plan.key_order is None else plan.key_order[keys]
-    bias, allowed = tile_score(arrays, plan.batch, plan.head, rows, keys)
-    if bias is not None:
-        bias = bias.to(torch.promote_types(bias.dtype, torch.float32)).contiguous()
-        if bias.untyped_storage().data_ptr() in [array.untyped_storage().data_ptr() for array in arrays]:
-            bias = bias.clone()
-    bias, allowed = (None if part is None else part[(None,) * (4 - part.dim())] for part in (bias, allowed))
-    return bias, allowed
-
-
-def _run(tile_score: TileScore | None, backward: bool, *given: Any) -> tuple[Tensor, ...]:
+def _run(tile_score: TileScore | None, relative: bool, backward: bool, *given: Any) -> tuple[Tensor, ...]:
     """What an operator does: plan, then fill in the results plan by plan."""
     *tensors, lower, upper, query_group, key_group, scale, arrays = given
     query, key, value = tensors[1:4] if backward else tensors
     results = (_shapes_backward if backward else _shapes)(*tensors)
     if any(tensor.numel() == 0 for tensor in tensors):
         return (*(result.zero_() for result in results[:-1]), results[-1].fill_(0.0 if backward else math.inf))
-    score, extent = functools.partial(_scored, tile_score, arrays), None
-    if tile_score is not None:
-        probe = score(Plan(slice(None), slice(None), [], None, None, True), Tiles(0, 0, 1, 1, None))
-        extent = tuple(map(max, zip((1, 1), *(part.shape[:2] for part in probe if part is not None), strict=True)))
+    scores = None if tile_score is None else Scores(tile_score, relative, arrays, query.dtype)
+    extent = None if scores is None else scores.extent()
     hearing = [tensor for tensor in (lower, upper, query_group, key_group) if tensor is not None]
     for plan in _recalled(query, key, _width(query, value), hearing, extent):
         if backward:
-            found = _hear_backward(plan, tensors[0], tensors[1:], scale, score)
+            found = _hear_backward(plan, tensors[0], tensors[1:], scale, scores)
         else:
-            found = _hear(plan, tensors, scale, score)
+            found = _hear(plan, tensors, scale, scores)
         if plan.batch == slice(0, query.shape[0]) and plan.head == slice(0, query.shape[1]):
             return tuple(part.contiguous() for part in found)
         for result, part in zip(results, found, strict=True):
@@ -640,19 +695,20 @@ def _refuse(ctx: Any, *_: Any) -> None:
     )
 
 
-def with_tiles(name: str, tile_score: TileScore | None) -> Callable[..., Tensor]:
+def with_tiles(name: str, tile_score: TileScore | None, relative: bool = False) -> Callable[..., Tensor]:
     """`attend_within` with biases and masks that are made tile by tile from further `arrays`.
 
     `tile_score(arrays, batch, head, rows, keys)` is given two slices and the places of the rows and keys, each a slice
     or, where groups have changed the order, a tensor of indices. It gives a bias to add to the scores and a Boolean
     tensor of what is allowed, either None for none; they broadcast to (batch, head, rows, keys) and are not written to.
-    There is no gradient to `arrays`.
+    There is no gradient to `arrays`. A bias alone that depends on row and key by their difference is `relative`: it may
+    be asked for once, at other places the same distance apart, beyond the last too.
     """
     tensors = "Tensor query, Tensor key, Tensor value, "
     saved = f"Tensor gradient, {tensors}Tensor out, Tensor total, "
-    full_name, forward = _define(name, tensors, 2, functools.partial(_run, tile_score, False), _shapes)
+    full_name, forward = _define(name, tensors, 2, functools.partial(_run, tile_score, relative, False), _shapes)
     backward_name, backward = _define(
-        f"{name}_backward", saved, 3, functools.partial(_run, tile_score, True), _shapes_backward
+        f"{name}_backward", saved, 3, functools.partial(_run, tile_score, relative, True), _shapes_backward
     )
 
     def derive(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
