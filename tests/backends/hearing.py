@@ -107,6 +107,32 @@ def error(found: Tensor, wanted: Tensor) -> float:
     return float((found.detach().cpu().double() - wanted.detach().double()).abs().max()) if wanted.numel() else 0.0
 
 
+SIZES = {
+    "square": (1, 2, 450, 450, 8, 8),
+    "wide values, two batches": (2, 3, 250, 130, 4, 6),
+    "more keys": (2, 2, 60, 800, 6, 3),
+    "one row": (1, 2, 1, 9, 4, 4),
+}
+
+
+def tensors(size: str) -> list[Tensor]:
+    """Query, key and value of a named size."""
+    batch, heads, rows, keys, width, carried = SIZES[size]
+    return drawn((batch, heads, rows, width), (batch, heads, keys, width), (batch, heads, keys, carried))
+
+
+def hearing(size: str, name: str) -> Hearing:
+    """Who hears whom at a named size."""
+    return hearings(*SIZES[size][:4])[name]
+
+
+def spoiled(inputs: Sequence[Tensor], allowed: Tensor) -> list[Tensor]:
+    """Keys and values as bad as can be where nobody hears them."""
+    query, key, value = inputs
+    bad = allowed.any(-2).logical_not()[..., None]
+    return [query, key.masked_fill(bad, math.nan), value.masked_fill(bad, math.inf)]
+
+
 # ---- A score of its own: soft-capped, with a bias that is learned ---------------------------------------------------
 
 CAP, SCALE = 5.0, 0.4

@@ -15,27 +15,24 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tests.backends import hearing as cases  # noqa: E402
-from tests.backends.hearing import Hearing, asking, drawn, error, gradients, hearings, written_out  # noqa: E402
+from tests.backends.hearing import (  # noqa: E402
+    SIZES,
+    asking,
+    drawn,
+    error,
+    gradients,
+    hearing,
+    hearings,
+    spoiled,
+    tensors,
+    written_out,
+)
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from indexical.backends.kernels import torch_intervals, torch_stream  # noqa: E402
 
-SIZES = {
-    "square": (1, 2, 450, 450, 8, 8),
-    "wide values, two batches": (2, 3, 250, 130, 4, 6),
-    "more keys": (2, 2, 60, 800, 6, 3),
-    "one row": (1, 2, 1, 9, 4, 4),
-}
 NAMES = list(hearings(1, 1, 2, 2))
-
-
-def tensors(size: str, **kind: Any) -> list[Any]:
-    batch, heads, rows, keys, width, carried = SIZES[size]
-    return drawn((batch, heads, rows, width), (batch, heads, keys, width), (batch, heads, keys, carried), **kind)
-
-
-def hearing(size: str, name: str) -> Hearing:
-    return hearings(*SIZES[size][:4])[name]
+CAPPED = torch_stream.streaming("capped", cases.capped_score, cases.capped_backward)
 
 
 @pytest.fixture(autouse=True)
@@ -119,7 +116,10 @@ WITH_TILES = {
 }
 
 
-@pytest.mark.parametrize("name", ["full", "causal", "window", "three of any", "few", "groups"])
+WITH_TILES["relative"] = torch_intervals.with_tiles("relative", alibi, relative=True)
+
+
+@pytest.mark.parametrize("name", ["full", "causal", "window", "prefix", "three of any", "few", "groups"])
 @pytest.mark.parametrize("kind", WITH_TILES)
 def test_tiles_as_written_out(kind: str, name: str) -> None:
     size = "wide values, two batches"
@@ -130,6 +130,7 @@ def test_tiles_as_written_out(kind: str, name: str) -> None:
     relative = slope[:, None, None] * (torch.arange(keys) - torch.arange(rows)[:, None]) / 100
     arrays, bias, mask = {
         "alibi": ([slope / 100], relative, True),
+        "relative": ([slope / 100], relative, True),
         "given_mask": ([some], None, some),
         "given_both": ([whole, padding], whole, padding),
         "given_to_keys": ([to_keys], to_keys, True),
@@ -141,6 +142,26 @@ def test_tiles_as_written_out(kind: str, name: str) -> None:
     for got, want in zip(gradients(found, inputs), gradients(wanted, inputs), strict=True):
         assert error(got, want) < 1e-11
     assert all(map(torch.equal, arrays, before))
+
+
+@pytest.mark.parametrize("kind", ["alibi", "relative"])
+def test_keys_too_far_to_be_heard_are_silent(kind: str) -> None:
+    """Weights that would not be normal numbers are 0: the error is that of the library, the time is not."""
+    rows, heads = 1000, 2
+    given = hearings(1, heads, rows, rows)["causal"]
+    inputs = asking(drawn(*[(1, heads, rows, 16)] * 3, dtype=torch.float32))
+    exact, slope = asking(inputs, dtype=torch.float64), torch.tensor([0.5, 0.01])
+    bias = slope[:, None, None] * (torch.arange(rows) - torch.arange(rows)[:, None])
+    truth = written_out(*exact, given.allowed(), 0.3, bias.double())
+    library = torch.nn.functional.scaled_dot_product_attention(
+        *inputs, attn_mask=bias.masked_fill(~given.allowed(), -math.inf), scale=0.3
+    )
+    found = WITH_TILES[kind](*inputs, *given.arguments(0.3), arrays=[slope])
+    assert error(found, truth) <= 1.5 * error(library, truth)
+    for got, peer, want in zip(
+        gradients(found, inputs), gradients(library, inputs), gradients(truth, exact), strict=True
+    ):
+        assert error(got, want) <= 2 * error(peer, want)
 
 
 def test_tiles_refuse_a_gradient_they_do_not_give() -> None:
@@ -162,13 +183,6 @@ def test_any_layout(name: str) -> None:
     found = torch_intervals.attend_within(*views, *given.arguments(0.3))
     assert found.is_contiguous()
     assert error(found, written_out(*views, given.allowed(), 0.3)) < 1e-12
-
-
-def spoiled(inputs: Sequence[Any], unheard: Any) -> list[Any]:
-    """Keys and values as bad as can be where nobody hears them."""
-    query, key, value = inputs
-    bad = unheard.any(-2).logical_not()[..., None]
-    return [query, key.masked_fill(bad, math.nan), value.masked_fill(bad, math.inf)]
 
 
 @pytest.mark.parametrize("name", ["window", "few", "padded", "three of any", "groups", "sink and window"])
@@ -215,6 +229,15 @@ def test_empty_axes(rows: int, keys: int, heads: int, carried: int) -> None:
     assert not any(part.any() for part in gradients(found, inputs))
 
 
+def test_queries_of_no_width_hear_the_mean() -> None:
+    inputs = asking(drawn((1, 2, 9, 0), (1, 2, 9, 0), (1, 2, 9, 3)))
+    given = hearings(1, 2, 9, 9)["causal"]
+    found = torch_intervals.attend_within(*inputs, *given.arguments(0.3))
+    wanted = written_out(*inputs, given.allowed(), 0.3)
+    assert error(found, wanted) < 1e-12
+    assert error(gradients(found, inputs)[2], gradients(wanted, inputs)[2]) < 1e-12
+
+
 class Largest(TorchDispatchMode):
     """The largest tensor that any operation gives."""
 
@@ -240,103 +263,6 @@ def test_nothing_is_as_large_as_queries_by_keys(name: str) -> None:
     with Largest() as backward:
         torch_intervals._run(None, False, True, saved[0], query, key, value, *saved, lower, upper, *groups, scale, [])
     assert max(forward.size, backward.size) <= torch_intervals.TILE_ROWS * rows < rows * rows / 16
-
-
-# ---- Streaming ------------------------------------------------------------------------------------------------------
-
-
-def given_allowed(arrays: Sequence[Any], rows: tuple[int, int], keys: tuple[int, int]) -> Any:
-    return arrays[3][..., slice(*rows), slice(*keys)]
-
-
-CAPPED = torch_stream.streaming("capped", cases.capped_score, cases.capped_backward)
-CAPPED_MASKED = torch_stream.streaming("capped_masked", cases.capped_score, cases.capped_backward, given_allowed)
-
-
-@pytest.mark.parametrize("masked", [False, True], ids=["all", "masked"])
-@pytest.mark.parametrize("name", ["full", "causal", "window", "few", "three of any"])
-@pytest.mark.parametrize("size", SIZES)
-def test_stream_as_written_out(size: str, name: str, masked: bool) -> None:
-    given = hearing(size, name)
-    lower, upper = given.lower[0], given.upper[0]
-    allowed = Hearing(lower[None], upper[None], given.size).allowed()
-    (bias,) = asking(drawn(tuple(allowed.shape[-2:]), seed=4))
-    inputs = [*asking(tensors(size)), bias]
-    arrays = [inputs[0], inputs[1], bias]
-    mask = drawn(tuple(allowed.shape), seed=5)[0] < -0.8
-    scores = cases.capped(inputs[0], inputs[1], bias)
-    wanted = cases.weighed(scores, allowed & mask if masked else allowed, inputs[2])
-    attend = CAPPED_MASKED if masked else CAPPED
-    found = attend([*arrays, mask] if masked else arrays, inputs[2], lower, upper)
-    assert error(found, wanted) < 1e-12
-    for got, want in zip(gradients(found, inputs), gradients(wanted, inputs), strict=True):
-        assert error(got, want) < 1e-11
-
-
-def test_stream_gradients_by_differences() -> None:
-    query, key, value, bias = asking(drawn((2, 2, 5, 3), (2, 2, 6, 3), (2, 2, 6, 2), (5, 6)))
-    bounds = torch.zeros(5, dtype=torch.int64), torch.arange(5) + 1
-    assert torch.autograd.gradcheck(lambda q, k, b, v: CAPPED([q, k, b], v, *bounds), (query, key, bias, value))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_stream_error_is_that_of_the_library(dtype: torch.dtype) -> None:
-    size, width = 700, 32
-    inputs = asking(drawn(*[(1, 2, size, width)] * 3, dtype=dtype))
-    bias = torch.zeros(size, size, dtype=dtype)
-    exact = asking(inputs, dtype=torch.float64)
-    allowed = hearings(1, 1, size, size)["causal"].allowed()
-    truth = cases.weighed(cases.capped(exact[0], exact[1], bias.double()), allowed, exact[2])
-    eager = cases.weighed(cases.capped(inputs[0], inputs[1], bias), allowed, inputs[2])
-    found = CAPPED([inputs[0], inputs[1], bias], inputs[2], torch.zeros(size).long(), torch.arange(size) + 1)
-    assert found.dtype == dtype
-    assert error(found, truth) <= 1.5 * error(eager, truth)
-    for got, peer, want in zip(
-        *(gradients(out, by) for out, by in ((found, inputs), (eager, inputs), (truth, exact))), strict=True
-    ):
-        assert error(got, want) <= 4 * error(peer, want)
-
-
-def test_stream_does_not_read_what_nobody_hears() -> None:
-    query, key, value = tensors("more keys")
-    bias = torch.zeros(60, 800, dtype=torch.float64)
-    mask = drawn((60, 800))[0] < 0
-    mask[:, 100:130] = mask[:, 500:] = False
-    mask[7] = False
-    bad = asking(spoiled((query, key, value), mask.expand(2, 2, -1, -1)))
-    bounds = torch.full((60,), 20), torch.full((60,), 1000)
-    bad[1].data[:, :, :20] = math.nan
-    found = CAPPED_MASKED([bad[0], bad[1], bias, mask], bad[2], *bounds)
-    assert torch.equal(found, CAPPED_MASKED([query, key, bias, mask], value, *bounds))
-    assert not found[:, :, 7].any()
-    parts = gradients(found, bad)
-    assert all(bool(part.isfinite().all()) for part in parts)
-    assert not parts[0][:, :, 7].any()
-
-
-def test_stream_ignores_scores_that_are_not_allowed() -> None:
-    """A score may be anything, NaN too, where its guard does not hold."""
-
-    def logarithm(arrays: Sequence[Any], rows: tuple[int, int], keys: tuple[int, int]) -> Any:
-        return torch.log((torch.arange(*rows)[:, None] - torch.arange(*keys) + 1)[None].double())
-
-    attend = torch_stream.streaming("logarithm", logarithm, lambda *_: None)
-    (value,) = asking(drawn((1, 300, 2)))
-    found = attend([], value, torch.zeros(300).long(), torch.arange(300) + 1)
-    steps = (torch.arange(300)[:, None] - torch.arange(300) + 1.0).double().clamp(min=0)
-    wanted = (steps / steps.sum(-1, keepdim=True)) @ value
-    assert error(found, wanted) < 1e-12
-    assert error(gradients(found, [value])[0], gradients(wanted, [value])[0]) < 1e-12
-
-
-@pytest.mark.parametrize(("rows", "keys", "heads"), [(0, 5, 2), (5, 0, 2), (5, 5, 0)])
-def test_stream_of_empty_axes(rows: int, keys: int, heads: int) -> None:
-    inputs = asking(drawn((1, heads, rows, 4), (1, heads, keys, 4), (1, heads, keys, 3)))
-    bias = torch.zeros(rows, keys, dtype=torch.float64)
-    found = CAPPED([*inputs[:2], bias], inputs[2], torch.zeros(rows).long(), torch.full((rows,), keys))
-    assert found.shape == (1, heads, rows, 3)
-    assert not found.any()
-    assert not any(part.any() for part in gradients(found, inputs))
 
 
 # ---- Inside graphs, and in other texts ------------------------------------------------------------------------------

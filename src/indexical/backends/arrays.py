@@ -129,7 +129,7 @@ class Arrays(Numbers):
         masks: list[Value] = []
         inside = scope.plainly()
         for condition, holds in conditions:
-            fact = condition if holds else build.apply("!", (condition,), "bool", condition.span)
+            fact = condition if holds else _opposite(condition)
             value = self.value(fact, inside)
             found = plain if value.python else masks
             if value not in found:
@@ -146,3 +146,10 @@ class Arrays(Numbers):
     def any(self, mask: Value) -> str:
         """Whether a mask holds somewhere, as a condition of Python's."""
         return f"{mask.atom}.any()" if mask.axes else mask.within(BOTH)
+
+
+def _opposite(condition: ir.Expr) -> ir.Expr:
+    """That a condition fails."""
+    if isinstance(condition, ir.Map) and condition.op == "!":
+        return condition.arguments[0]
+    return build.apply("!", (condition,), "bool", condition.span)

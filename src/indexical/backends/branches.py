@@ -27,6 +27,7 @@ class Branches(Memory):
     """Conditions that decide between values."""
 
     def select(self, expr: ir.Select, scope: Scope) -> Value:
+        """One of two values; only the one that is taken is looked at."""
         condition = self.value(expr.condition, scope)
         return self.choose(
             expr.condition,
@@ -96,6 +97,7 @@ class Branches(Memory):
 
     @contextmanager
     def within_branch(self, branch: Branch) -> Iterator[None]:
+        """What is emitted here is one side of an `if`, and is known only there."""
         known = self.known
         self.known = dict(known)
         with self.text.inside(branch.statements, branch.block):
@@ -106,7 +108,8 @@ class Branches(Memory):
         """The value with all of these axes, and of this dtype."""
         if value.python:
             chosen = dtype or (self.compute if value.kind == "real" else DEFAULT_DTYPE[value.kind])
-            shape = self.shape(axes, scope) if axes else "()"
-            return Value(self.text.dialect.full(shape, value.text, chosen), axes, value.kind, chosen)
+            if not axes:
+                return self.strong(value, chosen)
+            return Value(self.text.dialect.full(self.shape(axes, scope), value.text, chosen), axes, value.kind, chosen)
         value = self.spread(value, axes, scope)
         return value if dtype is None or value.dtype == dtype else replace(self.cast_to(value, dtype), kind=value.kind)

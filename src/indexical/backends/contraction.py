@@ -32,6 +32,7 @@ def factors_of(expr: ir.Expr) -> list[Factor]:
 
 
 def conjuncts_of(condition: ir.Expr | None) -> list[ir.Expr]:
+    """Conditions that must all hold."""
     match condition:
         case None:
             return []
@@ -55,10 +56,12 @@ class Contractor(Reader):
         if not _is_worthwhile(homes, bound, masks) or not self.is_harmless(moving, homes, fixed, masks):
             return None
         over = frozenset(inner.sort(bound))
-        values = self.masked_factors([self.factor(factor, inner) for factor in moving], masks, inner)
+        heard = self.heard([factor.expr for factor in (*moving, *fixed)], inner)
+        factors = [self.factor(f, value) for f, value in zip((*moving, *fixed), heard, strict=True)]
+        values = self.masked_factors(factors[: len(moving)], masks, inner)
         result = self.contract_all(values, over, inner)
-        for factor in fixed:
-            result = self.times(result, self.factor(factor, inner), inner)
+        for value in factors[len(moving) :]:
+            result = self.times(result, value, inner)
         if masks and any(factor.inverse or is_wild(factor.expr) for factor in fixed):
             some = self.some(masks, over, inner)
             zero = Value("0", (), "real", None, ATOM, True)
@@ -87,8 +90,9 @@ class Contractor(Reader):
         shown = self.text.dialect.reduction("any", mask, gone, self.text)
         return Value(shown, tuple(axis for axis in mask.axes if axis not in bound), "bool", "bool")
 
-    def factor(self, factor: Factor, scope: Scope) -> Value:
-        value = self.real(self.value(factor.expr, scope))
+    def factor(self, factor: Factor, value: Value) -> Value:
+        """A factor as it is multiplied; a divisor as `1 / x`, which `times` takes apart again."""
+        value = self.real(value)
         if not factor.inverse:
             return value
         if value.python:
@@ -96,6 +100,7 @@ class Contractor(Reader):
         return value.but(text=f"1 / {value.within(PRODUCT + 1)}", binds=PRODUCT)
 
     def times(self, left: Value, right: Value, scope: Scope) -> Value:
+        """A product of two values. By `1 / x` it is a quotient."""
         left, right = self.promoted([left, right])
         axes = joined((left, right), scope.order)
         dtype = widest((left.dtype, right.dtype))
@@ -125,7 +130,7 @@ class Contractor(Reader):
     def contract_all(self, values: list[Value], bound: frozenset[Coordinate], scope: Scope) -> Value:
         """Pair by pair: first the pair that leaves the fewest axes."""
         values = list(values)
-        while len(values) > 2 and (pair := _nested(values)) is not None:
+        while len(values) > 2 and (pair := _nested(values, bound)) is not None:
             small, large = (values[n] for n in pair)
             values = [value for n, value in enumerate(values) if n not in pair]
             values.append(self.text.keep(self.times(large, small, scope), self.label))
@@ -260,12 +265,17 @@ def _is_worthwhile(homes: list[frozenset[Coordinate]], bound: frozenset[Coordina
     return not masks and len(homes) == 2 and homes[0] != homes[1] and bool(homes[0] & homes[1] & bound)
 
 
-def _nested(values: list[Value]) -> tuple[int, int] | None:
-    """A factor that has no axis that another does not have: it goes into the least of those."""
+def _nested(values: list[Value], bound: frozenset[Coordinate]) -> tuple[int, int] | None:
+    """A factor that has no axis that another does not have, and none that a product of these two would consume: it
+    goes into the least of those."""
     for n, small in enumerate(values):
         larger = [m for m, large in enumerate(values) if m != n and set(small.axes) <= set(large.axes)]
-        if larger:
-            return n, min(larger, key=lambda m: len(values[m].axes))
+        if not larger:
+            continue
+        chosen = min(larger, key=lambda m: len(values[m].axes))
+        others = {axis for m, value in enumerate(values) if m not in (n, chosen) for axis in value.axes}
+        if not (bound & set(small.axes)) - others:
+            return n, chosen
     return None
 
 

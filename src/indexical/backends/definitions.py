@@ -33,6 +33,7 @@ class Definer(Rows):
     most: dict[str, Polynomial | None] = field(default_factory=dict)
 
     def run(self, order: ir.Order, needed: set[str]) -> None:
+        """A definition or a recurrence, where something needs it."""
         match order:
             case ir.Once(name) if name in needed:
                 self.define(self.lets[name])
@@ -55,7 +56,6 @@ class Definer(Rows):
             lets |= {mask_name(name): self.mask_of(self.lets[name]) for name in removable}
         for name, let in lets.items():
             self.prepare(let, stepped[name])
-        self.hoisted = dict(self.known)
         self.loop(order, {}, True)
         self.known, self.hoisted = self.hoisted, {}
         for name, let in lets.items():
@@ -77,6 +77,8 @@ class Definer(Rows):
         numbers = f"{start}, {count}" if start else count
         header = f"range({numbers})" if order.forward else f"reversed(range({numbers}))"
         known = dict(self.known)
+        if not self.turning:
+            self.hoisted = known
         self.turning.append((step, order.forward))
         with self.text.loop(f"for {step} in {header}:"):
             for item in _merged(body):
@@ -85,6 +87,7 @@ class Definer(Rows):
                 else:
                     self.turn(item, start)
         self.turning.pop()
+        self.text.taken.discard(step)
         self.known = {**known, **self.hoisted}
 
     def longest(self, extents: list[ir.Expr]) -> tuple[str, Polynomial | None]:
@@ -102,6 +105,7 @@ class Definer(Rows):
         return [self.part(let, steps[order.name], alike) for let in lets]
 
     def part(self, let: ir.Let, steps: dict[int, str], alike: bool) -> Part:
+        """What a definition does in a turn of the loop: clauses that ask the same stand together."""
         tests: list[str] = []
         groups: list[tuple[ir.Clause, ...]] = []
         for clause in let.clauses:

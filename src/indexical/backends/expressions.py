@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import assert_never
@@ -36,11 +37,12 @@ class Emitter(Branches):
             case ir.Read(_, ()):
                 return self.read(expr, scope)
         found = self.recall(expr, scope)
-        if found is None and self.text.loops:
+        if found is None and self.text.loops and self.text.checks:
             found = self.computed_ahead(expr, scope) if self.stays(expr, scope) else self.all_steps(expr, scope)
         return self.computed(expr, scope) if found is None else found
 
     def node(self, expr: ir.Expr, scope: Scope) -> Value:
+        """An expression, computed here, under a name."""
         match expr:
             case ir.Read():
                 return self.read(expr, scope)
@@ -77,10 +79,18 @@ class Emitter(Branches):
         """Where an expression is 0 because a guard removed a point of it; None where none can."""
         raise NotImplementedError
 
+    def heard(self, factors: Sequence[ir.Expr], scope: Scope) -> list[Value]:
+        """The factors of a product, each evaluated only where none of the others was removed."""
+        raise NotImplementedError
+
     # -------------------------------------------------------------- elementwise
 
     def operands(self, expr: ir.Map, scope: Scope) -> list[Value]:
-        values = [self.value(argument, scope) for argument in expr.arguments]
+        """The arguments of a function or a sign, side by side: all of them real where one is."""
+        if expr.op in ("*", "/"):
+            values = self.heard(expr.arguments, scope)
+        else:
+            values = [self.value(argument, scope) for argument in expr.arguments]
         if expr.type.kind == "real":
             return self.promoted(self.reals(expr.op, values))
         if any(value.kind == "real" for value in values):
@@ -98,6 +108,7 @@ class Emitter(Branches):
         return [replace(v, kind="real", dtype=self.compute) if v.kind == "whole" else v for v in values]
 
     def apply(self, expr: ir.Map, scope: Scope) -> Value:
+        """An elementwise function."""
         op = expr.op
         if op in ("&&", "||", "!"):
             return self.logic(expr, scope)
@@ -152,6 +163,7 @@ class Emitter(Branches):
         return self.infix(expr.op, values, _LEVELS[expr.op], expr, dtype or values[0].dtype, scope)
 
     def function(self, expr: ir.Map, values: list[Value], dtype: Dtype | None, scope: Scope) -> Value:
+        """A function of reals. The root of a size is a plain number."""
         if values[0].python and expr.op == "sqrt" and _is_counted(expr):
             return Value(f"math.sqrt({values[0].text})", (), "real", None, ATOM, True)
         axes = joined(values, scope.order)
@@ -164,6 +176,7 @@ class Emitter(Branches):
         return Value(shown, axes, "real", dtype or values[0].dtype, binds)
 
     def logic(self, expr: ir.Map, scope: Scope) -> Value:
+        """Truths. What stands to the right of `&&` is looked at only where the left holds, of `||` where it fails."""
         if expr.op == "!":
             return self.opposite(self.value(expr.arguments[0], scope))
         left, right = expr.arguments
@@ -179,6 +192,7 @@ class Emitter(Branches):
         return Value(shown, axes, "bool", "bool", OR)
 
     def cast(self, expr: ir.Map, scope: Scope) -> Value:
+        """To whole: truncated toward zero, where that fits. To real: rounded as the dtype rounds."""
         dtype: Dtype = expr.op[3:]  # type: ignore[assignment]
         value = self.value(expr.arguments[0], scope)
         if expr.type.kind == "bool" or value.dtype == dtype:
@@ -244,6 +258,7 @@ def is_wild(expr: ir.Expr) -> bool:
 
 
 def _makes_infinities(expr: ir.Expr) -> bool:
+    """Whether a node itself may: by a division, a pole, an overflow, or over no points."""
     match expr:
         case ir.Map(op):
             return op in ("/", "exp", "log", "sqrt", "rsqrt", "**", "%")

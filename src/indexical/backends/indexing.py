@@ -34,6 +34,7 @@ class Reader(Views):
     """Reads of inputs, definitions and figures."""
 
     def read(self, expr: ir.Read, scope: Scope) -> Value:
+        """A tensor at indices; a scalar has none."""
         stored = self.stored[expr.tensor]
         base = Value(stored.variable, (), expr.type.kind, stored.dtype, ATOM, stored.python)
         if not expr.indices:
@@ -156,6 +157,7 @@ class Reader(Views):
         message: str,
         scope: Scope,
     ) -> Value:
+        """Two axes as one: read apart, next to each other, and reshaped."""
         taken = {c.name for c in scope.places}
         high = fresh(coordinate, taken)
         low = fresh(coordinate, taken | {high.name})

@@ -172,7 +172,7 @@ def _right_needs(after: str) -> int:
 
 def _renamed(statements: list[Statement], taken: set[str]) -> list[Statement]:
     """With short names for the steps that stayed: `scores`, `scores_2`, …"""
-    known = {name for name in taken if "__" not in name} | {s.target for s in statements if "__" not in s.target}
+    known = taken | {word for statement in statements for word in (statement.target, *statement.words)}
     names: dict[str, str] = {}
     for statement in statements:
         if statement.kind == "temporary":

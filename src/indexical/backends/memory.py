@@ -37,6 +37,7 @@ class Memory(Wholes):
         return found
 
     def computed(self, expr: ir.Expr, scope: Scope) -> Value:
+        """The value, remembered: for anywhere, or for where the conditions hold that it leans on."""
         leans = self.leans
         found = self.node(expr, scope)
         key = (expr, self.compute, self.seen(expr, scope))
@@ -98,6 +99,7 @@ class Memory(Wholes):
         return None
 
     def coordinate(self, coordinate: Coordinate, scope: Scope) -> Value:
+        """A coordinate: its step in a loop, else all its points."""
         place = scope.places[coordinate]
         if place.step is not None:
             return Value(place.step, (), "whole", None, ATOM, True)

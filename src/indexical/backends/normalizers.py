@@ -17,6 +17,7 @@ class Normalizer(Reducer):
     """Everything that runs along a coordinate which survives."""
 
     def normalize(self, expr: ir.Normalize, scope: Scope) -> Value:
+        """Along a whole coordinate, over the points that the guard keeps."""
         place = scope.places[expr.coordinate]
         if place.step is not None:
             return self.normalized_row(expr, scope)

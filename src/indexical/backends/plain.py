@@ -34,6 +34,7 @@ class Numbers(State):
         return result or _plain("0")
 
     def _term(self, monomial: Monomial, factor: int, span: Span, scope: Scope | None) -> Value:
+        """A product of atoms and a number."""
         if monomial == ONE:
             return _plain(str(factor))
         leaves = [] if factor == 1 else [_plain(str(factor))]
@@ -45,6 +46,7 @@ class Numbers(State):
         return _plain(" * ".join([first.within(PRODUCT), *(leaf.within(PRODUCT + 1) for leaf in others)]), PRODUCT)
 
     def _leaf(self, atom: Coordinate | ir.Expr, span: Span, scope: Scope | None) -> Value:
+        """What cannot be taken apart any more."""
         if isinstance(atom, Coordinate):
             assert scope is not None
             step = scope.places[atom].step

@@ -64,6 +64,7 @@ class Prover:
     def _entails_as(
         self, atom: ir.Map, chosen: ir.Expr, trail: Trail, goal: Polynomial, also: tuple[Polynomial, ...]
     ) -> bool:
+        """Whether the goal holds where one of several is the least (or largest)."""
         here, sign = self.polynomial(chosen), 1 if atom.op == "min" else -1
         others = [self.polynomial(argument) for argument in atom.arguments if argument != chosen]
         facts = tuple(other.plus(here, -1) if sign > 0 else here.plus(other, -1) for other in others)

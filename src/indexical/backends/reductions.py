@@ -75,6 +75,7 @@ class Reducer(Contractor):
     # ----------------------------------------------------------------- reductions
 
     def reduce(self, expr: ir.Reduce, scope: Scope) -> Value:
+        """A sum of products by matrix products; all else over the whole product, reduced."""
         inner = self.bind(expr.ranges, scope)
         masks = self.masks(expr.ranges, expr.guard, inner)
         guarded = inner.where(expr.guard)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..checker.context import at
 from ..ir import build
 from ..ir import nodes as ir
@@ -20,6 +22,18 @@ class Remover(Normalizer):
         if condition is None:
             return None
         return self.value(renamed_apart(condition, {coordinate.name for coordinate in scope.places}), scope)
+
+    def heard(self, factors: Sequence[ir.Expr], scope: Scope) -> list[Value]:
+        """The factors of a product, each evaluated only where none of the others was removed: those that may be
+        removed first, so that what removes them was looked at."""
+        removals = [self.removal(factor) for factor in factors]
+        values: dict[int, Value] = {}
+        for n in sorted(range(len(factors)), key=lambda n: removals[n] is None):
+            inner = scope
+            for other in (condition for m, condition in enumerate(removals) if m != n and condition is not None):
+                inner = inner.where(renamed_apart(other, {c.name for c in scope.places}), False)
+            values[n] = self.value(factors[n], inner)
+        return [values[n] for n in range(len(factors))]
 
     def may_be_removed(self, expr: ir.Expr) -> bool:
         """Whether a guard could remove this at all."""
@@ -69,13 +83,15 @@ class Remover(Normalizer):
 
     def removal_of_read(self, read: ir.Read) -> ir.Expr | None:
         """The guard of a definition and the removal of its body, at the indices of a read; where that cannot be
-        written down, the mask that stands beside the definition."""
+        written down, the mask that stands beside the definition, if there is one."""
         let = self.lets[read.tensor]
         beside = mask_name(let.name)
         if beside in self.stored:
             return build.read(beside, read.indices, "bool", read.span)
-        condition = self.removal_of(let.clauses[0])
-        return None if condition is None else at(let.clauses[0], condition, read.indices)
+        condition = None if let.name in self.recurrent else self.removal_of(let.clauses[0])
+        if condition is None or not is_written(let, condition):
+            return None
+        return at(let.clauses[0], condition, read.indices)
 
     def removal_of(self, clause: ir.Clause) -> ir.Expr | None:
         """When a point of a clause is removed."""

@@ -18,12 +18,13 @@ class Rows(Clauses):
     flow. `turning` are the loops around, outermost first: the variable of each, and whether it goes forward."""
 
     turning: list[tuple[str, bool]] = field(default_factory=list)
+    whole_names: dict[str, str] = field(default_factory=dict)
 
     def prepare(self, let: ir.Let, stepped: tuple[int, ...]) -> None:
         """A place for the steps of a definition."""
         dtype = self.dtypes[let.name]
+        self.whole_names[let.name] = variable = self.text.fresh(let.name)
         if self.text.dialect.name == "numpy":
-            variable = self.text.fresh(let.name)
             self.text.add(self.text.dialect.full(self.home(let, ()), zero_of(let), dtype), "assign", variable)
             self.stored[let.name] = Stored(variable, dtype, growing=True)
         else:
@@ -44,7 +45,7 @@ class Rows(Clauses):
             shown = self.text.dialect.stack(listed, stepped[0])
         else:
             shown = self.so_far(let, stored, counts)
-        variable = self.text.fresh(let.name)
+        variable = self.whole_names[let.name]
         self.text.add(shown, "assign", variable)
         self.stored[let.name] = Stored(variable, stored.dtype)
 

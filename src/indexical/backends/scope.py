@@ -9,7 +9,7 @@ from functools import cached_property
 from ..checker.context import Trail
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import expression, polynomial
+from ..ir.affine import polynomial
 from ..ir.prove import conjuncts, no_definitions
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, substitute
@@ -170,8 +170,3 @@ def _direction(expr: ir.Expr, coordinate: Coordinate) -> int | None:
         elif any(not isinstance(a, Coordinate) and coordinate in a.type.coordinates for a in atoms):
             return None
     return sign or 1
-
-
-def simplified(expr: ir.Expr) -> ir.Expr:
-    """A whole expression with its terms collected."""
-    return expression(polynomial(expr), expr.span)

@@ -88,6 +88,7 @@ class Views(Emitter):
     def straight(
         self, factor: tuple[Coordinate, Polynomial], offset: Polynomial, span: Span, scope: Scope
     ) -> Access | None:
+        """One coordinate, forward in steps or backward one by one; None for a step that may be 0."""
         coordinate, step = factor
         first, beyond = self.reach([factor], offset, span, scope)
         through = self.through(step, span)
@@ -131,10 +132,11 @@ class Views(Emitter):
 
     def bounded(self, access: Access, index: ir.Expr, extent: ir.Expr, message: str, scope: Scope) -> Access | None:
         """The access, in bounds wherever it is looked at: by proof, or by a check. None for a single place that may
-        be out of bounds where a guard removes it."""
-        if self.prover.is_inside(index, extent, scope, guarded=False):
+        be out of bounds where a guard removes it. A single place is looked at even where there are no points."""
+        inside = self.prover.is_inside(index, extent, scope, guarded=False)
+        if inside and access.how != "fixed":
             return access
-        if not scope.conditions():
+        if inside or not scope.conditions():
             self.check_reach(access, index, extent, message, scope)
             return access
         if not self.prover.is_inside(index, extent, scope, guarded=True):
@@ -164,6 +166,7 @@ class Views(Emitter):
         self.check_place(place, index, extent, message, scope)
 
     def check_place(self, place: Value, index: ir.Expr, extent: ir.Expr, message: str, scope: Scope) -> None:
+        """Refuse where a place is out of bounds, on that side where no proof says that it is not."""
         where, length = self.prover.polynomial(index), self.prover.polynomial(extent)
         below = not self.prover.entails(scope.trail, where)
         above = not self.prover.entails(scope.trail, length - where - 1)

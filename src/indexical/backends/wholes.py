@@ -25,6 +25,7 @@ class Wholes(Arrays):
     """Arithmetic on whole numbers."""
 
     def whole(self, expr: ir.Map, values: list[Value], dtype: Dtype | None, scope: Scope) -> Value:
+        """A function of whole numbers. Those of 32 bits are computed with 64 where they may not be enough."""
         op = expr.op
         if all(value.python for value in values) and op in ("+", "-", "*", "neg") and self.is_small(expr, scope):
             return self.plain(polynomial(expr), expr.span, scope)
@@ -128,8 +129,10 @@ class Wholes(Arrays):
             case ir.Size():
                 return _LONGEST
             case ir.Coord(coordinate):
-                ends = [scope.places[coordinate].start, scope.places[coordinate].stop]
-                return max(self.largest(end, scope) if not end.type.coordinates else _LONGEST for end in ends)
+                place = scope.places.get(coordinate)
+                ends = () if place is None else (place.start, place.stop)
+                sizes = [self.largest(end, scope) for end in ends if not end.type.coordinates]
+                return max(sizes) if len(sizes) == 2 else _LONGEST
             case ir.Read(tensor):
                 return self.largest_in(tensor)
             case ir.Array(cells=cells):

@@ -448,8 +448,13 @@ class Scores:
         bias = bias.expand(*bias.shape[:2], height, last - first).contiguous()
         steps = torch.arange(first, last, device=bias.device) - torch.arange(height, device=bias.device)[:, None]
         bias.masked_fill_((steps < edges[0]) | (steps >= edges[1]), -math.inf)
-        shared = bias[..., max(starts) - first : min(stops) - first]
-        return first, _audible(bias, shared, reach) if shared.numel() else bias
+        present = []
+        for rows in {tile.height for tile in tiles}:
+            ends = [ends for *ends, tile in zip(starts, stops, tiles, strict=True) if tile.height == rows]
+            present.append(
+                bias[..., :rows, max(start for start, _ in ends) - first : min(stop for _, stop in ends) - first]
+            )
+        return first, _audible(bias, present, reach)
 
 
 def _common_edges(plan: Plan) -> tuple[int, int] | None:
@@ -536,16 +541,18 @@ def _biased(tile: Tiles, bias: Tensor, allowed: Tensor | None, reach: float) -> 
             law = Law(left, right, begin - edge.start, end - edge.start)
             beyond = _law_mask(law, tile.height, edge.stop - edge.start, torch.bool, bias.device)
             bias[..., edge].masked_fill_(beyond, -math.inf)
-    return _audible(bias, bias, reach)
+    return _audible(bias, [bias], reach)
 
 
-def _audible(bias: Tensor, present: Tensor, reach: float) -> Tensor:
+def _audible(bias: Tensor, present: Sequence[Tensor], reach: float) -> Tensor:
     """The bias, -inf where it cannot be heard beside keys that are present, as no score is beyond `reach`.
 
     A weight below 2⁻⁷² of another does not show in 24 bits, but numbers that are not normal take the processor a
     hundred times as long.
     """
-    least = float(present.amax(-1).min()) - 2 * reach - 50 if math.isfinite(reach) else -math.inf
+    if not math.isfinite(reach) or any(part.numel() == 0 for part in present):
+        return bias
+    least = min(float(part.amax(-1).min()) for part in present) - 2 * reach - 50
     return torch.threshold(bias, least, -math.inf) if math.isfinite(least) else bias
 
 
@@ -640,7 +647,7 @@ def _run(tile_score: TileScore | None, relative: bool, backward: bool, *given: A
     *tensors, lower, upper, query_group, key_group, scale, arrays = given
     query, key, value = tensors[1:4] if backward else tensors
     results = (_shapes_backward if backward else _shapes)(*tensors)
-    if any(tensor.numel() == 0 for tensor in tensors):
+    if math.prod(query.shape[:3]) * math.prod(value.shape) == 0:
         return (*(result.zero_() for result in results[:-1]), results[-1].fill_(0.0 if backward else math.inf))
     scores = None if tile_score is None else Scores(tile_score, relative, arrays, query.dtype)
     extent = None if scores is None else scores.extent()
