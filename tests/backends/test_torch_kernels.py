@@ -198,6 +198,17 @@ def test_what_nobody_hears_changes_nothing(name: str) -> None:
         assert torch.equal(got, want)
 
 
+@pytest.mark.parametrize("kind", ["alibi", "relative"])
+def test_what_nobody_hears_changes_no_bias(kind: str) -> None:
+    given = hearings(1, 2, 300, 800)["window"]
+    inputs = drawn(*[(1, 2, size, 8) for size in (300, 800, 800)], dtype=torch.float32)
+    clean, bad = asking(inputs), asking(spoiled(inputs, given.allowed().expand(1, 2, -1, -1)))
+    slope = torch.tensor([9.0, 0.1])
+    wanted, found = (WITH_TILES[kind](*by, *given.arguments(0.3), arrays=[slope]) for by in (clean, bad))
+    assert torch.equal(found, wanted)
+    assert all(map(torch.equal, gradients(found, bad), gradients(wanted, clean)))
+
+
 def test_a_mask_that_nobody_passes_changes_nothing() -> None:
     query, key, value = tensors("more keys")
     given = hearing("more keys", "full")

@@ -16,7 +16,8 @@ def attend(query, key, value, is_causal=False, scale=1.0, enable_gqa=False):
         )
     if is_causal and key.shape[-2] > query.shape[-2]:
         key, value = key[..., : query.shape[-2], :], value[..., : query.shape[-2], :]
-    query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
+    if not query.stride(-1) == key.stride(-1) == value.stride(-1) == 1:
+        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
     out = torch.nn.functional.scaled_dot_product_attention(
         query, key, value, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
     )

@@ -221,6 +221,8 @@ def broken(text: str, margin: str) -> list[str]:
     """A statement on several lines where one is too long: the largest bracket is opened."""
     if len(margin) + len(text) <= LONGEST:
         return [margin + text]
+    if text.startswith("return ") and len(_parts(text)) > 1:
+        text = f"return ({text.removeprefix('return ')})"
     brackets = _brackets(text)
     if not brackets:
         return [margin + text]
@@ -230,14 +232,27 @@ def broken(text: str, margin: str) -> list[str]:
     if len(deeper) + len(inner) <= LONGEST:
         middle = [deeper + inner]
     elif len(parts) > 1:
-        middle = [line for part in parts for line in broken(part + ",", deeper)]
+        middle = _packed(parts, deeper)
     else:
         middle = broken(inner, deeper)
     return [margin + text[: start + 1], *middle, margin + text[end:]]
 
 
+def _packed(parts: list[str], margin: str) -> list[str]:
+    """Arguments one below the other; numbers side by side."""
+    if not all(len(part) <= 24 and not set(part) & set("([{") for part in parts):
+        return [line for part in parts for line in broken(part + ",", margin)]
+    lines = [margin + parts[0] + ","]
+    for part in parts[1:]:
+        if len(lines[-1]) + len(part) + 2 <= LONGEST:
+            lines[-1] += f" {part},"
+        else:
+            lines.append(f"{margin}{part},")
+    return lines
+
+
 def _brackets(text: str) -> list[tuple[int, int]]:
-    """The outermost brackets with something in them."""
+    """The outermost brackets with something in them, but for those of an index."""
     found: list[tuple[int, int]] = []
     depth = start = 0
     for place, sign in enumerate(text):
@@ -246,7 +261,8 @@ def _brackets(text: str) -> list[tuple[int, int]]:
             depth += 1
         elif sign in ")]}":
             depth -= 1
-            if depth == 0 and place > start + 1 and text[start] != "[":
+            index = text[start] == "[" and start > 0 and (text[start - 1].isalnum() or text[start - 1] in "_)]")
+            if depth == 0 and place > start + 1 and not index:
                 found.append((start, place))
     return found
 

@@ -16,8 +16,8 @@ from torch import Tensor
 
 TILE_ROWS = 192  # The library's kernel for the CPU takes larger blocks from here on; more rows waste more at the edges.
 SPLIT_ROWS = 768  # From here on a rectangle and a triangle beat tiles with a mask.
-SHORTEST_RUN = 48
-VECTOR = 16  # What is left of a row beyond whole vectors is taken number by number.
+SHORTEST_RUN = 48  # Shorter ones are joined under a mask.
+VECTOR = 16  # What is left of a row beyond whole vectors is taken number by number on the CPU.
 
 _pad = torch.nn.functional.pad
 
@@ -446,14 +446,18 @@ class Scores:
         if bias is None or allowed is not None:
             return None
         bias = bias.expand(*bias.shape[:2], height, last - first).contiguous()
-        steps = torch.arange(first, last, device=bias.device) - torch.arange(height, device=bias.device)[:, None]
+        keys, rows = (
+            torch.arange(*ends, device=bias.device, dtype=torch.int32) for ends in ((first, last), (0, height))
+        )
+        steps = keys - rows[:, None]
         bias.masked_fill_((steps < edges[0]) | (steps >= edges[1]), -math.inf)
         present = []
-        for rows in {tile.height for tile in tiles}:
-            ends = [ends for *ends, tile in zip(starts, stops, tiles, strict=True) if tile.height == rows]
-            present.append(
-                bias[..., :rows, max(start for start, _ in ends) - first : min(stop for _, stop in ends) - first]
-            )
+        for height in {tile.height for tile in tiles}:
+            here = [
+                (start, stop) for start, stop, tile in zip(starts, stops, tiles, strict=True) if tile.height == height
+            ]
+            shared = slice(max(start for start, _ in here) - first, min(stop for _, stop in here) - first)
+            present.append(bias[..., :height, shared])
         return first, _audible(bias, present, reach)
 
 
@@ -504,7 +508,8 @@ def _pieces(plan: Plan, key: Tensor, value: Tensor, scores: Scores | None, reach
             if bias is not None:
                 mask = bias if edged else _biased(tile, bias, allowed, reach)
             causal, more = tile.law == CAUSAL and mask is None, -tile.width % VECTOR
-            if more and tile.repeats == 1 and tile.width <= 2 * tile.height and (causal or mask is not None):
+            short = key.device.type == "cpu" and tile.repeats == 1 and tile.width <= 2 * tile.height
+            if more and short and (causal or mask is not None):
                 keys, values = (_pad(part, (0, 0, 0, more)) for part in (keys, values))
                 mask = None if mask is None else _pad(mask, (0, more), value=-math.inf)
             yield Piece(tile, keys, values, mask, causal, deaf)
@@ -553,14 +558,15 @@ def _audible(bias: Tensor, present: Sequence[Tensor], reach: float) -> Tensor:
     if not math.isfinite(reach) or any(part.numel() == 0 for part in present):
         return bias
     least = min(float(part.amax(-1).min()) for part in present) - 2 * reach - 50
-    return torch.threshold(bias, least, -math.inf) if math.isfinite(least) else bias
+    return torch.threshold_(bias, least, -math.inf) if math.isfinite(least) else bias
 
 
 def _reach(rows: Tensor, keys: Tensor, scale: float, scores: Scores | None) -> float:
     """What no score of 32 bits on a CPU exceeds; infinity where nobody asks."""
     if scores is None or rows.dtype != torch.float32 or rows.device.type != "cpu":
         return math.inf
-    return abs(scale) * float(rows.norm(dim=-1).max()) * float(keys.norm(dim=-1).max())
+    norms = (tensor.norm(dim=-1).nan_to_num_(0.0, 0.0).max() for tensor in (rows, keys))  # NaN makes itself heard.
+    return abs(scale) * math.prod(map(float, norms))
 
 
 def _width(query: Tensor, value: Tensor) -> int:
