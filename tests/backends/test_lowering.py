@@ -254,6 +254,10 @@ FLOWING = {
         "input x[i, j]; let y[i] = max[j](x[i, j]) * prod[j](x[i, j]) + mean[j](x[i, j] where j > i);",
         [(3, 5)],
     ),
+    "shared heads": (
+        "input Q[h, d], K[g, d]; let s[h] = sum[d](Q[h, d] * K[h / (size(h) / size(g)), d]);",
+        [(4, 3), (2, 3)],
+    ),
     "a branch": ("input x[i]; let y[i] = if x[i] > 0 { log(x[i]) } else { exp(x[i]) };", [(6,)]),
     "a filter": (
         "input x[t, i]; let h[0, i] = x[0, i]; let h[t in 1..size(t), i] = tanh(h[t - 1, i]) * x[t, i];",
@@ -322,6 +326,19 @@ def test_over_no_points(text: str, shapes: list[tuple[int, ...]], backend: str) 
     exec(program.source(*arrays, backend=backend), names)
     found = names["program"](*(torch.from_numpy(array) if backend == "torch" else array for array in arrays))
     np.testing.assert_array_equal(np.asarray(found), program(*arrays, backend="reference"))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_tile_has_names_of_its_own(backend: str) -> None:
+    program = ix.compile("""input Q[h, i, d], K[h, j, d], V[h, j, e], bias[i, j];
+    let s[h, i, j] = sum[d](Q[h, i, d] * K[h, j, d]) + bias[i, j];
+    let o[h, i in 0..size(i) / 2, e] = sum[j in size(j) / 4..size(j)](softmax[j](s[h, i, j]) * V[h, j, e]);""")
+    noise = np.random.default_rng(0)
+    arrays = [noise.standard_normal(shape) for shape in ((2, 6, 3), (2, 8, 3), (2, 8, 2), (6, 8))]
+    given = [torch.from_numpy(array).requires_grad_() for array in arrays] if backend == "torch" else arrays
+    found = program(*given)
+    found = found.detach() if backend == "torch" else found
+    np.testing.assert_allclose(np.asarray(found), program(*arrays, backend="reference"), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -20,6 +20,13 @@ class Numbers(State):
         """A whole expression free of coordinates, as plain Python."""
         return self.plain(polynomial(expr), expr.span, scope).text
 
+    def written(self, expr: ir.Expr) -> str:
+        """The same with nothing named on the way: fit for another function, which has names of its own."""
+        self.naming = False
+        shown = self.number(expr)
+        self.naming = True
+        return shown
+
     def plain(self, value: Polynomial, span: Span, scope: Scope | None = None) -> Value:
         """A polynomial as plain Python: what is added first, then what is taken away."""
         terms = sorted(value.terms.items(), key=lambda term: (term[1] < 0, not term[0]))
@@ -73,15 +80,17 @@ class Numbers(State):
         if self.prover.entails(box, divisor) and self.prover.at_least(left, 0, scope):
             if not self.prover.entails(box, divisor - 1):
                 self.refuse_once(f"{b.within(SUM)} == 0", "IX505", "a whole number divided by zero")
-            return self.named_number(_plain(f"{a.within(PRODUCT)} {op} {b.within(PRODUCT + 1)}", PRODUCT), scope)
+            return self.named_number(_plain(f"{a.within(PRODUCT)} {op} {b.within(PRODUCT + 1)}", PRODUCT))
         whole = f"{self.text.helper('truncated')}({a.text}, {b.text})"
         if op == "//":
             return _plain(whole)
         return _plain(f"{a.within(SUM)} - {whole} * {b.within(PRODUCT + 1)}", SUM)
 
-    def named_number(self, value: Value, scope: Scope | None) -> Value:
+    def named_number(self, value: Value) -> Value:
         """A quotient under a name, so that it is written once."""
         key = ("number", value.text)
+        if not self.naming:
+            return value
         if key not in self.known:
             self.known[key] = self.text.keep(replace(value, python=False), "n").but(python=True)
         return self.known[key]

@@ -37,8 +37,8 @@ class Stream(Tile):
         names = [function[0] for function in functions]
         attend = owner.text.fresh(f"attend_{self.let.name}")
         for name, parameters, words, lines in functions:
-            head = self.preamble(self._emitter, lines, "arrays")
             opening = [line for line in self.opening() if line.split(",")[0].strip() in "\n".join(lines)]
+            head = self.preamble(self._emitter, [*opening, *lines], "arrays")
             text = [f"def {name}({parameters}):", f'    """{words}"""', *head, *opening, *lines]
             owner.functions.append("\n".join(text))
         owner.functions.append(f'{attend} = streaming("{attend}", {", ".join(names)})')
@@ -46,7 +46,7 @@ class Stream(Tile):
         return attend
 
     def opening(self) -> list[str]:
-        first = self.owner.number(self.attend.attention.key.lower)
+        first = self.owner.written(self.attend.attention.key.lower)
         shift = "" if first == "0" else f"{first} + "
         rows = [] if self.row is None else ["    r0, r1 = rows"]
         return [*rows, f"    k0, k1 = {shift}keys[0], {shift}keys[1]" if shift else "    k0, k1 = keys"]

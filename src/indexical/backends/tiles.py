@@ -269,10 +269,10 @@ class Tile:
         for (start, stop, given), coordinate in zip(counts, self.batch, strict=True):
             place = self.owner.scope_of(self.let.clauses[0], {}).places[coordinate]
             if start in used:
-                opening.append(f"    {start}, {stop}, _ = {given}.indices({self.owner.number(place.stop)})")
+                opening.append(f"    {start}, {stop}, _ = {given}.indices({self.owner.written(place.stop)})")
         if "r0" in used:
             opening.append("    r0, r1 = rows.start, rows.stop")
-        first = self.owner.number(self.attend.attention.key.lower)
+        first = self.owner.written(self.attend.attention.key.lower)
         shift = "" if first == "0" else f"{first} + "
         if "k0" in used:
             opening.append(f"    k0, k1 = {shift}keys.start, {shift}keys.stop")
