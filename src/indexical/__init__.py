@@ -9,14 +9,32 @@ if TYPE_CHECKING:
     from . import nn, std
     from .api import Program, check, compile
     from .diagnostics import CallError, CompileError, Diagnostic, Error, SlowPath
+    from .readings import Undecided, accuracy, exact, trace, verify
 
 __version__ = "0.1.0"
-__all__ = ["CallError", "CompileError", "Diagnostic", "Error", "Program", "SlowPath", "check", "compile", "nn", "std"]
+__all__ = [
+    "CallError",
+    "CompileError",
+    "Diagnostic",
+    "Error",
+    "Program",
+    "SlowPath",
+    "Undecided",
+    "accuracy",
+    "check",
+    "compile",
+    "exact",
+    "nn",
+    "std",
+    "trace",
+    "verify",
+]
 
 # Where each public name lives. It is fetched when it is first asked for, so that importing costs next to nothing.
 _HOMES = {
     **dict.fromkeys(("Program", "check", "compile"), "api"),
     **dict.fromkeys(("CallError", "CompileError", "Diagnostic", "Error", "SlowPath"), "diagnostics"),
+    **dict.fromkeys(("Undecided", "accuracy", "exact", "trace", "verify"), "readings"),
     "nn": "nn",
     "std": "std",
 }

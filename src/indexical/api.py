@@ -211,14 +211,14 @@ class Program:
     ) -> tuple[PlanSheet, str]:
         """The plan and the emitted module for arrays that only stand for others, as `ix plan` and `ix emit` do."""
         call = self._engine.imagine(arrays, dtype, backend, device)
-        plan, module = self._engine.emitted(call, self._wanted(outputs), isolate)
+        plan, module = self._engine.emitted(call, self.wanted(outputs), isolate)
         return PlanSheet.of(plan, call.bound.sizes), module.standing_alone()
 
     def _prepared(
         self, arrays: tuple[Any, ...], named: dict[str, Any], outputs: str | Iterable[str] | None, backend: str | None
     ) -> tuple[Call, tuple[str, ...]]:
         _check_backend(backend, ("numpy", "torch"))
-        return self._engine.prepare(self._arguments(arrays, named), backend), self._wanted(outputs)
+        return self._engine.prepare(self.arguments(arrays, named), backend), self.wanted(outputs)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return compile_source, (self.ir.source,)
@@ -272,8 +272,8 @@ class Program:
         if self._is_traced() and backend is None:
             return self._traced(arrays, named, outputs, isolate)
         _check_backend(backend, BACKENDS)
-        wanted = self._wanted(outputs)
-        call = self._engine.prepare(self._arguments(arrays, named), backend)
+        wanted = self.wanted(outputs)
+        call = self._engine.prepare(self.arguments(arrays, named), backend)
         found = self._engine.run(call, wanted, isolate)
         alone = isinstance(outputs, str) or (outputs is None and len(wanted) == 1)
         usual = outputs is None and backend is None and not named and not isolate
@@ -286,8 +286,8 @@ class Program:
         self, arrays: tuple[Any, ...], named: dict[str, Any], outputs: str | Iterable[str] | None, isolate: bool
     ) -> Any:
         """A call that `torch.compile` reads: its emitted function goes into the graph."""
-        wanted = self._wanted(outputs)
-        found = self._arguments(arrays, named)
+        wanted = self.wanted(outputs)
+        found = self.arguments(arrays, named)
         values = [found[name] for name in self.inputs]
         kinds = tuple(
             [
@@ -298,7 +298,8 @@ class Program:
         result = self._functions[self._find(kinds, wanted, isolate)](*values)
         return result if len(wanted) == 1 else packed(wanted)(*result)
 
-    def _wanted(self, outputs: str | Iterable[str] | None) -> tuple[str, ...]:
+    def wanted(self, outputs: str | Iterable[str] | None) -> tuple[str, ...]:
+        """The definitions that `outputs` asks for, by name; all outputs for None."""
         asked: Any = self.outputs if outputs is None else (outputs,) if isinstance(outputs, str) else outputs
         names = tuple(asked) if isinstance(asked, Iterable) else (asked,)
         odd = [name for name in names if not isinstance(name, str)]
@@ -315,7 +316,7 @@ class Program:
                 raise _call_error("IX508", f"no definition is called `{name}`", help or f"it defines {shown}")
         return tuple(dict.fromkeys(names))
 
-    def _arguments(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    def arguments(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         """Each input with its array; one error says all that is missing or too many."""
         signature = ", ".join(self.inputs) or "no inputs"
         if len(arrays) > len(self.inputs):

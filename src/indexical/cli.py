@@ -6,7 +6,8 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,14 @@ import numpy as np
 from . import __version__
 from .api import PlanSheet, Program, check, compile, read_source
 from .diagnostics import CallError, Diagnostic, Error, Sink, render
+from .numbers.results import MOST_DIGITS
+from .readings import evaluated_exactly, traced, verify
 from .run.kernel import BACKENDS
 from .run.samples import Sample, random_arrays, stand_ins
 from .run.tensors import to_numpy, to_tensors
 from .syntax.format import format_source
 from .syntax.parse import parse
+from .views.exact import FORMS, show_results
 from .views.facts import facts_json, show_facts
 from .views.text import show_json, show_output
 
@@ -56,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ix",
         description="A language for attention, in named coordinates: check programs, run them, see how they are "
-        "computed, write them as plain source.",
+        "computed, write them as plain source, have their exact values, trace a number, verify published figures.",
         epilog="ix COMMAND --help says more about a command.",
     )
     parser.add_argument("--version", action="version", version=f"indexical {__version__}")
@@ -81,13 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="example: ix run attention.ix --random i=6,d=4 --seed 0 --outputs weights",
     )
     running.add_argument("file", metavar="FILE", help="a program; - reads standard input")
-    running.add_argument(
-        "--input",
-        action="append",
-        default=[],
-        metavar="[NAME=]PATH",
-        help="NAME=x.npy binds one input; x.npz binds every input it has an array for; may be repeated",
-    )
+    _add_input(running)
     running.add_argument(
         "--random",
         nargs="?",
@@ -134,6 +132,8 @@ def _parser() -> argparse.ArgumentParser:
     emitting.add_argument("-o", "--output", metavar="PATH", help="where to write it (default: standard output)")
     emitting.set_defaults(command=_emit, notes=False, format="text")
 
+    _add_readings(commands)
+
     laying = commands.add_parser(
         "fmt", help="one canonical layout", description="Rewrite programs in the canonical layout; comments are kept."
     )
@@ -142,6 +142,72 @@ def _parser() -> argparse.ArgumentParser:
     _add_format(laying)
     laying.set_defaults(command=_format, notes=False)
     return parser
+
+
+def _add_readings(commands: Any) -> None:
+    """The commands that read a program exactly."""
+    exactly = commands.add_parser(
+        "exact",
+        help="the values as exact numbers, or as decimals of which every digit is proven",
+        description="The values of a program as exact numbers: fractions, square roots, and softmax as named "
+        "exponentials. An input that is not given is a symbol.",
+        epilog="example: ix exact examples/lessons/named_softmax.ix",
+    )
+    _add_exact(exactly)
+    exactly.add_argument("--digits", type=int, metavar="N", help="decimals of N significant digits, each proven")
+    exactly.add_argument("--outputs", metavar="NAMES", help="definitions to print, like weights,out (default: all)")
+    exactly.add_argument(
+        "--form",
+        choices=FORMS,
+        default="structural",
+        help="as the definition builds it (structural), by its value (canonical), with what it reads by name (named) "
+        "or spelled out (spelled)",
+    )
+    _add_format(exactly)
+    exactly.set_defaults(command=_exact, notes=False)
+
+    tracing = commands.add_parser(
+        "trace",
+        help="what one number scanned, term by term, and where each term came from",
+        description="How a number came about. Without --at: every definition, in the order a person would compute "
+        "them.",
+        epilog="example: ix trace examples/lessons/three_by_two.ix --at 'out[2, 0]'",
+    )
+    _add_exact(tracing)
+    tracing.add_argument("--at", metavar="POINT", help="the number to trace, like 'out[2, 0]'")
+    tracing.add_argument("--depth", type=int, default=8, metavar="N", help="how far down to follow it (default: 8)")
+    _add_format(tracing)
+    tracing.set_defaults(command=_trace, notes=False)
+
+    verifying = commands.add_parser(
+        "verify",
+        help="every published figure: it holds, or it fails with the exact value beside it",
+        description="Check every `expect` of programs, exactly and figure by figure.",
+        epilog="Exits 1 where a figure fails that the rounding of printed inputs does not explain (with --strict, also "
+        "where it does).",
+    )
+    verifying.add_argument("files", nargs="+", metavar="FILE", help="programs; - reads standard input")
+    verifying.add_argument("--strict", action="store_true", help="what rounding explains fails too")
+    _add_input(verifying)
+    verifying.add_argument("--sizes", metavar="SIZES", default="", help="sizes like e=3, for inputs without values")
+    _add_format(verifying)
+    verifying.set_defaults(command=_verify, notes=False)
+
+
+def _add_exact(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a program; - reads standard input")
+    _add_input(parser)
+    parser.add_argument("--sizes", metavar="SIZES", default="", help="sizes like e=3, for inputs without values")
+
+
+def _add_input(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="[NAME=]PATH",
+        help="NAME=x.npy binds one input; x.npz binds every input it has an array for; may be repeated",
+    )
 
 
 def _add_backend(parser: argparse.ArgumentParser, usual: str) -> None:
@@ -240,6 +306,65 @@ def _imagined(options: argparse.Namespace) -> tuple[PlanSheet, str]:
     return program.imagine(
         arrays.arrays, options.dtype, options.backend, device, _names(options.outputs), options.isolate
     )
+
+
+def _exact(options: argparse.Namespace) -> int:
+    if options.digits is not None and not 1 <= options.digits <= MOST_DIGITS:
+        raise Usage(f"--digits {options.digits}: ask for 1 to {MOST_DIGITS:,}")
+    program = compile(_text(options.file))
+    results = evaluated_exactly(program, _tell(options), _read_exactly(program, options), _names(options.outputs))
+    if options.format == "json":
+        print(json.dumps(results.to_json(options.digits)))
+    else:
+        print(show_results(results, results.shown, options.digits, options.form))
+    return 0
+
+
+def _trace(options: argparse.Namespace) -> int:
+    if options.depth < 0:
+        raise Usage(f"--depth {options.depth}: how far down, 0 or more")
+    program = compile(_text(options.file))
+    arrays, sizes = _read_exactly(program, options)
+    found = traced(program, _tell(options), (), options.at, options.depth, sizes, arrays)
+    print(json.dumps(found.to_json()) if options.format == "json" else found)
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    failed = False
+    reports: list[dict[str, Any]] = []
+    for file in options.files:
+        program = compile(_text(file))
+        arrays, sizes = _read_exactly(program, options)
+        found = verify(program, sizes=sizes, **arrays)
+        failed |= bool(found.failing) or (options.strict and not found)
+        if options.format == "json":
+            reports.append({"file": file, **found.to_json()})
+            continue
+        if len(options.files) > 1:
+            print(f"{file}\n")
+        print(found, end="\n" if file == options.files[-1] else "\n\n")
+    if options.format == "json":
+        print(json.dumps(reports))
+    return int(failed)
+
+
+def _read_exactly(program: Program, options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, int]]:
+    """The inputs that were given, and the sizes of the others."""
+    return _given(program, options.input), _sizes(options.sizes, "--sizes")
+
+
+def _tell(options: argparse.Namespace) -> Callable[[str], None]:
+    """On a terminal, what is computed now, on a line that is written over."""
+    if not sys.stderr.isatty() or options.format == "json":
+        return lambda name: None
+    started = time.monotonic()
+
+    def tell(name: str) -> None:
+        if time.monotonic() - started > 1:
+            print(f"\r\x1b[Kix: computing {name}", end="\r", file=sys.stderr, flush=True)
+
+    return tell
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:

@@ -107,4 +107,9 @@ CODES: dict[str, Code] = {
     "IX508": _error("an output that does not exist"),
     "IX509": _error("a backend that is not there"),
     "IX510": _error("arrays on different devices"),
+    "IX511": _error("an input that is no exact number"),
+    "IX512": _error("a symbol where a value is needed"),
+    "IX513": _error("an equality that is not decided"),
+    "IX514": _error("an exact value that grows too large"),
+    "IX515": _error("a question that cannot be asked"),
 }

@@ -31,7 +31,7 @@ def run(program: ir.Program, arguments: Mapping[str, Any], wanted: tuple[str, ..
 def evaluate_bound(bound: Bound, wanted: tuple[str, ...], most: int | None = None) -> dict[str, np.ndarray[Any, Any]]:
     """The wanted definitions for arrays that fit; refused where that would take more than `most` steps."""
     program = bound.program
-    _check_work(bound, wanted, MAXIMUM_WORK if most is None else most)
+    check_work(bound, wanted, MAXIMUM_WORK if most is None else most)
     tables = evaluate(program, bound.tables, bound.sizes, Floats(), wanted)
     tensors = program.tensors
     return {name: _as_array(bound, tensors[name], table) for name, table in tables.items()}
@@ -66,7 +66,7 @@ def _full_shape(bound: Bound, tensor: ir.Input | ir.Let, shape: tuple[int, ...])
     return tuple(result)
 
 
-def _check_work(bound: Bound, wanted: tuple[str, ...], most: int) -> None:
+def check_work(bound: Bound, wanted: tuple[str, ...], most: int) -> None:
     """Refuse what would not end in reasonable time, before it starts."""
     lets = {let.name: let for let in bound.program.lets}
     needed = needs(bound.program, wanted)

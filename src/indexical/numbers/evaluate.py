@@ -1,0 +1,199 @@
+"""A program by exact numbers, through the reference evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..diagnostics import CallError, Diagnostic, Label
+from ..ir import nodes as ir
+from ..run.needs import members
+from ..run.pointwise import check_work
+from ..run.reference import Evaluation, Table
+from ..run.trace import clause_at
+from .forms import Form, FormNumbers, is_algebraic, named, plain
+from .functions import ExactNumbers
+from .inputs import Given, read_inputs
+from .notation import Node
+from .terms import Polynomial, Symbol
+from .tower import TooManyTerms, Undecidable, Valueless
+
+# Exact numbers are slow: more steps than this would take minutes.
+MOST_STEPS = 20_000_000
+
+# A form that is written out in full is at most this long; beyond, the elements that it reads go by their names.
+LONGEST = 160
+
+# Through how many definitions a form is spelled out.
+DEEPEST = 4
+
+
+class Undecided(CallError):
+    """Whether two numbers are equal, or which is larger, is not known: named terms are neither identical nor apart."""
+
+    __module__ = "indexical"
+
+
+@dataclass
+class Evaluated:
+    """A program with its exact values, and the forms of those that were asked for."""
+
+    program: ir.Program
+    given: Given
+    evaluation: Evaluation
+    wanted: tuple[str, ...]
+    _forms: dict[tuple[str, int, int], Form] = field(default_factory=dict)
+    _evaluations: dict[int, Evaluation] = field(default_factory=dict)
+
+    def table(self, name: str) -> Table:
+        return self.evaluation.tensors[name]
+
+    def is_masked(self, name: str, offset: int) -> bool:
+        """Whether a guard removed this point, or what it is made of."""
+        table = self.table(name)
+        return table.cells[offset] is None or offset in table.removed
+
+    def ended(self) -> list[tuple[ir.Let, set[str]]]:
+        """The definitions where exactness ended, each with the functions that ended it: those that have named terms
+        which nothing that they read has."""
+        result = []
+        seen: set[Any] = set()
+        for let in self.computed():
+            found = {term for cell in self.table(let.name).cells if isinstance(cell, Polynomial) for term in cell.named}
+            if found - seen:
+                result.append((let, {term.function for term in found - seen}))
+            seen |= found
+        return result
+
+    def computed(self) -> list[ir.Let]:
+        """The definitions that were evaluated, in their order."""
+        return [let for let in ordered(self.program) if let.name in self.evaluation.tensors]
+
+    # ------------------------------------------------------------------ forms
+
+    def form(self, name: str, offset: int, spelled: bool | None = None) -> Node:
+        """A cell as its definition builds it. Elements that it reads are spelled out, or go by their names; with
+        None, they are spelled out where that is short and no symbol is in it."""
+        if spelled is not None:
+            return self._form(name, offset, DEEPEST if spelled else 0, top=True).node
+        cell = self.table(name).cells[offset]
+        found = self._form(name, offset, DEEPEST, top=True)
+        short = not (isinstance(cell, Polynomial) and cell.symbols) and found.length <= LONGEST
+        return found.node if short else self.form(name, offset, False)
+
+    def _form(self, name: str, offset: int, depth: int, top: bool = False) -> Form:
+        """The form of a cell; those that it reads are spelled out through so many definitions."""
+        let = next((let for let in self.program.lets if let.name == name), None)
+        cell = self.table(name).cells[offset]
+        if let is None or let.kind != "real" or cell is None:
+            return _leaf(cell or 0)
+        if not top and is_algebraic(cell):
+            return plain(cell)
+        if not top and depth <= 0 and (depth < -DEEPEST or not let.hidden):
+            return named(cell, self.symbol(name, offset))
+        key = (name, offset, depth)
+        if key not in self._forms:
+            self._forms[key] = self._rebuilt(let, offset, depth)
+        found = self._forms[key]
+        too_long = not top and not let.hidden and found.length > LONGEST
+        return named(cell, self.symbol(name, offset)) if too_long else found
+
+    def _rebuilt(self, let: ir.Let, offset: int, depth: int) -> Form:
+        """The clause of a cell, evaluated once more with forms."""
+        if depth not in self._evaluations:
+            tables = {
+                name: Table(table.shape, _Forms(self, name, depth - 1), table.removed)  # type: ignore[arg-type]
+                for name, table in self.evaluation.tensors.items()
+            }
+            self._evaluations[depth] = Evaluation(self.program, tables, self.evaluation.sizes, FormNumbers())
+        evaluation = self._evaluations[depth]
+        clause, point = clause_at(evaluation, let, self.table(let.name).place(offset))
+        found = evaluation.value(clause.body, point)
+        return found if isinstance(found, Form) else plain(found)
+
+    def symbol(self, name: str, offset: int) -> Symbol:
+        """`weights[2, 0]`, as a name."""
+        return Symbol(name, self.marked(name, self.table(name).place(offset)))
+
+    def marked(self, name: str, place: tuple[int, ...]) -> tuple[int | str, ...]:
+        """A place, with the name of the coordinate where one point stands for a row."""
+        axes = self.program.tensors[name].axes
+        return tuple(
+            axis.coordinate.name
+            if isinstance(axis.extent, ir.Size) and axis.extent.coordinate in self.given.rows
+            else at
+            for axis, at in zip(axes, place, strict=True)
+        )
+
+
+class _Forms:
+    """The cells of a table as forms, made when they are read."""
+
+    def __init__(self, evaluated: Evaluated, name: str, depth: int) -> None:
+        self.evaluated, self.name, self.depth = evaluated, name, depth
+        self.kind = evaluated.program.tensors[name].kind
+
+    def __getitem__(self, offset: int) -> Any:
+        cell = self.evaluated.table(self.name).cells[offset]
+        if cell is None or self.kind != "real":
+            return cell
+        return self.evaluated._form(self.name, offset, self.depth)
+
+
+def _leaf(cell: Any) -> Form:
+    """An element of an input."""
+    if isinstance(cell, Polynomial):
+        (found,) = cell.symbols
+        return named(cell, found)
+    return plain(cell)
+
+
+def ordered(program: ir.Program) -> list[ir.Let]:
+    """Every definition after all that it reads."""
+    lets = {let.name: let for let in program.lets}
+    return [lets[name] for order in program.order for name in sorted(members(order), key=list(lets).index)]
+
+
+def evaluate(
+    program: ir.Program,
+    arguments: Mapping[str, Any],
+    sizes: Mapping[str, int],
+    wanted: tuple[str, ...],
+    tell: Callable[[str], None] = lambda name: None,
+) -> Evaluated:
+    """The wanted definitions and all that they need, exactly. `tell` hears what is computed next."""
+    given = read_inputs(program, arguments, sizes)
+    check_work(given.bound, wanted, MOST_STEPS)
+    evaluation = Evaluation(program, given.tables, given.bound.sizes, ExactNumbers())
+    with explained(evaluation):
+        evaluation.compute(program, wanted, tell)
+    return Evaluated(program, given, evaluation, wanted)
+
+
+@contextmanager
+def explained(evaluation: Evaluation | None = None) -> Iterator[None]:
+    """What numbers cannot do, as an error that says at which definition and point."""
+    try:
+        yield
+    except TooManyTerms as problem:
+        help = "ask for fewer outputs, smaller sizes or simpler inputs; `ix run` has no such limit"
+        raise CallError([_at(evaluation, "IX514", f"the exact value grows too large: {problem}", help)]) from None
+    except Undecidable:
+        message = "whether two numbers with named terms are equal is not known: they agree to over a thousand digits"
+        raise Undecided([_at(evaluation, "IX513", message, None)]) from None
+    except Valueless as problem:
+        message = f"this depends on `{problem.symbol}`, which has no value"
+        help = f"give `{problem.symbol.partition('[')[0]}` values: a symbol can be added and multiplied, not compared"
+        raise CallError([_at(evaluation, "IX512", message, help)]) from None
+    except OverflowError as problem:
+        raise CallError([_at(evaluation, "IX514", f"a number is too large to be enclosed: {problem}", None)]) from None
+
+
+def _at(evaluation: Evaluation | None, code: str, message: str, help: str | None) -> Diagnostic:
+    if evaluation is None or evaluation.at is None:
+        return Diagnostic(code, message, help=help)
+    let, clause, point = evaluation.at
+    where = ", ".join(f"`{c} = {v}`" for c, v in point.items() if not c.rest)
+    return Diagnostic(code, message, (Label(clause.span, f"in `{let.name}`"),), (f"at {where}",) if where else (), help)

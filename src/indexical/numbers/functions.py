@@ -1,0 +1,327 @@
+"""The language's functions of exact numbers, and the number type that the evaluator computes with.
+
+`exp`, `sigmoid`, `tanh` and `silu` of algebraic numbers stay exact, as do square roots of rationals. What leaves the
+field becomes a named term; what is a symbol stays one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from . import exponentials, terms
+from .exponentials import Quotient
+from .surds import root
+from .terms import Polynomial, Term
+from .tower import INFINITY, UNDEFINED, Number, Special, compare, divide, floor, sign
+
+HALF = Fraction(1, 2)
+
+
+def exp(x: Any) -> Any:
+    if isinstance(x, Special):
+        return 0 if x.side < 0 else x
+    if not isinstance(x, Number) or x.level == 1:
+        return exponentials.exp(x)
+    if isinstance(x, Polynomial):
+        return _exp_of_logarithms(x)
+    return terms.name("exp", x)
+
+
+def _exp_of_logarithms(x: Polynomial) -> Any:
+    """`exp(n·log(u) + rest)` is `u^n · exp(rest)`, for whole `n`."""
+    result: Any = 1
+    rest = dict(x.terms)
+    for monomial, coefficient in x.terms.items():
+        match list(monomial):
+            case [(Term(function="log", arguments=(inside,)), 1)] if isinstance(coefficient, int | Fraction):
+                if Fraction(coefficient).denominator == 1:
+                    del rest[monomial]
+                    result = result * power(inside, Fraction(coefficient))
+    if len(rest) == len(x.terms):
+        return terms.name("exp", x)
+    left: Any = sum((Polynomial({m: c}) if m else c for m, c in rest.items()), 0)
+    return result * exp(left)
+
+
+def log(x: Any) -> Any:
+    """Products come apart into sums of logarithms, so that equal logarithms are seen to be equal."""
+    if isinstance(x, Special):
+        return UNDEFINED if x.side < 0 else x
+    if isinstance(x, Polynomial) and x.symbols:
+        return terms.name("log", x)
+    side = sign(x)
+    if side <= 0:
+        return UNDEFINED if side else -INFINITY
+    if isinstance(x, int | Fraction):
+        return _log_of_rational(Fraction(x))
+    if isinstance(x, Quotient):
+        unit, shift, rest = x.top.split()
+        powers = {**x.factors}
+        if len(rest) > 1:
+            powers[rest] = powers.get(rest, 0) + 1
+        parts = [(Quotient(part, {}), times) for part, times in powers.items() if times]
+        if sign(unit) > 0 and all(sign(part) > 0 for part, _ in parts):
+            return sum((terms.name("log", part) * times for part, times in parts), log(unit) + shift)
+    return terms.name("log", x)
+
+
+def _log_of_rational(x: Fraction) -> Any:
+    """By the small primes in it; what is left is one logarithm."""
+    result: Any = 0
+    rest = x
+    for prime in (2, 3, 5, 7, 11, 13):
+        times = 0
+        while rest.numerator % prime == 0:
+            rest, times = rest / prime, times + 1
+        while rest.denominator % prime == 0:
+            rest, times = rest * prime, times - 1
+        if times:
+            result = result + terms.name("log", prime) * times
+    if rest.denominator > 1:
+        result = result - terms.name("log", rest.denominator)
+    return result + terms.name("log", rest.numerator) if rest.numerator > 1 else result
+
+
+def sqrt(x: Any) -> Any:
+    if isinstance(x, Special):
+        return UNDEFINED if x.side < 0 else x
+    if isinstance(x, Polynomial) and x.symbols:
+        return terms.name("sqrt", x)
+    side = sign(x)
+    if side <= 0:
+        return UNDEFINED if side else 0
+    if isinstance(x, int | Fraction):
+        return root(x)
+    if isinstance(x, Quotient):
+        single = x.single()
+        if single is not None and isinstance(single[0], int | Fraction):
+            return root(single[0]) * exponentials.exp(divide(single[1], 2))
+    return terms.name("sqrt", x)
+
+
+def tanh(x: Any) -> Any:
+    if isinstance(x, Special):
+        return x.side if x.side else x
+    twice = exp(x * 2)
+    return divide(twice - 1, twice + 1)
+
+
+def sigmoid(x: Any) -> Any:
+    if isinstance(x, Special):
+        return (UNDEFINED, 1, 0)[x.side]
+    raised = exp(x)
+    return divide(raised, raised + 1)
+
+
+def silu(x: Any) -> Any:
+    """At negative infinity it is undefined, as the product that it is."""
+    return x * sigmoid(x)
+
+
+def gelu(x: Any) -> Any:
+    return x * HALF * (erf(x * root(HALF)) + 1)
+
+
+def erf(x: Any) -> Any:
+    return x.side or x if isinstance(x, Special) else _odd("erf", x)
+
+
+def sin(x: Any) -> Any:
+    return UNDEFINED if isinstance(x, Special) else _odd("sin", x)
+
+
+def cos(x: Any) -> Any:
+    if isinstance(x, Special):
+        return UNDEFINED
+    if isinstance(x, Polynomial) and x.symbols:
+        return terms.name("cos", x)
+    return terms.name("cos", abs(x)) if x != 0 else 1
+
+
+def _odd(function: str, x: Any) -> Any:
+    """`f(-x)` is `-f(x)`, and `f(0)` is 0."""
+    if isinstance(x, Polynomial) and x.symbols:
+        return terms.name(function, x)
+    side = sign(x)
+    return terms.name(function, abs(x)) * side if side else 0
+
+
+def power(a: Any, b: Any) -> Any:
+    """As for floats: anything to the 0 is 1, a negative number has whole powers alone."""
+    if (not isinstance(b, Number) and b == 0) or (not isinstance(a, Number) and a == 1):
+        return 1
+    if isinstance(a, Special) or isinstance(b, Special):
+        return _power_unbounded(a, b)
+    if isinstance(b, int | Fraction):
+        if Fraction(b).denominator == 1:
+            return _whole_power(a, int(b))
+        if Fraction(b).denominator == 2:
+            return power(sqrt(a), 2 * b)
+    if (isinstance(a, Polynomial) and a.symbols) or (isinstance(b, Polynomial) and b.symbols):
+        return terms.name("power", a, b)
+    side = sign(a)
+    if side <= 0:
+        return UNDEFINED if side else 0 if sign(b) > 0 else INFINITY
+    if isinstance(a, Quotient):
+        single = a.single()
+        if single is not None and single[0] == 1:
+            return exp(b * single[1])
+    return terms.name("power", a, b)
+
+
+def _whole_power(a: Any, b: int) -> Any:
+    if b > 0 and not isinstance(a, Number):
+        return a**b
+    if b < 0:
+        return divide(1, _whole_power(a, -b))
+    return a**b
+
+
+def _power_unbounded(a: Any, b: Any) -> Any:
+    if UNDEFINED in (a, b) or (isinstance(a, Special) and isinstance(b, Special) and a.side < 0):
+        return UNDEFINED
+    if isinstance(b, Special):
+        size = compare(abs(a), 1)
+        return 1 if size == 0 and a != -1 else 1 if size == 0 else INFINITY if size == b.side else 0
+    if sign(b) < 0:
+        return 0
+    odd = not isinstance(b, Number) and Fraction(b).denominator == 1 and int(b) % 2 == 1
+    return a if a.side > 0 or odd else INFINITY
+
+
+def largest(*values: Any) -> Any:
+    """The largest; what is undefined where something is."""
+    best = values[0]
+    for value in values[1:]:
+        if best is UNDEFINED or value is UNDEFINED:
+            return UNDEFINED
+        best = value if compare(value, best) == 1 else best
+    return best
+
+
+def smallest(*values: Any) -> Any:
+    return -largest(*(-value for value in values))
+
+
+def _kept(function: Callable[[Any], int]) -> Callable[[Any], Any]:
+    """To a whole number; an infinity stays one."""
+    return lambda x: x if isinstance(x, Special) else function(x)
+
+
+def ceil(x: Any) -> int:
+    return -floor(-x)
+
+
+def round_even(x: Any) -> int:
+    """To the nearest whole number; from the middle to the even one."""
+    below = floor(x)
+    side = compare(x - below, HALF)
+    return below + (below % 2 if side == 0 else int(side == 1))
+
+
+class ExactNumbers:
+    """Exact numbers, for the evaluator. A real is rational, a `Number` of the tower, or `Special`."""
+
+    infinity = INFINITY
+    nan = UNDEFINED
+
+    functions: Mapping[str, Callable[..., Any]] = {
+        "exp": exp,
+        "log": log,
+        "sqrt": sqrt,
+        "rsqrt": lambda x: divide(1, sqrt(x)),
+        "tanh": tanh,
+        "sigmoid": sigmoid,
+        "relu": lambda x: largest(0, x),
+        "gelu": gelu,
+        "silu": silu,
+        "abs": abs,
+        "sin": sin,
+        "cos": cos,
+        "erf": erf,
+        "floor": _kept(floor),
+        "ceil": _kept(ceil),
+        "round": _kept(round_even),
+        "clamp": lambda x, low, high: smallest(largest(x, low), high),
+        "max": largest,
+        "min": smallest,
+    }
+
+    def number(self, value: Any) -> Any:
+        return value
+
+    def divide(self, a: Any, b: Any) -> Any:
+        return divide(a, b)
+
+    def remainder(self, a: Any, b: Any) -> Any:
+        """With the sign of `a`, as truncated division leaves it."""
+        quotient = divide(a, b)
+        if isinstance(a, Special) or (isinstance(quotient, Special) and not isinstance(b, Special)):
+            return UNDEFINED
+        return a if isinstance(b, Special) else a - b * int(quotient)
+
+    def power(self, a: Any, b: Any) -> Any:
+        return power(a, b)
+
+    def cast(self, value: Any, dtype: str) -> Any:
+        """A dtype says how a number is stored; the exact one is not rounded to it."""
+        return value
+
+    def total(self, values: list[Any]) -> Any:
+        return total(values)
+
+    def softmax(self, scores: list[Any]) -> list[Any]:
+        """Over one point it is 1."""
+        if any(isinstance(score, Special) for score in scores):
+            if isinstance(largest(*scores), Special):
+                return [UNDEFINED] * len(scores)
+        elif len(scores) == 1:
+            return [1]
+        raised = [exp(score) for score in scores]
+        whole = divide(1, total(raised))
+        return [part * whole for part in raised]
+
+    def log_softmax(self, scores: list[Any]) -> list[Any]:
+        if any(isinstance(score, Special) for score in scores):
+            if isinstance(largest(*scores), Special):
+                return [UNDEFINED] * len(scores)
+        elif len(scores) == 1:
+            return [0]
+        shift = log(total([exp(score) for score in scores]))
+        return [score - shift for score in scores]
+
+
+def total(values: list[Any]) -> Any:
+    """The sum, storey by storey: many numbers of one storey are added at once."""
+    rationals: list[Any] = []
+    others: dict[type, list[Any]] = {}
+    for value in values:
+        if isinstance(value, Number):
+            others.setdefault(type(value), []).append(value)
+        else:
+            rationals.append(value)
+    result = _total_of_rationals(rationals)
+    for kind, found in others.items():
+        if kind is Quotient:
+            result = exponentials.total(found) + result
+        elif kind is Polynomial:
+            result = terms.total(found) + result
+        else:
+            result = sum(found, result)
+    return result
+
+
+def _total_of_rationals(values: list[Any]) -> Any:
+    """Fractions of one denominator are added by their numerators: most sums have few denominators."""
+    by_denominator: dict[int, int] = {}
+    for value in values:
+        below = value.denominator
+        by_denominator[below] = by_denominator.get(below, 0) + value.numerator
+    whole = by_denominator.pop(1, 0)
+    common = math.lcm(*by_denominator)
+    above = sum(part * (common // below) for below, part in by_denominator.items())
+    result = Fraction(above, common) + whole if above else whole
+    return result.numerator if result.denominator == 1 else result

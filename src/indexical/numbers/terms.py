@@ -1,0 +1,277 @@
+"""What leaves the field: symbols, and named terms such as `log(2)`, with polynomials in them.
+
+Out here identical terms are equal, numbers with disjoint enclosures are not, and of all else it is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from . import enclosure, exponentials
+from .interval import Interval
+from .tower import Number, Rational, TooManyTerms, Valueless, divide, enclose
+
+MOST_TERMS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """An element of an input that has no values. A name in `place` is a coordinate of unknown size: a whole row."""
+
+    tensor: str
+    place: tuple[int | str, ...]
+
+    def at(self, rows: Mapping[str, int]) -> Symbol:
+        """One point of a row."""
+        return Symbol(self.tensor, tuple(rows.get(at, at) if isinstance(at, str) else at for at in self.place))
+
+    def __str__(self) -> str:
+        shown = list(self.place)
+        while shown and isinstance(shown[-1], str):
+            shown.pop()
+        inside = ", ".join(":" if isinstance(at, str) else str(at) for at in shown)
+        return f"{self.tensor}[{inside}]" if shown else self.tensor
+
+
+class Term:
+    """A function at exact arguments, named because its value has no other name."""
+
+    __slots__ = ("_hash", "arguments", "function")
+
+    def __init__(self, function: str, arguments: tuple[Any, ...]) -> None:
+        self.function = function
+        self.arguments = arguments
+        self._hash = hash((function, arguments))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Term)
+            and self.function == other.function
+            and len(self.arguments) == len(other.arguments)
+            and all(is_same(a, b) for a, b in zip(self.arguments, other.arguments, strict=True))
+        )
+
+    def at(self, rows: Mapping[str, int]) -> Term:
+        inside = (argument.at(rows) if isinstance(argument, Polynomial) else argument for argument in self.arguments)
+        return Term(self.function, tuple(inside))
+
+    def enclose(self, bits: int) -> Interval:
+        return _ENCLOSURES[self.function](*(enclose(argument, bits) for argument in self.arguments))
+
+    def __repr__(self) -> str:
+        return f"{self.function}{self.arguments}"
+
+
+_ENCLOSURES: dict[str, Callable[..., Interval]] = {
+    "exp": enclosure.exp,
+    "log": enclosure.log,
+    "sqrt": enclosure.sqrt,
+    "erf": enclosure.erf,
+    "sin": enclosure.sin,
+    "cos": enclosure.cos,
+    "power": enclosure.power,
+    "inverse": lambda x: 1 / x,
+}
+
+Atom: TypeAlias = Symbol | Term
+Monomial: TypeAlias = frozenset[tuple[Atom, int]]
+
+NOTHING: Monomial = frozenset()
+
+
+def is_same(a: Any, b: Any) -> bool:
+    """Whether two numbers are seen to be one, by their terms alone."""
+    if isinstance(a, Polynomial) or isinstance(b, Polynomial):
+        return isinstance(a, Polynomial) and isinstance(b, Polynomial) and bool(a.terms == b.terms)
+    return bool(a == b)
+
+
+class Polynomial(Number):
+    """`Σ coefficient · Π atom^power`, by monomial; the coefficients are numbers of the field, none of them 0."""
+
+    __slots__ = ("_hash", "terms")
+    level = 3
+
+    def __init__(self, terms: dict[Monomial, Any]) -> None:
+        self.terms = terms
+        self._hash: int | None = None
+
+    @classmethod
+    def lift(cls, value: Any) -> Polynomial:
+        return cls({NOTHING: value})
+
+    def plus(self, other: Polynomial) -> Any:
+        return total([self, other])
+
+    def times(self, other: Polynomial) -> Any:
+        if len(self.terms) * len(other.terms) > 50 * MOST_TERMS:
+            raise TooManyTerms(f"a product of sums of {len(self.terms):,} and {len(other.terms):,} terms")
+        terms: dict[Monomial, Any] = {}
+        for left, a in self.terms.items():
+            for right, b in other.terms.items():
+                factor, product = _joined(left, right)
+                _add_to(terms, product, a * b * factor)
+        return _settled(terms)
+
+    def inverse(self) -> Any:
+        """One term is turned over; a sum becomes a named term, with its first term as a factor outside."""
+        (monomial, coefficient), *more = self.terms.items()
+        unit = Polynomial({frozenset(_turned(atom, power) for atom, power in monomial): divide(1, coefficient)})
+        if not more:
+            return unit if monomial else divide(1, coefficient)
+        inside = unit * self
+        return unit * _alone(Term("inverse", (inside,)))
+
+    def scaled(self, factor: Rational) -> Polynomial:
+        return Polynomial({monomial: coefficient * factor for monomial, coefficient in self.terms.items()})
+
+    def enclose(self, bits: int) -> Interval:
+        result = Interval.of(0, bits)
+        for monomial, coefficient in self.terms.items():
+            part = enclose(coefficient, bits)
+            for atom, power in monomial:
+                if isinstance(atom, Symbol):
+                    raise Valueless(str(atom))
+                value = atom.enclose(bits) ** abs(power)
+                part = part * value if power > 0 else part / value
+            result = result + part
+        return result
+
+    def is_zero(self) -> bool | None:
+        """Not known from the terms alone, since named terms may cancel; but what varies with a symbol is not 0."""
+        return False if self.symbols else None
+
+    def atoms(self) -> Iterator[Atom]:
+        """Every symbol and term, those inside of terms too."""
+        for monomial in self.terms:
+            for atom, _ in monomial:
+                yield atom
+                for argument in atom.arguments if isinstance(atom, Term) else ():
+                    if isinstance(argument, Polynomial):
+                        yield from argument.atoms()
+
+    @property
+    def symbols(self) -> set[Symbol]:
+        return {atom for atom in self.atoms() if isinstance(atom, Symbol)}
+
+    @property
+    def named(self) -> list[Term]:
+        """The terms that took this number out of the field; an inverse alone does not."""
+        return [atom for atom in self.atoms() if isinstance(atom, Term) and atom.function != "inverse"]
+
+    def at(self, rows: Mapping[str, int]) -> Any:
+        """One point of a row."""
+        result: Any = 0
+        for monomial, coefficient in self.terms.items():
+            moved = frozenset((atom.at(rows), power) for atom, power in monomial)
+            result = result + (Polynomial({moved: coefficient}) if moved else coefficient)
+        return result
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self.terms.items()))
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Polynomial) and is_same(self, other):
+            return True
+        return super().__eq__(other)
+
+    def __repr__(self) -> str:
+        return f"Polynomial({self.terms})"
+
+
+def _alone(atom: Atom) -> Polynomial:
+    return Polynomial({frozenset(((atom, 1),)): 1})
+
+
+def _turned(atom: Atom, power: int) -> tuple[Atom, int]:
+    """One over a power. An exponential has the power 1 always, so that it has one name."""
+    if isinstance(atom, Term) and atom.function == "exp":
+        return Term("exp", (-atom.arguments[0],)), power
+    return atom, -power
+
+
+def _add_to(terms: dict[Monomial, Any], monomial: Monomial, value: Any) -> None:
+    found = terms.get(monomial)
+    terms[monomial] = value if found is None else found + value
+
+
+def _joined(left: Monomial, right: Monomial) -> tuple[Any, Monomial]:
+    """The product of two monomials, and a number of the field that came out of it: exponentials become one."""
+    if not left or not right:
+        return 1, left or right
+    powers = dict(left)
+    for atom, power in right:
+        powers[atom] = powers.get(atom, 0) + power
+    raised = [atom for atom in powers if isinstance(atom, Term) and atom.function == "exp"]
+    factor: Any = 1
+    if len(raised) > 1:
+        exponent = sum((atom.arguments[0] * powers.pop(atom) for atom in raised), 0)
+        if isinstance(exponent, Number) and exponent.level > 1:
+            powers[Term("exp", (exponent,))] = 1
+        else:
+            factor = exponentials.exp(exponent)
+    return factor, frozenset((atom, power) for atom, power in powers.items() if power)
+
+
+def _settled(terms: dict[Monomial, Any]) -> Any:
+    """The simplest form at hand: squares of roots are what they are roots of, and `p` times `1/p` is 1."""
+    left = {monomial: coefficient for monomial, coefficient in terms.items() if coefficient}
+    if len(left) > MOST_TERMS:
+        raise TooManyTerms(f"a sum of {len(left):,} terms, and at most {MOST_TERMS:,} are kept")
+    for monomial, coefficient in left.items():
+        for atom, power in monomial:
+            if isinstance(atom, Term) and atom.function == "sqrt" and power > 1:
+                rest = frozenset({*monomial, (atom, power - 2)} - {(atom, power), (atom, 0)})
+                others = {m: c for m, c in left.items() if m != monomial}
+                return _settled(others) + _settled({rest: coefficient}) * atom.arguments[0]
+            if isinstance(atom, Term) and atom.function == "inverse" and power > 0:
+                found = _cancelled(left, atom)
+                if found is not None:
+                    return _settled(found)
+    if not left:
+        return 0
+    return left[NOTHING] if len(left) == 1 and NOTHING in left else Polynomial(left)
+
+
+def _cancelled(terms: dict[Monomial, Any], inverse: Term) -> dict[Monomial, Any] | None:
+    """`c·p·(1/p) + rest` as `c + rest`; None where it is not that."""
+    beside: dict[Monomial, Any] = {}
+    rest: dict[Monomial, Any] = {}
+    for monomial, coefficient in terms.items():
+        if (inverse, 1) in monomial:
+            beside[monomial - {(inverse, 1)}] = coefficient
+        else:
+            rest[monomial] = coefficient
+    inside = inverse.arguments[0].terms
+    if beside.keys() != inside.keys():
+        return None
+    ratios = [divide(beside[monomial], coefficient) for monomial, coefficient in inside.items()]
+    if any(ratio != ratios[0] for ratio in ratios):
+        return None
+    _add_to(rest, NOTHING, ratios[0])
+    return rest
+
+
+def total(values: Iterable[Polynomial]) -> Any:
+    """The sum of polynomials."""
+    terms: dict[Monomial, Any] = {}
+    for value in values:
+        for monomial, coefficient in value.terms.items():
+            _add_to(terms, monomial, coefficient)
+    return _settled(terms)
+
+
+def name(function: str, *arguments: Any) -> Polynomial:
+    """A function at these arguments as a term of its own."""
+    return _alone(Term(function, arguments))
+
+
+def symbol(tensor: str, place: tuple[int | str, ...]) -> Polynomial:
+    return _alone(Symbol(tensor, place))

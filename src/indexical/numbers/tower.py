@@ -1,0 +1,294 @@
+"""The tower of exact numbers: rationals, square roots, exponentials, named terms.
+
+A rational is a Python `int` or `Fraction`. Each storey above is a class here, whose numbers have no simpler form: an
+operation that leads down gives the lower number. Beside the tower stand the infinities, and what is undefined. There
+is no float in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from .interval import Interval, Unsettled
+
+Rational: TypeAlias = int | Fraction
+
+
+class TooManyTerms(Exception):
+    """An exact number would have more terms than anybody reads."""
+
+
+class Undecidable(Exception):
+    """Neither identical nor apart: whether two numbers are equal is not known."""
+
+
+class Valueless(Exception):
+    """A symbol stands where a value is needed."""
+
+    def __init__(self, symbol: str) -> None:
+        self.symbol = symbol
+        super().__init__(f"`{symbol}` has no value")
+
+
+class Number:
+    """A number that is not rational, or is not seen to be. `level` is its storey.
+
+    A storey says how its own numbers add, multiply and are turned over. (No abstract base class: `isinstance` is asked
+    for every number of a sum, and would take longer.)
+    """
+
+    __slots__ = ()
+    level: int
+
+    @classmethod
+    def lift(cls, value: Any) -> Any:
+        """A number of a lower storey, in the form of this one."""
+        raise NotImplementedError
+
+    def plus(self, other: Any) -> Any:
+        """The sum with another of this storey."""
+        raise NotImplementedError
+
+    def times(self, other: Any) -> Any:
+        """The product with another of this storey."""
+        raise NotImplementedError
+
+    def inverse(self) -> Any:
+        """One over this, which is not 0."""
+        raise NotImplementedError
+
+    def enclose(self, bits: int) -> Interval:
+        """An interval that holds this number. `Unsettled` where it needs more bits to have one."""
+        raise NotImplementedError
+
+    def __neg__(self) -> Any:
+        return self.scaled(-1)
+
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, Number):
+            if other.level > self.level:
+                return other + self if isinstance(other, Special) else other.lift(self).plus(other)
+            return self.plus(other if other.level == self.level else self.lift(other))
+        return self.plus(self.lift(other)) if other else self
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self + -other
+
+    def __rsub__(self, other: Any) -> Any:
+        return -self + other
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, Number):
+            if other.level > self.level:
+                return other * self if isinstance(other, Special) else other.lift(self).times(other)
+            return self.times(other if other.level == self.level else self.lift(other))
+        return self.scaled(other) if other else 0
+
+    __rmul__ = __mul__
+
+    def scaled(self, factor: Rational) -> Any:
+        """The product with a rational that is not 0."""
+        return self.times(self.lift(factor))
+
+    def __truediv__(self, other: Any) -> Any:
+        return divide(self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return divide(other, self)
+
+    def __pow__(self, exponent: int) -> Any:
+        """To a whole power."""
+        base, left = (self, exponent) if exponent >= 0 else (self.inverse(), -exponent)
+        result: Any = 1
+        while left:
+            if left & 1:
+                result = result * base
+            base = base * base
+            left >>= 1
+        return result
+
+    def __abs__(self) -> Any:
+        return -self if sign(self) < 0 else self
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, int | Fraction | Number):
+            return NotImplemented
+        return compare(self, other) == 0
+
+    def __hash__(self) -> int:
+        raise NotImplementedError
+
+    def __lt__(self, other: Any) -> bool:
+        return compare(self, other) == -1
+
+    def __le__(self, other: Any) -> bool:
+        return compare(self, other) in (-1, 0)
+
+    def __gt__(self, other: Any) -> bool:
+        return compare(self, other) == 1
+
+    def __ge__(self, other: Any) -> bool:
+        return compare(self, other) in (0, 1)
+
+    def __bool__(self) -> bool:
+        zero = self.is_zero()
+        return sign(self) != 0 if zero is None else not zero
+
+    def is_zero(self) -> bool | None:
+        """Whether this is 0; None where only an enclosure may tell."""
+        return False
+
+    def __trunc__(self) -> int:
+        whole = floor(self)
+        return whole if whole >= 0 or self == whole else whole + 1
+
+    def __int__(self) -> int:
+        return self.__trunc__()
+
+
+class Special(Number):
+    """An infinity of some `side`, or, where that is 0, what is undefined: infinity less infinity, 0 over 0."""
+
+    __slots__ = ("side",)
+    level = 9
+
+    def __init__(self, side: int) -> None:
+        self.side = side
+
+    @classmethod
+    def lift(cls, value: Any) -> Any:
+        raise AssertionError("a finite number is none of these")
+
+    plus = times = lift  # type: ignore[assignment]
+
+    def __add__(self, other: Any) -> Any:
+        return UNDEFINED if isinstance(other, Special) and other.side != self.side else self
+
+    __radd__ = __add__
+
+    def __mul__(self, other: Any) -> Any:
+        side = other.side if isinstance(other, Special) else sign(other)
+        return _SPECIAL[self.side * side]
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Any:
+        return _SPECIAL[-self.side]
+
+    def __abs__(self) -> Any:
+        return _SPECIAL[abs(self.side)]
+
+    def inverse(self) -> Any:
+        return 0 if self.side else self
+
+    def enclose(self, bits: int) -> Interval:
+        raise Unsettled
+
+    def __eq__(self, other: object) -> bool:
+        """What is undefined is not even equal to itself."""
+        return isinstance(other, Special) and self.side == other.side != 0
+
+    def __hash__(self) -> int:
+        return hash(("special", self.side))
+
+    def __trunc__(self) -> int:
+        raise ValueError("not a whole number")
+
+    def __repr__(self) -> str:
+        return ("undefined", "∞", "-∞")[self.side]
+
+
+UNDEFINED, INFINITY = Special(0), Special(1)
+_SPECIAL = (UNDEFINED, INFINITY, Special(-1))
+
+
+# ---------------------------------------------------------------------- order
+
+_FIRST_BITS = 64
+# A number of the exact storeys that is not 0 is told from 0 in the end; one with named terms perhaps never.
+_MOST_BITS_OUTSIDE = 1 << 12
+_MOST_BITS = 1 << 22
+
+
+def enclose(value: Any, bits: int) -> Interval:
+    """An interval that holds a finite number."""
+    return value.enclose(bits) if isinstance(value, Number) else Interval.of(value, bits)
+
+
+def refined(value: Any, most: int = _MOST_BITS, bits: int = _FIRST_BITS) -> Iterator[Interval]:
+    """Better and better enclosures of a finite number, as long as that is in reason."""
+    while bits <= most:
+        with suppress(Unsettled):
+            yield enclose(value, bits)
+        bits *= 2
+
+
+def sign(value: Any) -> int:
+    """-1, 0 or 1. A number whose terms say that it is not 0 is enclosed until it is seen on which side it is."""
+    if isinstance(value, Special):
+        return value.side
+    if not isinstance(value, Number):
+        return int(value > 0) - int(value < 0)
+    zero = value.is_zero()
+    if zero:
+        return 0
+    for interval in refined(value, _MOST_BITS if zero is False else _MOST_BITS_OUTSIDE):
+        found = interval.sign()
+        if found is not None:
+            return found
+    raise Undecidable
+
+
+def compare(a: Any, b: Any) -> int | None:
+    """-1, 0 or 1; None where one of the two is undefined."""
+    if isinstance(a, Special) or isinstance(b, Special):
+        left, right = (value.side if isinstance(value, Special) else 0 for value in (a, b))
+        return None if a is UNDEFINED or b is UNDEFINED else (left > right) - (left < right)
+    return _apart(a, b) or sign(a - b)
+
+
+def _apart(a: Any, b: Any) -> int:
+    """-1 or 1 where first enclosures already tell two numbers apart, before their terms are multiplied out; else 0."""
+    if not (isinstance(a, Number) and isinstance(b, Number) and a.level == b.level == 2):
+        return 0
+    try:
+        return -1 if a.enclose(_FIRST_BITS) < b.enclose(_FIRST_BITS) else 1
+    except Unsettled:
+        return 0
+
+
+def floor(value: Any) -> int:
+    """The largest whole number that is not above this one."""
+    if not isinstance(value, Number):
+        return math.floor(value)  # type: ignore[no-any-return]
+    for interval in refined(value, _MOST_BITS_OUTSIDE):
+        low, high = math.floor(interval.lower), math.floor(interval.upper)
+        if low == high:
+            return low
+        if high == low + 1:
+            return high if compare(value, high) in (0, 1) else low
+    raise Undecidable
+
+
+# ------------------------------------------------------------------- division
+
+
+def divide(a: Any, b: Any) -> Any:
+    """A quotient. Over 0 it is unbounded, as for floats, or undefined; 0 has no sign here."""
+    if isinstance(b, Special):
+        return UNDEFINED if isinstance(a, Special) or not b.side else 0
+    if isinstance(b, Number) and b.is_zero() is False:
+        return a * b.inverse()
+    if sign(b) == 0:
+        return UNDEFINED if sign(a) == 0 else _SPECIAL[sign(a)]
+    if isinstance(b, Number):
+        return a * b.inverse()
+    return a * Fraction(1, b) if isinstance(a, Number) else Fraction(a) / b

@@ -1,0 +1,385 @@
+"""Other readings of a program: its exact values, how each came about, a verdict on its figures, the error of a run."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from .api import Program, compile
+from .checker.names import suggest
+from .diagnostics import CallError, Diagnostic
+from .ir import nodes as ir
+from .numbers.accuracy import Accuracy, measure
+from .numbers.claims import Claim, check_claims, claimed_names
+from .numbers.evaluate import Evaluated, Undecided, evaluate, explained
+from .numbers.inputs import read_inputs
+from .numbers.notation import write
+from .numbers.results import Results, Tensor, Value
+from .numbers.steps import Step, figures, steps
+from .numbers.tower import Undecidable, Valueless
+from .run.tensors import dtype_of, is_tensor, to_numpy
+from .run.trace import Element, Trace, Tracer
+from .source import Span
+from .views.accuracy import accuracy_json, show_accuracy
+from .views.exact import results_json, show_results, show_tensor
+from .views.numbers import percent
+from .views.trace import show_steps, show_trace, steps_json, trace_json
+from .views.verdicts import claims_json, show_claims
+
+__all__ = ["Undecided", "Value", "accuracy", "exact", "trace", "verify"]
+
+Tell = Callable[[str], None]
+
+
+def _silent(name: str) -> None:
+    """Whoever does not watch hears nothing."""
+
+
+# ---------------------------------------------------------------------- exact
+
+
+class ExactResults(Results):
+    """The exact values of a program by definition, readable as they stand."""
+
+    def __str__(self) -> str:
+        return show_results(self, self.shown)
+
+    def to_json(self, digits: int | None = None) -> dict[str, Any]:
+        return results_json(self, self.shown, digits)
+
+    @property
+    def shown(self) -> list[str]:
+        """The definitions that print: what was computed, without what is only given."""
+        given = figures(self.evaluated.program)
+        names = [name for name in self if name not in given]
+        asked = [name for name in names if name in self.evaluated.wanted]
+        return names if set(self.evaluated.wanted) == set(self.evaluated.program.outputs) else asked
+
+    def tensor(self, name: str) -> Tensor:
+        return ExactTensor(self.evaluated, name)
+
+
+class ExactTensor(Tensor):
+    """The exact values of a definition, readable as they stand."""
+
+    def __str__(self) -> str:
+        return show_tensor(self)
+
+    __repr__ = __str__
+
+
+def exact(
+    program: Program | str | os.PathLike[str],
+    /,
+    *arrays: Any,
+    sizes: Mapping[str, int] | None = None,
+    outputs: str | Iterable[str] | None = None,
+    **named: Any,
+) -> ExactResults:
+    """The values of a program as exact numbers.
+
+    Inputs are whole numbers, fractions, decimals in quotes (`"0.1"` is one tenth) or arrays, taken bit for bit; one
+    that is left out or None is a symbol. `sizes` gives symbols a size that nothing else gives them.
+    """
+    return ExactResults(_evaluated(_program(program), arrays, named, sizes, outputs))
+
+
+def evaluated_exactly(
+    program: Program, tell: Tell, given: tuple[dict[str, Any], dict[str, int]], outputs: tuple[str, ...] | None
+) -> ExactResults:
+    """The same, for someone who watches: `tell` hears what is computed next."""
+    arrays, sizes = given
+    return ExactResults(_evaluated(program, (), arrays, sizes, outputs, tell))
+
+
+def _program(program: Program | str | os.PathLike[str]) -> Program:
+    return program if isinstance(program, Program) else compile(program)
+
+
+def _evaluated(
+    program: Program,
+    arrays: tuple[Any, ...],
+    named: Mapping[str, Any],
+    sizes: Mapping[str, int] | None,
+    outputs: str | Iterable[str] | None,
+    tell: Tell = _silent,
+) -> Evaluated:
+    wanted = program.wanted(outputs)
+    return evaluate(program.ir, _arguments(program, arrays, named), sizes or {}, wanted, tell)
+
+
+def _arguments(program: Program, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs by name; those that are left out have no value."""
+    rest = {name: None for name in program.inputs[len(arrays) :] if name not in named}
+    return program.arguments(arrays, {**named, **rest})
+
+
+# ---------------------------------------------------------------------- trace
+
+
+class ExactTracer(Tracer):
+    """A tracer of exact numbers."""
+
+    unknown = (Valueless, Undecidable)
+
+    def __init__(self, evaluated: Evaluated) -> None:
+        super().__init__(evaluated.program, evaluated.evaluation)
+        self.evaluated = evaluated
+
+    def form(self, element: Element) -> str:
+        table = self.evaluated.table(element.tensor)
+        return write(self.evaluated.form(element.tensor, table.offset(element.place)))
+
+    def percent(self, weight: Any) -> str:
+        return percent(weight)
+
+    def approximate(self, weight: Any) -> float:
+        return float(Value(weight))
+
+
+class TraceSheet:
+    """How one number came about, readable as it stands. `at` goes on to another element of the same evaluation."""
+
+    def __init__(self, evaluated: Evaluated, element: Element, depth: int) -> None:
+        self._evaluated = evaluated
+        self._tracer = ExactTracer(evaluated)
+        self.depth = depth
+        with explained():
+            self.trace: Trace = self._tracer.at(element)
+
+    @property
+    def value(self) -> Value:
+        """The number itself."""
+        table = self._evaluated.table(self.trace.element.tensor)
+        offset = table.offset(self.trace.element.place)
+        return Value(table.cells[offset], self._evaluated, self.trace.element.tensor, offset)
+
+    def at(self, point: str) -> TraceSheet:
+        """The trace of another element, `weights[2, 0]`."""
+        return TraceSheet(self._evaluated, _element(self._evaluated.program, self._evaluated, point), self.depth)
+
+    def __str__(self) -> str:
+        with explained():
+            return show_trace(self._tracer, self.trace, self.depth)
+
+    __repr__ = __str__
+
+    def to_json(self) -> dict[str, Any]:
+        with explained():
+            return trace_json(self._tracer, self.trace, self.depth)
+
+
+class StepList:
+    """The whole program, in the order in which a person would compute it; readable as it stands."""
+
+    def __init__(self, evaluated: Evaluated) -> None:
+        self.results = ExactResults(evaluated)
+        self.steps: list[Step] = steps(evaluated)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __str__(self) -> str:
+        return show_steps(self.results, self.steps)
+
+    __repr__ = __str__
+
+    def to_json(self) -> dict[str, Any]:
+        return steps_json(self.results, self.steps)
+
+
+def trace(
+    program: Program | str | os.PathLike[str],
+    /,
+    *arrays: Any,
+    at: str | None = None,
+    depth: int = 8,
+    sizes: Mapping[str, int] | None = None,
+    **named: Any,
+) -> TraceSheet | StepList:
+    """How the number `at` (`"out[2, 0]"`) came about: what it scanned, term by term, and so on down, `depth` times.
+
+    Without `at`: every definition in the order in which a person would compute them.
+    """
+    return traced(_program(program), _silent, arrays, at, depth, sizes, named)
+
+
+def traced(
+    program: Program,
+    tell: Tell,
+    arrays: tuple[Any, ...],
+    at: str | None,
+    depth: int,
+    sizes: Mapping[str, int] | None,
+    named: Mapping[str, Any],
+) -> TraceSheet | StepList:
+    if at is None:
+        return StepList(_evaluated(program, arrays, named, sizes, None, tell))
+    name, place = _point(program.ir, at)
+    arguments = _arguments(program, arrays, named)
+    chosen = {**_row_sizes(program.ir, arguments, sizes or {}, name, place), **(sizes or {})}
+    wanted = (name,) if name in program.definitions else ()
+    evaluated = evaluate(program.ir, arguments, chosen, wanted, tell)
+    return TraceSheet(evaluated, _element(program.ir, evaluated, at), depth)
+
+
+def _row_sizes(
+    program: ir.Program, arguments: Mapping[str, Any], sizes: Mapping[str, int], name: str, place: tuple[int, ...]
+) -> dict[str, int]:
+    """A coordinate of unknown size reaches as far as the point that is asked for."""
+    rows = read_inputs(program, arguments, sizes).rows
+    axes = program.tensors[name].axes
+    return {
+        axis.extent.coordinate.name: at + 1
+        for axis, at in zip(axes, place, strict=False)
+        if isinstance(axis.extent, ir.Size) and axis.extent.coordinate in rows
+    }
+
+
+def _point(program: ir.Program, text: str) -> tuple[str, tuple[int, ...]]:
+    """`out[2, 0]` as a name and a place."""
+    match = re.fullmatch(r"\s*(\w+)\s*(?:\[\s*([0-9,\s]*)\])?\s*", text)
+    if match is None:
+        raise _refusal(
+            f"`{text[:60]}` is no point", "a point looks like `out[2, 0]`, or `total` where there is no axis"
+        )
+    name = match[1]
+    shown = dict.fromkeys(program.tensors)
+    if name not in shown:
+        help, _ = suggest(name, tuple(shown), Span(program.source, 0, 0))
+        raise _refusal(f"nothing is called `{name}`", help or f"there are {', '.join(shown)}")
+    parts = [part.strip() for part in (match[2] or "").split(",")]
+    if parts == [""]:
+        parts = []
+    if not all(part.isdigit() for part in parts):
+        raise _refusal(f"`{text[:60]}` is no point", "a point looks like `out[2, 0]`")
+    return name, tuple(int(part) for part in parts)
+
+
+def _element(program: ir.Program, evaluated: Evaluated, text: str) -> Element:
+    """A point that exists."""
+    name, place = _point(program, text)
+    if name not in evaluated.evaluation.tensors:
+        raise _refusal(f"`{name}` was not computed here", "trace it by itself")
+    axes, shape = program.tensors[name].axes, evaluated.table(name).shape
+    home = ", ".join(str(axis.coordinate) for axis in axes)
+    if len(place) != len(axes):
+        raise _refusal(
+            f"`{name}` has {len(axes)} coordinates, and `{text.strip()}` gives {len(place)}", f"`{name}[{home}]`"
+        )
+    for axis, at, size in zip(axes, place, shape, strict=True):
+        if at >= size:
+            message = f"`{text.strip()}` does not exist: `{axis.coordinate} = {at}` is out of range"
+            raise _refusal(message, f"`{axis.coordinate}` has {size} points, from 0 to {size - 1}")
+    return Element(name, place)
+
+
+def _refusal(message: str, help: str) -> CallError:
+    return CallError([Diagnostic("IX515", message, help=help)])
+
+
+# --------------------------------------------------------------------- verify
+
+
+class Verification:
+    """The verdict on every published figure of a program, readable as it stands. It is true where all of them hold."""
+
+    def __init__(self, claims: tuple[Claim, ...]) -> None:
+        self.claims = claims
+
+    @property
+    def failing(self) -> tuple[Claim, ...]:
+        """The claims of which some figure fails, and the rounding of printed figures does not explain it."""
+        return tuple(claim for claim in self.claims if claim.verdict == "fails")
+
+    def __bool__(self) -> bool:
+        return all(claim.verdict == "holds" for claim in self.claims)
+
+    def __str__(self) -> str:
+        return show_claims(self.claims)
+
+    __repr__ = __str__
+
+    def to_json(self) -> dict[str, Any]:
+        return claims_json(self.claims)
+
+
+def verify(
+    program: Program | str | os.PathLike[str],
+    /,
+    *arrays: Any,
+    sizes: Mapping[str, int] | None = None,
+    **named: Any,
+) -> Verification:
+    """Every `expect` of a program, checked exactly and cell by cell."""
+    found = _program(program)
+    wanted = claimed_names(found.ir)
+    evaluated = evaluate(found.ir, _arguments(found, arrays, named), sizes or {}, wanted)
+    return Verification(check_claims(evaluated))
+
+
+# ------------------------------------------------------------------- accuracy
+
+
+class AccuracySheet:
+    """The true error of each output, readable as it stands."""
+
+    def __init__(self, outputs: tuple[Accuracy, ...], backend: str) -> None:
+        self.outputs = outputs
+        self.backend = backend
+
+    def __getitem__(self, name: str) -> Accuracy:
+        return next(output for output in self.outputs if output.name == name)
+
+    def __str__(self) -> str:
+        return show_accuracy(self.outputs, self.backend)
+
+    __repr__ = __str__
+
+    def to_json(self) -> dict[str, Any]:
+        return accuracy_json(self.outputs, self.backend)
+
+
+def accuracy(
+    program: Program | str | os.PathLike[str],
+    /,
+    *arrays: Any,
+    backend: str | None = None,
+    outputs: str | Iterable[str] | None = None,
+    isolate: bool = False,
+    **named: Any,
+) -> AccuracySheet:
+    """Run a program as usual, and say for each output how far it is from the truth: in units in the last place, with
+    the worst point. The truth is enclosed by intervals, for inputs taken bit for bit."""
+    found = _program(program)
+    wanted = found.wanted(outputs)
+    arguments = found.arguments(arrays, named)
+    values = found(outputs=wanted, backend=backend, isolate=isolate, **_placed(arguments, backend))
+    computed: dict[str, tuple[Any, Any]] = {}
+    for name, value in zip(wanted, values, strict=True):
+        dtype = dtype_of(value) if is_tensor(value) else _DTYPES[value.dtype.name]
+        computed[name] = (to_numpy(value), dtype)
+    used = backend or ("torch" if any(is_tensor(value) for value in values) else "numpy")
+    with explained():
+        return AccuracySheet(measure(found.ir, arguments, computed), used)
+
+
+_DTYPES: dict[str, Any] = {
+    "bool": "bool",
+    "int32": "i32",
+    "int64": "i64",
+    "float16": "f16",
+    "float32": "f32",
+    "float64": "f64",
+}
+
+
+def _placed(arguments: dict[str, Any], backend: str | None) -> dict[str, Any]:
+    """NumPy's arrays as tensors, where the torch backend was asked for."""
+    if backend != "torch" or any(is_tensor(value) for value in arguments.values()):
+        return arguments
+    import torch
+
+    return {name: torch.as_tensor(value) for name, value in arguments.items()}

@@ -1,0 +1,63 @@
+"""How numbers are set in tables: as they are where that is short, with proven digits beside them where it is not."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from ..numbers.digits import decimal
+from ..numbers.notation import canonical, write
+from ..numbers.terms import Polynomial
+from ..numbers.tower import Number, Special
+
+# A form that is longer is left to its digits.
+LONGEST = 32
+
+
+def readable(value: Any, digits: int = 4) -> str:
+    """A number for a person: `0.4`, `1/3`, `1/(2+e) ≈ 0.2119`. A decimal without `≈` is the whole number."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, Number):
+        return terminating(Fraction(value)) or str(value)
+    text = write(canonical(value))
+    if isinstance(value, Special) or (isinstance(value, Polynomial) and value.symbols):
+        return text
+    near = f"≈ {decimal(value, digits)}"
+    return f"{text} {near}" if len(text) <= LONGEST else near
+
+
+def short(value: Any, digits: int = 4) -> str:
+    """The same in fewer characters: the form, or else the digits."""
+    text = readable(value, digits)
+    form, _, near = text.partition(" ≈ ")
+    return form if not near or len(form) <= LONGEST // 2 else f"≈ {near}"
+
+
+def terminating(value: Fraction, places: int = 6) -> str | None:
+    """A fraction as the decimal that it is; None where it has none, or a long one."""
+    if value.denominator == 1:
+        return str(value)
+    if 10**places % value.denominator:
+        return None
+    sign = "-" if value < 0 else ""
+    whole, part = divmod(abs(value) * 10**places, 10**places)
+    return f"{sign}{whole}.{int(part):0{places}d}".rstrip("0")
+
+
+def percent(value: Any) -> str:
+    """A share: `50 %`, or `about 21.2 %` where more digits follow."""
+    hundredfold = value * 100
+    if not isinstance(hundredfold, Number):
+        exact = terminating(Fraction(hundredfold), 1)
+        if exact is not None:
+            return f"{exact} %"
+    digits = decimal(hundredfold, 3)
+    return f"about {digits} %"
+
+
+def table(rows: list[list[str]], indent: str = "  ", numbers: bool = False) -> list[str]:
+    """Columns under each other."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return [f"{indent}{line}".rstrip() for line in lines]
