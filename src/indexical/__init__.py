@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from . import nn, std
     from .api import Program, check, compile
     from .diagnostics import CallError, CompileError, Diagnostic, Error, SlowPath
+    from .pages import patterns, show
     from .readings import Undecided, accuracy, exact, trace, verify
 
 __version__ = "0.1.0"
@@ -25,6 +26,8 @@ __all__ = [
     "compile",
     "exact",
     "nn",
+    "patterns",
+    "show",
     "std",
     "trace",
     "verify",
@@ -35,6 +38,7 @@ _HOMES = {
     **dict.fromkeys(("Program", "check", "compile"), "api"),
     **dict.fromkeys(("CallError", "CompileError", "Diagnostic", "Error", "SlowPath"), "diagnostics"),
     **dict.fromkeys(("Undecided", "accuracy", "exact", "trace", "verify"), "readings"),
+    **dict.fromkeys(("patterns", "show"), "pages"),
     "nn": "nn",
     "std": "std",
 }

@@ -26,6 +26,7 @@ from .run.tensors import tracing_test
 from .source import Source, Span
 from .syntax.parse import parse
 from .views.facts import facts_json, show_cost, show_facts
+from .views.fragment import text_html
 from .views.plan import plan_json, show_plan
 
 
@@ -101,6 +102,9 @@ class FactSheet(Facts):
     def __str__(self) -> str:
         return show_facts(self, self.cost({}))
 
+    def _repr_html_(self) -> str:
+        return text_html(str(self))
+
     def to_json(self) -> dict[str, object]:
         return facts_json(self, self.cost({}))
 
@@ -110,6 +114,9 @@ class CostSheet(Cost):
 
     def __str__(self) -> str:
         return show_cost(self)
+
+    def _repr_html_(self) -> str:
+        return text_html(str(self))
 
 
 class PlanSheet(Plan):
@@ -126,6 +133,9 @@ class PlanSheet(Plan):
 
     def __str__(self) -> str:
         return show_plan(self, self.sizes)
+
+    def _repr_html_(self) -> str:
+        return text_html(str(self))
 
     def to_json(self) -> dict[str, object]:
         return plan_json(self, self.sizes)
@@ -225,6 +235,12 @@ class Program:
 
     def __str__(self) -> str:
         return self.source_text
+
+    def _repr_html_(self) -> str:
+        # With the exact numbers behind it: a program that is only run does not wait for them.
+        from .views.static import program_html
+
+        return program_html(self.ir.source, self.ir)
 
     def __repr__(self) -> str:
         return f"<indexical program ({', '.join(self.inputs)}) -> ({', '.join(self.outputs)})>"

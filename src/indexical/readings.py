@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .api import Program, compile
-from .checker.names import suggest
+from .checker.names import counted, suggest
 from .diagnostics import CallError, Diagnostic
 from .ir import nodes as ir
 from .numbers.accuracy import Accuracy, measure
@@ -24,7 +24,9 @@ from .run.trace import Element, Trace, Tracer
 from .source import Span
 from .views.accuracy import accuracy_json, show_accuracy
 from .views.exact import results_json, show_results, show_tensor
+from .views.fragment import text_html
 from .views.numbers import percent
+from .views.static import results_html, tensor_html
 from .views.trace import show_steps, show_trace, steps_json, trace_json
 from .views.verdicts import claims_json, show_claims
 
@@ -43,19 +45,26 @@ def _silent(name: str) -> None:
 class ExactResults(Results):
     """The exact values of a program by definition, readable as they stand."""
 
+    def __init__(self, evaluated: Evaluated, asked: bool = False) -> None:
+        super().__init__(evaluated)
+        self.asked = asked
+
     def __str__(self) -> str:
         return show_results(self, self.shown)
+
+    def _repr_html_(self) -> str:
+        return results_html(self, self.shown)
 
     def to_json(self, digits: int | None = None) -> dict[str, Any]:
         return results_json(self, self.shown, digits)
 
     @property
     def shown(self) -> list[str]:
-        """The definitions that print: what was computed, without what is only given."""
+        """The definitions that print: those that were asked for, or all that was computed and is not only given."""
+        if self.asked:
+            return list(self.evaluated.wanted)
         given = figures(self.evaluated.program)
-        names = [name for name in self if name not in given]
-        asked = [name for name in names if name in self.evaluated.wanted]
-        return names if set(self.evaluated.wanted) == set(self.evaluated.program.outputs) else asked
+        return [name for name in self if name not in given]
 
     def tensor(self, name: str) -> Tensor:
         return ExactTensor(self.evaluated, name)
@@ -66,6 +75,9 @@ class ExactTensor(Tensor):
 
     def __str__(self) -> str:
         return show_tensor(self)
+
+    def _repr_html_(self) -> str:
+        return tensor_html(self)
 
     __repr__ = __str__
 
@@ -83,7 +95,7 @@ def exact(
     Inputs are whole numbers, fractions, decimals in quotes (`"0.1"` is one tenth) or arrays, taken bit for bit; one
     that is left out or None is a symbol. `sizes` gives symbols a size that nothing else gives them.
     """
-    return ExactResults(_evaluated(_program(program), arrays, named, sizes, outputs))
+    return ExactResults(_evaluated(_program(program), arrays, named, sizes, outputs), outputs is not None)
 
 
 def evaluated_exactly(
@@ -91,7 +103,7 @@ def evaluated_exactly(
 ) -> ExactResults:
     """The same, for someone who watches: `tell` hears what is computed next."""
     arrays, sizes = given
-    return ExactResults(_evaluated(program, (), arrays, sizes, outputs, tell))
+    return ExactResults(_evaluated(program, (), arrays, sizes, outputs, tell), outputs is not None)
 
 
 def _program(program: Program | str | os.PathLike[str]) -> Program:
@@ -107,10 +119,10 @@ def _evaluated(
     tell: Tell = _silent,
 ) -> Evaluated:
     wanted = program.wanted(outputs)
-    return evaluate(program.ir, _arguments(program, arrays, named), sizes or {}, wanted, tell)
+    return evaluate(program.ir, arguments_of(program, arrays, named), sizes or {}, wanted, tell)
 
 
-def _arguments(program: Program, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+def arguments_of(program: Program, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
     """Inputs by name; those that are left out have no value."""
     rest = {name: None for name in program.inputs[len(arrays) :] if name not in named}
     return program.arguments(arrays, {**named, **rest})
@@ -166,6 +178,9 @@ class TraceSheet:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        return text_html(str(self))
+
     def to_json(self) -> dict[str, Any]:
         with explained():
             return trace_json(self._tracer, self.trace, self.depth)
@@ -185,6 +200,9 @@ class StepList:
         return show_steps(self.results, self.steps)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return text_html(str(self))
 
     def to_json(self) -> dict[str, Any]:
         return steps_json(self.results, self.steps)
@@ -218,7 +236,7 @@ def traced(
     if at is None:
         return StepList(_evaluated(program, arrays, named, sizes, None, tell))
     name, place = _point(program.ir, at)
-    arguments = _arguments(program, arrays, named)
+    arguments = arguments_of(program, arrays, named)
     chosen = {**_row_sizes(program.ir, arguments, sizes or {}, name, place), **(sizes or {})}
     wanted = (name,) if name in program.definitions else ()
     evaluated = evaluate(program.ir, arguments, chosen, wanted, tell)
@@ -242,14 +260,13 @@ def _point(program: ir.Program, text: str) -> tuple[str, tuple[int, ...]]:
     """`out[2, 0]` as a name and a place."""
     match = re.fullmatch(r"\s*(\w+)\s*(?:\[\s*([0-9,\s]*)\])?\s*", text)
     if match is None:
-        raise _refusal(
-            f"`{text[:60]}` is no point", "a point looks like `out[2, 0]`, or `total` where there is no axis"
-        )
+        raise _refusal(f"`{text[:60]}` is no point", "a point looks like `out[2, 0]`, a scalar like `total`")
     name = match[1]
-    shown = dict.fromkeys(program.tensors)
-    if name not in shown:
-        help, _ = suggest(name, tuple(shown), Span(program.source, 0, 0))
-        raise _refusal(f"nothing is called `{name}`", help or f"there are {', '.join(shown)}")
+    hidden = {let.name for let in program.lets if let.hidden}
+    known = [tensor for tensor in program.tensors if tensor not in hidden]
+    if name not in known:
+        help, _ = suggest(name, known, Span(program.source, 0, 0))
+        raise _refusal(f"nothing is called `{name}`", help or f"there are {', '.join(known)}")
     parts = [part.strip() for part in (match[2] or "").split(",")]
     if parts == [""]:
         parts = []
@@ -266,9 +283,8 @@ def _element(program: ir.Program, evaluated: Evaluated, text: str) -> Element:
     axes, shape = program.tensors[name].axes, evaluated.table(name).shape
     home = ", ".join(str(axis.coordinate) for axis in axes)
     if len(place) != len(axes):
-        raise _refusal(
-            f"`{name}` has {len(axes)} coordinates, and `{text.strip()}` gives {len(place)}", f"`{name}[{home}]`"
-        )
+        message = f"`{name}` has {counted(len(axes), 'coordinate')}, and `{text.strip()}` gives {len(place)}"
+        raise _refusal(message, f"its home is `{name}[{home}]`" if home else "it is a scalar: leave the bracket out")
     for axis, at, size in zip(axes, place, shape, strict=True):
         if at >= size:
             message = f"`{text.strip()}` does not exist: `{axis.coordinate} = {at}` is out of range"
@@ -302,6 +318,9 @@ class Verification:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        return text_html(str(self))
+
     def to_json(self) -> dict[str, Any]:
         return claims_json(self.claims)
 
@@ -316,7 +335,7 @@ def verify(
     """Every `expect` of a program, checked exactly and cell by cell."""
     found = _program(program)
     wanted = claimed_names(found.ir)
-    evaluated = evaluate(found.ir, _arguments(found, arrays, named), sizes or {}, wanted)
+    evaluated = evaluate(found.ir, arguments_of(found, arrays, named), sizes or {}, wanted)
     return Verification(check_claims(evaluated))
 
 
@@ -337,6 +356,9 @@ class AccuracySheet:
         return show_accuracy(self.outputs, self.backend)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return text_html(str(self))
 
     def to_json(self) -> dict[str, Any]:
         return accuracy_json(self.outputs, self.backend)

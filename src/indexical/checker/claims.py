@@ -115,8 +115,8 @@ def _free_coordinates(scope: Scope, left: tree.Expr) -> tuple[tree.Slot, ...]:
 
 
 def _digits(leaf: tree.Expr) -> int | None:
-    """To how many places a figure was written; None for one that is exact."""
+    """To how many places a figure was written; None for one without a decimal point, which is exact."""
     number = leaf.operand if isinstance(leaf, tree.Unary) else leaf
-    if isinstance(number, tree.Number) and not number.text.isdigit():
+    if isinstance(number, tree.Number) and "." in number.text:
         return kinds.decimals(number.text)
     return None

@@ -224,9 +224,9 @@ def literal(text: str, span: Span, printed: bool = False, negative: bool = False
 
 
 def decimals(text: str) -> int:
-    """To how many decimal places a number is written; never less than none."""
+    """To how many decimal places a number is written: 2 for `0.25`, -2 for `1.2e3`."""
     digits, _, exponent = text.lower().partition("e")
-    return max(0, len(digits.partition(".")[2]) - int(exponent or 0))
+    return len(digits.partition(".")[2]) - int(exponent or 0)
 
 
 def reads(expr: ir.Expr) -> set[str]:

@@ -113,11 +113,16 @@ def _missing(let: ir.Let) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple(result.items())
 
 
+def is_figures(tensor: ir.Input | ir.Let) -> bool:
+    """Whether this is only where the figures of another definition stand."""
+    return isinstance(tensor, ir.Let) and tensor.hidden and isinstance(tensor.clauses[0].body, ir.Array)
+
+
 def _rebound(view: View, let: ir.Let, parts: list[ir.Expr]) -> tuple[tuple[str, str, str], ...]:
     """Reads at another coordinate than the tensor was declared with."""
     found: dict[tuple[str, str, str], None] = {}
     for part in parts:
-        if isinstance(part, ir.Read):
+        if isinstance(part, ir.Read) and not is_figures(view.program.tensors[part.tensor]):
             for axis, index in zip(view.program.tensors[part.tensor].axes, part.indices, strict=True):
                 if isinstance(index, ir.Coord) and plain(index.coordinate.name) != plain(axis.coordinate.name):
                     found[part.tensor, str(axis.coordinate), str(index.coordinate)] = None

@@ -11,7 +11,7 @@ from ..diagnostics import CallError, Diagnostic
 from ..ir import nodes as ir
 from ..ir import whole
 from ..ir.affine import polynomial
-from .coordinates import Story, story
+from .coordinates import Story, is_figures, story
 from .cost import Work, count, work
 from .roles import Roles, roles
 from .view import View
@@ -62,7 +62,7 @@ class Facts:
     @cached_property
     def definitions(self) -> tuple[Story, ...]:
         """The story of every definition, in the order in which they can be computed."""
-        return tuple(story(self._view, let) for let in self._view.program.lets)
+        return tuple(story(self._view, let) for let in self._view.program.lets if not is_figures(let))
 
     def __getitem__(self, name: str) -> Story:
         return next(found for found in self.definitions if found.name == name)
@@ -74,7 +74,7 @@ class Facts:
 
     @cached_property
     def _work(self) -> tuple[Work, ...]:
-        return tuple(work(self._view, let) for let in self._view.program.lets)
+        return tuple(work(self._view, let) for let in self._view.program.lets if not is_figures(let))
 
     def cost(self, sizes: Mapping[str, int]) -> Cost:
         """Multiply-adds and elements moved; with figures where all sizes of a definition are given."""

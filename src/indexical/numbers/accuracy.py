@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -14,14 +15,18 @@ from ..ir.types import Dtype
 from ..run.pointwise import check_work
 from ..run.reference import Evaluation, Table
 from .digits import decimal
-from .evaluate import MOST_STEPS
+from .evaluate import MOST_STEPS, explained
+from .functions import ExactNumbers
 from .inputs import Given, read_inputs
 from .interval import Interval, Unsettled
-from .ranges import Ranges
-from .tower import Special
+from .ranges import Enclosed, Ranges
+from .tower import Special, enclose
 
-# Significant bits, and the exponent of the smallest number that has them all.
+# Significant bits, and the exponent of the smallest number that has them all; 1 less it is that of the largest.
 _FORMATS: dict[str, tuple[int, int]] = {"f16": (11, -14), "bf16": (8, -126), "f32": (24, -126), "f64": (53, -1022)}
+
+# What intervals of so many bits leave open is computed by exact numbers, which are slower.
+_MOST_BITS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +36,17 @@ class Worst:
     place: tuple[int, ...]
     computed: float
     true: str
-    error: Fraction
+    error: Fraction | None
 
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """The errors of one output, in units in the last place of its dtype; `wrong` counts values that are not finite
-    where the true one is, or the reverse."""
+    """The errors of one output, in units in the last place of its dtype; of whole numbers and Booleans, the unit is 1.
+
+    `wrong` counts values that are infinite or NaN where the true one, rounded to the dtype, is not, or the reverse;
+    they have no error, and `first_wrong` is the first of them. An overflow is right where the true value is beyond the
+    dtype.
+    """
 
     name: str
     coordinates: tuple[str, ...]
@@ -46,6 +55,7 @@ class Accuracy:
     worst: Worst | None
     mean: Fraction
     wrong: int
+    first_wrong: Worst | None
 
 
 def measure(
@@ -56,64 +66,94 @@ def measure(
     wanted = tuple(computed)
     check_work(given.bound, wanted, MOST_STEPS)
     bits = 128
-    while True:
-        try:
-            return _measured(program, given, computed, bits)
-        except Unsettled:
-            bits *= 2
-        if bits > 2048:
-            message = "some output cannot be enclosed: a comparison, a root or a quotient lies too near its edge"
-            raise CallError([Diagnostic("IX513", message)])
+    while bits <= _MOST_BITS:
+        with suppress(Unsettled):
+            return _compared_all(program, _enclosed(program, given, wanted, bits).tensors, computed)
+        bits *= 2
+    try:
+        return _compared_all(program, _exactly(program, given, wanted, bits), computed)
+    except Unsettled:
+        message = "some output cannot be enclosed: a comparison, a root or a quotient lies too near its edge"
+        raise CallError([Diagnostic("IX513", message)]) from None
 
 
-def _measured(
-    program: ir.Program, given: Given, computed: dict[str, tuple[np.ndarray[Any, Any], Dtype]], bits: int
-) -> tuple[Accuracy, ...]:
+def _enclosed(program: ir.Program, given: Given, wanted: tuple[str, ...], bits: int) -> Enclosed:
+    """The wanted definitions by intervals."""
     numbers = Ranges(bits)
     kinds = {tensor.name: tensor.kind for tensor in program.inputs}
     tables = {
         name: Table(table.shape, [numbers.number(c) if kinds[name] == "real" else c for c in table.cells])
         for name, table in given.tables.items()
     }
-    evaluation = Evaluation(program, tables, given.bound.sizes, numbers)
-    evaluation.compute(program, tuple(computed))
+    evaluation = Enclosed(program, tables, given.bound.sizes, numbers)
+    evaluation.compute(program, wanted)
+    return evaluation
+
+
+def _exactly(program: ir.Program, given: Given, wanted: tuple[str, ...], bits: int) -> dict[str, Table]:
+    """The same by exact numbers, each then enclosed."""
+    evaluation = Evaluation(program, given.tables, given.bound.sizes, ExactNumbers())
+    with explained(evaluation):
+        evaluation.compute(program, wanted)
+    found = {}
+    for name in wanted:
+        table, real = evaluation.tensors[name], program.tensors[name].kind == "real"
+        cells = [c if c is None or not real or isinstance(c, Special) else enclose(c, bits) for c in table.cells]
+        found[name] = Table(table.shape, cells)
+    return found
+
+
+def _compared_all(
+    program: ir.Program, tables: dict[str, Table], computed: dict[str, tuple[np.ndarray[Any, Any], Dtype]]
+) -> tuple[Accuracy, ...]:
     return tuple(
-        _compared(program.tensors[name], evaluation.tensors[name], array, dtype)
-        for name, (array, dtype) in computed.items()
+        _compared(program.tensors[name], tables[name], array, dtype) for name, (array, dtype) in computed.items()
     )
 
 
 def _compared(tensor: ir.Let | ir.Input, table: Table, array: np.ndarray[Any, Any], dtype: Dtype) -> Accuracy:
     worst: Worst | None = None
+    first_wrong: Worst | None = None
     total, wrong = Fraction(0), 0
     for offset, found in enumerate(array.reshape(-1).tolist()):
         true = table.cells[offset]
         error = _error(true, found, dtype)
         if error is None:
             wrong += 1
+            first_wrong = first_wrong or Worst(table.place(offset), found, _shown(true), None)
             continue
         total += error
-        if worst is None or error > worst.error:
+        if worst is None or worst.error is None or error > worst.error:
             worst = Worst(table.place(offset), found, _shown(true), error)
     names = tuple(str(axis.coordinate) for axis in tensor.axes)
     counted = max(1, array.size - wrong)
-    return Accuracy(tensor.name, names, dtype, array.size, worst, total / counted, wrong)
+    return Accuracy(tensor.name, names, dtype, array.size, worst, total / counted, wrong, first_wrong)
 
 
 def _error(true: Any, found: Any, dtype: Dtype) -> Fraction | None:
     """The distance in units in the last place; None where one of the two is not finite and they differ."""
     if dtype not in _FORMATS:
-        return Fraction(int(true or 0) != int(found))
+        return Fraction(abs(int(true or 0) - int(found)))
     if true is None:
         true = Interval.of(0, 64)
     if isinstance(true, Special) or not np.isfinite(found):
-        same = isinstance(true, Special) and (np.isnan(found) if not true.side else found == true.side * np.inf)
+        side = true.side if isinstance(true, Special) else _overflow(true, dtype)
+        same = side is not None and (np.isnan(found) if not side else found == side * np.inf)
         return Fraction(0) if same else None
     unit = _unit(true, dtype)
     if true.width > unit / 1024:
         raise Unsettled
     middle = (true.lower + true.upper) / 2
     return Fraction(abs(Fraction(found) - middle) / unit)
+
+
+def _overflow(true: Interval, dtype: Dtype) -> int | None:
+    """The side of the infinity to which a dtype rounds a number; None where it does not."""
+    precision, least = _FORMATS[dtype]
+    edge = Fraction(2) ** (2 - least) * (1 - Fraction(1, 2 ** (precision + 1)))
+    if abs(true).lower < edge <= abs(true).upper:
+        raise Unsettled
+    return true.sign() if abs(true).lower >= edge else None
 
 
 def _unit(true: Interval, dtype: Dtype) -> Fraction:
@@ -132,7 +172,7 @@ def _shown(true: Any) -> str:
     """The true value, to more digits than any dtype has."""
     if isinstance(true, Special):
         return repr(true)
-    if true is None:
-        return "0"
+    if not isinstance(true, Interval):
+        return str(true).lower() if isinstance(true, bool) else str(true or 0)
     low, high = decimal(true.lower, 20), decimal(true.upper, 20)
     return low if low == high else decimal((true.lower + true.upper) / 2, 17)

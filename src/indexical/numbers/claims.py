@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -24,19 +26,21 @@ Verdict = Literal["holds", "rounding", "fails"]
 class Cell:
     """One figure of a claim, at one point.
 
-    `distance` is how far the exact value is from the figure, `units` the same in units of the figure's last digit.
-    `explained` says whether the rounding of inputs that are marked as printed could account for it: None where no
-    figure that it depends on is marked.
+    `distance` is how far the exact value is from the figure, `units` the same in units of the figure's last digit;
+    both are None where it is the figure itself.
+    `explained` says whether the rounding of figures that are marked as printed could account for it: None where that
+    cannot be told, because a comparison or a quotient hangs on it. `depends` says whether there are any.
     """
 
     place: tuple[int, ...]
     claimed: str
     value: Value
     holds: bool
-    distance: Value | None
-    units: Value | None
-    explained: bool | None
-    bounds: Interval | None
+    distance: Value | None = None
+    units: Value | None = None
+    explained: bool | None = False
+    bounds: Interval | None = None
+    depends: bool = False
 
     @property
     def verdict(self) -> Verdict:
@@ -85,7 +89,7 @@ def check_claims(evaluated: Evaluated) -> tuple[Claim, ...]:
 def _claim(evaluated: Evaluated, expect: ir.Expect, rounded: _Rounding) -> Claim:
     evaluation = evaluated.evaluation
     cells = []
-    with explained(evaluation):
+    with _placed(expect), explained(evaluation):
         points = [dict(point) for point in evaluation.points(expect.ranges, {}, {})]
         _check_shape(evaluated, expect)
         for number, point in enumerate(points):
@@ -95,6 +99,16 @@ def _claim(evaluated: Evaluated, expect: ir.Expect, rounded: _Rounding) -> Claim
     left = text.removeprefix("expect").rpartition("==")[0].strip()
     names = tuple(str(range.coordinate).rstrip("'") for range in expect.ranges)
     return Claim(text, left, names, tuple(cells), expect.span.line)
+
+
+@contextmanager
+def _placed(expect: ir.Expect) -> Iterator[None]:
+    """What goes wrong with a claim points at it, unless it points elsewhere."""
+    try:
+        yield
+    except CallError as problem:
+        found = [d if d.labels else replace(d, labels=(Label(expect.span),)) for d in problem.diagnostics]
+        raise type(problem)(found) from None
 
 
 def _check_shape(evaluated: Evaluated, expect: ir.Expect) -> None:
@@ -120,23 +134,20 @@ def _cell(
     place = tuple(point[range.coordinate] for range in expect.ranges)
     value = _value(evaluated, expect, point)
     if figure is None:
-        return Cell(place, "masked", value, value.masked, None, None, None, None)
+        cell = Cell(place, "masked", value, value.masked)
+        return cell if cell.holds else rounded.judged(expect, point, cell)
     claimed = figure.span.text
-    if figure.type.kind == "bool" or isinstance(value.number, bool):
-        holds = value.number is figure.value
-        return Cell(place, claimed, value, holds, None, None, None, None)
-    if isinstance(value.number, Special):
-        return Cell(place, claimed, value, False, None, None, None, None)
+    if figure.type.kind == "bool" or isinstance(value.number, bool | Special):
+        cell = Cell(place, claimed, value, value.number is figure.value)
+        return cell if cell.holds else rounded.judged(expect, point, cell)
     wanted = Fraction(figure.value)
     half = Fraction(1, 2) / Fraction(10) ** digits if digits is not None else Fraction(0)
-    holds = wanted - half <= value <= wanted + half if half else value == wanted
-    if holds:
-        return Cell(place, claimed, value, True, None, None, None, None)
+    if value == wanted:
+        return Cell(place, claimed, value, True)
     distance = abs(value - wanted)
     units = None if digits is None else Value(divide(distance.number, 2 * half))
-    bounds = rounded.bounds(expect, point)
-    could = None if bounds is None else not (bounds.upper < wanted - half or bounds.lower > wanted + half)
-    return Cell(place, claimed, value, False, distance, units, could, bounds)
+    cell = Cell(place, claimed, value, half > 0 and distance <= half, distance, units)
+    return cell if cell.holds else rounded.judged(expect, point, cell, wanted - half, wanted + half)
 
 
 def _value(evaluated: Evaluated, expect: ir.Expect, point: dict[Any, int]) -> Value:
@@ -157,43 +168,66 @@ class _Rounding:
 
     def __init__(self, evaluated: Evaluated) -> None:
         self.evaluated = evaluated
-        self.evaluation: Rounded | None = None
+        self.evaluations: dict[frozenset[str], Rounded | None] = {}
         self.marked = _marked(evaluated.program)
 
-    def bounds(self, expect: ir.Expect, point: dict[Any, int]) -> Interval | None:
-        """Where the left side can be. None where nothing that it depends on is marked, or nothing is certain."""
-        reads = {part.tensor for part in walk(expect.body) if isinstance(part, ir.Read)}
-        here = needs(self.evaluated.program, tuple(reads))
-        if not here & self.marked:
-            return None
+    def judged(
+        self,
+        expect: ir.Expect,
+        point: dict[Any, int],
+        cell: Cell,
+        low: Fraction | None = None,
+        high: Fraction | None = None,
+    ) -> Cell:
+        """A cell that fails, and whether the left side can be between `low` and `high` all the same. Where it is no
+        real number and comes out certain, it is what it is exactly, which explains nothing."""
+        reads = frozenset(part.tensor for part in walk(expect.body) if isinstance(part, ir.Read))
+        if not needs(self.evaluated.program, tuple(reads)) & self.marked and not _is_marked(expect.body):
+            return cell
+        evaluation = self._evaluation(reads & {let.name for let in self.evaluated.program.lets})
+        if evaluation is None:
+            return replace(cell, explained=None, depends=True)
         try:
-            if self.evaluation is None:
-                self.evaluation = self._run()
-            found = self.evaluation.value(expect.body, point)
-        except (Unsettled, OverflowError, ValueError):
-            return None
-        return found if isinstance(found, Interval) else None
+            found = evaluation.value(expect.body, point)
+        except _UNKNOWN:
+            return replace(cell, explained=None, depends=True)
+        if not isinstance(found, Interval) or low is None or high is None:
+            return replace(cell, explained=False, depends=True)
+        could = not (found.upper < low or found.lower > high)
+        return replace(cell, explained=could, depends=True, bounds=found)
 
-    def _run(self) -> Rounded:
-        numbers = Ranges(256, wide=True)
-        evaluated = self.evaluated
-        tables = {}
-        for tensor in evaluated.program.inputs:
-            table = evaluated.table(tensor.name)
-            cells = [numbers.number(cell) if tensor.kind == "real" else cell for cell in table.cells]
-            tables[tensor.name] = Table(table.shape, cells)
-        evaluation = Rounded(evaluated.program, tables, evaluated.evaluation.sizes, numbers)
-        evaluation.compute(evaluated.program, claimed_names(evaluated.program))
-        return evaluation
+    def _evaluation(self, names: frozenset[str]) -> Rounded | None:
+        """These definitions, within rounding; None where something in them hangs on it. One such does not keep the
+        others from being known."""
+        if names not in self.evaluations:
+            numbers = Ranges(256, wide=True)
+            evaluated = self.evaluated
+            tables = {}
+            for tensor in evaluated.program.inputs:
+                table = evaluated.table(tensor.name)
+                cells = [numbers.number(cell) if tensor.kind == "real" else cell for cell in table.cells]
+                tables[tensor.name] = Table(table.shape, cells)
+            evaluation = Rounded(evaluated.program, tables, evaluated.evaluation.sizes, numbers)
+            try:
+                evaluation.compute(evaluated.program, tuple(names))
+                self.evaluations[names] = evaluation
+            except _UNKNOWN:
+                self.evaluations[names] = None
+        return self.evaluations[names]
+
+
+# What arithmetic within bounds raises where nothing is certain: a guard, an index, a divisor that may be 0, a symbol.
+_UNKNOWN = (Unsettled, OverflowError, ValueError, CallError)
 
 
 def _marked(program: ir.Program) -> set[str]:
     """The definitions whose own text has figures that are marked as printed."""
-    return {
-        let.name
-        for let in program.lets
-        for expr in parts_of(let)
+    return {let.name for let in program.lets for expr in parts_of(let) if _is_marked(expr)}
+
+
+def _is_marked(expr: ir.Expr) -> bool:
+    return any(
+        isinstance(cell, ir.Const) and cell.rounding is not None
         for part in walk(expr)
         for cell in (part.cells if isinstance(part, ir.Array) else (part,))
-        if isinstance(cell, ir.Const) and cell.rounding is not None
-    }
+    )

@@ -5,7 +5,13 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from .interval import Interval
 from .tower import Number, Special, Undecidable, compare, refined
+
+# In bits: a number with a longer exponent than this is scaled by a power of ten first.
+_LONGEST_FRACTION = 20_000
+# In bits: Python writes whole numbers of up to this length at once.
+_LONGEST_TEXT = 12_000
 
 
 def decimal(value: Any, digits: int) -> str:
@@ -22,12 +28,21 @@ def decimal(value: Any, digits: int) -> str:
     for interval in refined(value, bits=max(64, 4 * digits)):
         if interval.sign() is None:
             continue
-        low, high = _rounded(interval.lower, digits), _rounded(interval.upper, digits)
+        scale = _scale(interval)
+        near = interval / Interval.of(10, interval.bits) ** scale if scale else interval
+        low, high = ((n, k + scale) for n, k in (_rounded(end, digits) for end in (near.lower, near.upper)))
         if low == high:
             return _written(*low, digits)
-        if interval.width * 2 ** (3 * digits) < abs(interval.lower):
+        # Less than 16^-digits apart, relative to their size, they are neighbours.
+        if near.width * 2 ** (4 * digits + 64) < abs(near.lower):
             return _beside_half(value, low, high, digits)
     raise Undecidable
+
+
+def _scale(interval: Interval) -> int:
+    """A power of ten near a number that is too large or too small to be written as a fraction; else 0."""
+    length = interval.exponent + max(abs(interval.low), abs(interval.high)).bit_length()
+    return length * 30103 // 100000 if abs(length) > _LONGEST_FRACTION else 0
 
 
 def _beside_half(value: Any, low: tuple[int, int], high: tuple[int, int], digits: int) -> str:
@@ -58,7 +73,7 @@ def _rounded(value: Fraction, digits: int) -> tuple[int, int]:
 def _written(significand: int, exponent: int, digits: int) -> str:
     """In full where that is readable, else with an exponent of ten."""
     sign = "-" if significand < 0 else ""
-    text = str(abs(significand))
+    text = whole_text(abs(significand))
     point = len(text) + exponent
     if -5 < point <= max(digits, 6):
         if point <= 0:
@@ -67,3 +82,16 @@ def _written(significand: int, exponent: int, digits: int) -> str:
         return sign + (text[:point] + "." + text[point:] if point < len(text) else text)
     tail = f".{text[1:]}" if len(text) > 1 else ""
     return f"{sign}{text[0]}{tail}e{point - 1:+d}"
+
+
+def whole_text(value: int) -> str:
+    """A whole number in decimal, of any length."""
+    if value < 0:
+        return f"-{whole_text(-value)}"
+    if value.bit_length() <= _LONGEST_TEXT:
+        return str(value)
+    below = _LONGEST_TEXT // 4
+    while 10 ** (2 * below) <= value:
+        below *= 2
+    above, rest = divmod(value, 10**below)
+    return whole_text(above) + whole_text(rest).rjust(below, "0")

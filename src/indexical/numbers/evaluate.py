@@ -9,6 +9,7 @@ from typing import Any
 
 from ..diagnostics import CallError, Diagnostic, Label
 from ..ir import nodes as ir
+from ..ir.walk import reads_of
 from ..run.needs import members
 from ..run.pointwise import check_work
 from ..run.reference import Evaluation, Table
@@ -18,7 +19,7 @@ from .functions import ExactNumbers
 from .inputs import Given, read_inputs
 from .notation import Node
 from .terms import Polynomial, Symbol
-from .tower import TooManyTerms, Undecidable, Valueless
+from .tower import Special, TooManyTerms, Undecidable, Valueless
 
 # Exact numbers are slow: more steps than this would take minutes.
 MOST_STEPS = 20_000_000
@@ -53,19 +54,39 @@ class Evaluated:
     def is_masked(self, name: str, offset: int) -> bool:
         """Whether a guard removed this point, or what it is made of."""
         table = self.table(name)
-        return table.cells[offset] is None or offset in table.removed
+        cell = table.cells[offset]
+        if cell is None or offset in table.removed:
+            return True
+        let = self.evaluation.lets.get(name)
+        if let is None or not isinstance(cell, Special):
+            return False
+        clause, point = clause_at(self.evaluation, let, table.place(offset))
+        match clause.body:
+            case ir.Normalize(op="log_softmax", guard=guard) if guard is not None:
+                return not self.evaluation.value(guard, point)
+        return False
 
     def ended(self) -> list[tuple[ir.Let, set[str]]]:
-        """The definitions where exactness ended, each with the functions that ended it: those that have named terms
-        which nothing that they read has."""
+        """The definitions where exactness ended, each with the functions that ended it: they have named terms, and
+        nothing that they read has. Of definitions that are computed together, it is the first."""
         result = []
-        seen: set[Any] = set()
-        for let in self.computed():
-            found = {term for cell in self.table(let.name).cells if isinstance(cell, Polynomial) for term in cell.named}
-            if found - seen:
-                result.append((let, {term.function for term in found - seen}))
-            seen |= found
+        outside: set[str] = set()
+        lets = {let.name: let for let in self.computed()}
+        for order in self.program.order:
+            together = [name for name in lets if name in members(order)]
+            found = {name: self._named(name) for name in together}
+            reads = {read.tensor for name in together for read in reads_of(lets[name])}
+            first = next((name for name in together if found[name]), None)
+            if first is not None:
+                if not reads & outside:
+                    result.append((lets[first], found[first]))
+                outside |= {name for name in together if found[name]}
         return result
+
+    def _named(self, name: str) -> set[str]:
+        """The functions that left the field in a definition."""
+        cells = [cell for cell in self.table(name).cells if isinstance(cell, Polynomial)]
+        return {term.function for cell in cells for term in cell.named}
 
     def computed(self) -> list[ir.Let]:
         """The definitions that were evaluated, in their order."""
@@ -181,7 +202,7 @@ def explained(evaluation: Evaluation | None = None) -> Iterator[None]:
         help = "ask for fewer outputs, smaller sizes or simpler inputs; `ix run` has no such limit"
         raise CallError([_at(evaluation, "IX514", f"the exact value grows too large: {problem}", help)]) from None
     except Undecidable:
-        message = "whether two numbers with named terms are equal is not known: they agree to over a thousand digits"
+        message = "it is not known whether these are equal: their named terms are neither identical nor told apart"
         raise Undecided([_at(evaluation, "IX513", message, None)]) from None
     except Valueless as problem:
         message = f"this depends on `{problem.symbol}`, which has no value"

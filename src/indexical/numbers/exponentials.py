@@ -15,10 +15,13 @@ from typing import Any
 
 from . import enclosure
 from .interval import Interval
+from .surds import Surd
 from .tower import Number, TooManyTerms, compare, divide, enclose
 
 # An expanded sum has at most this many terms.
 MOST_TERMS = 20_000
+# A product of two sums multiplies at most this many pairs of coefficients.
+MOST_PRODUCTS = 300_000
 
 
 class Exponent(Fraction):
@@ -66,7 +69,7 @@ class Sum:
             if not shift:
                 return many.scaled(factor)
             return Sum({_key(exponent + shift): value * factor for exponent, value in many.terms.items()})
-        if len(self.terms) * len(other.terms) > 50 * MOST_TERMS:
+        if self.size() * other.size() > MOST_PRODUCTS:
             raise TooManyTerms(f"a product of sums of {len(self.terms):,} and {len(other.terms):,} exponentials")
         terms: dict[Any, Any] = {}
         for a, left in self.terms.items():
@@ -75,6 +78,10 @@ class Sum:
                 found = terms.get(exponent)
                 terms[exponent] = left * right if found is None else found + left * right
         return Sum(_without_zeros(terms))
+
+    def size(self) -> int:
+        """How many rational coefficients it has."""
+        return sum(len(c.terms) if isinstance(c, Surd) else 1 for c in self.terms.values())
 
     def scaled(self, factor: Any) -> Sum:
         return Sum({exponent: value * factor for exponent, value in self.terms.items()})

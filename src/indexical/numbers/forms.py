@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from .functions import ExactNumbers, largest
-from .notation import ONE, Call, E, Name, Node, Plain, Power, added, over, times, write
+from .notation import ONE, Call, E, Name, Node, Plain, Power, added, canonical, over, times, write
 from .surds import Surd
 from .terms import Symbol
 from .tower import Special, sign
@@ -42,37 +42,46 @@ class Form:
         return len(write(self.node))
 
     def __add__(self, other: Form) -> Form:
+        if _is_special(self) or _is_special(other):
+            return plain(self.value + other.value)
         return Form(lambda: self.value + other.value, added([self.node, other.node]))
 
     def __sub__(self, other: Form) -> Form:
         return self + -other
 
     def __mul__(self, other: Form) -> Form:
+        if _is_special(self) or _is_special(other):
+            return plain(self.value * other.value)
         return Form(lambda: self.value * other.value, times([self.node, other.node]))
 
     def __neg__(self) -> Form:
         return Form(lambda: -self.value, times([Plain(-1), self.node]))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Form) and bool(self.value == other.value)
+        return bool(self.value == _value(other))
 
     def __hash__(self) -> int:
         return hash(self.value)
 
-    def __lt__(self, other: Form) -> bool:
-        return bool(self.value < other.value)
+    def __lt__(self, other: Any) -> bool:
+        return bool(self.value < _value(other))
 
-    def __le__(self, other: Form) -> bool:
-        return bool(self.value <= other.value)
+    def __le__(self, other: Any) -> bool:
+        return bool(self.value <= _value(other))
 
-    def __gt__(self, other: Form) -> bool:
-        return bool(self.value > other.value)
+    def __gt__(self, other: Any) -> bool:
+        return bool(self.value > _value(other))
 
-    def __ge__(self, other: Form) -> bool:
-        return bool(self.value >= other.value)
+    def __ge__(self, other: Any) -> bool:
+        return bool(self.value >= _value(other))
 
     def __int__(self) -> int:
         return int(self.value)
+
+
+def _value(number: Any) -> Any:
+    """The value of a form; a whole number is its own."""
+    return number.value if isinstance(number, Form) else number
 
 
 def is_algebraic(value: Any) -> bool:
@@ -81,7 +90,8 @@ def is_algebraic(value: Any) -> bool:
 
 
 def plain(value: Any) -> Form:
-    return Form(lambda: value, Plain(value))
+    """A number in its canonical form."""
+    return Form(lambda: value, canonical(value))
 
 
 def named(value: Any, symbol: Symbol) -> Form:
@@ -113,21 +123,17 @@ def _applied(function: str, x: Form, node: Node) -> Form:
     return Form(lambda: _EXACT.functions[function](x.value), node)
 
 
-def _chosen(*forms: Form) -> Form:
+def _chosen(*forms: Any) -> Any:
     """The largest of some, in its own form."""
     best = forms[0]
     for form in forms[1:]:
-        if largest(best.value, form.value) is not best.value:
+        if largest(_value(best), _value(form)) is not _value(best):
             best = form
     return best
 
 
-def _least(*forms: Form) -> Form:
-    best = forms[0]
-    for form in forms[1:]:
-        if largest(-best.value, -form.value) != -best.value:
-            best = form
-    return best
+def _least(*forms: Any) -> Any:
+    return -_chosen(*(-form for form in forms))
 
 
 def _by_name(function: str) -> Callable[..., Form]:
@@ -168,8 +174,10 @@ class FormNumbers:
     def divide(self, a: Form, b: Form) -> Form:
         if isinstance(a.node, Plain) and isinstance(b.node, Plain):
             return plain(_EXACT.divide(a.value, b.value))
-        if isinstance(b.node, Plain) and sign(b.value):
-            return a * plain(_EXACT.divide(1, b.value))
+        if isinstance(b.node, Plain):
+            return a * plain(_EXACT.divide(1, b.value)) if sign(b.value) else plain(_EXACT.divide(a.value, b.value))
+        if _is_special(a):
+            return plain(_EXACT.divide(a.value, b.value))
         return Form(lambda: _EXACT.divide(a.value, b.value), over(a.node, b.node))
 
     def remainder(self, a: Form, b: Form) -> Form:

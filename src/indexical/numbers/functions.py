@@ -13,11 +13,13 @@ from typing import Any
 
 from . import exponentials, terms
 from .exponentials import Quotient
-from .surds import root
+from .surds import Surd, root
 from .terms import Polynomial, Term
-from .tower import INFINITY, UNDEFINED, Number, Special, compare, divide, floor, sign
+from .tower import INFINITY, UNDEFINED, Number, Special, TooManyTerms, compare, divide, floor, sign
 
 HALF = Fraction(1, 2)
+# In bits: a power that is longer is not computed.
+_LONGEST_POWER = 1 << 23
 
 
 def exp(x: Any) -> Any:
@@ -31,13 +33,13 @@ def exp(x: Any) -> Any:
 
 
 def _exp_of_logarithms(x: Polynomial) -> Any:
-    """`exp(n·log(u) + rest)` is `u^n · exp(rest)`, for whole `n`."""
+    """`exp(n·log(u) + rest)` is `u^n · exp(rest)`, for whole `n` and halves."""
     result: Any = 1
     rest = dict(x.terms)
     for monomial, coefficient in x.terms.items():
         match list(monomial):
             case [(Term(function="log", arguments=(inside,)), 1)] if isinstance(coefficient, int | Fraction):
-                if Fraction(coefficient).denominator == 1:
+                if Fraction(coefficient).denominator <= 2:
                     del rest[monomial]
                     result = result * power(inside, Fraction(coefficient))
     if len(rest) == len(x.terms):
@@ -62,9 +64,10 @@ def log(x: Any) -> Any:
         powers = {**x.factors}
         if len(rest) > 1:
             powers[rest] = powers.get(rest, 0) + 1
-        parts = [(Quotient(part, {}), times) for part, times in powers.items() if times]
-        if sign(unit) > 0 and all(sign(part) > 0 for part, _ in parts):
-            return sum((terms.name("log", part) * times for part, times in parts), log(unit) + shift)
+        # The product is positive, so it is that of the magnitudes.
+        parts = [(abs(Quotient(part, {})), times) for part, times in powers.items() if times]
+        if parts or shift or not isinstance(unit, Number):
+            return sum((terms.name("log", part) * times for part, times in parts), log(abs(unit)) + shift)
     return terms.name("log", x)
 
 
@@ -86,6 +89,7 @@ def _log_of_rational(x: Fraction) -> Any:
 
 
 def sqrt(x: Any) -> Any:
+    """Rational factors and exponentials come out of it, so that equal roots are seen to be equal."""
     if isinstance(x, Special):
         return UNDEFINED if x.side < 0 else x
     if isinstance(x, Polynomial) and x.symbols:
@@ -96,9 +100,11 @@ def sqrt(x: Any) -> Any:
     if isinstance(x, int | Fraction):
         return root(x)
     if isinstance(x, Quotient):
-        single = x.single()
-        if single is not None and isinstance(single[0], int | Fraction):
-            return root(single[0]) * exponentials.exp(divide(single[1], 2))
+        unit, shift, rest = x.top.split()
+        if not isinstance(unit, Number):
+            inside = abs(Quotient(rest, x.factors)) if x.factors or len(rest) > 1 else None
+            outside = root(abs(unit)) * exponentials.exp(divide(shift, 2))
+            return outside if inside is None else outside * terms.name("sqrt", inside)
     return terms.name("sqrt", x)
 
 
@@ -164,7 +170,7 @@ def power(a: Any, b: Any) -> Any:
         return terms.name("power", a, b)
     side = sign(a)
     if side <= 0:
-        return UNDEFINED if side else 0 if sign(b) > 0 else INFINITY
+        return _power_of_negative(a, b) if side else 0 if sign(b) > 0 else INFINITY
     if isinstance(a, Quotient):
         single = a.single()
         if single is not None and single[0] == 1:
@@ -173,19 +179,34 @@ def power(a: Any, b: Any) -> Any:
 
 
 def _whole_power(a: Any, b: int) -> Any:
-    if b > 0 and not isinstance(a, Number):
-        return a**b
     if b < 0:
         return divide(1, _whole_power(a, -b))
+    if isinstance(a, Quotient) and (single := a.single()) is not None:
+        return power(single[0], b) * exponentials.exp(single[1] * b)
+    if b * _length(a) > _LONGEST_POWER and a not in (0, 1, -1):
+        raise TooManyTerms(f"a power of about {b * _length(a):,} bits")
     return a**b
 
 
+def _length(a: Any) -> int:
+    """In bits, of the longest coefficient of an algebraic number, with its root; of what has other terms 0."""
+    parts = a.terms if isinstance(a, Surd) else {} if isinstance(a, Number) else {1: a}
+    lengths = [(c.numerator.bit_length() + c.denominator.bit_length()) + key.bit_length() for key, c in parts.items()]
+    return max(lengths, default=0)
+
+
+def _power_of_negative(a: Any, b: Any) -> Any:
+    """To what is not seen to be whole by its form."""
+    nearest = round_even(b)
+    return _whole_power(a, nearest) if compare(b, nearest) == 0 else UNDEFINED
+
+
 def _power_unbounded(a: Any, b: Any) -> Any:
-    if UNDEFINED in (a, b) or (isinstance(a, Special) and isinstance(b, Special) and a.side < 0):
+    if a is UNDEFINED or b is UNDEFINED:
         return UNDEFINED
     if isinstance(b, Special):
         size = compare(abs(a), 1)
-        return 1 if size == 0 and a != -1 else 1 if size == 0 else INFINITY if size == b.side else 0
+        return 1 if size == 0 else INFINITY if size == b.side else 0
     if sign(b) < 0:
         return 0
     odd = not isinstance(b, Number) and Fraction(b).denominator == 1 and int(b) % 2 == 1
@@ -259,7 +280,7 @@ class ExactNumbers:
     def remainder(self, a: Any, b: Any) -> Any:
         """With the sign of `a`, as truncated division leaves it."""
         quotient = divide(a, b)
-        if isinstance(a, Special) or (isinstance(quotient, Special) and not isinstance(b, Special)):
+        if isinstance(a, Special) or isinstance(quotient, Special):
             return UNDEFINED
         return a if isinstance(b, Special) else a - b * int(quotient)
 
@@ -275,23 +296,27 @@ class ExactNumbers:
 
     def softmax(self, scores: list[Any]) -> list[Any]:
         """Over one point it is 1."""
-        if any(isinstance(score, Special) for score in scores):
-            if isinstance(largest(*scores), Special):
-                return [UNDEFINED] * len(scores)
-        elif len(scores) == 1:
+        if _is_unbounded(scores):
+            return [UNDEFINED] * len(scores)
+        if len(scores) == 1:
             return [1]
         raised = [exp(score) for score in scores]
         whole = divide(1, total(raised))
         return [part * whole for part in raised]
 
     def log_softmax(self, scores: list[Any]) -> list[Any]:
-        if any(isinstance(score, Special) for score in scores):
-            if isinstance(largest(*scores), Special):
-                return [UNDEFINED] * len(scores)
-        elif len(scores) == 1:
+        if _is_unbounded(scores):
+            return [UNDEFINED] * len(scores)
+        if len(scores) == 1:
             return [0]
         shift = log(total([exp(score) for score in scores]))
         return [score - shift for score in scores]
+
+
+def _is_unbounded(scores: list[Any]) -> bool:
+    """Whether the largest of some scores is no number."""
+    found = [score for score in scores if isinstance(score, Special)]
+    return bool(found) and (len(found) == len(scores) or any(score.side >= 0 for score in found))
 
 
 def total(values: list[Any]) -> Any:

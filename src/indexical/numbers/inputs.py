@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -37,6 +38,12 @@ class Cells:
 
     shape: tuple[int, ...]
     numbers: list[Any]
+
+
+# An input without values has at most so many symbols.
+MOST_SYMBOLS = 100_000
+
+_USUAL = {"bool": "bool", "whole": "i64"}
 
 
 class _Unreadable(Exception):
@@ -147,9 +154,8 @@ def _fitted(program: ir.Program, cells: dict[str, Cells], chosen: Mapping[str, i
         stand_ins[tensor.name] = _stand_in(tensor, found)
         if len(found.shape) >= len(tensor.axes) - 1:
             tables[tensor.name] = Table(flat_shape(tensor.axes, found.shape), found.numbers)
-    bound = bind(program, stand_ins)
     _check_rows(program, frozenset(rows))
-    return Given(bound, tables, frozenset(rows))
+    return Given(bind(program, stand_ins), tables, frozenset(rows))
 
 
 def _stand_in(tensor: ir.Input, found: Cells) -> np.ndarray[Any, Any]:
@@ -157,15 +163,11 @@ def _stand_in(tensor: ir.Input, found: Cells) -> np.ndarray[Any, Any]:
     if tensor.kind == "real":
         return np.broadcast_to(np.zeros((), NUMPY[tensor.dtype or "f64"]), found.shape)
     try:
-        return np.array(found.numbers, dtype="bool" if tensor.kind == "bool" else "int64").reshape(found.shape)
+        return np.array(found.numbers, dtype=NUMPY[tensor.dtype or _USUAL[tensor.kind]]).reshape(found.shape)
     except OverflowError:
-        raise CallError([_too_wide(tensor)]) from None
-
-
-def _too_wide(tensor: ir.Input) -> Any:
-    sink = Sink()
-    sink.report("IX511", f"`{tensor.name}` has a whole number of more than 64 bits", Label(tensor.span))
-    return next(iter(sink))
+        sink = Sink()
+        sink.report("IX511", f"`{tensor.name}` has a whole number that does not fit", Label(tensor.span))
+        raise CallError(sink) from None
 
 
 def _sizes_given(
@@ -189,6 +191,14 @@ def _sizes_given(
                 if axis.coordinate.rest:
                     rests[axis.coordinate.name] = shape[: len(shape) - len(tensor.axes) + 1]
                 elif isinstance(axis.extent, ir.Size):
+                    said = chosen.get(axis.coordinate.name, length)
+                    if said != length:
+                        message = (
+                            f"`{axis.coordinate}` has {length} points in `{tensor.name}`, and {said} are asked for"
+                        )
+                        sink = Sink()
+                        sink.report("IX304", message, Label(tensor.span))
+                        raise CallError(sink)
                     sizes.setdefault(axis.extent.coordinate, length)
     return sizes, rests
 
@@ -239,12 +249,12 @@ def _symbols(
     cells: Mapping[str, Cells],
 ) -> Cells:
     """An input without values: one symbol for each of its points."""
-    steps: list[list[int | str]] = []
+    steps: list[Sequence[int | str]] = []
     shape: list[int] = []
     for axis in tensor.axes:
         if axis.coordinate.rest:
             lengths = rests.get(axis.coordinate.name, ())
-            steps += [list(range(length)) for length in lengths]
+            steps += [range(length) for length in lengths]
             shape += lengths
             continue
         size = _size(axis.extent, sizes, cells)
@@ -252,8 +262,13 @@ def _symbols(
             assert isinstance(axis.extent, ir.Size)
             rows.add(axis.extent.coordinate)
         open_end = isinstance(axis.extent, ir.Size) and axis.extent.coordinate in rows
-        steps.append([axis.coordinate.name] if open_end or size is None else list(range(size)))
+        steps.append([axis.coordinate.name] if open_end or size is None else range(size))
         shape.append(1 if size is None or open_end else size)
+    if math.prod(shape) > MOST_SYMBOLS:
+        sink = Sink()
+        message = f"`{tensor.name}` would be {math.prod(shape):,} symbols, and at most {MOST_SYMBOLS:,} are made"
+        sink.report("IX507", message, Label(tensor.span), help="give it values, or smaller sizes")
+        raise CallError(sink)
     return Cells(tuple(shape), [symbol(tensor.name, place) for place in itertools.product(*steps)])
 
 
@@ -267,12 +282,18 @@ def _check_rows(program: ir.Program, rows: frozenset[Coordinate]) -> None:
     sink = Sink()
     for let in program.lets:
         for clause in let.clauses:
-            _check_clause(let, clause, rows, sink)
+            _check_clause(let, clause, rows, program.tensors, sink)
     if sink.failed:
         raise CallError(sink)
 
 
-def _check_clause(let: ir.Let, clause: ir.Clause, rows: frozenset[Coordinate], sink: Sink) -> None:
+def _check_clause(
+    let: ir.Let,
+    clause: ir.Clause,
+    rows: frozenset[Coordinate],
+    tensors: Mapping[str, ir.Input | ir.Let],
+    sink: Sink,
+) -> None:
     carried = [range for range in clause.ranges if isinstance(range.upper, ir.Size) and range.upper.coordinate in rows]
     names = {range.coordinate for range in carried}
     if len({range.upper for range in carried}) < len(carried):
@@ -281,11 +302,21 @@ def _check_clause(let: ir.Let, clause: ir.Clause, rows: frozenset[Coordinate], s
     for expr, _ in visit_clause(clause):
         if isinstance(expr, ir.Read):
             bare |= {id(index) for index in expr.indices if isinstance(index, ir.Coord)}
+            for axis, index in zip(tensors[expr.tensor].axes, expr.indices, strict=True):
+                is_row = isinstance(axis.extent, ir.Size) and axis.extent.coordinate in rows
+                if is_row and not (isinstance(index, ir.Coord) and index.coordinate in names):
+                    _refuse(axis.extent, "is needed here", expr.span, sink)
     for expr, _ in visit_clause(clause):
         if isinstance(expr, ir.Size) and expr.coordinate in rows:
             _refuse(expr, "is needed here", expr.span, sink)
+        elif isinstance(expr, ir.Normalize) and expr.coordinate in names:
+            _refuse(_upper(carried, expr.coordinate), "is normalised", expr.span, sink)
         elif isinstance(expr, ir.Coord) and expr.coordinate in names and id(expr) not in bare:
-            _refuse(next(r.upper for r in carried if r.coordinate == expr.coordinate), "is looked at", expr.span, sink)
+            _refuse(_upper(carried, expr.coordinate), "is looked at", expr.span, sink)
+
+
+def _upper(ranges: list[ir.Range], coordinate: Coordinate) -> ir.Expr:
+    return next(range.upper for range in ranges if range.coordinate == coordinate)
 
 
 def _refuse(size: ir.Expr, words: str, span: Any, sink: Sink) -> None:

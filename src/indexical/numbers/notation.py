@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias, assert_never
 
+from .digits import decimal, whole_text
 from .exponentials import Quotient, Sum
 from .surds import Surd
-from .terms import Polynomial, Symbol, Term
+from .terms import Polynomial, Symbol, Term, size_of
 from .tower import Number, Special, compare
 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A rational, a sum of square roots, an infinity: written as its value."""
+    """A number that is written as its value."""
 
     value: Any
 
@@ -63,7 +64,11 @@ class Call:
 
 Node: TypeAlias = Plain | Name | Power | Added | Times | Over | Call
 
-E = Name(Symbol("e", ()))
+# A form of more numbers and names than this is not written out.
+LARGEST = 2_000
+
+# Its place tells the number from a tensor of that name.
+E = Name(Symbol("e", ("number",)))
 ONE = Plain(1)
 
 # How tightly a text holds together: a sum, a product or quotient, a power, a word.
@@ -72,6 +77,7 @@ _SUM, _PRODUCT, _POWER, _WORD = range(4)
 
 def write(node: Node) -> str:
     """The whole text. Only an outermost sum has spaces in it."""
+    node = canonical(node.value) if isinstance(node, Plain) else node
     if isinstance(node, Added):
         return _sum(node.parts, True)
     if isinstance(node, Plain) and isinstance(node.value, Surd):
@@ -82,10 +88,13 @@ def write(node: Node) -> str:
 def _written(node: Node) -> tuple[str, int]:
     """The text of a part, and how tightly it holds together."""
     match node:
+        case Plain(Quotient() | Polynomial() as value):
+            return _written(canonical(value))
         case Plain(value):
             return _surd(value, False) if isinstance(value, Surd) else _rational(value)
         case Name(symbol):
-            return str(symbol), _WORD
+            # A tensor that is called `e` is not the number.
+            return f"`{symbol}`" if symbol.tensor == "e" and node != E else str(symbol), _WORD
         case Power(base, exponent):
             return f"{_inside(base, _WORD)}^{_exponent(exponent)}", _POWER
         case Added(parts):
@@ -110,14 +119,18 @@ def _inside(node: Node, least: int) -> str:
 def _exponent(node: Node) -> str:
     """`e^2`, `e^-1` and `e^√2` need no brackets."""
     text, tightness = _written(node)
-    return text if tightness >= _POWER and "·" not in text else f"({text})"
+    return text if tightness >= _POWER and not isinstance(node, Power) else f"({text})"
 
 
 def _sum(parts: tuple[Node, ...], spaced: bool) -> str:
     result = ""
     for part in parts:
-        text, tightness = _written(part)
-        negative = text.startswith("-") and tightness > _SUM
+        match part:
+            case Plain(Surd() as value):
+                text, _ = _surd(value, spaced)
+            case _:
+                text, _ = _written(part)
+        negative = text.startswith("-")
         word = "-" if negative else "+"
         text = text[1:] if negative else text
         if not result:
@@ -132,13 +145,16 @@ def _product(parts: tuple[Node, ...]) -> str:
     if len(parts) > 1 and parts[0] == Plain(-1):
         lead, parts = "-", parts[1:]
     texts = [_inside(part, _PRODUCT if number == 0 else _POWER) for number, part in enumerate(parts)]
+    if lead and texts[0].startswith("-"):
+        texts[0] = f"({texts[0]})"
     return lead + "·".join(texts)
 
 
 def _rational(value: Any) -> tuple[str, int]:
     if isinstance(value, Special):
         return repr(value), _WORD
-    return str(value), _WORD if Fraction(value).denominator == 1 else _PRODUCT
+    above, below = whole_text(value.numerator), value.denominator
+    return (above, _WORD) if below == 1 else (f"{above}/{whole_text(below)}", _PRODUCT)
 
 
 def _surd(value: Surd, spaced: bool) -> tuple[str, int]:
@@ -156,10 +172,10 @@ def _surd(value: Surd, spaced: bool) -> tuple[str, int]:
 
 def _root(key: int, coefficient: Fraction) -> str:
     if key == 1:
-        return str(coefficient)
-    above = {1: "", -1: "-"}.get(coefficient.numerator, str(coefficient.numerator))
-    below = "" if coefficient.denominator == 1 else f"/{coefficient.denominator}"
-    return f"{above}√{key}{below}"
+        return _rational(coefficient)[0]
+    above = {1: "", -1: "-"}.get(coefficient.numerator, whole_text(coefficient.numerator))
+    below = "" if coefficient.denominator == 1 else f"/{whole_text(coefficient.denominator)}"
+    return f"{above}√{whole_text(key)}{below}"
 
 
 def placed(node: Node, rows: Mapping[str, int]) -> Node:
@@ -182,6 +198,13 @@ def placed(node: Node, rows: Mapping[str, int]) -> Node:
 
 
 # ------------------------------------------------------------ canonical forms
+
+
+def text_of(value: Any) -> str:
+    """A number in its canonical form; of one whose form nobody would read, so many digits, each proven."""
+    if size_of(value) <= LARGEST:
+        return write(canonical(value))
+    return f"≈ {decimal(value, 16)}" if not value.symbols else "too long to be written"
 
 
 def canonical(value: Any) -> Node:
@@ -236,6 +259,8 @@ def _raised(node: Node, power: int) -> Node:
 
 def _ordered(monomial: Any) -> list[tuple[Any, int]]:
     """The named terms first, then the symbols, each by their text."""
+    if len(monomial) < 2:
+        return list(monomial)  # To write it takes as long as what is inside.
     return sorted(monomial, key=lambda item: (isinstance(item[0], Symbol), write(_atom((item[0], 1)))))
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import reduce
 from typing import Any
 
 from ..ir import nodes as ir
+from ..ir.whole import LARGEST
 from ..run.reference import Evaluation
 from ..run.tables import Stage
+from ..run.wholes import Point, checked
 from . import enclosure, functions
 from .interval import Interval, Unsettled
 from .tower import INFINITY, UNDEFINED, Special
@@ -24,6 +27,14 @@ def _apart(function: str, enclosed: Callable[..., Interval]) -> Callable[..., An
         return enclosed(*arguments)
 
     return apply
+
+
+def _side(value: Any) -> Any:
+    """An infinity as it is; of all else, the sign."""
+    found = value if isinstance(value, Special) else value.sign()
+    if found is None:
+        raise Unsettled("it may be of either sign")
+    return found
 
 
 def _sqrt(x: Interval) -> Any:
@@ -84,13 +95,9 @@ class Ranges:
         return sum(values, Interval.of(0, self.bits))
 
     def divide(self, a: Any, b: Any) -> Any:
-        if isinstance(a, Special) or isinstance(b, Special):
-            return a * b.inverse() if isinstance(b, Special) else a * b.sign()
-        if b.sign() == 0:
-            side = a.sign()
-            if side is None:
-                raise Unsettled
-            return INFINITY * side
+        if isinstance(a, Special) or isinstance(b, Special) or b.sign() == 0:
+            # Only the signs count here, as for the exact numbers.
+            return self.number(functions.ExactNumbers().divide(_side(a), _side(b)))
         return a / b
 
     def remainder(self, a: Any, b: Any) -> Any:
@@ -136,7 +143,63 @@ def _but(items: list[Any], at: int) -> list[Any]:
     return items[:at] + items[at + 1 :]
 
 
-class Rounded(Evaluation):
+class Enclosed(Evaluation):
+    """An evaluation by intervals. One that becomes a whole number has to lie between two of them; of several, one is
+    the largest where it is so for certain."""
+
+    def stage(self, expr: ir.Expr) -> Stage:
+        found = super().stage(expr)
+        match expr:
+            case ir.Map(op) if op.startswith("as ") and expr.type.kind == "whole":
+                return self._truncated(expr, found)
+            case ir.Reduce("argmax" | "argmin") if expr.body.type.kind == "real":
+                return self._extreme_place(expr, found)
+            case _:
+                return found
+
+    def _truncated(self, expr: ir.Map, otherwise: Stage) -> Stage:
+        argument = self.compiled(expr.arguments[0])
+
+        def truncated(point: Point) -> Any:
+            value = argument(point)
+            if not isinstance(value, Interval):
+                return otherwise(point)
+            low, high = math.trunc(value.lower), math.trunc(value.upper)
+            if low != high:
+                raise Unsettled("it may be either of two whole numbers")
+            return checked(low, expr, point, 2**31 - 1 if expr.op == "as i32" else LARGEST)
+
+        return truncated
+
+    def _extreme_place(self, expr: ir.Reduce, otherwise: Stage) -> Stage:
+        body, coordinate = self.compiled(expr.body), expr.ranges[0].coordinate
+        direction = 1 if expr.op == "argmax" else -1
+
+        def place(point: Point) -> Any:
+            points = list(self.scanned(expr, point))
+            if not points:
+                return otherwise(point)
+            values = [body(inner) for inner in points]
+            best = 0
+            for at, value in enumerate(values):
+                if value is UNDEFINED:
+                    return points[at][coordinate]
+                if at and _is_more(value, values[best], direction):
+                    best = at
+            return points[best][coordinate]
+
+        return place
+
+
+def _is_more(a: Any, b: Any, direction: int) -> bool:
+    """Whether one is larger (smaller) for certain."""
+    if isinstance(a, Special) or isinstance(b, Special):
+        left, right = (x.side if isinstance(x, Special) else 0 for x in (a, b))
+        return (left - right) * direction > 0
+    return bool(a > b if direction > 0 else a < b)
+
+
+class Rounded(Enclosed):
     """An evaluation in which a figure that was marked as printed is anything that rounds to it."""
 
     def stage(self, expr: ir.Expr) -> Stage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
@@ -14,7 +15,7 @@ from .digits import decimal
 from .evaluate import Evaluated, explained
 from .inputs import rational
 from .terms import Polynomial
-from .tower import Number, Special, Undecidable, compare, divide, refined
+from .tower import INFINITY, UNDEFINED, Number, Special, Undecidable, compare, divide, refined, sign
 
 
 class Value:
@@ -33,7 +34,8 @@ class Value:
         self._evaluated, self._name, self._offset = evaluated, name, offset
         self._rows = dict(rows or {})
         self.masked = evaluated is not None and evaluated.is_masked(name, offset)
-        self.number = 0 if number is None else number.at(self._rows) if isinstance(number, Polynomial) else number
+        moved = number.at(self._rows) if self._rows and isinstance(number, Polynomial) else number
+        self.number = 0 if moved is None else moved
 
     def __str__(self) -> str:
         return self._form(None)
@@ -68,7 +70,7 @@ class Value:
         if isinstance(self.number, bool):
             return str(self.number).lower()
         with explained():
-            return notation.write(notation.canonical(self.number))
+            return notation.text_of(self.number)
 
     def decimal(self, digits: int = 16) -> str:
         """So many significant digits, each of them proven; the last is rounded to the nearest."""
@@ -166,14 +168,25 @@ class Value:
         if isinstance(self.number, Special):
             return {1: float("inf"), -1: float("-inf")}.get(self.number.side, float("nan"))
         with explained():
-            for interval in refined(self.number):
-                if float(interval.lower) == float(interval.upper):
-                    return float(interval.lower)
-            raise Undecidable
+            return nearest_float(self.number)
 
     def __bool__(self) -> bool:
         with explained():
             return bool(self.number)
+
+
+def nearest_float(number: Any) -> float:
+    """Correctly rounded; too large a number is an infinity, as floats have it."""
+    try:
+        for interval in refined(number, 1 << 12):
+            low, high = float(interval.lower), float(interval.upper)
+            if low == high:
+                return low
+        middle = (Fraction(low) + Fraction(high)) / 2
+        side = compare(number, middle)
+        return float(middle) if side == 0 else low if side == -1 else high
+    except OverflowError:
+        return math.copysign(math.inf, sign(number))
 
 
 # More digits than this take minutes.
@@ -185,9 +198,12 @@ def _refusal(message: str, help: str) -> CallError:
 
 
 def _number_of(value: object) -> Any:
+    """Anything that is a number; a float that is not finite stands for what is not."""
     if isinstance(value, Value):
         return value.number
-    return rational(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return UNDEFINED if math.isnan(value) else INFINITY if value > 0 else -INFINITY
+    return None if isinstance(value, str) else rational(value)
 
 
 def _combined(operation: Any, one: Value, other: Any) -> Any:
@@ -201,9 +217,12 @@ def _combined(operation: Any, one: Value, other: Any) -> Any:
 def _is_identical(a: Any, b: Any) -> bool:
     """Whether two numbers with symbols are equal for all values of them; polynomials are, where their terms are."""
     difference = a - b
-    if isinstance(difference, Polynomial) and difference.named:
+    if not isinstance(difference, Polynomial):
+        return not difference
+    zero = difference.is_zero()
+    if zero is None:
         raise Undecidable
-    return not difference
+    return zero
 
 
 class Tensor:
@@ -248,7 +267,7 @@ class Tensor:
                 raise _refusal(message, f"`{coordinate}` runs over {size} points, from 0")
         if all(isinstance(size, str) for size in sizes[len(full) :]):
             return self._value(full)
-        return Tensor(self._evaluated, self.name, full)
+        return type(self)(self._evaluated, self.name, full)
 
     def _value(self, place: tuple[int, ...]) -> Value:
         table = self._evaluated.table(self.name)
@@ -298,7 +317,7 @@ class Results(Mapping[str, Any]):
         if name not in self.evaluated.evaluation.tensors:
             message = f"`{name}` was not computed: no output needs it"
             raise CallError([Diagnostic("IX508", message, help=f'ask for it: `outputs="{name}"`')])
-        tensor = Tensor(self.evaluated, name)
+        tensor = self.tensor(name)
         return tensor if tensor.shape and not all(isinstance(s, str) for s in tensor.shape) else tensor.item()
 
     def tensor(self, name: str) -> Tensor:

@@ -38,8 +38,13 @@ def steps(evaluated: Evaluated) -> list[Step]:
     """A step for each definition that was computed; what is only given, and what a function brought along, is none."""
     given = figures(evaluated.program)
     lets = [let for let in evaluated.computed() if not let.hidden and let.name not in given]
+    return describe(evaluated.program, lets)
+
+
+def describe(program: ir.Program, lets: list[ir.Let]) -> list[Step]:
+    """Definitions as steps, in their order."""
     return [
-        Step(number, let.name, _statements(let), _words(let), _reads(let, evaluated.program))
+        Step(number, let.name, _statements(let), _words(let), _reads(let, program))
         for number, let in enumerate(lets, 1)
     ]
 
@@ -53,6 +58,8 @@ def figures(program: ir.Program) -> set[str]:
     found: set[str] = set()
     for let in ordered(program):
         bodies = [clause.body for clause in let.clauses]
+        if any(clause.guard is not None for clause in let.clauses):
+            continue
         if all(isinstance(b, ir.Array | ir.Const) or (isinstance(b, ir.Read) and b.tensor in found) for b in bodies):
             found.add(let.name)
     return found
@@ -96,7 +103,7 @@ def _reads(let: ir.Let, program: ir.Program) -> tuple[str, ...]:
     """What a definition reads, through what functions brought along."""
     lets = {other.name: other for other in program.lets}
     found: dict[str, None] = {}
-    waiting = [read.tensor for read in reads_of(let)]
+    waiting = [read.tensor for read in sorted(reads_of(let), key=lambda read: read.span.start)]
     seen: set[str] = set()
     while waiting:
         name = waiting.pop(0)

@@ -2,6 +2,7 @@
 
 Square roots of whole numbers of distinct square classes are linearly independent over ℚ, so a sum of them is 0 only
 where every coefficient is. `n` and `m` are of one class where `n·m` is a square, which takes no factoring to see.
+A class is known by one member: its small primes, each once, times the first number without them that was met.
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ from . import enclosure
 from .interval import Interval
 from .tower import Number, Rational, TooManyTerms
 
-# Up to this, trial division by the primes below 1,000 leaves no square: the representative of a class is then its
-# smallest member. Beyond, it is the first member that was met.
-_SEEN_THROUGH = 10**9
 _PRIMES = [p for p in range(2, 1000) if all(p % q for q in range(2, math.isqrt(p) + 1))]
-_MET: list[int] = []
+# Two numbers without small primes are of one class only where they are squares modulo the same of these.
+_SQUARES = [(p, {n * n % p for n in range(1, p)}) for p in _PRIMES[-32:]]
+_MET: dict[tuple[bool, ...], list[int]] = {}
 
 _MOST_TERMS = 1 << 12
 
@@ -36,25 +36,23 @@ def _representative(n: int) -> tuple[Fraction, int]:
     """`√n` as a rational times the root of the one representative of its square class."""
     if n == 0:
         return Fraction(0), 1
-    outside = 1
+    outside = inside = 1
     for prime in _PRIMES:
-        square = prime * prime
-        if square > n:
+        if prime > n:
             break
-        while n % square == 0:
-            n //= square
-            outside *= prime
+        while n % prime == 0:
+            n //= prime
+            outside, inside = (outside * prime, inside // prime) if inside % prime == 0 else (outside, inside * prime)
     root = math.isqrt(n)
     if root * root == n:
-        return Fraction(outside * root), 1
-    if n < _SEEN_THROUGH:
-        return Fraction(outside), n
-    for known in _MET:
+        return Fraction(outside * root), inside
+    met = _MET.setdefault(tuple(n % prime in squares for prime, squares in _SQUARES), [])
+    for known in met:
         root = math.isqrt(n * known)
         if root * root == n * known:
-            return Fraction(outside * root, known), known
-    _MET.append(n)
-    return Fraction(outside), n
+            return Fraction(outside * root, known), inside * known
+    met.append(n)
+    return Fraction(outside), inside * n
 
 
 @lru_cache(maxsize=1 << 16)

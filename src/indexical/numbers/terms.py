@@ -5,15 +5,20 @@ Out here identical terms are equal, numbers with disjoint enclosures are not, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from fractions import Fraction
+from typing import Any, TypeAlias, TypeGuard
 
 from . import enclosure, exponentials
 from .interval import Interval
+from .surds import Surd
 from .tower import Number, Rational, TooManyTerms, Valueless, divide, enclose
 
 MOST_TERMS = 20_000
+# A logarithm with a larger factor is not multiplied out.
+_MOST_FACTORS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +43,17 @@ class Symbol:
 class Term:
     """A function at exact arguments, named because its value has no other name."""
 
-    __slots__ = ("_hash", "arguments", "function")
+    __slots__ = ("_enclosed", "_hash", "arguments", "function", "inside", "size")
 
     def __init__(self, function: str, arguments: tuple[Any, ...]) -> None:
         self.function = function
         self.arguments = arguments
         self._hash = hash((function, arguments))
+        # Terms share their arguments, so that walking down would take ever longer: what is inside is kept.
+        found = [argument.atoms for argument in arguments if isinstance(argument, Polynomial)]
+        self.inside: frozenset[Atom] = frozenset().union(*found)
+        self.size = 1 + sum(size_of(argument) for argument in arguments)
+        self._enclosed: tuple[int, Interval] | None = None
 
     def __hash__(self) -> int:
         return self._hash
@@ -61,7 +71,10 @@ class Term:
         return Term(self.function, tuple(inside))
 
     def enclose(self, bits: int) -> Interval:
-        return _ENCLOSURES[self.function](*(enclose(argument, bits) for argument in self.arguments))
+        if self._enclosed is None or self._enclosed[0] != bits:
+            found = _ENCLOSURES[self.function](*(enclose(argument, bits) for argument in self.arguments))
+            self._enclosed = (bits, found)
+        return self._enclosed[1]
 
     def __repr__(self) -> str:
         return f"{self.function}{self.arguments}"
@@ -84,6 +97,17 @@ Monomial: TypeAlias = frozenset[tuple[Atom, int]]
 NOTHING: Monomial = frozenset()
 
 
+def size_of(value: Any) -> int:
+    """About how many numbers and names stand in a number when it is written out."""
+    if isinstance(value, Polynomial):
+        atoms = (atom for monomial in value.terms for atom, _ in monomial)
+        inside = sum(atom.size if isinstance(atom, Term) else 1 for atom in atoms)
+        return inside + sum(size_of(coefficient) for coefficient in value.terms.values())
+    if isinstance(value, exponentials.Quotient):
+        return len(value.top) + sum(len(factor) for factor in value.factors)
+    return 1
+
+
 def is_same(a: Any, b: Any) -> bool:
     """Whether two numbers are seen to be one, by their terms alone."""
     if isinstance(a, Polynomial) or isinstance(b, Polynomial):
@@ -94,11 +118,12 @@ def is_same(a: Any, b: Any) -> bool:
 class Polynomial(Number):
     """`Σ coefficient · Π atom^power`, by monomial; the coefficients are numbers of the field, none of them 0."""
 
-    __slots__ = ("_hash", "terms")
+    __slots__ = ("_atoms", "_hash", "terms")
     level = 3
 
     def __init__(self, terms: dict[Monomial, Any]) -> None:
         self.terms = terms
+        self._atoms: frozenset[Atom] | None = None
         self._hash: int | None = None
 
     @classmethod
@@ -121,9 +146,9 @@ class Polynomial(Number):
     def inverse(self) -> Any:
         """One term is turned over; a sum becomes a named term, with its first term as a factor outside."""
         (monomial, coefficient), *more = self.terms.items()
-        unit = Polynomial({frozenset(_turned(atom, power) for atom, power in monomial): divide(1, coefficient)})
+        unit = _settled({frozenset(_turned(atom, power) for atom, power in monomial): divide(1, coefficient)})
         if not more:
-            return unit if monomial else divide(1, coefficient)
+            return unit
         inside = unit * self
         return unit * _alone(Term("inverse", (inside,)))
 
@@ -143,26 +168,70 @@ class Polynomial(Number):
         return result
 
     def is_zero(self) -> bool | None:
-        """Not known from the terms alone, since named terms may cancel; but what varies with a symbol is not 0."""
-        return False if self.symbols else None
+        """Without denominators, no terms are 0, and a polynomial in symbols alone is not; named terms may cancel."""
+        above = self.cleared()
+        if not isinstance(above, Polynomial):
+            return not above
+        return None if any(isinstance(atom, Term) for atom in above.atoms) else False
 
-    def atoms(self) -> Iterator[Atom]:
+    def cancels(self) -> bool:
+        """Whether this is a sum of logarithms with whole factors, and what it is the logarithm of is 1."""
+        product: Any = 1
+        scale = math.lcm(*(c.denominator for c in self.terms.values() if isinstance(c, int | Fraction)))
+        for monomial, coefficient in self.terms.items():
+            match list(monomial), coefficient:
+                case [(Term(function="log", arguments=(inside,)), 1)], int() | Fraction():
+                    times = int(coefficient * scale)
+                    if isinstance(inside, Polynomial) or abs(times) > _MOST_FACTORS:
+                        return False
+                    product = product * (inside if isinstance(inside, Number) else Fraction(inside)) ** times
+                case [], int() | Fraction() | Surd():
+                    product = product * exponentials.exp(coefficient * scale)
+                case _:
+                    return False
+        return bool(product == 1)
+
+    @property
+    def is_formal(self) -> bool:
+        return bool(self.symbols)
+
+    def cleared(self) -> Any:
+        """This, multiplied by every sum that it is divided by."""
+        powers = [(atom, power) for monomial in self.terms for atom, power in monomial if _is(atom, "inverse")]
+        if not powers:
+            return self
+        inverse = powers[0][0]
+        most = max(power for atom, power in powers if atom == inverse)
+        result: Any = 0
+        for monomial, coefficient in self.terms.items():
+            power = dict(monomial).get(inverse, 0)
+            rest = _settled({monomial - {(inverse, power)}: coefficient})
+            result = result + rest * inverse.arguments[0] ** (most - power)
+        return result.cleared() if isinstance(result, Polynomial) else result
+
+    @property
+    def atoms(self) -> frozenset[Atom]:
         """Every symbol and term, those inside of terms too."""
-        for monomial in self.terms:
-            for atom, _ in monomial:
-                yield atom
-                for argument in atom.arguments if isinstance(atom, Term) else ():
-                    if isinstance(argument, Polynomial):
-                        yield from argument.atoms()
+        if self._atoms is None:
+            here = {atom for monomial in self.terms for atom, _ in monomial}
+            self._atoms = frozenset(here).union(*(atom.inside for atom in here if isinstance(atom, Term)))
+        return self._atoms
 
     @property
     def symbols(self) -> set[Symbol]:
-        return {atom for atom in self.atoms() if isinstance(atom, Symbol)}
+        return {atom for atom in self.atoms if isinstance(atom, Symbol)}
 
     @property
     def named(self) -> list[Term]:
-        """The terms that took this number out of the field; an inverse alone does not."""
-        return [atom for atom in self.atoms() if isinstance(atom, Term) and atom.function != "inverse"]
+        """The terms that took this number out of the field; an inverse alone does not, and one of symbols has no value
+        to be known better."""
+        return [
+            atom
+            for atom in self.atoms
+            if isinstance(atom, Term)
+            and atom.function != "inverse"
+            and not any(isinstance(inner, Symbol) for inner in atom.inside)
+        ]
 
     def at(self, rows: Mapping[str, int]) -> Any:
         """One point of a row."""
@@ -190,9 +259,13 @@ def _alone(atom: Atom) -> Polynomial:
     return Polynomial({frozenset(((atom, 1),)): 1})
 
 
+def _is(atom: Atom, function: str) -> TypeGuard[Term]:
+    return isinstance(atom, Term) and atom.function == function
+
+
 def _turned(atom: Atom, power: int) -> tuple[Atom, int]:
     """One over a power. An exponential has the power 1 always, so that it has one name."""
-    if isinstance(atom, Term) and atom.function == "exp":
+    if _is(atom, "exp"):
         return Term("exp", (-atom.arguments[0],)), power
     return atom, -power
 
@@ -209,9 +282,9 @@ def _joined(left: Monomial, right: Monomial) -> tuple[Any, Monomial]:
     powers = dict(left)
     for atom, power in right:
         powers[atom] = powers.get(atom, 0) + power
-    raised = [atom for atom in powers if isinstance(atom, Term) and atom.function == "exp"]
+    raised = [atom for atom in powers if _is(atom, "exp")]
     factor: Any = 1
-    if len(raised) > 1:
+    if sum(powers[atom] for atom in raised) > 1:
         exponent = sum((atom.arguments[0] * powers.pop(atom) for atom in raised), 0)
         if isinstance(exponent, Number) and exponent.level > 1:
             powers[Term("exp", (exponent,))] = 1
@@ -227,17 +300,29 @@ def _settled(terms: dict[Monomial, Any]) -> Any:
         raise TooManyTerms(f"a sum of {len(left):,} terms, and at most {MOST_TERMS:,} are kept")
     for monomial, coefficient in left.items():
         for atom, power in monomial:
-            if isinstance(atom, Term) and atom.function == "sqrt" and power > 1:
-                rest = frozenset({*monomial, (atom, power - 2)} - {(atom, power), (atom, 0)})
+            opened, kept = _opened(atom, power)
+            if opened and isinstance(atom, Term):
+                rest = monomial - {(atom, power)} | ({(atom, kept)} if kept else set())
                 others = {m: c for m, c in left.items() if m != monomial}
-                return _settled(others) + _settled({rest: coefficient}) * atom.arguments[0]
-            if isinstance(atom, Term) and atom.function == "inverse" and power > 0:
+                return _settled(others) + _settled({rest: coefficient}) * atom.arguments[0] ** opened
+            if _is(atom, "inverse") and power > 0:
                 found = _cancelled(left, atom)
                 if found is not None:
                     return _settled(found)
     if not left:
         return 0
     return left[NOTHING] if len(left) == 1 and NOTHING in left else Polynomial(left)
+
+
+def _opened(atom: Atom, power: int) -> tuple[int, int]:
+    """A power of a term as a power of what is inside, and the power of the term that is left.
+
+    A root of the field stands above, as `√2/2` does; one over an inverse is the sum that was inverted.
+    """
+    if _is(atom, "sqrt"):
+        in_field = not isinstance(atom.arguments[0], Polynomial)
+        return divmod(power, 2) if in_field or power > 0 else (-(-power // 2), -(-power % 2))
+    return (-power, 0) if _is(atom, "inverse") and power < 0 else (0, power)
 
 
 def _cancelled(terms: dict[Monomial, Any], inverse: Term) -> dict[Monomial, Any] | None:

@@ -109,8 +109,8 @@ class Number:
         while left:
             if left & 1:
                 result = result * base
-            base = base * base
             left >>= 1
+            base = base * base if left else base
         return result
 
     def __abs__(self) -> Any:
@@ -144,6 +144,15 @@ class Number:
 
     def is_zero(self) -> bool | None:
         """Whether this is 0; None where only an enclosure may tell."""
+        return False
+
+    def cancels(self) -> bool:
+        """Whether this is 0 by a law that its terms do not show. It is asked where no enclosure tells it from 0."""
+        return False
+
+    @property
+    def is_formal(self) -> bool:
+        """Whether this varies with symbols. It may then be divided by, unless it is seen to be 0."""
         return False
 
     def __trunc__(self) -> int:
@@ -216,6 +225,7 @@ _FIRST_BITS = 64
 # A number of the exact storeys that is not 0 is told from 0 in the end; one with named terms perhaps never.
 _MOST_BITS_OUTSIDE = 1 << 12
 _MOST_BITS = 1 << 22
+_LONGEST_WHOLE = 1 << 17
 
 
 def enclose(value: Any, bits: int) -> Interval:
@@ -244,6 +254,8 @@ def sign(value: Any) -> int:
         found = interval.sign()
         if found is not None:
             return found
+    if value.cancels():
+        return 0
     raise Undecidable
 
 
@@ -260,7 +272,8 @@ def _apart(a: Any, b: Any) -> int:
     if not (isinstance(a, Number) and isinstance(b, Number) and a.level == b.level == 2):
         return 0
     try:
-        return -1 if a.enclose(_FIRST_BITS) < b.enclose(_FIRST_BITS) else 1
+        left, right = a.enclose(_FIRST_BITS), b.enclose(_FIRST_BITS)
+        return -1 if left < right else int(left > right)
     except Unsettled:
         return 0
 
@@ -269,7 +282,9 @@ def floor(value: Any) -> int:
     """The largest whole number that is not above this one."""
     if not isinstance(value, Number):
         return math.floor(value)  # type: ignore[no-any-return]
-    for interval in refined(value, _MOST_BITS_OUTSIDE):
+    for interval in refined(value):
+        if abs(interval.high).bit_length() + interval.exponent > _LONGEST_WHOLE:
+            raise OverflowError(f"its whole part has more than {_LONGEST_WHOLE:,} bits")
         low, high = math.floor(interval.lower), math.floor(interval.upper)
         if low == high:
             return low
@@ -285,7 +300,7 @@ def divide(a: Any, b: Any) -> Any:
     """A quotient. Over 0 it is unbounded, as for floats, or undefined; 0 has no sign here."""
     if isinstance(b, Special):
         return UNDEFINED if isinstance(a, Special) or not b.side else 0
-    if isinstance(b, Number) and b.is_zero() is False:
+    if isinstance(b, Number) and (b.is_formal if (zero := b.is_zero()) is None else not zero):
         return a * b.inverse()
     if sign(b) == 0:
         return UNDEFINED if sign(a) == 0 else _SPECIAL[sign(a)]

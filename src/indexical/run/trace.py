@@ -9,17 +9,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ..diagnostics import CallError, Diagnostic
 from ..ir import nodes as ir
 from ..ir.text import shown
 from ..ir.types import Coordinate
-from ..ir.walk import Inexpressible, children, substitute
-from .reference import Evaluation
+from ..ir.walk import children
+from .reference import Evaluation, Uncomputed
+from .sentences import named, spoken_row, spoken_sum
 from .wholes import Point
-
-# A sum that is written out has at most so many parts.
-LONGEST_SUM = 12
-# Of more than that many keys, a sentence names so many.
-MOST_NAMED = 5
+from .worked import pattern, written
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +27,14 @@ class Element:
     tensor: str
     place: tuple[int, ...]
 
+    def __str__(self) -> str:
+        return f"{self.tensor}[{', '.join(map(str, self.place))}]" if self.place else self.tensor
+
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """A part of a term. `pattern` is how the text writes it; `element` says which one was read, if it is a read."""
+    """A part of a term. `pattern` is how the text writes it, with numbers for the coordinates that are not scanned;
+    `element` says which one was read, if it is a read."""
 
     pattern: str
     value: Any
@@ -43,7 +45,7 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One point that was scanned."""
+    """One point that was scanned. `share` is its part in the sum, and that of a normaliser its value there."""
 
     point: tuple[tuple[str, int], ...]
     factors: tuple[Factor, ...]
@@ -53,10 +55,22 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
-    """A reduction or a normaliser at one point: the coordinates it runs over, what a guard excluded, its terms.
+class Silent:
+    """A point of a reduction that adds nothing, and why: a factor of it is masked, or all was decided before."""
 
-    `op` is a reduction's or a normaliser's. The terms of a softmax are its scores; their shares are its weights.
+    place: tuple[int, ...]
+    why: str
+    element: Element | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A reduction or a normaliser at one point: the coordinates it runs over, what a guard excluded, what added
+    nothing, and its terms; together they are all points of the ranges.
+
+    `op` is a reduction's or a normaliser's. The terms of a softmax are its scores; their shares are its weights. A
+    `cumsum` runs up to its point. Of a point that the guard of a normaliser excludes, the row is not read: it is
+    `outside`, and has no terms.
     """
 
     op: str
@@ -64,23 +78,25 @@ class Scan:
     ranges: tuple[tuple[str, int, int], ...]
     guard: str | None
     excluded: tuple[tuple[int, ...], ...]
+    silent: tuple[Silent, ...]
     terms: tuple[Term, ...]
     value: Any
     normalises: bool
+    outside: bool = False
     sentences: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A point of a definition, or of an input: its value, what survives, what was scanned. `whole` says that it is
-    its one scan, and nothing besides."""
+    """A point of a definition, or of an input: its value, what survives, what was scanned. `why` says why it is masked;
+    then nothing was scanned. `whole` says that it is its one scan, and nothing besides."""
 
     element: Element
     statement: str
     survives: tuple[tuple[str, int], ...]
     value: Any
     masked: bool
-    guard: str | None
+    why: str | None
     scans: tuple[Scan, ...]
     reads: tuple[Element, ...]
     kind: str
@@ -97,16 +113,22 @@ class Trace:
 
 
 def elements_of(scan: Scan) -> Iterator[Element]:
-    """What the terms of a scan read, inner scans included."""
+    """What the terms of a scan read, inner scans included; and those elements that, being masked, kept a term away."""
     for term in scan.terms:
         for factor in term.factors:
             yield from factor.reads
             for inner in factor.scans:
                 yield from elements_of(inner)
+    for silent in scan.silent:
+        if silent.element is not None:
+            yield silent.element
 
 
 class Tracer:
-    """Traces of an evaluation. `spaces` names coordinates in sentences."""
+    """Traces of an evaluation."""
+
+    # What a number type raises where a value is not to be had: a symbol, say.
+    unknown: tuple[type[Exception], ...] = ()
 
     def __init__(self, program: ir.Program, evaluation: Evaluation) -> None:
         self.program = program
@@ -120,7 +142,9 @@ class Tracer:
         table = self.evaluation.tensors[element.tensor]
         offset = table.offset(element.place)
         cell = table.cells[offset]
-        masked = cell is None or offset in table.removed
+        if cell is Uncomputed:
+            message = f"`{element}` does not exist: the statement around `{element.tensor}` has no such point"
+            raise CallError([Diagnostic("IX515", message)])
         value = 0 if cell is None else cell
         if element.tensor in self.inputs:
             tensor = self.inputs[element.tensor]
@@ -129,230 +153,203 @@ class Tracer:
             return Trace(element, "", survives, value, False, None, (), (), tensor.kind)
         let = self.lets[element.tensor]
         clause, point = clause_at(self.evaluation, let, element.place)
-        survives = tuple((_name(c), step) for c, step in point.items())
-        guard = None if clause.guard is None else shown(clause.guard)
+        survives = tuple((named(c), step) for c, step in point.items())
         text = statement(let, clause)
         if cell is None:
-            return Trace(element, text, survives, value, True, guard, (), (), let.kind)
+            assert clause.guard is not None
+            return Trace(element, text, survives, value, True, _fails(clause.guard), (), (), let.kind)
+        if offset in table.removed or self._is_left_out(clause.body, point):
+            why, source = self.culprit(clause.body, point, frozenset())
+            reads = () if source is None else (source,)
+            return Trace(element, text, survives, value, True, why, (), reads, let.kind)
         scans = tuple(self.scans(clause.body, point))
-        reads = tuple(self.reads(clause.body, point))
+        found = tuple(self.reads(clause.body, point))
         whole = isinstance(clause.body, ir.Reduce | ir.Normalize)
-        return Trace(element, text, survives, value, masked, guard, scans, reads, let.kind, whole)
+        return Trace(element, text, survives, value, False, None, scans, found, let.kind, whole)
 
-    # ------------------------------------------------------------------ scans
+    def _is_left_out(self, body: ir.Expr, point: Point) -> bool:
+        """Whether a normaliser leaves this point out; that of a `log_softmax` is no 0, and masked all the same."""
+        guard = body.guard if isinstance(body, ir.Normalize) else None
+        return guard is not None and not self.evaluation.value(guard, point)
+
+    # -------------------------------------------------------- what is evaluated
+
+    def parts(self, expr: ir.Expr, point: Point) -> Iterator[ir.Expr]:
+        """The parts of an expression that its value asks for: one branch, and what `&&` and `||` do not leave out."""
+        match expr:
+            case ir.Select(condition, then, otherwise):
+                yield condition
+                yield then if self.evaluation.value(condition, point) else otherwise
+            case ir.Map("&&" | "||" as op, (left, right)):
+                yield left
+                if bool(self.evaluation.value(left, point)) == (op == "&&"):
+                    yield right
+            case ir.Map("*" | "/") if self.evaluation.is_removed(expr, point):
+                return
+            case _:
+                yield from children(expr)
 
     def scans(self, expr: ir.Expr, point: Point) -> Iterator[Scan]:
-        """The outermost reductions and normalisers of an expression; of a branch, only the one that was taken."""
+        """The outermost reductions and normalisers of an expression, as far as they were evaluated."""
         if isinstance(expr, ir.Reduce):
             yield self.reduction(expr, point)
         elif isinstance(expr, ir.Normalize):
             yield self.normaliser(expr, point)
-        elif isinstance(expr, ir.Select):
-            yield from self.scans(expr.condition, point)
-            yield from self.scans(self._taken(expr, point), point)
-        elif isinstance(expr, ir.Map) and expr.op in ("*", "/") and self.evaluation.is_removed(expr, point):
-            return
         else:
-            for child in children(expr):
+            for child in self.parts(expr, point):
                 yield from self.scans(child, point)
 
-    def _taken(self, expr: ir.Select, point: Point) -> ir.Expr:
-        return expr.then if self.evaluation.value(expr.condition, point) else expr.otherwise
+    def reads(self, expr: ir.Expr, point: Point) -> Iterator[Element]:
+        """The elements that an expression read outside of its reductions and normalisers. Of a product with a masked
+        factor that is this factor alone."""
+        match expr:
+            case ir.Reduce() | ir.Normalize():
+                return
+            case ir.Map("*" | "/") if self.evaluation.is_removed(expr, point):
+                _, element = self.culprit(expr, point, frozenset())
+                if element is not None:
+                    yield element
+            case _:
+                if isinstance(expr, ir.Read):
+                    yield self.element(expr, point)
+                for child in self.parts(expr, point):
+                    yield from self.reads(child, point)
+
+    def element(self, expr: ir.Read, point: Point) -> Element:
+        return Element(expr.tensor, tuple(self.evaluation.value(index, point) for index in expr.indices))
+
+    def culprit(self, expr: ir.Expr, point: Point, scanned: frozenset[Coordinate]) -> tuple[str, Element | None]:
+        """Why a value is removed: the guard of a normaliser, or an element that is masked itself."""
+        match expr:
+            case ir.Read():
+                return f"`{pattern(self, expr, point, scanned)}` is masked", self.element(expr, point)
+            case ir.Normalize(guard=guard) if guard is not None:
+                return _fails(guard), None
+            case ir.Select():
+                return self.culprit(list(self.parts(expr, point))[1], point, scanned)
+            case _:
+                removed = (part for part in children(expr) if self.evaluation.is_removed(part, point))
+                return self.culprit(next(removed), point, scanned)
+
+    # ------------------------------------------------------------------ scans
 
     def reduction(self, expr: ir.Reduce, point: Point) -> Scan:
-        everywhere = self.evaluation.points(expr.ranges, point, {})
         names = [range.coordinate for range in expr.ranges]
-        kept, excluded = [], []
+        everywhere = list(self.evaluation.points(expr.ranges, point, {}))
+        kept: list[Point] = []
+        excluded, silent = [], []
+        decided: str | None = None
         for inner in everywhere:
-            if expr.guard is None or self.evaluation.value(expr.guard, inner):
-                kept.append(dict(inner))
+            place = tuple(inner[name] for name in names)
+            if decided is not None:
+                silent.append(Silent(place, decided, None))
+            elif expr.guard is not None and not self.evaluation.value(expr.guard, inner):
+                excluded.append(place)
+            elif expr.op == "sum" and self.evaluation.is_removed(expr.body, inner):
+                silent.append(Silent(place, *self.culprit(expr.body, inner, frozenset(names))))
             else:
-                excluded.append(tuple(inner[name] for name in names))
-        ranges = tuple((_name(name), *self.evaluation.ranges.get(name, (0, 0))) for name in names)
+                kept.append(inner)
+                if expr.op in ("any", "all") and bool(self.evaluation.value(expr.body, inner)) == (expr.op == "any"):
+                    decided = f"it was decided at {', '.join(f'{named(n)} = {inner[n]}' for n in names)}"
         terms = self._terms(expr, kept)
         value = self.evaluation.value(expr, point)
         guard = None if expr.guard is None else shown(expr.guard)
-        sentences = tuple(self._sentences(expr, point, kept, terms)) if expr.op == "sum" else ()
-        return Scan(expr.op, shown(expr), ranges, guard, tuple(excluded), terms, value, False, sentences)
+        sentences = tuple(spoken_sum(self, expr, point, kept, terms)) if expr.op == "sum" else ()
+        ranges = self._ranges(expr, point, everywhere)
+        return Scan(expr.op, shown(expr), ranges, guard, tuple(excluded), tuple(silent), terms, value, False, False,
+                    sentences)  # fmt: skip
+
+    def _ranges(self, expr: ir.Reduce, point: Point, everywhere: list[Point]) -> tuple[tuple[str, int, int], ...]:
+        """From where to where each coordinate runs; of one that depends on others, over all of these."""
+        found = []
+        for range in expr.ranges:
+            steps = {inner[range.coordinate] for inner in everywhere}
+            low, high = (min(steps), max(steps) + 1) if steps else (0, 0)
+            if not steps and all(c in point for end in (range.lower, range.upper) for c in end.type.coordinates):
+                low, high = (self.evaluation.value(end, point) for end in (range.lower, range.upper))
+            found.append((named(range.coordinate), low, high))
+        return tuple(found)
 
     def _terms(self, expr: ir.Reduce, kept: list[Point]) -> tuple[Term, ...]:
-        names = [range.coordinate for range in expr.ranges]
+        names = frozenset(expr.coordinates)
         values = [self.evaluation.value(expr.body, inner) for inner in kept]
-        shares = self._shares(values) if expr.op in ("sum", "mean") and expr.body.type.kind != "bool" else None
+        shares = self._shares(values) if expr.op in ("sum", "mean") else None
         running: Any = None
         terms = []
         for number, (inner, value) in enumerate(zip(kept, values, strict=True)):
-            running = value if running is None else self._joined(expr.op, running, value)
-            place = tuple((_name(name), inner[name]) for name in names)
-            factors = tuple(self.factors(expr.body, inner))
+            running = self._joined(expr.op, running, value)
+            place = tuple((named(range.coordinate), inner[range.coordinate]) for range in expr.ranges)
+            factors = tuple(self.factors(expr.body, inner, names))
             terms.append(Term(place, factors, value, running, shares and shares[number]))
         return tuple(terms)
 
     def _joined(self, op: str, running: Any, value: Any) -> Any:
-        match op:
-            case "sum" | "mean":
-                return running + value
-            case "prod":
-                return running * value
-            case "max" | "min":
-                return self.numbers.functions[op](running, value)
-            case _:
-                return None
+        join: dict[str, Callable[[Any, Any], Any]] = {
+            "sum": lambda a, b: a + b,
+            "mean": lambda a, b: a + b,
+            "prod": lambda a, b: a * b,
+            "max": self.numbers.functions["max"],
+            "min": self.numbers.functions["min"],
+        }
+        if op not in join:
+            return None
+        return value if running is None else join[op](running, value)
 
     def _shares(self, values: list[Any]) -> list[Any] | None:
-        """The part of each term in the sum of their sizes; None where that is not to be had."""
+        """The part of each term in their sum; None where that is not to be had."""
+        if any(isinstance(value, bool) for value in values):
+            return None
         try:
-            sizes = [abs(value) for value in values]
-            whole = self.numbers.total([self.numbers.number(size) for size in sizes])
-            if not whole > 0:
+            reals = [self.numbers.number(value) for value in values]
+            whole = self.numbers.total(reals)
+            if not (0 < whole < self.numbers.infinity or 0 > whole > -self.numbers.infinity):
                 return None
-            return [self.numbers.divide(self.numbers.number(size), whole) for size in sizes]
+            return [self.numbers.divide(real, whole) for real in reals]
         except self.unknown:
             return None
-
-    # What a number type raises where a value is not to be had: a symbol, say.
-    unknown: tuple[type[Exception], ...] = ()
 
     def normaliser(self, expr: ir.Normalize, point: Point) -> Scan:
         name = expr.coordinate
         low, high = self.evaluation.ranges[name]
-        kept = self.evaluation.kept(expr, point)
-        excluded = tuple((step,) for step in range(low, high) if step not in kept)
-        terms = []
         running: Any = None
-        for step in kept:
-            inner = {**point, name: step}
-            value = self.evaluation.value(expr.body, inner)
-            if expr.op == "cumsum" and step > point[name]:
-                break
-            running = value if running is None or expr.op != "cumsum" else running + value
-            share = None if expr.op == "cumsum" else self.evaluation.value(expr, inner)
-            factors = tuple(self.factors(expr.body, inner))
-            terms.append(Term(((_name(name), step),), factors, value, running, share))
-        guard = None if expr.guard is None else shown(expr.guard)
+        if expr.op == "cumsum":
+            high = point[name] + 1
+        outside = expr.guard is not None and not self.evaluation.value(expr.guard, point)
+        kept = [step for step in self.evaluation.kept(expr, point) if step < high]
+        excluded = tuple((step,) for step in range(low, high) if step not in kept)
         value = self.evaluation.value(expr, point)
-        ranges = ((_name(name), low, high),)
-        return Scan(expr.op, shown(expr), ranges, guard, excluded, tuple(terms), value, True)
+        terms = []
+        for step in () if outside else kept:
+            inner = {**point, name: step}
+            score = self.evaluation.value(expr.body, inner)
+            if expr.op == "cumsum":
+                running = score if running is None else running + score
+            share = None if expr.op == "cumsum" else self.evaluation.value(expr, inner)
+            factors = tuple(self.factors(expr.body, inner, frozenset((name,))))
+            terms.append(Term(((named(name), step),), factors, score, running, share))
+        guard = None if expr.guard is None else shown(expr.guard)
+        sentences = tuple(spoken_row(self, expr, point, terms)) if expr.op == "softmax" else ()
+        return Scan(expr.op, shown(expr), ((named(name), low, high),), guard, excluded, (), tuple(terms), value, True,
+                    outside, sentences)  # fmt: skip
 
-    def factors(self, body: ir.Expr, point: Point) -> Iterator[Factor]:
-        """The factors of a product; anything else is one factor."""
-        if isinstance(body, ir.Map) and body.op == "*":
+    def factors(self, body: ir.Expr, point: Point, scanned: frozenset[Coordinate]) -> Iterator[Factor]:
+        """The factors of a product; anything else is one factor, and so is a product that is masked."""
+        if isinstance(body, ir.Map) and body.op == "*" and not self.evaluation.is_removed(body, point):
             for argument in body.arguments:
-                yield from self.factors(argument, point)
+                yield from self.factors(argument, point, scanned)
             return
-        element = None
-        if isinstance(body, ir.Read):
-            element = Element(body.tensor, tuple(self.evaluation.value(index, point) for index in body.indices))
+        element = self.element(body, point) if isinstance(body, ir.Read) else None
         value = self.evaluation.value(body, point)
-        scans = tuple(self.scans(body, point))
-        yield Factor(shown(body), value, element, tuple(self.reads(body, point)), scans)
+        reads, scans = tuple(self.reads(body, point)), tuple(self.scans(body, point))
+        yield Factor(pattern(self, body, point, scanned), value, element, reads, scans)
 
-    def reads(self, expr: ir.Expr, point: Point) -> Iterator[Element]:
-        """The elements that an expression reads outside of its reductions and normalisers."""
-        match expr:
-            case ir.Reduce() | ir.Normalize():
-                return
-            case ir.Select():
-                yield from self.reads(expr.condition, point)
-                yield from self.reads(self._taken(expr, point), point)
-            case ir.Map("*" | "/") if self.evaluation.is_removed(expr, point):
-                return
-            case ir.Read(tensor, indices):
-                yield Element(tensor, tuple(self.evaluation.value(index, point) for index in indices))
-                for index in indices:
-                    yield from self.reads(index, point)
-            case _:
-                for child in children(expr):
-                    yield from self.reads(child, point)
-
-    # ------------------------------------------------------------- arithmetic
+    # ------------------------------------------------------------------- text
 
     def arithmetic(self, element: Element, show: Callable[[Any], str]) -> str:
-        """The definition of an element with values for what it reads: `(1·1 + 1·0)/√2`."""
+        """The definition of an element with values for what it reads: `(1·1 + 1·0)/√2`. An element of
+        which `show` has only the digits goes by its name."""
         clause, point = clause_at(self.evaluation, self.lets[element.tensor], element.place)
-        return self._written(clause.body, point, show, 0)
-
-    def _written(self, expr: ir.Expr, point: Point, show: Callable[[Any], str], level: int) -> str:
-        match expr:
-            case ir.Reduce("sum", body=body):
-                parts = [self._written(body, inner, show, 1) for inner in self.evaluation.scanned(expr, point)]
-                some = parts if len(parts) <= LONGEST_SUM else [*parts[: LONGEST_SUM - 1], "…", parts[-1]]
-                return _bracketed(" + ".join(some) or "0", len(parts) > 1 and level > 0)
-            case ir.Map("+" | "-" as op, (left, right)):
-                text = f"{self._written(left, point, show, 0)} {op} {self._written(right, point, show, 1)}"
-                return _bracketed(text, level > 0)
-            case ir.Map("*" | "/" as op, (left, right)):
-                first = self._written(left, point, show, 1)
-                return _bracketed(
-                    f"{first}{'·' if op == '*' else '/'}{self._written(right, point, show, 2)}", level > 1
-                )
-            case ir.Map("exp", (operand,)):
-                inside = self._written(operand, point, show, 0)
-                return f"e^{inside}" if inside.isalnum() else f"e^({inside})"
-            case ir.Map(op, arguments) if op.isidentifier() and expr.type.kind == "real" and len(arguments) == 1:
-                return f"{op}({self._written(arguments[0], point, show, 0)})"
-            case ir.Select():
-                return self._written(self._taken(expr, point), point, show, level)
-            case _:
-                text = show(self.evaluation.value(expr, point))
-                return _bracketed(text, level > 0 and (" + " in text or " - " in text or text.startswith("-")))
-
-    # -------------------------------------------------------------- sentences
-
-    def _sentences(self, expr: ir.Reduce, point: Point, kept: list[Point], terms: tuple[Term, ...]) -> Iterator[str]:
-        """Who gives how much of its attention to whom, where one factor is seen to be a distribution of it; else what
-        part of the sum comes from whom."""
-        if len(expr.ranges) != 1 or not kept:
-            return
-        key = expr.ranges[0].coordinate
-        for factor in self._flat(expr.body):
-            weights = self._distribution(factor, key, kept)
-            if weights is not None:
-                asks = sorted(c for c in factor.type.coordinates if c != key and c in point)
-                who = " and ".join(f"{_spoken(c)} {point[c]}" for c in asks) or "the one who asks"
-                yield f"{who} gives {self._listed(weights, key, kept, 'of its attention to', 'to')}"
-                return
-        shares = [term.share for term in terms]
-        if len(shares) > 1 and all(share is not None for share in shares):
-            yield self._listed(shares, key, kept, "of the sum comes from", "from")
-
-    def _distribution(self, factor: ir.Expr, key: Coordinate, kept: list[Point]) -> list[Any] | None:
-        """The values of a factor at the keys, if none is negative and they sum to 1."""
-        if not isinstance(factor, ir.Read) or key not in factor.type.coordinates or factor.type.kind != "real":
-            return None
-        try:
-            weights = [self.evaluation.value(factor, inner) for inner in kept]
-            return weights if all(w >= 0 for w in weights) and self.numbers.total(weights) == 1 else None
-        except self.unknown:
-            return None
-
-    def _listed(self, weights: list[Any], key: Coordinate, kept: list[Point], first: str, then: str) -> str:
-        """`50 % of its attention to position 0, 30 % to position 1`; of many, the largest few."""
-        pairs = [(weight, f"{_spoken(key)} {inner[key]}") for weight, inner in zip(weights, kept, strict=True)]
-        rest = ""
-        if len(pairs) > LONGEST_SUM:
-            pairs = sorted(pairs, key=lambda pair: -float(self.approximate(pair[0])))[:MOST_NAMED]
-            others = self.numbers.number(1) - self.numbers.total([weight for weight, _ in pairs])
-            rest = f", and {self.percent(others)} {then} the other {len(weights) - MOST_NAMED}"
-        words = [f"{self.percent(weight)} {then if n else first} {name}" for n, (weight, name) in enumerate(pairs)]
-        return ", ".join(words) + rest
-
-    def _flat(self, body: ir.Expr, depth: int = 3) -> list[ir.Expr]:
-        """The factors of a product, also of one that has a name of its own."""
-        if isinstance(body, ir.Map) and body.op == "*":
-            return [factor for argument in body.arguments for factor in self._flat(argument, depth)]
-        let = self.lets.get(body.tensor) if isinstance(body, ir.Read) else None
-        if let is None or depth == 0 or len(let.clauses) > 1:
-            return [body]
-        clause = let.clauses[0]
-        if clause.guard is not None or not isinstance(clause.body, ir.Map) or clause.body.op != "*":
-            return [body]
-        slots = [slot.coordinate for slot in clause.slots if isinstance(slot, ir.Coord)]
-        try:
-            inside = substitute(clause.body, dict(zip(slots, body.indices, strict=True)))  # type: ignore[union-attr]
-        except Inexpressible:
-            return [body]
-        return self._flat(inside, depth - 1)
+        return written(self, clause.body, point, show)
 
     def approximate(self, weight: Any) -> float:
         return float(weight)
@@ -366,17 +363,8 @@ class Tracer:
         return f"{float(weight) * 100:.3g} %"
 
 
-def _bracketed(text: str, needed: bool) -> str:
-    return f"({text})" if needed else text
-
-
-def _spoken(coordinate: Coordinate) -> str:
-    """A coordinate in a sentence: by its space, if it has one."""
-    return coordinate.space or _name(coordinate)
-
-
-def _name(coordinate: Coordinate) -> str:
-    return str(coordinate).rstrip("'")
+def _fails(guard: ir.Expr) -> str:
+    return f"`{shown(guard)}` does not hold"
 
 
 def statement(let: ir.Let, clause: ir.Clause) -> str:

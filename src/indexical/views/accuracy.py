@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
-from ..numbers.accuracy import Accuracy
+from ..numbers.accuracy import Accuracy, Worst
+from ..numbers.digits import decimal
 from .numbers import table
+
+# An error that is larger is written by its digits: it may be larger than any float.
+MOST_FLOAT = 10**300
 
 
 def show_accuracy(outputs: tuple[Accuracy, ...], backend: str) -> str:
@@ -27,9 +32,12 @@ def show_accuracy(outputs: tuple[Accuracy, ...], backend: str) -> str:
         )
     lines = [f"errors of {backend}, in units in the last place of each output", "", *table(rows, "")]
     for output in outputs:
-        if output.wrong:
+        if output.first_wrong is not None:
+            first = output.first_wrong
             lines.append(
-                f"{output.name}: {output.wrong:,} of {output.points:,} values are not finite where the true ones are"
+                f"{output.name}: {output.wrong:,} of {output.points:,} values are infinite or NaN where the true ones "
+                f"are not, or the reverse; the first is {_place(output, first.place)} = {first.computed!r}, and "
+                f"{first.true} is true"
             )
     return "\n".join(lines)
 
@@ -38,8 +46,10 @@ def _place(output: Accuracy, place: tuple[int, ...]) -> str:
     return f"{output.name}[{', '.join(map(str, place))}]" if place else output.name
 
 
-def _units(error: Any) -> str:
-    return f"{float(error):.3g}"
+def _units(error: Fraction | None) -> str:
+    if error is None:
+        return ""
+    return f"{float(error):.3g}" if error < MOST_FLOAT else decimal(error, 3)
 
 
 def accuracy_json(outputs: tuple[Accuracy, ...], backend: str) -> dict[str, Any]:
@@ -50,16 +60,24 @@ def accuracy_json(outputs: tuple[Accuracy, ...], backend: str) -> dict[str, Any]
                 "name": output.name,
                 "dtype": output.dtype,
                 "points": output.points,
-                "mean_ulp": float(output.mean),
+                "mean_ulp": _number(output.mean),
                 "not_finite": output.wrong,
-                "worst": output.worst
-                and {
-                    "place": list(output.worst.place),
-                    "computed": output.worst.computed,
-                    "true": output.worst.true,
-                    "ulp": float(output.worst.error),
-                },
+                "worst": _worst_json(output.worst),
+                "first_not_finite": _worst_json(output.first_wrong),
             }
             for output in outputs
         ],
     }
+
+
+def _worst_json(worst: Worst | None) -> dict[str, Any] | None:
+    """A point; what is computed there as text, which has a word for infinities."""
+    if worst is None:
+        return None
+    error = None if worst.error is None else _number(worst.error)
+    return {"place": list(worst.place), "computed": repr(worst.computed), "true": worst.true, "ulp": error}
+
+
+def _number(error: Fraction) -> float | str:
+    """A float, or the digits of what no float can hold."""
+    return float(error) if error < MOST_FLOAT else decimal(error, 3)

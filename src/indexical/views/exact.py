@@ -12,8 +12,6 @@ from .numbers import readable, table
 # More cells than this of one definition are not printed.
 MOST_CELLS = 400
 
-FORMS = ("structural", "canonical", "named", "spelled")
-
 
 def show_results(results: Results, names: list[str], digits: int | None = None, form: str = "structural") -> str:
     """Definition by definition; then where exactness ended, if it did."""

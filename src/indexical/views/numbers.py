@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
 from ..numbers.digits import decimal
+from ..numbers.exponentials import Quotient
 from ..numbers.notation import canonical, write
-from ..numbers.terms import Polynomial
+from ..numbers.surds import Surd
+from ..numbers.terms import Polynomial, Term
 from ..numbers.tower import Number, Special
 
 # A form that is longer is left to its digits.
@@ -18,13 +21,41 @@ def readable(value: Any, digits: int = 4) -> str:
     """A number for a person: `0.4`, `1/3`, `1/(2+e) ≈ 0.2119`. A decimal without `≈` is the whole number."""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, Special) or (isinstance(value, Polynomial) and value.symbols):
+        return write(canonical(value))
+    if length(value, LONGEST) > LONGEST:
+        return f"≈ {decimal(value, digits)}"
     if not isinstance(value, Number):
         return terminating(Fraction(value)) or str(value)
     text = write(canonical(value))
-    if isinstance(value, Special) or (isinstance(value, Polynomial) and value.symbols):
-        return text
     near = f"≈ {decimal(value, digits)}"
     return f"{text} {near}" if len(text) <= LONGEST else near
+
+
+def length(value: Any, most: int) -> int:
+    """How many characters the form of a number has at least, or any count over `most`: to write what is long, only to
+    throw it away, may take minutes."""
+    match value:
+        case bool() | Special():
+            return 1
+        case int() | Fraction():
+            return (value.numerator.bit_length() + value.denominator.bit_length() - 1) * 3 // 10
+        case Polynomial():
+            parts: Iterator[Any] = (part for m, c in value.terms.items() for part in (c, *(atom for atom, _ in m)))
+        case Quotient():
+            parts = (part for terms in (value.top, *value.factors) for part in terms.terms)
+        case Surd():
+            parts = iter(value.terms)
+        case Term(arguments=arguments):
+            parts = iter(arguments)
+        case _:
+            return 1
+    found = 0
+    for part in parts:
+        found += max(1, length(part, most - found))
+        if found > most:
+            break
+    return found
 
 
 def short(value: Any, digits: int = 4) -> str:

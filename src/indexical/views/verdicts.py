@@ -13,7 +13,10 @@ from ..numbers.digits import decimal
 from ..numbers.interval import Interval
 from ..numbers.results import Value
 from ..numbers.tower import Number
-from .numbers import readable, table, terminating
+from .numbers import LONGEST, length, readable, table, terminating
+
+# Of more figures that fail, so many are shown.
+MOST_ROWS = 40
 
 _WORDS = {"holds": "holds", "rounding": "within rounding", "fails": "fails"}
 
@@ -39,14 +42,16 @@ def _claim_lines(claim: Claim) -> list[str]:
     text = text if len(text) <= 72 else f"{claim.left} == …"
     wrong = len(claim.failing)
     figures = counted(len(claim.cells), "figure")
-    told = f"exactly, {figures}" if not wrong else f"{wrong} of {figures}"
+    exactly = all(cell.distance is None for cell in claim.cells)
+    told = f"{wrong} of {figures}" if wrong else f"{'exactly' if exactly else 'to the last digit'}, {figures}"
     lines = [f"{_WORDS[claim.verdict]:<16} line {claim.line}: {text}  ({told})"]
     if not wrong:
         return lines
     rows = [["", "claimed", "exact", "off by", "in units of its last digit", "what rounding allows"]]
-    rows += [_cell_row(claim, cell) for cell in claim.failing]
+    rows += [_cell_row(claim, cell) for cell in claim.failing[:MOST_ROWS]]
     used = [column for column in range(6) if any(row[column] for row in rows[1:])]
-    return [*lines, *table([[row[column] for column in used] for row in rows], "    "), *_explanation(claim)]
+    more = [f"    … and {wrong - MOST_ROWS:,} more; `--format json` has them all"] if wrong > MOST_ROWS else []
+    return [*lines, *table([[row[column] for column in used] for row in rows], "    "), *more, *_explanation(claim)]
 
 
 def _cell_row(claim: Claim, cell: Cell) -> list[str]:
@@ -57,7 +62,7 @@ def _cell_row(claim: Claim, cell: Cell) -> list[str]:
 
 def _place(claim: Claim, cell: Cell) -> str:
     if not claim.coordinates:
-        return claim.left
+        return claim.left if len(claim.left) <= 40 else "the left side"
     if claim.left.isidentifier():
         return f"{claim.left}[{', '.join(map(str, cell.place))}]"
     return ", ".join(f"{name} = {at}" for name, at in zip(claim.coordinates, cell.place, strict=True))
@@ -71,13 +76,19 @@ def show_exact(value: Value) -> str:
     if isinstance(number, bool | Number) or Fraction(number).denominator == 1:
         return readable(number)
     exact = terminating(Fraction(number))
-    return f"{number} = {exact}" if exact else f"{number} ≈ {decimal(number, 6)}"
+    if exact:
+        return f"{number} = {exact}"
+    if length(number, LONGEST) <= LONGEST:
+        return f"{number} ≈ {decimal(number, 6)}"
+    return terminating(Fraction(number), 60) or f"≈ {decimal(number, 6)}"
 
 
 def _units(units: Value) -> str:
+    """To three digits. What is a hair's breadth over half a unit is said to be: such a figure fails."""
     number = units.number
     exact = None if isinstance(number, Number) else terminating(Fraction(number), 2)
-    return exact or f"≈ {decimal(number, 3)}"
+    near = decimal(number, 3)
+    return exact or ("just over 0.5" if near == "0.500" else f"≈ {near}")
 
 
 def _bounds(bounds: Interval | None) -> str:
@@ -95,15 +106,26 @@ def _outward(end: Fraction, direction: Callable[[Fraction], int]) -> Fraction:
 
 
 def _explanation(claim: Claim) -> list[str]:
-    known = {cell.explained for cell in claim.failing}
-    if known == {None}:
-        return ["    rounding cannot explain this: no figure that it depends on is marked as printed"]
-    if known == {False}:
-        return ["    the rounding of the printed figures cannot explain this"]
-    if known == {True}:
-        return ["    the rounding of the printed figures can explain this"]
-    count = sum(cell.explained is True for cell in claim.failing)
-    return [f"    the rounding of the printed figures can explain {count} of these, and not the others"]
+    """What rounding has to do with it; where that differs from figure to figure, how many there are of each."""
+    found = [(cell.depends, cell.explained) for cell in claim.failing]
+    if len(set(found)) == 1:
+        return [f"    {_EXPLANATIONS[found[0]]}"]
+    counts = {
+        "could be explained by the rounding of the printed figures": found.count((True, True)),
+        "cannot": found.count((True, False)) + found.count((False, False)),
+        "cannot be told": found.count((True, None)),
+    }
+    said = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
+    return [f"    of these, {said}"]
+
+
+_EXPLANATIONS = {
+    (False, False): "rounding cannot explain this: no figure that it depends on is marked as printed",
+    (True, False): "the rounding of the printed figures cannot explain this",
+    (True, True): "the rounding of the printed figures could explain this",
+    (True, None): "whether the rounding of the printed figures explains this cannot be told: a comparison, a quotient "
+    "or a root hangs on it",
+}
 
 
 def claims_json(claims: tuple[Claim, ...]) -> dict[str, Any]:
@@ -124,7 +146,7 @@ def claims_json(claims: tuple[Claim, ...]) -> dict[str, Any]:
 
 
 def _cell_json(cell: Cell) -> dict[str, Any]:
-    bounds = cell.bounds and [float(cell.bounds.lower), float(cell.bounds.upper)]
+    bounds = cell.bounds and [decimal(cell.bounds.lower, 20), decimal(cell.bounds.upper, 20)]
     return {
         "place": list(cell.place),
         "claimed": cell.claimed,
@@ -132,6 +154,7 @@ def _cell_json(cell: Cell) -> dict[str, Any]:
         "verdict": cell.verdict,
         "off_by": cell.distance and cell.distance.canonical(),
         "units_of_last_digit": cell.units and cell.units.canonical(),
+        "depends_on_printed_figures": cell.depends,
         "rounding_explains": cell.explained,
         "rounding_allows": bounds,
     }

@@ -1,0 +1,94 @@
+"""What stands on the command line: files, sizes, figures."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..api import Program
+from ..run.samples import Sample, random_arrays
+
+
+class Usage(Exception):
+    """The command line is at fault."""
+
+
+def names_in(text: str | None) -> tuple[str, ...] | None:
+    return tuple(name.strip() for name in text.split(",")) if text else None
+
+
+def sizes_in(text: str, option: str) -> dict[str, int]:
+    """`i=6,d=4` as sizes."""
+    sizes: dict[str, int] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = part.partition("=")
+        if not value.strip().isdigit():
+            raise Usage(f"{option} {part}: sizes look like i=6,d=4")
+        sizes[name.strip()] = int(value)
+    return sizes
+
+
+def text_of(file: str) -> str | Path:
+    """A file to read, or what stands on standard input."""
+    if file != "-":
+        return Path(file)
+    return sys.stdin.read() + "\n"
+
+
+def given_arrays(program: Program, specifications: list[str]) -> dict[str, Any]:
+    """The arrays of `--input`."""
+    arrays: dict[str, Any] = {}
+    for specification in specifications:
+        name, _, path = specification.rpartition("=")
+        loaded = load(path)
+        if not name and not isinstance(loaded, dict):
+            raise Usage(f"--input {path}: say which input it is: NAME={path}")
+        if isinstance(loaded, dict):
+            entries = {name: loaded[name]} if name and name in loaded else loaded
+            if name and name not in loaded:
+                raise Usage(f"--input {specification}: {path} has no array `{name}`; it has {', '.join(loaded)}")
+            arrays.update({key: array for key, array in entries.items() if key in program.inputs or key == name})
+        else:
+            arrays[name] = loaded
+    return arrays
+
+
+def load(path: str) -> Any:
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as problem:
+        raise Usage(f"{path} cannot be loaded: {problem}") from None
+    return dict(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else loaded
+
+
+def drawn_arrays(program: Program, arrays: dict[str, Any], options: Namespace) -> dict[str, Any]:
+    sizes = sizes_in(options.random, "--random")
+    drawn, assumed = random_arrays(program.ir, arrays, sizes, options.seed)
+    check_names(sizes, drawn, "--random")
+    if assumed:
+        shown = ", ".join(f"{name}={size}" for name, size in assumed.items())
+        print(f"ix: sizes not given: {shown}", file=sys.stderr)
+    return drawn.arrays
+
+
+def check_names(sizes: dict[str, int], sample: Sample, option: str) -> None:
+    unknown = [name for name in sizes if name not in sample.coordinates]
+    if unknown:
+        known = f"they have {', '.join(sample.coordinates)}" if sample.coordinates else "there are none"
+        raise Usage(f"{option}: no input has a coordinate `{unknown[0]}`; {known}")
+
+
+def save(found: dict[str, Any], path: str) -> None:
+    try:
+        if path.endswith(".npy"):
+            if len(found) != 1:
+                raise Usage(f"--save {path}: several outputs go to a .npz file")
+            np.save(path, next(iter(found.values())))
+        else:
+            np.savez(path, **found)
+    except OSError as problem:
+        raise Usage(f"{path} cannot be written: {problem.strerror}") from None

@@ -1,0 +1,231 @@
+"""The options of every command. A command is fetched when it is called: `ix check` does not wait for the others."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from .. import __version__
+from ..run.kernel import BACKENDS
+from ..views.patterns import SORTS
+from ..views.text import FORMS
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ix",
+        description="A language for attention, in named coordinates: check programs, run them, see how they are "
+        "computed, write them as plain source, have their exact values, trace a number, verify published figures.",
+        epilog="ix COMMAND --help says more about a command.",
+    )
+    parser.add_argument("--version", action="version", version=f"indexical {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+
+    checking = commands.add_parser(
+        "check",
+        help="every mistake at once, a caret under each",
+        description="Report every mistake in programs, without running them. Silent where all is well.",
+        epilog="Exits 1 where there is an error (with --strict, also where there is a warning).",
+    )
+    checking.add_argument("files", nargs="+", metavar="FILE", help="programs; - reads standard input")
+    checking.add_argument("--strict", action="store_true", help="warnings fail too")
+    checking.add_argument("--notes", action="store_true", help="print notes as well")
+    _add_format(checking)
+    checking.set_defaults(command="commands:check_command")
+
+    running = commands.add_parser(
+        "run",
+        help="evaluate a program and print or save its outputs",
+        description="Evaluate a program. Inputs come from files or are drawn at random; figures in the file need none.",
+        epilog="example: ix run attention.ix --random i=6,d=4 --seed 0 --outputs weights",
+    )
+    running.add_argument("file", metavar="FILE", help="a program; - reads standard input")
+    _add_input(running)
+    running.add_argument(
+        "--random",
+        nargs="?",
+        const="",
+        metavar="SIZES",
+        help="draw the inputs that are not given, with sizes like i=6,d=4 (others: as one of their space, else 3)",
+    )
+    running.add_argument("--seed", type=int, default=0, help="of the random inputs (default: 0)")
+    running.add_argument("--outputs", metavar="NAMES", help="definitions to compute, like weights,out")
+    running.add_argument("--save", metavar="PATH", help="write the outputs to a .npz (or, for one, a .npy) file")
+    _add_backend(running, "numpy")
+    running.add_argument("--precision", type=int, default=4, help="digits to print (default: 4)")
+    _add_format(running)
+    running.set_defaults(command="commands:run_command", notes=False)
+
+    telling = commands.add_parser(
+        "facts",
+        help="who asks, who answers, what is scanned, what it costs",
+        description="What is true of a program, found without running it.",
+        epilog="example: ix facts attention.ix --sizes b=1,h=8,i=4096,j=4096,d=64,e=64",
+    )
+    telling.add_argument("file", metavar="FILE", help="a program; - reads standard input")
+    telling.add_argument("--sizes", metavar="SIZES", default="", help="sizes like i=4096,d=64, for figures of the cost")
+    _add_format(telling)
+    telling.set_defaults(command="commands:facts_command", notes=False)
+
+    planning = commands.add_parser(
+        "plan",
+        help="how a program would be computed: which kernels, what is never built, what was refused",
+        description="The plan for arrays of some sizes, without running anything.",
+        epilog="example: ix plan attention.ix --sizes b=1,h=8,i=4096,j=4096,d=64,e=64 --backend torch",
+    )
+    _add_imagined(planning)
+    _add_format(planning)
+    planning.set_defaults(command="commands:plan_command", notes=False)
+
+    emitting = commands.add_parser(
+        "emit",
+        help="write the program as plain NumPy or PyTorch source",
+        description="Write the emitted module: one function `program`, which runs without Indexical.",
+        epilog="example: ix emit attention.ix --backend torch -o attention.py",
+    )
+    _add_imagined(emitting)
+    emitting.add_argument("-o", "--output", metavar="PATH", help="where to write it (default: standard output)")
+    emitting.set_defaults(command="commands:emit_command", notes=False, format="text")
+
+    _add_readings(commands)
+
+    showing = commands.add_parser(
+        "show",
+        help="a page for a browser: the program, its matrices, its steps, the arithmetic of every cell",
+        description="Write one self-contained page of a program, or of a lesson in Markdown that has programs in it. "
+        "It needs no network and no server.",
+        epilog="example: ix show examples/lessons/named_softmax.ix -o page.html",
+    )
+    showing.add_argument("file", metavar="FILE", help="a program, or a lesson that ends in .md; - reads standard input")
+    showing.add_argument("-o", "--output", metavar="PATH", required=True, help="where to write the page")
+    showing.add_argument("--beside", metavar="FILE", help="another program on the same inputs, differences marked")
+    showing.add_argument("--title", help="of the page (default: the name of the file, or the lesson's heading)")
+    _add_figures(showing)
+    showing.add_argument(
+        "--random",
+        nargs="?",
+        const="",
+        metavar="SIZES",
+        help="draw the inputs that are not given, with sizes like i=6,d=4",
+    )
+    showing.add_argument("--seed", type=int, default=0, help="of the random inputs (default: 0)")
+    showing.set_defaults(command="readings:show_command", notes=False, format="text")
+
+    describing = commands.add_parser(
+        "patterns",
+        help="peaked, uniform, sparse, …: a word for every row of weights, and the figures behind it",
+        description="What each row and each head of a weights tensor does. The last axis are the keys, the one before "
+        "it the queries; all others are heads.",
+        epilog="example: ix patterns weights.npy --sort entropy",
+    )
+    describing.add_argument("file", metavar="WEIGHTS.npy", help="an array; of a .npz file, the one that --name says")
+    describing.add_argument("--name", help="the array of a .npz file (default: its only one, or `weights`)")
+    describing.add_argument("--rows", action="store_true", help="every row, however many")
+    describing.add_argument("--sort", choices=SORTS, default="head", help="the order of the heads (default: head)")
+    describing.add_argument("--causal", action="store_true", help="nobody hears the future, also where a lone row asks")
+    _add_format(describing)
+    describing.set_defaults(command="readings:patterns_command", notes=False)
+
+    laying = commands.add_parser(
+        "fmt", help="one canonical layout", description="Rewrite programs in the canonical layout; comments are kept."
+    )
+    laying.add_argument("files", nargs="+", metavar="FILE", help="programs; - reads standard input and prints")
+    laying.add_argument("--check", action="store_true", help="change nothing; exit 1 if some file would change")
+    _add_format(laying)
+    laying.set_defaults(command="commands:format_command", notes=False)
+    return parser
+
+
+def _add_readings(commands: Any) -> None:
+    """The commands that read a program exactly."""
+    exactly = commands.add_parser(
+        "exact",
+        help="the values as exact numbers, or as decimals of which every digit is proven",
+        description="The values of a program as exact numbers: fractions, square roots, and softmax as named "
+        "exponentials. An input that is not given is a symbol.",
+        epilog="example: ix exact examples/lessons/named_softmax.ix",
+    )
+    _add_exact(exactly)
+    exactly.add_argument("--digits", type=int, metavar="N", help="decimals of N significant digits, each proven")
+    exactly.add_argument("--outputs", metavar="NAMES", help="definitions to print, like weights,out (default: all)")
+    exactly.add_argument(
+        "--form",
+        choices=FORMS,
+        default="structural",
+        help="as the definition builds it (structural), by its value (canonical), with what it reads by name (named) "
+        "or spelled out (spelled)",
+    )
+    _add_format(exactly)
+    exactly.set_defaults(command="readings:exact_command", notes=False)
+
+    tracing = commands.add_parser(
+        "trace",
+        help="what one number scanned, term by term, and where each term came from",
+        description="How a number came about. Without --at: every definition, in the order a person would compute "
+        "them.",
+        epilog="example: ix trace examples/lessons/three_by_two.ix --at 'out[2, 0]'",
+    )
+    _add_exact(tracing)
+    tracing.add_argument("--at", metavar="POINT", help="the number to trace, like 'out[2, 0]'")
+    tracing.add_argument("--depth", type=int, default=8, metavar="N", help="how far down to follow it (default: 8)")
+    _add_format(tracing)
+    tracing.set_defaults(command="readings:trace_command", notes=False)
+
+    verifying = commands.add_parser(
+        "verify",
+        help="every published figure: it holds, or it fails with the exact value beside it",
+        description="Check every `expect` of programs, exactly and figure by figure.",
+        epilog="Exits 1 where a figure fails that the rounding of printed inputs does not explain (with --strict, also "
+        "where it does).",
+    )
+    verifying.add_argument("files", nargs="+", metavar="FILE", help="programs; - reads standard input")
+    verifying.add_argument("--strict", action="store_true", help="what rounding explains fails too")
+    _add_figures(verifying)
+    _add_format(verifying)
+    verifying.set_defaults(command="readings:verify_command", notes=False)
+
+
+def _add_exact(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a program; - reads standard input")
+    _add_figures(parser)
+
+
+def _add_figures(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--value",
+        action="append",
+        default=[],
+        metavar="NAME=FIGURES",
+        help="""an input as it is written, like 'Q=[[1, 0.1], ["1/3", 2]]': 0.1 is one tenth; may be repeated""",
+    )
+    _add_input(parser)
+    parser.add_argument("--sizes", metavar="SIZES", default="", help="sizes like e=3, for inputs without values")
+
+
+def _add_input(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="[NAME=]PATH",
+        help="NAME=x.npy binds one input; x.npz binds every input it has an array for; may be repeated",
+    )
+
+
+def _add_backend(parser: argparse.ArgumentParser, usual: str) -> None:
+    parser.add_argument("--backend", choices=BACKENDS, default=usual, help=f"what computes (default: {usual})")
+    parser.add_argument("--device", metavar="NAME", help="of the torch backend: cpu, cuda, … (default: cpu)")
+
+
+def _add_imagined(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a program; - reads standard input")
+    parser.add_argument("--sizes", metavar="SIZES", default="", help="sizes like i=4096,d=64 (others: 3)")
+    parser.add_argument("--outputs", metavar="NAMES", help="definitions to compute, like weights,out")
+    parser.add_argument("--backend", choices=("numpy", "torch"), default="torch", help="what computes (default: torch)")
+    parser.add_argument("--device", default="cpu", help="of the torch backend: cpu, cuda, … (default: cpu)")
+    parser.add_argument("--dtype", choices=("f16", "bf16", "f32", "f64"), default="f32", help="of reals (default: f32)")
+    parser.add_argument("--isolate", action="store_true", help="keep NaN and infinity from those who may not hear them")
+
+
+def _add_format(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="for people, or for editors and CI")

@@ -1,0 +1,118 @@
+"""Commands that read a program exactly, and show it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from typing import Any
+
+from ..api import Program, compile
+from ..numbers.results import MOST_DIGITS
+from ..pages import patterns, show, show_lesson
+from ..readings import evaluated_exactly, traced, verify
+from ..views.exact import show_results
+from .inputs import Usage, drawn_arrays, given_arrays, load, names_in, sizes_in, text_of
+
+
+def exact_command(options: Namespace) -> int:
+    if options.digits is not None and not 1 <= options.digits <= MOST_DIGITS:
+        raise Usage(f"--digits {options.digits}: ask for 1 to {MOST_DIGITS:,}")
+    program = compile(text_of(options.file))
+    results = evaluated_exactly(program, _tell(options), _read_exactly(program, options), names_in(options.outputs))
+    if options.format == "json":
+        print(json.dumps(results.to_json(options.digits)))
+    else:
+        print(show_results(results, results.shown, options.digits, options.form))
+    return 0
+
+
+def trace_command(options: Namespace) -> int:
+    if options.depth < 0:
+        raise Usage(f"--depth {options.depth}: how far down, 0 or more")
+    program = compile(text_of(options.file))
+    arrays, sizes = _read_exactly(program, options)
+    found = traced(program, _tell(options), (), options.at, options.depth, sizes, arrays)
+    print(json.dumps(found.to_json()) if options.format == "json" else found)
+    return 0
+
+
+def verify_command(options: Namespace) -> int:
+    failed = False
+    reports: list[dict[str, Any]] = []
+    for file in options.files:
+        program = compile(text_of(file))
+        arrays, sizes = _read_exactly(program, options)
+        found = verify(program, sizes=sizes, **arrays)
+        failed |= bool(found.failing) or (options.strict and not found)
+        if options.format == "json":
+            reports.append({"file": file, **found.to_json()})
+            continue
+        if len(options.files) > 1:
+            print(f"{file}\n")
+        print(found, end="\n" if file == options.files[-1] else "\n\n")
+    if options.format == "json":
+        print(json.dumps(reports))
+    return int(failed)
+
+
+def show_command(options: Namespace) -> int:
+    if options.file.endswith(".md"):
+        if options.beside or options.value or options.input or options.random is not None:
+            raise Usage(
+                "a lesson has its own programs and figures: --beside, --value, --input and --random are for programs"
+            )
+        page = show_lesson(options.file)
+    else:
+        program = compile(text_of(options.file))
+        arrays, sizes = _read_exactly(program, options)
+        if options.random is not None:
+            arrays.update(drawn_arrays(program, arrays, options))
+        beside = None if options.beside is None else compile(text_of(options.beside))
+        page = show(program, beside=beside, sizes=sizes, title=options.title, **arrays)
+    try:
+        page.save(options.output)
+    except OSError as problem:
+        raise Usage(f"{options.output} cannot be written: {problem.strerror}") from None
+    return 0
+
+
+def patterns_command(options: Namespace) -> int:
+    loaded = load(options.file)
+    if isinstance(loaded, dict):
+        name = options.name or ("weights" if "weights" in loaded else next(iter(loaded), ""))
+        if name not in loaded or (options.name is None and len(loaded) > 1 and name != "weights"):
+            raise Usage(f"{options.file}: say which array with --name; it has {', '.join(loaded) or 'none'}")
+        loaded = loaded[name]
+    found = patterns(loaded, causal=True if options.causal else None)
+    print(json.dumps(found.to_json()) if options.format == "json" else found.text(options.rows, options.sort))
+    return 0
+
+
+def _read_exactly(program: Program, options: Namespace) -> tuple[dict[str, Any], dict[str, int]]:
+    """The inputs that were given, and the sizes of the others."""
+    arrays = given_arrays(program, options.input)
+    for specification in options.value:
+        name, _, figures = specification.partition("=")
+        try:
+            arrays[name.strip()] = json.loads(figures, parse_float=str, parse_int=str, parse_constant=str)
+        except ValueError:
+            raise Usage(
+                f'--value {specification}: figures look like Q=[[1, 0.5], [0, 1]], fractions like "1/3"'
+            ) from None
+    return arrays, sizes_in(options.sizes, "--sizes")
+
+
+def _tell(options: Namespace) -> Callable[[str], None]:
+    """On a terminal, what is computed now, on a line that is written over."""
+    if not sys.stderr.isatty() or options.format == "json":
+        return lambda name: None
+    started = time.monotonic()
+
+    def tell(name: str) -> None:
+        if time.monotonic() - started > 1:
+            print(f"\r\x1b[Kix: computing {name}", end="\r", file=sys.stderr, flush=True)
+
+    return tell

@@ -1,0 +1,325 @@
+"""A program as a page: one file for a browser, with every matrix, every step and the arithmetic of every cell."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .api import Program, compile, compile_source
+from .diagnostics import CallError, Diagnostic
+from .facts.summary import Facts
+from .ir import nodes as ir
+from .ir.types import Coordinate
+from .numbers.claims import Claim, check_claims
+from .numbers.evaluate import Evaluated, evaluate
+from .numbers.results import Results
+from .numbers.terms import Polynomial
+from .numbers.tower import Number, Special
+from .readings import arguments_of
+from .run.patterns import Head, Patterns, find_patterns
+from .run.tensors import to_numpy
+from .source import Source
+from .views.document import Shown, document_json
+from .views.fragment import text_html
+from .views.lesson import ProgramText, Prose, Question, read_lesson, title_of
+from .views.patterns import patterns_html, patterns_json, show_patterns
+from .views.static import page_fragment, results_html
+from .views.text import show_output
+from .views.webpage import page_html
+
+# More cells than this in all are shown by floats alone.
+MOST_EXACT = 20_000
+
+
+class WebPage:
+    """A page for a browser. `save` writes it; in a notebook it shows its matrices as plain tables."""
+
+    def __init__(self, title: str, blocks: list[dict[str, Any]], tables: str = "") -> None:
+        self.title = title
+        self.html = page_html(title, blocks)
+        self._tables = tables
+
+    def _repr_html_(self) -> str:
+        return page_fragment(self.html, self._tables)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        target = Path(path)
+        target.write_text(self.html, encoding="utf-8")
+        return target
+
+    def __repr__(self) -> str:
+        return f"<indexical page `{self.title}`, {len(self.html) // 1024 + 1} KiB; .save(PATH) writes it>"
+
+
+def show(
+    program: Program | str | os.PathLike[str],
+    /,
+    *arrays: Any,
+    beside: Program | str | os.PathLike[str] | None = None,
+    sizes: Mapping[str, int] | None = None,
+    title: str | None = None,
+    **named: Any,
+) -> WebPage:
+    """A page of a program on these inputs; with `beside`, of two programs on the same inputs, differences marked.
+
+    Values are exact where that is in reason, and floats where it is not; the page says which.
+    """
+    programs = [_compiled(program), *([] if beside is None else [_compiled(beside)])]
+    shown = [gather(found, arrays, named, sizes) for found in programs]
+    documents = [document_json(found) for found in shown]
+    heading = title or " beside ".join(document["title"] for document in documents)
+    return WebPage(heading, [{"kind": "program", "pages": documents}], "".join(map(_tables, shown)))
+
+
+def _tables(found: Shown) -> str:
+    """The matrices as plain tables."""
+    names = [
+        name for name, tensor in found.program.tensors.items() if not (isinstance(tensor, ir.Let) and tensor.hidden)
+    ]
+    if found.evaluated is not None:
+        return results_html(Results(found.evaluated), [name for name in names if name in found.arrays])
+    outputs = {let.name: let for let in found.program.lets if let.name in found.program.outputs}
+    return text_html("\n\n".join(show_output(let, found.arrays[name]) for name, let in outputs.items()))
+
+
+def show_lesson(path: str | os.PathLike[str]) -> WebPage:
+    """A lesson, read from Markdown: prose, programs with their claims verified, questions that are checked."""
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as problem:
+        raise _unreadable(file, f"it is not UTF-8 text (byte {problem.start})") from None
+    except (OSError, ValueError) as problem:
+        raise _unreadable(file, getattr(problem, "strerror", None) or str(problem)) from None
+    parts = read_lesson(text)
+    blocks: list[dict[str, Any]] = []
+    shown: list[Shown] = []
+    for part in parts:
+        match part:
+            case Prose(nodes):
+                blocks.append({"kind": "prose", "nodes": list(nodes)})
+            case ProgramText():
+                shown.append(gather(_program_of(part, file), (), {}, None))
+                blocks.append({"kind": "program", "pages": [document_json(shown[-1])]})
+            case Question():
+                blocks.append(_question(part, shown, file))
+    return WebPage(title_of(parts) or file.stem, blocks)
+
+
+def _unreadable(file: Path, reason: str) -> CallError:
+    return CallError([Diagnostic("IX108", f"`{file}` cannot be read: {reason}")])
+
+
+def _program_of(block: ProgramText, file: Path) -> Program:
+    """The program in a block; one without lines stands in the file that the block names, beside the lesson."""
+    if block.text.strip():
+        return compile_source(Source(block.name, block.text))
+    return compile(file.parent / block.name)
+
+
+def _question(block: Question, shown: list[Shown], file: Path) -> dict[str, Any]:
+    entry: dict[str, Any] = {"kind": "question", "prompt": block.prompt, "program": len(shown) - 1}
+    if block.answer is None:
+        return {**entry, "answer": None, "reveal": list(block.reveal)}
+    match = re.fullmatch(r"(\w+)\s*(?:\[([\d,\s]*)\])?", block.answer)
+    arrays = shown[-1].arrays if shown else {}
+    place = [int(part) for part in (match[2] or "").split(",") if part.strip()] if match else []
+    array = arrays.get(match[1]) if match else None
+    try:
+        if match is None or array is None:
+            raise IndexError
+        answers = np.asarray(array[tuple(place)], dtype=float).reshape(-1)
+    except IndexError:
+        message = f"{file}:{block.line}: no program before this question has an element `{block.answer}`"
+        raise CallError([Diagnostic("IX515", message, help="an answer names an element, like `out[2, 0]`")]) from None
+    first = [*place, *([0] * (array.ndim - len(place)))]
+    return {**entry, "answer": answers.tolist(), "name": match[1], "place": first}
+
+
+class PatternSheet:
+    """What each row and each head of a weights tensor does, readable as it stands."""
+
+    def __init__(self, found: Patterns) -> None:
+        self.found = found
+
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        return tuple(self.found.heads)
+
+    def text(self, rows: bool = False, sort_by: str = "head") -> str:
+        return show_patterns(self.found, rows, sort_by)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    __repr__ = __str__
+
+    def to_json(self) -> dict[str, Any]:
+        return patterns_json(self.found)
+
+    def _repr_html_(self) -> str:
+        return patterns_html(self.found)
+
+
+def patterns(weights: Any, *, causal: bool | None = None) -> PatternSheet:
+    """Peaked, uniform, sparse, …: a word for every row and head of weights, with the figures behind it."""
+    return PatternSheet(find_patterns(weights, causal=causal))
+
+
+def _compiled(program: Program | str | os.PathLike[str]) -> Program:
+    return program if isinstance(program, Program) else compile(program)
+
+
+def gather(
+    program: Program, arrays: tuple[Any, ...], named: Mapping[str, Any], sizes: Mapping[str, int] | None
+) -> Shown:
+    """A program with all its values."""
+    arguments = arguments_of(program, arrays, named)
+    wanted = tuple(let.name for let in program.ir.lets)
+    reason = _why_not_exact(arguments)
+    if not reason:
+        try:
+            evaluated = evaluate(program.ir, arguments, sizes or {}, wanted)
+            return _exactly(program, evaluated)
+        except CallError as problem:
+            codes = {found.code for found in problem.diagnostics}
+            if not codes <= {"IX507", "IX513", "IX514"} or any(value is None for value in arguments.values()):
+                raise
+            reason = problem.diagnostics[0].message
+    missing = [name for name, value in arguments.items() if value is None]
+    if missing:
+        message = f"`{missing[0]}` has no values, and this is too large for symbols"
+        raise CallError([Diagnostic("IX512", message, help="give values, or smaller sizes")])
+    return _by_floats(program, arguments, wanted, reason)
+
+
+def _why_not_exact(arguments: Mapping[str, Any]) -> str:
+    """Why a page would rather show floats; nothing where exact numbers are in reason."""
+    arrays = [np.asarray(to_numpy(value)) for value in arguments.values() if value is not None]
+    if sum(array.size for array in arrays) > MOST_EXACT:
+        return "the matrices are too large for exact numbers"
+    if all(array.dtype.kind != "f" or _is_short(array) for array in arrays):
+        return ""
+    return "the inputs are floats of many digits; whole numbers, fractions and decimals in quotes have exact forms"
+
+
+def _is_short(array: np.ndarray[Any, Any]) -> bool:
+    """Whether floats are small multiples of 1/1024, as figures in an example are."""
+    scaled = array.astype(float) * 1024
+    return bool(np.isfinite(scaled).all() and (np.abs(scaled) < 2**20).all() and (scaled == np.rint(scaled)).all())
+
+
+def _exactly(program: Program, evaluated: Evaluated) -> Shown:
+    arrays: dict[str, Any] = {}
+    masked: dict[str, Any] = {}
+    for name, table in evaluated.evaluation.tensors.items():
+        arrays[name] = np.array([_float(cell) for cell in table.cells], dtype=float).reshape(table.shape)
+        flags = [evaluated.is_masked(name, offset) for offset in range(len(table.cells))]
+        masked[name] = np.array(flags, dtype=bool).reshape(table.shape)
+    claims: tuple[Claim, ...] = check_claims(evaluated)
+    return _shown(program, dict(evaluated.evaluation.sizes), arrays, masked, evaluated, claims, "")
+
+
+def _float(cell: Any) -> float:
+    """For the eye; NaN for a symbol."""
+    if cell is None:
+        return 0.0
+    if isinstance(cell, Special):
+        return {1: float("inf"), -1: float("-inf")}.get(cell.side, float("nan"))
+    if isinstance(cell, Polynomial) and cell.symbols:
+        return float("nan")
+    if not isinstance(cell, Number):
+        return float(cell)
+    interval = cell.enclose(96)
+    return float((interval.lower + interval.upper) / 2)
+
+
+def _by_floats(program: Program, arguments: dict[str, Any], wanted: tuple[str, ...], reason: str) -> Shown:
+    found = program(outputs=wanted, **arguments)
+    arrays = {name: np.asarray(to_numpy(value)) for name, value in zip(wanted, found, strict=True)}
+    arrays.update({name: np.asarray(to_numpy(value)) for name, value in arguments.items()})
+    sizes = {
+        axis.extent.coordinate: length
+        for tensor in program.ir.inputs
+        for axis, length in zip(reversed(tensor.axes), reversed(arrays[tensor.name].shape), strict=False)
+        if isinstance(axis.extent, ir.Size)
+    }
+    masked = {let.name: _removed(let, arrays[let.name], sizes) for let in program.ir.lets if let.name in arrays}
+    return _shown(program, sizes, arrays, {k: v for k, v in masked.items() if v is not None}, None, (), reason)
+
+
+def _removed(let: ir.Let, array: np.ndarray[Any, Any], sizes: Mapping[Coordinate, int]) -> np.ndarray[Any, Any] | None:
+    """The points that a guard on coordinates alone removes; None where there is no such guard."""
+    if len(let.clauses) > 1:
+        return None
+    clause = let.clauses[0]
+    guard = clause.guard
+    if guard is None and isinstance(clause.body, ir.Normalize):
+        guard = clause.body.guard
+    if guard is None or not all(isinstance(slot, ir.Coord) for slot in clause.slots):
+        return None
+    grids = dict(
+        zip(
+            (slot.coordinate for slot in clause.slots if isinstance(slot, ir.Coord)),
+            np.indices(array.shape),
+            strict=True,
+        )
+    )
+    kept = _vectorised(guard, grids, sizes)
+    return None if kept is None else ~np.broadcast_to(kept, array.shape)
+
+
+_NUMPY: dict[str, Any] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+    "&&": np.logical_and,
+    "||": np.logical_or,
+    "!": np.logical_not,
+    "//": lambda a, b: np.trunc(a / b).astype(int),
+    "%": np.fmod,
+}
+
+
+def _vectorised(expr: ir.Expr, grids: Mapping[Coordinate, Any], sizes: Mapping[Coordinate, int]) -> Any:
+    """A relation among coordinates at all points at once; None where it asks for anything else."""
+    match expr:
+        case ir.Const(value):
+            return np.asarray(value if isinstance(value, bool | int) else float(value))
+        case ir.Coord(coordinate):
+            return grids.get(coordinate)
+        case ir.Size(coordinate):
+            return None if coordinate not in sizes else np.asarray(sizes[coordinate])
+        case ir.Map(op, arguments) if op in _NUMPY:
+            parts = [_vectorised(argument, grids, sizes) for argument in arguments]
+            return None if any(part is None for part in parts) else _NUMPY[op](*parts)
+        case _:
+            return None
+
+
+def _shown(
+    program: Program,
+    sizes: dict[Coordinate, int],
+    arrays: dict[str, Any],
+    masked: dict[str, Any],
+    evaluated: Evaluated | None,
+    claims: tuple[Claim, ...],
+    reason: str,
+) -> Shown:
+    source = program.ir.source
+    title = Path(source.name).stem if source.name.endswith(".ix") else "a program"
+    facts: Facts = program.facts
+    return Shown(
+        title, source, program.ir, program.diagnostics, facts, sizes, arrays, masked, evaluated, claims, reason
+    )

@@ -1,0 +1,235 @@
+"""What a page shows, as plain lists and strings: the program, its matrices, its steps, who talks to whom."""
+
+from __future__ import annotations
+
+import base64
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..checker.names import counted
+from ..diagnostics import Diagnostic, Sink
+from ..facts.summary import Facts
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from ..ir.walk import walk
+from ..numbers.claims import Claim
+from ..numbers.evaluate import Evaluated, ordered
+from ..numbers.results import Tensor
+from ..numbers.steps import describe, figures
+from ..source import Source
+from ..syntax.tokens import tokenize
+from .communication import communication_json
+from .exact import show_value
+from .relation import relation_json, sizes_json
+from .verdicts import show_exact
+
+# Tables with more cells than this are drawn on a canvas, and travel as bytes.
+MOST_LISTED = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A program with its values, by exact numbers where `evaluated` is there, else as arrays alone."""
+
+    title: str
+    source: Source
+    program: ir.Program
+    diagnostics: tuple[Diagnostic, ...]
+    facts: Facts
+    sizes: dict[Coordinate, int]
+    arrays: dict[str, np.ndarray[Any, Any]]
+    masked: dict[str, np.ndarray[Any, Any]]
+    evaluated: Evaluated | None
+    claims: tuple[Claim, ...]
+    why_not_exact: str = ""
+
+
+def document_json(found: Shown) -> dict[str, Any]:
+    """Everything that a page needs of a program."""
+    given = figures(found.program)
+    hidden = {let.name for let in found.program.lets if let.hidden}
+    names = [name for name in found.program.tensors if name in found.arrays]
+    ended = {} if found.evaluated is None else {let.name: sorted(f) for let, f in found.evaluated.ended()}
+    return {
+        "title": found.title,
+        "lines": lines_json(found.source, found.program),
+        "diagnostics": [_diagnostic(diagnostic, found.source) for diagnostic in found.diagnostics],
+        "coordinates": coordinates_json(found),
+        "tensors": [_tensor(found, name, given, hidden) for name in names],
+        "relation": relation_json(found.program),
+        "sizes": sizes_json(found.sizes),
+        "steps": _steps(found, given, hidden),
+        "communication": communication_json(found.program, found.facts),
+        "claims": [_claim(claim, found) for claim in found.claims],
+        "ended": ended,
+        "whyNotExact": found.why_not_exact,
+        "outputs": list(found.program.outputs),
+    }
+
+
+# -------------------------------------------------------------------- program
+
+
+def lines_json(source: Source, program: ir.Program) -> list[list[list[str]]]:
+    """The text line by line, as words with what they are: a coordinate, a tensor, a keyword, a comment."""
+    tokens, comments = tokenize(source, Sink())
+    tensors = set(program.tensors)
+    coordinates = set(_coordinates(program))
+    marks: list[tuple[int, int, str]] = [(c.start, c.end, "comment") for c in comments]
+    for token in tokens:
+        kind: str = token.kind
+        if kind == "name":
+            kind = "tensor" if token.text in tensors else "coordinate" if token.text in coordinates else "name"
+        if kind in ("coordinate", "tensor", "keyword", "number"):
+            marks.append((token.start, token.end, kind))
+    pieces: list[list[str]] = []
+    at = 0
+    for start, end, word in sorted(marks):
+        pieces += [[source.text[at:start], ""], [source.text[start:end], word]]
+        at = end
+    pieces.append([source.text[at:], ""])
+    lines: list[list[list[str]]] = [[]]
+    for text, word in pieces:
+        for number, part in enumerate(text.split("\n")):
+            if number:
+                lines.append([])
+            if part:
+                lines[-1].append([part, word])
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def _coordinates(program: ir.Program) -> list[str]:
+    """Every coordinate by name, in the order of appearance."""
+    found: dict[str, None] = {}
+    for tensor in program.tensors.values():
+        if isinstance(tensor, ir.Let) and tensor.hidden:
+            continue
+        found.update(dict.fromkeys(axis.coordinate.name for axis in tensor.axes))
+    tokens, _ = tokenize(program.source, Sink())
+    bound = {r.coordinate.name.rstrip("'") for let in program.lets for r in _ranges(let)}
+    found.update(dict.fromkeys(token.text for token in tokens if token.kind == "name" and token.text in bound))
+    return list(found)
+
+
+def _ranges(let: ir.Let) -> list[ir.Range]:
+    inner = [r for c in let.clauses for part in walk(c.body) if isinstance(part, ir.Reduce) for r in part.ranges]
+    return [*(r for c in let.clauses for r in c.ranges), *inner]
+
+
+def coordinates_json(found: Shown) -> list[dict[str, Any]]:
+    """Each coordinate with its colour and what happens to it, definition by definition."""
+    spaces = {a.coordinate.name: a.coordinate.space for t in found.program.tensors.values() for a in t.axes}
+    result = []
+    for number, name in enumerate(_coordinates(found.program)):
+        story = []
+        for entry in found.facts.definitions:
+            if entry.hidden:
+                continue
+            words = ["survives"] if name in entry.survives else []
+            words += [f"consumed by {op}" for coordinate, op in entry.consumed if coordinate == name]
+            words += [f"normalised by {n.by}" for n in entry.normalised if n.coordinate == name]
+            story += [[entry.name, ", ".join(words)]] if words else []
+        result.append({"name": name, "colour": number, "space": spaces.get(name), "story": story})
+    return result
+
+
+def _diagnostic(diagnostic: Diagnostic, source: Source) -> dict[str, Any]:
+    label = next((label for label in diagnostic.labels if label.span.source is source), None)
+    return {
+        "code": diagnostic.code,
+        "severity": diagnostic.severity,
+        "message": diagnostic.message,
+        "line": None if label is None else label.span.line,
+        "notes": list(diagnostic.notes),
+        "help": diagnostic.help,
+    }
+
+
+# -------------------------------------------------------------------- tensors
+
+
+def _tensor(found: Shown, name: str, given: set[str], hidden: set[str]) -> dict[str, Any]:
+    tensor = found.program.tensors[name]
+    array = found.arrays[name]
+    role = "input" if isinstance(tensor, ir.Input) else "given" if name in given else "definition"
+    small = array.size <= MOST_LISTED
+    mask = found.masked.get(name)
+    entry: dict[str, Any] = {
+        "name": name,
+        "role": role,
+        "hidden": name in hidden,
+        "kind": tensor.kind,
+        "coordinates": [str(axis.coordinate) for axis in tensor.axes],
+        "shape": list(array.shape),
+        "masked": [] if mask is None else np.flatnonzero(mask).tolist() if small else _packed_bits(mask),
+    }
+    if small:
+        entry["values"] = [_plain(value) for value in array.reshape(-1).tolist()]
+    else:
+        entry["bytes"] = base64.b64encode(np.ascontiguousarray(array, "<f4").tobytes()).decode("ascii")
+    if found.evaluated is not None and small:
+        entry.update(_forms(found.evaluated, name))
+    return entry
+
+
+def _packed_bits(mask: np.ndarray[Any, Any]) -> str:
+    return base64.b64encode(np.packbits(mask.reshape(-1)).tobytes()).decode("ascii")
+
+
+def _plain(value: Any) -> Any:
+    return value if not isinstance(value, float) or math.isfinite(value) else str(value)
+
+
+def _forms(evaluated: Evaluated, name: str) -> dict[str, Any]:
+    """Every number of a tensor in its exact and its structural form; equal texts are written once."""
+    if name not in evaluated.evaluation.tensors:
+        return {}
+    values = list(Tensor(evaluated, name).values())
+    exact = [show_value(value, None, "canonical") for value in values]
+    built = [show_value(value, None, "structural") for value in values]
+    named = [index for index, value in enumerate(values) if not value.is_exact]
+    return {"exact": exact, "structural": built if built != exact else None, "named": named}
+
+
+def _steps(found: Shown, given: set[str], hidden: set[str]) -> list[dict[str, Any]]:
+    lets = [let for let in ordered(found.program) if let.name in found.arrays]
+    lets = [let for let in lets if let.name not in hidden and let.name not in given]
+    return [
+        {
+            "number": step.number,
+            "name": step.name,
+            "statements": list(step.statements),
+            "words": step.words,
+            "reads": list(step.reads),
+        }
+        for step in describe(found.program, lets)
+    ]
+
+
+def _claim(claim: Claim, found: Shown) -> dict[str, Any]:
+    """The verdict, and which tensor's cells it speaks of."""
+    target = claim.left if claim.left in found.program.tensors else None
+    return {
+        "text": claim.text,
+        "line": claim.line,
+        "verdict": claim.verdict,
+        "target": target,
+        "coordinates": list(claim.coordinates),
+        "counted": counted(len(claim.cells), "figure"),
+        "cells": [
+            {
+                "place": list(cell.place),
+                "claimed": cell.claimed,
+                "exact": show_exact(cell.value),
+                "off": None if cell.distance is None else cell.distance.canonical(),
+                "units": None if cell.units is None else cell.units.decimal(3),
+                "verdict": cell.verdict,
+            }
+            for cell in claim.cells
+        ],
+    }

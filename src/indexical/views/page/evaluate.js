@@ -1,0 +1,347 @@
+// The relation, evaluated at a point: what a cell scanned, term by term. Values come from the tables of the page.
+"use strict";
+
+class Relation {
+  constructor(page) {
+    this.page = page;
+    this.tensors = new Map(page.tensors.map((tensor) => [tensor.name, new Table(tensor)]));
+    this.sizes = page.sizes;
+  }
+
+  value(expr, point) {
+    switch (expr[0]) {
+      case "const": return expr[1];
+      case "coord": return point[expr[1]];
+      case "size": return this.sizes[expr[1]];
+      case "read": return this.read(expr, point);
+      case "map": return this.apply(expr, point);
+      case "if": return this.value(this.value(expr[1], point) ? expr[2] : expr[3], point);
+      case "reduce": return this.reduce(expr, point);
+      case "normalize": return this.normalize(expr, point);
+      case "array": return expr[2][offsetOf(expr[1], expr[3].map((index) => this.value(index, point)))];
+      default: throw new Error(`unknown expression ${expr[0]}`);
+    }
+  }
+
+  place(expr, point) {
+    return expr[2].map((index) => this.value(index, point));
+  }
+
+  read(expr, point) {
+    const table = this.tensors.get(expr[1]);
+    return table === undefined ? NaN : table.at(this.place(expr, point));
+  }
+
+  apply(expr, point) {
+    const [, op, operands, , whole] = expr;
+    if (op === "&&") return this.value(operands[0], point) && this.value(operands[1], point);
+    if (op === "||") return this.value(operands[0], point) || this.value(operands[1], point);
+    if (op === "*" && operands.some((operand) => this.isMasked(operand, point))) return 0;
+    const values = operands.map((operand) => this.value(operand, point));
+    if (op.startsWith("as ")) return op === "as i32" || op === "as i64" ? Math.trunc(values[0]) : values[0];
+    const known = OPERATIONS[op];
+    if (known === undefined) throw new Error(`unknown operation ${op}`);
+    return whole && op === "%" ? values[0] % values[1] : known(...values);
+  }
+
+  // A factor that a guard removed carries nothing: what it multiplies is not read.
+  isMasked(expr, point) {
+    if (expr[0] === "read") {
+      const table = this.tensors.get(expr[1]);
+      return table !== undefined && table.isMasked(this.place(expr, point));
+    }
+    if (expr[0] === "map" && expr[1] === "*") return expr[2].some((operand) => this.isMasked(operand, point));
+    if (expr[0] === "normalize") return expr[4] !== null && !this.value(expr[4], point);
+    return false;
+  }
+
+  // Every point of some ranges; those that the guard removes are told apart.
+  *points(ranges, outer) {
+    if (ranges.length === 0) {
+      yield outer;
+      return;
+    }
+    const [name, low, high] = ranges[0];
+    const end = this.value(high, outer);
+    for (let step = this.value(low, outer); step < end; step += 1) {
+      yield* this.points(ranges.slice(1), { ...outer, [name]: step });
+    }
+  }
+
+  reduce(expr, point) {
+    const [, op, ranges, body, guard] = expr;
+    const values = [];
+    const places = [];
+    for (const inner of this.points(ranges, point)) {
+      if (guard === null || this.value(guard, inner)) {
+        values.push(this.value(body, inner));
+        places.push(inner[ranges[0][0]]);
+      }
+    }
+    return REDUCTIONS[op](values, places);
+  }
+
+  normalize(expr, point) {
+    const [, op, name, body, guard] = expr;
+    if (guard !== null && !this.value(guard, point)) return op === "log_softmax" ? -Infinity : 0;
+    const row = this.row(expr, point);
+    if (op === "cumsum") {
+      return row.filter((entry) => entry.step <= point[name]).reduce((sum, entry) => sum + entry.value, 0);
+    }
+    const most = Math.max(...row.map((entry) => entry.value));
+    const whole = row.reduce((sum, entry) => sum + Math.exp(entry.value - most), 0);
+    const here = this.value(body, point) - most;
+    return op === "softmax" ? Math.exp(here) / whole : here - Math.log(whole);
+  }
+
+  // The points of a normalised coordinate that the guard keeps.
+  row(expr, point) {
+    const [, , name, body, guard] = expr;
+    const [low, high] = point[`range of ${name}`] ?? [0, this.sizes[name] ?? 0];
+    const found = [];
+    for (let step = low; step < high; step += 1) {
+      const inner = { ...point, [name]: step };
+      if (guard === null || this.value(guard, inner)) found.push({ step, inner, value: this.value(body, inner) });
+    }
+    return found;
+  }
+
+  // The clause that defines a cell, and the values of its coordinates there.
+  clauseAt(name, place) {
+    for (const clause of this.page.relation[name].clauses) {
+      const point = {};
+      const fits = clause.slots.every((slot, axis) => {
+        if (slot[0] === "coord") {
+          point[slot[1]] = place[axis];
+          return true;
+        }
+        return this.value(slot, {}) === place[axis];
+      });
+      if (!fits) continue;
+      const inside = clause.ranges.every(([coordinate, low, high]) => {
+        const bounds = [this.value(low, point), this.value(high, point)];
+        point[`range of ${coordinate}`] = bounds;
+        return bounds[0] <= point[coordinate] && point[coordinate] < bounds[1];
+      });
+      if (inside) return { clause, point };
+    }
+    return null;
+  }
+
+  // What a cell is made of: its reductions and normalisers with their terms, and what it reads besides.
+  trace(name, place) {
+    const found = this.page.relation[name] === undefined ? null : this.clauseAt(name, place);
+    const table = this.tensors.get(name);
+    const masked = table.isMasked(place);
+    if (found === null) return { name, place, masked, scans: [], reads: [], clause: null, point: {} };
+    const { clause, point } = found;
+    if (masked && clause.guard !== null && !this.value(clause.guard, point)) {
+      return { name, place, masked, scans: [], reads: [], clause, point };
+    }
+    const scans = [];
+    const reads = [];
+    this.collect(clause.body, point, scans, reads);
+    return { name, place, masked, scans, reads, clause, point };
+  }
+
+  collect(expr, point, scans, reads) {
+    switch (expr[0]) {
+      case "reduce":
+        scans.push(this.scanned(expr, point));
+        return;
+      case "normalize":
+        scans.push(this.normalised(expr, point));
+        return;
+      case "read":
+        reads.push({ name: expr[1], place: this.place(expr, point) });
+        for (const index of expr[2]) this.collect(index, point, scans, reads);
+        return;
+      case "map":
+        if (expr[1] === "*" && this.isMasked(expr, point)) return;
+        for (const operand of expr[2]) this.collect(operand, point, scans, reads);
+        return;
+      case "if":
+        this.collect(expr[1], point, scans, reads);
+        this.collect(this.value(expr[1], point) ? expr[2] : expr[3], point, scans, reads);
+        return;
+      default:
+    }
+  }
+
+  scanned(expr, point) {
+    const [, op, ranges, body, guard, guardText, text] = expr;
+    const names = ranges.map((range) => range[0]);
+    const terms = [];
+    const excluded = [];
+    let running = null;
+    for (const inner of this.points(ranges, point)) {
+      const at = names.map((name) => inner[name]);
+      if (guard !== null && !this.value(guard, inner)) {
+        excluded.push(at);
+        continue;
+      }
+      const value = this.value(body, inner);
+      running = running === null ? value : (RUNNING[op] ?? ((a, b) => b))(running, value);
+      terms.push({ at, value, running, factors: this.factors(body, inner) });
+    }
+    const whole = terms.reduce((sum, term) => sum + Math.abs(term.value), 0);
+    const shared = (op === "sum" || op === "mean") && whole > 0;
+    for (const term of terms) term.share = shared ? Math.abs(term.value) / whole : null;
+    return { op, names, text, guardText, terms, excluded, normalises: false, value: this.value(expr, point) };
+  }
+
+  normalised(expr, point) {
+    const [, op, name, body, guard, guardText, text] = expr;
+    const row = this.row(expr, point);
+    const kept = new Set(row.map((entry) => entry.step));
+    const [low, high] = point[`range of ${name}`] ?? [0, this.sizes[name] ?? 0];
+    const excluded = [];
+    for (let step = low; step < high; step += 1) if (!kept.has(step)) excluded.push([step]);
+    const terms = row.map((entry) => ({
+      at: [entry.step],
+      value: entry.value,
+      running: null,
+      share: op === "cumsum" ? null : this.normalize(expr, entry.inner),
+      factors: this.factors(body, entry.inner),
+      here: entry.step === point[name],
+    }));
+    return { op, names: [name], text, guardText, terms, excluded, normalises: true, value: this.normalize(expr, point) };
+  }
+
+  factors(body, point) {
+    if (body[0] === "map" && body[1] === "*") return body[2].flatMap((operand) => this.factors(operand, point));
+    const value = this.value(body, point);
+    if (body[0] === "read") {
+      return [{ text: body[3], value, name: body[1], place: this.place(body, point), reads: [] }];
+    }
+    const scans = [];
+    const reads = [];
+    this.collect(body, point, scans, reads);
+    for (const scan of scans) reads.push(...readsOf(scan));
+    return [{ text: textOf(body), value, name: null, place: null, reads }];
+  }
+
+  // Every element that a trace read, each once.
+  sources(trace) {
+    const found = new Map();
+    const add = (read) => found.set(`${read.name}[${read.place}]`, read);
+    for (const scan of trace.scans) for (const read of readsOf(scan)) add(read);
+    for (const read of trace.reads) add(read);
+    return [...found.values()];
+  }
+}
+
+function readsOf(scan) {
+  return scan.terms.flatMap((term) => term.factors.flatMap((factor) => (factor.name === null ? factor.reads : [factor])));
+}
+
+function textOf(expr) {
+  const text = expr[expr.length - 1];
+  if (expr[0] === "map") return expr[3];
+  if (typeof text === "string") return text;
+  return expr[0] === "const" || expr[0] === "coord" ? String(expr[1]) : expr[0] === "size" ? `size(${expr[1]})` : "…";
+}
+
+function offsetOf(shape, place) {
+  return place.reduce((sum, index, axis) => sum * shape[axis] + index, 0);
+}
+
+// The cells of a tensor, in row-major order.
+class Table {
+  constructor(tensor) {
+    this.tensor = tensor;
+    this.shape = tensor.shape;
+    this.size = tensor.shape.reduce((product, length) => product * length, 1);
+    if (tensor.bytes !== undefined) {
+      this.values = new Float32Array(bytesOf(tensor.bytes).buffer);
+      const bits = typeof tensor.masked === "string" ? bytesOf(tensor.masked) : null;
+      this.mask = (offset) => bits !== null && ((bits[offset >> 3] >> (7 - (offset & 7))) & 1) === 1;
+    } else {
+      this.values = tensor.values.map((value) => (typeof value === "string" ? Number(SPECIAL[value] ?? value) : value));
+      const masked = new Set(tensor.masked);
+      this.mask = (offset) => masked.has(offset);
+    }
+  }
+
+  offset(place) {
+    return offsetOf(this.shape, place);
+  }
+
+  at(place) {
+    const offset = this.offset(place);
+    return this.mask(offset) ? 0 : this.values[offset];
+  }
+
+  isMasked(place) {
+    return this.mask(this.offset(place));
+  }
+
+  // From the smallest to the largest value that is there.
+  range() {
+    if (this.known === undefined) {
+      let low = Infinity;
+      let high = -Infinity;
+      for (let offset = 0; offset < this.values.length; offset += 1) {
+        const value = Number(this.values[offset]);
+        if (!this.mask(offset) && Number.isFinite(value)) {
+          low = Math.min(low, value);
+          high = Math.max(high, value);
+        }
+      }
+      this.known = low > high ? [0, 0] : [low, high];
+    }
+    return this.known;
+  }
+}
+
+const SPECIAL = { inf: "Infinity", "-inf": "-Infinity", nan: "NaN" };
+
+function bytesOf(text) {
+  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+}
+
+function erf(x) {
+  // A series near 0 and a continued fraction far from it: a decimal for the eye, not a proof.
+  if (Math.abs(x) > 3) return Math.sign(x) * (1 - Math.exp(-x * x) / (Math.abs(x) * Math.sqrt(Math.PI)) * (1 - 1 / (2 * x * x)));
+  let term = x;
+  let sum = x;
+  for (let n = 1; n < 60; n += 1) {
+    term *= (-x * x) / n;
+    sum += term / (2 * n + 1);
+  }
+  return (2 / Math.sqrt(Math.PI)) * sum;
+}
+
+function roundEven(x) {
+  const below = Math.floor(x);
+  const rest = x - below;
+  return rest === 0.5 ? below + (below % 2 === 0 ? 0 : 1) : Math.round(x);
+}
+
+const sigmoid = (x) => 1 / (1 + Math.exp(-x));
+
+const OPERATIONS = {
+  "+": (a, b) => a + b, "-": (a, b) => a - b, "*": (a, b) => a * b, "/": (a, b) => a / b, "//": (a, b) => Math.trunc(a / b),
+  "%": (a, b) => a % b, "**": (a, b) => a ** b, neg: (a) => -a, "!": (a) => !a,
+  "==": (a, b) => a === b, "!=": (a, b) => a !== b, "<": (a, b) => a < b, "<=": (a, b) => a <= b, ">": (a, b) => a > b, ">=": (a, b) => a >= b,
+  exp: Math.exp, log: Math.log, sqrt: Math.sqrt, rsqrt: (x) => 1 / Math.sqrt(x), tanh: Math.tanh, sigmoid,
+  relu: (x) => Math.max(0, x), gelu: (x) => 0.5 * x * (1 + erf(x / Math.SQRT2)), silu: (x) => x * sigmoid(x),
+  abs: Math.abs, sin: Math.sin, cos: Math.cos, erf, floor: Math.floor, ceil: Math.ceil, round: roundEven,
+  clamp: (x, low, high) => Math.min(Math.max(x, low), high), max: Math.max, min: Math.min,
+};
+
+const sum = (values) => values.reduce((total, value) => total + Number(value), 0);
+const best = (better) => (values, places) => {
+  let found = -1;
+  values.forEach((value, index) => { if (found < 0 || better(value, values[found])) found = index; });
+  return found < 0 ? -1 : places[found];
+};
+
+const REDUCTIONS = {
+  sum, mean: (values) => sum(values) / values.length, prod: (values) => values.reduce((a, b) => a * b, 1),
+  max: (values) => values.reduce((a, b) => Math.max(a, b), -Infinity), min: (values) => values.reduce((a, b) => Math.min(a, b), Infinity),
+  any: (values) => values.some(Boolean), all: (values) => values.every(Boolean),
+  argmax: best((a, b) => a > b), argmin: best((a, b) => a < b),
+};
+
+const RUNNING = { sum: (a, b) => a + b, mean: (a, b) => a + b, prod: (a, b) => a * b, max: Math.max, min: Math.min };

@@ -1,0 +1,61 @@
+"""One self-contained page: its data, its script and its style in one file. It needs no network and no server."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+_SCRIPTS = ("evaluate.js", "page.js", "app.js")
+
+_FRAME = """<!doctype html>
+<html lang="en" data-theme="auto">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<header class="top">
+<h1>{title}</h1>
+<fieldset id="forms"><legend>numbers</legend>
+<label><input type="radio" name="form" value="decimal" checked> decimal</label>
+<label><input type="radio" name="form" value="exact"> exact</label>
+<label><input type="radio" name="form" value="structural"> structural</label>
+</fieldset>
+<label>colours <select id="theme"><option>auto</option><option>light</option><option>dark</option></select></label>
+<button type="button" id="export">save the picture (SVG)</button>
+</header>
+<main id="page"></main>
+<noscript><p>This page needs scripts. Its program stands in the data at its end.</p></noscript>
+<script type="application/json" id="data">{data}</script>
+<script>
+{script}</script>
+</body>
+</html>
+"""
+
+
+def page_html(title: str, blocks: list[dict[str, Any]]) -> str:
+    """A page of blocks: prose, programs, questions."""
+    room = files("indexical.views") / "page"
+    exact = any("exact" in tensor for b in blocks for page in b.get("pages", ()) for tensor in page["tensors"])
+    return _FRAME.format(
+        title=escape(title),
+        style=(room / "page.css").read_text(encoding="utf-8"),
+        data=embedded({"title": title, "blocks": blocks, "exact": exact}),
+        script="\n".join((room / name).read_text(encoding="utf-8") for name in _SCRIPTS),
+    )
+
+
+def embedded(data: Any) -> str:
+    """JSON that may stand inside a script element: nothing in it can end the element or start markup."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.translate(
+        {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+    )
