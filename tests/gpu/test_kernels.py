@@ -100,7 +100,7 @@ def test_what_nobody_hears_changes_nothing(name: str, dtype: torch.dtype) -> Non
     given = hearings(2, 3, 900, 900)[name]
     (query, key, value), _ = inputs_for("square", dtype)
     unheard = ~given.allowed().expand(2, 3, -1, -1).any(-2)[..., None].cuda()
-    bad = asking([query, key.masked_fill(unheard, float("nan")), value.masked_fill(unheard, float("inf"))])
+    bad = asking([query, key.masked_fill(unheard, float("nan")), value.masked_fill(unheard, float("inf"))], "cuda")
     found = torch_intervals.attend_within(*bad, *given.arguments(0.15, "cuda"))
     assert torch.equal(found, torch_intervals.attend_within(query, key, value, *given.arguments(0.15, "cuda")))
     assert all(bool(part.isfinite().all()) for part in gradients(found, bad))
@@ -122,6 +122,7 @@ def test_memory_is_linear(name: str) -> None:
     assert torch.cuda.max_memory_allocated() - before < 24 * found.numel() * found.itemsize + (64 << 20)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # PyTorch's compiler warns of itself.
 def test_graphs_stay_whole() -> None:
     def layer(query: Any, key: Any, value: Any) -> Any:
         row = torch.arange(query.shape[2], device=query.device)
@@ -133,7 +134,7 @@ def test_graphs_stay_whole() -> None:
     compiled = torch.compile(layer, fullgraph=True, dynamic=True)
     for size in (300, 410):
         inputs = asking(drawn(*[(2, 2, size, 32)] * 3, dtype=torch.bfloat16), "cuda")
-        same = asking(inputs)
+        same = asking(inputs, "cuda")
         found, wanted = compiled(*inputs), layer(*same)
         assert close(found, wanted.detach().cpu(), torch.bfloat16)
         for got, want in zip(gradients(found, inputs), gradients(wanted, same), strict=True):
