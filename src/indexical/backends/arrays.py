@@ -120,28 +120,32 @@ class Arrays(Numbers):
 
     def fail_where(self, test: Value, code: str, message: str, scope: Scope) -> None:
         """Refuse where a test holds at a point that is evaluated: one where all that holds here does."""
-        conditions = scope.conditions()
-        self.leans += bool(conditions)
+        self.leans += bool(scope.conditions())
         if not self.text.checks:
             return
-        self.text.checks = False
-        plain: list[Value] = []
-        masks: list[Value] = []
-        inside = scope.plainly()
-        for condition, holds in conditions:
-            fact = condition if holds else _opposite(condition)
-            value = self.value(fact, inside)
-            found = plain if value.python else masks
-            if value not in found:
-                found.append(value)
-            inside = inside.where(condition, holds)
-        self.text.checks = True
+        plain, masks = self.holding(scope)
         mask: Value | None = None
         for part in (*masks, *(() if test.python else (test,))):
             mask = part if mask is None else self.both(mask, part, scope)
         tests = [*plain, *((test,) if test.python else ())]
         shown = [part.within(BOTH if len(tests) + (mask is not None) > 1 else EITHER) for part in tests]
         self.refuse_once(" and ".join([*shown, *(() if mask is None else (self.any(mask),))]), code, message)
+
+    def holding(self, scope: Scope) -> tuple[list[Value], list[Value]]:
+        """What holds at a point that is evaluated: plain conditions, and masks."""
+        checks, self.text.checks = self.text.checks, False
+        plain: list[Value] = []
+        masks: list[Value] = []
+        inside = scope.plainly()
+        for condition, holds in scope.conditions():
+            fact = condition if holds else _opposite(condition)
+            value = self.value(fact, inside)
+            found = plain if value.python else masks
+            if value not in found:
+                found.append(value)
+            inside = inside.where(condition, holds)
+        self.text.checks = checks
+        return plain, masks
 
     def any(self, mask: Value) -> str:
         """Whether a mask holds somewhere, as a condition of Python's."""

@@ -115,6 +115,8 @@ class Emitter(Branches):
         if op.startswith("as "):
             return self.cast(expr, scope)
         values = self.operands(expr, scope)
+        if op in _STEEP and expr.type.kind == "real" and self.text.dialect.name == "torch":
+            values = self.at_home(expr, values, scope)
         dtype = widest(value.dtype for value in values) if expr.type.kind != "bool" else "bool"
         if expr.type.kind == "whole":
             found = self.whole(expr, values, dtype, scope)
@@ -127,6 +129,24 @@ class Emitter(Branches):
         else:
             found = self.function(expr, values, dtype, scope)
         return self.without_removed(expr, found, scope) if op in ("*", "/") and self.is_loud(expr) else found
+
+    def at_home(self, expr: ir.Map, values: list[Value], scope: Scope) -> list[Value]:
+        """The operands of a function that has a pole. Where nobody looks, its argument is 1: what it would be there
+        flows back as NaN, for PyTorch multiplies it with 0. A condition on more coordinates than the argument has is
+        let be: somebody may look."""
+        at = _STEEP[expr.op]
+        argument = expr.arguments[at]
+        learned = any(isinstance(part, ir.Read) and part.type.kind == "real" for part in walk(argument))
+        if values[at].python or not scope.conditions() or not learned:
+            return values
+        own = set(values[at].axes)
+        kept = self.conjunction([mask for mask in self.holding(scope)[1] if own.issuperset(mask.axes)], scope)
+        if kept is None:
+            return values
+        self.leans += 1
+        one = Value("1", (), "real", None, ATOM, True)
+        safe = self.where(kept, self.strong(values[at]), one, scope, values[at].dtype)
+        return [*values[:at], safe, *values[at + 1 :]]
 
     def is_loud(self, expr: ir.Map) -> bool:
         """Whether something that is not 0 may come of a product with a factor that a guard removed: by what arrives,
@@ -209,6 +229,10 @@ class Emitter(Branches):
         if value.python and value.kind == "whole" and expr.type.kind == "real":
             value = replace(value, kind="real")
         return replace(self.cast_to(self.strong(value, dtype) if value.python else value, dtype), kind=expr.type.kind)
+
+
+# Functions that are infinitely steep somewhere, and which of their arguments takes them there.
+_STEEP = {"sqrt": 0, "rsqrt": 0, "log": 0, "/": 1, "**": 0}
 
 
 def constant(expr: ir.Const) -> Value:

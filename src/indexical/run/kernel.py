@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import linecache
+import math
+import os
 import sys
 import warnings
 from collections import namedtuple
@@ -16,7 +18,7 @@ import numpy as np
 
 from ..backends.source import Argument, Module, emit
 from ..checker.recurrence import is_plain
-from ..diagnostics import CallError, Diagnostic, SlowPath
+from ..diagnostics import CallError, Diagnostic, Label, SlowPath
 from ..ir import nodes as ir
 from ..ir.types import Dtype
 from ..plan.choose import ARRAYS, choose
@@ -128,6 +130,7 @@ class Engine:
         if call.backend == "reference":
             return dict(pointwise.evaluate_bound(call.bound, wanted))
         kernel = self.kernel(call, wanted, isolate)
+        _refuse_absurd(kernel.plan, call.bound)
         try:
             found = kernel.function(*(call.values[tensor.name] for tensor in self.program.inputs))
         except kernel.refused as problem:
@@ -156,6 +159,28 @@ class Engine:
             return dict(found)
         place = _device_of(call.values)
         return {name: tensors.from_numpy(array, bound.dtypes[name], place) for name, array in found.items()}
+
+
+def _refuse_absurd(plan: Plan, bound: Bound) -> None:
+    """A definition that is larger than all memory. A system that promises more than it has would end the process."""
+    lets = {let.name: let for let in plan.program.lets}
+    for step in plan.steps:
+        points = math.prod(bound.extent(axis.extent) for axis in lets[step.definition].axes)
+        if plan.device == "cpu" and points > _MEMORY:
+            message = f"`{step.definition}` would have {points:,} points, more than this machine has bytes of memory"
+            span = lets[step.definition].span
+            raise CallError([Diagnostic("IX507", message, (Label(span),), help="choose smaller sizes")])
+
+
+def _memory() -> int:
+    """How many bytes of memory there are, where the system says so."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 48
+
+
+_MEMORY = _memory()
 
 
 def warn_of_slow_paths(plan: Plan, bound: Bound) -> None:
