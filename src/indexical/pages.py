@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,16 @@ from .ir import nodes as ir
 from .ir.types import Coordinate
 from .numbers.claims import Claim, check_claims
 from .numbers.evaluate import Evaluated, evaluate
-from .numbers.results import Results
+from .numbers.results import Results, nearest_float
 from .numbers.terms import Polynomial
-from .numbers.tower import Number, Special
+from .numbers.tower import Special
 from .readings import arguments_of
 from .run.patterns import Head, Patterns, find_patterns
 from .run.tensors import to_numpy
 from .source import Source
 from .views.document import Shown, document_json
 from .views.fragment import text_html
-from .views.lesson import ProgramText, Prose, Question, read_lesson, title_of
+from .views.lesson import ProgramText, Prose, Question, Unclosed, read_lesson, title_of
 from .views.patterns import patterns_html, patterns_json, show_patterns
 from .views.static import page_fragment, results_html
 from .views.text import show_output
@@ -63,17 +64,35 @@ def show(
     beside: Program | str | os.PathLike[str] | None = None,
     sizes: Mapping[str, int] | None = None,
     title: str | None = None,
+    labels: Mapping[str, Sequence[str]] | None = None,
     **named: Any,
 ) -> WebPage:
     """A page of a program on these inputs; with `beside`, of two programs on the same inputs, differences marked.
 
-    Values are exact where that is in reason, and floats where it is not; the page says which.
+    Values are exact where that is in reason, and floats where it is not; the page says which. `labels` names the points
+    of a coordinate or of a space: `{"position": ["The", "cat", "sat"]}`.
     """
     programs = [_compiled(program), *([] if beside is None else [_compiled(beside)])]
-    shown = [gather(found, arrays, named, sizes) for found in programs]
+    shown = [replace(gather(found, arrays, named, sizes), labels=_checked(labels, found)) for found in programs]
     documents = [document_json(found) for found in shown]
     heading = title or " beside ".join(document["title"] for document in documents)
     return WebPage(heading, [{"kind": "program", "pages": documents}], "".join(map(_tables, shown)))
+
+
+def _checked(labels: Mapping[str, Sequence[str]] | None, program: Program) -> Mapping[str, Sequence[str]]:
+    """Labels of coordinates or spaces that there are."""
+    known: dict[str, None] = {}
+    for tensor in program.ir.tensors.values():
+        for axis in () if isinstance(tensor, ir.Let) and tensor.hidden else tensor.axes:
+            known.update(dict.fromkeys(filter(None, (axis.coordinate.name, axis.coordinate.space))))
+    for name, given in (labels or {}).items():
+        if name not in known:
+            message = f"labels are for coordinates and spaces, and `{name}` is none"
+            raise CallError([Diagnostic("IX515", message, help=f"there are {', '.join(known)}")])
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            message = f"the labels of `{name}` are a list of texts, one for each point"
+            raise CallError([Diagnostic("IX515", message)])
+    return labels or {}
 
 
 def _tables(found: Shown) -> str:
@@ -87,16 +106,19 @@ def _tables(found: Shown) -> str:
     return text_html("\n\n".join(show_output(let, found.arrays[name]) for name, let in outputs.items()))
 
 
-def show_lesson(path: str | os.PathLike[str]) -> WebPage:
+def show_lesson(path: str | os.PathLike[str], title: str | None = None) -> WebPage:
     """A lesson, read from Markdown: prose, programs with their claims verified, questions that are checked."""
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as problem:
         raise _unreadable(file, f"it is not UTF-8 text (byte {problem.start})") from None
     except (OSError, ValueError) as problem:
         raise _unreadable(file, getattr(problem, "strerror", None) or str(problem)) from None
-    parts = read_lesson(text)
+    try:
+        parts = read_lesson(text)
+    except Unclosed as problem:
+        raise _lesson_error(file, problem.line, "this block is not closed") from None
     blocks: list[dict[str, Any]] = []
     shown: list[Shown] = []
     for part in parts:
@@ -108,7 +130,7 @@ def show_lesson(path: str | os.PathLike[str]) -> WebPage:
                 blocks.append({"kind": "program", "pages": [document_json(shown[-1])]})
             case Question():
                 blocks.append(_question(part, shown, file))
-    return WebPage(title_of(parts) or file.stem, blocks)
+    return WebPage(title or title_of(parts) or file.stem, blocks, "".join(map(_tables, shown)))
 
 
 def _unreadable(file: Path, reason: str) -> CallError:
@@ -118,27 +140,48 @@ def _unreadable(file: Path, reason: str) -> CallError:
 def _program_of(block: ProgramText, file: Path) -> Program:
     """The program in a block; one without lines stands in the file that the block names, beside the lesson."""
     if block.text.strip():
-        return compile_source(Source(block.name, block.text))
+        name = block.name or f"{file} (line {block.line})"
+        return compile_source(Source(name, block.text))
+    if not block.name:
+        raise _lesson_error(file, block.line, "this block is empty", "write a program, or name a file: ```ix name.ix")
     return compile(file.parent / block.name)
 
 
 def _question(block: Question, shown: list[Shown], file: Path) -> dict[str, Any]:
-    entry: dict[str, Any] = {"kind": "question", "prompt": block.prompt, "program": len(shown) - 1}
+    entry: dict[str, Any] = {
+        "kind": "question",
+        "prompt": block.prompt,
+        "program": len(shown) - 1,
+        "reveal": list(block.reveal),
+    }
+    if not block.prompt:
+        raise _lesson_error(file, block.line, "this question asks nothing")
     if block.answer is None:
-        return {**entry, "answer": None, "reveal": list(block.reveal)}
+        if not block.reveal:
+            message = "this question has no answer"
+            raise _lesson_error(file, block.line, message, "add `answer: out[2, 0]`, or `reveal:` with words")
+        return {**entry, "answer": None}
     match = re.fullmatch(r"(\w+)\s*(?:\[([\d,\s]*)\])?", block.answer)
-    arrays = shown[-1].arrays if shown else {}
-    place = [int(part) for part in (match[2] or "").split(",") if part.strip()] if match else []
-    array = arrays.get(match[1]) if match else None
+    array = shown[-1].arrays.get(match[1]) if match and shown else None
+    if match is None or array is None:
+        message = f"no program before this question has an element `{block.answer}`"
+        raise _lesson_error(file, block.line, message, "an answer names an element, like `out[2, 0]`, or a tensor")
+    place = [int(part) for part in (match[2] or "").split(",") if part.strip()]
     try:
-        if match is None or array is None:
-            raise IndexError
         answers = np.asarray(array[tuple(place)], dtype=float).reshape(-1)
+        masked = shown[-1].masked.get(match[1], np.zeros(array.shape, bool))[tuple(place)]
     except IndexError:
-        message = f"{file}:{block.line}: no program before this question has an element `{block.answer}`"
-        raise CallError([Diagnostic("IX515", message, help="an answer names an element, like `out[2, 0]`")]) from None
+        raise _lesson_error(file, block.line, f"`{match[1]}` has no point `{block.answer}`") from None
+    if np.any(masked) or not np.isfinite(answers).all() or not answers.size:
+        raise _lesson_error(
+            file, block.line, f"`{block.answer}` has no number to type: it is masked, infinite or a symbol"
+        )
     first = [*place, *([0] * (array.ndim - len(place)))]
     return {**entry, "answer": answers.tolist(), "name": match[1], "place": first}
+
+
+def _lesson_error(file: Path, line: int, message: str, help: str | None = None) -> CallError:
+    return CallError([Diagnostic("IX515", f"{file}:{line}: {message}", help=help)])
 
 
 class PatternSheet:
@@ -193,19 +236,27 @@ def gather(
             reason = problem.diagnostics[0].message
     missing = [name for name, value in arguments.items() if value is None]
     if missing:
-        message = f"`{missing[0]}` has no values, and this is too large for symbols"
-        raise CallError([Diagnostic("IX512", message, help="give values, or smaller sizes")])
+        message = f"`{missing[0]}` has no values, and there are no symbols here: {reason}"
+        raise CallError([Diagnostic("IX512", message, help=f"give `{missing[0]}` values, or the others as fractions")])
     return _by_floats(program, arguments, wanted, reason)
 
 
 def _why_not_exact(arguments: Mapping[str, Any]) -> str:
     """Why a page would rather show floats; nothing where exact numbers are in reason."""
-    arrays = [np.asarray(to_numpy(value)) for value in arguments.values() if value is not None]
+    arrays = [_as_array(to_numpy(value)) for value in arguments.values() if value is not None]
     if sum(array.size for array in arrays) > MOST_EXACT:
         return "the matrices are too large for exact numbers"
     if all(array.dtype.kind != "f" or _is_short(array) for array in arrays):
         return ""
     return "the inputs are floats of many digits; whole numbers, fractions and decimals in quotes have exact forms"
+
+
+def _as_array(value: Any) -> np.ndarray[Any, Any]:
+    """What NumPy makes of an input; of rows that differ in length, nothing: the exact reader says so."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        return np.asarray(None)
 
 
 def _is_short(array: np.ndarray[Any, Any]) -> bool:
@@ -233,10 +284,7 @@ def _float(cell: Any) -> float:
         return {1: float("inf"), -1: float("-inf")}.get(cell.side, float("nan"))
     if isinstance(cell, Polynomial) and cell.symbols:
         return float("nan")
-    if not isinstance(cell, Number):
-        return float(cell)
-    interval = cell.enclose(96)
-    return float((interval.lower + interval.upper) / 2)
+    return nearest_float(cell)
 
 
 def _by_floats(program: Program, arguments: dict[str, Any], wanted: tuple[str, ...], reason: str) -> Shown:

@@ -6,6 +6,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -59,13 +60,18 @@ def given_arrays(program: Program, specifications: list[str]) -> dict[str, Any]:
 
 def load(path: str) -> Any:
     try:
-        loaded = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as problem:
-        raise Usage(f"{path} cannot be loaded: {problem}") from None
-    return dict(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else loaded
+        with open(path, "rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            return dict(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else loaded
+    except OSError as problem:
+        raise Usage(f"{path} cannot be loaded: {problem.strerror or problem}") from None
+    except (ValueError, EOFError, BadZipFile):
+        raise Usage(f"{path} cannot be loaded: it is no .npy or .npz file of numbers") from None
 
 
 def drawn_arrays(program: Program, arrays: dict[str, Any], options: Namespace) -> dict[str, Any]:
+    if options.seed < 0:
+        raise Usage(f"--seed {options.seed}: a seed is 0 or more")
     sizes = sizes_in(options.random, "--random")
     drawn, assumed = random_arrays(program.ir, arrays, sizes, options.seed)
     check_names(sizes, drawn, "--random")

@@ -99,6 +99,13 @@ def build_parser() -> argparse.ArgumentParser:
     showing.add_argument("file", metavar="FILE", help="a program, or a lesson that ends in .md; - reads standard input")
     showing.add_argument("-o", "--output", metavar="PATH", required=True, help="where to write the page")
     showing.add_argument("--beside", metavar="FILE", help="another program on the same inputs, differences marked")
+    showing.add_argument(
+        "--labels",
+        action="append",
+        default=[],
+        metavar="NAME=TEXTS",
+        help="names for the points of a coordinate or space, like position=The,cat,sat; may be repeated",
+    )
     showing.add_argument("--title", help="of the page (default: the name of the file, or the lesson's heading)")
     _add_figures(showing)
     showing.add_argument(

@@ -59,19 +59,20 @@ def verify_command(options: Namespace) -> int:
 
 
 def show_command(options: Namespace) -> int:
-    if options.file.endswith(".md"):
-        if options.beside or options.value or options.input or options.random is not None:
-            raise Usage(
-                "a lesson has its own programs and figures: --beside, --value, --input and --random are for programs"
-            )
-        page = show_lesson(options.file)
+    if options.file.lower().endswith(".md"):
+        given = ("beside", "value", "input", "random", "sizes", "labels")
+        odd = [name for name in given if getattr(options, name) not in (None, [], "" if name == "sizes" else None)]
+        if odd:
+            raise Usage(f"a lesson has its own programs and figures: --{odd[0]} is for programs")
+        page = show_lesson(options.file, options.title)
     else:
         program = compile(text_of(options.file))
         arrays, sizes = _read_exactly(program, options)
         if options.random is not None:
             arrays.update(drawn_arrays(program, arrays, options))
         beside = None if options.beside is None else compile(text_of(options.beside))
-        page = show(program, beside=beside, sizes=sizes, title=options.title, **arrays)
+        labels = {name.strip(): texts.split(",") for name, _, texts in (part.partition("=") for part in options.labels)}
+        page = show(program, beside=beside, sizes=sizes, title=options.title, labels=labels, **arrays)
     try:
         page.save(options.output)
     except OSError as problem:
@@ -86,6 +87,8 @@ def patterns_command(options: Namespace) -> int:
         if name not in loaded or (options.name is None and len(loaded) > 1 and name != "weights"):
             raise Usage(f"{options.file}: say which array with --name; it has {', '.join(loaded) or 'none'}")
         loaded = loaded[name]
+    elif options.name is not None:
+        raise Usage(f"--name {options.name}: {options.file} has one array, without a name")
     found = patterns(loaded, causal=True if options.causal else None)
     print(json.dumps(found.to_json()) if options.format == "json" else found.text(options.rows, options.sort))
     return 0

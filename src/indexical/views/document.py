@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from ..numbers.claims import Claim
 from ..numbers.evaluate import Evaluated, ordered
 from ..numbers.results import Tensor
 from ..numbers.steps import describe, figures
-from ..source import Source
+from ..run.patterns import find_patterns
+from ..source import Source, Span
 from ..syntax.tokens import tokenize
 from .communication import communication_json
 from .exact import show_value
@@ -45,10 +47,12 @@ class Shown:
     evaluated: Evaluated | None
     claims: tuple[Claim, ...]
     why_not_exact: str = ""
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def document_json(found: Shown) -> dict[str, Any]:
     """Everything that a page needs of a program."""
+    found = _merged(found)
     given = figures(found.program)
     hidden = {let.name for let in found.program.lets if let.hidden}
     names = [name for name in found.program.tensors if name in found.arrays]
@@ -62,12 +66,73 @@ def document_json(found: Shown) -> dict[str, Any]:
         "relation": relation_json(found.program),
         "sizes": sizes_json(found.sizes),
         "steps": _steps(found, given, hidden),
-        "communication": communication_json(found.program, found.facts),
-        "claims": [_claim(claim, found) for claim in found.claims],
+        "communication": [
+            _with_patterns(entry, found)
+            for entry in communication_json(found.program, found.facts, found.arrays)
+            if entry["definition"] in found.arrays
+        ],
+        "labels": labels_json(found),
+        "claims": _claims(found),
         "ended": ended,
         "whyNotExact": found.why_not_exact,
         "outputs": list(found.program.outputs),
     }
+
+
+def _merged(found: Shown) -> Shown:
+    """All that `..r` stands for as one axis, as in the program, however many arrived."""
+    arrays, masked, sizes = dict(found.arrays), dict(found.masked), dict(found.sizes)
+    for name, tensor in found.program.tensors.items():
+        array = arrays.get(name)
+        if array is None or not tensor.axes or not tensor.axes[0].coordinate.rest:
+            continue
+        kept = array.shape[array.ndim - len(tensor.axes) + 1 :]
+        count = math.prod(array.shape[: array.ndim - len(kept)])
+        arrays[name] = array.reshape(count, *kept)
+        sizes[tensor.axes[0].coordinate] = count
+        if name in masked:
+            masked[name] = masked[name].reshape(count, *kept)
+    return replace(found, arrays=arrays, masked=masked, sizes=sizes)
+
+
+def _with_patterns(gather: dict[str, Any], found: Shown) -> dict[str, Any]:
+    """A gather with a word for every row and head of its weights, where a definition holds them."""
+    tensor = gather["tensor"]
+    array = None if tensor is None else found.arrays.get(tensor["name"])
+    if tensor is None or array is None or not np.isfinite(array).all():
+        return {**gather, "heads": [], "words": {}}
+    turned = np.moveaxis(array, (tensor["query"], tensor["key"]), (-2, -1))
+    sums = turned.sum(-1)
+    if not (np.isclose(sums, 1, atol=1e-3) | np.isclose(sums, 0)).all():
+        return {**gather, "heads": [], "words": {}}
+    patterns = find_patterns(turned)
+    apart = [name for n, name in enumerate(tensor["coordinates"]) if n not in (tensor["query"], tensor["key"])]
+    heads = [
+        {
+            "at": dict(zip(apart, head.index, strict=True)),
+            "word": head.word,
+            "entropy": _plain(head.entropy),
+            "keys": _plain(head.effective_keys),
+            "self": _plain(head.on_self),
+            "previous": _plain(head.on_previous),
+            "first": _plain(head.on_first),
+            "distance": _plain(head.distance),
+        }
+        for head in patterns.heads
+    ]
+    return {**gather, "heads": heads, "words": patterns.words.tolist()}
+
+
+def labels_json(found: Shown) -> dict[str, list[str]]:
+    """What the points of a coordinate are called: labels are given for it, or for its space."""
+    result: dict[str, list[str]] = {}
+    for tensor in found.program.tensors.values():
+        for axis in tensor.axes:
+            name, space = axis.coordinate.name, axis.coordinate.space
+            given = found.labels.get(name) or (found.labels.get(space) if space else None)
+            if given is not None:
+                result[name] = [str(label) for label in given]
+    return result
 
 
 # -------------------------------------------------------------------- program
@@ -169,9 +234,14 @@ def _tensor(found: Shown, name: str, given: set[str], hidden: set[str]) -> dict[
         "masked": [] if mask is None else np.flatnonzero(mask).tolist() if small else _packed_bits(mask),
     }
     if small:
-        entry["values"] = [_plain(value) for value in array.reshape(-1).tolist()]
+        plain = _PLAIN[tensor.kind]
+        entry["values"] = [plain(value) for value in array.reshape(-1).tolist()]
     else:
-        entry["bytes"] = base64.b64encode(np.ascontiguousarray(array, "<f4").tobytes()).decode("ascii")
+        wide = tensor.kind == "whole" and bool((np.abs(array) >= 2**24).any())
+        entry["bytes"] = base64.b64encode(np.ascontiguousarray(array, "<f8" if wide else "<f4").tobytes()).decode(
+            "ascii"
+        )
+        entry["wide"] = wide
     if found.evaluated is not None and small:
         entry.update(_forms(found.evaluated, name))
     return entry
@@ -183,6 +253,9 @@ def _packed_bits(mask: np.ndarray[Any, Any]) -> str:
 
 def _plain(value: Any) -> Any:
     return value if not isinstance(value, float) or math.isfinite(value) else str(value)
+
+
+_PLAIN: dict[str, Callable[[Any], Any]] = {"bool": bool, "whole": int, "real": _plain}
 
 
 def _forms(evaluated: Evaluated, name: str) -> dict[str, Any]:
@@ -206,24 +279,40 @@ def _steps(found: Shown, given: set[str], hidden: set[str]) -> list[dict[str, An
             "statements": list(step.statements),
             "words": step.words,
             "reads": list(step.reads),
+            "lines": [_lines(clause.span) for clause in let.clauses if clause.span.source is found.source],
         }
-        for step in describe(found.program, lets)
+        for step, let in zip(describe(found.program, lets), lets, strict=True)
     ]
 
 
-def _claim(claim: Claim, found: Shown) -> dict[str, Any]:
-    """The verdict, and which tensor's cells it speaks of."""
-    target = claim.left if claim.left in found.program.tensors else None
+def _lines(span: Span) -> list[int]:
+    """The first and the last line of a statement."""
+    return [span.line, span.line + span.text.count("\n")]
+
+
+def _claims(found: Shown) -> list[dict[str, Any]]:
+    if found.evaluated is None:
+        return []
+    return [
+        _claim(claim, expect, found.evaluated)
+        for claim, expect in zip(found.claims, found.program.expects, strict=True)
+    ]
+
+
+def _claim(claim: Claim, expect: ir.Expect, evaluated: Evaluated) -> dict[str, Any]:
+    """The verdict, and which tensor's cells it speaks of: those that its left side is."""
+    read = expect.body if isinstance(expect.body, ir.Read) else None
     return {
         "text": claim.text,
         "line": claim.line,
         "verdict": claim.verdict,
-        "target": target,
+        "target": None if read is None else read.tensor,
         "coordinates": list(claim.coordinates),
         "counted": counted(len(claim.cells), "figure"),
         "cells": [
             {
                 "place": list(cell.place),
+                "at": None if read is None else _element(read, expect, cell.place, evaluated),
                 "claimed": cell.claimed,
                 "exact": show_exact(cell.value),
                 "off": None if cell.distance is None else cell.distance.canonical(),
@@ -233,3 +322,9 @@ def _claim(claim: Claim, found: Shown) -> dict[str, Any]:
             for cell in claim.cells
         ],
     }
+
+
+def _element(read: ir.Read, expect: ir.Expect, place: tuple[int, ...], evaluated: Evaluated) -> list[int]:
+    """Which element is read at a point of a claim."""
+    point = {range.coordinate: at for range, at in zip(expect.ranges, place, strict=True)}
+    return [evaluated.evaluation.value(index, point) for index in read.indices]

@@ -40,34 +40,44 @@ class Question:
 Block: TypeAlias = Prose | ProgramText | Question
 
 
+class Unclosed(Exception):
+    """A block that is not closed, and the line at which it starts."""
+
+    def __init__(self, line: int) -> None:
+        self.line = line
+        super().__init__(f"the block at line {line} is not closed")
+
+
 def read_lesson(text: str) -> list[Block]:
     """The blocks of a lesson, in order."""
     blocks: list[Block] = []
     waiting: list[str] = []
-    lines = text.splitlines()
+    lines = re.split(r"\r\n?|\n", text)
     number = 0
     while number < len(lines):
-        opening = re.fullmatch(r"(`{3,})\s*(\w*)\s*(.*)", lines[number])
+        opening = re.fullmatch(r"(`{3,})\s*(\w*)(?:\s+(.*))?", lines[number].rstrip())
         if opening is None:
             waiting.append(lines[number])
             number += 1
             continue
         start = number + 1
-        end = next((n for n in range(start, len(lines)) if lines[n].strip() == opening[1]), len(lines))
+        end = next((n for n in range(start, len(lines)) if lines[n].strip() == opening[1]), None)
+        if end is None:
+            raise Unclosed(number + 1)
         inside = lines[start:end]
+        blocks += _prose(waiting)
+        waiting = []
         if opening[2] in ("ix", "question"):
-            blocks += _prose(waiting)
-            waiting = []
-            blocks.append(_fenced(opening[2], opening[3].strip(), inside, start + 1))
+            blocks.append(_fenced(opening[2], (opening[3] or "").strip(), inside, start + 1))
         else:
-            waiting += [lines[number], *inside, opening[1]]
+            blocks.append(Prose((["pre", "\n".join(inside)],)))
         number = end + 1
     return [*blocks, *_prose(waiting)]
 
 
 def _fenced(kind: str, name: str, inside: list[str], line: int) -> Block:
     if kind == "ix":
-        return ProgramText(name or "program.ix", "\n".join(inside) + "\n", line)
+        return ProgramText(name, "\n".join(inside) + "\n", line)
     prompt: list[str] = []
     answer = None
     reveal: list[str] = []
@@ -105,31 +115,39 @@ def _prose(lines: list[str]) -> list[Block]:
 
 
 def _nodes(lines: list[str]) -> list[Node]:
-    """Headings, lists, quotations, blocks of code, and paragraphs between empty lines."""
+    """Headings, lists, quotations, and paragraphs between empty lines; a list goes on after an empty line."""
     nodes: list[Node] = []
     number = 0
     while number < len(lines):
         line = lines[number]
-        heading = re.match(r"(#{1,3})\s+(.*)", line)
+        heading = re.match(r"(#{1,6})\s+(.*)", line)
         if not line.strip():
             number += 1
         elif heading:
-            nodes.append([f"h{len(heading[1])}", *_inline(heading[2])])
+            nodes.append([f"h{min(3, len(heading[1]))}", *_inline(heading[2])])
             number += 1
-        elif line.startswith("```"):
-            end = next((n for n in range(number + 1, len(lines)) if lines[n].strip() == "```"), len(lines))
-            nodes.append(["pre", "\n".join(lines[number + 1 : end])])
-            number = end + 1
         else:
-            kind, width = _kind(line)
-            end = number + 1
-            while end < len(lines) and lines[end].strip() and not re.match(r"#{1,3}\s|```", lines[end]):
-                if kind == "p" and _kind(lines[end])[0] != "p":
-                    break
-                end += 1
-            nodes.append(_block(kind, width, lines[number:end]))
+            kind, marker = _kind(line)
+            end = _end(lines, number, kind)
+            nodes.append(_block(kind, marker, [text for text in lines[number:end] if text.strip()]))
             number = end
     return nodes
+
+
+def _end(lines: list[str], start: int, kind: str) -> int:
+    """Where a paragraph, a list or a quotation ends."""
+    at = start + 1
+    while at < len(lines):
+        if re.match(r"#{1,6}\s", lines[at]):
+            break
+        if not lines[at].strip():
+            following = next((text for text in lines[at:] if text.strip()), "")
+            if kind not in ("ul", "ol") or _kind(following)[0] != kind:
+                break
+        elif kind == "p" and _kind(lines[at])[0] != "p":
+            break
+        at += 1
+    return at
 
 
 def _kind(line: str) -> tuple[str, str]:
@@ -154,11 +172,17 @@ def _block(kind: str, marker: str, lines: list[str]) -> Node:
     return [kind, *(["li", *_inline(item)] for item in items)]
 
 
+# An asterisk marks emphasis only where no blank stands inside of it.
+_MARKS = re.compile(
+    r"`([^`]+)`|\*\*(?!\s)((?:[^*]|\*(?!\*)[^*]*\*)+?)(?<!\s)\*\*|\*(?!\s)([^*]+?)(?<!\s)\*|\[([^\]]+)\]\(([^)]*)\)"
+)
+
+
 def _inline(text: str) -> list[Node]:
     """Code, strength, emphasis; of a link, its words."""
     nodes: list[Node] = []
     at = 0
-    for match in re.finditer(r"`([^`]+)`|\*\*([^*]+)\*\*|\*([^*]+)\*|\[([^\]]+)\]\(([^)]*)\)", text):
+    for match in _MARKS.finditer(text):
         if match.start() > at:
             nodes.append(text[at : match.start()])
         code, strong, emphasis, link, _ = match.groups()

@@ -7,7 +7,19 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-_SCRIPTS = ("evaluate.js", "page.js", "app.js")
+_SCRIPTS = (
+    "dom.js",
+    "evaluate.js",
+    "written.js",
+    "page.js",
+    "matrices.js",
+    "working.js",
+    "talk.js",
+    "lesson.js",
+    "beside.js",
+    "picture.js",
+    "app.js",
+)
 
 _FRAME = """<!doctype html>
 <html lang="en" data-theme="auto">

@@ -6,6 +6,7 @@ class Relation {
     this.page = page;
     this.tensors = new Map(page.tensors.map((tensor) => [tensor.name, new Table(tensor)]));
     this.sizes = page.sizes;
+    this.isExact = page.tensors.some((tensor) => tensor.exact !== undefined);
   }
 
   value(expr, point) {
@@ -33,38 +34,43 @@ class Relation {
   }
 
   apply(expr, point) {
-    const [, op, operands, , whole] = expr;
+    const [, op, operands] = expr;
     if (op === "&&") return this.value(operands[0], point) && this.value(operands[1], point);
     if (op === "||") return this.value(operands[0], point) || this.value(operands[1], point);
-    if (op === "*" && operands.some((operand) => this.isMasked(operand, point))) return 0;
+    if ((op === "*" || op === "/") && this.isMasked(expr, point)) return 0;
     const values = operands.map((operand) => this.value(operand, point));
-    if (op.startsWith("as ")) return op === "as i32" || op === "as i64" ? Math.trunc(values[0]) : values[0];
+    if (op.startsWith("as ")) return cast(op.slice(3), values[0], this.isExact);
     const known = OPERATIONS[op];
     if (known === undefined) throw new Error(`unknown operation ${op}`);
-    return whole && op === "%" ? values[0] % values[1] : known(...values);
+    return known(...values);
   }
 
   // A factor that a guard removed carries nothing: what it multiplies is not read.
   isMasked(expr, point) {
-    if (expr[0] === "read") {
-      const table = this.tensors.get(expr[1]);
-      return table !== undefined && table.isMasked(this.place(expr, point));
+    switch (expr[0]) {
+      case "read": {
+        const table = this.tensors.get(expr[1]);
+        return table !== undefined && table.isMasked(this.place(expr, point));
+      }
+      case "map":
+        if (expr[1] === "*") return expr[2].some((operand) => this.isMasked(operand, point));
+        return (expr[1] === "/" || expr[1] === "neg") && this.isMasked(expr[2][0], point);
+      case "normalize": return expr[1] !== "log_softmax" && expr[4] !== null && !this.value(expr[4], point);
+      case "if": return this.isMasked(this.value(expr[1], point) ? expr[2] : expr[3], point);
+      default: return false;
     }
-    if (expr[0] === "map" && expr[1] === "*") return expr[2].some((operand) => this.isMasked(operand, point));
-    if (expr[0] === "normalize") return expr[4] !== null && !this.value(expr[4], point);
-    return false;
   }
 
-  // Every point of some ranges; those that the guard removes are told apart.
+  // Every point of some ranges, the last running fastest. A normaliser inside asks for the range it runs over.
   *points(ranges, outer) {
     if (ranges.length === 0) {
       yield outer;
       return;
     }
-    const [name, low, high] = ranges[0];
-    const end = this.value(high, outer);
-    for (let step = this.value(low, outer); step < end; step += 1) {
-      yield* this.points(ranges.slice(1), { ...outer, [name]: step });
+    const [name, lower, upper] = ranges[0];
+    const [low, high] = [this.value(lower, outer), this.value(upper, outer)];
+    for (let step = low; step < high; step += 1) {
+      yield* this.points(ranges.slice(1), { ...outer, [name]: step, [`range of ${name}`]: [low, high] });
     }
   }
 
@@ -88,10 +94,7 @@ class Relation {
     if (op === "cumsum") {
       return row.filter((entry) => entry.step <= point[name]).reduce((sum, entry) => sum + entry.value, 0);
     }
-    const most = Math.max(...row.map((entry) => entry.value));
-    const whole = row.reduce((sum, entry) => sum + Math.exp(entry.value - most), 0);
-    const here = this.value(body, point) - most;
-    return op === "softmax" ? Math.exp(here) / whole : here - Math.log(whole);
+    return shareOf(op, row)(this.value(body, point));
   }
 
   // The points of a normalised coordinate that the guard keeps.
@@ -157,7 +160,7 @@ class Relation {
         for (const index of expr[2]) this.collect(index, point, scans, reads);
         return;
       case "map":
-        if (expr[1] === "*" && this.isMasked(expr, point)) return;
+        if ((expr[1] === "*" || expr[1] === "/") && this.isMasked(expr, point)) return;
         for (const operand of expr[2]) this.collect(operand, point, scans, reads);
         return;
       case "if":
@@ -182,12 +185,12 @@ class Relation {
       }
       const value = this.value(body, inner);
       running = running === null ? value : (RUNNING[op] ?? ((a, b) => b))(running, value);
-      terms.push({ at, value, running, factors: this.factors(body, inner) });
+      terms.push({ at, value, running, inner, masked: this.isMasked(body, inner), factors: this.factors(body, inner) });
     }
     const whole = terms.reduce((sum, term) => sum + Math.abs(term.value), 0);
     const shared = (op === "sum" || op === "mean") && whole > 0;
     for (const term of terms) term.share = shared ? Math.abs(term.value) / whole : null;
-    return { op, names, text, guardText, terms, excluded, normalises: false, value: this.value(expr, point) };
+    return { op, names, text, body, guardText, terms, excluded, normalises: false, value: this.value(expr, point) };
   }
 
   normalised(expr, point) {
@@ -197,15 +200,17 @@ class Relation {
     const [low, high] = point[`range of ${name}`] ?? [0, this.sizes[name] ?? 0];
     const excluded = [];
     for (let step = low; step < high; step += 1) if (!kept.has(step)) excluded.push([step]);
+    const share = op === "cumsum" ? () => null : shareOf(op, row);
     const terms = row.map((entry) => ({
       at: [entry.step],
       value: entry.value,
       running: null,
-      share: op === "cumsum" ? null : this.normalize(expr, entry.inner),
+      share: share(entry.value),
       factors: this.factors(body, entry.inner),
+      inner: entry.inner,
       here: entry.step === point[name],
     }));
-    return { op, names: [name], text, guardText, terms, excluded, normalises: true, value: this.normalize(expr, point) };
+    return { op, names: [name], text, body, guardText, terms, excluded, normalises: true, value: this.normalize(expr, point) };
   }
 
   factors(body, point) {
@@ -232,7 +237,7 @@ class Relation {
 }
 
 function readsOf(scan) {
-  return scan.terms.flatMap((term) => term.factors.flatMap((factor) => (factor.name === null ? factor.reads : [factor])));
+  return scan.terms.filter((term) => !term.masked).flatMap((term) => term.factors.flatMap((factor) => (factor.name === null ? factor.reads : [factor])));
 }
 
 function textOf(expr) {
@@ -253,7 +258,8 @@ class Table {
     this.shape = tensor.shape;
     this.size = tensor.shape.reduce((product, length) => product * length, 1);
     if (tensor.bytes !== undefined) {
-      this.values = new Float32Array(bytesOf(tensor.bytes).buffer);
+      const { buffer } = bytesOf(tensor.bytes);
+      this.values = tensor.wide ? new Float64Array(buffer) : new Float32Array(buffer);
       const bits = typeof tensor.masked === "string" ? bytesOf(tensor.masked) : null;
       this.mask = (offset) => bits !== null && ((bits[offset >> 3] >> (7 - (offset & 7))) & 1) === 1;
     } else {
@@ -268,12 +274,16 @@ class Table {
   }
 
   at(place) {
-    const offset = this.offset(place);
-    return this.mask(offset) ? 0 : this.values[offset];
+    return this.values[this.offset(place)];
   }
 
   isMasked(place) {
     return this.mask(this.offset(place));
+  }
+
+  isNamed(offset) {
+    this.names ??= new Set(this.tensor.named ?? []);
+    return this.names.has(offset);
   }
 
   // From the smallest to the largest value that is there.
@@ -283,9 +293,9 @@ class Table {
       let high = -Infinity;
       for (let offset = 0; offset < this.values.length; offset += 1) {
         const value = Number(this.values[offset]);
-        if (!this.mask(offset) && Number.isFinite(value)) {
-          low = Math.min(low, value);
-          high = Math.max(high, value);
+        if ((value < low || value > high) && Number.isFinite(value) && !this.mask(offset)) {
+          if (value < low) low = value;
+          if (value > high) high = value;
         }
       }
       this.known = low > high ? [0, 0] : [low, high];
@@ -297,7 +307,28 @@ class Table {
 const SPECIAL = { inf: "Infinity", "-inf": "-Infinity", nan: "NaN" };
 
 function bytesOf(text) {
-  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  if (Uint8Array.fromBase64 !== undefined) return Uint8Array.fromBase64(text);
+  const letters = atob(text);
+  const bytes = new Uint8Array(letters.length);
+  for (let at = 0; at < letters.length; at += 1) bytes[at] = letters.charCodeAt(at);
+  return bytes;
+}
+
+// Softmax and log_softmax along a row, as a function of one of its values.
+function shareOf(op, row) {
+  const most = REDUCTIONS.max(row.map((entry) => entry.value));
+  const whole = row.reduce((total, entry) => total + Math.exp(entry.value - most), 0);
+  return op === "softmax" ? (value) => Math.exp(value - most) / whole : (value) => value - most - Math.log(whole);
+}
+
+// To whole: truncated toward zero. To real: rounded to the digits of the dtype, unless the page is exact.
+function cast(dtype, value, isExact) {
+  if (dtype === "bool") return value;
+  if (/^[iu]\d/.test(dtype)) return Math.trunc(Number(value));
+  const digits = { f32: 24, f16: 11, bf16: 8 }[dtype];
+  if (isExact || digits === undefined || !Number.isFinite(Number(value)) || Number(value) === 0) return Number(value);
+  const unit = 2 ** (Math.floor(Math.log2(Math.abs(value))) - digits + 1);
+  return roundEven(value / unit) * unit;
 }
 
 function erf(x) {
@@ -331,9 +362,12 @@ const OPERATIONS = {
 };
 
 const sum = (values) => values.reduce((total, value) => total + Number(value), 0);
+// The first place of the best value; of the first NaN where there is one.
 const best = (better) => (values, places) => {
   let found = -1;
-  values.forEach((value, index) => { if (found < 0 || better(value, values[found])) found = index; });
+  values.forEach((value, index) => {
+    if (found < 0 || (!Number.isNaN(values[found]) && (Number.isNaN(value) || better(value, values[found])))) found = index;
+  });
   return found < 0 ? -1 : places[found];
 };
 

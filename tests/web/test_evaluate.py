@@ -1,0 +1,164 @@
+"""The arithmetic of the page is that of the program: every cell of many programs, computed again in the browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.laws.programs import random_case
+
+import indexical as ix
+from indexical.diagnostics import CallError
+from indexical.pages import gather
+from indexical.run.samples import random_arrays
+from indexical.views.document import document_json
+
+ROOT = Path(__file__).resolve().parents[2]
+
+AGAIN = """(page) => {
+  const relation = new Relation(page);
+  const wrong = [];
+  let cells = 0;
+  for (const [name, table] of relation.tensors) {
+    if (page.relation[name] === undefined) continue;
+    for (let offset = 0; offset < table.size; offset += 1) {
+      const place = placeOf(table.shape, offset);
+      const claim = Number(table.values[offset]);
+      const found = relation.clauseAt(name, place);
+      if (found === null) { wrong.push(`${label(name, place)} has no clause`); continue; }
+      const { clause, point } = found;
+      if (clause.guard !== null && !relation.value(clause.guard, point)) {
+        if (!table.mask(offset) && page.marked) wrong.push(`${label(name, place)} is masked here`);
+        continue;
+      }
+      if (Number.isNaN(claim) && table.tensor.exact !== undefined) continue;
+      cells += 1;
+      const value = Number(relation.value(clause.body, point));
+      const near = Object.is(value, claim) || value === claim || Math.abs(value - claim) <= page.near * Math.max(1, Math.abs(claim));
+      if (!near) wrong.push(`${label(name, place)} = ${claim}, and here ${value}`);
+      const { scans } = relation.trace(name, place);
+      const [scan] = scans;
+      if (clause.body[0] === "reduce" && !(Number.isNaN(value) || scan.value === value || Math.abs(Number(scan.value) - value) <= 1e-9)) wrong.push(`${label(name, place)}: its scan says ${scan.value}`);
+      new Writer(relation, (other, at) => String(relation.tensors.get(other).at(at))).line(clause.body, point);
+    }
+  }
+  return { wrong, cells };
+}"""
+
+
+@pytest.fixture(scope="module")
+def evaluator(browser: Any) -> Iterator[Any]:
+    """A tab with the evaluator and no page."""
+    tab = browser.new_page()
+    room = files("indexical.views") / "page"
+    scripts = [(room / name).read_text(encoding="utf-8") for name in ("dom.js", "evaluate.js", "written.js")]
+    tab.set_content("<!doctype html><meta charset=utf-8>")
+    tab.add_script_tag(content="\n".join(scripts))
+    yield tab
+    tab.close()
+
+
+def again(tab: Any, program: ix.Program, arrays: dict[str, Any], near: float = 1e-9) -> int:
+    """How many cells were computed again; none of them differs."""
+    shown = gather(program, (), arrays, None)
+    page = {**document_json(shown), "near": near, "marked": shown.evaluated is not None}
+    found = tab.evaluate(f"(text) => ({AGAIN})(JSON.parse(text))", json.dumps(page))
+    assert found["wrong"][:5] == [], program.ir.source.text
+    return int(found["cells"])
+
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.ix"))
+SIZES = {"rotary": {"d": 4}, "grouped_query": {"h": 4, "g": 2}}
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_examples(evaluator: Any, file: Path) -> None:
+    program = ix.compile(file)
+    sample, _ = random_arrays(program.ir, {}, SIZES.get(file.stem, {}), 1)
+    assert again(evaluator, program, sample.arrays, 1e-6) > 0
+
+
+PROGRAMS = {
+    "a recurrence with several clauses": (
+        "input x[t]; let f[0] = 1; let f[1] = x[0]; let f[t in 2..size(t)] = f[t - 1] + 2 * f[t - 2] - x[t];",
+        {"x": [1, 2, 3, 4, 5]},
+    ),
+    "ranges that depend": (
+        "input x[i]; let y[i] = sum[k in 0..=i](x[k] * k); let z[i] = max[k in i..size(i)](x[k]);",
+        {"x": [3, -1, 4, 1]},
+    ),
+    "a running sum": (
+        "input x[i]; let y[i] = cumsum[i](x[i]); let z[i] = cumsum[i](x[i]) where x[i] > 1;",
+        {"x": [3, -1, 4, 1]},
+    ),
+    "logarithms of weights": (
+        "input x[i, j]; let y[i, j] = log_softmax[j](x[i, j]); let z[i, j] = log_softmax[j](x[i, j]) where j <= i;\n"
+        "let w[i, j] = exp(z[i, j]);",
+        {"x": [[1, 2], [0, 1]]},
+    ),
+    "places": (
+        "input x[i, j]; let a[i] = argmax[j](x[i, j]); let b[i] = argmin[j](x[i, j]); let c[i] = x[i, a[i]];",
+        {"x": [[1, 5, 5], [2, 0, 0]]},
+    ),
+    "guards": (
+        "input x[i]; let y[i, j in 0..size(i)] = x[i] * x[j] where j <= i && x[j] > 0;\n"
+        "let z[i] = sum[j in 0..size(i)](y[i, j] * x[j]) where i > 0; let n[i] = -y[i, i] / 2;",
+        {"x": [1, -2, 3]},
+    ),
+    "reading by index": (
+        "input x[i], at[k]: i64; let y[k] = x[at[k]] + x[(k + 1) % size(i)];",
+        {"x": [5, 6, 7], "at": np.array([2, 0])},
+    ),
+    "whole quotients of negative numbers": (
+        "input a[i]: i64; let q[i] = a[i] / 3; let r[i] = a[i] % 3; let s[i] = a[i] / -2; let t[i] = a[i] % -2;",
+        {"a": np.array([-7, -3, -1, 0, 1, 7])},
+    ),
+    "casts and choices": (
+        "input x[i]; let w[i] = x[i] as i64; let f[i] = w[i] as f64; let c[i] = if x[i] > 0 { w[i] } else { -w[i] };\n"
+        "let t[i] = x[i] > 0; let u[i] = t[i] || !(x[i] < -1); let n = sum[i](if u[i] { 1 } else { 0 });",
+        {"x": [-1.5, 2.5, 0.0]},
+    ),
+    "means and products": (
+        "input x[i]; let m = mean[i](x[i]); let p = prod[i](x[i]); let a = any[i](x[i] > 3); let b = all[i](x[i] > 0);",
+        {"x": [1, 2, 4]},
+    ),
+    "softmax inside a sum": (
+        "input q[i], v[j, e]; let y[i, e] = sum[j](softmax[j](q[i] * v[j, 0]) * v[j, e]);",
+        {"q": [1, 2], "v": [[1, 2], [3, 4], [0, 1]]},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("floats", [False, True], ids=["exact", "floats"])
+def test_programs(evaluator: Any, name: str, floats: bool) -> None:
+    text, values = PROGRAMS[name]
+    arrays = {key: np.asarray(value) for key, value in values.items()}
+    if floats:
+        arrays = {k: v if k in ("a", "at") else v + np.float64(0.1) for k, v in arrays.items()}
+    assert again(evaluator, ix.compile(text), arrays) > 0
+
+
+# Where the program rounds to fewer digits than the page.
+NEAR = {"float16": 2e-2, "float32": 1e-4}
+
+
+def test_programs_at_random(evaluator: Any) -> None:
+    """Those of the laws, where they have values and these are finite."""
+    cells = tried = 0
+    for seed in range(90):
+        case = random_case(seed)
+        arrays = {name: np.asarray(array) for name, array in case.arrays.items()}
+        near = max((NEAR.get(array.dtype.name, 0) for array in arrays.values()), default=0) or 1e-9
+        try:
+            cells += again(evaluator, ix.compile(case.text), arrays, near)
+        except CallError:
+            continue
+        tried += 1
+    assert tried >= 60
+    assert cells > 1_000
