@@ -12,6 +12,7 @@ from typing import Any
 from .checker.allow import apply_allows
 from .checker.names import suggest
 from .checker.program import check as check_tree
+from .codes import CODES
 from .diagnostics import CallError, CompileError, Diagnostic, Label, Sink
 from .facts.contracts import check as check_contracts
 from .facts.lints import lint
@@ -35,19 +36,29 @@ def compile(text_or_path: str | os.PathLike[str]) -> Program:
 
     Raises `ix.Error` with every mistake in it; warnings and notes are `program.diagnostics`.
     """
+    return _compiled(text_or_path, frozenset())
+
+
+def compile_anyway(text_or_path: str | os.PathLike[str]) -> Program:
+    """A program that may break its contracts: it means something all the same, and can be looked at."""
+    return _compiled(text_or_path, frozenset(code for code in CODES if code.startswith("IX42")))
+
+
+def _compiled(text_or_path: str | os.PathLike[str], despite: frozenset[str]) -> Program:
     sink = Sink()
     source = read_source(text_or_path, sink)
     if source is None:
         raise CompileError(sink)
-    return compile_source(source)
+    return compile_source(source, despite)
 
 
-def compile_source(source: Source) -> Program:
-    """A program from its text and the name of the file that it stands in."""
+def compile_source(source: Source, despite: frozenset[str] = frozenset()) -> Program:
+    """A program from its text and the name of the file that it stands in; `despite` errors of these codes."""
     sink = Sink()
     program = _compile(source, sink)
-    if program is None or sink.failed:
-        raise CompileError(found for found in _sorted(sink) if found.severity == "error")
+    errors = [found for found in _sorted(sink) if found.severity == "error" and found.code not in despite]
+    if program is None or errors:
+        raise CompileError(errors)
     return Program(source, program, tuple(_sorted(sink)))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .api import Program, compile, compile_source
+from .api import Program, compile, compile_anyway, compile_source
 from .diagnostics import CallError, Diagnostic
 from .facts.summary import Facts
 from .ir import nodes as ir
@@ -35,6 +35,8 @@ from .views.webpage import page_html
 
 # More cells than this in all are shown by floats alone.
 MOST_EXACT = 20_000
+# Nor do exact numbers take longer than a few seconds for a page.
+MOST_TERMS = 500_000
 
 
 class WebPage:
@@ -69,8 +71,9 @@ def show(
 ) -> WebPage:
     """A page of a program on these inputs; with `beside`, of two programs on the same inputs, differences marked.
 
-    Values are exact where that is in reason, and floats where it is not; the page says which. `labels` names the points
-    of a coordinate or of a space: `{"position": ["The", "cat", "sat"]}`.
+    A program that breaks its contract is shown with the error under its line. Values are exact where that is in reason,
+    and floats where it is not; the page says which. `labels` names the points of a coordinate or of a space:
+    `{"position": ["The", "cat", "sat"]}`.
     """
     programs = [_compiled(program), *([] if beside is None else [_compiled(beside)])]
     shown = [replace(gather(found, arrays, named, sizes), labels=_checked(labels, found)) for found in programs]
@@ -215,7 +218,7 @@ def patterns(weights: Any, *, causal: bool | None = None) -> PatternSheet:
 
 
 def _compiled(program: Program | str | os.PathLike[str]) -> Program:
-    return program if isinstance(program, Program) else compile(program)
+    return program if isinstance(program, Program) else compile_anyway(program)
 
 
 def gather(
@@ -227,7 +230,7 @@ def gather(
     reason = _why_not_exact(arguments)
     if not reason:
         try:
-            evaluated = evaluate(program.ir, arguments, sizes or {}, wanted)
+            evaluated = evaluate(program.ir, arguments, sizes or {}, wanted, terms=MOST_TERMS)
             return _exactly(program, evaluated)
         except CallError as problem:
             codes = {found.code for found in problem.diagnostics}
@@ -309,7 +312,7 @@ def _removed(let: ir.Let, array: np.ndarray[Any, Any], sizes: Mapping[Coordinate
     guard = clause.guard
     if guard is None and isinstance(clause.body, ir.Normalize):
         guard = clause.body.guard
-    if guard is None or not all(isinstance(slot, ir.Coord) for slot in clause.slots):
+    if guard is None or not all(isinstance(slot, ir.Coord) for slot in clause.slots) or array.ndim != len(clause.slots):
         return None
     grids = dict(
         zip(

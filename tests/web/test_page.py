@@ -321,6 +321,7 @@ answer: out[0]
 ```question
 And in both?
 answer: out
+reveal: Both of *them*.
 ```
 
 ```question
@@ -349,9 +350,11 @@ def test_questions_are_asked_and_checked(opened: Open, tmp_path: Path) -> None:
     first.get_by_role("button", name="show how it comes about").click()
     assert tab.locator(".working h2.value").inner_text() == "out[0] = 0.25"
     second = tab.locator("form.question").nth(1)
+    assert second.locator(".prose").is_hidden()
     second.locator("input").fill("0.25, 0.75")
     second.get_by_role("button", name="check").click()
     assert second.get_attribute("data-right") == "true"
+    assert second.locator(".prose").inner_text() == "Both of them."
     tab.locator("details.question summary").click()
     assert "Because weights sum to 1." in tab.locator("details.question").inner_text()
 
@@ -377,6 +380,14 @@ def test_broken_beside_right(opened: Open) -> None:
     tab.get_by_role("button", name="next definition").first.click()
     assert ["step 1 of 2" in text for text in tab.locator(".step-status").all_inner_texts()] == [True, True]
     assert "differs" in classes(tab.locator(".side >> nth=0 >> .line[data-line='1']"))
+
+
+def test_a_broken_contract_is_shown_beside_the_mend(opened: Open) -> None:
+    broken = ROOT / "examples" / "broken" / "guard_reversed.ix"
+    values = np.arange(12).reshape(1, 1, 6, 2) % 5
+    page = show(broken, values, values, values, beside=broken.with_name("guard_reversed_mended.ix"))
+    tab = opened(page)
+    assert "error[IX423]: not causal" in tab.locator(".finding.error").inner_text()
 
 
 # ------------------------------------------------------------- for everybody

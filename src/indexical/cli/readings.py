@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
-from ..api import Program, compile
+from ..api import Program, compile, compile_anyway
 from ..numbers.results import MOST_DIGITS
 from ..pages import patterns, show, show_lesson
 from ..readings import evaluated_exactly, traced, verify
@@ -66,11 +66,11 @@ def show_command(options: Namespace) -> int:
             raise Usage(f"a lesson has its own programs and figures: --{odd[0]} is for programs")
         page = show_lesson(options.file, options.title)
     else:
-        program = compile(text_of(options.file))
+        program = compile_anyway(text_of(options.file))
         arrays, sizes = _read_exactly(program, options)
         if options.random is not None:
             arrays.update(drawn_arrays(program, arrays, options))
-        beside = None if options.beside is None else compile(text_of(options.beside))
+        beside = None if options.beside is None else compile_anyway(text_of(options.beside))
         labels = {name.strip(): texts.split(",") for name, _, texts in (part.partition("=") for part in options.labels)}
         page = show(program, beside=beside, sizes=sizes, title=options.title, labels=labels, **arrays)
     try:

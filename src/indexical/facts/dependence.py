@@ -180,11 +180,13 @@ def _parts(expr: ir.Expr, trail: Trail, lets: Mapping[str, ir.Let]) -> list[tupl
 
 
 def support(expr: ir.Expr, lets: Mapping[str, ir.Let]) -> ir.Expr | None:
-    """Where a value is not removed by a guard; None where none can remove it."""
+    """Where a value is not removed by a guard; None where none can remove it. A definition that reads itself is not
+    looked through again: what an earlier step lost is not said here."""
     match expr:
         case ir.Read(tensor, indices) if tensor in lets and len(lets[tensor].clauses) == 1:
             clause = lets[tensor].clauses[0]
-            inner = build.conjunction((clause.guard, support(clause.body, lets)))
+            others = {name: let for name, let in lets.items() if name != tensor}
+            inner = build.conjunction((clause.guard, support(clause.body, others)))
             return None if inner is None else at(clause, inner, indices)
         case ir.Normalize(op="softmax" | "cumsum", guard=guard):
             return guard

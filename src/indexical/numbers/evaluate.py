@@ -19,10 +19,13 @@ from .functions import ExactNumbers
 from .inputs import Given, read_inputs
 from .notation import Node
 from .terms import Polynomial, Symbol
-from .tower import Special, TooManyTerms, Undecidable, Valueless
+from .tower import Special, TooManyTerms, Undecidable, Valueless, budget
 
 # Exact numbers are slow: more steps than this would take minutes.
 MOST_STEPS = 20_000_000
+
+# Numbers with many terms are slower: this many additions and multiplications of terms take a minute or two.
+MOST_TERMS = 50_000_000
 
 # A form that is written out in full is at most this long; beyond, the elements that it reads go by their names.
 LONGEST = 160
@@ -183,12 +186,14 @@ def evaluate(
     sizes: Mapping[str, int],
     wanted: tuple[str, ...],
     tell: Callable[[str], None] = lambda name: None,
+    terms: int = MOST_TERMS,
 ) -> Evaluated:
-    """The wanted definitions and all that they need, exactly. `tell` hears what is computed next."""
+    """The wanted definitions and all that they need, exactly. `tell` hears what is computed next; `terms` is how many
+    terms may be multiplied and added in all."""
     given = read_inputs(program, arguments, sizes)
     check_work(given.bound, wanted, MOST_STEPS)
     evaluation = Evaluation(program, given.tables, given.bound.sizes, ExactNumbers())
-    with explained(evaluation):
+    with explained(evaluation), budget(terms):
         evaluation.compute(program, wanted, tell)
     return Evaluated(program, given, evaluation, wanted)
 
@@ -208,6 +213,9 @@ def explained(evaluation: Evaluation | None = None) -> Iterator[None]:
         message = f"this depends on `{problem.symbol}`, which has no value"
         help = f"give `{problem.symbol.partition('[')[0]}` values: a symbol can be added and multiplied, not compared"
         raise CallError([_at(evaluation, "IX512", message, help)]) from None
+    except RecursionError:
+        message = "the exact value is nested too deeply: a term stands in a term, hundreds of times"
+        raise CallError([_at(evaluation, "IX514", message, "take fewer steps, or `ix run`")]) from None
     except OverflowError as problem:
         raise CallError([_at(evaluation, "IX514", f"a number is too large to be enclosed: {problem}", None)]) from None
 

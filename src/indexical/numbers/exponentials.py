@@ -16,7 +16,7 @@ from typing import Any
 from . import enclosure
 from .interval import Interval
 from .surds import Surd
-from .tower import Number, TooManyTerms, compare, divide, enclose
+from .tower import Number, TooManyTerms, compare, divide, enclose, spend
 
 # An expanded sum has at most this many terms.
 MOST_TERMS = 20_000
@@ -71,6 +71,7 @@ class Sum:
             return Sum({_key(exponent + shift): value * factor for exponent, value in many.terms.items()})
         if self.size() * other.size() > MOST_PRODUCTS:
             raise TooManyTerms(f"a product of sums of {len(self.terms):,} and {len(other.terms):,} exponentials")
+        spend(len(self.terms) * len(other.terms))
         terms: dict[Any, Any] = {}
         for a, left in self.terms.items():
             for b, right in other.terms.items():
@@ -258,6 +259,7 @@ def total(values: Iterable[Any]) -> Any:
         if value.factors is not last:
             last = value.factors
             terms = groups.setdefault(frozenset(last.items()), {})
+        spend(len(value.top.terms))
         for exponent, coefficient in value.top.terms.items():
             found = terms.get(exponent)
             terms[exponent] = coefficient if found is None else found + coefficient

@@ -44,8 +44,7 @@ def _exp_of_logarithms(x: Polynomial) -> Any:
                     result = result * power(inside, Fraction(coefficient))
     if len(rest) == len(x.terms):
         return terms.name("exp", x)
-    left: Any = sum((Polynomial({m: c}) if m else c for m, c in rest.items()), 0)
-    return result * exp(left)
+    return result * exp(terms.total([Polynomial(rest)]))
 
 
 def log(x: Any) -> Any:

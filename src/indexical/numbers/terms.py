@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeGuard
 from . import enclosure, exponentials
 from .interval import Interval
 from .surds import Surd
-from .tower import Number, Rational, TooManyTerms, Valueless, divide, enclose
+from .tower import Number, Rational, TooManyTerms, Valueless, divide, enclose, spend
 
 MOST_TERMS = 20_000
 # A logarithm with a larger factor is not multiplied out.
@@ -136,6 +136,7 @@ class Polynomial(Number):
     def times(self, other: Polynomial) -> Any:
         if len(self.terms) * len(other.terms) > 50 * MOST_TERMS:
             raise TooManyTerms(f"a product of sums of {len(self.terms):,} and {len(other.terms):,} terms")
+        spend(10 * len(self.terms) * len(other.terms))
         terms: dict[Monomial, Any] = {}
         for left, a in self.terms.items():
             for right, b in other.terms.items():
@@ -327,6 +328,7 @@ def _opened(atom: Atom, power: int) -> tuple[int, int]:
 
 def _cancelled(terms: dict[Monomial, Any], inverse: Term) -> dict[Monomial, Any] | None:
     """`c·p·(1/p) + rest` as `c + rest`; None where it is not that."""
+    spend(len(terms))
     beside: dict[Monomial, Any] = {}
     rest: dict[Monomial, Any] = {}
     for monomial, coefficient in terms.items():
@@ -348,6 +350,7 @@ def total(values: Iterable[Polynomial]) -> Any:
     """The sum of polynomials."""
     terms: dict[Monomial, Any] = {}
     for value in values:
+        spend(10 * len(value.terms))
         for monomial, coefficient in value.terms.items():
             _add_to(terms, monomial, coefficient)
     return _settled(terms)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -19,7 +19,30 @@ Rational: TypeAlias = int | Fraction
 
 
 class TooManyTerms(Exception):
-    """An exact number would have more terms than anybody reads."""
+    """An exact number would have more terms than anybody reads, or take too long."""
+
+
+class _Budget:
+    """How many terms may still be multiplied or added; a whole evaluation has one budget."""
+
+    left: float = math.inf
+
+
+def spend(terms: int) -> None:
+    """So many terms are multiplied or added now."""
+    _Budget.left -= terms
+    if _Budget.left < 0:
+        raise TooManyTerms("its arithmetic takes too many steps")
+
+
+@contextmanager
+def budget(terms: float) -> Iterator[None]:
+    """Inside, at most so many terms are multiplied or added."""
+    before, _Budget.left = _Budget.left, terms
+    try:
+        yield
+    finally:
+        _Budget.left = before
 
 
 class Undecidable(Exception):

@@ -24,6 +24,7 @@ function question(block) {
   const verdict = el("p", { class: "answer", role: "status" });
   const several = block.answer.length > 1 ? ` (${block.answer.length} numbers)` : "";
   const input = el("input", { type: "text", autocomplete: "off", "aria-label": `your answer${several}`, placeholder: several.slice(2, -1) });
+  const words = el("div", { class: "prose", hidden: true }, block.reveal.map(node));
   const show = () => {
     page.select(block.name, block.place, true);
     page.panel.parentElement.scrollIntoView({ block: "nearest" });
@@ -39,8 +40,9 @@ function question(block) {
       const most = typed.length === block.answer.length || typed.length === 0 ? "" : `It is ${block.answer.length === 1 ? "one number" : `${block.answer.length} numbers`}. `;
       verdict.replaceChildren(right ? "Right. " : `Not yet. ${most}`, button("show how it comes about", {}, show));
       if (right) page.select(block.name, block.place, true);
+      words.hidden = !right;
     },
-  }, el("label", {}, backticked(block.prompt), " ", input), button("check", { type: "submit" }, () => {}), verdict);
+  }, el("label", {}, backticked(block.prompt), " ", input), button("check", { type: "submit" }, () => {}), verdict, words);
   return form;
 }
 
