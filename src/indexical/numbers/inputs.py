@@ -284,7 +284,9 @@ def _check_rows(program: ir.Program, rows: frozenset[Coordinate]) -> None:
         for clause in let.clauses:
             _check_clause(let, clause, rows, program.tensors, sink)
     if sink.failed:
-        raise CallError(sink)
+        # One finding for each coordinate: the first place says it.
+        first = {found.help: found for found in reversed(list(sink))}
+        raise CallError(reversed(first.values()))
 
 
 def _check_clause(

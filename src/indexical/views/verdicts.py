@@ -33,7 +33,8 @@ def summary(claims: tuple[Claim, ...]) -> str:
     cells = [cell for claim in claims for cell in claim.cells]
     counts = {verdict: sum(cell.verdict == verdict for cell in cells) for verdict in _WORDS}
     words = {"holds": "hold", "rounding": "within rounding", "fails": "fail"}
-    said = ", ".join(f"{count} {words[verdict]}" for verdict, count in counts.items() if count)
+    one = {"holds": "holds", "rounding": "within rounding", "fails": "fails"}
+    said = ", ".join(f"{count} {(one if count == 1 else words)[v]}" for v, count in counts.items() if count)
     return f"{counted(len(claims), 'claim')}, {counted(len(cells), 'figure')}: {said}"
 
 
