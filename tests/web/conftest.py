@@ -46,7 +46,7 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Open]:
     def open_page(page: WebPage, hash: str = "", **options: Any) -> Any:
         file = page.save(tmp_path / f"page{len(pages)}.html")
         tab = browser.new_page(viewport={"width": 1500, "height": 1000}, **options)
-        tab.set_default_timeout(5_000)
+        tab.set_default_timeout(30_000)
         tab.on("pageerror", lambda error: problems.append(str(error)))
         tab.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
         tab.on("request", lambda request: problems.append(request.url) if not _is_inside(request.url) else None)

@@ -106,6 +106,7 @@ class Engine:
 
     def imagine(self, arrays: Mapping[str, Any], dtype: Dtype, backend: str, device: str) -> Call:
         """A call that is only thought of: arrays that stand for others, reals of some dtype."""
+        tensors.check_device_name(device)
         reals = {t.name: dtype for t in self.program.inputs if t.kind == "real" and t.axes}
         bound = bind(self.program, arrays, reals)
         shown = {name: Argument(np.ndim(value), bound.dtypes.get(name)) for name, value in arrays.items()}

@@ -57,6 +57,18 @@ def load_torch() -> Any:
     return torch
 
 
+# The kinds of devices that PyTorch knows; one that is only planned for need not be there.
+_DEVICES = ("cpu", "cuda", "hpu", "mps", "mtia", "xla", "xpu")
+
+
+def check_device_name(device: str) -> None:
+    """A device by its kind, perhaps with a number: `cuda:1`."""
+    kind, colon, number = device.partition(":")
+    if kind not in _DEVICES or (colon and not number.isdigit()):
+        help = f"choose from {', '.join(_DEVICES)}"
+        raise CallError([Diagnostic("IX510", f"no device is called `{device}`", help=help)])
+
+
 def on_one_device(program: ir.Program, arguments: Mapping[str, Any], device: str | None) -> dict[str, Any]:
     """Every argument as a tensor, all on one device; plain numbers stay what they are, for scalars."""
     torch = load_torch()
