@@ -598,3 +598,8 @@ def test_labels_stand_for_a_coordinate_or_a_space() -> None:
         with pytest.raises(ix.Error) as problem:
             show(LESSONS / "named_softmax.ix", labels=wrong)
         assert code_of(problem) == "IX515"
+
+
+def test_a_claim_that_is_not_decided_is_shown_as_that() -> None:
+    page = show("let y = sin(1) ** 2 + cos(1) ** 2; expect y == 1.0; expect y == 1;")
+    assert '"verdict":"undecided"' in page.html

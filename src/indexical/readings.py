@@ -307,8 +307,8 @@ class Verification:
 
     @property
     def failing(self) -> tuple[Claim, ...]:
-        """The claims of which some figure fails, and the rounding of printed figures does not explain it."""
-        return tuple(claim for claim in self.claims if claim.verdict == "fails")
+        """The claims of which some figure fails and rounding does not explain it, or of which that is not known."""
+        return tuple(claim for claim in self.claims if claim.verdict in ("fails", "undecided"))
 
     def __bool__(self) -> bool:
         return all(claim.verdict == "holds" for claim in self.claims)

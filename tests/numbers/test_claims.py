@@ -170,8 +170,15 @@ def test_what_cannot_be_compared_is_an_error_at_the_claim() -> None:
     with pytest.raises(ix.CallError, match=r"depends on `x`(.|\n)*expect y == 1") as caught:
         claims("input x; let y = x + 1; expect y - x == 1; expect y == 1;")
     assert caught.value.diagnostics[0].code == "IX512"
-    with pytest.raises(ix.Undecided, match="expect y == 1"):
-        claims("let y = sin(1) ** 2 + cos(1) ** 2; expect y == 1.0; expect y == 1;")
+
+
+def test_what_named_terms_leave_open_is_a_verdict_of_its_own() -> None:
+    text = "let y = sin(1) ** 2 + cos(1) ** 2; expect y == 1.0; expect y == 1; expect y == 2;"
+    assert [claim.verdict for claim in claims(text)] == ["holds", "undecided", "fails"]
+    found = ix.verify(text)
+    assert len(found.failing) == 2
+    assert "it is not known whether this holds" in str(found)
+    assert "3 claims, 3 figures: 1 holds, 1 undecided, 1 fails" in str(found)
 
 
 def test_figures_of_another_shape_are_an_error() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -13,13 +13,13 @@ from ..ir import nodes as ir
 from ..ir.walk import parts_of, walk
 from ..run.needs import needs
 from ..run.reference import Table
-from .evaluate import Evaluated, explained
+from .evaluate import Evaluated, Undecided, explained
 from .interval import Interval, Unsettled
 from .ranges import Ranges, Rounded
 from .results import Value
 from .tower import Special, divide
 
-Verdict = Literal["holds", "rounding", "fails"]
+Verdict = Literal["holds", "rounding", "undecided", "fails"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Cell:
     """One figure of a claim, at one point.
 
     `distance` is how far the exact value is from the figure, `units` the same in units of the figure's last digit;
-    both are None where it is the figure itself.
+    both are None where it is the figure itself. `undecided` says that named terms leave open whether it holds.
     `explained` says whether the rounding of figures that are marked as printed could account for it: None where that
     cannot be told, because a comparison or a quotient hangs on it. `depends` says whether there are any.
     """
@@ -41,10 +41,18 @@ class Cell:
     explained: bool | None = False
     bounds: Interval | None = None
     depends: bool = False
+    undecided: bool = False
 
     @property
     def verdict(self) -> Verdict:
+        if self.undecided:
+            return "undecided"
         return "holds" if self.holds else "rounding" if self.explained else "fails"
+
+    @property
+    def exactly(self) -> bool:
+        """Whether the value is the figure itself."""
+        return self.holds and self.units is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +68,8 @@ class Claim:
     @property
     def verdict(self) -> Verdict:
         verdicts = {cell.verdict for cell in self.cells}
-        return "fails" if "fails" in verdicts else "rounding" if "rounding" in verdicts else "holds"
+        worst: tuple[Verdict, ...] = ("fails", "undecided", "rounding", "holds")
+        return next((verdict for verdict in worst if verdict in verdicts), "holds")
 
     @property
     def failing(self) -> tuple[Cell, ...]:
@@ -142,12 +151,24 @@ def _cell(
         return cell if cell.holds else rounded.judged(expect, point, cell)
     wanted = Fraction(figure.value)
     half = Fraction(1, 2) / Fraction(10) ** digits if digits is not None else Fraction(0)
-    if value == wanted:
+    inside = _known(lambda: wanted - half <= value <= wanted + half) if half else None
+    equal = False if inside is False else _known(lambda: value == wanted)
+    if equal:
         return Cell(place, claimed, value, True)
-    distance = abs(value - wanted)
-    units = None if digits is None else Value(divide(distance.number, 2 * half))
-    cell = Cell(place, claimed, value, half > 0 and distance <= half, distance, units)
+    if inside is None and (half or equal is None):
+        return Cell(place, claimed, value, False, undecided=True)
+    gap = value - wanted if equal is None else abs(value - wanted)
+    units = None if digits is None else Value(divide(gap.number, 2 * half))
+    cell = Cell(place, claimed, value, inside is True, gap, units)
     return cell if cell.holds else rounded.judged(expect, point, cell, wanted - half, wanted + half)
+
+
+def _known(question: Callable[[], bool]) -> bool | None:
+    """The answer; None where named terms leave it open."""
+    try:
+        return question()
+    except Undecided:
+        return None
 
 
 def _value(evaluated: Evaluated, expect: ir.Expect, point: dict[Any, int]) -> Value:

@@ -315,8 +315,8 @@ def _claim(claim: Claim, expect: ir.Expect, evaluated: Evaluated) -> dict[str, A
                 "at": None if read is None else _element(read, expect, cell.place, evaluated),
                 "claimed": cell.claimed,
                 "exact": show_exact(cell.value),
-                "off": None if cell.distance is None else cell.distance.canonical(),
-                "units": None if cell.units is None else cell.units.decimal(3),
+                "off": None if cell.distance is None or cell.holds else cell.distance.canonical(),
+                "units": None if cell.units is None or cell.holds else cell.units.decimal(3),
                 "verdict": cell.verdict,
             }
             for cell in claim.cells

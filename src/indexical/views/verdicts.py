@@ -18,7 +18,7 @@ from .numbers import LONGEST, length, readable, table, terminating
 # Of more figures that fail, so many are shown.
 MOST_ROWS = 40
 
-_WORDS = {"holds": "holds", "rounding": "within rounding", "fails": "fails"}
+_WORDS = {"holds": "holds", "rounding": "within rounding", "undecided": "undecided", "fails": "fails"}
 
 
 def show_claims(claims: tuple[Claim, ...]) -> str:
@@ -32,9 +32,8 @@ def show_claims(claims: tuple[Claim, ...]) -> str:
 def summary(claims: tuple[Claim, ...]) -> str:
     cells = [cell for claim in claims for cell in claim.cells]
     counts = {verdict: sum(cell.verdict == verdict for cell in cells) for verdict in _WORDS}
-    words = {"holds": "hold", "rounding": "within rounding", "fails": "fail"}
-    one = {"holds": "holds", "rounding": "within rounding", "fails": "fails"}
-    said = ", ".join(f"{count} {(one if count == 1 else words)[v]}" for v, count in counts.items() if count)
+    words = {**_WORDS, "holds": "hold", "fails": "fail"}
+    said = ", ".join(f"{count} {(_WORDS if count == 1 else words)[v]}" for v, count in counts.items() if count)
     return f"{counted(len(claims), 'claim')}, {counted(len(cells), 'figure')}: {said}"
 
 
@@ -43,7 +42,7 @@ def _claim_lines(claim: Claim) -> list[str]:
     text = text if len(text) <= 72 else f"{claim.left} == …"
     wrong = len(claim.failing)
     figures = counted(len(claim.cells), "figure")
-    exactly = all(cell.distance is None for cell in claim.cells)
+    exactly = all(cell.exactly for cell in claim.cells)
     told = f"{wrong} of {figures}" if wrong else f"{'exactly' if exactly else 'to the last digit'}, {figures}"
     lines = [f"{_WORDS[claim.verdict]:<16} line {claim.line}: {text}  ({told})"]
     if not wrong:
@@ -108,16 +107,18 @@ def _outward(end: Fraction, direction: Callable[[Fraction], int]) -> Fraction:
 
 def _explanation(claim: Claim) -> list[str]:
     """What rounding has to do with it; where that differs from figure to figure, how many there are of each."""
-    found = [(cell.depends, cell.explained) for cell in claim.failing]
-    if len(set(found)) == 1:
-        return [f"    {_EXPLANATIONS[found[0]]}"]
+    found = [(cell.depends, cell.explained) for cell in claim.failing if not cell.undecided]
+    open_ended = ["    it is not known whether this holds: named terms are neither identical nor told apart"]
+    open_ended = open_ended if len(found) < len(claim.failing) else []
+    if len(set(found)) <= 1:
+        return [*(f"    {_EXPLANATIONS[one]}" for one in set(found)), *open_ended]
     counts = {
         "could be explained by the rounding of the printed figures": found.count((True, True)),
         "cannot": found.count((True, False)) + found.count((False, False)),
         "cannot be told": found.count((True, None)),
     }
     said = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
-    return [f"    of these, {said}"]
+    return [f"    of these, {said}", *open_ended]
 
 
 _EXPLANATIONS = {
@@ -153,8 +154,8 @@ def _cell_json(cell: Cell) -> dict[str, Any]:
         "claimed": cell.claimed,
         "exact": cell.value.canonical() if not cell.value.masked else "masked",
         "verdict": cell.verdict,
-        "off_by": cell.distance and cell.distance.canonical(),
-        "units_of_last_digit": cell.units and cell.units.canonical(),
+        "off_by": None if cell.distance is None else cell.distance.canonical(),
+        "units_of_last_digit": None if cell.units is None else cell.units.canonical(),
         "depends_on_printed_figures": cell.depends,
         "rounding_explains": cell.explained,
         "rounding_allows": bounds,

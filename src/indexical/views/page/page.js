@@ -2,8 +2,8 @@
 "use strict";
 
 const ROLES = { input: "input", given: "given", definition: "computed" };
-const VERDICTS = { holds: "holds", rounding: "within rounding", fails: "fails" };
-const WORST = ["fails", "rounding", "holds"];
+const VERDICTS = { holds: "holds", rounding: "within rounding", undecided: "undecided", fails: "fails" };
+const WORST = ["fails", "undecided", "rounding", "holds"];
 
 class Page {
   constructor(data, root, number = 0) {
