@@ -15,7 +15,7 @@ import pytest
 
 import indexical as ix
 from indexical.diagnostics import Sink
-from indexical.pages import MOST_EXACT, PatternSheet, WebPage, patterns, show, show_lesson
+from indexical.pages import MOST_EXACT, PatternSheet, WebPage, gather, patterns, show, show_lesson
 from indexical.source import Source
 from indexical.syntax.format import format_source
 from indexical.syntax.parse import parse
@@ -603,3 +603,33 @@ def test_labels_stand_for_a_coordinate_or_a_space() -> None:
 def test_a_claim_that_is_not_decided_is_shown_as_that() -> None:
     page = show("let y = sin(1) ** 2 + cos(1) ** 2; expect y == 1.0; expect y == 1;")
     assert '"verdict":"undecided"' in page.html
+
+
+def test_a_program_that_breaks_its_contract_is_shown_with_the_error() -> None:
+    broken = Path(__file__).parent.parent / "examples" / "broken" / "guard_reversed.ix"
+    values = np.ones((1, 1, 3, 2))
+    assert '"code":"IX423"' in show(broken, values, values, values).html
+    with pytest.raises(ix.CompileError):
+        ix.compile(broken)
+
+
+@pytest.mark.parametrize(
+    ("guard", "given"),
+    [("allowed[i, j]", "allowed[i, j]: bool"), ("doc[i] == doc[j]", "doc[i]: i64"), ("j <= i", "unused[i]")],
+)
+def test_masked_points_of_a_page_of_floats_are_absent(guard: str, given: str) -> None:
+    text = f"input s[i, j in 0..size(i)], {given}; let w[i, j] = softmax[j](s[i, j]) where {guard};"
+    text += "" if "unused" not in given else " let u[i] = unused[i];"
+    scores = np.array([[0.1, 0.2], [0.3, 0.4]])
+    by_name = {"allowed": np.array([[True, False], [True, True]]), "doc": np.array([0, 1]), "unused": np.ones(2)}
+    name = given.partition("[")[0]
+    found = gather(ix.compile(text), (scores, by_name[name]), {}, None)
+    assert found.evaluated is None
+    expected = {"allowed": [[0, 1], [0, 0]], "doc": [[0, 1], [1, 0]], "unused": [[0, 1], [0, 0]]}[name]
+    assert found.masked["w"].tolist() == np.array(expected, bool).tolist()
+
+
+def test_labels_are_lists_by_name() -> None:
+    for labels in (5, {"i": "ab"}, {"nothing": ["a"]}):
+        with pytest.raises(ix.CallError, match="IX515"):
+            show("input x[i]; let y[i] = x[i];", [1, 2], labels=labels)  # type: ignore[arg-type]

@@ -138,3 +138,14 @@ def test_programs_on_pages_have_exact_readings() -> None:
                 assert json.dumps(steps.to_json())
                 read += 1
     assert read > 5
+
+
+@pytest.mark.parametrize("depth", [-1, "x", 1.5, True])
+def test_a_depth_that_is_none(depth: Any) -> None:
+    with pytest.raises(ix.CallError, match="IX515"):
+        ix.trace("let y = 1;", at="y", depth=depth)
+
+
+def test_a_point_is_a_text() -> None:
+    with pytest.raises(ix.CallError, match="IX515"):
+        ix.trace("let y = 1;", at=5)  # type: ignore[arg-type]

@@ -78,12 +78,15 @@ def show(
     programs = [_compiled(program), *([] if beside is None else [_compiled(beside)])]
     shown = [replace(gather(found, arrays, named, sizes), labels=_checked(labels, found)) for found in programs]
     documents = [document_json(found) for found in shown]
-    heading = title or " beside ".join(document["title"] for document in documents)
+    heading = str(title) if title else " beside ".join(document["title"] for document in documents)
     return WebPage(heading, [{"kind": "program", "pages": documents}], "".join(map(_tables, shown)))
 
 
 def _checked(labels: Mapping[str, Sequence[str]] | None, program: Program) -> Mapping[str, Sequence[str]]:
     """Labels of coordinates or spaces that there are."""
+    if labels is not None and not isinstance(labels, Mapping):
+        message = "labels are lists of texts by the names of coordinates or spaces"
+        raise CallError([Diagnostic("IX515", message, help='pass `labels={"position": ["The", "cat", "sat"]}`')])
     known: dict[str, None] = {}
     for tensor in program.ir.tensors.values():
         for axis in () if isinstance(tensor, ir.Let) and tensor.hidden else tensor.axes:
@@ -300,15 +303,17 @@ def _by_floats(program: Program, arguments: dict[str, Any], wanted: tuple[str, .
         for axis, length in zip(reversed(tensor.axes), reversed(arrays[tensor.name].shape), strict=False)
         if isinstance(axis.extent, ir.Size)
     }
-    masked = {let.name: _removed(let, arrays[let.name], sizes) for let in program.ir.lets if let.name in arrays}
+    masked = {let.name: _removed(let, arrays, sizes) for let in program.ir.lets if let.name in arrays}
     return _shown(program, sizes, arrays, {k: v for k, v in masked.items() if v is not None}, None, (), reason)
 
 
-def _removed(let: ir.Let, array: np.ndarray[Any, Any], sizes: Mapping[Coordinate, int]) -> np.ndarray[Any, Any] | None:
-    """The points that a guard on coordinates alone removes; None where there is no such guard."""
+def _removed(
+    let: ir.Let, arrays: Mapping[str, np.ndarray[Any, Any]], sizes: Mapping[Coordinate, int]
+) -> np.ndarray[Any, Any] | None:
+    """The points that a guard on coordinates and on what is known removes; None where there is no such guard."""
     if len(let.clauses) > 1:
         return None
-    clause = let.clauses[0]
+    array, clause = arrays[let.name], let.clauses[0]
     guard = clause.guard
     if guard is None and isinstance(clause.body, ir.Normalize):
         guard = clause.body.guard
@@ -321,7 +326,7 @@ def _removed(let: ir.Let, array: np.ndarray[Any, Any], sizes: Mapping[Coordinate
             strict=True,
         )
     )
-    kept = _vectorised(guard, grids, sizes)
+    kept = _vectorised(guard, grids, sizes, arrays)
     return None if kept is None else ~np.broadcast_to(kept, array.shape)
 
 
@@ -343,8 +348,13 @@ _NUMPY: dict[str, Any] = {
 }
 
 
-def _vectorised(expr: ir.Expr, grids: Mapping[Coordinate, Any], sizes: Mapping[Coordinate, int]) -> Any:
-    """A relation among coordinates at all points at once; None where it asks for anything else."""
+def _vectorised(
+    expr: ir.Expr,
+    grids: Mapping[Coordinate, Any],
+    sizes: Mapping[Coordinate, int],
+    arrays: Mapping[str, np.ndarray[Any, Any]],
+) -> Any:
+    """A relation among coordinates and elements at all points at once; None where it asks for anything else."""
     match expr:
         case ir.Const(value):
             return np.asarray(value if isinstance(value, bool | int) else float(value))
@@ -352,8 +362,17 @@ def _vectorised(expr: ir.Expr, grids: Mapping[Coordinate, Any], sizes: Mapping[C
             return grids.get(coordinate)
         case ir.Size(coordinate):
             return None if coordinate not in sizes else np.asarray(sizes[coordinate])
+        case ir.Read(tensor, indices) if (
+            tensor in arrays and arrays[tensor].ndim == len(indices) and arrays[tensor].size
+        ):
+            places = [_vectorised(index, grids, sizes, arrays) for index in indices]
+            if any(place is None for place in places):
+                return None
+            # An index may be out of bounds where another part of the guard fails: there it does not matter.
+            shape = arrays[tensor].shape
+            return arrays[tensor][tuple(np.clip(p, 0, n - 1).astype(int) for p, n in zip(places, shape, strict=True))]
         case ir.Map(op, arguments) if op in _NUMPY:
-            parts = [_vectorised(argument, grids, sizes) for argument in arguments]
+            parts = [_vectorised(argument, grids, sizes, arrays) for argument in arguments]
             return None if any(part is None for part in parts) else _NUMPY[op](*parts)
         case _:
             return None

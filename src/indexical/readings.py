@@ -233,6 +233,8 @@ def traced(
     sizes: Mapping[str, int] | None,
     named: Mapping[str, Any],
 ) -> TraceSheet | StepList:
+    if type(depth) is not int or depth < 0:
+        raise _refusal(f"a trace goes down 0 or more times, and not {depth!r}", "pass `depth=2`")
     if at is None:
         return StepList(_evaluated(program, arrays, named, sizes, None, tell))
     name, place = _point(program.ir, at)
@@ -258,6 +260,8 @@ def _row_sizes(
 
 def _point(program: ir.Program, text: str) -> tuple[str, tuple[int, ...]]:
     """`out[2, 0]` as a name and a place."""
+    if not isinstance(text, str):
+        raise _refusal(f"{text!r} is no point", "a point is a text like `out[2, 0]`")
     match = re.fullmatch(r"\s*(\w+)\s*(?:\[\s*([0-9,\s]*)\])?\s*", text)
     if match is None:
         raise _refusal(f"`{text[:60]}` is no point", "a point looks like `out[2, 0]`, a scalar like `total`")

@@ -176,3 +176,9 @@ def test_nothing_else_moves_a_cell(seed: int) -> None:
             table, other = recording.tensors[let.name], again.tensors[let.name]
             offset = table.offset(place)
             assert same(table.cells[offset], other.cells[offset]), f"{text}\n{let.name}{list(place)}"
+
+
+def test_a_definition_that_reads_itself_in_a_product_has_facts() -> None:
+    program = ix.compile("input x[t]; let h[t] = if t > 0 { h[t - 1] * x[t] * 0.5 } else { x[t] };")
+    assert program.facts["h"].stepped == ("t",)
+    assert "h" in str(program.facts)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
 import mpmath
 import numpy as np
 import pytest
+from tests.laws.programs import random_case
 
 import indexical as ix
 from indexical.numbers.accuracy import Accuracy
@@ -151,3 +153,53 @@ def test_a_large_call_is_refused() -> None:
     text = "input A[i, k], B[k, j]; let C[i, j] = sum[k](A[i, k] * B[k, j]);"
     with pytest.raises(ix.CallError, match="steps, and at most"):
         measured(text, np.ones((400, 400)), np.ones((400, 400)))
+
+
+@pytest.mark.parametrize(
+    ("body", "values"),
+    [
+        ("rsqrt(x[i])", [-1.0, 4.0, 0.0]),
+        ("sqrt(x[i])", [-1.0, 2.0]),
+        ("x[i] ** 0.5", [-1.0, 2.0]),
+        ("if x[i] > 0 { x[i] } else { 0 }", [0.0, -1.0, 2.0]),
+        ("if x[i] > 0 { 1 / x[i] } else { 2 }", [0.0, 3.0]),
+    ],
+)
+def test_branches_and_what_is_undefined(body: str, values: list[float]) -> None:
+    with np.errstate(all="ignore"):
+        (found,) = ix.accuracy(f"input x[i]; let y[i] = {body};", np.array(values)).outputs
+    assert found.wrong == 0
+    assert found.worst is not None
+    assert found.worst.error is not None
+    assert found.worst.error <= 1
+
+
+def test_a_row_that_hears_nobody() -> None:
+    text = "input s[i, j]; let w[i, j] = softmax[j](s[i, j]) where j < i;"
+    (found,) = ix.accuracy(text, np.array([[0.1, 0.2], [0.3, 0.4]])).outputs
+    assert found.wrong == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "input x[i]; let n = max[i](min(i, 3)); let y[i] = x[i] * n;",
+        "input x[i]; let y[i] = if x[i] > max[k in 0..0](x[k]) { x[i] } else { 0.0 };",
+        "input x[i]; let y[i] = if max[k in 0..0](x[k]) >= x[i] { 0.0 } else { x[i] };",
+    ],
+)
+def test_whole_numbers_and_infinities_beside_intervals(text: str) -> None:
+    (found,) = ix.accuracy(text, np.array([0.1, 0.2, 0.3]), outputs="y").outputs
+    assert found.wrong == 0
+    assert found.worst is not None
+    assert found.worst.error is not None
+    assert found.worst.error < 1
+
+
+def test_generated_programs_have_an_accuracy_or_one_clear_error() -> None:
+    measured = 0
+    for seed in (*range(5000, 5100), 5617, 5888):
+        case = random_case(seed)
+        with suppress(ix.Error), np.errstate(all="ignore"):
+            measured += bool(str(ix.accuracy(case.text, **case.arrays)))
+    assert measured > 50

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import indexical as ix
+from indexical.numbers.evaluate import evaluate
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSON = ROOT / "examples" / "lessons" / "named_softmax.ix"
@@ -376,3 +377,37 @@ def test_outputs_are_asked_for_by_name() -> None:
 
 def test_a_cast_to_a_real_dtype_does_not_round() -> None:
     assert ix.exact("input x; let y = (x as f16) * 3;", "1/3")["y"] == 1
+
+
+@pytest.mark.parametrize("sizes", [{"e": -1}, {"e": "x"}, {"e": 2.5}, {"e": True}, "abc", 3])
+def test_sizes_that_are_none(sizes: Any) -> None:
+    with pytest.raises(ix.CallError, match="IX515"):
+        ix.exact(ATTENTION, SQUARE, SQUARE, sizes=sizes)
+
+
+def test_a_size_that_contradicts_the_values() -> None:
+    with pytest.raises(ix.CallError, match="IX304"):
+        ix.exact(ATTENTION, SQUARE, SQUARE, sizes={"i": 2})
+
+
+def test_a_fraction_that_doubles_its_length_at_every_step_ends_in_a_clear_error() -> None:
+    text = "input x; let h[0] = x; let h[t in 1..60] = h[t - 1] * h[t - 1] + x;"
+    with pytest.raises(ix.CallError, match="IX514") as caught:
+        ix.exact(text, "1/3")
+    assert "bits" in str(caught.value)
+
+
+def test_an_evaluation_has_a_budget_of_terms() -> None:
+    program = ix.compile(ATTENTION)
+    arguments = {"Q": SQUARE, "K": SQUARE, "V": SQUARE}
+    evaluate(program.ir, arguments, {}, ("out",), terms=1000)
+    with pytest.raises(ix.CallError, match="IX514"):
+        evaluate(program.ir, arguments, {}, ("out",), terms=5)
+    # The budget ends with its evaluation.
+    assert ix.exact(ATTENTION, SQUARE, SQUARE, SQUARE)["out"][0, 0] == 1
+
+
+def test_one_finding_for_each_coordinate_without_a_size() -> None:
+    with pytest.raises(ix.CallError) as caught:
+        ix.exact(ROOT / "examples" / "causal_attention.ix")
+    assert sorted(found.message[1] for found in caught.value.diagnostics) == ["d", "i", "j"]

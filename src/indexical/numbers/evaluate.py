@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from ..diagnostics import CallError, Diagnostic, Label
@@ -26,6 +27,9 @@ MOST_STEPS = 20_000_000
 
 # Numbers with many terms are slower: this many additions and multiplications of terms take a minute or two.
 MOST_TERMS = 50_000_000
+
+# A longer fraction is not kept.
+MOST_BITS = 2_000_000
 
 # A form that is written out in full is at most this long; beyond, the elements that it reads go by their names.
 LONGEST = 160
@@ -180,6 +184,30 @@ def ordered(program: ir.Program) -> list[ir.Let]:
     return [lets[name] for order in program.order for name in sorted(members(order), key=list(lets).index)]
 
 
+class _Exactly(Evaluation):
+    """An evaluation whose numbers stay of a size that can be written: a recurrence that squares doubles their length
+    at every step."""
+
+    def table(self, let: ir.Let) -> Table:
+        new = let.name not in self.tensors
+        table = super().table(let)
+        if new:
+            table.cells = _Cells(table.cells)
+        return table
+
+
+class _Cells(list[Any]):
+    """Cells that refuse a fraction of absurd length."""
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        if (
+            isinstance(value, int | Fraction)
+            and value.numerator.bit_length() + value.denominator.bit_length() > MOST_BITS
+        ):
+            raise TooManyTerms(f"a fraction of more than {MOST_BITS:,} bits")
+        super().__setitem__(at, value)
+
+
 def evaluate(
     program: ir.Program,
     arguments: Mapping[str, Any],
@@ -192,7 +220,7 @@ def evaluate(
     terms may be multiplied and added in all."""
     given = read_inputs(program, arguments, sizes)
     check_work(given.bound, wanted, MOST_STEPS)
-    evaluation = Evaluation(program, given.tables, given.bound.sizes, ExactNumbers())
+    evaluation = _Exactly(program, given.tables, given.bound.sizes, ExactNumbers())
     with explained(evaluation), budget(terms):
         evaluation.compute(program, wanted, tell)
     return Evaluated(program, given, evaluation, wanted)

@@ -53,6 +53,7 @@ class _Unreadable(Exception):
 def read_inputs(program: ir.Program, arguments: Mapping[str, Any], sizes: Mapping[str, int]) -> Given:
     """The inputs of a call. One that is missing or None is a symbol, sized by what it meets and by `sizes`."""
     sink = Sink()
+    _check_sizes(sizes, sink)
     cells: dict[str, Cells] = {}
     for tensor in program.inputs:
         value = arguments.get(tensor.name)
@@ -69,6 +70,15 @@ def read_inputs(program: ir.Program, arguments: Mapping[str, Any], sizes: Mappin
     if sink.failed:
         raise CallError(sink)
     return _fitted(program, cells, sizes)
+
+
+def _check_sizes(sizes: Any, sink: Sink) -> None:
+    """Sizes are whole numbers by the names of coordinates."""
+    good = isinstance(sizes, Mapping) and all(type(size) is int and size >= 0 for size in sizes.values())
+    if not good:
+        message = f"sizes are whole numbers by the names of coordinates, and not {_shown(sizes)}"
+        sink.report("IX515", message, help="pass `sizes={'e': 3}`")
+        raise CallError(sink)
 
 
 # -------------------------------------------------------------------- numbers

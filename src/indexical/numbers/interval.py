@@ -195,18 +195,26 @@ class Interval:
         )
 
     def __lt__(self, other: Number) -> bool:
+        if not isinstance(other, (Interval, int, Fraction)):
+            return NotImplemented
         upper, lower = self._orders(other)
         return _settle(upper < 0, lower >= 0)
 
     def __le__(self, other: Number) -> bool:
+        if not isinstance(other, (Interval, int, Fraction)):
+            return NotImplemented
         upper, lower = self._orders(other)
         return _settle(upper <= 0, lower > 0)
 
     def __gt__(self, other: Number) -> bool:
+        if not isinstance(other, (Interval, int, Fraction)):
+            return NotImplemented
         upper, lower = self._orders(other)
         return _settle(lower > 0, upper <= 0)
 
     def __ge__(self, other: Number) -> bool:
+        if not isinstance(other, (Interval, int, Fraction)):
+            return NotImplemented
         upper, lower = self._orders(other)
         return _settle(lower >= 0, upper < 0)
 
@@ -235,9 +243,7 @@ def ends(value: Number) -> tuple[int, int, int, int]:
     """The mantissas and the exponent, over a denominator: a fraction is compared exactly."""
     if isinstance(value, Interval):
         return value.low, value.high, value.exponent, 1
-    if isinstance(value, (int, Fraction)):
-        return value.numerator, value.numerator, 0, value.denominator
-    raise TypeError(f"an interval is not compared with {type(value).__name__}")
+    return value.numerator, value.numerator, 0, value.denominator
 
 
 def order(left: int, left_exponent: int, right: int, right_exponent: int) -> int:

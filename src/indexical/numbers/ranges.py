@@ -41,6 +41,12 @@ def _sqrt(x: Interval) -> Any:
     return UNDEFINED if x < 0 else enclosure.sqrt(x)
 
 
+def _rsqrt(x: Interval) -> Any:
+    if x.sign() == 0:
+        return INFINITY
+    return UNDEFINED if x < 0 else enclosure.rsqrt(x)
+
+
 def _log(x: Interval) -> Any:
     if x.sign() == 0:
         return -INFINITY
@@ -50,6 +56,8 @@ def _log(x: Interval) -> Any:
 def _larger(a: Any, b: Any) -> Any:
     if isinstance(a, Special) or isinstance(b, Special):
         return functions.largest(a, b)
+    if not (isinstance(a, Interval) or isinstance(b, Interval)):
+        return max(a, b)
     return enclosure.maximum(a, b)
 
 
@@ -67,7 +75,7 @@ class Ranges:
         "exp": _apart("exp", enclosure.exp),
         "log": _apart("log", _log),
         "sqrt": _apart("sqrt", _sqrt),
-        "rsqrt": _apart("rsqrt", enclosure.rsqrt),
+        "rsqrt": _apart("rsqrt", _rsqrt),
         "tanh": _apart("tanh", enclosure.tanh),
         "sigmoid": _apart("sigmoid", enclosure.sigmoid),
         "relu": _apart("relu", enclosure.relu),
@@ -123,7 +131,7 @@ class Ranges:
         if self.wide:
             return [1 / self.total([enclosure.exp(other - score) for other in _but(scores, at)] + [self.number(1)])
                     for at, score in enumerate(scores)]  # fmt: skip
-        top = max(score.upper for score in scores)
+        top = max((score.upper for score in scores), default=0)
         raised = [enclosure.exp(score - top) for score in scores]
         whole = self.total(raised)
         return [part / whole for part in raised]
