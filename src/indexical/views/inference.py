@@ -1,0 +1,171 @@
+"""What the checker would find out of a printed statement by itself, and so need not be said in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ..checker.context import constants_of
+from ..checker.spaces import Classes
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.affine import expression, polynomial
+from ..ir.types import Coordinate
+from ..ir.walk import parts_of, walk
+
+# An axis that a coordinate indexes bare: how long it is, and whether that is known before the statement is read.
+Evidence: TypeAlias = tuple[ir.Expr, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a statement stands among. `names` has the printed name of each tensor; `sizes` what `size(c)` says where
+    no `c` is bound, `spaces` what is declared; `figures` are array literals that stand where they are read;
+    `groups` has the definitions that each definition reads round in a circle."""
+
+    names: Mapping[str, str]
+    tensors: Mapping[str, ir.Input | ir.Let]
+    sizes: Mapping[str, ir.Expr]
+    spaces: Mapping[str, str]
+    classes: Classes
+    figures: Mapping[str, ir.Array]
+    groups: Mapping[str, frozenset[str]]
+
+    def difference(self, left: ir.Expr, right: ir.Expr) -> int | None:
+        """By how much two whole expressions differ; None where that is not known."""
+        constants = constants_of({name: let for name, let in self.tensors.items() if isinstance(let, ir.Let)})
+        return (polynomial(left, constants) - polynomial(right, constants)).constant
+
+    def is_same(self, left: ir.Expr, right: ir.Expr) -> bool:
+        return left == right or self.difference(left, right) == 0
+
+    def extent(self, range: ir.Range) -> ir.Expr:
+        """How many points a range has: what `size(c)` says where it is bound."""
+        if is_zero(range.lower):
+            return range.upper
+        return expression(polynomial(range.upper) - polynomial(range.lower), range.span)
+
+    def is_inferred(self, range: ir.Range, name: str, evidence: list[Evidence]) -> bool:
+        """Whether a coordinate under this name gets this range without a word.
+
+        It has the size of the axes that it indexes bare; if it indexes none, that of the inputs' coordinate.
+        """
+        if range.coordinate.rest:
+            return True
+        if not is_zero(range.lower):
+            return False
+        differences = [self.difference(extent, range.upper) for extent, _ in evidence]
+        if any(difference != 0 and (difference is not None or range.stated) for difference in differences):
+            return False
+        known = [difference for difference, (_, early) in zip(differences, evidence, strict=True) if early]
+        if known:
+            return 0 in known
+        return name in self.sizes and self.is_same(self.sizes[name], range.upper)
+
+
+def is_zero(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Const) and expr.value == 0
+
+
+def evidence(coordinate: Coordinate, parts: tuple[ir.Expr | None, ...], setting: Setting, owner: str) -> list[Evidence]:
+    """The axes that a coordinate indexes bare in these expressions, in the order in which they are read."""
+    circle = setting.groups.get(owner, frozenset())
+    found: list[Evidence] = []
+    for read in (read for part in parts if part is not None for read in _reads(part, coordinate)):
+        if isinstance(read, ir.Array):
+            extents: list[ir.Expr] = [build.whole(length, read.span) for length in read.shape]
+        else:
+            extents = [axis.extent for axis in setting.tensors[read.tensor].axes]
+        early = isinstance(read, ir.Array) or read.tensor not in circle
+        for extent, index in zip(extents, read.indices, strict=True):
+            if isinstance(index, ir.Coord) and index.coordinate == coordinate:
+                found.append((extent, early))
+    return found
+
+
+def _reads(expr: ir.Expr, coordinate: Coordinate) -> Iterator[ir.Read | ir.Array]:
+    """The reads inside an expression that mention a coordinate bound outside: guards first, indices before reads."""
+    if coordinate not in expr.type.coordinates:
+        return
+    match expr:
+        case ir.Const() | ir.Coord() | ir.Size():
+            return
+        case ir.Read(_, inner) | ir.Array(indices=inner) | ir.Map(_, inner):
+            for part in inner:
+                yield from _reads(part, coordinate)
+            if not isinstance(expr, ir.Map):
+                yield expr
+        case ir.Select(condition, then, otherwise):
+            for part in (condition, then, otherwise):
+                yield from _reads(part, coordinate)
+        case ir.Reduce() | ir.Normalize():
+            if isinstance(expr, ir.Reduce) and coordinate in expr.coordinates:
+                return
+            for guarded in (expr.guard, expr.body):
+                if guarded is not None:
+                    yield from _reads(guarded, coordinate)
+
+
+# ---------------------------------------------------------------------- kinds
+
+_TRANSPARENT = frozenset(("+", "-", "*", "/", "//", "%", "neg", "**", "max", "min", "abs", "relu", "clamp"))
+
+
+def asked_kinds(program: ir.Program) -> set[str]:
+    """The inputs that are whole or Boolean because they are used as an index or as a condition."""
+    lets = {let.name: let for let in program.lets}
+    found: set[str] = set()
+    seen: set[str] = set()
+    waiting = [part for expr in _everything(program) for node in walk(expr) for part in _demanding(node)]
+    waiting += [clause.guard for let in program.lets for clause in let.clauses if clause.guard is not None]
+    waiting += [bound for let in program.lets for clause in let.clauses for bound in _places(clause)]
+    waiting += [claim.condition for claim in program.asserts]
+    while waiting:
+        expr = waiting.pop()
+        match expr:
+            case ir.Read(tensor) if tensor not in lets:
+                found.add(tensor)
+            case ir.Read(tensor) if tensor not in seen and expr.type.kind != "real":
+                seen.add(tensor)
+                waiting += [clause.body for clause in lets[tensor].clauses]
+            case ir.Map(op, arguments) if op in _TRANSPARENT:
+                waiting += arguments
+            case ir.Select(_, then, otherwise):
+                waiting += [then, otherwise]
+            case ir.Reduce("sum" | "prod" | "max" | "min", _, body):
+                waiting.append(body)
+    return found
+
+
+def _everything(program: ir.Program) -> Iterator[ir.Expr]:
+    for let in program.lets:
+        yield from parts_of(let)
+    for claim in program.asserts:
+        yield claim.condition
+    for contract in program.contracts:
+        yield from (size for _, size in contract.flags if size is not None)
+
+
+def _places(clause: ir.Clause) -> Iterator[ir.Expr]:
+    yield from (slot for slot in clause.slots if not isinstance(slot, ir.Coord))
+    for range in clause.ranges:
+        yield from (range.lower, range.upper)
+
+
+def _demanding(node: ir.Expr) -> tuple[ir.Expr, ...]:
+    """What inside a node has to be whole or Boolean."""
+    match node:
+        case ir.Read(_, indices) | ir.Array(indices=indices):
+            return indices
+        case ir.Map("&&" | "||" | "!", arguments):
+            return arguments
+        case ir.Select(condition):
+            return (condition,)
+        case ir.Reduce(op, ranges, body, guard):
+            bounds = [bound for range in ranges for bound in (range.lower, range.upper)]
+            return (*bounds, *(() if guard is None else (guard,)), *((body,) if op in ("any", "all") else ()))
+        case ir.Normalize(guard=guard) if guard is not None:
+            return (guard,)
+        case _:
+            return ()

@@ -1,0 +1,340 @@
+"""A Program as a text of the language, which means exactly what the Program says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ..checker.spaces import check as check_spaces
+from ..diagnostics import Sink
+from ..ir import nodes as ir
+from ..ir.graph import components
+from ..ir.types import Coordinate
+from ..ir.walk import reads_of, walk
+from ..source import Source
+from ..syntax import tree
+from ..syntax.format import format_source, format_statement
+from ..syntax.parse import parse
+from .arrangement import arranged, ranges_in
+from .expressions import (
+    Clash,
+    Place,
+    as_real,
+    at_this_depth,
+    attaches,
+    binder,
+    guards,
+    legal,
+    printed_kind,
+    scan,
+    written_expression,
+)
+from .figures import NOWHERE, Unwritable, array
+from .inference import Setting, asked_kinds, is_zero
+
+# So many numbers of an array literal may stand in the midst of an expression.
+_FEW = 8
+
+
+def written(program: ir.Program, remarks: Mapping[str, str] = {}) -> str:
+    """The text of a Program, laid out as `ix fmt` does; `remarks` are put behind the definitions they name.
+
+    What a function or a block brought along is a definition like any other. Expectations are left out.
+    Raises `Unwritable` for what the language has no words for.
+    """
+    program = arranged(program)
+    setting = _setting(program)
+    blocks = [
+        *([format_statement(statement) for statement in part] for part in _declarations(program, setting)),
+        *_definitions(program, setting, remarks),
+        *([format_statement(statement) for statement in part] for part in _claims(program, setting)),
+    ]
+    text = "\n\n".join("\n".join(block) for block in blocks if block)
+    sink = Sink()
+    file = parse(Source("<written>", text + "\n"), sink)
+    if sink.failed:
+        raise Unwritable(next(iter(sink)).message)
+    return format_source(file)
+
+
+# ------------------------------------------------------------------- the setting
+
+
+def _setting(program: ir.Program) -> Setting:
+    names = _names(program)
+    figures = _figures(program)
+    reads = {let.name: sorted({read.tensor for read in reads_of(let)}) for let in program.lets}
+    known = {name: [target for target in targets if target in reads] for name, targets in reads.items()}
+    circles = [group for group in components(known) if len(group) > 1 or group[0] in known[group[0]]]
+    return Setting(
+        names,
+        program.tensors,
+        _sizes(program, figures),
+        _spaces(program),
+        check_spaces(program, Sink()),
+        figures,
+        {name: frozenset(circle) for circle in circles for name in circle},
+    )
+
+
+def _names(program: ir.Program) -> dict[str, str]:
+    """The printed name of each tensor; what had none in a text is called like no coordinate."""
+    plain = [t.name for t in program.tensors.values() if isinstance(t, ir.Input) or not t.hidden]
+    names = {name: legal(name) for name in plain}
+    taken = {*names.values(), *(legal(c.name) for c in _coordinates(program))}
+    for let in program.lets:
+        if let.hidden:
+            name, number = legal(let.name), 1
+            while name in taken:
+                number += 1
+                name = f"{legal(let.name)}_{number}"
+            taken.add(name)
+            names[let.name] = name
+    return names
+
+
+def _coordinates(program: ir.Program) -> Iterator[Coordinate]:
+    """Every coordinate that occurs, in the order of the text."""
+    for tensor in program.inputs:
+        yield from (axis.coordinate for axis in tensor.axes)
+    for let in program.lets:
+        yield from (range.coordinate for range in ranges_in(let))
+
+
+def _spaces(program: ir.Program) -> dict[str, str]:
+    """What has to be declared: `j_1` beside `j` finds its space along the axes it indexes."""
+    found: dict[str, str] = {}
+    for coordinate in _coordinates(program):
+        base, _, number = coordinate.name.rpartition("_")
+        if coordinate.space is not None and not (number.isdigit() and found.get(base) == coordinate.space):
+            found.setdefault(legal(coordinate.name), coordinate.space)
+    return found
+
+
+def _figures(program: ir.Program) -> dict[str, ir.Array]:
+    """The array literals that are written where they are read: once, and as a whole or in few words."""
+    uses: dict[str, int] = {}
+    wholes: set[str] = set()
+    for let in program.lets:
+        for read in reads_of(let):
+            uses[read.tensor] = uses.get(read.tensor, 0) + 1
+        for clause in let.clauses:
+            if isinstance(clause.body, ir.Read) and clause.body.indices == clause.slots:
+                wholes.add(clause.body.tensor)
+    for claim in program.asserts:
+        for part in walk(claim.condition):
+            if isinstance(part, ir.Read):
+                uses[part.tensor] = uses.get(part.tensor, 0) + 1
+    found: dict[str, ir.Array] = {}
+    for let in program.lets:
+        literal = _literal(let)
+        if not let.hidden or literal is None or uses.get(let.name) != 1:
+            continue
+        if let.name in wholes or len(literal.cells) <= _FEW:
+            found[let.name] = literal
+    return found
+
+
+def _literal(let: ir.Let) -> ir.Array | None:
+    """The array literal that a definition is, cell by cell."""
+    clause = let.clauses[0]
+    if len(let.clauses) > 1 or clause.guard is not None or not isinstance(clause.body, ir.Array):
+        return None
+    whole = clause.body.indices == clause.slots and all(is_zero(range.lower) for range in clause.ranges)
+    lengths = tuple(range.upper.value if isinstance(range.upper, ir.Const) else None for range in clause.ranges)
+    return clause.body if whole and lengths == clause.body.shape else None
+
+
+def _sizes(program: ir.Program, figures: Mapping[str, ir.Array]) -> dict[str, ir.Expr]:
+    """How many points a coordinate has that is named like one of the inputs, or of figures in the text."""
+    found: dict[str, list[ir.Expr]] = {}
+    for let in program.lets:
+        body = let.clauses[0].body
+        if len(let.clauses) == 1 and body_literal(let.clauses[0], figures) is not None:
+            if isinstance(body, ir.Array) and _is_unnamed(let):
+                continue
+            for axis in let.axes:
+                found.setdefault(legal(axis.coordinate.name), []).append(axis.extent)
+    sizes = {name: extents[0] for name, extents in found.items() if all(e == extents[0] for e in extents)}
+    for tensor in program.inputs:
+        for axis in tensor.axes:
+            if not axis.coordinate.rest:
+                sizes[legal(axis.coordinate.name)] = axis.extent
+    return sizes
+
+
+def body_literal(clause: ir.Clause, figures: Mapping[str, ir.Array]) -> ir.Array | None:
+    """The figures that a whole right-hand side is."""
+    match clause.body:
+        case ir.Read(tensor, indices) if tensor in figures and indices == clause.slots:
+            return figures[tensor]
+        case ir.Array(indices=indices) if indices == clause.slots:
+            return clause.body
+        case _:
+            return None
+
+
+def _is_unnamed(let: ir.Let) -> bool:
+    """Whether the coordinates of a definition are those that an array literal has by itself."""
+    return all(axis.coordinate.name == f"axis_{number}" for number, axis in enumerate(let.axes))
+
+
+# ----------------------------------------------------------------- declarations
+
+
+def _declarations(program: ir.Program, setting: Setting) -> Iterator[list[tree.Statement]]:
+    members: dict[str, list[tree.Name]] = {}
+    for coordinate, space in setting.spaces.items():
+        members.setdefault(space, []).append(tree.Name(coordinate, NOWHERE))
+    if members:
+        items = tuple(tree.SpaceItem(legal(space), tuple(names), NOWHERE) for space, names in members.items())
+        yield [tree.Space(items, NOWHERE)]
+    yield _inputs(program, setting)
+
+
+def _inputs(program: ir.Program, setting: Setting) -> list[tree.Statement]:
+    """The inputs, as many on a line as it holds. A range is stated where its coordinate stands first."""
+    asked = asked_kinds(program)
+    lines: list[tuple[tree.InputItem, ...]] = []
+    known: set[str] = set()
+    for tensor in program.inputs:
+        item = _input(tensor, setting, asked, known)
+        known |= {axis.coordinate.name for axis in tensor.axes}
+        longer = (*lines[-1], item) if lines else (item,)
+        if lines and len(format_statement(tree.Input(longer, NOWHERE)).splitlines()) == 1:
+            lines[-1] = longer
+        else:
+            lines.append((item,))
+    return [tree.Input(items, NOWHERE) for items in lines]
+
+
+def _input(tensor: ir.Input, setting: Setting, asked: set[str], known: set[str]) -> tree.InputItem:
+    slots = tuple(_input_slot(axis, setting, known) for axis in tensor.axes) if tensor.axes else None
+    dtype: str | None = tensor.dtype
+    if dtype is None and tensor.kind != "real" and tensor.name not in asked:
+        dtype = {"whole": "i64", "bool": "bool"}[tensor.kind]
+    return tree.InputItem(setting.names[tensor.name], NOWHERE, slots, dtype, NOWHERE)
+
+
+def _input_slot(axis: ir.Axis, setting: Setting, known: set[str]) -> tree.Binder:
+    coordinate, extent = axis.coordinate, axis.extent
+    name = legal(coordinate.name)
+    own = isinstance(extent, ir.Size) and extent.coordinate == coordinate
+    if own or coordinate.rest or coordinate.name in known:
+        return tree.Binder(name, None, coordinate.rest, NOWHERE)
+    bounds = tree.Range(tree.Number("0", NOWHERE), written_expression(extent, Place(setting)), False, NOWHERE)
+    return tree.Binder(name, bounds, False, NOWHERE)
+
+
+# ------------------------------------------------------------------ definitions
+
+
+def _definitions(program: ir.Program, setting: Setting, remarks: Mapping[str, str]) -> Iterator[list[str]]:
+    """The definitions in paragraphs: a recurrence is one, and so is what is named after one result."""
+    lets = [let for let in program.lets if let.name not in setting.figures]
+    paragraph: list[str] = []
+    last: ir.Let | None = None
+    for number, let in enumerate(lets):
+        if last is not None and _parts_from(last, let, _owner(lets, number - 1), _owner(lets, number)):
+            yield paragraph
+            paragraph = []
+        paragraph += _let(let, setting, remarks.get(let.name))
+        last = let
+    yield paragraph
+
+
+def _owner(lets: list[ir.Let], number: int) -> str:
+    """The result further down that a definition is named after, with all between."""
+    name = lets[number].name
+    for at in range(len(lets) - 1, number, -1):
+        owner = lets[at].name
+        if all(let.name.startswith(f"{owner}_") for let in lets[number:at]):
+            return owner
+    return name if number and lets[number - 1].name.startswith(f"{name}_") else ""
+
+
+def _parts_from(last: ir.Let, next: ir.Let, owner: str, next_owner: str) -> bool:
+    return owner != next_owner or len(last.clauses) > 1 or len(next.clauses) > 1
+
+
+def _let(let: ir.Let, setting: Setting, remark: str | None) -> list[str]:
+    made_real = let.kind == "real" and all(printed_kind(clause.body) == "whole" for clause in let.clauses)
+    lines = [
+        format_statement(_clause(let, clause, setting, made_real and number == 0))
+        for number, clause in enumerate(let.clauses)
+    ]
+    if remark is not None:
+        lines[-1] += f"  {remark if remark.startswith('//') else f'// {remark}'}"
+    return lines
+
+
+def _clause(let: ir.Let, clause: ir.Clause, setting: Setting, made_real: bool) -> tree.Let:
+    """One `let`. A coordinate whose name means something else in it gets another name."""
+    place = Place(setting, let.name, taken=frozenset(legal(range.coordinate.name) for range in ranges_in(let)))
+    while True:
+        try:
+            return _clause_at(let, clause, place, made_real)
+        except Clash as clash:
+            if clash.coordinate in place.avoided:
+                raise Unwritable(f"`{clash.coordinate}` has no name that is free") from None
+            place = place.avoiding(clash.coordinate)
+
+
+def _clause_at(let: ir.Let, clause: ir.Clause, place: Place, made_real: bool) -> tree.Let:
+    inner = place.binding(clause.ranges)
+    literal = body_literal(clause, place.setting.figures)
+    name = place.setting.names[let.name]
+    if literal is not None and literal is clause.body and clause.guard is None and _is_unnamed(let):
+        return tree.Let(name, NOWHERE, None, array(literal.shape, literal.cells), (), NOWHERE)
+    slots = tuple(_slot(slot, clause, inner) for slot in clause.slots) if let.axes else None
+    where = guards(clause.guard, inner)
+    if literal is not None:
+        return tree.Let(name, NOWHERE, slots, array(literal.shape, literal.cells), where, NOWHERE)
+    body, behind = _body(clause, inner, where)
+    if made_real:
+        body = as_real(clause.body, body)
+    return tree.Let(name, NOWHERE, slots, body, (*where, *behind), NOWHERE)
+
+
+def _body(clause: ir.Clause, place: Place, where: tuple[tree.Clause, ...]) -> tuple[tree.Expr, tuple[tree.Clause, ...]]:
+    """A right-hand side, and the guard of its normaliser where that may stand behind it. Parentheses keep the
+    definition's own guard away from what else it would attach to."""
+    body = clause.body
+    if isinstance(body, ir.Normalize) and body.guard is not None and not where:
+        bare, behind = scan(body, place, inside=False), guards(body.guard, place)
+        if all(attaches(part, bare) for part in behind):
+            return bare, behind
+    found = written_expression(body, place)
+    if any(attaches(part, taker) for part in where for taker in at_this_depth(found)):
+        return tree.Paren(found, NOWHERE), ()
+    return found, ()
+
+
+def _slot(slot: ir.Expr, clause: ir.Clause, place: Place) -> tree.Slot:
+    if isinstance(slot, ir.Coord):
+        range = next(range for range in clause.ranges if range.coordinate == slot.coordinate)
+        return binder(range, place, place.without(slot.coordinate), (clause.guard, clause.body))
+    found = written_expression(slot, Place(place.setting, place.owner))
+    return tree.Paren(found, NOWHERE) if isinstance(found, tree.Name) else found
+
+
+# ----------------------------------------------------------------------- claims
+
+
+def _claims(program: ir.Program, setting: Setting) -> Iterator[list[tree.Statement]]:
+    yield [_contract(contract, setting) for contract in program.contracts]
+    yield [
+        tree.Assert(written_expression(claim.condition, Place(setting)), claim.message, NOWHERE)
+        for claim in program.asserts
+    ]
+    if program.outputs:
+        yield [tree.Output(tuple(tree.Name(setting.names[name], NOWHERE) for name in program.outputs), NOWHERE)]
+
+
+def _contract(contract: ir.Contract, setting: Setting) -> tree.Contract:
+    items: list[tree.RoleItem | tree.FlagItem] = [
+        tree.RoleItem(role, tree.Name(legal(coordinate), NOWHERE), NOWHERE) for role, coordinate in contract.roles
+    ]
+    for flag, size in contract.flags:
+        argument = None if size is None else written_expression(size, Place(setting))
+        items.append(tree.FlagItem(flag, argument, NOWHERE))
+    return tree.Contract(tree.Name(setting.names[contract.name], NOWHERE), tuple(items), NOWHERE)
