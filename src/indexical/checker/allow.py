@@ -6,7 +6,7 @@ import re
 
 from ..codes import CODES
 from ..diagnostics import Diagnostic, Label
-from ..source import Span
+from ..source import Source, Span
 from ..syntax import tree
 
 _PATTERN = re.compile(r"//\s*allow\(\s*(?P<code>\w*)\s*\)\s*(?P<reason>:.*)?")
@@ -30,9 +30,7 @@ def apply_allows(file: tree.File, found: list[Diagnostic]) -> list[Diagnostic]:
             for diagnostic in result
             if diagnostic.code == code
             and diagnostic.severity != "error"
-            and diagnostic.labels
-            and diagnostic.labels[0].span.source is source
-            and not lines.isdisjoint(_lines(diagnostic.labels[0].span))
+            and any(_touches(label.span, source, lines) for label in diagnostic.labels)
         ]
         result = [diagnostic for diagnostic in result if diagnostic not in silenced]
         problem = _problem(code, match["reason"], bool(silenced))
@@ -42,8 +40,10 @@ def apply_allows(file: tree.File, found: list[Diagnostic]) -> list[Diagnostic]:
     return result
 
 
-def _lines(span: Span) -> range:
-    return range(span.line, span.source.position(max(span.start, span.end - 1))[0] + 1)
+def _touches(span: Span, source: Source, lines: set[int]) -> bool:
+    """Whether a finding speaks of one of these lines. Of several that it speaks of, any will do."""
+    last = span.source.position(max(span.start, span.end - 1))[0]
+    return span.source is source and not lines.isdisjoint(range(span.line, last + 1))
 
 
 def _next_code_line(file: tree.File, line: int) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import assert_never
 
 from . import build
-from .nodes import Array, Const, Coord, Expr, Let, Map, Normalize, Range, Read, Reduce, Select, Size
+from .nodes import Array, Clause, Const, Coord, Expr, Let, Map, Normalize, Range, Read, Reduce, Select, Size
 from .types import Coordinate, Type
 
 
@@ -153,6 +153,32 @@ def renamed_apart(expr: Expr, taken: set[str]) -> Expr:
     body = renamed_apart(substitute(expr.body, values), inner)
     guard = None if expr.guard is None else renamed_apart(substitute(expr.guard, values), inner)
     return build.reduce(expr.op, tuple(ranges), body, guard, expr.type.kind, expr.span)
+
+
+def renamed_clause(clause: Clause, taken: set[str]) -> Clause:
+    """The clause with other names for its coordinates, where these are taken."""
+    names = taken | {range.coordinate.name for range in clause.ranges}
+    values: dict[Coordinate, Expr] = {}
+    for range in clause.ranges:
+        if range.coordinate.name in taken:
+            coordinate = fresh(range.coordinate, names)
+            names.add(coordinate.name)
+            values[range.coordinate] = build.coord(coordinate, range.span)
+
+    def changed(expr: Expr) -> Expr:
+        return renamed_apart(substitute(expr, values), taken)
+
+    ranges = tuple(
+        Range(_named(range.coordinate, values), changed(range.lower), changed(range.upper), range.stated, range.span)
+        for range in clause.ranges
+    )
+    guard = None if clause.guard is None else changed(clause.guard)
+    return Clause(tuple(map(changed, clause.slots)), ranges, changed(clause.body), guard, clause.span)
+
+
+def _named(coordinate: Coordinate, values: Mapping[Coordinate, Expr]) -> Coordinate:
+    found = values.get(coordinate)
+    return found.coordinate if isinstance(found, Coord) else coordinate
 
 
 class Inexpressible(Exception):

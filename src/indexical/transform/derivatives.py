@@ -8,6 +8,8 @@ from fractions import Fraction
 from ..ir import build
 from ..ir import nodes as ir
 
+PI = Fraction(str(math.pi))
+
 # Functions that are flat wherever they have a derivative, or that are no reals: nothing flows back through them.
 FLAT = frozenset(("floor", "ceil", "round"))
 
@@ -77,15 +79,16 @@ def _partials(expr: ir.Map) -> tuple[ir.Expr | None, ...]:
         case "cos", (x,):
             return (apply("neg", apply("sin", x)),)
         case "erf", (x,):
-            return (apply("*", number(2 / math.sqrt(math.pi)), apply("exp", apply("neg", apply("*", x, x)))),)
+            bell = apply("exp", apply("neg", apply("*", x, x)))
+            return (apply("/", apply("*", number(2), bell), apply("sqrt", number(PI))),)
         case "silu", (x,):
             gate = apply("sigmoid", x)
             return (apply("*", gate, apply("+", one, apply("*", x, apply("-", one, gate)))),)
         case "gelu", (x,):
-            half = apply("/", apply("*", x, x), number(-2))
-            bell = apply("*", number(1 / math.sqrt(2 * math.pi)), apply("exp", half))
-            ramp = apply("+", one, apply("erf", apply("/", x, number(math.sqrt(2)))))
-            return (apply("+", apply("*", number(Fraction(1, 2)), ramp), apply("*", x, bell)),)
+            bell = apply("exp", apply("/", apply("neg", apply("*", x, x)), number(2)))
+            ramp = apply("+", one, apply("erf", apply("/", x, apply("sqrt", number(2)))))
+            carried = apply("/", apply("*", x, bell), apply("sqrt", number(2 * PI)))
+            return (apply("+", apply("/", ramp, number(2)), carried),)
         case "clamp", (x, low, high):
             above, below = holds("<", x, low), holds(">", x, high)
             inside = choose(above, zero, choose(below, zero, one))

@@ -31,8 +31,19 @@ def _gathers_across(site: Site, weights: Weights, step: Summed) -> bool:
     if weights.coordinate in site.product.bound:
         return False
     made_of = [site.product.factors[number] for number in weights.used]
+    if any(_is_centred(factor, weights) for factor in site.product.factors):
+        return False
     varies = any(step.coordinate in factor.coordinates for factor in made_of)
     return varies and any(step.coordinate in value.coordinates for value in site.values(weights))
+
+
+def _is_centred(factor: Factor, weights: Weights) -> bool:
+    """Whether a factor is a value less the mean of all: times the weights it is how they change, not how they weigh."""
+    match factor.expr:
+        case ir.Map("-", (value, ir.Reduce("sum") as mean)):
+            return weights.coordinate in value.type.coordinates and weights.coordinate not in mean.type.coordinates
+        case _:
+            return False
 
 
 def _is_key(view: View, site: Site, weights: Weights, step: Summed) -> bool:

@@ -1,0 +1,128 @@
+"""Derivatives and batches of programs: each a program of its own, with a text that one can read, keep and run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from .api import Program, compile_source
+from .checker.names import suggest
+from .codes import CODES
+from .diagnostics import CallError, Diagnostic, Label
+from .ir import nodes as ir
+from .source import Source, Span
+from .transform.derive import gradient
+from .transform.flatness import flat_part
+from .transform.tangents import pushed_forward
+from .views.figures import Unwritable
+from .views.source import written
+
+# Why a printed derivative does what a warning speaks of.
+_REASONS = {
+    "IX402": "transpose of the gather",
+    "IX413": "the derivative takes what the program takes",
+}
+
+
+def grad(program: Program, of: str | Iterable[str] | None = None, by: str | Iterable[str] | None = None) -> Program:
+    """The gradient of `of` by each of `by`, as a program.
+
+    It takes the inputs of the program, and for every one of `of` that is no scalar its cotangent `d_…`; it gives
+    `d_…` for each of `by`, in their order. `of` is by default the program's only output, `by` all its real inputs.
+    A definition in `by` is held independent.
+    """
+    targets = _targets(program, of)
+    sources = _sources(program, by)
+    for name in sources:
+        _check_flow(program, targets, name)
+    return _compiled(program, gradient(program.ir, targets, sources), "gradient")
+
+
+def jvp(program: Program, by: str | Iterable[str] | None = None, of: str | Iterable[str] | None = None) -> Program:
+    """How `of` changes when each of `by` changes along a tangent: forward mode, as a program.
+
+    It takes the inputs of the program and a tangent `dot_…` for each of `by`; it gives `dot_…` for each of `of`,
+    by default all outputs.
+    """
+    targets = _targets(program, program.outputs if of is None else of)
+    sources = _sources(program, by)
+    return _compiled(program, pushed_forward(program.ir, targets, sources), "tangent")
+
+
+def _targets(program: Program, of: str | Iterable[str] | None) -> tuple[str, ...]:
+    names = program.wanted(of)
+    if of is None and len(names) > 1:
+        shown = ", ".join(f"`{name}`" for name in names)
+        raise _error("IX515", f"this program has several outputs: {shown}", 'say which: `of="…"`')
+    for name in names:
+        tensor = program.ir.tensors[name]
+        if tensor.kind != "real":
+            raise _error("IX218", f"`{name}` is {tensor.kind}: it has no derivative", None, tensor.span)
+    return names
+
+
+def _sources(program: Program, by: str | Iterable[str] | None) -> tuple[str, ...]:
+    tensors = program.ir.tensors
+    if by is None:
+        found = tuple(tensor.name for tensor in program.ir.inputs if tensor.kind == "real")
+        if not found:
+            raise _error("IX218", "no input of this program is real: there is nothing to differentiate by", None)
+        return found
+    names = tuple(dict.fromkeys((by,) if isinstance(by, str) else by))
+    if not names or not all(isinstance(name, str) for name in names):
+        raise _error("IX515", "inputs to differentiate by are given by name", 'pass `by="Q"` or `by=("Q", "K")`')
+    for name in names:
+        if name not in tensors:
+            help, _ = suggest(name, tensors, Span(program.ir.source, 0, 0))
+            shown = ", ".join(program.inputs) or "nothing"
+            raise _error("IX501", f"no input or definition is called `{name}`", help or f"this program takes {shown}")
+        if tensors[name].kind != "real":
+            message = f"`{name}` is {tensors[name].kind}: nothing can be differentiated by it"
+            raise _error("IX218", message, "only reals change by a little", tensors[name].span)
+    return names
+
+
+def _check_flow(program: Program, of: Sequence[str], by: str) -> None:
+    """Nothing at all flows through a step: a derivative of 0 would hide that."""
+    found = flat_part(program.ir, of, by)
+    if found is not None:
+        message = f"nothing flows from `{by}` to `{of[0]}`: `{found.op}` is flat wherever it has a derivative"
+        raise _error("IX218", message, "what moves in steps has no slope to follow", found.span)
+
+
+def _error(code: str, message: str, help: str | None, span: Span | None = None) -> CallError:
+    return CallError([Diagnostic(code, message, () if span is None else (Label(span),), help=help)])
+
+
+def _compiled(program: Program, derived: ir.Program, what: str) -> Program:
+    """The derived program, from its printed text. Every warning about it is answered where it arises."""
+    try:
+        text = written(derived)
+    except Unwritable as problem:
+        raise _error("IX218", f"this {what} cannot be written in the language: {problem}", None) from None
+    name = f"{what} of {program.ir.source.name}"
+    compiled = compile_source(Source(name, text))
+    for _ in range(2):
+        remarks = _remarks(compiled)
+        if not remarks:
+            break
+        compiled = compile_source(Source(name, _remarked(compiled.source_text, remarks)))
+    return compiled
+
+
+def _remarks(program: Program) -> dict[int, str]:
+    """By the line that a warning speaks of last, what allows it there."""
+    found: dict[int, str] = {}
+    for diagnostic in program.diagnostics:
+        if CODES[diagnostic.code].severity == "warning" and diagnostic.code != "IX214":
+            span = diagnostic.labels[-1].span
+            line = span.source.position(max(span.start, span.end - 1))[0]
+            reason = _REASONS.get(diagnostic.code, "by the chain rule")
+            found[line] = f"// allow({diagnostic.code}): {reason}"
+    return found
+
+
+def _remarked(text: str, remarks: dict[int, str]) -> str:
+    lines = text.splitlines()
+    for line, remark in remarks.items():
+        lines[line - 1] += f"  {remark}"
+    return "\n".join(lines) + "\n"

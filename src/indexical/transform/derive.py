@@ -1,0 +1,90 @@
+"""Derivatives of programs, as programs: reverse mode and Jacobians."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from ..ir.walk import fresh, parts_of, walk
+from ..source import Span
+from .gradient import Seeds, derive
+
+
+def gradient(program: ir.Program, of: Sequence[str], by: Sequence[str]) -> ir.Program:
+    """The program that pulls cotangents of `of` back to `by`.
+
+    It takes the inputs of the program and, for every one of `of` that is no scalar, its cotangent `d_…`; it gives
+    the cotangents of `by`, in their order. `order` is left to the checker.
+    """
+    span = program.tensors[of[0]].span
+    taken = set(program.tensors)
+    given: dict[str, str | None] = {}
+    inputs = list(program.inputs)
+    for name in of:
+        tensor = program.tensors[name]
+        given[name] = None
+        if tensor.axes:
+            given[name] = fresh_name(f"d_{name}", taken)
+            inputs.append(ir.Input(given[name] or "", tensor.axes, "real", None, span))
+    called = {name: fresh_name(f"d_{name}", taken) for name in by}
+    derived = derive(program, Seeds(given), by, called, span)
+    lets = [*derived.forward, *derived.cotangents.values()]
+    for name in by:
+        if name not in derived.cotangents:
+            lets.append(_nothing(called[name], program.tensors[name], span))
+    outputs = tuple(called[name] for name in by)
+    return pruned(replace(program, inputs=tuple(inputs), lets=tuple(lets), outputs=outputs, order=()))
+
+
+def jacobian(
+    inputs: Iterable[ir.Input], lets: Iterable[ir.Let], of: str, by: str, name: str, taken: Iterable[str], span: Span
+) -> tuple[ir.Let, ...]:
+    """`@of / @by` under this name, with all that it needs: `of`'s coordinates in front, then `by`'s."""
+    program = ir.Program(span.source, tuple(inputs), tuple(lets), (), (), (), (), ())
+    tensor = program.tensors[of]
+    names: set[str] = set()
+    lead = []
+    for axis in tensor.axes:
+        coordinate = fresh(axis.coordinate, names)
+        names.add(coordinate.name)
+        lead.append(ir.Range(coordinate, build.whole(0, span), axis.extent, False, span))
+    derived = derive(program, Seeds({of: None}, tuple(lead)), (by,), {by: name}, span)
+    known = {let.name for let in program.lets}
+    lets = [let for let in (*derived.forward, *derived.cotangents.values()) if let.name not in known]
+    return tuple(lets)
+
+
+def fresh_name(name: str, taken: set[str]) -> str:
+    found = fresh(Coordinate(name), taken).name
+    taken.add(found)
+    return found
+
+
+def _nothing(name: str, tensor: ir.Input | ir.Let, span: Span) -> ir.Let:
+    """The cotangent of what nothing reaches: 0 everywhere."""
+    ranges = tuple(ir.Range(axis.coordinate, build.whole(0, span), axis.extent, False, span) for axis in tensor.axes)
+    slots = tuple(build.coord(range.coordinate, span) for range in ranges)
+    clause = ir.Clause(slots, ranges, build.real(Fraction(0), span), None, span)
+    return ir.Let(name, tensor.axes, "real", (clause,), False, span)
+
+
+def pruned(program: ir.Program) -> ir.Program:
+    """The program with nothing but what its outputs need; assertions stay that speak of what is left."""
+    lets = {let.name: let for let in program.lets}
+    needed = list(dict.fromkeys(program.outputs))
+    for name in needed:
+        if name in lets:
+            needed += [read for read in _reads(parts_of(lets[name])) if read not in needed]
+    kept = frozenset(needed) | {tensor.name for tensor in program.inputs}
+    asserts = tuple(claim for claim in program.asserts if set(_reads([claim.condition])) <= kept)
+    left = tuple(let for let in program.lets if let.name in kept)
+    return replace(program, lets=left, asserts=asserts, contracts=(), expects=())
+
+
+def _reads(expressions: Iterable[ir.Expr]) -> list[str]:
+    found = (part.tensor for expr in expressions for part in walk(expr) if isinstance(part, ir.Read))
+    return list(dict.fromkeys(found))

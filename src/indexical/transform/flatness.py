@@ -1,0 +1,62 @@
+"""What has no slope: steps, whole numbers, truth values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..ir import nodes as ir
+from .gradient import Seeds, is_reached
+from .slopes import is_flat
+
+
+def flat_part(program: ir.Program, of: Sequence[str], by: str) -> ir.Map | ir.Reduce | None:
+    """The step that everything from `by` to `of` goes through; None where something flows, or nothing depends on it.
+
+    A condition or a guard is no step: what it chooses between has slopes of its own.
+    """
+    if is_reached(program, Seeds(dict.fromkeys(of)), by):
+        return None
+    lets = {let.name: let for let in program.lets}
+    dependent = {by}
+    for _ in program.lets:
+        more = {name for name, let in lets.items() if any(_names(c.body) & dependent for c in let.clauses)}
+        if more <= dependent:
+            break
+        dependent |= more
+    if not dependent & set(of):
+        return None
+    for name in lets:
+        if name in dependent:
+            for clause in lets[name].clauses:
+                for part in _values(clause.body):
+                    if isinstance(part, ir.Map | ir.Reduce) and _is_step(part) and _names(part) & dependent:
+                        return part
+    return None
+
+
+def _is_step(part: ir.Map | ir.Reduce) -> bool:
+    if isinstance(part, ir.Reduce):
+        return part.op in ("argmax", "argmin")
+    takes_reals = any(argument.type.kind == "real" for argument in part.arguments)
+    return takes_reals and is_flat(part) and part.type.kind != "bool"
+
+
+def _names(expr: ir.Expr) -> set[str]:
+    return {part.tensor for part in _values(expr) if isinstance(part, ir.Read)}
+
+
+def _values(expr: ir.Expr) -> Iterator[ir.Expr]:
+    """What an expression is made of, without its conditions, guards and indices."""
+    waiting = [expr]
+    while waiting:
+        expr = waiting.pop()
+        yield expr
+        match expr:
+            case ir.Map(_, inner) if expr.type.kind != "bool":
+                waiting += inner
+            case ir.Select(_, then, otherwise):
+                waiting += (then, otherwise)
+            case ir.Reduce(body=body) | ir.Normalize(body=body):
+                waiting.append(body)
+            case _:
+                pass

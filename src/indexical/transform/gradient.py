@@ -1,0 +1,220 @@
+"""Gradients as definitions: for every tensor between `of` and `by`, one of its cotangent.
+
+The cotangent of `weights` is called `d_weights` and has its home. A point of it adds up what every read of that
+point is owed: found by reading the index backwards, not by scattering.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..checker.context import constants_of
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.graph import components
+from ..ir.types import Coordinate
+from ..ir.walk import fresh, renamed_clause
+from ..source import Span
+from .clauses import definition
+from .naming import name_parts
+from .products import Product
+from .reverse import Share, shares_of
+from .terms import Term, settle
+
+
+@dataclass(frozen=True, slots=True)
+class Seeds:
+    """What is owed to begin with, by the name of the definition that is differentiated.
+
+    Either the read of a cotangent that is given (1 for a scalar); or, where `lead` has coordinates, 1 at the one
+    point that they say: every cotangent then has them in front, and is a Jacobian.
+    """
+
+    of: Mapping[str, str | None]
+    lead: tuple[ir.Range, ...] = ()
+
+    def at(self, name: str, slots: tuple[ir.Expr, ...], span: Span) -> Product:
+        given = self.of[name]
+        return Product() if given is None else Product(factors=(build.read(given, slots, "real", span),))
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """The definitions of a program, parts that a derivative says again named; and the cotangents in the order of
+    their computation, by what they belong to."""
+
+    forward: tuple[ir.Let, ...]
+    cotangents: dict[str, ir.Let]
+
+
+def derive(program: ir.Program, seeds: Seeds, by: Sequence[str], called: Mapping[str, str], span: Span) -> Derived:
+    """The cotangents of `by` and of all between. What nothing reaches is not there.
+
+    `called` names some of them, the others are `d_` and a name. Definitions in `by` are held independent: nothing
+    flows on through them.
+    """
+    program = name_parts(program, counting(_Flow(program, seeds, by).live))
+    flow = _Flow(program, seeds, by)
+    names = _names(program, flow, seeds, called)
+    shares: dict[str, list[Share]] = {}
+    for name in flow.live:
+        for share in _paid_by(name, flow, seeds, names, span):
+            shares.setdefault(share.tensor, []).append(share)
+    constants = constants_of(flow.lets)
+    result: dict[str, ir.Let] = {}
+    for name in _in_order(flow, program):
+        home = _home(program.tensors[name], seeds.lead, span)
+        terms = _seed_terms(name, seeds, home, span) if name in seeds.of else []
+        terms += [settle(share, seeds.lead, home, constants) for share in shares[name]]
+        result[name] = definition(names[name], (*seeds.lead, *home), terms, span, constants)
+    return Derived(program.lets, result)
+
+
+class _Flow:
+    """Which tensors lie between `of` and `by`, and which of them are owed something."""
+
+    def __init__(self, program: ir.Program, seeds: Seeds, by: Sequence[str]) -> None:
+        self.lets = {let.name: let for let in program.lets if let.name not in by}
+        self.targets = {name: _targets(let) for name, let in self.lets.items()}
+        self.live = _between(self.targets, seeds.of, by)
+        self.owed = {t for name in self.live for t in self.targets.get(name, ()) if t in self.live}
+
+
+def _names(program: ir.Program, flow: _Flow, seeds: Seeds, called: Mapping[str, str]) -> dict[str, str]:
+    taken = {*program.tensors, *called.values()}
+    names: dict[str, str] = {}
+    for name in sorted(flow.owed, key=[*program.tensors].index):
+        ending = "_total" if name in seeds.of else ""
+        names[name] = called.get(name) or _fresh_name(f"d_{name}{ending}", taken)
+        taken.add(names[name])
+    return names
+
+
+def _paid_by(name: str, flow: _Flow, seeds: Seeds, names: Mapping[str, str], span: Span) -> Iterable[Share]:
+    """What a definition owes to those that are on the way, out of what it is owed itself."""
+    if name not in flow.lets:
+        return
+    counts = counting(flow.live)
+    leading = tuple(build.coord(range.coordinate, span) for range in seeds.lead)
+    for clause in flow.lets[name].clauses:
+        apart = renamed_clause(clause, {range.coordinate.name for range in seeds.lead})
+        if name in flow.owed:
+            owed = Product(factors=(build.read(names[name], (*leading, *apart.slots), "real", span),))
+            yield from shares_of(flow.lets[name], apart, owed, counts)
+        elif seeds.lead:
+            for share in shares_of(flow.lets[name], apart, Product(), counts):
+                yield replace(share, indices=(*apart.slots, *share.indices))
+        else:
+            yield from shares_of(flow.lets[name], apart, seeds.at(name, apart.slots, span), counts)
+
+
+def _fresh_name(name: str, taken: set[str]) -> str:
+    return fresh(Coordinate(name), taken).name
+
+
+# ------------------------------------------------------------------------- flow
+
+
+def _targets(let: ir.Let) -> set[str]:
+    """The tensors whose values flow into a definition, and not only their order or their place."""
+    if let.kind != "real":
+        return set()
+    every = (shares_of(let, clause, Product(), lambda expr: True) for clause in let.clauses)
+    return {share.tensor for shares in every for share in shares}
+
+
+def _between(flows: Mapping[str, set[str]], of: Iterable[str], by: Sequence[str]) -> list[str]:
+    """What lies on a way from `of` to `by`, both included."""
+    reached = _closure(of, lambda name: flows.get(name, ()))
+    backward: dict[str, set[str]] = {}
+    for name, targets in flows.items():
+        for target in targets:
+            backward.setdefault(target, set()).add(name)
+    leading = _closure(by, lambda name: backward.get(name, ()))
+    return [name for name in reached if name in leading]
+
+
+def _closure(start: Iterable[str], step: Callable[[str], Iterable[str]]) -> list[str]:
+    found = list(dict.fromkeys(start))
+    for name in found:
+        found += sorted(target for target in step(name) if target not in found)
+    return found
+
+
+def counting(live: Iterable[str]) -> Callable[[ir.Expr], bool]:
+    """Whether an expression reads anything that is on the way."""
+    wanted = frozenset(live)
+    known: dict[int, tuple[ir.Expr, bool]] = {}
+
+    def counts(expr: ir.Expr) -> bool:
+        found = known.get(id(expr))
+        if found is None:
+            match expr:
+                case ir.Read(tensor):
+                    answer = tensor in wanted
+                case ir.Map(_, inner):
+                    answer = any(map(counts, inner))
+                case ir.Select(_, then, otherwise):
+                    answer = counts(then) or counts(otherwise)
+                case ir.Reduce(body=body) | ir.Normalize(body=body):
+                    answer = counts(body)
+                case _:
+                    answer = False
+            found = known[id(expr)] = (expr, answer)
+        return found[1]
+
+    return counts
+
+
+def _in_order(flow: _Flow, program: ir.Program) -> list[str]:
+    """Every tensor after all that pay it: what is complete first, inputs before definitions, the last ones first."""
+    place = {name: number for number, name in enumerate(program.tensors)}
+    owed = sorted(flow.owed, key=place.__getitem__)
+    payers = {name: [other for other in owed if name in flow.targets.get(other, ())] for name in owed}
+    groups = components(payers)
+    inputs = {tensor.name for tensor in program.inputs}
+    done: list[str] = []
+    while groups:
+        ready = [group for group in groups if all(p in done or p in group for name in group for p in payers[name])]
+        group = min(ready, key=lambda group: _turn(group, inputs, place))
+        groups.remove(group)
+        done += sorted(group, key=lambda name: -place[name])
+    return done
+
+
+def _turn(group: list[str], inputs: set[str], place: Mapping[str, int]) -> tuple[bool, int]:
+    return (False, place[group[0]]) if group[0] in inputs else (True, -max(place[name] for name in group))
+
+
+# ------------------------------------------------------------------------- homes
+
+
+def _home(tensor: ir.Input | ir.Let, lead: tuple[ir.Range, ...], span: Span) -> tuple[ir.Range, ...]:
+    """The coordinates of a tensor as those of its cotangent; beside others, a clash becomes `i_1`."""
+    taken = {range.coordinate.name for range in lead}
+    ranges = []
+    for axis in tensor.axes:
+        coordinate = fresh(axis.coordinate, taken)
+        taken.add(coordinate.name)
+        ranges.append(ir.Range(coordinate, build.whole(0, span), axis.extent, False, span))
+    return tuple(ranges)
+
+
+def _seed_terms(name: str, seeds: Seeds, home: tuple[ir.Range, ...], span: Span) -> list[Term]:
+    places = tuple(build.coord(range.coordinate, span) for range in home)
+    if not seeds.lead:
+        return [Term(seeds.at(name, places, span), (), ())]
+    wanted = (build.coord(range.coordinate, span) for range in seeds.lead)
+    same = tuple(build.apply("==", pair, "bool", span) for pair in zip(wanted, places, strict=True))
+    return [Term(Product(), (), same)]
+
+
+def is_reached(program: ir.Program, seeds: Seeds, by: str) -> bool:
+    """Whether a change of `by` changes anything of what is differentiated."""
+    return by in _Flow(program, seeds, (by,)).live
+
+
+def live_between(program: ir.Program, seeds: Seeds, by: Sequence[str]) -> list[str]:
+    """What lies on a way from what is differentiated to `by`, both included."""
+    return _Flow(program, seeds, by).live

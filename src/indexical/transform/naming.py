@@ -1,0 +1,173 @@
+"""Parts of definitions that a derivative would say again and again, named.
+
+A normaliser in the middle of an expression, the argument of a function that scans, the other factor of a product
+of sums: each becomes a definition of its own, so that it is computed once and its cotangent has a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from ..ir.walk import fresh, walk
+from .reverse import count, negated
+from .slopes import BY_VALUE, is_flat
+
+_LINEAR = frozenset(("+", "-", "neg"))
+
+
+def name_parts(program: ir.Program, counts: Callable[[ir.Expr], bool]) -> ir.Program:
+    """The program with such parts as definitions, each before the one that it was taken from. `counts` says whether
+    a change of an expression counts at all."""
+    taken = set(program.tensors)
+    lets: list[ir.Let] = []
+    for let in program.lets:
+        if let.kind == "real" and any(counts(clause.body) for clause in let.clauses):
+            parts = _Parts(let, counts, taken, lets)
+            let = replace(let, clauses=tuple(parts.clause(clause) for clause in let.clauses))
+        lets.append(let)
+    return replace(program, lets=tuple(lets), order=())
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an expression stands: in which ranges, under which guards."""
+
+    ranges: tuple[ir.Range, ...]
+    guards: tuple[ir.Expr, ...]
+
+    def within(self, ranges: tuple[ir.Range, ...], guard: ir.Expr | None) -> _Place:
+        return _Place((*self.ranges, *ranges), self.guards).given(guard)
+
+    def given(self, guard: ir.Expr | None) -> _Place:
+        return self if guard is None else _Place(self.ranges, (*self.guards, guard))
+
+    def normalising(self, coordinate: Coordinate) -> _Place:
+        """Inside a normaliser its coordinate runs over all its points, whatever holds of it outside."""
+        kept = tuple(guard for guard in self.guards if coordinate not in guard.type.coordinates)
+        return _Place(self.ranges, kept)
+
+
+def scans(expr: ir.Expr) -> bool:
+    return any(isinstance(part, ir.Reduce | ir.Normalize) for part in walk(expr))
+
+
+@dataclass(slots=True)
+class _Parts:
+    let: ir.Let
+    counts: Callable[[ir.Expr], bool]
+    taken: set[str]
+    found: list[ir.Let]
+    named: dict[ir.Expr, ir.Expr] = field(default_factory=dict)
+
+    def clause(self, clause: ir.Clause) -> ir.Clause:
+        place = _Place(clause.ranges, ()).given(clause.guard)
+        return replace(clause, body=self.visit(clause.body, place, root=True))
+
+    def visit(self, expr: ir.Expr, place: _Place, root: bool = False) -> ir.Expr:
+        """The expression with its parts named. `root` is True for what the definition itself is called."""
+        if not self.counts(expr) or not scans(expr):
+            return expr
+        match expr:
+            case ir.Map():
+                return self.map(expr, place, root)
+            case ir.Select(condition, then, otherwise):
+                if scans(condition):
+                    condition = self.name(condition, "if", place)
+                then = self.visit(then, place.given(condition))
+                otherwise = self.visit(otherwise, place.given(negated(condition)))
+                return build.select(condition, then, otherwise, expr.span)
+            case ir.Reduce():
+                return self.reduction(expr, place)
+            case ir.Normalize(op, coordinate, body, guard):
+                inner = place.normalising(coordinate).given(guard)
+                body = self.visit(body, inner)
+                if op != "cumsum" and scans(body):
+                    body = self.name(body, "scores", inner)
+                changed = build.normalize(op, coordinate, body, guard, "real", expr.span)
+                hidden = any(coordinate in outer.type.coordinates for outer in place.guards)
+                if root and not hidden:
+                    return changed
+                name = "weights" if op == "softmax" else op
+                return self.name(changed, name, place.normalising(coordinate))
+            case _:
+                return expr
+
+    def map(self, expr: ir.Map, place: _Place, root: bool) -> ir.Expr:
+        if is_flat(expr):
+            return expr
+        arguments = [self.visit(argument, place) for argument in expr.arguments]
+        if expr.op in _LINEAR or expr.op.startswith("as "):
+            pass
+        elif expr.op == "*":
+            if all(map(scans, arguments)) and any(map(self.counts, arguments)):
+                second = 1 if self.counts(arguments[0]) else 0
+                arguments[second] = self.name(arguments[second], "factor", place)
+        elif expr.op == "/":
+            if scans(arguments[1]) and (self.counts(arguments[1]) or scans(arguments[0])):
+                arguments[1] = self.name(arguments[1], "divisor", place)
+        elif not (root and expr.op in BY_VALUE):
+            arguments = [self.name(a, "in", place) if scans(a) else a for a in arguments]
+        return build.apply(expr.op, tuple(arguments), "real", expr.span)
+
+    def reduction(self, expr: ir.Reduce, place: _Place) -> ir.Expr:
+        inner = place.within(expr.ranges, expr.guard)
+        body = self.visit(expr.body, inner)
+        if expr.op == "mean" and expr.guard is not None:
+            summed = build.reduce("sum", expr.ranges, body, expr.guard, "real", expr.span)
+            return build.apply("/", (summed, self.name(count(expr), "count", place)), "real", expr.span)
+        if expr.op in ("prod", "max", "min") and scans(body):
+            body = self.name(body, "in", inner)
+        return build.reduce(expr.op, expr.ranges, body, expr.guard, expr.type.kind, expr.span)
+
+    def name(self, expr: ir.Expr, ending: str, place: _Place) -> ir.Expr:
+        """A read of the expression as a definition; the expression itself where it cannot be one."""
+        if isinstance(expr, ir.Read):
+            return expr
+        own = [range for range in place.ranges if range.coordinate in expr.type.coordinates]
+        guards = _guards(own, place)
+        if guards is None:
+            return expr
+        plain = ending in ("weights", "scores") and ending not in self.taken
+        name = ending if plain else fresh(Coordinate(f"{self.let.name}_{ending}"), self.taken).name
+        let = _definition(name, own, guards, expr)
+        known = next((other for other in self.found if _same(other, let)), None)
+        if known is None:
+            self.taken.add(let.name)
+            self.found.append(let)
+            known = let
+        indices = tuple(build.coord(range.coordinate, expr.span) for range in own)
+        return build.read(known.name, indices, expr.type.kind, expr.span)
+
+
+def _same(one: ir.Let, other: ir.Let) -> bool:
+    return one.clauses == other.clauses
+
+
+def _guards(own: list[ir.Range], place: _Place) -> list[ir.Expr] | None:
+    """Under which guards a part is defined; None where it would be evaluated at points where it is not now."""
+    mine = {range.coordinate for range in own}
+    if any((range.lower.type.coordinates | range.upper.type.coordinates) for range in own):
+        return None
+    guards: list[ir.Expr] = []
+    for range in own:
+        if not (isinstance(range.lower, ir.Const) and range.lower.value == 0):
+            sides = (range.lower, build.coord(range.coordinate, range.span))
+            guards.append(build.apply("<=", sides, "bool", range.span))
+    for guard in place.guards:
+        if not guard.type.coordinates <= mine:
+            return None
+        guards.append(guard)
+    return guards
+
+
+def _definition(name: str, own: list[ir.Range], guards: list[ir.Expr], expr: ir.Expr) -> ir.Let:
+    zero = build.whole(0, expr.span)
+    ranges = tuple(replace(range, lower=zero) for range in own)
+    slots = tuple(build.coord(range.coordinate, expr.span) for range in own)
+    axes = tuple(ir.Axis(range.coordinate, range.upper) for range in own)
+    clause = ir.Clause(slots, ranges, expr, build.conjunction(guards), expr.span)
+    return ir.Let(name, axes, expr.type.kind, (clause,), False, expr.span)

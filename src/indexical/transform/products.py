@@ -1,0 +1,140 @@
+"""Products: what a derivative is made of, taken apart so that nothing is left over when it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from ..ir.walk import substitute
+from ..source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A number times `factors`, over `divisors`. The empty one is 1."""
+
+    number: Fraction = Fraction(1)
+    factors: tuple[ir.Expr, ...] = ()
+    divisors: tuple[ir.Expr, ...] = ()
+
+    def times(self, other: Product) -> Product:
+        return Product(
+            self.number * other.number, (*self.factors, *other.factors), (*self.divisors, *other.divisors)
+        ).reduced()
+
+    def over(self, other: Product) -> Product:
+        inverse = Product(1 / other.number, other.divisors, other.factors)
+        return self.times(inverse)
+
+    def scaled(self, number: int | Fraction) -> Product:
+        return replace(self, number=self.number * number)
+
+    def reduced(self) -> Product:
+        """What stands above and below falls out, where it cannot be 0: a size, or the root of one."""
+        factors, divisors = list(self.factors), list(self.divisors)
+        for divisor in self.divisors:
+            if divisor in factors and _is_size(divisor):
+                factors.remove(divisor)
+                divisors.remove(divisor)
+        return Product(self.number, tuple(factors), tuple(divisors))
+
+    @property
+    def coordinates(self) -> frozenset[Coordinate]:
+        return build.varying((*self.factors, *self.divisors))
+
+    def substituted(self, values: Mapping[Coordinate, ir.Expr]) -> Product:
+        return self.changed(lambda expr: substitute(expr, values))
+
+    def changed(self, change: Callable[[ir.Expr], ir.Expr]) -> Product:
+        return Product(self.number, tuple(map(change, self.factors)), tuple(map(change, self.divisors)))
+
+    def split(self, inside: Callable[[ir.Expr], bool]) -> tuple[Product, Product]:
+        """The part that stays inside, and the rest, with the number."""
+        kept = tuple(expr for expr in self.factors if inside(expr))
+        below = tuple(expr for expr in self.divisors if inside(expr))
+        others = tuple(expr for expr in self.factors if not inside(expr))
+        rest = tuple(expr for expr in self.divisors if not inside(expr))
+        return Product(Fraction(1), kept, below), Product(self.number, others, rest)
+
+    def expression(self, span: Span) -> ir.Expr:
+        """The product as an expression; a number in front, divisors behind."""
+        number, over = self.number, 1
+        if self.divisors or (number.denominator > 1 and not _is_short(number)):
+            number, over = Fraction(number.numerator), number.denominator
+        result: ir.Expr | None = None
+        if abs(number) != 1 or not self.factors:
+            result = build.real(abs(number), span)
+        for factor in self.factors:
+            result = factor if result is None else build.apply("*", (result, factor), "real", span)
+        assert result is not None
+        divisors = self.divisors if over == 1 else (build.real(Fraction(over), span), *self.divisors)
+        if divisors:
+            below = divisors[0]
+            for divisor in divisors[1:]:
+                below = build.apply("*", (below, divisor), "real", span)
+            result = build.apply("/", (result, below), "real", span)
+        if number < 0:
+            result = build.apply("neg", (result,), "real", span)
+        return result
+
+
+def _is_short(number: Fraction) -> bool:
+    """Whether it is a decimal that one would write: 0.5, 0.125."""
+    below = number.denominator
+    for prime in (2, 5):
+        while below % prime == 0:
+            below //= prime
+    return below == 1 and number.denominator <= 1000
+
+
+def _is_size(expr: ir.Expr) -> bool:
+    match expr:
+        case ir.Size():
+            return True
+        case ir.Map("sqrt" | "rsqrt" | "as f64" | "as f32", (inner,)):
+            return _is_size(inner)
+        case _:
+            return False
+
+
+def taken_apart(expr: ir.Expr) -> Product:
+    """An expression as a product: numbers, signs, factors and divisors."""
+    match expr:
+        case ir.Const(value, rounding=None) if not isinstance(value, bool):
+            return Product(Fraction(value))
+        case ir.Map("neg", (inner,)):
+            return taken_apart(inner).scaled(-1)
+        case ir.Map("*", (left, right)) if expr.type.kind == "real":
+            return taken_apart(left).times(taken_apart(right))
+        case ir.Map("/", (left, right)):
+            below = taken_apart(right)
+            return Product(factors=(expr,)) if below.number == 0 else taken_apart(left).over(below)
+        case _:
+            return Product(factors=(expr,))
+
+
+def sorted_by(product: Product, order: Sequence[Coordinate]) -> Product:
+    """Factors in the order in which their coordinates stand on the left, as matrices are multiplied."""
+    places = {coordinate: number for number, coordinate in enumerate(order)}
+
+    def key(expr: ir.Expr) -> list[int]:
+        return sorted(places[coordinate] for coordinate in expr.type.coordinates if coordinate in places)
+
+    return replace(product, factors=tuple(sorted(product.factors, key=key)))
+
+
+def total(terms: Iterable[ir.Expr], span: Span) -> ir.Expr | None:
+    """The sum of these, written with `-` where one is negative; None for none."""
+    result: ir.Expr | None = None
+    for term in terms:
+        if result is None:
+            result = term
+        elif isinstance(term, ir.Map) and term.op == "neg":
+            result = build.apply("-", (result, term.arguments[0]), "real", span)
+        else:
+            result = build.apply("+", (result, term), "real", span)
+    return result

@@ -1,0 +1,257 @@
+"""Reverse mode, one clause at a time: what of a definition's cotangent goes to each element that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import assert_never
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from ..ir.walk import fresh, substitute, walk
+from ..source import Span
+from .products import Product, taken_apart
+from .slopes import is_flat, slope
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """`tensor`, read at `indices`, is owed `product` for every point of `ranges` at which `guards` hold.
+
+    In `cases` of the data: there it is owed nothing, where else a guard removes the point. `own` are the coordinates
+    of the left-hand side among them.
+    """
+
+    tensor: str
+    indices: tuple[ir.Expr, ...]
+    product: Product
+    ranges: tuple[ir.Range, ...]
+    guards: tuple[ir.Expr, ...]
+    cases: tuple[ir.Expr, ...]
+    own: frozenset[Coordinate]
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """On the way down an expression: what was passed, and which reads count."""
+
+    counts: Callable[[ir.Expr], bool]
+    taken: set[str]
+    span: Span
+    own: frozenset[Coordinate]
+    ranges: tuple[ir.Range, ...]
+    guards: tuple[ir.Expr, ...] = ()
+    cases: tuple[ir.Expr, ...] = ()
+
+    def within(self, ranges: tuple[ir.Range, ...], guard: ir.Expr | None) -> Walk:
+        return replace(self, ranges=(*self.ranges, *ranges)).given(guard)
+
+    def given(self, guard: ir.Expr | None) -> Walk:
+        return self if guard is None else replace(self, guards=(*self.guards, guard))
+
+    def where(self, *cases: ir.Expr) -> Walk:
+        return replace(self, cases=(*self.cases, *cases))
+
+    def fresh(self, coordinate: Coordinate) -> Coordinate:
+        found = fresh(coordinate, self.taken)
+        self.taken.add(found.name)
+        return found
+
+    def range_of(self, coordinate: Coordinate) -> ir.Range:
+        return next(range for range in reversed(self.ranges) if range.coordinate == coordinate)
+
+
+def names_in(clause: ir.Clause) -> set[str]:
+    """The names of all coordinates that a clause binds."""
+    names = {range.coordinate.name for range in clause.ranges}
+    for expr in (clause.body, *(() if clause.guard is None else (clause.guard,))):
+        names |= {r.coordinate.name for part in walk(expr) if isinstance(part, ir.Reduce) for r in part.ranges}
+    return names
+
+
+def shares_of(let: ir.Let, clause: ir.Clause, cotangent: Product, counts: Callable[[ir.Expr], bool]) -> Iterator[Share]:
+    """What each read of a clause is owed; `cotangent` is that of the definition at the clause's own point."""
+    own = frozenset(range.coordinate for range in clause.ranges)
+    taken = names_in(clause) | {coordinate.name for coordinate in cotangent.coordinates}
+    way = Walk(counts, taken, clause.span, own, clause.ranges).given(clause.guard)
+    itself = build.read(let.name, clause.slots, "real", clause.span)
+    yield from shares(clause.body, cotangent, way, itself)
+
+
+def shares(expr: ir.Expr, owed: Product, way: Walk, itself: ir.Expr | None = None) -> Iterator[Share]:
+    """What the reads of an expression are owed, where `owed` is what it is owed itself.
+
+    `itself` is how the value of the expression can be read, where it has a name.
+    """
+    if not way.counts(expr):
+        return
+    match expr:
+        case ir.Const() | ir.Coord() | ir.Size() | ir.Array():
+            return
+        case ir.Read(tensor, indices):
+            yield Share(tensor, indices, owed, way.ranges, way.guards, way.cases, way.own)
+        case ir.Map():
+            yield from _through_map(expr, owed, way, itself)
+        case ir.Select(condition, then, otherwise):
+            yield from shares(then, owed, way.where(condition))
+            yield from shares(otherwise, owed, way.where(negated(condition)))
+        case ir.Reduce():
+            yield from _through_reduction(expr, owed, way)
+        case ir.Normalize():
+            yield from _through_normalizer(expr, owed, way, itself)
+        case _:
+            assert_never(expr)
+
+
+def _through_map(expr: ir.Map, owed: Product, way: Walk, itself: ir.Expr | None) -> Iterator[Share]:
+    if is_flat(expr):
+        return
+    for number, argument in enumerate(expr.arguments):
+        if argument.type.kind != "real" or not way.counts(argument):
+            continue
+        for factor, conditions in slope(expr, number, itself or expr):
+            # In place of the factor that is read, so that the order of a product stays.
+            product = factor.times(owed) if expr.op == "*" and number == 1 else owed.times(factor)
+            yield from shares(argument, product, way.where(*conditions))
+
+
+_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
+def negated(condition: ir.Expr) -> ir.Expr:
+    """The opposite of a condition. Of reals only equality has one: nothing compares with NaN."""
+    match condition:
+        case ir.Map("!", (inner,)):
+            return inner
+        case ir.Map(op, arguments, type, span) if op in _OPPOSITE:
+            if op in ("==", "!=") or all(argument.type.kind == "whole" for argument in arguments):
+                return ir.Map(_OPPOSITE[op], arguments, type, span)
+    return build.apply("!", (condition,), "bool", condition.span)
+
+
+# -------------------------------------------------------------------- reductions
+
+
+def _through_reduction(expr: ir.Reduce, owed: Product, way: Walk) -> Iterator[Share]:
+    inner = way.within(expr.ranges, expr.guard)
+    match expr.op:
+        case "sum":
+            yield from shares(expr.body, owed, inner)
+        case "mean":
+            yield from shares(expr.body, owed.over(taken_apart(count(expr))), inner)
+        case "prod":
+            yield from shares(expr.body, owed.times(Product(factors=(others(expr, way.fresh),))), inner)
+        case "max" | "min":
+            yield from shares(expr.body, owed, inner.where(*is_first(expr, way.fresh)))
+        case _:
+            return
+
+
+def count(expr: ir.Reduce) -> ir.Expr:
+    """Over how many points a reduction runs."""
+    if expr.guard is None and not any(range.upper.type.coordinates for range in expr.ranges):
+        result = length(expr.ranges[0])
+        for range in expr.ranges[1:]:
+            result = build.apply("*", (result, length(range)), "whole", expr.span)
+        return result
+    return build.reduce("sum", expr.ranges, build.real(Fraction(1), expr.span), expr.guard, "real", expr.span)
+
+
+def length(range: ir.Range) -> ir.Expr:
+    """How many points a range has, where it is not empty."""
+    if isinstance(range.lower, ir.Const) and range.lower.value == 0:
+        return range.upper
+    return build.apply("-", (range.upper, range.lower), "whole", range.span)
+
+
+def _renamed(expr: ir.Reduce, ranges: tuple[ir.Range, ...], choose: Callable[[Coordinate], Coordinate]) -> ir.Reduce:
+    """A reduction over some of its ranges alone, under other names."""
+    values: dict[Coordinate, ir.Expr] = {}
+    renamed = []
+    for range in ranges:
+        coordinate = choose(range.coordinate)
+        lower, upper = substitute(range.lower, values), substitute(range.upper, values)
+        values[range.coordinate] = build.coord(coordinate, range.span)
+        renamed.append(ir.Range(coordinate, lower, upper, range.stated, range.span))
+    guard = None if expr.guard is None else substitute(expr.guard, values)
+    body = substitute(expr.body, values)
+    return build.reduce(expr.op, tuple(renamed), body, guard, expr.type.kind, expr.span)
+
+
+def others(expr: ir.Reduce, choose: Callable[[Coordinate], Coordinate]) -> ir.Expr:
+    """The product of all the other points: the derivative of a product by one of its factors, zeros or not."""
+    renamed = _renamed(expr, expr.ranges, choose)
+    apart: ir.Expr | None = None
+    for mine, other in zip(expr.ranges, renamed.ranges, strict=True):
+        sides = (build.coord(other.coordinate, expr.span), build.coord(mine.coordinate, expr.span))
+        differs = build.apply("!=", sides, "bool", expr.span)
+        apart = differs if apart is None else build.apply("||", (apart, differs), "bool", expr.span)
+    guard = build.conjunction((renamed.guard, apart))
+    return build.reduce("prod", renamed.ranges, renamed.body, guard, "real", expr.span)
+
+
+def is_first(expr: ir.Reduce, choose: Callable[[Coordinate], Coordinate]) -> list[ir.Expr]:
+    """That this point is the first at which the largest (smallest) value is reached, in the order of the bracket."""
+    conditions: list[ir.Expr] = []
+    for number, range in enumerate(expr.ranges):
+        renamed = _renamed(expr, expr.ranges[number:], choose)
+        body, guard = renamed.body, renamed.guard
+        if len(renamed.ranges) > 1:
+            body = build.reduce(expr.op, renamed.ranges[1:], body, guard, "real", expr.span)
+            guard = None
+        place = build.reduce(f"arg{expr.op}", renamed.ranges[:1], body, guard, "whole", expr.span)
+        sides = (build.coord(range.coordinate, expr.span), place)
+        conditions.append(build.apply("==", sides, "bool", expr.span))
+    return conditions
+
+
+# ------------------------------------------------------------------- normalisers
+
+
+def _through_normalizer(expr: ir.Normalize, owed: Product, way: Walk, itself: ir.Expr | None) -> Iterator[Share]:
+    coordinate, span = expr.coordinate, expr.span
+    outside = tuple(guard for guard in (*way.guards, *way.cases) if coordinate in guard.type.coordinates)
+    if outside:
+        # Inside, the coordinate runs over all its points: those that are absent outside are only owed nothing.
+        present = build.conjunction(outside)
+        assert present is not None
+        zero = build.whole(0, span)
+        owed, itself = Product(factors=(build.select(present, owed.expression(span), zero, span),)), None
+        guards, cases = (tuple(g for g in some if g not in outside) for some in (way.guards, way.cases))
+        way = replace(way, guards=guards, cases=cases)
+    value = expr if itself is None else itself
+    yield from shares(expr.body, _through(expr, owed, value, way), way.given(expr.guard))
+
+
+def _through(expr: ir.Normalize, owed: Product, value: ir.Expr, way: Walk) -> Product:
+    """What the body of a normaliser is owed at its own point."""
+    coordinate, span = expr.coordinate, expr.span
+    other = way.fresh(coordinate)
+    range = replace(way.range_of(coordinate), coordinate=other)
+    elsewhere = {coordinate: build.coord(other, span)}
+    guard = None if expr.guard is None else substitute(expr.guard, elsewhere)
+
+    def gathered(product: Product, guard: ir.Expr | None) -> ir.Expr:
+        body = product.substituted(elsewhere).expression(span)
+        return build.reduce("sum", (range,), body, guard, "real", span)
+
+    def minus(left: Product, right: ir.Expr) -> ir.Expr:
+        return build.apply("-", (left.expression(span), right), "real", span)
+
+    match expr.op:
+        case "softmax":
+            mine = Product(factors=(value,))
+            needed = None if isinstance(value, ir.Read) else guard
+            return mine.times(Product(factors=(minus(owed, gathered(mine.times(owed), needed)),)))
+        case "log_softmax":
+            share = build.apply("exp", (value,), "real", span)
+            whole = build.apply("*", (share, gathered(owed, guard)), "real", span)
+            return Product(factors=(minus(owed, whole),))
+        case "cumsum":
+            sides = (build.coord(coordinate, span), build.coord(other, span))
+            later = build.apply("<=", sides, "bool", span)
+            return Product(factors=(gathered(owed, build.conjunction((later, guard))),))
+        case _:
+            raise AssertionError(expr.op)

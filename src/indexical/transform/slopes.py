@@ -1,0 +1,104 @@
+"""How an elementwise function passes a change on, in products and conditions rather than zeros and ones."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TypeAlias
+
+from ..ir import build
+from ..ir import nodes as ir
+from .derivatives import FLAT, partials
+from .products import Product, taken_apart
+
+# A factor, and the conditions under which it counts.
+Slope: TypeAlias = tuple[Product, tuple[ir.Expr, ...]]
+
+# Functions whose derivative is said in terms of their own value.
+BY_VALUE = frozenset(("exp", "sqrt", "tanh", "sigmoid"))
+
+
+def is_flat(expr: ir.Map) -> bool:
+    """Whether nothing flows through: whole numbers, truth values, steps."""
+    return expr.type.kind != "real" or expr.op in FLAT
+
+
+def slope(expr: ir.Map, number: int, itself: ir.Expr) -> list[Slope]:
+    """The derivative of `expr` by one argument, as terms to add up. `itself` is how its value is read.
+
+    At a kink it is that of one side: `relu` and `abs` are 0 at 0, of equal arguments `max` and `min` take the first.
+    """
+    arguments = expr.arguments
+    one = Product()
+    match expr.op, arguments:
+        case "+", _:
+            return [(one, ())]
+        case "-", _:
+            return [(one.scaled(1 if number == 0 else -1), ())]
+        case "neg", _:
+            return [(one.scaled(-1), ())]
+        case "*", (left, right):
+            return [(taken_apart(right if number == 0 else left), ())]
+        case "/", (_, below) if number == 0:
+            return [(one.over(taken_apart(below)), ())]
+        case "/", (above, below):
+            if isinstance(itself, ir.Read):
+                return [(taken_apart(itself).over(taken_apart(below)).scaled(-1), ())]
+            return [(taken_apart(above).over(taken_apart(below)).over(taken_apart(below)).scaled(-1), ())]
+        case "%", (above, below) if number == 1:
+            turns = build.apply("-", (above, itself), "real", expr.span)
+            return [(taken_apart(turns).over(taken_apart(below)).scaled(-1), ())]
+        case "**", (base, ir.Const(exponent)) if number == 0:
+            return [(_power(base, Fraction(exponent), expr), ())]
+        case "relu", (x,):
+            return [(one, (_holds(">", x, _zero(expr)),))]
+        case "abs", (x,):
+            below = _holds("<", x, _zero(expr))
+            return [(one, (_holds(">", x, _zero(expr)),)), (one.scaled(-1), (below,))]
+        case "clamp", (x, low, high):
+            inside = (_holds(">=", x, low), _holds("<=", x, high))
+            return [(one, (inside, (_holds("<", x, low),), (inside[0], _holds(">", x, high)))[number])]
+        case (("max" | "min"), several):
+            return [(one, _wins(expr, number, several))]
+        case _:
+            found = partials(expr)[number]
+            return [] if found is None else [(taken_apart(_said_by(found, expr, itself)), ())]
+
+
+def _said_by(found: ir.Expr, expr: ir.Map, itself: ir.Expr) -> ir.Expr:
+    """A derivative in which the function's own value stands as it is read."""
+    if found == expr:
+        return itself
+    match found:
+        case ir.Map(op, arguments, type, span):
+            return ir.Map(op, tuple(_said_by(argument, expr, itself) for argument in arguments), type, span)
+        case _:
+            return found
+
+
+def _power(base: ir.Expr, exponent: Fraction, expr: ir.Map) -> Product:
+    """`x ** n` has slope `n * x ** (n - 1)`, and `2 * x` is written so."""
+    if exponent in (0, 1):
+        return Product(exponent)
+    if exponent == 2:
+        return Product(exponent, (base,))
+    whole = exponent.denominator == 1
+    less = build.whole(int(exponent - 1), expr.span) if whole else build.real(exponent - 1, expr.span)
+    return Product(exponent, (build.apply("**", (base, less), "real", expr.span),))
+
+
+def _zero(expr: ir.Expr) -> ir.Expr:
+    return build.whole(0, expr.span)
+
+
+def _holds(op: str, left: ir.Expr, right: ir.Expr) -> ir.Expr:
+    return build.apply(op, (left, right), "bool", left.span)
+
+
+def _wins(expr: ir.Map, number: int, several: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...]:
+    """An argument counts where it is the largest (smallest), the first of those that are equal."""
+    sign = ">" if expr.op == "max" else "<"
+    return tuple(
+        _holds(sign if place < number else f"{sign}=", several[number], other)
+        for place, other in enumerate(several)
+        if place != number
+    )

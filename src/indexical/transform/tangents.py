@@ -1,0 +1,172 @@
+"""Forward mode: how every definition changes when the inputs change along a tangent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import assert_never
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from ..ir.walk import fresh, substitute
+from .derive import fresh_name, pruned
+from .gradient import Seeds, counting, live_between
+from .naming import name_parts
+from .products import Product, taken_apart, total
+from .reverse import count, is_first, names_in, others
+from .slopes import is_flat, slope
+
+
+def pushed_forward(program: ir.Program, of: Sequence[str], by: Sequence[str]) -> ir.Program:
+    """The program that pushes tangents of `by` forward to `of`.
+
+    It takes the inputs of the program and a tangent `dot_…` for each of `by`; it gives the tangents of `of`.
+    """
+    seeds = Seeds(dict.fromkeys(of))
+    program = name_parts(program, counting(live_between(program, seeds, by)))
+    live = live_between(program, seeds, by)
+    taken = set(program.tensors)
+    names = {name: fresh_name(f"dot_{name}", taken) for name in (*by, *of)}
+    names |= {name: fresh_name(f"dot_{name}", taken) for name in live if name not in names}
+    inputs = list(program.inputs)
+    for name in by:
+        tensor = program.tensors[name]
+        inputs.append(ir.Input(names[name], tensor.axes, "real", None, tensor.span))
+    tangents = []
+    for let in program.lets:
+        if let.name not in by and (let.name in live or let.name in of):
+            tangents.append(_tangent(let, {name: names[name] for name in live}, names[let.name]))
+    for name in of:
+        if name in by:
+            raise AssertionError(name)
+    outputs = tuple(names[name] for name in of)
+    lets = (*program.lets, *tangents)
+    return pruned(replace(program, inputs=tuple(inputs), lets=lets, outputs=outputs, order=()))
+
+
+def _tangent(let: ir.Let, names: dict[str, str], name: str) -> ir.Let:
+    clauses = []
+    for clause in let.clauses:
+        itself = build.read(let.name, clause.slots, "real", clause.span)
+        pushing = _Pushing(names, counting(names), names_in(clause), clause.ranges)
+        body = _sum(pushing.tangent(clause.body, itself), clause.body)
+        clauses.append(replace(clause, body=body))
+    return ir.Let(name, let.axes, "real", tuple(clauses), False, let.span, let.call, let.captured)
+
+
+def _sum(terms: list[Product], expr: ir.Expr) -> ir.Expr:
+    found = [term.expression(expr.span) for term in terms]
+    ordered = sorted(found, key=lambda term: isinstance(term, ir.Map) and term.op == "neg")
+    return total(ordered, expr.span) or build.real(Fraction(0), expr.span)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pushing:
+    names: dict[str, str]
+    counts: Callable[[ir.Expr], bool]
+    taken: set[str]
+    ranges: tuple[ir.Range, ...]
+
+    def fresh(self, coordinate: Coordinate) -> Coordinate:
+        found = fresh(coordinate, self.taken)
+        self.taken.add(found.name)
+        return found
+
+    def tangent(self, expr: ir.Expr, itself: ir.Expr | None = None) -> list[Product]:
+        """How an expression changes, as terms to add up; none where it does not."""
+        if not self.counts(expr):
+            return []
+        match expr:
+            case ir.Const() | ir.Coord() | ir.Size() | ir.Array():
+                return []
+            case ir.Read(tensor, indices, span=span):
+                return [Product(factors=(build.read(self.names[tensor], indices, "real", span),))]
+            case ir.Map():
+                return self._map(expr, itself)
+            case ir.Select(condition, then, otherwise):
+                sides = [self._side(self.tangent(branch), branch) for branch in (then, otherwise)]
+                if all(isinstance(side, ir.Const) for side in sides):
+                    return []
+                return [Product(factors=(build.select(condition, sides[0], sides[1], expr.span),))]
+            case ir.Reduce():
+                return self._reduction(expr)
+            case ir.Normalize():
+                return self._normalizer(expr, itself)
+            case _:
+                assert_never(expr)
+
+    def _side(self, terms: list[Product], branch: ir.Expr) -> ir.Expr:
+        return _sum(terms, branch) if terms else build.whole(0, branch.span)
+
+    def _map(self, expr: ir.Map, itself: ir.Expr | None) -> list[Product]:
+        if is_flat(expr):
+            return []
+        result = []
+        for number, argument in enumerate(expr.arguments):
+            changes = self.tangent(argument) if argument.type.kind == "real" else []
+            if not changes:
+                continue
+            for factor, conditions in slope(expr, number, itself or expr):
+                grouped = changes if expr.op in ("+", "-", "neg") else [_together(changes, argument)]
+                for change in grouped:
+                    product = factor.times(change) if expr.op == "*" and number == 1 else change.times(factor)
+                    result.append(_where(product, conditions, expr))
+        return result
+
+    def _reduction(self, expr: ir.Reduce) -> list[Product]:
+        inner = replace(self, ranges=(*self.ranges, *expr.ranges))
+        change = _together(inner.tangent(expr.body), expr.body)
+        guard = expr.guard
+        match expr.op:
+            case "sum" | "mean":
+                pass
+            case "prod":
+                change = change.times(Product(factors=(others(expr, self.fresh),)))
+            case "max" | "min":
+                guard = build.conjunction((guard, *is_first(expr, self.fresh)))
+            case _:
+                return []
+        number = Product(change.number)
+        body = replace(change, number=Fraction(1)).expression(expr.span)
+        summed = Product(factors=(build.reduce("sum", expr.ranges, body, guard, "real", expr.span),)).times(number)
+        return [summed.over(taken_apart(count(expr))) if expr.op == "mean" else summed]
+
+    def _normalizer(self, expr: ir.Normalize, itself: ir.Expr | None) -> list[Product]:
+        coordinate, span = expr.coordinate, expr.span
+        value = itself or expr
+        change = _together(self.tangent(expr.body), expr.body)
+        if expr.op == "cumsum":
+            return [
+                Product(
+                    factors=(build.normalize("cumsum", coordinate, change.expression(span), expr.guard, "real", span),)
+                )
+            ]
+        weight = value if expr.op == "softmax" else build.apply("exp", (value,), "real", span)
+        other = self.fresh(coordinate)
+        elsewhere: dict[Coordinate, ir.Expr] = {coordinate: build.coord(other, span)}
+        range = next(range for range in reversed(self.ranges) if range.coordinate == coordinate)
+        guard = None if expr.guard is None else substitute(expr.guard, elsewhere)
+        mean = Product(factors=(weight,)).times(change).substituted(elsewhere).expression(span)
+        gathered = build.reduce("sum", (replace(range, coordinate=other),), mean, guard, "real", span)
+        centred = build.apply("-", (change.expression(span), gathered), "real", span)
+        if expr.op == "softmax":
+            return [Product(factors=(value, centred))]
+        return [_where(Product(factors=(centred,)), () if expr.guard is None else (expr.guard,), expr)]
+
+
+def _together(terms: list[Product], expr: ir.Expr) -> Product:
+    """Terms as one factor."""
+    if len(terms) == 1:
+        return terms[0]
+    return Product(factors=(_sum(terms, expr),)) if terms else Product(Fraction(0))
+
+
+def _where(product: Product, conditions: tuple[ir.Expr, ...], expr: ir.Expr) -> Product:
+    condition = build.conjunction(conditions)
+    if condition is None:
+        return product
+    body = replace(product, number=Fraction(1)).expression(expr.span)
+    chosen = build.select(condition, body, build.whole(0, expr.span), expr.span)
+    return Product(product.number, (chosen,))
