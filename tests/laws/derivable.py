@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from tests.laws import derivable_steps  # noqa: F401  (it adds its families)
+from tests.laws import derivable_reads, derivable_steps  # noqa: F401  (they add their families)
 from tests.laws.derivable_texts import FAMILIES, Draw
 from tests.laws.programs import random_case
 
