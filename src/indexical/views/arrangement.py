@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from ..checker.context import constants_of
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.walk import parts_of, reads_of, rebuild, walk
+from ..ir.prove import Assumptions
+from ..ir.types import Coordinate
+from ..ir.walk import fresh, parts_of, reads_of, rebuild, substitute, walk
 from .inference import is_zero
 
 
 def arranged(program: ir.Program) -> ir.Program:
     """The same Program, without what only its expectations need and without these."""
-    program = _needed(program)
+    program = _needed(_unproved(program))
     program = replace(program, lets=tuple(_from_zero(let) for let in program.lets), order=())
-    return replace(_rests_first(program), lets=tuple(_in_order(_rests_first(program))))
+    program = _rests_first(_without_aliases(_inputs_apart(program)))
+    return replace(program, lets=tuple(_in_order(program)))
 
 
 def ranges_in(let: ir.Let) -> Iterator[ir.Range]:
@@ -29,6 +34,13 @@ def ranges_in(let: ir.Let) -> Iterator[ir.Range]:
 
 
 # ----------------------------------------------------------------- what is needed
+
+
+def _unproved(program: ir.Program) -> ir.Program:
+    """The assertions that are left for the run."""
+    known = Assumptions(constants=constants_of({let.name: let for let in program.lets}))
+    left = tuple(claim for claim in program.asserts if not known.proves(claim.condition))
+    return replace(program, asserts=left)
 
 
 def _needed(program: ir.Program) -> ir.Program:
@@ -87,6 +99,88 @@ def _clause_from_zero(clause: ir.Clause, captured: int) -> ir.Clause:
     return replace(clause, ranges=tuple(ranges), guard=guard)
 
 
+# ------------------------------------------------------------------------ inputs
+
+
+def _inputs_apart(program: ir.Program) -> ir.Program:
+    """Inputs that share a coordinate share its size: one of another length gets another name. Constants of the
+    program are written out in their sizes."""
+    lets = {let.name: let for let in program.lets}
+    owned = {axis.coordinate: axis.extent for tensor in program.inputs for axis in tensor.axes if _is_own(axis)}
+    taken = {c.name for tensor in program.inputs for c in (axis.coordinate for axis in tensor.axes)}
+    taken |= {range.coordinate.name for let in program.lets for range in ranges_in(let)}
+    inputs = []
+    for tensor in program.inputs:
+        axes = []
+        for axis in tensor.axes:
+            extent = _without_constants(axis.extent, lets)
+            coordinate = axis.coordinate
+            if owned.setdefault(coordinate, extent) != extent:
+                coordinate = fresh(coordinate, taken)
+                taken.add(coordinate.name)
+            axes.append(ir.Axis(coordinate, extent))
+        inputs.append(replace(tensor, axes=tuple(axes)))
+    return replace(program, inputs=tuple(inputs))
+
+
+def _is_own(axis: ir.Axis) -> bool:
+    return isinstance(axis.extent, ir.Size) and axis.extent.coordinate == axis.coordinate
+
+
+def _without_constants(expr: ir.Expr, lets: Mapping[str, ir.Let]) -> ir.Expr:
+    if isinstance(expr, ir.Read) and not expr.indices and expr.tensor in lets:
+        return _without_constants(lets[expr.tensor].clauses[0].body, lets)
+    return rebuild(expr, lambda inner: _without_constants(inner, lets))
+
+
+# ----------------------------------------------------------------------- aliases
+
+
+def _without_aliases(program: ir.Program) -> ir.Program:
+    """`let o = norm(X);` is what the function's result is, under the name and the coordinates of `o`."""
+    lets = {let.name: let for let in program.lets}
+    reads = Counter(read.tensor for let in program.lets for read in reads_of(let))
+    reads.update(name for claim in program.asserts for name in _read_in(claim.condition))
+    for let in program.lets:
+        while (repeated := _repeated(lets[let.name], lets, reads)) is not None:
+            lets[let.name] = _under_name(lets[let.name], repeated)
+            del lets[repeated.name]
+    return replace(program, lets=tuple(lets[let.name] for let in program.lets if let.name in lets))
+
+
+def _repeated(let: ir.Let, lets: Mapping[str, ir.Let], reads: Counter[str]) -> ir.Let | None:
+    """What a definition repeats point by point, if nothing else reads that."""
+    if let.hidden or len(let.clauses) > 1 or let.clauses[0].guard is not None:
+        return None
+    clause = let.clauses[0]
+    body = clause.body
+    if not isinstance(body, ir.Read) or body.indices != clause.slots or body.tensor not in lets:
+        return None
+    found = lets[body.tensor]
+    plain = len(found.clauses) == 1 and found.clauses[0].guard is None
+    plain = plain and all(isinstance(slot, ir.Coord) for slot in (*found.clauses[0].slots, *clause.slots))
+    alike = [axis.extent for axis in found.axes] == [range.upper for range in clause.ranges]
+    whole = all(is_zero(range.lower) for range in (*clause.ranges, *found.clauses[0].ranges))
+    ordered = tuple(range.coordinate for range in clause.ranges) == tuple(slot for slot in _slots(clause))
+    once = found.hidden and reads[found.name] == 1
+    return found if once and plain and alike and whole and ordered and found.kind == let.kind else None
+
+
+def _slots(clause: ir.Clause) -> Iterator[Coordinate]:
+    return (slot.coordinate for slot in clause.slots if isinstance(slot, ir.Coord))
+
+
+def _under_name(let: ir.Let, found: ir.Let) -> ir.Let:
+    old, clause = let.clauses[0], found.clauses[0]
+    names = dict(zip(_slots(clause), _slots(old), strict=True))
+    values: dict[Coordinate, ir.Expr] = {
+        coordinate: build.coord(name, old.span) for coordinate, name in names.items() if coordinate != name
+    }
+    ranges = tuple(replace(range, coordinate=names[range.coordinate]) for range in clause.ranges)
+    body = substitute(clause.body, values)
+    return replace(let, clauses=(replace(clause, slots=old.slots, ranges=ranges, body=body),))
+
+
 # ------------------------------------------------------------------ leading rests
 
 
@@ -128,21 +222,12 @@ def _order(let: ir.Let) -> list[int]:
 
 
 def _in_order(program: ir.Program) -> list[ir.Let]:
-    """The definitions of the text as they stood; what was brought along just before what first reads it."""
+    """The definitions of the text as they stood; what was brought along just before what first needs it."""
+    lets = {let.name: let for let in program.lets}
+    hidden = {name: let for name, let in lets.items() if let.hidden}
     placed: dict[str, ir.Let] = {}
-
-    def place(let: ir.Let, waiting: frozenset[str]) -> None:
-        if let.name in placed or let.name in waiting:
-            return
-        wanted = {read.tensor for read in reads_of(let)}
-        for other in program.lets:
-            if other.hidden and other.name in wanted:
-                place(other, waiting | {let.name})
-        placed[let.name] = let
-
-    for let in program.lets:
-        if not let.hidden:
-            place(let, frozenset())
-    for let in program.lets:
-        place(let, frozenset())
-    return list(placed.values())
+    for let in (let for let in program.lets if not let.hidden):
+        brought = _closure([read.tensor for read in reads_of(let)], hidden)
+        for other in (*(other for other in program.lets if other.name in brought), let):
+            placed.setdefault(other.name, other)
+    return list({**placed, **lets}.values())

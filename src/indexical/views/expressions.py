@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from ..checker.guards import mentioned
 from ..ir import nodes as ir
 from ..ir.types import Coordinate, Kind
 from ..ir.walk import fresh
+from ..source import Source
 from ..syntax import tree
 from ..syntax.tokens import KEYWORDS
 from ..syntax.vocabulary import RESERVED
-from .figures import NOWHERE, Unwritable, array, constant, is_integral
-from .inference import Setting, evidence
+from .figures import NOWHERE, Unwritable, array, constant, denominators, is_decimal, is_integral, numerators
+from .inference import Setting, evidence, simplified
+
+Written = TypeVar("Written")
 
 _COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">="))
 _ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%", "**"))
@@ -27,8 +30,9 @@ _CHAINS = ({"<", "<="}, {">", ">="}, {"=="})
 class Clash(Exception):
     """A coordinate has a name that means something else where it stands."""
 
-    def __init__(self, coordinate: Coordinate) -> None:
+    def __init__(self, coordinate: Coordinate, name: str) -> None:
         self.coordinate = coordinate
+        self.name = name
 
 
 def legal(name: str) -> str:
@@ -43,13 +47,14 @@ def legal(name: str) -> str:
 class Place:
     """A place in a statement: the coordinates in force there, with their printed names and ranges.
 
-    `owner` is the definition that the statement is of; `avoided` are coordinates that need another name than
-    their own, and `taken` the names that no other coordinate may have.
+    `owner` is the definition that the statement is of, and `home` the text that its own names come from: None where
+    none do. `avoided` are names that a coordinate cannot have, and `taken` those that another one has.
     """
 
     setting: Setting
     owner: str = ""
-    avoided: frozenset[Coordinate] = frozenset()
+    home: Source | None = None
+    avoided: frozenset[tuple[Coordinate, str]] = frozenset()
     taken: frozenset[str] = frozenset()
     names: Mapping[Coordinate, str] = field(default_factory=dict)
     ranges: Mapping[Coordinate, ir.Range] = field(default_factory=dict)
@@ -64,14 +69,23 @@ class Place:
         return here
 
     def free_name(self, range: ir.Range) -> str:
-        """A name for a coordinate that hides nothing, and is not declared to be of another space."""
-        coordinate = range.coordinate
-        name = legal(coordinate.name)
-        beside = {*self.names.values(), *self.setting.names.values()}
-        if name not in beside and coordinate not in self.avoided and not self.is_foreign(range, name):
-            return name
-        unfit = beside | self.taken | self.setting.sizes.keys() | self.setting.spaces.keys() | {name}
-        return fresh(Coordinate(name), unfit).name
+        """A name for a coordinate that hides nothing, and is not declared to be of another space.
+
+        Its own, if that will do. One that a call had renamed gets its first name back where that is free now.
+        """
+        name = legal(range.coordinate.name)
+        first, _, number = name.rpartition("_")
+        renamed = number.isdigit() and first and range.span.source is not self.home and first not in self.taken
+        for candidate in (first, name) if renamed else (name,):
+            if self.is_free(range, candidate):
+                return candidate
+        unfit = {*self.names.values(), *self.setting.names.values(), *self.setting.sizes, *self.setting.spaces, name}
+        return fresh(Coordinate(name), unfit | self.taken | {name for _, name in self.avoided}).name
+
+    def is_free(self, range: ir.Range, name: str) -> bool:
+        if name in self.names.values() or name in self.setting.names.values() or self.is_foreign(range, name):
+            return False
+        return (range.coordinate, name) not in self.avoided
 
     def is_foreign(self, range: ir.Range, name: str) -> bool:
         declared = self.setting.spaces.get(name)
@@ -79,9 +93,14 @@ class Place:
             return False
         return self.setting.classes.known(id(range)) != declared
 
-    def avoiding(self, coordinate: Coordinate) -> Place:
-        """The same place, where a coordinate needs another name than its own."""
-        return replace(self, avoided=self.avoided | {coordinate})
+    def settled(self, write: Callable[[Place], Written]) -> Written:
+        """What is written here, with other names for coordinates where theirs mean something else."""
+        place = self
+        while True:
+            try:
+                return write(place)
+            except Clash as clash:
+                place = replace(place, avoided=place.avoided | {(clash.coordinate, clash.name)})
 
     def without(self, coordinate: Coordinate) -> Place:
         """Where the bounds of a coordinate stand: it is not in scope in its own range."""
@@ -93,11 +112,13 @@ class Place:
     def sized(self, coordinate: Coordinate) -> tree.Expr:
         """`size(c)` of the inputs' `c`. Where another `c` is bound, that one has to step aside."""
         known = self.setting.sizes.get(coordinate.name)
-        if coordinate.rest or not isinstance(known, ir.Size) or known.coordinate != coordinate:
+        if coordinate.rest:
+            raise Unwritable(f"the language has no word for how many points `{coordinate}` has")
+        if not isinstance(known, ir.Size) or known.coordinate != coordinate:
             raise Unwritable(f"no input has the coordinate `{coordinate}`, and its size is asked for")
         for bound, name in self.names.items():
             if name == coordinate.name and not self.setting.is_same(self.setting.extent(self.ranges[bound]), known):
-                raise Clash(bound)
+                raise Clash(bound, name)
         return tree.Call("size", NOWHERE, (tree.Name(coordinate.name, NOWHERE),), NOWHERE)
 
 
@@ -114,13 +135,12 @@ def written_expression(expr: ir.Expr, place: Place, beside_real: bool = False) -
         case ir.Size(coordinate):
             return place.sized(coordinate)
         case ir.Read(tensor, indices) if tensor in place.setting.figures:
-            figures = place.setting.figures[tensor]
-            return _indexed(array(figures.shape, figures.cells), indices, place)
+            return _figures(place.setting.figures[tensor], indices, place)
         case ir.Read(tensor, indices):
             name = tree.Name(place.setting.names[tensor], NOWHERE)
             return _indexed(name, indices, place) if indices else name
-        case ir.Array(shape, cells, indices):
-            return _indexed(array(shape, cells), indices, place)
+        case ir.Array(indices=indices):
+            return _figures(expr, indices, place)
         case ir.Map():
             return _real(expr, _operation(expr, place, beside_real))
         case ir.Select():
@@ -135,6 +155,14 @@ def written_expression(expr: ir.Expr, place: Place, beside_real: bool = False) -
 
 def _indexed(base: tree.Expr, indices: tuple[ir.Expr, ...], place: Place) -> tree.Expr:
     return tree.Index(base, tuple(_index(index, place) for index in indices), NOWHERE)
+
+
+def _figures(figures: ir.Array, indices: tuple[ir.Expr, ...], place: Place) -> tree.Expr:
+    """An array literal, read. Fractions whose decimals never end are two literals, one over the other."""
+    if is_decimal(figures):
+        return _indexed(array(figures.shape, figures.cells), indices, place)
+    above, below = array(figures.shape, numerators(figures)), array(figures.shape, denominators(figures))
+    return tree.Binary("/", _indexed(above, indices, place), _indexed(below, indices, place), NOWHERE)
 
 
 def _index(index: ir.Expr, place: Place) -> tree.Expr | tree.Rest:
@@ -275,7 +303,7 @@ def _continues(last: ir.Expr, next: ir.Expr) -> bool:
     if not (isinstance(last, ir.Map) and isinstance(next, ir.Map)):
         return False
     one_way = any({last.op, next.op} <= chain for chain in _CHAINS)
-    return one_way and last.arguments[1] == next.arguments[0] and not is_integral(next.arguments[0])
+    return one_way and last.arguments[1] == next.arguments[0]
 
 
 def _choice(expr: ir.Select, place: Place) -> tree.Expr:
@@ -326,8 +354,8 @@ def binder(range: ir.Range, inner: Place, outer: Place, parts: tuple[ir.Expr | N
 
 
 def stated(range: ir.Range, outer: Place) -> tree.Range:
-    lower = written_expression(range.lower, outer)
-    match range.upper:
+    lower = written_expression(simplified(range.lower), outer)
+    match simplified(range.upper):
         case ir.Map("+", (last, ir.Const(1))):
             return tree.Range(lower, written_expression(last, outer), True, NOWHERE)
         case upper:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from ..ir import build
 from ..ir import nodes as ir
 from ..source import Source, Span
 from ..syntax import tree
@@ -95,9 +96,6 @@ def array(shape: tuple[int, ...], cells: tuple[ir.Const, ...]) -> tree.Expr:
     """An array literal. One in which every figure was rounded is marked as a whole."""
     if not cells:
         raise Unwritable("an array literal has at least one number")
-    for cell in cells:
-        if cell.rounding is None and decimal(Fraction(cell.value)) is None:
-            raise Unwritable(f"an array literal cannot hold {cell.value}")
     items = [constant(cell, False) for cell in cells]
     printed = [item.literal for item in items if isinstance(item, tree.Printed)]
     if len(printed) == len(items):
@@ -111,3 +109,18 @@ def _rows(shape: tuple[int, ...], items: list[tree.Expr]) -> tree.Expr:
     step = len(items) // shape[0]
     rows = [_rows(shape[1:], items[at : at + step]) for at in range(0, len(items), step)]
     return tree.ArrayLiteral(tuple(rows), NOWHERE)
+
+
+def is_decimal(figures: ir.Array) -> bool:
+    """Whether every figure is one number of the text."""
+    return all(cell.rounding is not None or decimal(abs(Fraction(cell.value))) is not None for cell in figures.cells)
+
+
+def numerators(figures: ir.Array) -> tuple[ir.Const, ...]:
+    """What stands above the line, as reals."""
+    return tuple(build.real(Fraction(Fraction(cell.value).numerator), cell.span) for cell in figures.cells)
+
+
+def denominators(figures: ir.Array) -> tuple[ir.Const, ...]:
+    """What stands below the line."""
+    return tuple(build.whole(Fraction(cell.value).denominator, cell.span) for cell in figures.cells)

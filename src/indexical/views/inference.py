@@ -12,7 +12,8 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import expression, polynomial
 from ..ir.types import Coordinate
-from ..ir.walk import parts_of, walk
+from ..ir.walk import parts_of, rebuild, walk
+from ..source import Source
 
 # An axis that a coordinate indexes bare: how long it is, and whether that is known before the statement is read.
 Evidence: TypeAlias = tuple[ir.Expr, bool]
@@ -24,6 +25,7 @@ class Setting:
     no `c` is bound, `spaces` what is declared; `figures` are array literals that stand where they are read;
     `groups` has the definitions that each definition reads round in a circle."""
 
+    source: Source
     names: Mapping[str, str]
     tensors: Mapping[str, ir.Input | ir.Let]
     sizes: Mapping[str, ir.Expr]
@@ -66,6 +68,17 @@ class Setting:
 
 def is_zero(expr: ir.Expr) -> bool:
     return isinstance(expr, ir.Const) and expr.value == 0
+
+
+def simplified(expr: ir.Expr) -> ir.Expr:
+    """A bound in fewer words, if there are any: `size(y) / 2` for `(size(y) - 2 + 2) / 2`."""
+    inner = rebuild(expr, simplified)
+    shorter = expression(polynomial(inner), expr.span)
+    return shorter if _length(shorter) < _length(inner) else inner
+
+
+def _length(expr: ir.Expr) -> int:
+    return sum(1 for _ in walk(expr))
 
 
 def evidence(coordinate: Coordinate, parts: tuple[ir.Expr | None, ...], setting: Setting, owner: str) -> list[Evidence]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from ..checker.spaces import check as check_spaces
 from ..diagnostics import Sink
+from ..ir import build
 from ..ir import nodes as ir
 from ..ir.graph import components
 from ..ir.types import Coordinate
@@ -16,7 +17,6 @@ from ..syntax.format import format_source, format_statement
 from ..syntax.parse import parse
 from .arrangement import arranged, ranges_in
 from .expressions import (
-    Clash,
     Place,
     as_real,
     at_this_depth,
@@ -28,8 +28,8 @@ from .expressions import (
     scan,
     written_expression,
 )
-from .figures import NOWHERE, Unwritable, array
-from .inference import Setting, asked_kinds, is_zero
+from .figures import NOWHERE, Unwritable, array, is_decimal
+from .inference import Setting, asked_kinds, is_zero, simplified
 
 # So many numbers of an array literal may stand in the midst of an expression.
 _FEW = 8
@@ -66,6 +66,7 @@ def _setting(program: ir.Program) -> Setting:
     known = {name: [target for target in targets if target in reads] for name, targets in reads.items()}
     circles = [group for group in components(known) if len(group) > 1 or group[0] in known[group[0]]]
     return Setting(
+        program.source,
         names,
         program.tensors,
         _sizes(program, figures),
@@ -78,17 +79,17 @@ def _setting(program: ir.Program) -> Setting:
 
 def _names(program: ir.Program) -> dict[str, str]:
     """The printed name of each tensor; what had none in a text is called like no coordinate."""
-    plain = [t.name for t in program.tensors.values() if isinstance(t, ir.Input) or not t.hidden]
-    names = {name: legal(name) for name in plain}
+    own = [t.name for t in program.tensors.values() if isinstance(t, ir.Input) or not t.hidden]
+    names = {name: name for name in own if legal(name) == name}
     taken = {*names.values(), *(legal(c.name) for c in _coordinates(program))}
-    for let in program.lets:
-        if let.hidden:
-            name, number = legal(let.name), 1
+    for tensor in program.tensors:
+        if tensor not in names:
+            name, number = legal(tensor), 1
             while name in taken:
                 number += 1
-                name = f"{legal(let.name)}_{number}"
+                name = f"{legal(tensor)}_{number}"
             taken.add(name)
-            names[let.name] = name
+            names[tensor] = name
     return names
 
 
@@ -146,15 +147,17 @@ def _literal(let: ir.Let) -> ir.Array | None:
 
 def _sizes(program: ir.Program, figures: Mapping[str, ir.Array]) -> dict[str, ir.Expr]:
     """How many points a coordinate has that is named like one of the inputs, or of figures in the text."""
-    found: dict[str, list[ir.Expr]] = {}
+    found: dict[str, set[int]] = {}
     for let in program.lets:
-        body = let.clauses[0].body
-        if len(let.clauses) == 1 and body_literal(let.clauses[0], figures) is not None:
-            if isinstance(body, ir.Array) and _is_unnamed(let):
-                continue
-            for axis in let.axes:
-                found.setdefault(legal(axis.coordinate.name), []).append(axis.extent)
-    sizes = {name: extents[0] for name, extents in found.items() if all(e == extents[0] for e in extents)}
+        clause = let.clauses[0]
+        literal = body_literal(clause, figures)
+        if len(let.clauses) > 1 or literal is None or _is_bare(let, clause, literal):
+            continue
+        for axis, length in zip(let.axes, literal.shape, strict=True):
+            found.setdefault(legal(axis.coordinate.name), set()).add(length)
+    sizes: dict[str, ir.Expr] = {
+        name: build.whole(min(lengths), NOWHERE) for name, lengths in found.items() if len(lengths) == 1
+    }
     for tensor in program.inputs:
         for axis in tensor.axes:
             if not axis.coordinate.rest:
@@ -167,15 +170,16 @@ def body_literal(clause: ir.Clause, figures: Mapping[str, ir.Array]) -> ir.Array
     match clause.body:
         case ir.Read(tensor, indices) if tensor in figures and indices == clause.slots:
             return figures[tensor]
-        case ir.Array(indices=indices) if indices == clause.slots:
+        case ir.Array(indices=indices) if indices == clause.slots and is_decimal(clause.body):
             return clause.body
         case _:
             return None
 
 
-def _is_unnamed(let: ir.Let) -> bool:
-    """Whether the coordinates of a definition are those that an array literal has by itself."""
-    return all(axis.coordinate.name == f"axis_{number}" for number, axis in enumerate(let.axes))
+def _is_bare(let: ir.Let, clause: ir.Clause, literal: ir.Array) -> bool:
+    """Whether a definition is a literal that stands without a bracket: its coordinates have no names of their own."""
+    unnamed = all(axis.coordinate.name == f"axis_{number}" for number, axis in enumerate(let.axes))
+    return unnamed and literal is clause.body and clause.guard is None
 
 
 # ----------------------------------------------------------------- declarations
@@ -221,7 +225,7 @@ def _input_slot(axis: ir.Axis, setting: Setting, known: set[str]) -> tree.Binder
     own = isinstance(extent, ir.Size) and extent.coordinate == coordinate
     if own or coordinate.rest or coordinate.name in known:
         return tree.Binder(name, None, coordinate.rest, NOWHERE)
-    bounds = tree.Range(tree.Number("0", NOWHERE), written_expression(extent, Place(setting)), False, NOWHERE)
+    bounds = tree.Range(tree.Number("0", NOWHERE), _closed(simplified(extent), setting), False, NOWHERE)
     return tree.Binder(name, bounds, False, NOWHERE)
 
 
@@ -253,7 +257,8 @@ def _owner(lets: list[ir.Let], number: int) -> str:
 
 
 def _parts_from(last: ir.Let, next: ir.Let, owner: str, next_owner: str) -> bool:
-    return owner != next_owner or len(last.clauses) > 1 or len(next.clauses) > 1
+    several = len(last.clauses) > 1 or len(next.clauses) > 1
+    return owner != next_owner or (not owner and several)
 
 
 def _let(let: ir.Let, setting: Setting, remark: str | None) -> list[str]:
@@ -269,21 +274,16 @@ def _let(let: ir.Let, setting: Setting, remark: str | None) -> list[str]:
 
 def _clause(let: ir.Let, clause: ir.Clause, setting: Setting, made_real: bool) -> tree.Let:
     """One `let`. A coordinate whose name means something else in it gets another name."""
-    place = Place(setting, let.name, taken=frozenset(legal(range.coordinate.name) for range in ranges_in(let)))
-    while True:
-        try:
-            return _clause_at(let, clause, place, made_real)
-        except Clash as clash:
-            if clash.coordinate in place.avoided:
-                raise Unwritable(f"`{clash.coordinate}` has no name that is free") from None
-            place = place.avoiding(clash.coordinate)
+    taken = frozenset(legal(range.coordinate.name) for range in ranges_in(let))
+    place = Place(setting, let.name, None if let.hidden else setting.source, taken=taken)
+    return place.settled(lambda here: _clause_at(let, clause, here, made_real))
 
 
 def _clause_at(let: ir.Let, clause: ir.Clause, place: Place, made_real: bool) -> tree.Let:
     inner = place.binding(clause.ranges)
     literal = body_literal(clause, place.setting.figures)
     name = place.setting.names[let.name]
-    if literal is not None and literal is clause.body and clause.guard is None and _is_unnamed(let):
+    if literal is not None and _is_bare(let, clause, literal):
         return tree.Let(name, NOWHERE, None, array(literal.shape, literal.cells), (), NOWHERE)
     slots = tuple(_slot(slot, clause, inner) for slot in clause.slots) if let.axes else None
     where = guards(clause.guard, inner)
@@ -322,12 +322,14 @@ def _slot(slot: ir.Expr, clause: ir.Clause, place: Place) -> tree.Slot:
 
 def _claims(program: ir.Program, setting: Setting) -> Iterator[list[tree.Statement]]:
     yield [_contract(contract, setting) for contract in program.contracts]
-    yield [
-        tree.Assert(written_expression(claim.condition, Place(setting)), claim.message, NOWHERE)
-        for claim in program.asserts
-    ]
+    yield [tree.Assert(_closed(claim.condition, setting), claim.message, NOWHERE) for claim in program.asserts]
     if program.outputs:
         yield [tree.Output(tuple(tree.Name(setting.names[name], NOWHERE) for name in program.outputs), NOWHERE)]
+
+
+def _closed(expr: ir.Expr, setting: Setting) -> tree.Expr:
+    """An expression that stands in no definition."""
+    return Place(setting).settled(lambda place: written_expression(expr, place))
 
 
 def _contract(contract: ir.Contract, setting: Setting) -> tree.Contract:
@@ -335,6 +337,6 @@ def _contract(contract: ir.Contract, setting: Setting) -> tree.Contract:
         tree.RoleItem(role, tree.Name(legal(coordinate), NOWHERE), NOWHERE) for role, coordinate in contract.roles
     ]
     for flag, size in contract.flags:
-        argument = None if size is None else written_expression(size, Place(setting))
+        argument = None if size is None else _closed(size, setting)
         items.append(tree.FlagItem(flag, argument, NOWHERE))
     return tree.Contract(tree.Name(setting.names[contract.name], NOWHERE), tuple(items), NOWHERE)
