@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import nn, std
     from .api import Program, check, compile
-    from .calculus import grad, jvp
+    from .calculus import batch, grad, jvp
     from .diagnostics import CallError, CompileError, Diagnostic, Error, SlowPath
     from .pages import patterns, show
     from .readings import Undecided, accuracy, exact, trace, verify
@@ -23,6 +23,7 @@ __all__ = [
     "SlowPath",
     "Undecided",
     "accuracy",
+    "batch",
     "check",
     "compile",
     "exact",
@@ -41,7 +42,7 @@ _HOMES = {
     **dict.fromkeys(("Program", "check", "compile"), "api"),
     **dict.fromkeys(("CallError", "CompileError", "Diagnostic", "Error", "SlowPath"), "diagnostics"),
     **dict.fromkeys(("Undecided", "accuracy", "exact", "trace", "verify"), "readings"),
-    **dict.fromkeys(("grad", "jvp"), "calculus"),
+    **dict.fromkeys(("batch", "grad", "jvp"), "calculus"),
     **dict.fromkeys(("patterns", "show"), "pages"),
     "nn": "nn",
     "std": "std",

@@ -26,6 +26,7 @@ from .run.kernel import BACKENDS, Call, Engine, Kernel, finder, is_out_of_memory
 from .run.tensors import tracing_test
 from .source import Source, Span
 from .syntax.parse import parse
+from .transform.derive import jacobian
 from .views.facts import facts_json, show_cost, show_facts
 from .views.fragment import text_html
 from .views.plan import plan_json, show_plan
@@ -74,7 +75,7 @@ def check(text_or_path: str | os.PathLike[str]) -> list[Diagnostic]:
 def _compile(source: Source, sink: Sink) -> ir.Program | None:
     found = Sink()
     file = parse(source, found)
-    program = check_tree(file, found)
+    program = check_tree(file, found, jacobian)
     if program is not None:
         view = View(program)
         lint(view, found)

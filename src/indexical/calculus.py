@@ -10,6 +10,8 @@ from .codes import CODES
 from .diagnostics import CallError, Diagnostic, Label
 from .ir import nodes as ir
 from .source import Source, Span
+from .syntax.vocabulary import RESERVED
+from .transform.batch import Unbatchable, batched
 from .transform.derive import gradient
 from .transform.flatness import flat_part
 from .transform.tangents import pushed_forward
@@ -46,6 +48,36 @@ def jvp(program: Program, by: str | Iterable[str] | None = None, of: str | Itera
     targets = _targets(program, program.outputs if of is None else of)
     sources = _sources(program, by)
     return _compiled(program, pushed_forward(program.ir, targets, sources), "tangent")
+
+
+def batch(program: Program, /, **coordinates: str | Iterable[str]) -> Program:
+    """The program over a batch: `b=("Q", "K")` puts a coordinate `b` in front of these inputs and of all that depends
+    on them. What is not named is shared by the whole batch."""
+    if not coordinates:
+        raise _error("IX515", "no coordinate to batch over is given", 'pass one with its inputs: `b=("Q", "K", "V")`')
+    derived = program.ir
+    for name, inputs in coordinates.items():
+        names = (inputs,) if isinstance(inputs, str) else tuple(inputs)
+        _check_batch(program, name, names)
+        try:
+            derived = batched(derived, name, names)
+        except Unbatchable as problem:
+            raise _error("IX515", f"no batch over `{name}`: {problem}", None) from None
+    return _compiled(program, derived, "batch")
+
+
+def _check_batch(program: Program, name: str, inputs: tuple[str, ...]) -> None:
+    if not name.isidentifier() or name in RESERVED:
+        raise _error("IX515", f"`{name}` is no name for a coordinate", None)
+    if name in program.ir.tensors:
+        raise _error("IX515", f"`{name}` is a tensor of this program", "choose another name for the coordinate")
+    for given in inputs:
+        if given not in program.inputs:
+            help, _ = suggest(str(given), program.inputs, Span(program.ir.source, 0, 0))
+            shown = ", ".join(program.inputs) or "nothing"
+            raise _error("IX501", f"no input is called `{given}`", help or f"this program takes {shown}")
+    if not inputs:
+        raise _error("IX515", f"no input varies with `{name}`", f'name them: `{name}=("Q", "K", "V")`')
 
 
 def _targets(program: Program, of: str | Iterable[str] | None) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ MISTAKES = {
     "taker deeper inside": ("input a[j]; let y = sqrt(sum[j](a[j])) where j > 0;", "IX212", "j > 0"),
     "rest of two ranks": ("input a[i, j], b[i]; let y = sum[..r](a[..r] * b[..r]);", "IX213", "..r"),
     "rest not leading": ("input a[i, j]; let y[i, j in 0..2] = a[i, ..r];", "IX213", "..r"),
-    "derivative": ("input x; let y = x * x; let z = @y / @x;", "IX215", "@y / @x"),
+    "derivative": ("input x; let y = floor(x); let z = @y / @x;", "IX218", "@y / @x"),
     "no output": ("let a[0] = 1; let a[t in 1..3] = b[t - 1]; let b[t in 0..3] = a[t];", "IX217", "a"),
     # Sizes.
     "no size": ("let y[k] = 1;", "IX301", "k"),

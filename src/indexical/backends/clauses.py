@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -78,7 +79,7 @@ class Clauses(Remover):
         """What the steps of a definition are called: a local one without the name of its owner."""
         owners = [o for o, other in self.lets.items() if not other.hidden and let.name.startswith(f"{o}_")]
         name = let.name[len(max(owners, key=len)) + 1 :] if let.hidden and owners else let.name
-        return name if len(name) <= 10 else "part"
+        return name if len(name) <= 10 and not keyword.iskeyword(name) else "part"
 
     def home(self, let: ir.Let, without: tuple[int, ...]) -> str:
         return tuple_of([self.extent(axis.extent) for n, axis in enumerate(let.axes) if n not in without])

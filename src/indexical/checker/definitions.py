@@ -14,7 +14,7 @@ from ..ir import nodes as ir
 from ..ir.types import Coordinate, Kind
 from ..ir.walk import fresh, walk
 from ..syntax import tree
-from . import elaborate, guards, inline, kinds, lifting, literals, reads, reductions, sizes
+from . import derivatives, elaborate, guards, inline, kinds, lifting, literals, reads, reductions, sizes
 from .names import check_free
 from .scope import Binding, Frame, Meaning, Poison, RestBinding, Scope, Tensor, Unit, Value, is_closed
 
@@ -323,6 +323,8 @@ def whole_tensor(unit: Unit, scope: Scope, let: tree.Let, name: str, hidden: boo
         return result if isinstance(result, Tensor) else None
     if isinstance(body, tree.ArrayLiteral | tree.Printed):
         return literals.literal_tensor(unit, scope, body, name, hidden)
+    if isinstance(body, tree.Derivative):
+        return derivatives.derivative(unit, scope, body, name, hidden)
     tensor = reads.tensor_of(unit, scope, body)
     return None if tensor is None else _alias(unit, scope, name, tensor, let, hidden)
 

@@ -13,7 +13,7 @@ from ..ir.walk import renamed_apart
 from ..source import Span
 from ..syntax import tree
 from ..syntax.vocabulary import FUNCTIONS, NORMALISERS
-from . import definitions, inline, kinds, reads, reductions, sizes
+from . import definitions, derivatives, inline, kinds, reads, reductions, sizes
 from .names import counted, given, suggest
 from .scope import Abbreviated, Binding, Poison, RestBinding, Scope, Tensor, Unit, Value
 
@@ -59,8 +59,8 @@ def _expression(unit: Unit, scope: Scope, node: tree.Expr) -> ir.Expr | None:
             unit.report("IX209", "`masked` is not a value", span, help="it stands on the right of `expect … ==`")
             return None
         case tree.Derivative(_, _, span):
-            unit.report("IX215", "derivatives cannot be taken yet", span)
-            return None
+            found = derivatives.derivative(unit, scope, node)
+            return None if found is None else _whole(unit, scope, found, f"`{span.text}`", f"({span.text})", span)
         case tree.Name():
             return _name(unit, scope, node)
         case tree.Index(base, indices, span):
@@ -101,17 +101,8 @@ def _name(unit: Unit, scope: Scope, node: tree.Name) -> ir.Expr | None:
             return renamed_apart(expr, set(scope.frame.live))
         case Abbreviated(value):
             return _abbreviated(unit, scope, node, value)
-        case Tensor(axes=()):
-            return reads.read_at(unit, scope, meaning, (), node.span)
-        case Tensor(axes=axes):
-            shown = ", ".join(str(axis.coordinate) for axis in axes)
-            unit.report(
-                "IX209",
-                f"`{node.name}` is a whole tensor, and one number is needed here",
-                node.span,
-                help=f"read it: `{node.name}[{shown}]`",
-            )
-            return None
+        case Tensor():
+            return _whole(unit, scope, meaning, f"`{node.name}`", node.name, node.span)
         case Poison():
             return None
         case RestBinding() | None:
@@ -119,6 +110,16 @@ def _name(unit: Unit, scope: Scope, node: tree.Name) -> ir.Expr | None:
             return None
         case _:
             assert_never(meaning)
+
+
+def _whole(unit: Unit, scope: Scope, tensor: Tensor, shown: str, read: str, span: Span) -> ir.Expr | None:
+    """A tensor where one number is needed: that is one only where it is a scalar."""
+    if not tensor.axes:
+        return reads.read_at(unit, scope, tensor, (), span)
+    home = ", ".join(str(axis.coordinate) for axis in tensor.axes)
+    message = f"{shown} is a whole tensor, and one number is needed here"
+    unit.report("IX209", message, span, help=f"read it: `{read}[{home}]`")
+    return None
 
 
 def _abbreviated(unit: Unit, scope: Scope, node: tree.Name, value: tree.Expr) -> ir.Expr | None:

@@ -16,17 +16,17 @@ from ..syntax.vocabulary import RESERVED
 from . import absence, bounds, claims, definitions, elaborate, inline, lifting, recurrence, sizes, spaces
 from .modules import Function, functions_of
 from .names import Declarations, check_free, collect, suggest
-from .scope import Binding, Frame, Meaning, Poison, Scope, Tensor, Unit
+from .scope import Binding, Derive, Frame, Meaning, Poison, Scope, Tensor, Unit
 
 # An index that turns out to need a whole input makes the program be read again; never often.
 _MOST_READINGS = 40
 
 
-def check(file: tree.File, sink: Sink) -> ir.Program | None:
-    """The Program that a file means; None where it has an error."""
+def check(file: tree.File, sink: Sink, derive: Derive | None = None) -> ir.Program | None:
+    """The Program that a file means; None where it has an error. `derive` says what a derivative in it is."""
     declared = collect(file, sink)
     functions = functions_of(file, declared, sink)
-    unit, scope, inputs = _read(file, declared, functions, sink)
+    unit, scope, inputs = _read(file, declared, functions, sink, derive)
     _check_uncalled(unit, declared, functions)
     order = recurrence.arrange(unit.lets, sink)
     program = ir.Program(
@@ -46,13 +46,14 @@ def check(file: tree.File, sink: Sink) -> ir.Program | None:
 
 
 def _read(
-    file: tree.File, declared: Declarations, functions: dict[str, Function], sink: Sink
+    file: tree.File, declared: Declarations, functions: dict[str, Function], sink: Sink, derive: Derive | None
 ) -> tuple[Unit, Scope, tuple[ir.Input, ...]]:
     """Inputs and definitions, read as often as it takes to know which inputs are whole or Boolean."""
     kinds: dict[str, tuple[Kind, Span]] = {}
     for _ in range(_MOST_READINGS):
         unit = Unit(Sink(), file.broken | declared.broken, {*declared.inputs, *declared.lets, *RESERVED}, dict(kinds))
         scope, inputs = _inputs(unit, declared, functions)
+        unit.inputs, unit.derive = inputs, derive
         scope = _define_all(unit, scope, declared)
         if not unit.demands:
             break
@@ -248,7 +249,7 @@ def _check_uncalled(unit: Unit, declared: Declarations, functions: dict[str, Fun
         inner.lets[f"{name}()"] = [tree.Let(f"{name}()", fn.name_span, None, call, (), fn.span)]
         file = tree.File((), (), unit.broken, fn.span.source)
         found = Sink()
-        reading, _, _ = _read(file, inner, functions, found)
+        reading, _, _ = _read(file, inner, functions, found, unit.derive)
         unit.called |= reading.called
         for diagnostic in found:
             unit.sink.add(_without_call(diagnostic, fn.name_span))

@@ -8,7 +8,7 @@ from ..ir import nodes as ir
 from ..source import Span
 from ..syntax import tree
 from ..syntax.vocabulary import FOREIGN, FUNCTIONS
-from . import elaborate, inline, kinds, literals, sizes
+from . import derivatives, elaborate, inline, kinds, literals, sizes
 from .names import counted, suggest
 from .scope import Abbreviated, Binding, Evidence, Poison, RestBinding, Scope, Tensor, Unit, Value
 
@@ -35,9 +35,8 @@ def tensor_of(unit: Unit, scope: Scope, node: tree.Expr) -> Tensor | None:
             return literals.literal_tensor(unit, scope, node)
         case tree.Paren(inner):
             return tensor_of(unit, scope, inner)
-        case tree.Derivative(_, _, span):
-            unit.report("IX215", "derivatives cannot be taken yet", span)
-            return None
+        case tree.Derivative():
+            return derivatives.derivative(unit, scope, node)
         case tree.Index(tree.Name(name)) if isinstance(scope.names.get(name), Tensor):
             message = "a whole tensor is wanted here, and this is one number of it"
             unit.report("IX209", message, node.span, help=f"write `{name}`")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -131,6 +131,17 @@ class Scope:
         return self if condition is None else replace(self, conditions=(*self.conditions, condition))
 
 
+# `@of / @by` as definitions, from the inputs and definitions so far: of what, by what, the name of the result, the
+# names that are taken, and the place in the text. The layer above knows how; one that cannot be taken is a `Refusal`.
+Derive: TypeAlias = Callable[
+    [tuple[ir.Input, ...], tuple[ir.Let, ...], str, str, str, set[str], Span], tuple[ir.Let, ...]
+]
+
+
+class Refusal(Exception):
+    """A derivative that is not there, and why."""
+
+
 @dataclass(slots=True)
 class Unit:
     """A program in the making: what has been found so far."""
@@ -152,6 +163,8 @@ class Unit:
     depth: int = 0
     overgrown: bool = False
     rehearsing: bool = False
+    inputs: tuple[ir.Input, ...] = ()
+    derive: Derive | None = None
 
     def report(
         self,

@@ -16,7 +16,7 @@ from ..syntax.parse import parse
 from ..views.facts import facts_json, show_facts
 from ..views.text import show_json, show_output
 from .findings import print_diagnostics
-from .inputs import Usage, check_names, drawn_arrays, given_arrays, names_in, save, sizes_in, text_of
+from .inputs import Usage, check_names, drawn_arrays, given_arrays, names_in, save, sizes_in, text_of, write
 
 
 def check_command(options: Namespace) -> int:
@@ -73,13 +73,7 @@ def plan_command(options: Namespace) -> int:
 
 def emit_command(options: Namespace) -> int:
     _, text = _imagined(options)
-    if options.output is None:
-        sys.stdout.write(text)
-        return 0
-    try:
-        Path(options.output).write_text(text, encoding="utf-8")
-    except OSError as problem:
-        raise Usage(f"{options.output} cannot be written: {problem.strerror}") from None
+    write(text, options.output)
     return 0
 
 

@@ -98,3 +98,14 @@ def save(found: dict[str, Any], path: str) -> None:
             np.savez(path, **found)
     except OSError as problem:
         raise Usage(f"{path} cannot be written: {problem.strerror}") from None
+
+
+def write(text: str, path: str | None) -> None:
+    """A text to a file, or to standard output."""
+    if path is None:
+        sys.stdout.write(text)
+        return
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise Usage(f"{path} cannot be written: {problem.strerror}") from None

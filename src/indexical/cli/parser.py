@@ -87,6 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
     emitting.add_argument("-o", "--output", metavar="PATH", help="where to write it (default: standard output)")
     emitting.set_defaults(command="commands:emit_command", notes=False, format="text")
 
+    _add_calculus(commands)
     _add_readings(commands)
 
     showing = commands.add_parser(
@@ -141,6 +142,51 @@ def build_parser() -> argparse.ArgumentParser:
     _add_format(laying)
     laying.set_defaults(command="commands:format_command", notes=False)
     return parser
+
+
+def _add_calculus(commands: Any) -> None:
+    """The commands that make programs of programs."""
+    deriving = commands.add_parser(
+        "grad",
+        help="the derivative of a program, as a program that one can read and run",
+        description="Print the gradient of a definition as a program in named coordinates. It takes what the program "
+        "takes, and the cotangent d_OUT where OUT is no scalar; it gives d_X for every X of --by.",
+        epilog="example: ix grad examples/causal_attention.ix --by Q,K,V",
+    )
+    _add_derived(deriving)
+    deriving.add_argument("--of", metavar="NAMES", help="what to differentiate (default: the program's only output)")
+    deriving.add_argument("--by", metavar="NAMES", help="inputs or definitions, like Q,K,V (default: all real inputs)")
+    deriving.set_defaults(command="calculus:grad_command", notes=False)
+
+    pushing = commands.add_parser(
+        "jvp",
+        help="how the outputs change when inputs change: forward mode, as a program",
+        description="Print the program that pushes tangents dot_X of the inputs X of --by forward to the outputs.",
+        epilog="example: ix jvp examples/causal_attention.ix --by Q",
+    )
+    _add_derived(pushing)
+    pushing.add_argument("--by", metavar="NAMES", help="inputs or definitions, like Q,K (default: all real inputs)")
+    pushing.add_argument("--of", metavar="NAMES", help="definitions (default: the program's outputs)")
+    pushing.set_defaults(command="calculus:jvp_command", notes=False)
+
+    batching = commands.add_parser(
+        "batch",
+        help="the program over a batch of some of its inputs",
+        description="Print the program with one more coordinate in front of some inputs, and of all that depends on "
+        "them.",
+        epilog="example: ix batch attention.ix --over b=Q,K,V",
+    )
+    _add_derived(batching)
+    batching.add_argument(
+        "--over", metavar="NAME=INPUTS", required=True, help="the coordinate and its inputs, like b=Q,K"
+    )
+    batching.set_defaults(command="calculus:batch_command", notes=False)
+
+
+def _add_derived(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a program; - reads standard input")
+    parser.add_argument("-o", "--output", metavar="PATH", help="where to write it (default: standard output)")
+    _add_format(parser)
 
 
 def _add_readings(commands: Any) -> None:

@@ -185,7 +185,7 @@ class Let:
 
     `hidden` is True for what a function or a block brought along; `call` is then the call in the program's
     own text that did, and the first `captured` axes are coordinates of the statement around it, of which
-    it has only those points that this statement has.
+    it has only those points that this statement has. `derived` are the two names of the `@y / @x` that it belongs to.
     """
 
     name: str
@@ -196,6 +196,7 @@ class Let:
     span: Span = _span()
     call: Span | None = field(default=None, compare=False, repr=False)
     captured: int = 0
+    derived: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

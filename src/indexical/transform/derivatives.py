@@ -54,10 +54,12 @@ def _partials(expr: ir.Map) -> tuple[ir.Expr | None, ...]:
         case "/", (a, b):
             return apply("/", one, b), apply("neg", apply("/", expr, b))
         case "%", (a, b):
-            return one, None
+            return one, apply("/", apply("-", expr, a), b)
         case "**", (a, b):
-            by_base = apply("*", b, apply("**", a, apply("-", b, one)))
-            return by_base, None if isinstance(b, ir.Const) else apply("*", expr, apply("log", a))
+            if isinstance(b, ir.Const):
+                return apply("*", b, apply("**", a, apply("-", b, one))), None
+            by_base = choose(holds("==", b, zero), zero, apply("*", b, apply("**", a, apply("-", b, one))))
+            return by_base, choose(holds("==", a, zero), zero, apply("*", expr, apply("log", a)))
         case "exp", (_,):
             return (expr,)
         case "log", (x,):
@@ -92,7 +94,8 @@ def _partials(expr: ir.Map) -> tuple[ir.Expr | None, ...]:
         case "clamp", (x, low, high):
             above, below = holds("<", x, low), holds(">", x, high)
             inside = choose(above, zero, choose(below, zero, one))
-            return inside, choose(above, one, zero), choose(below, one, zero)
+            raised = choose(above, choose(holds("<=", low, high), one, zero), zero)
+            return inside, raised, choose(holds(">", apply("max", x, low), high), one, zero)
         case (("max" | "min"), several):
             return tuple(_wins(expr, n, several, holds, choose, one, zero) for n in range(len(several)))
         case _ if expr.op.startswith("as "):

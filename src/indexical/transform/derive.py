@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from ..checker.scope import Refusal
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, parts_of, walk
 from ..source import Span
-from .gradient import Seeds, derive
+from .flatness import flat_part
+from .gradient import Seeds, derive, home_of
 
 
 def gradient(program: ir.Program, of: Sequence[str], by: Sequence[str]) -> ir.Program:
@@ -35,27 +37,48 @@ def gradient(program: ir.Program, of: Sequence[str], by: Sequence[str]) -> ir.Pr
     lets = [*derived.forward, *derived.cotangents.values()]
     for name in by:
         if name not in derived.cotangents:
-            lets.append(_nothing(called[name], program.tensors[name], span))
+            lets.append(_nothing(called[name], home_of(program.tensors[name], (), span), span))
     outputs = tuple(called[name] for name in by)
     return pruned(replace(program, inputs=tuple(inputs), lets=tuple(lets), outputs=outputs, order=()))
 
 
 def jacobian(
-    inputs: Iterable[ir.Input], lets: Iterable[ir.Let], of: str, by: str, name: str, taken: Iterable[str], span: Span
+    inputs: tuple[ir.Input, ...],
+    lets: tuple[ir.Let, ...],
+    of: str,
+    by: str,
+    name: str,
+    taken: set[str],
+    span: Span,
 ) -> tuple[ir.Let, ...]:
-    """`@of / @by` under this name, with all that it needs: `of`'s coordinates in front, then `by`'s."""
-    program = ir.Program(span.source, tuple(inputs), tuple(lets), (), (), (), (), ())
-    tensor = program.tensors[of]
-    names: set[str] = set()
-    lead = []
-    for axis in tensor.axes:
-        coordinate = fresh(axis.coordinate, names)
-        names.add(coordinate.name)
-        lead.append(ir.Range(coordinate, build.whole(0, span), axis.extent, False, span))
-    derived = derive(program, Seeds({of: None}, tuple(lead)), (by,), {by: name}, span)
-    known = {let.name for let in program.lets}
-    lets = [let for let in (*derived.forward, *derived.cotangents.values()) if let.name not in known]
-    return tuple(lets)
+    """`@of / @by` under this name, after all that it needs: `of`'s coordinates in front, then `by`'s."""
+    program = ir.Program(span.source, inputs, lets, (of,), (), (), (), ())
+    if of == by:
+        return (_identity(name, program.tensors[of], span),)
+    step = flat_part(program, (of,), by)
+    if step is not None:
+        raise Refusal(f"nothing flows from `{by}` to `{of}`: `{step.op}` is flat wherever it has a derivative")
+    lead = home_of(program.tensors[of], (), span)
+    derived = derive(program, Seeds({of: None}, lead), (by,), {by: name}, span, taken)
+    if by not in derived.cotangents:
+        return (_nothing(name, (*lead, *home_of(program.tensors[by], lead, span)), span),)
+    known = {let.name for let in lets}
+    made = (*derived.forward, *derived.cotangents.values())
+    program = replace(program, lets=made, outputs=(name,))
+    return tuple(let for let in pruned(program).lets if let.name not in known)
+
+
+def _identity(name: str, tensor: ir.Input | ir.Let, span: Span) -> ir.Let:
+    """`@x / @x`: 1 where its two points are one."""
+    lead = home_of(tensor, (), span)
+    home = home_of(tensor, lead, span)
+    let = _nothing(name, (*lead, *home), span)
+    pairs = zip(let.clauses[0].slots[: len(lead)], let.clauses[0].slots[len(lead) :], strict=True)
+    same = build.conjunction(build.apply("==", pair, "bool", span) for pair in pairs)
+    body: ir.Expr = build.real(Fraction(1), span)
+    if same is not None:
+        body = build.select(same, body, build.whole(0, span), span)
+    return replace(let, clauses=(replace(let.clauses[0], body=body),))
 
 
 def fresh_name(name: str, taken: set[str]) -> str:
@@ -64,12 +87,12 @@ def fresh_name(name: str, taken: set[str]) -> str:
     return found
 
 
-def _nothing(name: str, tensor: ir.Input | ir.Let, span: Span) -> ir.Let:
+def _nothing(name: str, ranges: tuple[ir.Range, ...], span: Span) -> ir.Let:
     """The cotangent of what nothing reaches: 0 everywhere."""
-    ranges = tuple(ir.Range(axis.coordinate, build.whole(0, span), axis.extent, False, span) for axis in tensor.axes)
     slots = tuple(build.coord(range.coordinate, span) for range in ranges)
     clause = ir.Clause(slots, ranges, build.real(Fraction(0), span), None, span)
-    return ir.Let(name, tensor.axes, "real", (clause,), False, span)
+    axes = tuple(ir.Axis(range.coordinate, range.upper) for range in ranges)
+    return ir.Let(name, axes, "real", (clause,), False, span)
 
 
 def pruned(program: ir.Program) -> ir.Program:

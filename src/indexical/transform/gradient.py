@@ -48,15 +48,22 @@ class Derived:
     cotangents: dict[str, ir.Let]
 
 
-def derive(program: ir.Program, seeds: Seeds, by: Sequence[str], called: Mapping[str, str], span: Span) -> Derived:
+def derive(
+    program: ir.Program,
+    seeds: Seeds,
+    by: Sequence[str],
+    called: Mapping[str, str],
+    span: Span,
+    taken: Iterable[str] = (),
+) -> Derived:
     """The cotangents of `by` and of all between. What nothing reaches is not there.
 
-    `called` names some of them, the others are `d_` and a name. Definitions in `by` are held independent: nothing
-    flows on through them.
+    `called` names some of them, the others are `d_` and a name, and none is called like one of `taken`. Definitions
+    in `by` are held independent: nothing flows on through them.
     """
-    program = name_parts(program, counting(_Flow(program, seeds, by).live))
+    program = name_parts(program, counting(_Flow(program, seeds, by).live), taken)
     flow = _Flow(program, seeds, by)
-    names = _names(program, flow, seeds, called)
+    names = _names(program, flow, seeds, called, taken)
     shares: dict[str, list[Share]] = {}
     for name in flow.live:
         for share in _paid_by(name, flow, seeds, names, span):
@@ -64,7 +71,7 @@ def derive(program: ir.Program, seeds: Seeds, by: Sequence[str], called: Mapping
     constants = constants_of(flow.lets)
     result: dict[str, ir.Let] = {}
     for name in _in_order(flow, program):
-        home = _home(program.tensors[name], seeds.lead, span)
+        home = home_of(program.tensors[name], seeds.lead, span)
         terms = _seed_terms(name, seeds, home, span) if name in seeds.of else []
         terms += [settle(share, seeds.lead, home, constants) for share in shares[name]]
         result[name] = definition(names[name], (*seeds.lead, *home), terms, span, constants)
@@ -81,8 +88,10 @@ class _Flow:
         self.owed = {t for name in self.live for t in self.targets.get(name, ()) if t in self.live}
 
 
-def _names(program: ir.Program, flow: _Flow, seeds: Seeds, called: Mapping[str, str]) -> dict[str, str]:
-    taken = {*program.tensors, *called.values()}
+def _names(
+    program: ir.Program, flow: _Flow, seeds: Seeds, called: Mapping[str, str], reserved: Iterable[str]
+) -> dict[str, str]:
+    taken = {*program.tensors, *called.values(), *reserved}
     names: dict[str, str] = {}
     for name in sorted(flow.owed, key=[*program.tensors].index):
         ending = "_total" if name in seeds.of else ""
@@ -190,7 +199,7 @@ def _turn(group: list[str], inputs: set[str], place: Mapping[str, int]) -> tuple
 # ------------------------------------------------------------------------- homes
 
 
-def _home(tensor: ir.Input | ir.Let, lead: tuple[ir.Range, ...], span: Span) -> tuple[ir.Range, ...]:
+def home_of(tensor: ir.Input | ir.Let, lead: tuple[ir.Range, ...], span: Span) -> tuple[ir.Range, ...]:
     """The coordinates of a tensor as those of its cotangent; beside others, a clash becomes `i_1`."""
     taken = {range.coordinate.name for range in lead}
     ranges = []

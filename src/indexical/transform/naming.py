@@ -6,8 +6,8 @@ of sums: each becomes a definition of its own, so that it is computed once and i
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -19,14 +19,14 @@ from .slopes import BY_VALUE, is_flat
 _LINEAR = frozenset(("+", "-", "neg"))
 
 
-def name_parts(program: ir.Program, counts: Callable[[ir.Expr], bool]) -> ir.Program:
+def name_parts(program: ir.Program, counts: Callable[[ir.Expr], bool], reserved: Iterable[str] = ()) -> ir.Program:
     """The program with such parts as definitions, each before the one that it was taken from. `counts` says whether
-    a change of an expression counts at all."""
-    taken = set(program.tensors)
+    a change of an expression counts at all; the names `reserved` are not given."""
+    taken = {*program.tensors, *reserved}
     lets: list[ir.Let] = []
     for let in program.lets:
         if let.kind == "real" and any(counts(clause.body) for clause in let.clauses):
-            parts = _Parts(let, counts, taken, lets)
+            parts = _Parts(let, counts, taken, lets, program.lets)
             let = replace(let, clauses=tuple(parts.clause(clause) for clause in let.clauses))
         lets.append(let)
     return replace(program, lets=tuple(lets), order=())
@@ -61,7 +61,7 @@ class _Parts:
     counts: Callable[[ir.Expr], bool]
     taken: set[str]
     found: list[ir.Let]
-    named: dict[ir.Expr, ir.Expr] = field(default_factory=dict)
+    others: tuple[ir.Let, ...]
 
     def clause(self, clause: ir.Clause) -> ir.Clause:
         place = _Place(clause.ranges, ()).given(clause.guard)
@@ -134,17 +134,13 @@ class _Parts:
         plain = ending in ("weights", "scores") and ending not in self.taken
         name = ending if plain else fresh(Coordinate(f"{self.let.name}_{ending}"), self.taken).name
         let = _definition(name, own, guards, expr)
-        known = next((other for other in self.found if _same(other, let)), None)
+        known = next((other for other in (*self.others, *self.found) if other.clauses == let.clauses), None)
         if known is None:
             self.taken.add(let.name)
             self.found.append(let)
             known = let
         indices = tuple(build.coord(range.coordinate, expr.span) for range in own)
         return build.read(known.name, indices, expr.type.kind, expr.span)
-
-
-def _same(one: ir.Let, other: ir.Let) -> bool:
-    return one.clauses == other.clauses
 
 
 def _guards(own: list[ir.Range], place: _Place) -> list[ir.Expr] | None:

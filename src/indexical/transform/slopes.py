@@ -49,14 +49,21 @@ def slope(expr: ir.Map, number: int, itself: ir.Expr) -> list[Slope]:
             return [(taken_apart(turns).over(taken_apart(below)).scaled(-1), ())]
         case "**", (base, ir.Const(exponent)) if number == 0:
             return [(_power(base, Fraction(exponent), expr), ())]
+        case "**", (base, exponent) if number == 0:
+            # `0 ** 0` is 1, and stays so.
+            less = build.apply("-", (exponent, build.whole(1, expr.span)), exponent.type.kind, expr.span)
+            power = build.apply("**", (base, less), "real", expr.span)
+            return [(taken_apart(exponent).times(Product(factors=(power,))), (_holds("!=", exponent, _zero(expr)),))]
+        case "**", (base, _):
+            growth = build.apply("log", (base,), "real", expr.span)
+            return [(Product(factors=(itself, growth)), (_holds("!=", base, _zero(expr)),))]
         case "relu", (x,):
             return [(one, (_holds(">", x, _zero(expr)),))]
         case "abs", (x,):
             below = _holds("<", x, _zero(expr))
             return [(one, (_holds(">", x, _zero(expr)),)), (one.scaled(-1), (below,))]
         case "clamp", (x, low, high):
-            inside = (_holds(">=", x, low), _holds("<=", x, high))
-            return [(one, (inside, (_holds("<", x, low),), (inside[0], _holds(">", x, high)))[number])]
+            return [(one, _clamped(x, low, high, number))]
         case (("max" | "min"), several):
             return [(one, _wins(expr, number, several))]
         case _:
@@ -92,6 +99,15 @@ def _zero(expr: ir.Expr) -> ir.Expr:
 
 def _holds(op: str, left: ir.Expr, right: ir.Expr) -> ir.Expr:
     return build.apply(op, (left, right), "bool", left.span)
+
+
+def _clamped(x: ir.Expr, low: ir.Expr, high: ir.Expr, number: int) -> tuple[ir.Expr, ...]:
+    """`clamp` is `min(max(x, low), high)`, also where its ends are crossed."""
+    if number == 0:
+        return _holds(">=", x, low), _holds("<=", x, high)
+    if number == 1:
+        return _holds("<", x, low), _holds("<=", low, high)
+    return (_holds(">", build.apply("max", (x, low), "real", x.span), high),)
 
 
 def _wins(expr: ir.Map, number: int, several: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...]:

@@ -53,5 +53,6 @@ def lint(view: View, sink: Sink) -> None:
             found.add(diagnostic)
             if let is None:
                 sink.add(diagnostic)
-            else:
+            elif not let.derived:
+                # What a derivative does, the chain rule says: the program only asked for it.
                 report_all(found, let, view.program, sink)

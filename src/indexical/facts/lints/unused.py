@@ -44,6 +44,7 @@ def _needed(view: View) -> set[str]:
             needed.add(name)
             for part in parts_of(view.lets[name]) if name in view.lets else ():
                 waiting += _mentioned(part, sizes)
+            waiting += view.lets[name].derived if name in view.lets else ()
     return needed | _measured(program, needed, sizes)
 
 
