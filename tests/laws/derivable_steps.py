@@ -296,7 +296,7 @@ def unused(draw: Draw) -> Drawn:
     text = """
 input XX[i], YY[i], ZZ[i, j];
 let side[i] = XX[i] * sum[j](ZZ[i, j]);
-let out[i] = XX[i] * size(j) + 0 * YY[i];"""
+let out[i] = XX[i] * size(j) + max(YY[i], 3.0);"""
     return text, {"XX": draw.reals(2), "YY": draw.reals(2), "ZZ": draw.reals(2, 2)}, "out"
 
 

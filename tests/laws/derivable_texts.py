@@ -162,8 +162,12 @@ let out[b in 0..2, i] = sum[j](outer[i, j] * (b + 1)) + b * uu[i];"""
 
 @family
 def convolution(draw: Draw) -> Drawn:
-    stride, dilation, pad = draw.pick((1, 2)), draw.pick((1, 2)), draw.pick((0, 1, 2))
-    at = f"{stride} * i + {dilation} * k - {pad}" if draw.chance(50) else f"i * {stride} - {pad} + k * {dilation}"
+    stride, dilation, pad = (
+        draw.pick(("i", "2 * i", "i * 3")),
+        draw.pick(("k", "2 * k")),
+        draw.pick(("", " - 1", " - 2")),
+    )
+    at = f"{stride} + {dilation}{pad}" if draw.chance(50) else f"{dilation}{pad} + {stride}"
     text = f"""
 input XX[n, c], WW[k, c];
 let out[i in 0..3] = sum[k, c](XX[{at}, c] * WW[k, c] where 0 <= {at} < size(n));"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from random import Random
@@ -36,7 +37,7 @@ UGLY = (
     r"-\(-",
     r"\+ -",
     r"--",
-    r"\(\(",
+    r"(\+ 1 - 1|- 1 \+ 1)\b",
     r"\*\* 1(?![\w.])",
     r"where true",
     r"!!",
@@ -72,8 +73,9 @@ class Differentiated:
         return np.shape(self.program(**self.case.arrays, outputs=self.case.of, backend="reference"))
 
     @cached_property
-    def cotangent(self) -> list[Fraction]:
-        return self.direction(len(self.oracle.cells))
+    def cotangent(self) -> list[Any]:
+        """That of a scalar is 1, and not asked for."""
+        return self.direction(len(self.oracle.cells)) if self.shape else [1]
 
     @cached_property
     def tangents(self) -> dict[str, list[Fraction]]:
@@ -84,6 +86,24 @@ class Differentiated:
         return [Fraction(self.draw.choice((-1, 1)) * (n + 2), n % 3 + 3) for n in range(count)]
 
     # --------------------------------------------------------------------------------------- the derivatives
+
+    def moving(self) -> Differentiated | None:
+        """The same by those inputs alone that flow into the result: of the others the compiler says that nothing
+        flows, and the oracle has to agree. None where that is all."""
+        case = self.case
+        while case.by:
+            try:
+                ix.grad(self.program, of=case.of, by=case.by)
+            except ix.CallError as refusal:
+                found = re.match(r"nothing flows from `(\w+)`", refusal.diagnostics[0].message)
+                if found is None:
+                    raise
+                if any(seed[0] == found[1] for cell in self.oracle.cells for seed in cell.parts):  # type: ignore[index]
+                    raise AssertionError(f"{refusal}\n{case!r}") from refusal
+                case = replace(case, by=tuple(name for name in case.by if name != found[1]))
+            else:
+                return self if case is self.case else Differentiated(case, self.program)
+        return None
 
     @cached_property
     def backward(self) -> ix.Program:

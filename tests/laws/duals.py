@@ -132,7 +132,7 @@ class Duals:
         self.one, self.half = base.number(1), base.number(HALF)
         self.functions: Mapping[str, Callable[..., Any]] = {
             **{name: self._elementwise(name, rule) for name, rule in self._rules().items()},
-            "relu": lambda x: x if x.value > base.number(0) else self.number(0),
+            "relu": lambda x: x if x.value > base.number(0) else Dual(base.number(0), scaled(x.parts, base.number(0))),
             "abs": self._magnitude,
             "max": lambda *several: self._first(several, lambda new, best: new > best),
             "min": lambda *several: self._first(several, lambda new, best: new < best),
@@ -193,8 +193,11 @@ class Duals:
         return lambda x: Dual(self.base.functions[name](x.value))
 
     def _magnitude(self, x: Dual) -> Dual:
+        """At 0 it stays, and is seen to: what divides by it is then found to be unbounded."""
         zero = self.base.number(0)
-        return x if x.value > zero else -x if x.value < zero else Dual(abs(x.value) if x.value != zero else zero)
+        if x.value == zero:
+            return Dual(zero, scaled(x.parts, zero))
+        return -x if x.value < zero else x
 
     def _checked(self, found: Dual) -> Dual:
         if not is_bounded(found):

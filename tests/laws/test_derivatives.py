@@ -19,10 +19,11 @@ GENERATED = range(230)
 
 
 def check(case: Derivable) -> None:
-    found = Differentiated(case)
-    words = "\n".join(found.differences())
-    assert not words, f"{words}{case!r}\n\n{found.backward}\n{found.forward}"
-    assert found.transposes()
+    found = Differentiated(case).moving()
+    if found is not None:
+        words = "\n".join(found.differences())
+        assert not words, f"{words}{case!r}\n\n{found.backward}\n{found.forward}"
+        assert found.transposes()
 
 
 def cases(name: str, times: int) -> Iterator[Derivable]:
@@ -41,7 +42,9 @@ def test_a_family_is_differentiated(name: str) -> None:
 def test_its_derivatives_read_well(name: str) -> None:
     """They compile again, without warnings, and nobody would strike out a word."""
     for case in cases(name, 2):
-        found = Differentiated(case)
+        found = Differentiated(case).moving()
+        if found is None:
+            continue
         for program in (found.backward, found.forward):
             assert not flaws(program), f"{case!r}\n\n{program}"
 
@@ -65,7 +68,9 @@ def test_generated_programs_are_differentiated(part: int) -> None:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_jacobian_in_the_language(name: str) -> None:
     for case in cases(name, 1):
-        found = Differentiated(case)
+        found = Differentiated(case).moving()
+        if found is None:
+            continue
         words = "\n".join(found.jacobians())
         assert not words, f"{words}{case!r}"
 
@@ -73,6 +78,8 @@ def test_a_jacobian_in_the_language(name: str) -> None:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_derivative_has_a_derivative(name: str) -> None:
     for case in cases(name, 1):
-        found = Differentiated(case)
+        found = Differentiated(case).moving()
+        if found is None:
+            continue
         words = "\n".join(found.second())
         assert not words, f"{words}{case!r}\n\n{found.backward}"
