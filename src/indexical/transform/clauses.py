@@ -3,33 +3,93 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import Constants
+from ..ir.affine import Constants, expression
 from ..ir.types import Coordinate
+from ..ir.walk import walk
 from ..source import Span
 from .products import Product, total
+from .segments import placed, segments
 from .terms import Term
 
 
 def definition(
-    name: str, ranges: tuple[ir.Range, ...], terms: Sequence[Term], span: Span, constants: Constants
+    name: str,
+    ranges: tuple[ir.Range, ...],
+    terms: Sequence[Term],
+    span: Span,
+    filled: Iterable[ir.Expr],
+    constants: Constants,
 ) -> ir.Let:
-    """The sum of the terms, for every point of the ranges. Where all of them have one guard, it is absent elsewhere."""
-    order = [range.coordinate for range in ranges]
-    slots = tuple(build.coord(coordinate, span) for coordinate in order)
-    alike = collected(terms)
-    guards = {term.guards for term in alike if not term.ranges}
-    shared = guards.pop() if len(guards) == 1 and not any(term.ranges for term in alike) else ()
-    written = [_written(term, shared, order, span) for term in alike]
-    body = total(sorted(written, key=_is_negative), span)
-    assert body is not None
-    guard = build.conjunction(shared)
+    """The sum of the terms, for every point of the ranges. Where all of them have one guard, it is absent elsewhere.
+
+    A recurrence, or terms that count on parts of an axis, become clauses for these parts.
+    """
     axes = tuple(ir.Axis(range.coordinate, range.upper) for range in ranges)
-    return ir.Let(name, axes, "real", (ir.Clause(slots, ranges, body, guard, span),), False, span)
+    alike = collected(terms)
+    found = None
+    if len(alike) > 1 or any(_mentions(term, name) for term in alike):
+        found = segments(ranges, alike, filled, constants)
+    if found is None:
+        return ir.Let(name, axes, "real", (_clause(ranges, {}, alike, span),), False, span)
+    coordinate, parts = found
+    clauses = []
+    for part in parts:
+        lower, upper = expression(part.lower, span), expression(part.upper, span)
+        stated = len(parts) > 1
+        own = tuple(
+            ir.Range(range.coordinate, lower, upper, stated, span) if range.coordinate == coordinate else range
+            for range in ranges
+            if range.coordinate != coordinate or not part.is_point
+        )
+        place = {coordinate: lower} if part.is_point else {}
+        order = (*ranges,)
+        clauses.append(_clause(own, place, placed(part, coordinate, span), span, order))
+    return ir.Let(name, axes, "real", tuple(sorted(clauses, key=_is_rule)), False, span)
+
+
+def _is_rule(clause: ir.Clause) -> bool:
+    """Base cases come first."""
+    return all(isinstance(slot, ir.Coord) for slot in clause.slots)
+
+
+def _mentions(term: Term, name: str) -> bool:
+    parts = (part for factor in term.product.factors for part in walk(factor))
+    return any(isinstance(part, ir.Read) and part.tensor == name for part in parts)
+
+
+def _clause(
+    own: tuple[ir.Range, ...],
+    places: Mapping[Coordinate, ir.Expr],
+    terms: Sequence[Term],
+    span: Span,
+    home: tuple[ir.Range, ...] | None = None,
+) -> ir.Clause:
+    order = [range.coordinate for range in home or own]
+    slots = tuple(places.get(coordinate) or build.coord(coordinate, span) for coordinate in order)
+    guards = {term.guards for term in terms if not term.ranges}
+    shared = guards.pop() if len(guards) == 1 and not any(term.ranges for term in terms) else ()
+    written = [_written(term, shared, order, span) for term in terms]
+    body = total(sorted(written, key=_is_negative), span) or build.real(Fraction(0), span)
+    return ir.Clause(slots, own, _signed(body), build.conjunction(shared), span)
+
+
+def _signed(expr: ir.Expr) -> ir.Expr:
+    """`-a * b` rather than `-(a * b)`."""
+    match expr:
+        case ir.Map("neg", (ir.Map("*" | "/" as op, (left, right), type, inner),)):
+            first = _signed(build.apply("neg", (left,), "real", inner))
+            return ir.Map(op, (first, right), type, inner)
+        case ir.Map("neg", (ir.Const(value),)):
+            return build.real(-Fraction(value), expr.span)
+        case ir.Map("+" | "-" as op, (left, right), type, span):
+            return ir.Map(op, (_signed(left), right), type, span)
+        case _:
+            return expr
 
 
 def _is_negative(expr: ir.Expr) -> bool:

@@ -69,13 +69,24 @@ def derive(
         for share in _paid_by(name, flow, seeds, names, span):
             shares.setdefault(share.tensor, []).append(share)
     constants = constants_of(flow.lets)
+    filled = _filled(flow.lets.values())
     result: dict[str, ir.Let] = {}
     for name in _in_order(flow, program):
         home = home_of(program.tensors[name], seeds.lead, span)
         terms = _seed_terms(name, seeds, home, span) if name in seeds.of else []
         terms += [settle(share, seeds.lead, home, constants) for share in shares[name]]
-        result[name] = definition(names[name], (*seeds.lead, *home), terms, span, constants)
+        result[name] = definition(names[name], (*seeds.lead, *home), terms, span, filled, constants)
     return Derived(program.lets, result)
+
+
+def _filled(lets: Iterable[ir.Let]) -> list[ir.Expr]:
+    """How long the axes are that have a base case: at least as long as that."""
+    return [
+        axis.extent
+        for let in lets
+        for number, axis in enumerate(let.axes)
+        if any(not isinstance(clause.slots[number], ir.Coord) for clause in let.clauses)
+    ]
 
 
 class _Flow:

@@ -68,10 +68,12 @@ class Product:
         result: ir.Expr | None = None
         if abs(number) != 1 or not self.factors:
             result = build.real(abs(number), span)
-        for factor in self.factors:
+        for factor in _powers(self.factors, span):
             result = factor if result is None else build.apply("*", (result, factor), "real", span)
         assert result is not None
-        divisors = self.divisors if over == 1 else (build.real(Fraction(over), span), *self.divisors)
+        divisors = _powers(self.divisors, span)
+        if over > 1:
+            divisors = [build.real(Fraction(over), span), *divisors]
         if divisors:
             below = divisors[0]
             for divisor in divisors[1:]:
@@ -80,6 +82,17 @@ class Product:
         if number < 0:
             result = build.apply("neg", (result,), "real", span)
         return result
+
+
+def _powers(factors: Sequence[ir.Expr], span: Span) -> list[ir.Expr]:
+    """Factors, with three or more of a kind as a power."""
+    result = []
+    for factor in dict.fromkeys(factors) if len(set(factors)) + 2 <= len(factors) else factors:
+        times = factors.count(factor) if len(set(factors)) + 2 <= len(factors) else 1
+        if times > 2:
+            factor = build.apply("**", (factor, build.whole(times, span)), "real", span)
+        result += [factor] * (times if times == 2 else 1)
+    return result
 
 
 def _is_short(number: Fraction) -> bool:
