@@ -15,7 +15,7 @@ from ..syntax import tree
 from ..syntax.tokens import KEYWORDS
 from ..syntax.vocabulary import RESERVED
 from .figures import NOWHERE, Unwritable, array, constant, denominators, is_decimal, is_integral, numerators
-from .inference import Setting, evidence, simplified
+from .inference import Guarded, Setting, evidence, simplified
 
 Written = TypeVar("Written")
 
@@ -131,6 +131,8 @@ def written_expression(expr: ir.Expr, place: Place, beside_real: bool = False) -
         case ir.Const():
             return constant(expr, beside_real)
         case ir.Coord(coordinate):
+            if coordinate.rest:
+                raise Unwritable(f"`{coordinate}` stands for several coordinates, and is no number")
             return tree.Name(place.name_of(coordinate), NOWHERE)
         case ir.Size(coordinate):
             return place.sized(coordinate)
@@ -344,7 +346,7 @@ def _bounded(outer: Place, inner: Place, before: list[ir.Range]) -> Place:
     return replace(inner, names=names)
 
 
-def binder(range: ir.Range, inner: Place, outer: Place, parts: tuple[ir.Expr | None, ...]) -> tree.Binder:
+def binder(range: ir.Range, inner: Place, outer: Place, parts: Guarded) -> tree.Binder:
     """A coordinate where it is bound, with its range where the text does not say it; its bounds stand `outer`."""
     name = inner.name_of(range.coordinate)
     found = evidence(range.coordinate, parts, inner.setting, inner.owner)

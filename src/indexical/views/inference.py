@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ..checker.context import constants_of
 from ..checker.spaces import Classes
@@ -15,8 +15,19 @@ from ..ir.types import Coordinate
 from ..ir.walk import parts_of, rebuild, walk
 from ..source import Source
 
-# An axis that a coordinate indexes bare: how long it is, and whether that is known before the statement is read.
-Evidence: TypeAlias = tuple[ir.Expr, bool]
+# A guard, where there is one, and what it guards.
+Guarded: TypeAlias = tuple[ir.Expr | None, ir.Expr]
+# Reads, and whether a condition stands before each.
+Reads: TypeAlias = Iterator[tuple[ir.Read | ir.Array, bool]]
+
+
+class Evidence(NamedTuple):
+    """An axis that a coordinate indexes bare: how long it is, whether that is known before the statement is read,
+    and whether a condition on the coordinate stands before the read."""
+
+    extent: ir.Expr
+    early: bool
+    guarded: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +68,14 @@ class Setting:
             return True
         if not is_zero(range.lower):
             return False
-        differences = [self.difference(extent, range.upper) for extent, _ in evidence]
-        if any(difference != 0 and (difference is not None or range.stated) for difference in differences):
-            return False
-        known = [difference for difference, (_, early) in zip(differences, evidence, strict=True) if early]
+        differences = [self.difference(found.extent, range.upper) for found in evidence]
+        for found, difference in zip(evidence, differences, strict=True):
+            # What is perhaps shorter has to agree, which is too much to ask of what is read in part.
+            if difference != 0 and (difference is not None or range.stated or found.guarded):
+                return False
+        known = [difference for found, difference in zip(evidence, differences, strict=True) if found.early]
         if known:
-            return 0 in known
+            return known[0] == 0
         return name in self.sizes and self.is_same(self.sizes[name], range.upper)
 
 
@@ -81,11 +94,11 @@ def _length(expr: ir.Expr) -> int:
     return sum(1 for _ in walk(expr))
 
 
-def evidence(coordinate: Coordinate, parts: tuple[ir.Expr | None, ...], setting: Setting, owner: str) -> list[Evidence]:
-    """The axes that a coordinate indexes bare in these expressions, in the order in which they are read."""
+def evidence(coordinate: Coordinate, parts: Guarded, setting: Setting, owner: str) -> list[Evidence]:
+    """The axes that a coordinate indexes bare in a body and its guard, in the order in which they are read."""
     circle = setting.groups.get(owner, frozenset())
     found: list[Evidence] = []
-    for read in (read for part in parts if part is not None for read in _reads(part, coordinate)):
+    for read, guarded in _reads_guarded(parts, coordinate, False):
         if isinstance(read, ir.Array):
             extents: list[ir.Expr] = [build.whole(length, read.span) for length in read.shape]
         else:
@@ -93,31 +106,37 @@ def evidence(coordinate: Coordinate, parts: tuple[ir.Expr | None, ...], setting:
         early = isinstance(read, ir.Array) or read.tensor not in circle
         for extent, index in zip(extents, read.indices, strict=True):
             if isinstance(index, ir.Coord) and index.coordinate == coordinate:
-                found.append((extent, early))
+                found.append(Evidence(extent, early, guarded))
     return found
 
 
-def _reads(expr: ir.Expr, coordinate: Coordinate) -> Iterator[ir.Read | ir.Array]:
+def _reads_guarded(parts: Guarded, coordinate: Coordinate, guarded: bool) -> Reads:
+    """The reads of a guard, then of what it guards."""
+    guard, body = parts
+    if guard is not None:
+        yield from _reads(guard, coordinate, guarded)
+        guarded = guarded or coordinate in guard.type.coordinates
+    yield from _reads(body, coordinate, guarded)
+
+
+def _reads(expr: ir.Expr, coordinate: Coordinate, guarded: bool) -> Reads:
     """The reads inside an expression that mention a coordinate bound outside: guards first, indices before reads."""
-    if coordinate not in expr.type.coordinates:
-        return
     match expr:
         case ir.Const() | ir.Coord() | ir.Size():
             return
+        case ir.Map("&&" | "||", (left, right)):
+            yield from _reads_guarded((left, right), coordinate, guarded)
         case ir.Read(_, inner) | ir.Array(indices=inner) | ir.Map(_, inner):
             for part in inner:
-                yield from _reads(part, coordinate)
+                yield from _reads(part, coordinate, guarded)
             if not isinstance(expr, ir.Map):
-                yield expr
+                yield expr, guarded
         case ir.Select(condition, then, otherwise):
-            for part in (condition, then, otherwise):
-                yield from _reads(part, coordinate)
+            yield from _reads_guarded((condition, then), coordinate, guarded)
+            yield from _reads(otherwise, coordinate, guarded or coordinate in condition.type.coordinates)
         case ir.Reduce() | ir.Normalize():
-            if isinstance(expr, ir.Reduce) and coordinate in expr.coordinates:
-                return
-            for guarded in (expr.guard, expr.body):
-                if guarded is not None:
-                    yield from _reads(guarded, coordinate)
+            if not (isinstance(expr, ir.Reduce) and coordinate in expr.coordinates):
+                yield from _reads_guarded((expr.guard, expr.body), coordinate, guarded)
 
 
 # ---------------------------------------------------------------------- kinds
