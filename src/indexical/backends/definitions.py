@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial
+from ..plan.recurrences import stepped_axes
 from .removal import mask_name
-from .rows import Rows
+from .scans import Scanner
 from .state import Stored
 
 
@@ -27,7 +28,7 @@ class Part:
 
 
 @dataclass
-class Definer(Rows):
+class Definer(Scanner):
     """Every definition of a program, as statements. `most` are the turns of each loop, by its variable."""
 
     most: dict[str, Polynomial | None] = field(default_factory=dict)
@@ -38,13 +39,17 @@ class Definer(Rows):
             case ir.Once(name) if name in needed:
                 self.define(self.lets[name])
             case ir.Stepwise(axes) if needed & {name for name, _ in axes}:
-                self.recur(order)
+                scan = self.recurrences[axes[0][0]].scan
+                if scan is None:
+                    self.recur(order)
+                else:
+                    self.scan(self.lets[axes[0][0]], scan)
             case _:
                 pass
 
     def recur(self, order: ir.Stepwise) -> None:
         """A loop over what a recurrence steps."""
-        stepped = _stepped(order)
+        stepped = stepped_axes(order)
         lets = {name: self.lets[name] for name in stepped}
         *others, last = lets.values()
         self.begin(last, others)
@@ -257,13 +262,3 @@ def _is_chain(tests: tuple[str, ...], step: str) -> bool:
     """Whether tests ask for the first steps one by one, and for all others last."""
     count = len(tests) - 1
     return count > 0 and tests == (*(f"{step} == {n}" for n in range(count)), f"{step} >= {count}")
-
-
-def _stepped(order: ir.Stepwise) -> dict[str, tuple[int, ...]]:
-    """Every definition of a recurrence with the axes that are stepped, outermost first."""
-    result: dict[str, tuple[int, ...]] = {name: (axis,) for name, axis in order.axes}
-    for item in order.body:
-        if isinstance(item, ir.Stepwise):
-            for name, axes in _stepped(item).items():
-                result[name] = (*result.get(name, ()), *axes)
-    return result

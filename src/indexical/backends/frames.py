@@ -31,7 +31,6 @@ class Framed(Meeting):
 
     steps: dict[str, Step] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
-    kernels: dict[str, set[str]] = field(default_factory=dict)
 
     def helped(self, name: str, text: str) -> str:
         """A small function above the emitted one, that kernels are called through."""

@@ -49,8 +49,9 @@ class Assumptions:
     def within(self, range: Range) -> Assumptions:
         """Also: the coordinate is in its range."""
         point = of_atom(range.coordinate)
-        lower, upper = polynomial(range.lower, self.constants), polynomial(range.upper, self.constants)
-        return self._also((point - lower, upper - point - 1), (), False)
+        lower = [polynomial(bound, self.constants) for bound in _each(range.lower, "max")]
+        upper = [polynomial(bound, self.constants) for bound in _each(range.upper, "min")]
+        return self._also((*(point - bound for bound in lower), *(bound - point - 1 for bound in upper)), (), False)
 
     def assuming(self, condition: Expr, holds: bool = True) -> Assumptions:
         """Also: the condition holds (or fails)."""
@@ -59,10 +60,18 @@ class Assumptions:
         opaque = False
         for fact in conjuncts(condition, holds, self.definitions):
             rows = inequalities(fact, self.constants)
-            known.extend(rows or ())
+            known.extend(rows or self._apart(fact))
             stated.append(fact)
             opaque = opaque or rows is None
         return self._also(known, stated, opaque)
+
+    def _apart(self, fact: Expr) -> list[Polynomial]:
+        """What differs from its bound is beyond it: `t != 0` is `t >= 1` where `t >= 0` is known."""
+        match fact:
+            case Map("!=", (left, right)) if left.type.kind == right.type.kind == "whole":
+                difference = polynomial(left, self.constants) - polynomial(right, self.constants)
+                return [side - 1 for side in (difference, -difference) if self.entails(side)][:1]
+        return []
 
     def _also(self, known: Iterable[Polynomial], stated: Iterable[Expr], opaque: bool) -> Assumptions:
         return Assumptions(
@@ -108,6 +117,11 @@ class Assumptions:
     def consistent(self) -> bool:
         """False only where it is certain that no point satisfies these."""
         return satisfiable(self.known, self)
+
+
+def _each(bound: Expr, op: str) -> tuple[Expr, ...]:
+    """What is above the largest of some is above each of them, and below the least below each; the bound itself too."""
+    return (bound, *bound.arguments) if isinstance(bound, Map) and bound.op == op else (bound,)
 
 
 def conjuncts(condition: Expr, holds: bool, definitions: Definitions) -> list[Expr]:

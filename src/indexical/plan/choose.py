@@ -12,6 +12,7 @@ from .dtypes import definition_dtypes, weak_definitions
 from .fuse import fuse
 from .masks import analyze, kind
 from .recognize import recognize
+from .recurrences import arrange, step_of
 from .scores import lay_out, take_apart
 from .steps import Attend, Attention, Layout, Mask, Piece, Plan, Recognized, Refusal, Scores, Step
 from .wording import words_of
@@ -21,7 +22,6 @@ INTERVALS = "key intervals"
 TILES = "key intervals, tile by tile"
 STREAM = "stream"
 ARRAYS = "arrays"
-LOOP = "loop"
 
 
 def choose(
@@ -39,9 +39,10 @@ def choose(
             del fused[name]
             found = _taken_back(found, name, original)
     program = fuse(found.program, {*wanted, *fused}) if not isolate else found.program
+    arranged = arrange(program, wanted, isolate)
+    program = arranged.program
     lets = {let.name: let for let in program.lets}
     needed = needed_by(program, wanted, fused)
-    recurrent = {name for order in program.order if isinstance(order, ir.Stepwise) for name, _ in order.axes}
     steps = []
     for let in program.lets:
         if let.name not in needed:
@@ -51,7 +52,7 @@ def choose(
             steps.append(replace(step, covers=_covered(let, original, fused, needed)))
         else:
             refused = (refusals[let.name],) if let.name in refusals else ()
-            steps.append(Step(let.name, LOOP if let.name in recurrent else ARRAYS, refusals=refused))
+            steps.append(step_of(let.name, arranged, refused))
     asked = needed_by(original, wanted, {})
     unread = tuple(let.name for let in original.lets if let.name in asked - needed and let.axes and not let.hidden)
     given = {tensor.name: dtypes[tensor.name] for tensor in program.inputs if tensor.name in dtypes}

@@ -10,6 +10,7 @@ from ..ir import nodes as ir
 from ..ir import whole
 from ..ir.types import Coordinate, Dtype
 from ..source import Span
+from .scans import Recurrence
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,8 @@ class Attend:
 class Step:
     """How one definition is computed: by which kernel, what is said of it, and which better ways were refused.
 
-    `covers` are definitions that its kernel computes on the way, and never builds.
+    `covers` are definitions that its kernel computes on the way, and never builds. `recurrence` says how it
+    goes, where it reads itself.
     """
 
     definition: str
@@ -128,6 +130,7 @@ class Step:
     refusals: tuple[Refusal, ...] = ()
     attend: Attend | None = None
     covers: tuple[str, ...] = ()
+    recurrence: Recurrence | None = None
 
 
 @dataclass(frozen=True)
@@ -154,16 +157,24 @@ _WIDTH: dict[Dtype, int] = {"bool": 1, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, 
 
 def size_of(let: ir.Let, plan: Plan, sizes: Mapping[Coordinate, int]) -> int | None:
     """How many bytes a definition has; None where its sizes are not known."""
+    total = _WIDTH[plan.dtypes[let.name]]
+    for axis in let.axes:
+        extent = extent_of(axis, sizes)
+        if extent is None:
+            return None
+        total *= extent
+    return total
+
+
+def extent_of(axis: ir.Axis, sizes: Mapping[Coordinate, int]) -> int | None:
+    """How many points an axis has; None where that is not known."""
 
     def lookup(leaf: ir.Size | ir.Read) -> int:
         if isinstance(leaf, ir.Read) or leaf.coordinate not in sizes:
             raise whole.Unknown
         return sizes[leaf.coordinate]
 
-    total = _WIDTH[plan.dtypes[let.name]]
     try:
-        for axis in let.axes:
-            total *= max(0, whole.value(axis.extent, lookup))
+        return max(0, whole.value(axis.extent, lookup))
     except whole.Unknown:
         return None
-    return total

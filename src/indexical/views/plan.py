@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
-from ..plan.steps import Plan, Step, size_of
+from ..plan.scans import steps_of
+from ..plan.steps import Plan, Step, extent_of, size_of
 
 
 def show_plan(plan: Plan, sizes: Mapping[Coordinate, int]) -> str:
@@ -16,7 +18,7 @@ def show_plan(plan: Plan, sizes: Mapping[Coordinate, int]) -> str:
     for step in plan.steps:
         let = lets[step.definition]
         lines += ["", f"{_home(let)}  {plan.dtypes[let.name]}{_room(let, plan, sizes)}", f"  by {step.kernel}"]
-        lines += [f"  {words}" for words in step.words]
+        lines += [f"  {words}" for words in (*step.words, *_pace(step, let, plan, sizes))]
         lines += [f"  not by {refusal.way}: {refusal.reason}" for refusal in step.refusals]
     if plan.unbuilt:
         lines += ["", "never built"]
@@ -41,10 +43,27 @@ def _step_json(step: Step, plan: Plan, let: ir.Let, sizes: Mapping[Coordinate, i
         "coordinates": [str(axis.coordinate) for axis in let.axes],
         "dtype": plan.dtypes[let.name],
         "kernel": step.kernel,
-        "words": list(step.words),
+        "words": [*step.words, *_pace(step, let, plan, sizes)],
         "refused": [{"kernel": refusal.way, "reason": refusal.reason} for refusal in step.refusals],
         "bytes": size_of(let, plan, sizes),
     }
+
+
+def _pace(step: Step, let: ir.Let, plan: Plan, sizes: Mapping[Coordinate, int]) -> list[str]:
+    """How many steps a recurrence takes one after the other."""
+    if step.recurrence is None:
+        return []
+    names = [f"`{let.axes[axis].coordinate}`" for axis in step.recurrence.axes]
+    counts = [extent_of(let.axes[axis], sizes) for axis in step.recurrence.axes]
+    scan = step.recurrence.scan
+    if scan is None:
+        steps = "" if None in counts else f": {math.prod(n or 0 for n in counts):,} steps"
+        return [f"one step after the other along {' and '.join(names)}{steps}"]
+    if scan.is_sum:
+        return [f"a running sum along {names[0]}"]
+    count = counts[0]
+    steps = "in about 3 √n steps" if count is None else f"in {steps_of(count, scan):,} steps, not {count:,}"
+    return [f"along {names[0]} {steps}", "where a step is not finite: one step after the other"]
 
 
 def _home(let: ir.Let) -> str:

@@ -1,0 +1,197 @@
+"""Scans → one call: what a recurrence starts with, what it multiplies by, what it adds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import Coordinate, Dtype, Kind
+from ..plan.linear import Linear
+from ..plan.scans import Recurrence, Scan
+from .base import Value
+from .rows import Rows
+from .state import Stored
+
+
+@dataclass
+class Scanner(Rows):
+    """Recurrences that only multiply and add. `recurrences` are those of the plan."""
+
+    recurrences: dict[str, Recurrence] = field(default_factory=dict)
+    kernels: dict[str, set[str]] = field(default_factory=dict)
+
+    def scan(self, let: ir.Let, scan: Scan) -> None:
+        """One definition, all its steps at once."""
+        self.begin(let)
+        variable = self.text.fresh(let.name)
+        shares = self.shares(let, scan)
+        found = self.filled_operands(let, scan) if shares is None else self.parted(let, scan, shares)
+        start, times, plus, heard = found
+        if scan.is_sum and shares is not None:
+            shown = self.running_sum(start, plus, scan)
+        else:
+            self.kernels.setdefault(f"{self.text.dialect.name}_scan", set()).add("scan")
+            words = [start, times, plus]
+            words += [str(scan.axis)] if scan.axis else []
+            words += [f"heard={heard}"] if heard is not None else []
+            words += ["backward=True"] if not scan.forward else []
+            shown = f"scan({', '.join(words)})"
+        dtype = self.dtypes[let.name]
+        value = Value(shown, tuple(axis.coordinate for axis in let.axes), "real", self.compute)
+        self.text.add(self.cast_to(value, dtype).text, "assign", variable)
+        self.stored[let.name] = Stored(variable, dtype)
+
+    def running_sum(self, start: str, plus: str, scan: Scan) -> str:
+        """Steps that are only added up."""
+        module, axis = self.text.dialect.module, scan.axis
+        parts = (start, plus) if scan.forward else (plus, start)
+        name = "cat" if module == "torch" else "concatenate"
+        shown = f"{module}.{name}(({', '.join(parts)}){f', {axis}' if axis else ''})"
+        if scan.forward:
+            return f"{shown}.cumsum({axis})"
+        flip = self.text.dialect.flip
+        return flip(f"{flip(shown, axis)}.cumsum({axis})", axis)
+
+    # ----------------------------------------------------------------- operands
+
+    def parted(self, let: ir.Let, scan: Scan, shares: tuple[int, ...]) -> tuple[str, str, str, str | None]:
+        """The steps it starts with; then, for all others, the factor, what is added, and where it listens at all."""
+        *first, rest = shares
+        clause, part = scan.clauses[rest], scan.parts[rest]
+        start = self.beginning(let, scan, first)
+        times = self.factor_of(let, clause, part.times or build.whole(0, clause.span), "real")
+        heard = None if part.heard is None else self.factor_of(let, clause, part.heard, "bool")
+        return start, times, self.computed_part(let, clause, part.plus).text, heard
+
+    def shares(self, let: ir.Let, scan: Scan) -> tuple[int, ...] | None:
+        """Base cases that have one step each, in order, then one rule for all other steps: their numbers. None where
+        the clauses lie in another way."""
+        if any(self.is_partial(let, clause, {scan.axis: ""}) for clause in scan.clauses):
+            return None
+        if scan.divided:
+            return (0, 1)
+        first: dict[int, int] = {}
+        rest: list[int] = []
+        for number, clause in enumerate(scan.clauses):
+            begins, ends = self.reach_of(let, clause, scan)
+            if begins == scan.offset and ends is None:
+                rest.append(number)
+            elif begins is not None and ends == begins + 1 and scan.parts[number].times is None:
+                first[begins] = number
+            else:
+                return None
+        if sorted(first) != list(range(scan.offset)) or len(rest) != 1:
+            return None
+        order = [first[step] for step in range(scan.offset)]
+        return (*(order if scan.forward else reversed(order)), rest[0])
+
+    def reach_of(self, let: ir.Let, clause: ir.Clause, scan: Scan) -> tuple[int | None, int | None]:
+        """From which step to which a clause goes, counted from where the scan starts; None for the end, and for what
+        is not known."""
+        extent = self.prover.polynomial(let.axes[scan.axis].extent)
+        slot = clause.slots[scan.axis]
+        if isinstance(slot, ir.Coord):
+            own = next(r for r in clause.ranges if r.coordinate == slot.coordinate)
+            lower, upper = self.prover.polynomial(own.lower), self.prover.polynomial(own.upper)
+        else:
+            lower = self.prover.polynomial(slot)
+            upper = lower + 1
+        begins, ends = (lower, upper) if scan.forward else (extent - upper, extent - lower)
+        return begins.constant, None if (
+            extent - ends
+        ).constant == 0 else -1 if ends.constant is None else ends.constant
+
+    def is_partial(self, let: ir.Let, clause: ir.Clause, steps: dict[int, str]) -> bool:
+        """Whether a clause fills only a part of its row."""
+        raise NotImplementedError
+
+    def beginning(self, let: ir.Let, scan: Scan, first: Sequence[int]) -> str:
+        """The steps that base cases say."""
+        if scan.divided:
+            return self.computed_part(let, scan.clauses[first[0]], scan.parts[first[0]].plus).text
+        at = f"[{', '.join([':'] * scan.axis + ['None'])}]"
+        rows = []
+        for number in first:
+            value = self.computed_part(let, scan.clauses[number], scan.parts[number].plus)
+            rows.append(value)
+        if len(rows) == 1:
+            return f"{rows[0].atom}{at}"
+        return self.text.dialect.stack(f"({', '.join(row.text for row in rows)})", scan.axis)
+
+    def computed_part(self, let: ir.Let, clause: ir.Clause, expr: ir.Expr | None) -> Value:
+        """A part of a clause at all its points, in the dtype that is computed in."""
+        scope = self.scope_of(clause, {})
+        axes = scope.sort(scope.places)
+        if expr is None:
+            shape = self.shape(axes, scope) if axes else "()"
+            return Value(self.text.dialect.full(shape, "0", self.compute), axes, "real", self.compute)
+        value = self.part_value(let, clause, expr, "real")
+        if value.python:
+            shape = self.shape(axes, scope) if axes else "()"
+            return Value(self.text.dialect.full(shape, value.text, self.compute), axes, "real", self.compute)
+        return self.text.short(self.spread(self.turned(value, axes), axes, scope), let.name)
+
+    def factor_of(self, let: ir.Let, clause: ir.Clause, expr: ir.Expr, kind: Kind) -> str:
+        """A factor or a condition, 1 long along axes that it does not vary with; a number where it varies with none."""
+        value = self.part_value(let, clause, expr, kind)
+        if value.python and kind == "real":
+            return value.text
+        return self.among(self.text.short(self.strong(value), let.name), clause)
+
+    def part_value(self, let: ir.Let, clause: ir.Clause, expr: ir.Expr, kind: Kind) -> Value:
+        part = replace(clause, body=expr, guard=None)
+        home = let if kind == "real" else replace(let, kind="bool")
+        value = self.clause_value(home, part, {})
+        if kind == "bool" or value.python or value.dtype == self.compute:
+            return value
+        return self.cast_to(value, self.compute)
+
+    # ------------------------------------------------------------------- filled in
+
+    def filled_operands(self, let: ir.Let, scan: Scan) -> tuple[str, str, str, str | None]:
+        """The same for clauses of any shape: each put in its place in arrays of zeros."""
+        plus = self.put_together(let, scan, "plus", [part.plus for part in scan.parts])
+        times = self.put_together(let, scan, "times", [part.times for part in scan.parts])
+        asks = [_asked(part, let) for part in scan.parts] if any(part.heard for part in scan.parts) else None
+        heard = None if asks is None else self.put_together(let, scan, "heard", asks)
+        before = [":"] * scan.axis
+        offset = scan.offset
+        front, back = (f":{offset}", f"{offset}:") if scan.forward else (f"-{offset}:", f":-{offset}")
+        first, rest = f"[{', '.join([*before, front])}]", f"[{', '.join([*before, back])}]"
+        return plus + first, times + rest, plus + rest, None if heard is None else heard + rest
+
+    def put_together(self, let: ir.Let, scan: Scan, label: str, parts: Sequence[ir.Expr | None]) -> str:
+        """One part of every clause, in an array of its own; 0 where a clause has none."""
+        kind: Kind = "bool" if label == "heard" else "real"
+        variable = self.text.fresh(f"{let.name}_{label}")
+        dtype: Dtype = "bool" if kind == "bool" else self.compute
+        self.text.add(self.text.dialect.full(self.home(let, ()), "0", dtype), "assign", variable)
+        for clause, part in zip(scan.clauses, parts, strict=True):
+            if part is None:
+                continue
+            value = self.part_value(let, clause, part, kind)
+            shown = value.text if value.python else self.among(value, clause)
+            self.text.store(variable, self.slots(let, clause, ()), shown)
+        return variable
+
+    def among(self, value: Value, clause: ir.Clause) -> str:
+        """A value as it is put into the slots of a clause."""
+        scope = self.scope_of(clause, {})
+        axes = scope.sort(scope.places)
+        return placed_among(self.turned(value, axes), axes)
+
+
+def _asked(part: Linear, let: ir.Let) -> ir.Expr | None:
+    if part.times is None:
+        return None
+    return part.heard or build.truth(True, let.span)
+
+
+def placed_among(value: Value, axes: tuple[Coordinate, ...]) -> str:
+    """The value with a place for every one of these axes."""
+    slots = [":" if axis in value.axes else "None" for axis in axes]
+    while slots and slots[-1] == ":":
+        slots.pop()
+    return f"{value.atom}[{', '.join(slots)}]" if slots else value.text
