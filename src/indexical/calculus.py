@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from .api import Program, compile_source
 from .checker.names import suggest
+from .checker.scope import Refusal
 from .codes import CODES
 from .diagnostics import CallError, Diagnostic, Label
 from .ir import nodes as ir
@@ -34,9 +35,7 @@ def grad(program: Program, of: str | Iterable[str] | None = None, by: str | Iter
     """
     targets = _targets(program, of)
     sources = _sources(program, by)
-    for name in sources:
-        _check_flow(program, targets, name)
-    return _compiled(program, gradient(program.ir, targets, sources), "gradient")
+    return _derived(program, gradient, targets, sources, "gradient")
 
 
 def jvp(program: Program, by: str | Iterable[str] | None = None, of: str | Iterable[str] | None = None) -> Program:
@@ -47,7 +46,18 @@ def jvp(program: Program, by: str | Iterable[str] | None = None, of: str | Itera
     """
     targets = _targets(program, program.outputs if of is None else of)
     sources = _sources(program, by)
-    return _compiled(program, pushed_forward(program.ir, targets, sources), "tangent")
+    return _derived(program, pushed_forward, targets, sources, "tangent")
+
+
+def _derived(
+    program: Program, derive: Callable[..., ir.Program], of: tuple[str, ...], by: tuple[str, ...], what: str
+) -> Program:
+    try:
+        for name in by:
+            _check_flow(program, of, name)
+        return _compiled(program, derive(program.ir, of, by), what)
+    except Refusal as problem:
+        raise _error("IX218", f"this {what} cannot be taken: {problem}", None) from None
 
 
 def batch(program: Program, /, **coordinates: str | Iterable[str]) -> Program:

@@ -87,7 +87,7 @@ def _leaks(expr: ir.Expr, trail: Trail, search: _Search) -> list[Exposure]:
             found: list[Exposure] = []
             for number, (argument, inner_trail) in enumerate(inside(expr, trail)):
                 leaks = _leaks(argument, inner_trail, search)
-                if leaks and _is_sensitive(op, number, arguments):
+                if leaks and is_sensitive(op, number, arguments):
                     _refuse(leaks, _shown(op), expr.span, search)
                 else:
                     found += leaks
@@ -130,7 +130,8 @@ def _of_read(read: ir.Read, trail: Trail, search: _Search) -> list[Exposure]:
     return result
 
 
-def _is_sensitive(op: str, number: int, arguments: tuple[ir.Expr, ...]) -> bool:
+def is_sensitive(op: str, number: int, arguments: tuple[ir.Expr, ...]) -> bool:
+    """Whether an elementwise function may not read an absent point as this argument."""
     if op == "**":
         positive = isinstance(arguments[1], ir.Const) and arguments[1].value > 0
         return number == 1 or not positive

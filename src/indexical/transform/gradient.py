@@ -18,6 +18,8 @@ from ..ir.walk import fresh, renamed_clause
 from ..source import Span
 from .clauses import definition
 from .naming import name_parts
+from .polish import with_plain_names, without_copies
+from .presence import looked_after
 from .products import Product
 from .reverse import Share, shares_of
 from .terms import Term, settle
@@ -70,13 +72,17 @@ def derive(
             shares.setdefault(share.tensor, []).append(share)
     constants = constants_of(flow.lets)
     filled = _filled(flow.lets.values())
-    result: dict[str, ir.Let] = {}
+    made: dict[str, str] = {}
+    found = []
     for name in _in_order(flow, program):
         home = home_of(program.tensors[name], seeds.lead, span)
         terms = _seed_terms(name, seeds, home, span) if name in seeds.of else []
         terms += [settle(share, seeds.lead, home, constants) for share in shares[name]]
-        result[name] = definition(names[name], (*seeds.lead, *home), terms, span, filled, constants)
-    return Derived(program.lets, result)
+        let = definition(names[name], (*seeds.lead, *home), terms, span, filled, constants)
+        found.append(with_plain_names(looked_after(let, flow.lets)))
+        made[let.name] = name
+    kept = without_copies(found, (names[name] for name in by if name in names))
+    return Derived(program.lets, {made[let.name]: let for let in kept})
 
 
 def _filled(lets: Iterable[ir.Let]) -> list[ir.Expr]:
@@ -121,12 +127,12 @@ def _paid_by(name: str, flow: _Flow, seeds: Seeds, names: Mapping[str, str], spa
         apart = renamed_clause(clause, {range.coordinate.name for range in seeds.lead})
         if name in flow.owed:
             owed = Product(factors=(build.read(names[name], (*leading, *apart.slots), "real", span),))
-            yield from shares_of(flow.lets[name], apart, owed, counts)
+            yield from shares_of(flow.lets[name], apart, owed, counts, flow.lets)
         elif seeds.lead:
-            for share in shares_of(flow.lets[name], apart, Product(), counts):
+            for share in shares_of(flow.lets[name], apart, Product(), counts, flow.lets):
                 yield replace(share, indices=(*apart.slots, *share.indices))
         else:
-            yield from shares_of(flow.lets[name], apart, seeds.at(name, apart.slots, span), counts)
+            yield from shares_of(flow.lets[name], apart, seeds.at(name, apart.slots, span), counts, flow.lets)
 
 
 def _fresh_name(name: str, taken: set[str]) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import Constants, Polynomial, expression, number, of_atom, polynomial
+from ..ir.affine import ONE, Constants, Polynomial, expression, number, of_atom, polynomial
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import substitute, walk
@@ -19,11 +19,12 @@ from ..ir.walk import substitute, walk
 
 @dataclass(frozen=True, slots=True)
 class Inverse:
-    """Each coordinate that could be solved for, as an expression of the element's own; what must hold besides,
-    and the ranges of the coordinates that are left to run."""
+    """Each coordinate that could be solved for, as an expression of the element's own; that these lie in their ranges;
+    what must hold besides; and the ranges of the coordinates that are left to run."""
 
     values: dict[Coordinate, ir.Expr]
-    conditions: tuple[ir.Expr, ...]
+    bounds: tuple[ir.Expr, ...]
+    equations: tuple[ir.Expr, ...]
     ranges: tuple[ir.Range, ...]
 
 
@@ -84,11 +85,10 @@ def invert(
     for rule in (_bare, _quotients, _affine):
         while rule(equations):
             pass
-    for index, place in equations.left:
-        equations.conditions.append(_equal(index, place))
     for range in (*home, *equations.ranges):
         known = known.within(range)
-    return Inverse(equations.values, tuple(_needed(equations, known)), tuple(equations.ranges))
+    left = tuple(_equal(index, place) for index, place in equations.left)
+    return Inverse(equations.values, tuple(_needed(equations, known)), left, tuple(equations.ranges))
 
 
 def _equal(index: ir.Expr, place: ir.Expr) -> ir.Expr:
@@ -97,7 +97,7 @@ def _equal(index: ir.Expr, place: ir.Expr) -> ir.Expr:
 
 
 def _needed(equations: _Equations, known: Assumptions) -> list[ir.Expr]:
-    """Equations that are left, and that what was solved for lies in its range; not what is known anyway."""
+    """That what was solved for lies in its range, and divides; not what is known anyway."""
     result: list[ir.Expr] = []
     wanted = []
     for range, value in equations.bounds:
@@ -112,8 +112,19 @@ def _needed(equations: _Equations, known: Assumptions) -> list[ir.Expr]:
 
 
 def tidied(condition: ir.Expr, constants: Constants) -> ir.Expr:
-    """`0 <= n - k` as one says it: `k <= n`."""
+    """`0 <= n - k` as one says it: `k <= n`; `t < s + 1`: `t <= s`."""
     match condition:
+        case ir.Map("<", (left, right)) if left.type.kind == right.type.kind == "whole":
+            below, above = polynomial(left, constants), polynomial(right, constants)
+            common = {m: f for m, f in below.terms.items() if above.terms.get(m) == f}
+            below, above = below - Polynomial(common), above - Polynomial(common)
+            if above.terms.get(ONE, 0) > 0 and len(above.terms) > 1:
+                sides = (expression(below, condition.span), expression(above - 1, condition.span))
+                return build.apply("<=", sides, "bool", condition.span)
+            if not common:
+                return condition
+            sides = (expression(below, condition.span), expression(above, condition.span))
+            return build.apply("<", sides, "bool", condition.span)
         case ir.Map("<=", (ir.Const(0), right)):
             terms = polynomial(right, constants).terms
             above = Polynomial({m: f for m, f in terms.items() if f > 0})

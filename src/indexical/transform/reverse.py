@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import assert_never
 
+from ..checker.scope import Refusal
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, substitute, walk
-from ..source import Span
+from .presence import presence
 from .products import Product, taken_apart
 from .slopes import is_flat, slope
 
@@ -39,7 +40,7 @@ class Walk:
 
     counts: Callable[[ir.Expr], bool]
     taken: set[str]
-    span: Span
+    lets: Mapping[str, ir.Let]
     own: frozenset[Coordinate]
     ranges: tuple[ir.Range, ...]
     guards: tuple[ir.Expr, ...] = ()
@@ -71,11 +72,18 @@ def names_in(clause: ir.Clause) -> set[str]:
     return names
 
 
-def shares_of(let: ir.Let, clause: ir.Clause, cotangent: Product, counts: Callable[[ir.Expr], bool]) -> Iterator[Share]:
-    """What each read of a clause is owed; `cotangent` is that of the definition at the clause's own point."""
+def shares_of(
+    let: ir.Let,
+    clause: ir.Clause,
+    cotangent: Product,
+    counts: Callable[[ir.Expr], bool],
+    lets: Mapping[str, ir.Let] = {},
+) -> Iterator[Share]:
+    """What each read of a clause is owed; `cotangent` is that of the definition at the clause's own point. A point
+    that a guard of its own among `lets` removes is owed nothing."""
     own = frozenset(range.coordinate for range in clause.ranges)
     taken = names_in(clause) | {coordinate.name for coordinate in cotangent.coordinates}
-    way = Walk(counts, taken, clause.span, own, clause.ranges).given(clause.guard)
+    way = Walk(counts, taken, lets, own, clause.ranges).given(clause.guard)
     itself = build.read(let.name, clause.slots, "real", clause.span)
     yield from shares(clause.body, cotangent, way, itself)
 
@@ -91,6 +99,7 @@ def shares(expr: ir.Expr, owed: Product, way: Walk, itself: ir.Expr | None = Non
         case ir.Const() | ir.Coord() | ir.Size() | ir.Array():
             return
         case ir.Read(tensor, indices):
+            way = way.given(presence(expr, way.lets))
             yield Share(tensor, indices, owed, way.ranges, way.guards, way.cases, way.own)
         case ir.Map():
             yield from _through_map(expr, owed, way, itself)
@@ -194,6 +203,8 @@ def others(expr: ir.Reduce, choose: Callable[[Coordinate], Coordinate]) -> ir.Ex
 
 def is_first(expr: ir.Reduce, choose: Callable[[Coordinate], Coordinate]) -> list[ir.Expr]:
     """That this point is the first at which the largest (smallest) value is reached, in the order of the bracket."""
+    if any(range.coordinate.rest for range in expr.ranges):
+        raise Refusal(f"the place of a `{expr.op}` over `..{expr.ranges[0].coordinate.name}` has no name to be told by")
     conditions: list[ir.Expr] = []
     for number, range in enumerate(expr.ranges):
         renamed = _renamed(expr, expr.ranges[number:], choose)

@@ -11,9 +11,9 @@ from ..ir import nodes as ir
 from ..ir.affine import Constants, Polynomial, expression, number, of_atom, polynomial
 from ..ir.prove import Assumptions, conjuncts, inequalities, no_definitions
 from ..ir.types import Coordinate
-from ..ir.walk import rebuild, substitute
+from ..ir.walk import substitute
 from ..source import Span
-from .terms import Term
+from .terms import Term, tidied_indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +151,3 @@ def placed(segment: Segment, coordinate: Coordinate, span: Span) -> tuple[Term, 
         return segment.terms
     at: dict[Coordinate, ir.Expr] = {coordinate: expression(segment.lower, span)}
     return tuple(_at(term, at) for term in segment.terms)
-
-
-def tidied_indices(expr: ir.Expr) -> ir.Expr:
-    """The expression with whole arithmetic on known places worked out: `size(t) - 1`, not `size(t) - 2 + 1`."""
-    if isinstance(expr, ir.Map) and expr.type.kind == "whole" and expr.op in ("+", "-"):
-        return expression(polynomial(expr), expr.span)
-    return rebuild(expr, tidied_indices)

@@ -14,6 +14,8 @@ from ..ir.walk import fresh, substitute
 from .derive import fresh_name, pruned
 from .gradient import Seeds, counting, live_between
 from .naming import name_parts
+from .polish import with_plain_names
+from .presence import looked_after
 from .products import Product, taken_apart, total
 from .reverse import count, is_first, names_in, others
 from .slopes import is_flat, slope
@@ -34,16 +36,15 @@ def pushed_forward(program: ir.Program, of: Sequence[str], by: Sequence[str]) ->
     for name in by:
         tensor = program.tensors[name]
         inputs.append(ir.Input(names[name], tensor.axes, "real", None, tensor.span))
+    lets = {let.name: let for let in program.lets}
     tangents = []
     for let in program.lets:
         if let.name not in by and (let.name in live or let.name in of):
-            tangents.append(_tangent(let, {name: names[name] for name in live}, names[let.name]))
-    for name in of:
-        if name in by:
-            raise AssertionError(name)
+            found = _tangent(let, {name: names[name] for name in live}, names[let.name])
+            tangents.append(with_plain_names(looked_after(found, lets)))
     outputs = tuple(names[name] for name in of)
-    lets = (*program.lets, *tangents)
-    return pruned(replace(program, inputs=tuple(inputs), lets=lets, outputs=outputs, order=()))
+    every = (*program.lets, *tangents)
+    return pruned(replace(program, inputs=tuple(inputs), lets=every, outputs=outputs, order=()))
 
 
 def _tangent(let: ir.Let, names: dict[str, str], name: str) -> ir.Let:

@@ -8,10 +8,10 @@ from fractions import Fraction
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import Constants
+from ..ir.affine import Constants, expression, polynomial
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
-from ..ir.walk import Inexpressible, fresh, renamed_apart, substitute
+from ..ir.walk import Inexpressible, fresh, rebuild, renamed_apart, substitute, walk
 from ..source import Span
 from .inversion import Inverse, invert, normalised
 from .products import Product, sorted_by
@@ -56,15 +56,15 @@ def settle(share: Share, lead: tuple[ir.Range, ...], home: tuple[ir.Range, ...],
     """
     pinned = len(share.indices) > len(home)
     private = {range.coordinate: build.coord(_private(range.coordinate), range.span) for range in share.ranges}
-    hidden = _substituted(share, private)
     target = (*lead, *home) if pinned else home
+    hidden = _at_home(_substituted(share, private), target)
     try:
         return _settled(hidden, _inverse(hidden, target, () if pinned else lead, constants), (*lead, *home), constants)
     except Inexpressible:
         # A normaliser stands in the way: nothing is solved for, and all is asked at every point.
         places = (build.coord(range.coordinate, range.span) for range in target)
         same = (build.apply("==", pair, "bool", pair[0].span) for pair in zip(hidden.indices, places, strict=True))
-        return _settled(hidden, Inverse({}, tuple(same), hidden.ranges), (*lead, *home), constants)
+        return _settled(hidden, Inverse({}, (), tuple(same), hidden.ranges), (*lead, *home), constants)
 
 
 def _settled(hidden: Share, inverse: Inverse, home: tuple[ir.Range, ...], constants: Constants) -> Term:
@@ -79,12 +79,64 @@ def _settled(hidden: Share, inverse: Inverse, home: tuple[ir.Range, ...], consta
         ranges.append(ir.Range(public, lower, upper, range.stated, range.span))
     solved = {coordinate: substitute(value, values) for coordinate, value in inverse.values.items()}
     both = {**solved, **values}
-    conditions = [substitute(condition, values) for condition in inverse.conditions]
-    conditions += [substitute(guard, both) for guard in hidden.guards]
-    cases = [renamed_apart(substitute(case, both), taken) for case in hidden.cases]
-    product = hidden.product.substituted(both).changed(lambda expr: renamed_apart(expr, taken))
-    guards = _needed([renamed_apart(guard, taken) for guard in conditions], (*home, *ranges), constants)
+    moved = any(not isinstance(value, ir.Coord) for value in solved.values())
+
+    def brought(expr: ir.Expr) -> ir.Expr:
+        changed = renamed_apart(substitute(expr, both), taken)
+        return tidied_indices(changed) if moved else changed
+
+    # In this order: first where all that was solved for is in its range, then what held there, then the places.
+    conditions = [renamed_apart(substitute(bound, values), taken) for bound in inverse.bounds]
+    conditions += map(brought, hidden.guards)
+    cases = list(map(brought, hidden.cases))
+    places = [renamed_apart(substitute(equation, values), taken) for equation in inverse.equations]
+    if cases and not ranges:
+        cases += [place for place in places if _reads(place)]
+        places = [place for place in places if not _reads(place)]
+    guards = _needed([*conditions, *places], (*home, *ranges), constants)
+    if cases and ranges:
+        guards = [guard for guard in guards if guard not in places or not _reads(guard)]
+        cases += [place for place in places if _reads(place)]
+    product = hidden.product.changed(brought)
     return _counted(Term(product, tuple(ranges), tuple(guards), tuple(cases)))
+
+
+def _reads(expr: ir.Expr) -> bool:
+    return any(isinstance(part, ir.Read) for part in walk(expr))
+
+
+def _at_home(share: Share, home: tuple[ir.Range, ...]) -> Share:
+    """The share with the very index that is read as the coordinate that it is at home: what is said of it there
+    (`0 <= 2 * i + k - 1`) is said of a coordinate."""
+    known = {
+        index: build.coord(range.coordinate, index.span)
+        for index, range in zip(share.indices, home, strict=True)
+        if isinstance(index, ir.Map)
+    }
+    if not known:
+        return share
+
+    moving = build.varying(known)
+
+    def changed(expr: ir.Expr) -> ir.Expr:
+        if isinstance(expr, ir.Normalize) and expr.coordinate in moving:
+            # Inside, it is another coordinate of the same name.
+            return expr
+        return known[expr] if expr in known else rebuild(expr, changed)
+
+    return replace(
+        share,
+        product=share.product.changed(changed),
+        guards=tuple(map(changed, share.guards)),
+        cases=tuple(map(changed, share.cases)),
+    )
+
+
+def tidied_indices(expr: ir.Expr) -> ir.Expr:
+    """The expression with whole arithmetic on known places worked out: `size(t) - 1`, not `size(t) - 2 + 1`."""
+    if isinstance(expr, ir.Map) and expr.type.kind == "whole" and expr.op in ("+", "-"):
+        return expression(polynomial(expr), expr.span)
+    return rebuild(expr, tidied_indices)
 
 
 def _private(coordinate: Coordinate) -> Coordinate:

@@ -1,0 +1,71 @@
+"""Absence in derivatives: what is not there is owed nothing, and is not looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..checker.absence import is_sensitive
+from ..checker.context import assume, at
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.prove import Assumptions
+from ..ir.walk import rebuild
+
+
+def presence(read: ir.Read, lets: Mapping[str, ir.Let]) -> ir.Expr | None:
+    """Where a guarded definition is there at all, at the indices of a read; None where it always is."""
+    let = lets.get(read.tensor)
+    if let is None or len(let.clauses) != 1 or let.clauses[0].guard is None:
+        return None
+    return at(let.clauses[0], let.clauses[0].guard, read.indices)
+
+
+def looked_after(let: ir.Let, lets: Mapping[str, ir.Let]) -> ir.Let:
+    """A derived definition in which nothing absent is looked at: where 0 would lie, it says that it is 0.
+
+    A slope looks at values that the function itself only adds up: `relu` is 0 at 0, and its slope compares.
+    """
+    clauses = []
+    for clause in let.clauses:
+        known = assume(clause.ranges, lets)
+        if clause.guard is not None:
+            known = known.assuming(clause.guard)
+        clauses.append(replace(clause, body=_looked_after(clause.body, known, lets, False)))
+    return replace(let, clauses=tuple(clauses))
+
+
+def _looked_after(expr: ir.Expr, known: Assumptions, lets: Mapping[str, ir.Let], sensitive: bool) -> ir.Expr:
+    match expr:
+        case ir.Read() if sensitive:
+            there = presence(expr, lets)
+            if there is None or known.proves(there):
+                return expr
+            return build.select(there, expr, build.whole(0, expr.span), expr.span)
+        case ir.Map(op, arguments, type, span):
+            changed = []
+            for number, argument in enumerate(arguments):
+                inner = known
+                if number == 1 and op in ("&&", "||"):
+                    inner = known.assuming(arguments[0], op == "&&")
+                asks = sensitive or is_sensitive(op, number, arguments)
+                changed.append(_looked_after(argument, inner, lets, asks))
+            return build.apply(op, tuple(changed), type.kind, span)
+        case ir.Select(condition, then, otherwise, span=span):
+            return build.select(
+                _looked_after(condition, known, lets, sensitive),
+                _looked_after(then, known.assuming(condition), lets, sensitive),
+                _looked_after(otherwise, known.assuming(condition, False), lets, sensitive),
+                span,
+            )
+        case ir.Reduce(op, ranges, body, guard, type, span):
+            for range in ranges:
+                known = known.within(range)
+            if guard is not None:
+                guard = _looked_after(guard, known, lets, False)
+                known = known.assuming(guard)
+            return build.reduce(op, ranges, _looked_after(body, known, lets, False), guard, type.kind, span)
+        case ir.Read():
+            return rebuild(expr, lambda child: _looked_after(child, known, lets, True))
+        case _:
+            return expr
