@@ -11,6 +11,7 @@ from ...ir.types import Coordinate
 from ...ir.walk import walk
 from ..attention import Gather
 from ..products import Factor
+from ..roles import query_of
 from ..view import View
 
 CODE = "IX404"
@@ -19,7 +20,9 @@ CODE = "IX404"
 def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
     for gather in view.gathers:
         key = gather.key.coordinate
-        values = [factor for factor in gather.values if key in factor.coordinates]
+        pairs = query_of(view, gather)
+        # What also varies with who asks belongs to a pair, such as how its weight would change: it is nobody's value.
+        values = [factor for factor in gather.values if key in factor.coordinates and not pairs & factor.coordinates]
         if not values:
             continue
         for comparison in view.comparisons(gather):
