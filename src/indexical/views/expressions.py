@@ -8,7 +8,7 @@ from typing import TypeVar, assert_never
 
 from ..checker.guards import mentioned
 from ..ir import nodes as ir
-from ..ir.types import Coordinate, Kind
+from ..ir.types import Coordinate, Kind, join
 from ..ir.walk import fresh
 from ..source import Source
 from ..syntax import tree
@@ -107,6 +107,7 @@ class Place:
         return replace(self, names={c: name for c, name in self.names.items() if c != coordinate})
 
     def name_of(self, coordinate: Coordinate) -> str:
+        assert coordinate in self.names, f"`{coordinate}` is free in `{self.owner}`"
         return self.names[coordinate]
 
     def sized(self, coordinate: Coordinate) -> tree.Expr:
@@ -126,7 +127,7 @@ class Place:
 
 
 def written_expression(expr: ir.Expr, place: Place, beside_real: bool = False) -> tree.Expr:
-    """An expression at a place. A real constant without a fraction is a whole literal if it stands `beside_real`."""
+    """An expression at a place. What stands `beside_real` is real whatever is written: `2` will do for 2.0."""
     match expr:
         case ir.Const():
             return constant(expr, beside_real)
@@ -144,7 +145,8 @@ def written_expression(expr: ir.Expr, place: Place, beside_real: bool = False) -
         case ir.Array(indices=indices):
             return _figures(expr, indices, place)
         case ir.Map():
-            return _real(expr, _operation(expr, place, beside_real))
+            found = _operation(expr, place, beside_real)
+            return _times_one(found) if comes_out_whole(expr) and not beside_real else found
         case ir.Select():
             return _choice(expr, place)
         case ir.Reduce() if not expr.ranges and expr.guard is None:
@@ -176,33 +178,22 @@ def _index(index: ir.Expr, place: Place) -> tree.Expr | tree.Rest:
 # ------------------------------------------------------------------------ kinds
 
 
-def printed_kind(expr: ir.Expr, beside_real: bool = False) -> Kind:
-    """The kind that the checker would find in the printed expression, before anything makes it real."""
+def comes_out_whole(expr: ir.Expr) -> bool:
+    """Whether what is real in the Program would be whole as it is printed. Beside a real that does no harm."""
+    return expr.type.kind == "real" and _printed_kind(expr) == "whole"
+
+
+def _printed_kind(expr: ir.Expr) -> Kind:
+    """The kind that the checker would find in the printed expression, before anything is done about it."""
     match expr:
-        case ir.Map("neg", (operand,)):
-            return printed_kind(operand, beside_real)
-        case ir.Map(op, arguments) if op in _ARITHMETIC or op in _KEEPING:
-            kinds = {argument.type.kind for argument in arguments}
-            return "real" if "real" in kinds else "whole"
+        case ir.Map(op, arguments) if op in (*_ARITHMETIC, *_KEEPING, "neg") and op != "/":
+            return join(argument.type.kind for argument in arguments)
         case ir.Select(_, then, otherwise):
-            return "real" if "real" in (then.type.kind, otherwise.type.kind) else then.type.kind
+            return join((then.type.kind, otherwise.type.kind))
         case ir.Reduce("sum" | "prod" | "max" | "min", _, body) | ir.Normalize("cumsum", _, body):
             return body.type.kind
-        case ir.Const() if beside_real and is_integral(expr):
-            return "whole"
         case _:
             return expr.type.kind
-
-
-def _real(expr: ir.Expr, written: tree.Expr) -> tree.Expr:
-    """What is real in the Program, and would be whole as it is printed, times a real 1."""
-    if expr.type.kind != "real" or printed_kind(expr) != "whole" or _quotient(expr):
-        return written
-    return _times_one(written)
-
-
-def _quotient(expr: ir.Expr) -> bool:
-    return isinstance(expr, ir.Map) and expr.op == "/"
 
 
 def _times_one(written: tree.Expr) -> tree.Expr:
@@ -245,7 +236,7 @@ def _operand(expr: ir.Expr, place: Place, beside_real: bool = False) -> tree.Exp
 
 
 def _is_surely_real(expr: ir.Expr) -> bool:
-    return expr.type.kind == "real" and not is_integral(expr)
+    return expr.type.kind == "real" and not is_integral(expr) and not comes_out_whole(expr)
 
 
 def _arithmetic(op: str, arguments: tuple[ir.Expr, ...], place: Place) -> tree.Expr:
@@ -311,7 +302,7 @@ def _continues(last: ir.Expr, next: ir.Expr) -> bool:
 def _choice(expr: ir.Select, place: Place) -> tree.Expr:
     condition = written_expression(expr.condition, place)
     branches = [written_expression(branch, place) for branch in (expr.then, expr.otherwise)]
-    if expr.type.kind == "real" and printed_kind(expr) == "whole":
+    if comes_out_whole(expr):
         branches[0] = as_real(expr.then, branches[0])
     then, otherwise = (tree.Block((), branch, (), NOWHERE) for branch in branches)
     return tree.If(condition, then, otherwise, NOWHERE)
@@ -333,7 +324,7 @@ def scan(expr: ir.Reduce | ir.Normalize, place: Place, inside: bool) -> tree.Red
             for number, range in enumerate(ordered)
         ]
     body = written_expression(expr.body, inner)
-    if expr.type.kind == "real" and printed_kind(expr) == "whole":
+    if comes_out_whole(expr):
         body = as_real(expr.body, body)
     where = guards(expr.guard, inner) if inside else ()
     return tree.Reduction(expr.op, NOWHERE, tuple(binders), body, where, NOWHERE)

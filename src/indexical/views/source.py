@@ -24,7 +24,6 @@ from .expressions import (
     binder,
     guards,
     legal,
-    printed_kind,
     scan,
     written_expression,
 )
@@ -137,12 +136,7 @@ def _figures(program: ir.Program) -> dict[str, ir.Array]:
 
 def _literal(let: ir.Let) -> ir.Array | None:
     """The array literal that a definition is, cell by cell."""
-    clause = let.clauses[0]
-    if len(let.clauses) > 1 or clause.guard is not None or not isinstance(clause.body, ir.Array):
-        return None
-    whole = clause.body.indices == clause.slots and all(is_zero(range.lower) for range in clause.ranges)
-    lengths = tuple(range.upper.value if isinstance(range.upper, ir.Const) else None for range in clause.ranges)
-    return clause.body if whole and lengths == clause.body.shape else None
+    return body_literal(let.clauses[0], {}) if len(let.clauses) == 1 else None
 
 
 def _sizes(program: ir.Program, figures: Mapping[str, ir.Array]) -> dict[str, ir.Expr]:
@@ -151,7 +145,7 @@ def _sizes(program: ir.Program, figures: Mapping[str, ir.Array]) -> dict[str, ir
     for let in program.lets:
         clause = let.clauses[0]
         literal = body_literal(clause, figures)
-        if len(let.clauses) > 1 or literal is None or _is_bare(let, clause, literal):
+        if len(let.clauses) > 1 or literal is None or _is_bare(let, clause):
             continue
         for axis, length in zip(let.axes, literal.shape, strict=True):
             found.setdefault(legal(axis.coordinate.name), set()).add(length)
@@ -166,20 +160,25 @@ def _sizes(program: ir.Program, figures: Mapping[str, ir.Array]) -> dict[str, ir
 
 
 def body_literal(clause: ir.Clause, figures: Mapping[str, ir.Array]) -> ir.Array | None:
-    """The figures that a whole right-hand side is."""
-    match clause.body:
-        case ir.Read(tensor, indices) if tensor in figures and indices == clause.slots:
-            return figures[tensor]
-        case ir.Array(indices=indices) if indices == clause.slots and is_decimal(clause.body):
-            return clause.body
-        case _:
-            return None
+    """The figures that a whole right-hand side is: then they say how long the left-hand side is."""
+    body = clause.body
+    found = figures.get(body.tensor) if isinstance(body, ir.Read) else body
+    if not isinstance(found, ir.Array) or not isinstance(body, ir.Read | ir.Array) or not is_decimal(found):
+        return None
+    return found if body.indices == clause.slots and _lengths(clause) == found.shape else None
 
 
-def _is_bare(let: ir.Let, clause: ir.Clause, literal: ir.Array) -> bool:
-    """Whether a definition is a literal that stands without a bracket: its coordinates have no names of their own."""
+def _lengths(clause: ir.Clause) -> tuple[int, ...] | None:
+    """How long each axis is, where there is no more to say of the points."""
+    plain = clause.guard is None and all(is_zero(range.lower) for range in clause.ranges)
+    lengths = [int(range.upper.value) for range in clause.ranges if isinstance(range.upper, ir.Const)]
+    return tuple(lengths) if plain and len(lengths) == len(clause.ranges) else None
+
+
+def _is_bare(let: ir.Let, clause: ir.Clause) -> bool:
+    """Whether a literal stands without a bracket: its coordinates have no names of their own."""
     unnamed = all(axis.coordinate.name == f"axis_{number}" for number, axis in enumerate(let.axes))
-    return unnamed and literal is clause.body and clause.guard is None
+    return unnamed and isinstance(clause.body, ir.Array) and len(let.clauses) == 1
 
 
 # ----------------------------------------------------------------- declarations
@@ -233,17 +232,34 @@ def _input_slot(axis: ir.Axis, setting: Setting, known: set[str]) -> tree.Binder
 
 
 def _definitions(program: ir.Program, setting: Setting, remarks: Mapping[str, str]) -> Iterator[list[str]]:
-    """The definitions in paragraphs: a recurrence is one, and so is what is named after one result."""
+    """The definitions in paragraphs: a recurrence is one, so is what is named after one result, and so are
+    derivatives after all that they are derivatives of."""
     lets = [let for let in program.lets if let.name not in setting.figures]
+    turn = _turn([_is_derivative(let.name, setting) for let in lets])
     paragraph: list[str] = []
-    last: ir.Let | None = None
     for number, let in enumerate(lets):
-        if last is not None and _parts_from(last, let, _owner(lets, number - 1), _owner(lets, number)):
+        if paragraph and (number == turn or _parts_from(lets, number)):
             yield paragraph
             paragraph = []
         paragraph += _let(let, setting, remarks.get(let.name))
-        last = let
     yield paragraph
+
+
+def _is_derivative(name: str, setting: Setting) -> bool:
+    return any(name.startswith((f"d_{tensor}", f"dot_{tensor}")) for tensor in setting.tensors)
+
+
+def _turn(marks: list[bool]) -> int | None:
+    """Where marks begin that do not end again."""
+    first = marks.index(True) if True in marks else None
+    return first if first is not None and all(marks[first:]) else None
+
+
+def _parts_from(lets: list[ir.Let], number: int) -> bool:
+    """Whether an empty line stands before a definition."""
+    owner = _owner(lets, number)
+    several = any(len(let.clauses) > 1 for let in lets[number - 1 : number + 1])
+    return owner != _owner(lets, number - 1) or (not owner and several)
 
 
 def _owner(lets: list[ir.Let], number: int) -> str:
@@ -256,13 +272,8 @@ def _owner(lets: list[ir.Let], number: int) -> str:
     return name if number and lets[number - 1].name.startswith(f"{name}_") else ""
 
 
-def _parts_from(last: ir.Let, next: ir.Let, owner: str, next_owner: str) -> bool:
-    several = len(last.clauses) > 1 or len(next.clauses) > 1
-    return owner != next_owner or (not owner and several)
-
-
 def _let(let: ir.Let, setting: Setting, remark: str | None) -> list[str]:
-    made_real = let.kind == "real" and all(printed_kind(clause.body) == "whole" for clause in let.clauses)
+    made_real = let.kind == "real" and all(clause.body.type.kind == "whole" for clause in let.clauses)
     lines = [
         format_statement(_clause(let, clause, setting, made_real and number == 0))
         for number, clause in enumerate(let.clauses)
@@ -281,14 +292,13 @@ def _clause(let: ir.Let, clause: ir.Clause, setting: Setting, made_real: bool) -
 
 def _clause_at(let: ir.Let, clause: ir.Clause, place: Place, made_real: bool) -> tree.Let:
     inner = place.binding(clause.ranges)
-    literal = body_literal(clause, place.setting.figures)
     name = place.setting.names[let.name]
-    if literal is not None and _is_bare(let, clause, literal):
-        return tree.Let(name, NOWHERE, None, array(literal.shape, literal.cells), (), NOWHERE)
     slots = tuple(_slot(slot, clause, inner) for slot in clause.slots) if let.axes else None
-    where = guards(clause.guard, inner)
+    literal = body_literal(clause, place.setting.figures)
     if literal is not None:
-        return tree.Let(name, NOWHERE, slots, array(literal.shape, literal.cells), where, NOWHERE)
+        left = None if _is_bare(let, clause) else slots
+        return tree.Let(name, NOWHERE, left, array(literal.shape, literal.cells), (), NOWHERE)
+    where = guards(clause.guard, inner)
     body, behind = _body(clause, inner, where)
     if made_real:
         body = as_real(clause.body, body)
