@@ -9,10 +9,6 @@ from tests.laws.derivable import Derivable, directed, generated
 from tests.laws.derivable_texts import FAMILIES
 from tests.laws.differentiated import Differentiated, OutOfReach, flaws
 
-import indexical as ix
-
-pytestmark = pytest.mark.skipif(not hasattr(ix, "grad"), reason="there are no derivatives yet")
-
 # Each family with other names, offsets and guards, this many times.
 TIMES = 4
 GENERATED = range(230)
