@@ -375,13 +375,14 @@ space batch(b), position(i), model(m), head(h), feature(d, e);
 
 input X[b, i, m], W_Q[h, m, d], W_K[h, m, d], W_V[h, m, e], W_O[h, e, m];
 
-let heard_Q[b, h, i, d]             = sum[m](X[b, i, m] * W_Q[h, m, d]);
-let heard_K[b, h, i, d]             = sum[m](X[b, i, m] * W_K[h, m, d]);
-let heard_V[b, h, i, d]             = sum[m](X[b, i, m] * W_V[h, m, d]);
-let heard_scaled_scores[b, h, i, j] = sum[d](heard_Q[b, h, i, d] * heard_K[b, h, j, d]) / sqrt(size(d));
-let heard_weights[b, h, i, j]       = softmax[j](heard_scaled_scores[b, h, i, j]) where j <= i;
-let heard_O[b, h, i, e]             = sum[j](heard_weights[b, h, i, j] * heard_V[b, h, j, e]);
-let heard[b, i, n]                  = sum[h, e](heard_O[b, h, i, e] * W_O[h, e, n]);
+let heard_Q[b, h, i, d] = sum[m](X[b, i, m] * W_Q[h, m, d]);
+let heard_K[b, h, i, d] = sum[m](X[b, i, m] * W_K[h, m, d]);
+let heard_V[b, h, i, d] = sum[m](X[b, i, m] * W_V[h, m, d]);
+let heard_scaled_scores[b, h, i, j] =
+    sum[d](heard_Q[b, h, i, d] * heard_K[b, h, j, d]) / sqrt(size(d));
+let heard_weights[b, h, i, j] = softmax[j](heard_scaled_scores[b, h, i, j]) where j <= i;
+let heard_O[b, h, i, e]       = sum[j](heard_weights[b, h, i, j] * heard_V[b, h, j, e]);
+let heard[b, i, n]            = sum[h, e](heard_O[b, h, i, e] * W_O[h, e, n]);
 
 output heard;
 """

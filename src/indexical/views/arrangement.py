@@ -9,9 +9,10 @@ from dataclasses import replace
 from ..checker.context import constants_of
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.graph import components
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
-from ..ir.walk import fresh, parts_of, reads_of, rebuild, substitute, walk
+from ..ir.walk import fresh, reads_of, rebuild, substitute, walk
 from .inference import is_zero
 
 
@@ -23,11 +24,10 @@ def arranged(program: ir.Program) -> ir.Program:
     return replace(program, lets=tuple(_in_order(program)))
 
 
-def ranges_in(let: ir.Let) -> Iterator[ir.Range]:
-    """Every range that a definition binds."""
-    for clause in let.clauses:
-        yield from clause.ranges
-    for part in parts_of(let):
+def ranges_in(clause: ir.Clause) -> Iterator[ir.Range]:
+    """Every range that a clause binds."""
+    yield from clause.ranges
+    for part in (clause.body, *(() if clause.guard is None else (clause.guard,))):
         for node in walk(part):
             if isinstance(node, ir.Reduce):
                 yield from node.ranges
@@ -108,7 +108,7 @@ def _inputs_apart(program: ir.Program) -> ir.Program:
     lets = {let.name: let for let in program.lets}
     owned = {axis.coordinate: axis.extent for tensor in program.inputs for axis in tensor.axes if _is_own(axis)}
     taken = {c.name for tensor in program.inputs for c in (axis.coordinate for axis in tensor.axes)}
-    taken |= {range.coordinate.name for let in program.lets for range in ranges_in(let)}
+    taken |= {range.coordinate.name for let in program.lets for c in let.clauses for range in ranges_in(c)}
     inputs = []
     for tensor in program.inputs:
         axes = []
@@ -141,16 +141,16 @@ def _without_aliases(program: ir.Program) -> ir.Program:
     lets = {let.name: let for let in program.lets}
     reads = Counter(read.tensor for let in program.lets for read in reads_of(let))
     reads.update(name for claim in program.asserts for name in _read_in(claim.condition))
-    for let in program.lets:
-        while (repeated := _repeated(lets[let.name], lets, reads)) is not None:
-            lets[let.name] = _under_name(lets[let.name], repeated)
+    for name in [let.name for let in program.lets]:
+        while name in lets and (repeated := _repeated(lets[name], lets, reads)) is not None:
+            lets[name] = _under_name(lets[name], repeated)
             del lets[repeated.name]
     return replace(program, lets=tuple(lets[let.name] for let in program.lets if let.name in lets))
 
 
 def _repeated(let: ir.Let, lets: Mapping[str, ir.Let], reads: Counter[str]) -> ir.Let | None:
     """What a definition repeats point by point, if nothing else reads that."""
-    if let.hidden or len(let.clauses) > 1 or let.clauses[0].guard is not None:
+    if len(let.clauses) > 1 or let.clauses[0].guard is not None:
         return None
     clause = let.clauses[0]
     body = clause.body
@@ -162,7 +162,7 @@ def _repeated(let: ir.Let, lets: Mapping[str, ir.Let], reads: Counter[str]) -> i
     alike = [axis.extent for axis in found.axes] == [range.upper for range in clause.ranges]
     whole = all(is_zero(range.lower) for range in (*clause.ranges, *found.clauses[0].ranges))
     ordered = tuple(range.coordinate for range in clause.ranges) == tuple(slot for slot in _slots(clause))
-    once = found.hidden and reads[found.name] == 1
+    once = found.hidden and found is not let and reads[found.name] == 1
     return found if once and plain and alike and whole and ordered and found.kind == let.kind else None
 
 
@@ -222,7 +222,8 @@ def _order(let: ir.Let) -> list[int]:
 
 
 def _in_order(program: ir.Program) -> list[ir.Let]:
-    """The definitions of the text as they stood; what was brought along just before what first needs it."""
+    """Each definition after all that it reads, but for recurrences; else as they stood. What was brought along
+    stands just before what first needs it, and derivatives behind all the others."""
     lets = {let.name: let for let in program.lets}
     hidden = {name: let for name, let in lets.items() if let.hidden}
     placed: dict[str, ir.Let] = {}
@@ -230,4 +231,27 @@ def _in_order(program: ir.Program) -> list[ir.Let]:
         brought = _closure([read.tensor for read in reads_of(let)], hidden)
         for other in (*(other for other in program.lets if other.name in brought), let):
             placed.setdefault(other.name, other)
-    return list({**placed, **lets}.values())
+    names = _sorted(list({**placed, **lets}), lets)
+    derived = {name for name in names if is_derivative(name, program)}
+    others = [name for name in names if name not in derived]
+    if _closure(others, lets).isdisjoint(derived):
+        names = others + [name for name in names if name in derived]
+    return [lets[name] for name in names]
+
+
+def is_derivative(name: str, program: ir.Program) -> bool:
+    """Whether a definition is called `d_x` or `dot_x` after something that there is."""
+    return any(name.startswith((f"d_{tensor}", f"dot_{tensor}")) for tensor in program.tensors)
+
+
+def _sorted(names: list[str], lets: Mapping[str, ir.Let]) -> list[str]:
+    """The names in this order, as far as each can stand after what it reads."""
+    reads = {name: sorted({read.tensor for read in reads_of(let)} & lets.keys()) for name, let in lets.items()}
+    circles = {name: set(group) for group in components(reads) for name in group}
+    waiting = {name: set(reads[name]) - circles[name] for name in names}
+    result: list[str] = []
+    while waiting:
+        ready = next(name for name, wanted in waiting.items() if wanted.isdisjoint(waiting))
+        del waiting[ready]
+        result.append(ready)
+    return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never
@@ -10,7 +11,6 @@ from ..checker.guards import mentioned
 from ..ir import nodes as ir
 from ..ir.types import Coordinate, Kind, join
 from ..ir.walk import fresh
-from ..source import Source
 from ..syntax import tree
 from ..syntax.tokens import KEYWORDS
 from ..syntax.vocabulary import RESERVED
@@ -23,6 +23,8 @@ _COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">="))
 _ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%", "**"))
 # What is whole where its arguments are.
 _KEEPING = frozenset(("abs", "relu", "clamp", "max", "min"))
+# `i_1`, `j_1_2`.
+_NUMBERED = re.compile(r"(.+?)((?:_\d+)+)")
 # Comparisons that chain: `0 <= a < n`.
 _CHAINS = ({"<", "<="}, {">", ">="}, {"=="})
 
@@ -47,13 +49,12 @@ def legal(name: str) -> str:
 class Place:
     """A place in a statement: the coordinates in force there, with their printed names and ranges.
 
-    `owner` is the definition that the statement is of, and `home` the text that its own names come from: None where
-    none do. `avoided` are names that a coordinate cannot have, and `taken` those that another one has.
+    `owner` is the definition that the statement is of. `avoided` are names that a coordinate cannot have, and `taken`
+    those that the coordinates of the statement had.
     """
 
     setting: Setting
     owner: str = ""
-    home: Source | None = None
     avoided: frozenset[tuple[Coordinate, str]] = frozenset()
     taken: frozenset[str] = frozenset()
     names: Mapping[Coordinate, str] = field(default_factory=dict)
@@ -71,16 +72,24 @@ class Place:
     def free_name(self, range: ir.Range) -> str:
         """A name for a coordinate that hides nothing, and is not declared to be of another space.
 
-        Its own, if that will do. One that a call had renamed gets its first name back where that is free now.
+        Its own, if that will do. What was renamed to `i_1` beside an `i` that is not here is `i` again.
         """
         name = legal(range.coordinate.name)
-        first, _, number = name.rpartition("_")
-        renamed = number.isdigit() and first and range.span.source is not self.home and first not in self.taken
-        for candidate in (first, name) if renamed else (name,):
+        for candidate in (*self.shorter_names(name), name):
             if self.is_free(range, candidate):
                 return candidate
         unfit = {*self.names.values(), *self.setting.names.values(), *self.setting.sizes, *self.setting.spaces, name}
         return fresh(Coordinate(name), unfit | self.taken | {name for _, name in self.avoided}).name
+
+    def shorter_names(self, name: str) -> list[str]:
+        """What a coordinate may have been called before it was renamed, once or more often."""
+        found = _NUMBERED.fullmatch(name)
+        if found is None or name in self.setting.kept or found[1] not in self.setting.coordinates:
+            return []
+        base = found[1]
+        left = {name for coordinate, name in self.avoided if legal(coordinate.name) == name}
+        first = [] if base in self.taken - left else [base]
+        return [*first, f"{base}_1", f"{base}_2"] if found[2].count("_") > 1 else first
 
     def is_free(self, range: ir.Range, name: str) -> bool:
         if name in self.names.values() or name in self.setting.names.values() or self.is_foreign(range, name):
@@ -172,7 +181,7 @@ def _figures(figures: ir.Array, indices: tuple[ir.Expr, ...], place: Place) -> t
 def _index(index: ir.Expr, place: Place) -> tree.Expr | tree.Rest:
     if isinstance(index, ir.Coord) and index.coordinate.rest:
         return tree.Rest(place.name_of(index.coordinate), NOWHERE)
-    return written_expression(index, place)
+    return written_expression(simplified(index), place)
 
 
 # ------------------------------------------------------------------------ kinds

@@ -10,34 +10,40 @@ from ..checker.context import constants_of
 from ..checker.spaces import Classes
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import expression, polynomial
+from ..ir.affine import expression, of_atom, polynomial
+from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import parts_of, rebuild, walk
-from ..source import Source
 
 # A guard, where there is one, and what it guards.
 Guarded: TypeAlias = tuple[ir.Expr | None, ir.Expr]
-# Reads, and whether a condition stands before each.
-Reads: TypeAlias = Iterator[tuple[ir.Read | ir.Array, bool]]
+# What holds where something is read: conditions, and whether each of them does or fails.
+Conditions: TypeAlias = tuple[tuple[ir.Expr, bool], ...]
+Reads: TypeAlias = Iterator[tuple[ir.Read | ir.Array, Conditions]]
 
 
 class Evidence(NamedTuple):
-    """An axis that a coordinate indexes bare: how long it is, whether that is known before the statement is read,
-    and whether a condition on the coordinate stands before the read."""
+    """An axis that a coordinate indexes bare: how long it is, whether that is known before the statement is read, and
+    what holds there. Of `exact` evidence the checker knows; other indices are only bare in the end: `i + 1 - 1`."""
 
     extent: ir.Expr
     early: bool
-    guarded: bool
+    exact: bool
+    conditions: Conditions
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a statement stands among. `names` has the printed name of each tensor; `sizes` what `size(c)` says where
-    no `c` is bound, `spaces` what is declared; `figures` are array literals that stand where they are read;
-    `groups` has the definitions that each definition reads round in a circle."""
+    """What a statement stands among.
 
-    source: Source
+    `names` has the printed name of each tensor, `coordinates` the names of all coordinates and `kept` those that are
+    never changed; `sizes` what `size(c)` says where no `c` is bound, `spaces` what is declared; `figures` are array
+    literals that stand where they are read; `groups` has what each definition reads round in a circle.
+    """
+
     names: Mapping[str, str]
+    coordinates: frozenset[str]
+    kept: frozenset[str]
     tensors: Mapping[str, ir.Input | ir.Let]
     sizes: Mapping[str, ir.Expr]
     spaces: Mapping[str, str]
@@ -45,10 +51,14 @@ class Setting:
     figures: Mapping[str, ir.Array]
     groups: Mapping[str, frozenset[str]]
 
+    def constants(self, name: str) -> ir.Expr | None:
+        """What a whole scalar of the program is."""
+        found = self.tensors.get(name)
+        return constants_of({name: found})(name) if isinstance(found, ir.Let) else None
+
     def difference(self, left: ir.Expr, right: ir.Expr) -> int | None:
         """By how much two whole expressions differ; None where that is not known."""
-        constants = constants_of({name: let for name, let in self.tensors.items() if isinstance(let, ir.Let)})
-        return (polynomial(left, constants) - polynomial(right, constants)).constant
+        return (polynomial(left, self.constants) - polynomial(right, self.constants)).constant
 
     def is_same(self, left: ir.Expr, right: ir.Expr) -> bool:
         return left == right or self.difference(left, right) == 0
@@ -70,13 +80,24 @@ class Setting:
             return False
         differences = [self.difference(found.extent, range.upper) for found in evidence]
         for found, difference in zip(evidence, differences, strict=True):
-            # What is perhaps shorter has to agree, which is too much to ask of what is read in part.
-            if difference != 0 and (difference is not None or range.stated or found.guarded):
+            if difference is not None and difference != 0:
+                return False
+            # Axes that may differ have to agree: too much to ask if the range was stated, or a part is read.
+            if difference is None and (range.stated or self._is_partial(found, range.coordinate)):
                 return False
         known = [difference for found, difference in zip(evidence, differences, strict=True) if found.early]
         if known:
             return known[0] == 0
         return name in self.sizes and self.is_same(self.sizes[name], range.upper)
+
+    def _is_partial(self, found: Evidence, coordinate: Coordinate) -> bool:
+        """Whether conditions alone keep a coordinate on an axis, which may then be shorter than its range."""
+        if not found.exact:
+            return True
+        known = Assumptions(constants=self.constants)
+        for condition, holds in found.conditions:
+            known = known.assuming(condition, holds)
+        return known.entails(polynomial(found.extent, self.constants) - of_atom(coordinate) - 1)
 
 
 def is_zero(expr: ir.Expr) -> bool:
@@ -84,7 +105,9 @@ def is_zero(expr: ir.Expr) -> bool:
 
 
 def simplified(expr: ir.Expr) -> ir.Expr:
-    """A bound in fewer words, if there are any: `size(y) / 2` for `(size(y) - 2 + 2) / 2`."""
+    """A bound or an index in fewer words, if there are any: `size(y) / 2` for `(size(y) - 2 + 2) / 2`."""
+    if not isinstance(expr, ir.Map):
+        return expr
     inner = rebuild(expr, simplified)
     shorter = expression(polynomial(inner), expr.span)
     return shorter if _length(shorter) < _length(inner) else inner
@@ -98,45 +121,46 @@ def evidence(coordinate: Coordinate, parts: Guarded, setting: Setting, owner: st
     """The axes that a coordinate indexes bare in a body and its guard, in the order in which they are read."""
     circle = setting.groups.get(owner, frozenset())
     found: list[Evidence] = []
-    for read, guarded in _reads_guarded(parts, coordinate, False):
+    for read, conditions in _reads_guarded(parts, coordinate, ()):
         if isinstance(read, ir.Array):
             extents: list[ir.Expr] = [build.whole(length, read.span) for length in read.shape]
         else:
             extents = [axis.extent for axis in setting.tensors[read.tensor].axes]
         early = isinstance(read, ir.Array) or read.tensor not in circle
         for extent, index in zip(extents, read.indices, strict=True):
-            if isinstance(index, ir.Coord) and index.coordinate == coordinate:
-                found.append(Evidence(extent, early, guarded))
+            bare = simplified(index)
+            if isinstance(bare, ir.Coord) and bare.coordinate == coordinate:
+                found.append(Evidence(extent, early, bare == index, conditions))
     return found
 
 
-def _reads_guarded(parts: Guarded, coordinate: Coordinate, guarded: bool) -> Reads:
+def _reads_guarded(parts: Guarded, coordinate: Coordinate, held: Conditions) -> Reads:
     """The reads of a guard, then of what it guards."""
     guard, body = parts
     if guard is not None:
-        yield from _reads(guard, coordinate, guarded)
-        guarded = guarded or coordinate in guard.type.coordinates
-    yield from _reads(body, coordinate, guarded)
+        yield from _reads(guard, coordinate, held)
+        held = (*held, (guard, True))
+    yield from _reads(body, coordinate, held)
 
 
-def _reads(expr: ir.Expr, coordinate: Coordinate, guarded: bool) -> Reads:
-    """The reads inside an expression that mention a coordinate bound outside: guards first, indices before reads."""
+def _reads(expr: ir.Expr, coordinate: Coordinate, held: Conditions) -> Reads:
+    """The reads inside an expression, a coordinate being bound outside: guards first, indices before reads."""
     match expr:
         case ir.Const() | ir.Coord() | ir.Size():
             return
-        case ir.Map("&&" | "||", (left, right)):
-            yield from _reads_guarded((left, right), coordinate, guarded)
+        case ir.Map("&&", (left, right)):
+            yield from _reads_guarded((left, right), coordinate, held)
         case ir.Read(_, inner) | ir.Array(indices=inner) | ir.Map(_, inner):
             for part in inner:
-                yield from _reads(part, coordinate, guarded)
+                yield from _reads(part, coordinate, held)
             if not isinstance(expr, ir.Map):
-                yield expr, guarded
+                yield expr, held
         case ir.Select(condition, then, otherwise):
-            yield from _reads_guarded((condition, then), coordinate, guarded)
-            yield from _reads(otherwise, coordinate, guarded or coordinate in condition.type.coordinates)
+            yield from _reads_guarded((condition, then), coordinate, held)
+            yield from _reads(otherwise, coordinate, (*held, (condition, False)))
         case ir.Reduce() | ir.Normalize():
             if not (isinstance(expr, ir.Reduce) and coordinate in expr.coordinates):
-                yield from _reads_guarded((expr.guard, expr.body), coordinate, guarded)
+                yield from _reads_guarded((expr.guard, expr.body), coordinate, held)
 
 
 # ---------------------------------------------------------------------- kinds

@@ -15,7 +15,7 @@ from ..source import Source
 from ..syntax import tree
 from ..syntax.format import format_source, format_statement
 from ..syntax.parse import parse
-from .arrangement import arranged, ranges_in
+from .arrangement import arranged, is_derivative, ranges_in
 from .expressions import (
     Place,
     as_real,
@@ -64,9 +64,12 @@ def _setting(program: ir.Program) -> Setting:
     reads = {let.name: sorted({read.tensor for read in reads_of(let)}) for let in program.lets}
     known = {name: [target for target in targets if target in reads] for name, targets in reads.items()}
     circles = [group for group in components(known) if len(group) > 1 or group[0] in known[group[0]]]
+    kept = {name for contract in program.contracts for _, name in contract.roles}
+    kept |= {axis.coordinate.name for tensor in program.inputs for axis in tensor.axes}
     return Setting(
-        program.source,
         names,
+        frozenset(coordinate.name for coordinate in _coordinates(program)),
+        frozenset(kept),
         program.tensors,
         _sizes(program, figures),
         _spaces(program),
@@ -96,8 +99,8 @@ def _coordinates(program: ir.Program) -> Iterator[Coordinate]:
     """Every coordinate that occurs, in the order of the text."""
     for tensor in program.inputs:
         yield from (axis.coordinate for axis in tensor.axes)
-    for let in program.lets:
-        yield from (range.coordinate for range in ranges_in(let))
+    for clause in (clause for let in program.lets for clause in let.clauses):
+        yield from (range.coordinate for range in ranges_in(clause))
 
 
 def _spaces(program: ir.Program) -> dict[str, str]:
@@ -235,7 +238,7 @@ def _definitions(program: ir.Program, setting: Setting, remarks: Mapping[str, st
     """The definitions in paragraphs: a recurrence is one, so is what is named after one result, and so are
     derivatives after all that they are derivatives of."""
     lets = [let for let in program.lets if let.name not in setting.figures]
-    turn = _turn([_is_derivative(let.name, setting) for let in lets])
+    turn = _turn([is_derivative(let.name, program) for let in lets])
     paragraph: list[str] = []
     for number, let in enumerate(lets):
         if paragraph and (number == turn or _parts_from(lets, number)):
@@ -243,10 +246,6 @@ def _definitions(program: ir.Program, setting: Setting, remarks: Mapping[str, st
             paragraph = []
         paragraph += _let(let, setting, remarks.get(let.name))
     yield paragraph
-
-
-def _is_derivative(name: str, setting: Setting) -> bool:
-    return any(name.startswith((f"d_{tensor}", f"dot_{tensor}")) for tensor in setting.tensors)
 
 
 def _turn(marks: list[bool]) -> int | None:
@@ -285,8 +284,8 @@ def _let(let: ir.Let, setting: Setting, remark: str | None) -> list[str]:
 
 def _clause(let: ir.Let, clause: ir.Clause, setting: Setting, made_real: bool) -> tree.Let:
     """One `let`. A coordinate whose name means something else in it gets another name."""
-    taken = frozenset(legal(range.coordinate.name) for range in ranges_in(let))
-    place = Place(setting, let.name, None if let.hidden else setting.source, taken=taken)
+    taken = frozenset(legal(range.coordinate.name) for range in ranges_in(clause))
+    place = Place(setting, let.name, taken=taken)
     return place.settled(lambda here: _clause_at(let, clause, here, made_real))
 
 
