@@ -189,7 +189,7 @@ def test_base_cases_stand_before_the_loop() -> None:
 
 
 def test_what_stays_the_same_is_computed_before_the_loop() -> None:
-    text = "input x[t], a[i]; let h[0, i] = exp(a[i]); let h[t in 1..size(t), i] = tanh(h[t - 1, i]) * exp(a[i]) + x[t];"
+    text = "input x[t], a[i]; let h[0, i] = a[i]; let h[t in 1..size(t), i] = tanh(h[t - 1, i] * exp(a[i]) + x[t]);"
     found = body(text, (5,), (3,))
     assert found.index("np.exp(a)") < found.index("for t")
     assert found.count("np.exp(") == 1

@@ -40,7 +40,7 @@ def program(x, W, U, bias):
     gate = np.zeros((n_b, n_t, 4, n_n), np.float32)
     cell = np.zeros((n_b, n_t + 1, n_n), np.float32)
     shown = np.zeros((n_b, n_t + 1, n_n), np.float32)
-    gate_2 = np.tensordot(x, W, (2, 2))
+    gate_2 = np.tensordot(x, W, (2, 2)) + bias
     if n_n != n_p:
         raise Refused("IX304", "`p` has one size here and another there")
     for t in range(n_t + 1):
@@ -52,5 +52,5 @@ def program(x, W, U, bias):
             cell[:, t] = sigmoid(gate[:, t - 1, 1]) * cell[:, t - 1] + cell_2
             shown[:, t] = sigmoid(gate[:, t - 1, 3]) * np.tanh(cell[:, t])
         if t < n_t:
-            gate[:, t] = gate_2[:, t] + np.tensordot(shown[:, t], U, (1, 2)) + bias
+            gate[:, t] = gate_2[:, t] + np.tensordot(shown[:, t], U, (1, 2))
     return shown

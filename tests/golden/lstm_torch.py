@@ -44,7 +44,7 @@ def program(x, W, U, bias):
     gate_rows = {}
     cell_rows = {}
     shown_rows = {}
-    gate_2 = torch.tensordot(x, W, ([2], [2]))
+    gate_steps = (torch.tensordot(x, W, ([2], [2])) + bias).unbind(1)
     if n_n != n_p:
         raise Refused("IX304", "`p` has one size here and another there")
     for t in range(n_t + 1):
@@ -57,6 +57,6 @@ def program(x, W, U, bias):
             cell_rows[t] = torch.sigmoid(gate_rows[t - 1][:, 1]) * cell_rows[t - 1] + cell_3
             shown_rows[t] = torch.sigmoid(gate_rows[t - 1][:, 3]) * torch.tanh(cell_rows[t])
         if t < n_t:
-            gate_rows[t] = gate_2[:, t] + torch.tensordot(shown_rows[t], U, ([1], [2])) + bias
+            gate_rows[t] = gate_steps[t] + torch.tensordot(shown_rows[t], U, ([1], [2]))
     shown = torch.stack([shown_rows[s] for s in range(n_t + 1)], 1)
     return shown

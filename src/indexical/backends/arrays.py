@@ -78,6 +78,10 @@ class Arrays(Numbers):
     def infix(self, op: str, values: list[Value], level: int, expr: ir.Map, dtype: Dtype | None, scope: Scope) -> Value:
         """Two operands and a sign between them."""
         axes = joined(values, scope.order)
+        if op == "+" and self.text.loops and self.text.dialect.name == "torch":
+            for product, other in (values, values[::-1]):
+                if product.product is not None and product.axes == other.axes == axes and len(axes) <= 2:
+                    return Value(added_product(product.product, other), axes, "real", dtype)
         left, right = (aligned(value, axes) for value in values)
         python = left.python and right.python
         first = left.within(level + (level in (POWER, COMPARISON)))
@@ -157,3 +161,12 @@ def _opposite(condition: ir.Expr) -> ir.Expr:
     if isinstance(condition, ir.Map) and condition.op == "!":
         return condition.arguments[0]
     return build.apply("!", (condition,), "bool", condition.span)
+
+
+def added_product(product: tuple[Value, Value], other: Value) -> str:
+    """A matrix product and what is added to it, in one call."""
+    left, right = product
+    if len(left.axes) == 1:
+        left, right = right.but(text=f"{right.atom}.mT"), left
+    name = "addmm" if len(right.axes) == 2 else "addmv"
+    return f"torch.{name}({other.text}, {left.text}, {right.text})"

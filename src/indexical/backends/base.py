@@ -52,7 +52,7 @@ WIDEST = 96
 class Value:
     """An array as text: `axes` name its axes in order. `python` marks a plain Python number, which is weak:
     it has no dtype, and takes that of the array it meets. `turned` is the value from before its axes were put in
-    another order, where nothing else was done to it."""
+    another order, where nothing else was done to it; `product` are the two that a matrix product is made of."""
 
     text: str
     axes: tuple[Coordinate, ...]
@@ -61,6 +61,7 @@ class Value:
     binds: int = ATOM
     python: bool = False
     turned: Value | None = None
+    product: tuple[Value, Value] | None = None
 
     @property
     def atom(self) -> str:
@@ -69,7 +70,7 @@ class Value:
 
     def but(self, **changes: Any) -> Value:
         """The value with another text, and whatever else changes with it."""
-        return replace(self, **{"turned": None, **changes})
+        return replace(self, **{"turned": None, "product": None, **changes})
 
     def within(self, binds: int) -> str:
         """The text as an operand of something that binds this tightly."""
@@ -203,7 +204,7 @@ class Text:
             return value
         variable = self.fresh(f"{name}__1")
         self.add(value.text, "temporary", variable, value.binds)
-        return value.but(text=variable, binds=ATOM)
+        return value.but(text=variable, binds=ATOM, product=value.product)
 
     def named(self, value: Value, name: str) -> Value:
         """The value under a name that it keeps."""

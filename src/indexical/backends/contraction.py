@@ -195,9 +195,9 @@ class Contractor(Reader):
         if len(over) == 1:
             if len(theirs) <= 1 and (left.axes == (*mine, *over) or len(mine) <= 1):
                 first, second = self.turned(left, (*mine, *over)), self.turned(right, (*over, *theirs))
-                return _matmul(first, second, (*mine, *theirs))
+                return _matmul(self.steady(first), self.steady(second), (*mine, *theirs))
             if len(mine) <= 1 and right.axes == (*theirs, *over) and wanted == (*theirs, *mine):
-                return _matmul(right, self.turned(left, (*over, *mine)), (*theirs, *mine))
+                return _matmul(right, self.steady(self.turned(left, (*over, *mine))), (*theirs, *mine))
         before = [value.turned or value for value in (left, right)]
         places = tuple(tuple(value.axes.index(axis) for axis in over) for value in before)
         shown = self.text.dialect.tensordot(before[0].text, before[1].text, places)  # type: ignore[arg-type]
@@ -249,7 +249,8 @@ class Contractor(Reader):
 
 
 def _matmul(left: Value, right: Value, axes: tuple[Coordinate, ...]) -> Value:
-    return Value(f"{left.within(PRODUCT)} @ {right.within(PRODUCT + 1)}", axes, "real", None, PRODUCT)
+    shown = f"{left.within(PRODUCT)} @ {right.within(PRODUCT + 1)}"
+    return Value(shown, axes, "real", None, PRODUCT, product=(left, right))
 
 
 def _factor(text: str) -> str:
@@ -257,12 +258,14 @@ def _factor(text: str) -> str:
 
 
 def _is_worthwhile(homes: list[frozenset[Coordinate]], bound: frozenset[Coordinate], masks: list[Value]) -> bool:
-    """Whether a product would be larger than any of its factors, or is one of a matrix and a vector."""
+    """Whether a product would be larger than any of its factors, or is one of a matrix and vectors."""
     if len(homes) < 2:
         return False
-    if not any(home >= frozenset().union(*homes) for home in homes):
+    largest = frozenset().union(*homes)
+    if largest not in homes:
         return True
-    return not masks and len(homes) == 2 and homes[0] != homes[1] and bool(homes[0] & homes[1] & bound)
+    vectors = [home for home in homes if home != largest]
+    return not masks and len(vectors) == len(homes) - 1 and all(home & bound for home in vectors)
 
 
 def _nested(values: list[Value], bound: frozenset[Coordinate]) -> tuple[int, int] | None:

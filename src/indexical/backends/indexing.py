@@ -186,6 +186,9 @@ class Reader(Views):
         if padded:
             text = self.text.keep(base.but(text=text, binds=ATOM), self.label).text
         slices = [":" if i.access is None else self.slice(i.access, i.expr, i.extent, scope) for i in plan]
+        step = None if padded else self.step_among(base, plan, scope)
+        if step is not None:
+            text = f"{self.unbound(base.text, step)}[{slices.pop(step)}]"
         while slices and slices[-1] == ":":
             slices.pop()
         if slices:
@@ -195,6 +198,16 @@ class Reader(Views):
             if index.access is not None and index.access.backward:
                 text = self.text.dialect.flip(text, axis)
         return self.unfolded(base.but(text=text, binds=ATOM), held, scope)
+
+    def step_among(self, base: Value, plan: list[Index], scope: Scope) -> int | None:
+        """The axis of an array that stays the same in a loop, of which each turn takes one step."""
+        if base.text not in {stored.variable for stored in self.stored.values() if not stored.growing}:
+            return None
+        for n, index in enumerate(plan):
+            stepped = any(scope.places[c].step is not None for c in index.coordinates)
+            if stepped and index.access is not None and index.access.how == "fixed":
+                return n if self.is_unbound() else None
+        return None
 
     def unfolded(self, value: Value, held: list[tuple[int, Index]], scope: Scope) -> Value:
         """Axes that two coordinates share, taken apart."""

@@ -64,23 +64,52 @@ class Memory(Wholes):
         return not any(isinstance(part, ir.Read) and self.stored[part.tensor].growing for part in walk(expr))
 
     def all_steps(self, expr: ir.Expr, scope: Scope) -> Value | None:
-        """A sum of products that what is recurrent takes no part in: for all steps at once before the loop, of which
-        this is one."""
+        """What is recurrent takes no part in this: for all steps at once before the loop, of which this is one."""
         stepped = [c for c in expr.type.coordinates if scope.places[c].step is not None]
-        if len(stepped) != 1 or not isinstance(expr, ir.Reduce) or scope.conditions():
+        if len(stepped) != 1 or scope.conditions() or not _is_spared(expr):
             return None
-        products = expr.op == "sum" and isinstance(expr.body, ir.Map) and expr.body.op == "*"
         row = scope.moving(stepped[0])
-        found = self.computed_ahead(expr, row) if products and self.stays(expr, row) else None
-        return None if found is None else self.at_step(found, stepped[0], scope)
+        found = self.computed_ahead(expr, row) if self.stays(expr, row) else None
+        if found is None or stepped[0] not in found.axes:
+            return None
+        return self.at_step(found, stepped[0], scope)
 
     def at_step(self, value: Value, coordinate: Coordinate, scope: Scope) -> Value:
         """One point of a row."""
         place, at = scope.places[coordinate], value.axes.index(coordinate)
         start = self.number(place.start, scope)
         index = str(place.step) if start == "0" else f"{place.step} - {start}"
-        shown = f"{value.atom}[{', '.join([':'] * at + [index])}]"
+        if self.is_unbound() and value.text.isidentifier():
+            shown = f"{self.unbound(value.text, at)}[{index}]"
+        else:
+            shown = f"{value.atom}[{', '.join([':'] * at + [index])}]"
         return value.but(text=shown, axes=tuple(axis for axis in value.axes if axis != coordinate), binds=ATOM)
+
+    def is_unbound(self) -> bool:
+        """Whether the steps of an array are taken apart before a loop: PyTorch would build a gradient as large as the
+        array for every step that is sliced out of it."""
+        return bool(self.text.loops) and self.text.checks and self.text.dialect.name == "torch"
+
+    def unbound(self, variable: str, axis: int) -> str:
+        """The steps of an array, taken apart before the loops."""
+        key = ("steps", variable, axis)
+        if key not in self.known:
+            with self.outside_loops():
+                shown = Value(f"{variable}.unbind({axis})", (), "real", None)
+                self.known[key] = self.text.named(shown, f"{variable.split('__')[0]}_steps")
+        return self.known[key].text
+
+    def steady(self, value: Value) -> Value:
+        """A value whose axes are in another order, turned once before the loops, where it stays the same in them."""
+        before = value.turned
+        steady = {stored.variable for stored in self.stored.values() if not stored.growing}
+        if before is None or not self.text.loops or before.text not in steady or not self.text.checks:
+            return value
+        key = ("turned", value.text)
+        if key not in self.known:
+            with self.outside_loops():
+                self.known[key] = self.text.named(value, f"{before.text}_turned")
+        return value.but(text=self.known[key].text)
 
     def computed_ahead(self, expr: ir.Expr, scope: Scope) -> Value | None:
         """The value, computed once before the loops; None where it has to be checked in its place."""
@@ -115,3 +144,16 @@ class Memory(Wholes):
             else:
                 self.known[key] = self.text.named(shown, coordinate.name)
         return self.known[key]
+
+
+def _is_spared(expr: ir.Expr) -> bool:
+    """Whether it takes no more room for all steps than what it is made of has: a sum of products, or whatever has no
+    more coordinates than some part of it."""
+    match expr:
+        case ir.Reduce("sum", _, ir.Map("*")):
+            return True
+        case ir.Map() | ir.Select() | ir.Reduce() | ir.Normalize() if expr.type.kind == "real":
+            parts = (part for part in walk(expr) if isinstance(part, ir.Read | ir.Reduce) and part is not expr)
+            return any(part.type.coordinates >= expr.type.coordinates for part in parts)
+        case _:
+            return False

@@ -15,6 +15,7 @@ from ..ir.text import shown
 from ..ir.walk import reads_of, rebuild, renamed_apart, walk
 from .deciding import decide
 from .linear import Linear, Nonlinear, take_linear, where_heard
+from .loops import lighten
 from .scans import Recurrence, Scan
 from .steps import Refusal, Step
 
@@ -46,9 +47,12 @@ def arrange(program: ir.Program, wanted: tuple[str, ...], isolate: bool) -> Arra
             continue
         found = ISOLATED if isolate else _scanned(program, item)
         if isinstance(found, str):
-            for name, axes in stepped_axes(item).items():
-                recurrences[name] = Recurrence(axes)
-                stepped[name] = found
+            along = stepped_axes(item)
+            recurrences |= {name: Recurrence(axes) for name, axes in along.items()}
+            stepped |= dict.fromkeys(along, found)
+            if not isolate:
+                lets = tuple(lighten(let, along) if let.name in along else let for let in program.lets)
+                program = replace(program, lets=lets)
             order.append(item)
             continue
         program, scan, inner = found
