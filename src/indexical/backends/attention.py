@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..ir import nodes as ir
 from ..plan.choose import FUSED, INTERVALS, TILES
 from ..plan.steps import Attend
+from .backward import Backward
 from .base import ATOM, Value
 from .blocks import Blocks
+from .cuts import Cutting
 from .frames import Frame, hears_somebody
-from .fused import Fused
 from .state import Stored
 from .streams import Stream
-from .tiles import Tile
 
 
-class Attending(Fused, Blocks):
+@dataclass
+class Attending(Backward, Cutting, Blocks):
     """Definitions, of which some are attentions that a kernel computes whole."""
 
     def define(self, let: ir.Let) -> None:
         step = self.steps.get(let.name)
+        if step is not None and step.gradient is not None:
+            self.flow_back(step, step.gradient)
+            return
+        if step is not None and step.block is not None:
+            self.cut(step.block, step.covers)
+            return
         if step is None or step.attend is None:
             super().define(let)
             return
@@ -50,42 +59,9 @@ class Attending(Fused, Blocks):
 
     def intervals(self, let: ir.Let, attend: Attend, frame: Frame, tiles: bool) -> Value:
         """Each query with its intervals of keys, computed from the guard by arithmetic."""
-        dot = attend.scores.dot
-        assert dot is not None
-        key = attend.attention.coordinate
-        scale, query = self.scale(attend, frame)
-        compared = tuple(range.coordinate for range in dot.compared)
-        q = self.operand(query, frame.row, compared, frame, let)
-        k = self.operand(dot.key, key, compared, frame, let)
-        v = self.operand(attend.attention.value, key, attend.layout.carry, frame, let)
-        pieces = attend.mask.pieces
-        alone = len(pieces) == 1
-        lower = [self.bound("max", piece.lower, attend.attention.key, frame) for piece in pieces]
-        upper = [self.bound("min", piece.upper, attend.attention.key, frame) for piece in pieces]
-        rest = pieces[0].rest if alone else ()
-        groups = pieces[0].groups if alone else ()
-        if not alone and any(piece.rest or piece.groups for piece in pieces):
-            lower, upper = lower[:0], upper[:0]
-            lower.append(self.bound("max", (), attend.attention.key, frame))
-            upper.append(self.bound("min", (), attend.attention.key, frame))
-            rest = attend.attention.guard
-        bounds = self.text.fresh("lower"), self.text.fresh("upper")
-        for name, texts in zip(bounds, (lower, upper), strict=True):
-            several = f"torch.broadcast_tensors({', '.join(texts)})" if len(texts) > 1 else f"({texts[0]},)"
-            self.text.line(f"{name} = torch.stack({several})")
-        words = f"{q}, {k}, {v}, {bounds[0]}, {bounds[1]}, {scale}"
-        if groups and tiles:
-            rest, groups = attend.attention.guard, ()
-        if groups:
-            words += self.group_words(groups, frame, key)
-        if not tiles or (attend.scores.bias is None and not rest):
-            self.kernels.setdefault("torch_intervals", set()).add("attend_within")
-            return self.restored(f"attend_within({words})", let, attend, frame)
-        self.kernels.setdefault("torch_intervals", set()).add("with_tiles")
-        tile = Tile(self, let, attend, frame.batch, frame.row, attend.scores.bias, rest)
-        name = tile.write()
-        call = self.restored(f"{name}({words}, arrays=[{', '.join(tile.arguments)}])", let, attend, frame)
-        learned = tile.learned()
+        met = self.meeting(let, attend, frame, tiles)
+        call = self.restored(f"{met.function}({', '.join((*met.operands, met.words))})", let, attend, frame)
+        learned = met.learned
         if not learned:
             return call
         variable = self.text.fresh(f"{let.name}_rows")

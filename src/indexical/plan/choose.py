@@ -8,13 +8,15 @@ from dataclasses import replace
 from ..ir import nodes as ir
 from ..ir.types import Dtype
 from ..ir.walk import reads_of, walk
+from .blocks import cut
 from .dtypes import definition_dtypes, weak_definitions
 from .fuse import fuse
+from .gradients import Derived, derive
 from .masks import analyze, kind
 from .recognize import recognize
 from .recurrences import arrange, step_of
 from .scores import lay_out, take_apart
-from .steps import Attend, Attention, Layout, Mask, Piece, Plan, Recognized, Refusal, Scores, Step
+from .steps import Attend, Attention, Block, Gradient, Layout, Mask, Piece, Plan, Recognized, Refusal, Scores, Step
 from .wording import words_of
 
 FUSED = "scaled_dot_product_attention"
@@ -25,45 +27,58 @@ ARRAYS = "arrays"
 
 
 def choose(
-    program: ir.Program, wanted: tuple[str, ...], dtypes: Mapping[str, Dtype], backend: str, device: str, isolate: bool
+    program: ir.Program,
+    wanted: tuple[str, ...],
+    dtypes: Mapping[str, Dtype],
+    backend: str,
+    device: str,
+    isolate: bool,
+    recompute: bool = True,
 ) -> Plan:
-    """The plan of a call: what is needed, every attention by the best kernel that takes it."""
+    """The plan of a call: what is needed, every attention by the best kernel that takes it. What flows back through
+    one is computed from weights that are made again, unless `recompute` says to keep them."""
     original = program
-    found = Recognized(program, {}, ()) if isolate else recognize(program, wanted)
-    refusals = {refusal.definition: refusal for refusal in found.refusals}
+    derived = _derived(program, wanted, backend, isolate or not recompute)
+    program = derived.program
+    found = Recognized(program, {}, ()) if isolate else recognize(program, wanted, derived.left)
+    refusals = {refusal.definition: refusal for refusal in (*found.refusals, *derived.refusals)}
     fused = dict(found.attentions)
     for name, attention in list(fused.items()):
         reason = _unfit(name, attention, found.program)
         if reason is not None:
             refusals[name] = Refusal(name, "fused attention", reason)
             del fused[name]
-            found = _taken_back(found, name, original)
-    program = fuse(found.program, {*wanted, *fused}) if not isolate else found.program
+            found = _taken_back(found, name, program)
+    program = fuse(found.program, {*wanted, *fused, *derived.left}) if not isolate else found.program
     arranged = arrange(program, wanted, isolate)
-    program = arranged.program
-    lets = {let.name: let for let in program.lets}
-    needed = needed_by(program, wanted, fused)
+    reading = _reading(fused, derived)
+    program, blocks = _cut(arranged.program, wanted, derived.flowing, reading, refusals)
+    needed = needed_by(program, wanted, reading)
+    together = _together(program, derived.gradients, blocks, needed, refusals)
+    inside = {name for step in together for name in (*step.beside, *step.covers)}
     steps = []
     for let in program.lets:
-        if let.name not in needed:
+        if let.name not in needed - inside:
             continue
         if let.name in fused:
-            step = _attend(lets[let.name], fused[let.name], program, backend)
-            steps.append(replace(step, covers=_covered(let, original, fused, needed)))
+            step = _attend(let, fused[let.name], program, backend)
+            steps.append(replace(step, covers=_covered((let.name,), original, needed)))
         else:
             refused = (refusals[let.name],) if let.name in refusals else ()
-            steps.append(step_of(let.name, arranged, refused))
+            known = next((step for step in together if step.definition == let.name), None)
+            steps.append(known or step_of(let.name, arranged, refused))
+    built = needed - {name for step in together for name in step.covers}
     asked = needed_by(original, wanted, {})
-    unread = tuple(let.name for let in original.lets if let.name in asked - needed and let.axes and not let.hidden)
+    unread = tuple(let.name for let in original.lets if let.name in asked - built and let.axes and not let.hidden)
     given = {tensor.name: dtypes[tensor.name] for tensor in program.inputs if tensor.name in dtypes}
     types = {**given, **definition_dtypes(program, given), **definition_dtypes(original, given)}
     weak = weak_definitions(program, given)
     return Plan(program, wanted, types, backend, device, isolate, tuple(steps), unread, weak)
 
 
-def needed_by(program: ir.Program, wanted: tuple[str, ...], fused: Mapping[str, Attention]) -> set[str]:
-    """The definitions that are computed: those asked for, those asserted, and what they read; of a fused
-    attention, only what its kernel reads."""
+def needed_by(program: ir.Program, wanted: tuple[str, ...], reading: Mapping[str, tuple[ir.Expr, ...]]) -> set[str]:
+    """The definitions that are computed: those asked for, those asserted, and what they read; of those that a kernel
+    computes, only what it is `reading`."""
     lets = {let.name: let for let in program.lets}
     needed: set[str] = set()
     waiting = [name for name in wanted if name in lets]
@@ -73,8 +88,8 @@ def needed_by(program: ir.Program, wanted: tuple[str, ...], fused: Mapping[str, 
         if name in needed or name not in lets:
             continue
         needed.add(name)
-        if name in fused:
-            waiting += [part.tensor for expr in parts(fused[name]) for part in walk(expr) if isinstance(part, ir.Read)]
+        if name in reading:
+            waiting += [part.tensor for expr in reading[name] for part in walk(expr) if isinstance(part, ir.Read)]
             extents = [axis.extent for axis in lets[name].axes]
             waiting += [part.tensor for expr in extents for part in walk(expr) if isinstance(part, ir.Read)]
         else:
@@ -82,17 +97,100 @@ def needed_by(program: ir.Program, wanted: tuple[str, ...], fused: Mapping[str, 
     return needed
 
 
-def _covered(let: ir.Let, original: ir.Program, fused: Mapping[str, Attention], needed: set[str]) -> tuple[str, ...]:
+def _covered(names: tuple[str, ...], program: ir.Program, needed: set[str]) -> tuple[str, ...]:
     """The definitions that a kernel computes on the way, in the order of the text."""
-    lets = {other.name: other for other in original.lets}
+    lets = {other.name: other for other in program.lets}
     found: set[str] = set()
-    waiting = [let.name] if let.name in lets else []
+    waiting = [name for name in names if name in lets]
     while waiting:
         for read in reads_of(lets[waiting.pop()]):
             if read.tensor in lets and read.tensor not in needed | found:
                 found.add(read.tensor)
                 waiting.append(read.tensor)
     return tuple(name for name in lets if name in found)
+
+
+def _derived(program: ir.Program, wanted: tuple[str, ...], backend: str, plainly: bool) -> Derived:
+    """What flows back through attentions, where a kernel has a way back."""
+    if plainly:
+        return Derived(program, (), (), (), frozenset())
+
+    def describe(program: ir.Program, name: str) -> tuple[Step, ir.Let] | str:
+        found = recognize(program, (name,))
+        if name not in found.attentions:
+            return next((r.reason for r in found.refusals if r.definition == name), "no attention is recognised")
+        attention = found.attentions[name]
+        reason = _unfit(name, attention, found.program)
+        let = next(let for let in found.program.lets if let.name == name)
+        step = _attend(let, attention, found.program, backend)
+        if step.kernel == STREAM:
+            reason = reason or step.refusals[-1].reason
+        return reason or (step, let)
+
+    return derive(program, wanted, describe if backend == "torch" else None)
+
+
+def _reading(fused: Mapping[str, Attention], derived: Derived) -> dict[str, tuple[ir.Expr, ...]]:
+    """What is evaluated by definitions that a kernel computes."""
+    reading = {name: parts(attention) for name, attention in fused.items()}
+    for gradient in derived.gradients:
+        read = (*parts(gradient.attend.attention), gradient.arriving)
+        reading |= dict.fromkeys(gradient.definitions, read)
+    return reading
+
+
+def _cut(
+    program: ir.Program,
+    wanted: tuple[str, ...],
+    flowing: tuple[str, ...],
+    reading: Mapping[str, tuple[ir.Expr, ...]],
+    refusals: dict[str, Refusal],
+) -> tuple[ir.Program, list[Block]]:
+    """The program, and what of it is computed for some rows after the other."""
+    read = {
+        name: {part.tensor for expr in exprs for part in walk(expr) if isinstance(part, ir.Read)}
+        for name, exprs in reading.items()
+    }
+    blocks: list[Block] = []
+    for name in flowing:
+        needed = needed_by(program, wanted, reading)
+        taken = {member for block in blocks for member, _ in block.inner}
+        if name not in needed - taken:
+            continue
+        found = cut(program, name, wanted, needed, read)
+        if isinstance(found, str):
+            refusals[name] = Refusal(name, "blocks of rows", found)
+        elif not taken & {member for member, _ in found[1].inner}:
+            program = found[0]
+            blocks.append(found[1])
+    return program, blocks
+
+
+def _together(
+    program: ir.Program,
+    gradients: tuple[Gradient, ...],
+    blocks: list[Block],
+    needed: set[str],
+    refusals: Mapping[str, Refusal],
+) -> list[Step]:
+    """Definitions that are computed at once, where the first of them stands."""
+    order = [item.name for item in program.order if isinstance(item, ir.Once)]
+    steps = []
+    for gradient in gradients:
+        names = [name for name in order if name in gradient.definitions and name in needed]
+        if names:
+            covers = _covered(tuple(names), program, needed)
+            words = ("on a forward pass that is computed again; what is to be differentiated again, by arrays",)
+            step = Step(names[0], f"the backward of {gradient.kernel}", (*words, *gradient.words), gradient.refusals)
+            beside = tuple(names[1:])
+            steps.append(replace(step, covers=covers, gradient=gradient.only(names), beside=beside))
+    for block in blocks:
+        names = [name for name in order if name in block.definitions]
+        covers = tuple(name for name, _ in block.inner if name not in block.kept)
+        refused = (refusals[block.weights],) if block.weights in refusals else ()
+        kernel = f"blocks of `{block.row.name}`"
+        steps.append(Step(names[0], kernel, (), refused, covers=covers, block=block, beside=tuple(names[1:])))
+    return steps
 
 
 def parts(attention: Attention) -> tuple[ir.Expr, ...]:

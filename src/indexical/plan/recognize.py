@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from ..checker.context import Trail
@@ -19,13 +19,13 @@ from .weights import Gathered, gather, placed
 from .writing import named, written
 
 
-def recognize(program: ir.Program, wanted: tuple[str, ...]) -> Recognized:
+def recognize(program: ir.Program, wanted: tuple[str, ...], left: Collection[str] = ()) -> Recognized:
     """A program that says the same, in which every attention that the wanted definitions need is a definition
-    of its own. A definition that is made of itself is left as it is."""
+    of its own. A definition that is made of itself is `left` as it is, and so are these."""
     if not any(is_exponential(part) for let in program.lets for c in let.clauses for part in walk(c.body)):
         return Recognized(program, {}, ())
     search = _Search(program, Algebra(program))
-    needed = _needed(program, wanted)
+    needed = _needed(program, wanted) - set(left)
     order: list[ir.Order] = []
     for item in program.order:
         if isinstance(item, ir.Stepwise):

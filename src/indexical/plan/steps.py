@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ..ir import nodes as ir
@@ -117,6 +117,69 @@ class Attend:
 
 
 @dataclass(frozen=True, slots=True)
+class Target:
+    """A definition that is a gradient: `order` says which axis of the gradient each of its axes is."""
+
+    definition: str
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """What flows back through an attention, where `arriving` arrives at its result: to the query's side of its scores
+    (what keeps apart, the row, what is compared), to the key's side (what keeps apart, the key, what is compared) and
+    to what is gathered (what keeps apart, the key, what is carried); None for what nobody wants.
+
+    `forward` is the definition that the attention would be. Nothing computes it.
+    """
+
+    weights: str
+    forward: str
+    attend: Attend
+    kernel: str
+    words: tuple[str, ...]
+    refusals: tuple[Refusal, ...]
+    arriving: ir.Expr
+    query: Target | None
+    key: Target | None
+    value: Target | None
+
+    @property
+    def definitions(self) -> tuple[str, ...]:
+        return tuple(target.definition for target in (self.query, self.key, self.value) if target is not None)
+
+    def only(self, names: Collection[str]) -> Gradient:
+        """The same, of which just these are wanted."""
+        query, key, value = (
+            target if target is not None and target.definition in names else None
+            for target in (self.query, self.key, self.value)
+        )
+        return replace(self, query=query, key=key, value=value)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Definitions that are computed together, for some points of `row` after the other; `rows` is how many there are.
+
+    `inner` are computed for these points alone, each with the axis that has them; of these `kept` are put together,
+    and `large` are as large as rows × keys. `totals` are sums over all rows.
+    """
+
+    weights: str
+    row: Coordinate
+    rows: ir.Expr
+    inner: tuple[tuple[str, int], ...]
+    kept: tuple[str, ...]
+    totals: tuple[str, ...]
+    large: tuple[str, ...]
+
+    @property
+    def definitions(self) -> tuple[str, ...]:
+        """What is there in the end."""
+        return (*self.kept, *self.totals)
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """How one definition is computed: by which kernel, what is said of it, and which better ways were refused.
 
@@ -131,6 +194,9 @@ class Step:
     attend: Attend | None = None
     covers: tuple[str, ...] = ()
     recurrence: Recurrence | None = None
+    gradient: Gradient | None = None
+    block: Block | None = None
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -753,6 +753,25 @@ def with_tiles(name: str, tile_score: TileScore | None, relative: bool = False) 
         out: Tensor = forward(query, key, value, lower, upper, query_group, key_group, scale, list(arrays))[0]
         return out
 
+    def back(
+        gradient: Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        lower: Tensor,
+        upper: Tensor,
+        scale: float,
+        query_group: Tensor | None = None,
+        key_group: Tensor | None = None,
+        arrays: Sequence[Tensor] = (),
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Gradients to query, key and value, where `gradient` arrives, on a forward pass that is computed again."""
+        further = (lower, upper, query_group, key_group, scale, list(arrays))
+        out, total = forward(query, key, value, *further)
+        found: tuple[Tensor, Tensor, Tensor] = backward(gradient, query, key, value, out, total, *further)
+        return found
+
+    attend.backward = back  # type: ignore[attr-defined]
     return attend
 
 

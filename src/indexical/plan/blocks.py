@@ -1,0 +1,387 @@
+"""Definitions that are computed together for some rows of a coordinate after the other, so that what is as large as
+rows × keys is never there whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.affine import polynomial
+from ..ir.graph import components
+from ..ir.types import Coordinate
+from ..ir.walk import children, parts_of, reads_of, rebuild, walk
+from .softmaxes import weights_of
+from .steps import Block
+
+Reads = Callable[[str], set[str]]
+
+
+def cut(
+    program: ir.Program, weights: str, wanted: tuple[str, ...], needed: set[str], reading: Mapping[str, set[str]]
+) -> tuple[ir.Program, Block] | str:
+    """The program, and what of it is computed for some rows of these weights after the other; or why nothing is.
+    `reading` says what is read by definitions that a kernel computes."""
+    search = _Cut(program, weights, frozenset(wanted), needed, reading)
+    reason = "no coordinate asks: the weights are one row"
+    for axis in search.candidates():
+        found = search.along(axis)
+        if not isinstance(found, str):
+            return found
+        reason = found
+    return reason
+
+
+@dataclass
+class _Cut:
+    program: ir.Program
+    weights: str
+    wanted: frozenset[str]
+    needed: set[str]
+    reading: Mapping[str, set[str]]
+    inner: dict[str, int] = field(default_factory=dict)
+    totals: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.lets = {let.name: let for let in self.program.lets}
+        stepped = [item for item in self.program.order if isinstance(item, ir.Stepwise)]
+        self.recurrent = {name for item in stepped for name, _ in item.axes}
+        let = self.lets[self.weights]
+        body = weights_of(let)
+        assert body is not None
+        self.key = [axis.coordinate for axis in let.axes].index(body.coordinate)
+        self.readers: dict[str, list[ir.Let]] = {}
+        for other in self.program.lets:
+            if other.name in self.needed:
+                for name in self.read_of(other.name):
+                    self.readers.setdefault(name, []).append(other)
+
+    def candidates(self) -> list[int]:
+        """The axes of the weights that might ask: first those that something is summed over, then from the last."""
+        let = self.lets[self.weights]
+        axes = [n for n in range(len(let.axes)) if n != self.key]
+        count = dict.fromkeys(axes, 0)
+        for other in self.readers.get(self.weights, []):
+            for read, sums in _under_sums(other):
+                if read.tensor == self.weights:
+                    for n in axes:
+                        index = read.indices[n]
+                        count[n] += isinstance(index, ir.Coord) and index.coordinate in sums
+        asks = {n: self._asks(n) for n in axes}
+        return sorted(axes, key=lambda n: (not asks[n], -count[n], -n))
+
+    def _asks(self, axis: int) -> bool:
+        """Whether something that varies with the key does not vary with an axis of the weights."""
+        let = self.lets[self.weights]
+        row, key = let.axes[axis].coordinate, let.axes[self.key].coordinate
+        waiting, seen = [(let, row, key)], {let.name}
+        while waiting:
+            let, row, key = waiting.pop()
+            for read in reads_of(let):
+                bare = [i.coordinate if isinstance(i, ir.Coord) else None for i in read.indices]
+                if key in bare and row not in read.type.coordinates and read.type.kind == "real":
+                    return True
+                other = self.lets.get(read.tensor)
+                if other is not None and key in bare and row in bare and other.name not in seen:
+                    seen.add(other.name)
+                    slots = other.clauses[0].slots
+                    at = [slot.coordinate if isinstance(slot, ir.Coord) else None for slot in slots]
+                    there, back = at[bare.index(row)], at[bare.index(key)]
+                    if there is not None and back is not None:
+                        waiting.append((other, there, back))
+        return False
+
+    # ------------------------------------------------------------------------- who is in
+
+    def along(self, axis: int) -> tuple[ir.Program, Block] | str:
+        let = self.lets[self.weights]
+        self.rows = let.axes[axis].extent
+        self.keys = let.axes[self.key].extent
+        self.inner, self.totals = {self.weights: axis}, set()
+        waiting = [self.weights]
+        while waiting:
+            name = waiting.pop()
+            for reader in self.readers.get(name, []) if self.is_large(name) else []:
+                found = self.enter(reader)
+                if isinstance(found, str):
+                    return found
+                waiting += found
+            waiting += self.read_by(name)
+        between = self.between()
+        if between is not None:
+            return between
+        return self.checked() or self.built()
+
+    def is_large(self, name: str) -> bool:
+        """Whether a definition has a point for every row and key."""
+        axis = self.inner.get(name, -1)
+        others = [polynomial(a.extent) for n, a in enumerate(self.lets[name].axes) if n != axis]
+        return axis >= 0 and polynomial(self.keys) in others
+
+    def read_by(self, name: str) -> list[str]:
+        """The definitions with a point for every row and key that one which is in reads row by row: they come in."""
+        found = []
+        for read, row in self.row_reads(name):
+            other = self.lets.get(read.tensor)
+            bare = [i.coordinate if isinstance(i, ir.Coord) else None for i in read.indices]
+            if other is None or other.name in self.inner or row not in bare or not self.fits(other):
+                continue
+            self.inner[other.name] = bare.index(row)
+            if self.is_large(other.name) and other.name in self.needed:
+                found.append(other.name)
+            else:
+                del self.inner[other.name]
+        return found
+
+    def row_reads(self, name: str) -> Iterator[tuple[ir.Read, Coordinate]]:
+        """Every read of a definition that is in, with the coordinate of its rows."""
+        let = self.lets[name]
+        if name in self.inner:
+            slot = let.clauses[0].slots[self.inner[name]]
+            if isinstance(slot, ir.Coord):
+                yield from ((read, slot.coordinate) for read in reads_of(let))
+
+    def fits(self, let: ir.Let) -> bool:
+        """Whether a definition is one clause over all its points."""
+        if len(let.clauses) != 1 or let.name in self.recurrent or let.captured:
+            return False
+        clause = let.clauses[0]
+        starts = all(isinstance(r.lower, ir.Const) and r.lower.value == 0 for r in clause.ranges)
+        return starts and all(isinstance(slot, ir.Coord) for slot in clause.slots)
+
+    def enter(self, let: ir.Let) -> list[str] | str:
+        """A definition that reads one that is in comes in, row by row or as a sum over all rows."""
+        if let.name in self.inner or let.name in self.totals:
+            return []
+        if not self.fits(let) or let.name in self.reading:
+            return f"`{let.name}` is computed in several cases or step by step"
+        slots = [slot.coordinate for slot in let.clauses[0].slots if isinstance(slot, ir.Coord)]
+        axes: set[int] = set()
+        for read, sums in _under_sums(let):
+            if read.tensor not in self.inner:
+                continue
+            index = read.indices[self.inner[read.tensor]]
+            if not isinstance(index, ir.Coord):
+                return f"`{let.name}` reads `{read.tensor}` at other rows than its own"
+            axes.add(slots.index(index.coordinate) if index.coordinate in slots else -1)
+            if index.coordinate not in slots and not self.is_whole(sums.get(index.coordinate)):
+                return f"`{let.name}` needs all rows of `{read.tensor}` at once"
+        if len(axes) != 1:
+            return f"`{let.name}` reads some rows of what it needs, and all of them"
+        if axes == {-1}:
+            self.totals.add(let.name)
+            return []
+        self.inner[let.name] = axes.pop()
+        return [let.name]
+
+    def is_whole(self, r: ir.Range | None) -> bool:
+        """Whether a sum runs over all rows."""
+        if r is None:
+            return False
+        zero = isinstance(r.lower, ir.Const) and r.lower.value == 0
+        return zero and polynomial(r.upper) == polynomial(self.rows)
+
+    def between(self) -> str | None:
+        """What is made of rows that are in, and needed by others that are, comes in too."""
+        while True:
+            after = self.reached(self.readers_of, {*self.inner, *self.totals})
+            before = self.reached(self.read_of, set(self.inner))
+            missing = [n for n in self.lets if n in after & before and n not in self.inner and n in self.needed]
+            if any(name in self.totals for name in missing):
+                return "a sum over all rows is needed by them"
+            if not missing:
+                return None
+            for name in missing:
+                found = self.enter(self.lets[name])
+                if isinstance(found, str):
+                    return found
+                if name in self.totals:
+                    return f"`{name}` is a sum over all rows, and needed by them"
+
+    def readers_of(self, name: str) -> set[str]:
+        return {let.name for let in self.readers.get(name, [])}
+
+    def read_of(self, name: str) -> set[str]:
+        if name in self.reading:
+            return self.reading[name] & self.lets.keys()
+        return {read.tensor for read in reads_of(self.lets[name]) if read.tensor in self.lets}
+
+    def reached(self, steps: Reads, start: set[str]) -> set[str]:
+        found: set[str] = set()
+        waiting = list(start)
+        while waiting:
+            for name in steps(waiting.pop()):
+                if name not in found:
+                    found.add(name)
+                    waiting.append(name)
+        return found
+
+    # --------------------------------------------------------------------------- checks
+
+    def checked(self) -> str | None:
+        """Why definitions cannot be computed row by row after all."""
+        if not any(self.is_large(name) for name in self.inner if name != self.weights) and not self.totals:
+            return "nothing as large as its weights is computed from them"
+        for name in self.inner:
+            if name in self.wanted and self.is_large(name):
+                return f"`{name}` is asked for whole"
+            reason = self._fault(name)
+            if reason is not None:
+                return reason
+        for name in self.totals:
+            for read, sums in _under_sums(self.lets[name]):
+                index = read.indices[self.inner[read.tensor]] if read.tensor in self.inner else None
+                if index is not None and not (
+                    isinstance(index, ir.Coord) and self.is_whole(sums.get(index.coordinate))
+                ):
+                    return f"`{name}` needs all rows of `{read.tensor}` at once"
+        return None
+
+    def _fault(self, name: str) -> str | None:
+        let = self.lets[name]
+        clause = let.clauses[0]
+        slot = clause.slots[self.inner[name]]
+        assert isinstance(slot, ir.Coord)
+        row = slot.coordinate
+        parts = [part for expr in parts_of(let) for part in walk(expr)]
+        if any(isinstance(part, ir.Normalize) and part.coordinate == row for part in parts):
+            return f"`{name}` is normalised over its rows"
+        if polynomial(let.axes[self.inner[name]].extent) != polynomial(self.rows):
+            return f"`{name}` has other rows"
+        for read in reads_of(let):
+            index = read.indices[self.inner[read.tensor]] if read.tensor in self.inner else None
+            if index is not None and (not isinstance(index, ir.Coord) or index.coordinate != row):
+                return f"`{name}` reads `{read.tensor}` at other rows than its own"
+            for n, other in enumerate(read.indices):
+                bare = isinstance(other, ir.Coord) and other.coordinate == row
+                extent = self.program.tensors[read.tensor].axes[n].extent
+                if bare and polynomial(extent) != polynomial(self.rows):
+                    return f"`{read.tensor}` has other rows"
+        return None
+
+    # ------------------------------------------------------------------------- building
+
+    def built(self) -> tuple[ir.Program, Block] | str:
+        """The program with a definition for every sum over rows."""
+        made: dict[str, list[ir.Let]] = {}
+        changed = dict(self.lets)
+        totals: list[str] = []
+        for name in [n for n in self.lets if n in self.totals]:
+            let = self.lets[name]
+            clause = let.clauses[0]
+            if self._sums_rows(clause.body) and clause.guard is None:
+                totals.append(name)
+                continue
+            split = _Split(self, let, [*self.program.tensors])
+            body = split.rewritten(clause.body)
+            if split.failed:
+                return f"in `{name}` a sum over rows stands under another"
+            made[name] = split.made
+            totals += [new.name for new in split.made]
+            changed[name] = replace(let, clauses=(replace(clause, body=body),))
+        lets = tuple(new for let in self.program.lets for new in (*made.get(let.name, []), changed[let.name]))
+        order: list[ir.Order] = []
+        for item in self.program.order:
+            order += [ir.Once(new.name) for new in made.get(item.name, [])] if isinstance(item, ir.Once) else []
+            order.append(item)
+        program = replace(self.program, lets=lets, order=tuple(order))
+        return _ordered(program, self.block(changed, totals), self.reading)
+
+    def block(self, changed: Mapping[str, ir.Let], totals: list[str]) -> Block:
+        inner = [item.name for item in self.program.order if isinstance(item, ir.Once) and item.name in self.inner]
+        others = self.needed - set(inner) - set(totals)
+        outside = {read.tensor for name in others - self.reading.keys() for read in reads_of(changed[name])}
+        outside |= {tensor for name in others & self.reading.keys() for tensor in self.reading[name]}
+        kept = tuple(name for name in inner if name in self.wanted or name in outside)
+        large = tuple(name for name in inner if self.is_large(name))
+        row = self.lets[self.weights].axes[self.inner[self.weights]].coordinate
+        places = tuple((name, self.inner[name]) for name in inner)
+        return Block(self.weights, row, self.rows, places, kept, tuple(totals), large)
+
+    def _sums_rows(self, expr: ir.Expr) -> bool:
+        return isinstance(expr, ir.Reduce) and expr.op == "sum" and self.row_of(expr) is not None
+
+    def row_of(self, expr: ir.Reduce) -> Coordinate | None:
+        """The coordinate of a sum that rows which are in are read at."""
+        ranges = {r.coordinate for r in expr.ranges}
+        for part in walk(expr):
+            if isinstance(part, ir.Read) and part.tensor in self.inner:
+                index = part.indices[self.inner[part.tensor]]
+                if isinstance(index, ir.Coord) and index.coordinate in ranges:
+                    return index.coordinate
+        return None
+
+
+@dataclass
+class _Split:
+    """Sums over rows, each as a definition of its own."""
+
+    cut: _Cut
+    let: ir.Let
+    taken: list[str]
+    failed: bool = False
+
+    def __post_init__(self) -> None:
+        self.made: list[ir.Let] = []
+
+    def rewritten(self, expr: ir.Expr) -> ir.Expr:
+        if isinstance(expr, ir.Reduce) and expr.op == "sum" and self.cut.row_of(expr) is not None:
+            clause = self.let.clauses[0]
+            own = {r.coordinate: r for r in clause.ranges}
+            if not expr.type.coordinates <= own.keys():
+                self.failed = True
+                return expr
+            ranges = tuple(r for c, r in own.items() if c in expr.type.coordinates)
+            slots = tuple(build.coord(r.coordinate, r.span) for r in ranges)
+            name = f"{self.let.name}_sum"
+            while name in self.taken:
+                name += "_2"
+            self.taken.append(name)
+            axes = tuple(ir.Axis(r.coordinate, r.upper) for r in ranges)
+            inner = ir.Clause(slots, ranges, expr, None, expr.span)
+            self.made.append(ir.Let(name, axes, "real", (inner,), True, clause.span, self.let.call))
+            return build.read(name, slots, "real", expr.span)
+        return rebuild(expr, self.rewritten)
+
+
+def _under_sums(let: ir.Let) -> Iterator[tuple[ir.Read, Mapping[Coordinate, ir.Range]]]:
+    """Every read of a definition with the sums that it stands under, and nothing else does between."""
+    for expr in parts_of(let):
+        waiting: list[tuple[ir.Expr, Mapping[Coordinate, ir.Range]]] = [(expr, {})]
+        while waiting:
+            part, sums = waiting.pop()
+            if isinstance(part, ir.Read):
+                yield part, sums
+            if isinstance(part, ir.Reduce) and part.op == "sum":
+                inside = {**sums, **{r.coordinate: r for r in part.ranges}}
+                waiting += [(b, sums) for r in part.ranges for b in (r.lower, r.upper)]
+                waiting += [(inner, inside) for inner in (part.body, part.guard) if inner is not None]
+                continue
+            waiting += [(child, sums) for child in children(part)]
+
+
+def _ordered(program: ir.Program, block: Block, reading: Mapping[str, set[str]]) -> tuple[ir.Program, Block] | str:
+    """The program in an order in which a block is computed at once, after all that it reads."""
+    lets = {let.name: let for let in program.lets}
+    members = {name for name, _ in block.inner} | set(block.totals)
+    owner = {}
+    for number, item in enumerate(program.order):
+        for name in [item.name] if isinstance(item, ir.Once) else [name for name, _ in item.axes]:
+            owner[name] = number if name not in members else -1
+    edges: dict[int, list[int]] = {}
+    for name, number in owner.items():
+        read = reading[name] if name in reading else {part.tensor for part in reads_of(lets[name])}
+        given = {owner[tensor] for tensor in read if tensor in owner}
+        edges[number] = sorted({*edges.get(number, []), *given} - {number})
+    groups = components(edges)
+    if any(len(group) > 1 for group in groups):
+        return "what the rows need is made of sums over them"
+    order: list[ir.Order] = []
+    for (number,) in groups:
+        order += (
+            [program.order[number]]
+            if number >= 0
+            else [item for item in program.order if isinstance(item, ir.Once) and item.name in members]
+        )
+    return replace(program, order=tuple(order)), block

@@ -1,0 +1,224 @@
+"""What flows back through a softmax, found in normal forms: `weights * (g - sum[key](weights * g))`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from ..ir.walk import substitute
+from .normal import Atom, Binder, Form, Group, Leaf, Number, Product, Sum, form, multiplied, plus, product, times
+from .opening import Algebra
+from .sums import opened, replaced, summed
+from .traits import reads_in
+
+Factors = tuple[tuple[Atom, Number], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A definition that is a softmax, as factors of products see it."""
+
+    name: str
+    axes: tuple[Coordinate, ...]
+    key: int
+    ranges: tuple[ir.Range, ...]
+    guard: ir.Expr | None
+
+    def binder(self, axis: int, coordinate: Coordinate, algebra: Algebra) -> Binder:
+        """An axis of it, under another name."""
+        r = self.ranges[axis]
+        return Binder(coordinate, algebra.whole(r.lower), algebra.whole(r.upper), r.stated)
+
+    def at(self, indices: tuple[ir.Expr, ...]) -> dict[Coordinate, ir.Expr]:
+        return dict(zip(self.axes, indices, strict=True))
+
+    def is_in(self, key: str) -> bool:
+        """Whether it is read somewhere in a form with this key."""
+        return re.search(rf"(?:^|\W)\d?{re.escape(self.name)}\[", key) is not None
+
+    def held(self, indices: tuple[ir.Expr, ...], algebra: Algebra) -> Mapping[str, ir.Expr]:
+        """What holds wherever it is not 0."""
+        if self.guard is None:
+            return {}
+        return algebra.conditions(substitute(self.guard, self.at(indices)))
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A product that has weights as a factor, read at `indices`: what else is in it, and what flows back through the
+    softmax where that is a factor too, in the weights' own coordinates."""
+
+    indices: tuple[ir.Expr, ...]
+    rest: Product
+    number: Number
+    flow: Form | None
+
+    def coordinate(self, axis: int) -> Coordinate | None:
+        """The coordinate that an axis is read at, where that is all and no other axis is."""
+        index = self.indices[axis]
+        if not isinstance(index, ir.Coord):
+            return None
+        others = [other for n, other in enumerate(self.indices) if n != axis]
+        return None if any(index.coordinate in other.type.coordinates for other in others) else index.coordinate
+
+
+def relaxed(value: Form, weights: Weights, algebra: Algebra) -> Form:
+    """A form in which nothing is asked that holds wherever the weights beside it are not 0."""
+    if not weights.is_in(value.key):
+        return value
+    terms: list[tuple[Number, Product]] = []
+    for number, term in value.terms:
+        found = _relaxed(term, weights, algebra)
+        terms += [(number * own, part) for own, part in found.terms]
+    return form(terms)
+
+
+def _relaxed(term: Product, weights: Weights, algebra: Algebra) -> Form:
+    if not weights.is_in(term.key):
+        return form(((1, term),))
+    conditions = dict(term.conditions)
+    for atom, power in term.factors:
+        indices = _read_at(atom, weights)
+        if indices is not None and power > 0:
+            for key in weights.held(indices, algebra):
+                conditions.pop(key, None)
+    result = form(((1, product((), term.exponent, conditions)),))
+    for atom, power in term.factors:
+        inner = form(((1, product(((atom, power),))),))
+        if power == 1 and isinstance(atom, Group):
+            inner = _factored(relaxed(atom.form, weights, algebra))
+        elif power == 1 and isinstance(atom, Sum) and not atom.softmax and weights.is_in(atom.key):
+            binders, body = opened(atom, algebra)
+            inner = summed(relaxed(body, weights, algebra), binders, algebra)
+        result = times(result, inner)
+    return result
+
+
+def _factored(value: Form) -> Form:
+    """A sum of terms as a product of what all of them share and of the sum of what is left."""
+    if len(value.terms) < 2:
+        return value
+    shared = [
+        (atom, power)
+        for atom, power in value.terms[0][1].factors
+        if all(any(a.key == atom.key and n == power for a, n in term.factors) for _, term in value.terms[1:])
+    ]
+    keys = {atom.key for atom, _ in shared}
+    left = [
+        (n, product([f for f in term.factors if f[0].key not in keys], term.exponent, term.conditions))
+        for n, term in value.terms
+    ]
+    return times(form(((1, product(shared)),)), form(left)) if shared else value
+
+
+def _read_at(atom: Atom, weights: Weights) -> tuple[ir.Expr, ...] | None:
+    match atom:
+        case Leaf(ir.Read(tensor, indices)) if tensor == weights.name:
+            return indices
+        case _:
+            return None
+
+
+def use_of(term: Product, weights: Weights, algebra: Algebra) -> Use | None:
+    """Weights as a factor of a product, once and to the first power; None where they are anything else in it."""
+    reads = [(n, at) for n, (atom, _) in enumerate(term.factors) if (at := _read_at(atom, weights)) is not None]
+    if len(reads) != 1 or term.factors[reads[0][0]][1] != 1 or term.exponent is not None:
+        return None
+    place, indices = reads[0]
+    others = [factor for n, factor in enumerate(term.factors) if n != place]
+    for n, (atom, power) in enumerate(others):
+        if power == 1 and isinstance(atom, Group) and weights.is_in(atom.key):
+            found = _flow(atom.form, indices, weights, algebra)
+            if found is None:
+                return None
+            number, flow = found
+            rest = product([factor for m, factor in enumerate(others) if m != n], None, term.conditions)
+            return None if weights.is_in(rest.key) else Use(indices, rest, number, flow)
+    rest = product(others, None, term.conditions)
+    return None if weights.is_in(rest.key) else Use(indices, rest, 1, None)
+
+
+def _flow(value: Form, indices: tuple[ir.Expr, ...], weights: Weights, algebra: Algebra) -> tuple[Number, Form] | None:
+    """`n · (g - sum[key](weights * g))` as `n` and `g`, in the weights' own coordinates."""
+    key = indices[weights.key]
+    names = [index.coordinate for index in indices if isinstance(index, ir.Coord)]
+    if not isinstance(key, ir.Coord) or len(set(names)) != len(indices):
+        return None
+    home: dict[Coordinate, ir.Expr] = {
+        name: build.coord(axis, key.span) for name, axis in zip(names, weights.axes, strict=True)
+    }
+    large = {r.tensor for r in reads_in(value) if r.type.coordinates >= set(names)}
+    value = algebra.opened(value, lambda read: read.tensor in large)
+    means = [term for term in value.terms if weights.is_in(term[1].key)]
+    plain = [term for term in value.terms if not weights.is_in(term[1].key)]
+    if not plain or not means or not value.coordinates <= set(names):
+        return None
+    number = plain[0][0]
+    own = replaced(form((Fraction(n) / number, term) for n, term in plain), home, algebra)
+    mean = replaced(form((-Fraction(n) / number, term) for n, term in means), home, algebra)
+    return (number, own) if mean.key == mean_of(own, weights, algebra).key else None
+
+
+def mean_of(value: Form, weights: Weights, algebra: Algebra) -> Form:
+    """`sum[key](weights * value)`, in the weights' own coordinates."""
+    binder = weights.binder(weights.key, weights.axes[weights.key], algebra)
+    return summed(times(read_of(weights, algebra), value), [binder], algebra)
+
+
+def read_of(weights: Weights, algebra: Algebra) -> Form:
+    """The weights at their own coordinates."""
+    span = weights.ranges[0].span
+    return algebra.again(build.read(weights.name, tuple(build.coord(c, span) for c in weights.axes), "real", span))
+
+
+def adjoint_of(flow: Form, weights: Weights, algebra: Algebra) -> Form:
+    """What flows back to the scores, where `flow` arrives at the weights."""
+    return times(read_of(weights, algebra), plus(flow, mean_of(flow, weights, algebra), -1))
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """`sum[carried](arriving * value)`: what flows back to weights that have gathered `value`."""
+
+    carried: tuple[Binder, ...]
+    arriving: Product
+    value: Product
+    number: Number
+
+
+def gathered(flow: Form, weights: Weights, algebra: Algebra) -> Gather | None:
+    """What arrives at a gather with these weights and what it gathers, from what flows back to the weights; None
+    where they are not gathered with once, or not alone."""
+    key = weights.axes[weights.key]
+    if len(flow.terms) != 1:
+        return None
+    number, term = flow.terms[0]
+    carried: tuple[Binder, ...] = ()
+    for atom, power in term.factors:
+        if power == 1 and isinstance(atom, Sum) and _is_mixed(atom.body, key):
+            binders, body = opened(atom, algebra)
+            if carried or len(body.terms) != 1:
+                return None
+            carried = binders
+            rest = product([f for f in term.factors if f[0] is not atom], term.exponent, term.conditions)
+            number, term = number * body.terms[0][0], multiplied(body.terms[0][1], rest)
+    if term.exponent is not None:
+        return None
+    sides: list[tuple[list[tuple[Atom, Number]], dict[str, ir.Expr]]] = [([], {}), ([], {})]
+    for atom, power in term.factors:
+        sides[key in atom.coordinates][0].append((atom, power))
+    for name, condition in term.conditions.items():
+        sides[key in condition.type.coordinates][1][name] = condition
+    arriving, value = (product(factors, None, conditions) for factors, conditions in sides)
+    return Gather(carried, arriving, value, number)
+
+
+def _is_mixed(body: Product, key: Coordinate) -> bool:
+    """Whether some factors vary with the key, and others do not."""
+    found = {key in atom.coordinates for atom, _ in body.factors}
+    return found == {True, False}

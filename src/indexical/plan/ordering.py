@@ -1,0 +1,82 @@
+"""Programs with further definitions, in an order in which some are computed at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.graph import components
+from ..ir.walk import reads_of, walk
+from .steps import Gradient
+
+
+def definition(name: str, ranges: list[ir.Range], body: ir.Expr) -> ir.Let:
+    """A hidden definition with these coordinates."""
+    slots = tuple(build.coord(r.coordinate, r.span) for r in ranges)
+    axes = tuple(ir.Axis(r.coordinate, r.upper) for r in ranges)
+    clause = ir.Clause(slots, tuple(ranges), body, None, body.span)
+    return ir.Let(name, axes, "real", (clause,), True, body.span)
+
+
+def fresh_name(name: str, program: ir.Program) -> str:
+    """The name itself where it is free, else the next that is."""
+    taken = program.tensors
+    number, result = 1, name
+    while result in taken:
+        number += 1
+        result = f"{name}_{number}"
+    return result
+
+
+def extended(program: ir.Program, made: list[ir.Let], changed: Mapping[str, ir.Let]) -> ir.Program:
+    """The program with further definitions, and some in another form."""
+    lets = tuple(changed.get(let.name, let) for let in program.lets)
+    order = (*program.order, *(ir.Once(let.name) for let in made))
+    return replace(program, lets=(*lets, *made), order=order)
+
+
+def needed_for(program: ir.Program, wanted: tuple[str, ...]) -> set[str]:
+    """The definitions that some definitions, and all assertions, are made of."""
+    lets = {let.name: let for let in program.lets}
+    found: set[str] = set()
+    waiting = [name for name in wanted if name in lets]
+    waiting += [p.tensor for claim in program.asserts for p in walk(claim.condition) if isinstance(p, ir.Read)]
+    while waiting:
+        name = waiting.pop()
+        if name in lets and name not in found:
+            found.add(name)
+            waiting += [read.tensor for read in reads_of(lets[name])]
+    return found
+
+
+def arranged(program: ir.Program, gradients: list[Gradient]) -> tuple[ir.Program, list[Gradient]] | str:
+    """The program in an order in which all gradients of one attention are computed at once."""
+    lets = {let.name: let for let in program.lets}
+    owners: dict[str, ir.Order] = {}
+    for item in program.order:
+        names = [item.name] if isinstance(item, ir.Once) else [name for name, _ in item.axes]
+        owners.update(dict.fromkeys(names, item))
+    position = {id(item): n for n, item in enumerate(program.order)}
+    edges: dict[int, list[int]] = {}
+    for item in program.order:
+        names = [name for name, owner in owners.items() if owner is item]
+        reads = {read.tensor for name in names for read in reads_of(lets[name])}
+        edges[position[id(item)]] = sorted(
+            {position[id(owners[name])] for name in reads if name in owners and owners[name] is not item}
+        )
+    for gradient in gradients:
+        members = [position[id(owners[name])] for name in gradient.definitions]
+        reads = {p.tensor for p in walk(gradient.arriving) if isinstance(p, ir.Read)}
+        attention = gradient.attend.attention
+        for part in (attention.score, attention.value, *attention.guard, attention.key.lower, attention.key.upper):
+            reads |= {p.tensor for p in walk(part) if isinstance(p, ir.Read)}
+        given = {position[id(owners[name])] for name in reads if name in owners}
+        for member in members:
+            edges[member] = sorted({*edges[member], *given, *(d for m in members for d in edges[m])} - {member})
+    groups = components(edges)
+    if any(len(group) > 1 for group in groups):
+        return "what arrives is made of what flows back"
+    order = tuple(program.order[group[0]] for group in groups)
+    return replace(program, order=order), gradients

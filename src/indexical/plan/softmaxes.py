@@ -1,0 +1,148 @@
+"""Weights by name: every softmax of a program is a definition, and no two definitions are the same softmax."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from ..ir.walk import rebuild, substitute, walk
+from .canonical import text
+
+Scope = Mapping[Coordinate, ir.Range]
+
+
+def name_softmaxes(program: ir.Program, needed: set[str]) -> ir.Program:
+    """The same program with a definition for every softmax that stands inside of an expression; where one is written
+    twice, in place or under another name, all read the first."""
+    naming = _Naming(program)
+    lets: list[ir.Let] = []
+    order: dict[str, list[ir.Order]] = {}
+    stepped = {name for item in program.order if isinstance(item, ir.Stepwise) for name, _ in item.axes}
+    for item in program.order:
+        if isinstance(item, ir.Once) and item.name in needed and item.name not in stepped:
+            made = len(naming.made)
+            naming.define(item.name)
+            order[item.name] = [ir.Once(let.name) for let in naming.made[made:]]
+    if not naming.changed:
+        return program
+    for let in program.lets:
+        names = [item.name for item in order.get(let.name, []) if isinstance(item, ir.Once)]
+        lets += [new for new in naming.made if new.name in names]
+        lets.append(naming.lets[let.name])
+    steps = [
+        step
+        for item in program.order
+        for step in (*order.get(item.name if isinstance(item, ir.Once) else "", ()), item)
+    ]
+    return replace(program, lets=tuple(lets), order=tuple(steps))
+
+
+def weights_of(let: ir.Let) -> ir.Normalize | None:
+    """The softmax that a definition is; None where it is none, or more than that."""
+    if len(let.clauses) != 1 or let.clauses[0].guard is not None:
+        return None
+    clause = let.clauses[0]
+    body = clause.body
+    if not isinstance(body, ir.Normalize) or body.op != "softmax":
+        return None
+    slots = [slot.coordinate for slot in clause.slots if isinstance(slot, ir.Coord)]
+    starts = all(isinstance(r.lower, ir.Const) and r.lower.value == 0 for r in clause.ranges)
+    return body if len(slots) == len(clause.slots) and starts and body.coordinate in slots else None
+
+
+@dataclass
+class _Naming:
+    program: ir.Program
+    made: list[ir.Let] = field(default_factory=list)
+    known: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+    same: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+    changed: bool = False
+
+    def __post_init__(self) -> None:
+        self.lets = {let.name: let for let in self.program.lets}
+
+    def define(self, name: str) -> None:
+        """A definition that is a softmax is known from here on; any other reads those that are."""
+        let = self.lets[name]
+        clauses = []
+        for clause in let.clauses:
+            scope = {r.coordinate: r for r in clause.ranges}
+            body = self.rewritten(clause.body, scope, weights_of(let) is not None)
+            clauses.append(clause if body == clause.body else replace(clause, body=body))
+        if clauses != list(let.clauses):
+            self.changed = True
+            let = self.lets[name] = replace(let, clauses=tuple(clauses))
+        whole = weights_of(let)
+        if whole is None:
+            return
+        slots = [slot.coordinate for slot in let.clauses[0].slots if isinstance(slot, ir.Coord)]
+        key, order = _shape(whole, {r.coordinate: r for r in let.clauses[0].ranges})
+        if set(order) != set(slots):
+            return
+        places = tuple(order.index(c) for c in slots)
+        if key in self.known:
+            other, theirs = self.known[key]
+            self.same[name] = (other, tuple(places.index(p) for p in theirs))
+        else:
+            self.known[key] = (name, places)
+
+    def rewritten(self, expr: ir.Expr, scope: Scope, itself: bool = False) -> ir.Expr:
+        """An expression that reads weights by the one name they have; not where it is what has that name `itself`."""
+        if isinstance(expr, ir.Reduce):
+            scope = {**scope, **{r.coordinate: r for r in expr.ranges}}
+        expr = rebuild(expr, lambda child: self.rewritten(child, scope))
+        match expr:
+            case ir.Read(tensor, indices) if tensor in self.same:
+                other, order = self.same[tensor]
+                return build.read(other, tuple(indices[n] for n in order), "real", expr.span)
+            case ir.Normalize("softmax") if not itself and _is_bare(expr):
+                return self.named(expr, scope)
+            case _:
+                return expr
+
+    def named(self, expr: ir.Normalize, scope: Scope) -> ir.Expr:
+        ranges = {c: scope[c] for c in scope if c in expr.type.coordinates}
+        bounds = [bound for r in ranges.values() for bound in (r.lower, r.upper)]
+        if any(bound.type.coordinates for bound in bounds) or any(text(r.lower) != "0" for r in ranges.values()):
+            return expr
+        key, order = _shape(expr, ranges)
+        if key in self.known:
+            name, places = self.known[key]
+            indices = tuple(build.coord(order[n], expr.span) for n in places)
+            return build.read(name, indices, "real", expr.span)
+        name = self._fresh()
+        own = (*(c for c in ranges if c != expr.coordinate), expr.coordinate)
+        slots = tuple(build.coord(c, expr.span) for c in own)
+        clause = ir.Clause(slots, tuple(ranges[c] for c in own), expr, None, expr.span)
+        axes = tuple(ir.Axis(c, ranges[c].upper) for c in own)
+        self.made.append(ir.Let(name, axes, "real", (clause,), True, expr.span))
+        self.known[key] = (name, tuple(order.index(c) for c in own))
+        return build.read(name, slots, "real", expr.span)
+
+    def _fresh(self) -> str:
+        taken = self.program.tensors.keys() | {let.name for let in self.made}
+        number, result = 1, "weights"
+        while result in taken:
+            number += 1
+            result = f"weights_{number}"
+        return result
+
+
+def _shape(expr: ir.Normalize, ranges: Scope) -> tuple[str, list[Coordinate]]:
+    """A softmax as text that no name of a coordinate takes part in, and the coordinates in the order of that text."""
+    shown = text(expr)
+    found = {c: re.search(rf"(?<![\w'#]){re.escape(str(c))}(?!\w)", shown) for c in expr.type.coordinates}
+    order = sorted(expr.type.coordinates, key=lambda c: -1 if (at := found[c]) is None else at.start())
+    marks: dict[Coordinate, ir.Expr] = {c: build.coord(Coordinate(f"'{n}"), expr.span) for n, c in enumerate(order)}
+    limits = ";".join(f"{text(ranges[c].lower)}..{text(ranges[c].upper)}" for c in order)
+    return f"{text(substitute(expr, marks))} {limits}", order
+
+
+def _is_bare(expr: ir.Expr) -> bool:
+    """Whether every read is at coordinates alone, and so never out of bounds."""
+    reads = [part for part in walk(expr) if isinstance(part, ir.Read | ir.Array)]
+    return all(isinstance(index, ir.Coord) for read in reads for index in read.indices)
