@@ -213,7 +213,7 @@ def _linear(
     equations: _Equations, equation: tuple[ir.Expr, ir.Expr], left: Polynomial, open: dict[Coordinate, Polynomial]
 ) -> bool:
     """Solved for the coordinate that divides least; a left-hand side's before a reduction's."""
-    scaled = {c: k.constant for c, k in open.items() if k.constant}
+    scaled = {c: k.constant for c, k in open.items() if k.constant and not _bounds_another(c, left, equations)}
     choices = [(c not in equations.free, abs(k or 0) != 1, -place, c) for place, (c, k) in enumerate(scaled.items())]
     if not choices:
         return False
@@ -233,6 +233,12 @@ def _linear(
     if abs(factor) != 1:
         equations.conditions.append(even)
     return True
+
+
+def _bounds_another(coordinate: Coordinate, left: Polynomial, equations: _Equations) -> bool:
+    """Whether the range of another coordinate of the equation depends on this one: then that would bound itself."""
+    others = [r for r in equations.ranges if r.coordinate in left.atoms and r.coordinate != coordinate]
+    return any(coordinate in bound.type.coordinates for r in others for bound in (r.lower, r.upper))
 
 
 def _times(coordinate: Coordinate, factor: int) -> Polynomial:

@@ -140,8 +140,9 @@ def _at(term: Term, values: dict[Coordinate, ir.Expr]) -> Term:
     def changed(expr: ir.Expr) -> ir.Expr:
         return tidied_indices(substitute(expr, values))
 
+    ranges = tuple(replace(range, lower=changed(range.lower), upper=changed(range.upper)) for range in term.ranges)
     return Term(
-        term.product.changed(changed), term.ranges, tuple(map(changed, term.guards)), tuple(map(changed, term.cases))
+        term.product.changed(changed), ranges, tuple(map(changed, term.guards)), tuple(map(changed, term.cases))
     )
 
 

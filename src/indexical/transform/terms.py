@@ -93,7 +93,7 @@ def _settled(hidden: Share, inverse: Inverse, home: tuple[ir.Range, ...], consta
     if cases and not ranges:
         cases += [place for place in places if _reads(place)]
         places = [place for place in places if not _reads(place)]
-    guards = _needed([*conditions, *places], (*home, *ranges), constants)
+    guards = _needed([*conditions, *places], home, ranges, constants)
     if cases and ranges:
         guards = [guard for guard in guards if guard not in places or not _reads(guard)]
         cases += [place for place in places if _reads(place)]
@@ -181,16 +181,25 @@ def _inverse(share: Share, home: tuple[ir.Range, ...], lead: tuple[ir.Range, ...
     return invert(share.indices, home, share.ranges, share.own, pinned, known)
 
 
-def _needed(conditions: Sequence[ir.Expr], ranges: Sequence[ir.Range], constants: Constants) -> list[ir.Expr]:
-    """The conditions that do not follow from the ranges and from those before them."""
-    known = Assumptions(constants=constants)
+def _needed(
+    conditions: Sequence[ir.Expr], home: Sequence[ir.Range], ranges: Sequence[ir.Range], constants: Constants
+) -> list[ir.Expr]:
+    """The conditions that do not follow from the ranges and from those before them. What speaks of the point at home
+    alone has to follow from that: where a sum is empty, its ranges say nothing."""
+    outside = Assumptions(constants=constants)
+    for range in home:
+        outside = outside.within(range)
+    inside = outside
     for range in ranges:
-        known = known.within(range)
+        inside = inside.within(range)
+    bound = {range.coordinate for range in ranges}
     result = []
     for condition in conditions:
+        known = inside if condition.type.coordinates & bound else outside
         if not known.proves(condition):
             result.append(condition)
-            known = known.assuming(condition)
+            inside = inside.assuming(condition)
+            outside = outside if condition.type.coordinates & bound else outside.assuming(condition)
     return result
 
 
