@@ -105,7 +105,7 @@ def renamed(draw: Draw, text: str, arrays: Mapping[str, Array], of: str) -> dict
         result.update(zip(used, draw.random.sample(_LETTERS, len(used)), strict=True))
     elif style == "numbered":
         root = draw.pick(("i", "j", "d"))
-        result.update({letter: f"{root}_{number + 1}" if number else root for number, letter in enumerate(used)})
+        result.update({letter: f"{root}_{number}" if number else root for number, letter in enumerate(used)})
     elif style == "words":
         result.update({letter: _WORDS[_LETTERS.index(letter)] for letter in used})
     defined = [name for name in re.findall(r"^let (\w+)", text, re.MULTILINE) if len(name) > 1 and name != of]

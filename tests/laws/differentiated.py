@@ -164,31 +164,56 @@ class Differentiated:
             expected = [self.oracle.entry(n, (name, at)) for n in cells for at in range(count)]
             yield from self.apart(f"@{self.case.of} / @{name}", found, expected)
 
-    def second(self) -> Iterator[str]:
-        """Where the gradient of the gradient differs from duals of duals: by every input, of the first."""
+    @cached_property
+    def curvature(self) -> list[dict[Any, Any]]:
+        """Of each cell, by pairs of cells."""
         try:
             entries, bounded = hessian(self.program, self.case.arrays, self.case.of, terms=20 * TERMS)
         except (TooManyTerms, Undecidable) as reason:
             raise OutOfReach(type(reason).__name__) from None
         if not bounded:
             raise OutOfReach("unbounded")
-        first = self.backward.outputs[0]
-        again = ix.grad(self.backward, of=first, by=self.case.by)
-        weights = self.direction(self.oracle.by[self.case.by[0]])
+        return entries
+
+    def jacobians_of_jacobians(self) -> Iterator[str]:
+        """Where `@` of `@` differs, by the first and then by the last of the inputs."""
+        first, last = self.case.by[0], self.case.by[-1]
+        both = f"let slope_of_it = @{self.case.of} / @{first};\nlet bend_of_it = @slope_of_it / @{last};\n"
+        (found,) = exactly(ix.compile(f"{self.case.text}\n{both}"), self.case.arrays, ("bend_of_it",)).values()
+        places = [((first, m), (last, n)) for m in range(self.oracle.by[first]) for n in range(self.oracle.by[last])]
+        expected = [entry.get(place, 0) for entry in self.curvature for place in places]
+        yield from self.apart(f"@(@{self.case.of} / @{first}) / @{last}", found, expected)
+
+    def second(self) -> Iterator[str]:
+        """Where the gradient of the gradient differs from duals of duals: by every input, of the first."""
+        entries = self.curvature
+        inner = self.case.by[0]
+        shape = self.case.arrays[inner].shape
+        weights = self.direction(self.oracle.by[inner]) if shape else [Fraction(1)]
+        expected = {name: self.pulled_twice(entries, weights, name) for name in self.case.by}
         given = {name: nested(self.cotangent, self.shape) for name in self.new_inputs(self.backward)}
+        try:
+            again = ix.grad(self.backward, of=self.backward.outputs[0], by=self.case.by)
+        except ix.CallError as refusal:
+            flat = re.match(r"nothing flows from `(\w+)`", refusal.diagnostics[0].message)
+            if flat is None or any(cell != 0 for cell in expected[flat[1]]):
+                raise
+            return
         outer = [name for name in again.inputs if name not in self.program.inputs and name not in given]
-        shape = self.case.arrays[self.case.by[0]].shape
         found = self.cells(again, {**given, **{name: nested(weights, shape) for name in outer}})
         for name, output in zip(self.case.by, again.outputs, strict=True):
-            expected = [
-                sum(
-                    self.cotangent[n] * weights[m] * entry.get(((self.case.by[0], m), (name, at)), 0)
-                    for n, entry in enumerate(entries)
-                    for m in range(len(weights))
-                )
-                for at in range(self.oracle.by[name])
-            ]
-            yield from self.apart(f"{output} by `ix.grad` twice", found[output], expected)
+            yield from self.apart(f"{output} by `ix.grad` twice", found[output], expected[name])
+
+    def pulled_twice(self, entries: Sequence[Mapping[Any, Any]], weights: Sequence[Fraction], name: str) -> list[Any]:
+        """`Σ cotangent · weight · ∂²cell / ∂x ∂y` for each cell `y` of a tensor, with `x` those of the first."""
+        return [
+            sum(
+                self.cotangent[n] * weights[m] * entry.get(((self.case.by[0], m), (name, at)), 0)
+                for n, entry in enumerate(entries)
+                for m in range(len(weights))
+            )
+            for at in range(self.oracle.by[name])
+        ]
 
     def transposes(self) -> bool:
         """`cotangent · (J tangent)` is `(cotangent J) · tangent`."""

@@ -79,3 +79,13 @@ def test_a_derivative_has_a_derivative(name: str) -> None:
             continue
         words = "\n".join(found.second())
         assert not words, f"{words}{case!r}\n\n{found.backward}"
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_jacobian_has_a_jacobian(name: str) -> None:
+    for case in cases(name, 1):
+        found = Differentiated(case).moving()
+        if found is None:
+            continue
+        words = "\n".join(found.jacobians_of_jacobians())
+        assert not words, f"{words}{case!r}"
