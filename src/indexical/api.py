@@ -202,12 +202,13 @@ class Program:
         outputs: str | Iterable[str] | None = None,
         backend: str | None = None,
         isolate: bool = False,
+        recompute: bool = True,
         **named: Any,
     ) -> PlanSheet:
         """How a call with these arrays is computed: per definition the kernel, what is never built, and which
         better way was refused and why. Nothing is run."""
         call, wanted = self._prepared(arrays, named, outputs, backend)
-        return PlanSheet.of(self._engine.emitted(call, wanted, isolate)[0], call.bound.sizes)
+        return PlanSheet.of(self._engine.emitted(call, wanted, isolate, recompute)[0], call.bound.sizes)
 
     def source(
         self,
@@ -216,11 +217,12 @@ class Program:
         outputs: str | Iterable[str] | None = None,
         backend: str | None = None,
         isolate: bool = False,
+        recompute: bool = True,
         **named: Any,
     ) -> str:
         """The emitted module for a call with these arrays: plain Python that runs without Indexical."""
         call, wanted = self._prepared(arrays, named, outputs, backend)
-        return self._engine.emitted(call, wanted, isolate)[1].standing_alone()
+        return self._engine.emitted(call, wanted, isolate, recompute)[1].standing_alone()
 
     def imagine(
         self,
@@ -230,10 +232,11 @@ class Program:
         device: str,
         outputs: str | Iterable[str] | None = None,
         isolate: bool = False,
+        recompute: bool = True,
     ) -> tuple[PlanSheet, str]:
         """The plan and the emitted module for arrays that only stand for others, as `ix plan` and `ix emit` do."""
         call = self._engine.imagine(arrays, dtype, backend, device)
-        plan, module = self._engine.emitted(call, self.wanted(outputs), isolate)
+        plan, module = self._engine.emitted(call, self.wanted(outputs), isolate, recompute)
         return PlanSheet.of(plan, call.bound.sizes), module.standing_alone()
 
     def _prepared(
@@ -264,15 +267,18 @@ class Program:
         outputs: str | Iterable[str] | None = None,
         backend: str | None = None,
         isolate: bool = False,
+        recompute: bool = True,
         **named: Any,
     ) -> Any:
         """Arrays in, arrays out: NumPy's give NumPy's, PyTorch's give PyTorch's, on their device, with gradients.
 
         One output returns the array, several return a named tuple. `outputs` asks for definitions by name;
-        `isolate=True` keeps a NaN or infinity from everyone who may not hear it; `backend="reference"` is the
+        `isolate=True` keeps a NaN or infinity from everyone who may not hear it; `recompute=False` keeps the weights
+        of an attention for its way back, which else makes them again in less room; `backend="reference"` is the
         slow evaluator that says what is right.
         """
-        if not named and outputs is None and backend is None and not isolate and not self._is_traced():
+        usual = not named and outputs is None and backend is None and not isolate and recompute
+        if usual and not self._is_traced():
             try:
                 kernel = self._known.get(tuple([(type(a), a.dtype, a.ndim, a.device) for a in arrays]))
             except AttributeError:
@@ -285,7 +291,7 @@ class Program:
                 except RuntimeError as problem:
                     if not is_out_of_memory(problem):
                         raise
-        return self._call(arrays, named, outputs, backend, isolate)
+        return self._call(arrays, named, outputs, backend, isolate, recompute)
 
     def _call(
         self,
@@ -294,24 +300,30 @@ class Program:
         outputs: str | Iterable[str] | None,
         backend: str | None,
         isolate: bool,
+        recompute: bool,
     ) -> Any:
         """A call that is new: all checks, then the kernel; one like it is found by its signature from then on."""
         self._is_traced = tracing_test()
         if self._is_traced() and backend is None:
-            return self._traced(arrays, named, outputs, isolate)
+            return self._traced(arrays, named, outputs, isolate, recompute)
         _check_backend(backend, BACKENDS)
         wanted = self.wanted(outputs)
         call = self._engine.prepare(self.arguments(arrays, named), backend)
-        found = self._engine.run(call, wanted, isolate)
+        found = self._engine.run(call, wanted, isolate, recompute)
         alone = isinstance(outputs, str) or (outputs is None and len(wanted) == 1)
-        usual = outputs is None and backend is None and not named and not isolate
+        usual = outputs is None and backend is None and not named and not isolate and recompute
         if alone and usual and is_steady(self.ir) and all(hasattr(array, "device") for array in arrays):
             key = tuple([(type(a), a.dtype, a.ndim, a.device) for a in arrays])
             self._known[key] = self._engine.kernel(call, wanted, isolate)
         return found[wanted[0]] if alone else packed(wanted)(*(found[name] for name in wanted))
 
     def _traced(
-        self, arrays: tuple[Any, ...], named: dict[str, Any], outputs: str | Iterable[str] | None, isolate: bool
+        self,
+        arrays: tuple[Any, ...],
+        named: dict[str, Any],
+        outputs: str | Iterable[str] | None,
+        isolate: bool,
+        recompute: bool,
     ) -> Any:
         """A call that `torch.compile` reads: its emitted function goes into the graph."""
         wanted = self.wanted(outputs)
@@ -323,7 +335,7 @@ class Program:
                 for v in values
             ]
         )
-        result = self._functions[self._find(kinds, wanted, isolate)](*values)
+        result = self._functions[self._find(kinds, wanted, isolate, recompute)](*values)
         return result if len(wanted) == 1 else packed(wanted)(*result)
 
     def wanted(self, outputs: str | Iterable[str] | None) -> tuple[str, ...]:

@@ -93,19 +93,24 @@ class Backward(Fused, Intervals):
         arriving = self.operand(gradient.arriving, frame.row, carry, frame, let)
         call = f"{met.function}({', '.join((arriving, *met.operands, met.words))})"
         sides = self._sides(gradient)
-        names = {side: self.text.fresh(f"d_{side}") if target else "_" for side, target in sides.items()}
-        self.text.line(f"{', '.join(names.values())} = {call}")
         dot = attend.scores.dot
         assert dot is not None
         assert frame.row is not None
         compared = tuple(r.coordinate for r in dot.compared)
         key = attend.attention.coordinate
         axes = {"query": (frame.row, compared), "key": (key, compared), "value": (key, carry)}
+        names = {side: self.text.fresh(f"d_{side}") if target else "_" for side, target in sides.items()}
+        finished: dict[str, str] = {}
         for side, target in sides.items():
             if target is not None:
-                row, columns = axes[side]
-                value = self._restored(names[side], frame, row, columns, let)
-                self._store(variables[side], value, target)
+                shown = self._finished(self._restored(names[side], frame, *axes[side], let), target)
+                if shown == names[side]:
+                    names[side] = variables[side]
+                else:
+                    finished[variables[side]] = shown
+        self.text.line(f"{', '.join(names.values())} = {call}")
+        for variable, shown in finished.items():
+            self.text.line(f"{variable} = {shown}")
 
     def _met(self, let: ir.Let, gradient: Gradient, frame: Frame) -> Meeting:
         attend = gradient.attend
@@ -140,9 +145,8 @@ class Backward(Fused, Intervals):
             value = value.but(text=f"{value.atom}.unflatten(-1, {self.shape(columns, frame.scope)})")
         return value
 
-    def _store(self, variable: str, value: Value, target: Target) -> None:
+    def _finished(self, value: Value, target: Target) -> str:
+        """A gradient with the axes and the dtype of the definition that it is."""
         value = permuted(value, tuple(value.axes[n] for n in target.order), self.text)
         dtype = self.dtypes[target.definition]
-        if value.dtype != dtype:
-            value = self.cast_to(value, dtype)
-        self.text.line(f"{variable} = {value.text}")
+        return (value if value.dtype == dtype else self.cast_to(value, dtype)).text

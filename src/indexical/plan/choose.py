@@ -38,7 +38,7 @@ def choose(
     """The plan of a call: what is needed, every attention by the best kernel that takes it. What flows back through
     one is computed from weights that are made again, unless `recompute` says to keep them."""
     original = program
-    derived = _derived(program, wanted, backend, isolate or not recompute)
+    derived = Derived.none(program) if isolate else _derived(program, wanted, backend, recompute)
     program = derived.program
     found = Recognized(program, {}, ()) if isolate else recognize(program, wanted, derived.left)
     refusals = {refusal.definition: refusal for refusal in (*found.refusals, *derived.refusals)}
@@ -73,7 +73,7 @@ def choose(
     given = {tensor.name: dtypes[tensor.name] for tensor in program.inputs if tensor.name in dtypes}
     types = {**given, **definition_dtypes(program, given), **definition_dtypes(original, given)}
     weak = weak_definitions(program, given)
-    return Plan(program, wanted, types, backend, device, isolate, tuple(steps), unread, weak)
+    return Plan(program, wanted, types, backend, device, isolate, tuple(steps), unread, weak, recompute)
 
 
 def needed_by(program: ir.Program, wanted: tuple[str, ...], reading: Mapping[str, tuple[ir.Expr, ...]]) -> set[str]:
@@ -110,10 +110,8 @@ def _covered(names: tuple[str, ...], program: ir.Program, needed: set[str]) -> t
     return tuple(name for name in lets if name in found)
 
 
-def _derived(program: ir.Program, wanted: tuple[str, ...], backend: str, plainly: bool) -> Derived:
-    """What flows back through attentions, where a kernel has a way back."""
-    if plainly:
-        return Derived(program, (), (), (), frozenset())
+def _derived(program: ir.Program, wanted: tuple[str, ...], backend: str, recompute: bool) -> Derived:
+    """What flows back through attentions: by a kernel that has a way back, where weights may be made again."""
 
     def describe(program: ir.Program, name: str) -> tuple[Step, ir.Let] | str:
         found = recognize(program, (name,))
@@ -127,6 +125,8 @@ def _derived(program: ir.Program, wanted: tuple[str, ...], backend: str, plainly
             reason = reason or step.refusals[-1].reason
         return reason or (step, let)
 
+    if not recompute:
+        return replace(derive(program, wanted, None), flowing=())
     return derive(program, wanted, describe if backend == "torch" else None)
 
 
@@ -180,7 +180,7 @@ def _together(
         names = [name for name in order if name in gradient.definitions and name in needed]
         if names:
             covers = _covered(tuple(names), program, needed)
-            words = ("on a forward pass that is computed again; what is to be differentiated again, by arrays",)
+            words = ("where this is to be differentiated again: by arrays",)
             step = Step(names[0], f"the backward of {gradient.kernel}", (*words, *gradient.words), gradient.refusals)
             beside = tuple(names[1:])
             steps.append(replace(step, covers=covers, gradient=gradient.only(names), beside=beside))

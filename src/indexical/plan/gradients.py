@@ -40,12 +40,17 @@ class Derived:
     flowing: tuple[str, ...]
     left: frozenset[str]
 
+    @classmethod
+    def none(cls, program: ir.Program) -> Derived:
+        """A program through which nothing flows back."""
+        return cls(program, (), (), (), frozenset())
+
 
 def derive(program: ir.Program, wanted: tuple[str, ...], describe: Describe | None) -> Derived:
     """A program that says the same, with a definition for everything that the backward of an attention computes;
     without `describe` there is no such kernel."""
     if not any(isinstance(p, ir.Normalize) and p.op == "softmax" for let in program.lets for p in _walked(let)):
-        return Derived(program, (), (), (), frozenset())
+        return Derived.none(program)
     gradients: list[Gradient] = []
     refusals: list[Refusal] = []
     flowing: list[str] = []
@@ -68,7 +73,7 @@ def derive(program: ir.Program, wanted: tuple[str, ...], describe: Describe | No
             current, made = found
             gradients += made
     if not gradients and not flowing:
-        return Derived(program, (), (), (), frozenset())
+        return Derived.none(program)
     left |= {name for gradient in gradients for name in gradient.definitions}
     return Derived(current, tuple(gradients), tuple(refusals), tuple(flowing), frozenset(left))
 

@@ -204,7 +204,7 @@ class Plan:
     """How a program is computed, for arrays of some dtypes on some device.
 
     `unbuilt` are definitions that were asked for on the way and never exist; `weak` ones take the dtype of what
-    they meet.
+    they meet. Where it may not `recompute`, the way back finds all that it reads in memory.
     """
 
     program: ir.Program
@@ -216,6 +216,7 @@ class Plan:
     steps: tuple[Step, ...]
     unbuilt: tuple[str, ...]
     weak: frozenset[str]
+    recompute: bool = True
 
 
 _WIDTH: dict[Dtype, int] = {"bool": 1, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}

@@ -112,25 +112,27 @@ class Engine:
         shown = {name: Argument(np.ndim(value), bound.dtypes.get(name)) for name, value in arrays.items()}
         return Call(self.program, backend, {}, bound, shown, device)
 
-    def kernel(self, call: Call, wanted: tuple[str, ...], isolate: bool) -> Kernel:
+    def kernel(self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool = True) -> Kernel:
         """The emitted function for calls like this one."""
-        key = (call.key, wanted, isolate)
+        key = (call.key, wanted, isolate, recompute)
         if key not in self.kernels:
-            plan = choose(self.program, wanted, call.bound.dtypes, call.backend, call.device, isolate)
+            plan = choose(self.program, wanted, call.bound.dtypes, call.backend, call.device, isolate, recompute)
             warn_of_slow_paths(plan, call.bound)
             self.kernels[key] = load(emit(plan, call.arguments), plan)
         return self.kernels[key]
 
-    def emitted(self, call: Call, wanted: tuple[str, ...], isolate: bool) -> tuple[Plan, Module]:
+    def emitted(
+        self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool = True
+    ) -> tuple[Plan, Module]:
         """The plan and the text for calls like this one, not loaded."""
-        plan = choose(self.program, wanted, call.bound.dtypes, call.backend, call.device, isolate)
+        plan = choose(self.program, wanted, call.bound.dtypes, call.backend, call.device, isolate, recompute)
         return plan, emit(plan, call.arguments)
 
-    def run(self, call: Call, wanted: tuple[str, ...], isolate: bool) -> dict[str, Any]:
+    def run(self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool = True) -> dict[str, Any]:
         """The wanted definitions."""
         if call.backend == "reference":
             return dict(pointwise.evaluate_bound(call.bound, wanted))
-        kernel = self.kernel(call, wanted, isolate)
+        kernel = self.kernel(call, wanted, isolate, recompute)
         _refuse_absurd(kernel.plan, call.bound)
         try:
             found = kernel.function(*(call.values[tensor.name] for tensor in self.program.inputs))
@@ -198,13 +200,13 @@ def finder(engine: Engine, functions: dict[int, Callable[..., Any]]) -> Callable
     """A function that finds the kernel for tensors of some dtypes, ranks and devices, for `torch.compile`: it runs
     while a call is traced, and the number it gives to an emitted function is a constant of the graph."""
 
-    def find(kinds: tuple[Any, ...], wanted: tuple[str, ...], isolate: bool) -> int:
+    def find(kinds: tuple[Any, ...], wanted: tuple[str, ...], isolate: bool, recompute: bool = True) -> int:
         torch = tensors.load_torch()
         arrays = {}
         for tensor, (dtype, rank, device) in zip(engine.program.inputs, kinds, strict=True):
             number = 1.0 if device else 1
             arrays[tensor.name] = number if dtype is None else torch.empty((1,) * rank, dtype=dtype, device=device)
-        function = engine.kernel(engine.prepare(arrays, "torch"), wanted, isolate).function
+        function = engine.kernel(engine.prepare(arrays, "torch"), wanted, isolate, recompute).function
         number = next((n for n, known in functions.items() if known is function), len(functions))
         functions[number] = function
         return number

@@ -9,20 +9,30 @@ from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..plan.scans import steps_of
 from ..plan.steps import Plan, Step, extent_of, size_of
+from .rooms import kept_for_the_way_back, show_bytes, way_back
 
 
 def show_plan(plan: Plan, sizes: Mapping[Coordinate, int]) -> str:
     """Per definition: the kernel, what is said of it, what was refused and why; then what is never built."""
     lets = {let.name: let for let in plan.program.lets}
-    lines = [f"{plan.backend} on {plan.device}" + (", non-finite values isolated" if plan.isolate else "")]
+    kept_whole = "" if plan.recompute else ", nothing made again for the way back"
+    isolated = ", non-finite values isolated" if plan.isolate else ""
+    lines = [f"{plan.backend} on {plan.device}{isolated}{kept_whole}"]
     for step in plan.steps:
         let = lets[step.definition]
-        lines += ["", f"{_home(let)}  {plan.dtypes[let.name]}{_room(let, plan, sizes)}", f"  by {step.kernel}"]
-        lines += [f"  {words}" for words in (*step.words, *_pace(step, let, plan, sizes))]
+        several = [lets[name] for name in (step.definition, *step.beside)]
+        lines.append("")
+        lines += [f"{_home(let)}  {plan.dtypes[let.name]}{_room(let, plan, sizes)}" for let in several]
+        lines.append(f"  by {step.kernel}")
+        lines += [f"  {words}" for words in _words(step, let, plan, sizes)]
         lines += [f"  not by {refusal.way}: {refusal.reason}" for refusal in step.refusals]
     if plan.unbuilt:
         lines += ["", "never built"]
         lines += [f"  {_home(lets[name])}{_room(lets[name], plan, sizes)}" for name in plan.unbuilt]
+    kept = kept_for_the_way_back(plan)
+    if kept:
+        lines += ["", "kept for the way back"]
+        lines += [f"  {_home(lets[name])}{_room(lets[name], plan, sizes)}" for name in kept]
     return "\n".join(lines)
 
 
@@ -33,7 +43,11 @@ def plan_json(plan: Plan, sizes: Mapping[Coordinate, int]) -> dict[str, object]:
         "device": plan.device,
         "isolate": plan.isolate,
         "steps": [_step_json(step, plan, lets[step.definition], sizes) for step in plan.steps],
+        "recompute": plan.recompute,
         "never_built": [{"name": name, "bytes": size_of(lets[name], plan, sizes)} for name in plan.unbuilt],
+        "kept_for_the_way_back": [
+            {"name": name, "bytes": size_of(lets[name], plan, sizes)} for name in kept_for_the_way_back(plan)
+        ],
     }
 
 
@@ -43,10 +57,15 @@ def _step_json(step: Step, plan: Plan, let: ir.Let, sizes: Mapping[Coordinate, i
         "coordinates": [str(axis.coordinate) for axis in let.axes],
         "dtype": plan.dtypes[let.name],
         "kernel": step.kernel,
-        "words": [*step.words, *_pace(step, let, plan, sizes)],
+        "beside": list(step.beside),
+        "words": _words(step, let, plan, sizes),
         "refused": [{"kernel": refusal.way, "reason": refusal.reason} for refusal in step.refusals],
         "bytes": size_of(let, plan, sizes),
     }
+
+
+def _words(step: Step, let: ir.Let, plan: Plan, sizes: Mapping[Coordinate, int]) -> list[str]:
+    return [*way_back(step, plan, sizes), *step.words, *_pace(step, let, plan, sizes)]
 
 
 def _pace(step: Step, let: ir.Let, plan: Plan, sizes: Mapping[Coordinate, int]) -> list[str]:
@@ -74,11 +93,3 @@ def _home(let: ir.Let) -> str:
 def _room(let: ir.Let, plan: Plan, sizes: Mapping[Coordinate, int]) -> str:
     count = size_of(let, plan, sizes)
     return "" if count is None else f"  {show_bytes(count)}"
-
-
-def show_bytes(count: int) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if count < 1024 or unit == "TiB":
-            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
-        count /= 1024  # type: ignore[assignment]
-    raise AssertionError
