@@ -18,7 +18,7 @@ from ..ir.walk import fresh, renamed_clause
 from ..source import Span
 from .clauses import definition
 from .naming import name_parts
-from .polish import with_plain_names, without_copies
+from .polish import with_plain_names, without_copies, without_number
 from .presence import looked_after
 from .products import Product
 from .reverse import Share, shares_of
@@ -221,10 +221,17 @@ def home_of(tensor: ir.Input | ir.Let, lead: tuple[ir.Range, ...], span: Span) -
     taken = {range.coordinate.name for range in lead}
     ranges = []
     for axis in tensor.axes:
-        coordinate = fresh(axis.coordinate, taken)
+        coordinate = fresh(plain(axis.coordinate, tensor), taken)
         taken.add(coordinate.name)
         ranges.append(ir.Range(coordinate, build.whole(0, span), axis.extent, False, span))
     return tuple(ranges)
+
+
+def plain(coordinate: Coordinate, tensor: ir.Input | ir.Let) -> Coordinate:
+    """The coordinate of an input as it is declared; of what a function brought along, without the number it got there."""
+    if isinstance(tensor, ir.Let) and tensor.hidden:
+        return Coordinate(without_number(coordinate.name), coordinate.rest, coordinate.space)
+    return coordinate
 
 
 def _seed_terms(name: str, seeds: Seeds, home: tuple[ir.Range, ...], span: Span) -> list[Term]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import ONE, Constants, Polynomial, expression, number, of_atom, polynomial
-from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import substitute, walk
 
@@ -72,23 +71,20 @@ def invert(
     ranges: Sequence[ir.Range],
     own: frozenset[Coordinate],
     pinned: frozenset[Coordinate],
-    known: Assumptions,
+    constants: Constants,
 ) -> Inverse:
     """Where a statement with these ranges reads its tensor at the point `home`.
 
     Coordinates of the left-hand side (`own`) are solved for before those that a reduction binds: the kernel of a
-    convolution stays what is summed over. Those `pinned` by a normaliser can only be renamed. What `known` says
-    of the statement need not be repeated.
+    convolution stays what is summed over. Those `pinned` by a normaliser can only be renamed.
     """
     places = [build.coord(range.coordinate, range.span) for range in home]
-    equations = _Equations(list(ranges), own, pinned, list(zip(indices, places, strict=True)), known.constants)
+    equations = _Equations(list(ranges), own, pinned, list(zip(indices, places, strict=True)), constants)
     for rule in (_bare, _quotients, _affine):
         while rule(equations):
             pass
-    for range in (*home, *equations.ranges):
-        known = known.within(range)
     left = tuple(_equal(index, place) for index, place in equations.left)
-    return Inverse(equations.values, tuple(_needed(equations, known)), left, tuple(equations.ranges))
+    return Inverse(equations.values, tuple(_bounds(equations)), left, tuple(equations.ranges))
 
 
 def _equal(index: ir.Expr, place: ir.Expr) -> ir.Expr:
@@ -96,19 +92,13 @@ def _equal(index: ir.Expr, place: ir.Expr) -> ir.Expr:
     return build.apply("==", sides, "bool", index.span)
 
 
-def _needed(equations: _Equations, known: Assumptions) -> list[ir.Expr]:
-    """That what was solved for lies in its range, and divides; not what is known anyway."""
-    result: list[ir.Expr] = []
+def _bounds(equations: _Equations) -> list[ir.Expr]:
+    """That what was solved for lies in its range, and divides."""
     wanted = []
     for range, value in equations.bounds:
         wanted.append(build.apply("<=", (range.lower, value), "bool", range.span))
         wanted.append(build.apply("<", (value, range.upper), "bool", range.span))
-    for condition in (*wanted, *equations.conditions):
-        condition = tidied(condition, equations.constants)
-        if not known.proves(condition):
-            result.append(condition)
-            known = known.assuming(condition)
-    return result
+    return [tidied(condition, equations.constants) for condition in (*wanted, *equations.conditions)]
 
 
 def tidied(condition: ir.Expr, constants: Constants) -> ir.Expr:

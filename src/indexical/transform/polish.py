@@ -88,7 +88,7 @@ def _plain(expr: ir.Expr, scope: set[str], sized: set[str]) -> ir.Expr:
     ranges = []
     for range in expr.ranges:
         old = range.coordinate
-        plain = re.sub(r"(_\d+)+$", "", old.name)
+        plain = without_number(old.name)
         new = old
         if plain != old.name:
             free = (
@@ -105,6 +105,11 @@ def _plain(expr: ir.Expr, scope: set[str], sized: set[str]) -> ir.Expr:
     guard = None if expr.guard is None else _plain(substitute(expr.guard, values), taken, sized)
     body = _plain(substitute(expr.body, values), taken, sized)
     return build.reduce(expr.op, tuple(ranges), body, guard, expr.type.kind, expr.span)
+
+
+def without_number(name: str) -> str:
+    """`j_1` as `j`."""
+    return re.sub(r"(_\d+)+$", "", name)
 
 
 def _own_size(range: ir.Range) -> str:

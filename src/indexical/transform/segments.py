@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Constants, Polynomial, expression, number, of_atom, polynomial
 from ..ir.prove import Assumptions, conjuncts, inequalities, no_definitions
@@ -34,12 +33,13 @@ def segments(
 ) -> tuple[Coordinate, list[Segment]] | None:
     """The first axis along which guards begin and end at known places, and its parts; None where there is none.
 
-    Only an axis that is never empty is taken apart, one as long as some of `filled`: a base case needs its point.
+    Only an axis that is never empty is taken apart, one of a length in figures or like some of `filled`: a base case
+    needs its point.
     """
     lengths = {polynomial(extent, constants) for extent in filled}
     for range in ranges:
         extent = polynomial(range.upper, constants)
-        if extent in lengths and not range.coordinate.rest:
+        if (extent in lengths or (extent.constant or 0) > 0) and not range.coordinate.rest:
             found = _along(range, ranges, terms, extent, constants)
             if found is not None:
                 return range.coordinate, found
@@ -103,16 +103,12 @@ def _counting(
     point = of_atom(range.coordinate)
     here = replace(known, known=(*known.known, point - lower, upper - point - 1))
     for term in terms:
-        if build.conjunction(term.guards) is None:
-            yield term
-            continue
         inside = here
         for other in term.ranges:
             inside = inside.within(other)
-        with_guards = inside
         for guard in term.guards:
-            with_guards = with_guards.assuming(guard)
-        if with_guards.consistent:
+            inside = inside.assuming(guard)
+        if inside.consistent:
             yield replace(term, guards=tuple(guard for guard in term.guards if not here.proves(guard)))
 
 

@@ -59,7 +59,7 @@ def settle(share: Share, lead: tuple[ir.Range, ...], home: tuple[ir.Range, ...],
     target = (*lead, *home) if pinned else home
     hidden = _at_home(_substituted(share, private), target)
     try:
-        return _settled(hidden, _inverse(hidden, target, () if pinned else lead, constants), (*lead, *home), constants)
+        return _settled(hidden, _inverse(hidden, target, constants), (*lead, *home), constants)
     except Inexpressible:
         # A normaliser stands in the way: nothing is solved for, and all is asked at every point.
         places = (build.coord(range.coordinate, range.span) for range in target)
@@ -169,16 +169,9 @@ def _substituted(share: Share, values: dict[Coordinate, ir.Coord]) -> Share:
     )
 
 
-def _inverse(share: Share, home: tuple[ir.Range, ...], lead: tuple[ir.Range, ...], constants: Constants) -> Inverse:
-    """The index read backwards. Where a normaliser stands in the way of that, nothing is solved for."""
+def _inverse(share: Share, home: tuple[ir.Range, ...], constants: Constants) -> Inverse:
     pinned = normalised((*share.product.factors, *share.product.divisors, *share.guards, *share.cases))
-    known = Assumptions(constants=constants)
-    for range in lead:
-        known = known.within(range)
-    for guard in share.guards:
-        if not guard.type.coordinates & {range.coordinate for range in share.ranges}:
-            known = known.assuming(guard)
-    return invert(share.indices, home, share.ranges, share.own, pinned, known)
+    return invert(share.indices, home, share.ranges, share.own, pinned, constants)
 
 
 def _needed(
