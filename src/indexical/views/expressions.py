@@ -50,7 +50,7 @@ class Place:
     """A place in a statement: the coordinates in force there, with their printed names and ranges.
 
     `owner` is the definition that the statement is of. `avoided` are names that a coordinate cannot have, and `taken`
-    those that the coordinates of the statement had.
+    those that are left to others that have them already.
     """
 
     setting: Setting
@@ -79,7 +79,7 @@ class Place:
             if self.is_free(range, candidate):
                 return candidate
         unfit = {*self.names.values(), *self.setting.names.values(), *self.setting.sizes, *self.setting.spaces, name}
-        return fresh(Coordinate(name), unfit | self.taken | {name for _, name in self.avoided}).name
+        return fresh(Coordinate(name), unfit | {name for _, name in self.avoided}).name
 
     def shorter_names(self, name: str) -> list[str]:
         """What a coordinate may have been called before it was renamed, once or more often."""

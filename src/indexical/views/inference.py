@@ -110,7 +110,8 @@ def simplified(expr: ir.Expr) -> ir.Expr:
         return expr
     inner = rebuild(expr, simplified)
     shorter = expression(polynomial(inner), expr.span)
-    return shorter if _length(shorter) < _length(inner) else inner
+    varies_alike = shorter.type.coordinates == inner.type.coordinates
+    return shorter if varies_alike and _length(shorter) < _length(inner) else inner
 
 
 def _length(expr: ir.Expr) -> int:

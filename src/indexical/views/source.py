@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from ..checker.spaces import check as check_spaces
 from ..diagnostics import Sink
@@ -284,13 +285,13 @@ def _let(let: ir.Let, setting: Setting, remark: str | None) -> list[str]:
 
 def _clause(let: ir.Let, clause: ir.Clause, setting: Setting, made_real: bool) -> tree.Let:
     """One `let`. A coordinate whose name means something else in it gets another name."""
-    taken = frozenset(legal(range.coordinate.name) for range in ranges_in(clause))
-    place = Place(setting, let.name, taken=taken)
+    place = Place(setting, let.name, taken=frozenset(legal(range.coordinate.name) for range in clause.ranges))
     return place.settled(lambda here: _clause_at(let, clause, here, made_real))
 
 
 def _clause_at(let: ir.Let, clause: ir.Clause, place: Place, made_real: bool) -> tree.Let:
-    inner = place.binding(clause.ranges)
+    inside = frozenset(legal(range.coordinate.name) for range in ranges_in(clause))
+    inner = replace(place.binding(clause.ranges), taken=inside)
     name = place.setting.names[let.name]
     slots = tuple(_slot(slot, clause, inner) for slot in clause.slots) if let.axes else None
     literal = body_literal(clause, place.setting.figures)
