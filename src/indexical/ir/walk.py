@@ -158,6 +158,8 @@ def renamed_apart(expr: Expr, taken: set[str]) -> Expr:
 def renamed_clause(clause: Clause, taken: set[str]) -> Clause:
     """The clause with other names for its coordinates, where these are taken."""
     names = taken | {range.coordinate.name for range in clause.ranges}
+    for expr in (clause.body, *(() if clause.guard is None else (clause.guard,))):
+        names |= {c.name for part in walk(expr) if isinstance(part, Reduce) for c in part.coordinates}
     values: dict[Coordinate, Expr] = {}
     for range in clause.ranges:
         if range.coordinate.name in taken:

@@ -14,6 +14,7 @@ from ..ir.walk import fresh, parts_of, walk
 from ..source import Span
 from .flatness import flat_part
 from .gradient import Seeds, derive, home_of
+from .statement import restated
 
 
 def gradient(program: ir.Program, of: Sequence[str], by: Sequence[str]) -> ir.Program:
@@ -33,7 +34,7 @@ def gradient(program: ir.Program, of: Sequence[str], by: Sequence[str]) -> ir.Pr
             given[name] = fresh_name(f"d_{name}", taken)
             inputs.append(ir.Input(given[name] or "", tensor.axes, "real", None, span))
     called = {name: fresh_name(f"d_{name}", taken) for name in by}
-    derived = derive(program, Seeds(given), by, called, span)
+    derived = derive(program, Seeds(given), by, called, span, taken)
     lets = [*derived.forward, *derived.cotangents.values()]
     for name in by:
         if name not in derived.cotangents:
@@ -63,7 +64,8 @@ def jacobian(
     if by not in derived.cotangents:
         return (_nothing(name, (*lead, *home_of(program.tensors[by], lead, span)), span),)
     known = {let.name for let in lets}
-    made = (*derived.forward, *derived.cotangents.values())
+    tensors = {**program.tensors, **{let.name: let for let in (*derived.forward, *derived.cotangents.values())}}
+    made = (*derived.forward, *(restated(let, tensors) for let in derived.cotangents.values()))
     program = replace(program, lets=made, outputs=(name,))
     return tuple(let for let in pruned(program).lets if let.name not in known)
 

@@ -228,7 +228,7 @@ def home_of(tensor: ir.Input | ir.Let, lead: tuple[ir.Range, ...], span: Span) -
 
 
 def plain(coordinate: Coordinate, tensor: ir.Input | ir.Let) -> Coordinate:
-    """The coordinate of an input as it is declared; of what a function brought along, without the number it got there."""
+    """A coordinate of a home as one would call it; what a function brought along got a number there."""
     if isinstance(tensor, ir.Let) and tensor.hidden:
         return Coordinate(without_number(coordinate.name), coordinate.rest, coordinate.space)
     return coordinate

@@ -12,6 +12,9 @@ from ..ir import nodes as ir
 from ..ir.prove import Assumptions
 from ..ir.walk import rebuild
 
+# Where 0 has no value either, nothing is put in place of what is absent.
+_POLES = frozenset(("/", "//", "%", "log", "rsqrt", "**"))
+
 
 def presence(read: ir.Read, lets: Mapping[str, ir.Let]) -> ir.Expr | None:
     """Where a guarded definition is there at all, at the indices of a read; None where it always is."""
@@ -48,7 +51,7 @@ def _looked_after(expr: ir.Expr, known: Assumptions, lets: Mapping[str, ir.Let],
                 inner = known
                 if number == 1 and op in ("&&", "||"):
                     inner = known.assuming(arguments[0], op == "&&")
-                asks = sensitive or is_sensitive(op, number, arguments)
+                asks = op not in _POLES and (sensitive or is_sensitive(op, number, arguments))
                 changed.append(_looked_after(argument, inner, lets, asks))
             return build.apply(op, tuple(changed), type.kind, span)
         case ir.Select(condition, then, otherwise, span=span):

@@ -11,6 +11,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, substitute
+from .clauses import collected
 from .derive import fresh_name, pruned
 from .gradient import Seeds, counting, live_between
 from .naming import name_parts
@@ -19,6 +20,7 @@ from .presence import looked_after
 from .products import Product, taken_apart, total
 from .reverse import count, is_first, names_in, others
 from .slopes import is_flat, slope
+from .terms import Term, counted
 
 
 def pushed_forward(program: ir.Program, of: Sequence[str], by: Sequence[str]) -> ir.Program:
@@ -58,7 +60,8 @@ def _tangent(let: ir.Let, names: dict[str, str], name: str) -> ir.Let:
 
 
 def _sum(terms: list[Product], expr: ir.Expr) -> ir.Expr:
-    found = [term.expression(expr.span) for term in terms]
+    alike = collected([Term(term, (), ()) for term in terms]) if terms else []
+    found = [term.product.expression(expr.span) for term in alike]
     ordered = sorted(found, key=lambda term: isinstance(term, ir.Map) and term.op == "neg")
     return total(ordered, expr.span) or build.real(Fraction(0), expr.span)
 
@@ -129,9 +132,12 @@ class _Pushing:
                 guard = build.conjunction((guard, *is_first(expr, self.fresh)))
             case _:
                 return []
-        number = Product(change.number)
-        body = replace(change, number=Fraction(1)).expression(expr.span)
-        summed = Product(factors=(build.reduce("sum", expr.ranges, body, guard, "real", expr.span),)).times(number)
+        term = counted(Term(change, expr.ranges, () if guard is None else (guard,)))
+        number, body = Product(term.product.number), replace(term.product, number=Fraction(1))
+        if term.ranges:
+            inner_sum = build.reduce("sum", term.ranges, body.expression(expr.span), guard, "real", expr.span)
+            body = Product(factors=(inner_sum,))
+        summed = number.times(body)
         return [summed.over(taken_apart(count(expr))) if expr.op == "mean" else summed]
 
     def _normalizer(self, expr: ir.Normalize, itself: ir.Expr | None) -> list[Product]:

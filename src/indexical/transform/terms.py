@@ -79,11 +79,9 @@ def _settled(hidden: Share, inverse: Inverse, home: tuple[ir.Range, ...], consta
         ranges.append(ir.Range(public, lower, upper, range.stated, range.span))
     solved = {coordinate: substitute(value, values) for coordinate, value in inverse.values.items()}
     both = {**solved, **values}
-    moved = any(not isinstance(value, ir.Coord) for value in solved.values())
 
     def brought(expr: ir.Expr) -> ir.Expr:
-        changed = renamed_apart(substitute(expr, both), taken)
-        return tidied_indices(changed) if moved else changed
+        return tidied_indices(renamed_apart(substitute(expr, both), taken))
 
     # In this order: first where all that was solved for is in its range, then what held there, then the places.
     conditions = [renamed_apart(substitute(bound, values), taken) for bound in inverse.bounds]
@@ -97,8 +95,9 @@ def _settled(hidden: Share, inverse: Inverse, home: tuple[ir.Range, ...], consta
     if cases and ranges:
         guards = [guard for guard in guards if guard not in places or not _reads(guard)]
         cases += [place for place in places if _reads(place)]
+    cases = [case for case in dict.fromkeys(cases) if case not in guards]
     product = hidden.product.changed(brought)
-    return _counted(Term(product, tuple(ranges), tuple(guards), tuple(cases)))
+    return counted(Term(product, tuple(ranges), tuple(guards), tuple(cases)))
 
 
 def _reads(expr: ir.Expr) -> bool:
@@ -133,9 +132,11 @@ def _at_home(share: Share, home: tuple[ir.Range, ...]) -> Share:
 
 
 def tidied_indices(expr: ir.Expr) -> ir.Expr:
-    """The expression with whole arithmetic on known places worked out: `size(t) - 1`, not `size(t) - 2 + 1`."""
+    """The expression with whole arithmetic worked out where that is shorter: `size(t) - 1`, not `size(t) - 2 + 1`."""
     if isinstance(expr, ir.Map) and expr.type.kind == "whole" and expr.op in ("+", "-"):
-        return expression(polynomial(expr), expr.span)
+        shorter = expression(polynomial(expr), expr.span)
+        if len(list(walk(shorter))) < len(list(walk(expr))):
+            return shorter
     return rebuild(expr, tidied_indices)
 
 
@@ -196,7 +197,7 @@ def _needed(
     return result
 
 
-def _counted(term: Term) -> Term:
+def counted(term: Term) -> Term:
     """A sum over what nothing mentions is that many times the same."""
     product, ranges = term.product, list(term.ranges)
     for range in reversed(term.ranges):
