@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial
+from ..ir.walk import reads_of
 from ..plan.recurrences import stepped_axes
 from .removal import mask_name
 from .scans import Scanner
@@ -60,11 +61,23 @@ class Definer(Scanner):
                 stepped[mask_name(name)] = stepped[name]
             lets |= {mask_name(name): self.mask_of(self.lets[name]) for name in removable}
         for name, let in lets.items():
-            self.prepare(let, stepped[name])
+            self.prepare(let, stepped[name], self.before(let) if name in self.recurrences else 0)
         self.loop(order, {}, True)
         self.known, self.hoisted = self.hoisted, {}
         for name, let in lets.items():
             self.assemble(let, stepped[name])
+
+    def before(self, let: ir.Let) -> int:
+        """How many diagonals before the first are read: they have no points, and are 0."""
+        recurrence = self.recurrences[let.name]
+        if not recurrence.diagonals:
+            return 0
+        ways = [0]
+        for name, other in self.recurrences.items():
+            reads = [read for read in reads_of(self.lets[name]) if read.tensor == let.name]
+            here = self.prover.polynomial(self.lets[name].clauses[0].slots[other.axes[0]])
+            ways += [(here - self.prover.polynomial(read.indices[recurrence.axes[0]])).constant or 0 for read in reads]
+        return max(ways)
 
     # --------------------------------------------------------------------- loops
 

@@ -66,10 +66,13 @@ class Memory(Wholes):
     def all_steps(self, expr: ir.Expr, scope: Scope) -> Value | None:
         """What is recurrent takes no part in this: for all steps at once before the loop, of which this is one."""
         stepped = [c for c in expr.type.coordinates if scope.places[c].step is not None]
-        if len(stepped) != 1 or scope.conditions() or not _is_spared(expr):
+        if len(stepped) != 1 or not _is_spared(expr, stepped[0]):
             return None
         row = scope.moving(stepped[0])
-        found = self.computed_ahead(expr, row) if self.stays(expr, row) else None
+        conditions = [condition for condition, _ in row.conditions()]
+        if not all(self.is_bound(part, row) and self.stays(part, row) for part in (expr, *conditions)):
+            return None
+        found = self.computed_ahead(expr, row, leaning=True)
         if found is None or stepped[0] not in found.axes:
             return None
         return self.at_step(found, stepped[0], scope)
@@ -111,15 +114,20 @@ class Memory(Wholes):
                 self.known[key] = self.text.named(value, f"{before.text}_turned")
         return value.but(text=self.known[key].text)
 
-    def computed_ahead(self, expr: ir.Expr, scope: Scope) -> Value | None:
-        """The value, computed once before the loops; None where it has to be checked in its place."""
+    def is_bound(self, expr: ir.Expr, scope: Scope) -> bool:
+        """Whether every coordinate that an expression varies with is in force."""
+        return all(coordinate in scope.places for coordinate in expr.type.coordinates)
+
+    def computed_ahead(self, expr: ir.Expr, scope: Scope, leaning: bool = False) -> Value | None:
+        """The value, computed once before the loops; None where it has to be checked in its place, or where it leans on
+        a guard and may not."""
         hoisted, leans, helpers = dict(self.hoisted), self.leans, dict(self.text.helpers)
         known = self.known
         with self.outside_loops() as ahead:
             start = len(ahead)
             found = self.computed(expr, scope)
             good = all(not isinstance(s, list) and s.kind in ("temporary", "assign") for s in ahead[start:])
-            if not good or self.leans > leans:
+            if not good or (self.leans > leans and not leaning):
                 del ahead[start:]
                 good = False
         if good:
@@ -146,12 +154,16 @@ class Memory(Wholes):
         return self.known[key]
 
 
-def _is_spared(expr: ir.Expr) -> bool:
+def _is_spared(expr: ir.Expr, step: Coordinate) -> bool:
     """Whether it takes no more room for all steps than what it is made of has: a sum of products, or whatever has no
-    more coordinates than some part of it."""
+    more coordinates than some part of it. Conditions take little; what is gathered is gathered once."""
     match expr:
         case ir.Reduce("sum", _, ir.Map("*")):
             return True
+        case ir.Map() if expr.type.kind == "bool":
+            return len(expr.type.coordinates) == 2
+        case ir.Read(_, indices):
+            return any({step} < index.type.coordinates for index in indices)
         case ir.Map() | ir.Select() | ir.Reduce() | ir.Normalize() if expr.type.kind == "real":
             parts = (part for part in walk(expr) if isinstance(part, ir.Read | ir.Reduce) and part is not expr)
             return any(part.type.coordinates >= expr.type.coordinates for part in parts)

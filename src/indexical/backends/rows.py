@@ -20,8 +20,8 @@ class Rows(Clauses):
     turning: list[tuple[str, bool]] = field(default_factory=list)
     whole_names: dict[str, str] = field(default_factory=dict)
 
-    def prepare(self, let: ir.Let, stepped: tuple[int, ...]) -> None:
-        """A place for the steps of a definition."""
+    def prepare(self, let: ir.Let, stepped: tuple[int, ...], before: int = 0) -> None:
+        """A place for the steps of a definition, with so many of zeros before the first."""
         dtype = self.dtypes[let.name]
         self.whole_names[let.name] = variable = self.text.fresh(let.name)
         if self.text.dialect.name == "numpy":
@@ -29,8 +29,12 @@ class Rows(Clauses):
             self.stored[let.name] = Stored(variable, dtype, growing=True)
         else:
             variable = self.text.fresh(f"{let.name}_rows")
-            self.text.line(f"{variable} = {{}}")
-            self.stored[let.name] = Stored(variable, dtype, rows=stepped, growing=True)
+            self.stored[let.name] = stored = Stored(variable, dtype, rows=stepped, growing=True, before=before)
+            if before:
+                steps = tuple_of([str(-n) for n in range(before, 0, -1)])
+                self.text.add(f"{variable} = dict.fromkeys({steps}, {self.empty_row(let, stored)})")
+            else:
+                self.text.line(f"{variable} = {{}}")
 
     def assemble(self, let: ir.Let, stepped: tuple[int, ...]) -> None:
         """The steps of a recurrence as one array."""
@@ -83,7 +87,7 @@ class Rows(Clauses):
             safe = self.bounded(access, indices[axis], extents[axis], message, scope) is not None and safe
         safe = safe and (not scope.conditions() or self.is_earlier([indices[axis] for axis in stored.rows], scope))
         key = ", ".join(self.number(indices[axis], scope) for axis in stored.rows)
-        if safe:
+        if safe or stored.before:
             row = base.but(text=f"{stored.variable}[{key}]")
         else:
             place = key if len(stored.rows) == 1 else f"({key})"

@@ -19,7 +19,7 @@ class Stored:
     """A tensor that is there: its variable. `starts` say where its axes begin, where that is not at 0.
 
     While a recurrence computes it, it is `growing`; where `rows` are given, these axes are stepped, and the variable
-    is a dictionary of what is there so far, by step.
+    is a dictionary of what is there so far, by step. Before the first of them so many are of zeros (`before`).
     """
 
     variable: str
@@ -28,6 +28,7 @@ class Stored:
     rows: tuple[int, ...] = ()
     starts: tuple[ir.Expr, ...] = ()
     growing: bool = False
+    before: int = 0
 
 
 @dataclass

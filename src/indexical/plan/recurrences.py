@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..checker.context import Trail, assume, at, constants_of, visit_clause
 from ..checker.recurrence import is_plain
@@ -18,8 +18,10 @@ from .linear import Linear, Nonlinear, take_linear, where_heard
 from .loops import lighten
 from .scans import Recurrence, Scan
 from .steps import Refusal, Step
+from .wavefronts import skew
 
 LOOP = "loop"
+DIAGONALS = "diagonals"
 SCAN = "scan"
 
 # An expression that grew past this is not written out any further.
@@ -28,51 +30,78 @@ LARGEST = 2000
 
 @dataclass(frozen=True, slots=True)
 class Arranged:
-    """A program in which every recurrence that can be a scan is one definition, and how each of them goes. `stepped`
-    are those that are no scans, with the reason."""
+    """A program in which every recurrence that can be a scan is one definition, and every other goes along one
+    coordinate where it can; how each of them goes, and why not in a better way."""
 
     program: ir.Program
     recurrences: Mapping[str, Recurrence]
-    stepped: Mapping[str, str]
+    refusals: Mapping[str, tuple[Refusal, ...]]
 
 
 def arrange(program: ir.Program, wanted: tuple[str, ...], isolate: bool) -> Arranged:
-    """Scans, where there are any; with non-finite values isolated there are none."""
-    order: list[ir.Order] = []
-    recurrences: dict[str, Recurrence] = {}
-    stepped: dict[str, str] = {}
+    """Scans, where there are any; with non-finite values isolated everything is stepped as it is written."""
+    arranging = _Arranging(program, isolate)
     for item in program.order:
         if isinstance(item, ir.Once):
-            order.append(item)
-            continue
-        found = ISOLATED if isolate else _scanned(program, item)
-        if isinstance(found, str):
-            along = stepped_axes(item)
-            recurrences |= {name: Recurrence(axes) for name, axes in along.items()}
-            stepped |= dict.fromkeys(along, found)
-            if not isolate:
-                lets = tuple(lighten(let, along) if let.name in along else let for let in program.lets)
-                program = replace(program, lets=lets)
-            order.append(item)
-            continue
-        program, scan, inner = found
-        recurrences[_name(inner[0])] = Recurrence((scan.axis,), scan)
-        order += inner
-    return Arranged(replace(program, order=tuple(order)), recurrences, stepped)
-
-
-ISOLATED = "it multiplies in another order, and `isolate=True` was asked for"
+            arranging.order.append(item)
+        else:
+            arranging.add(item)
+    program = replace(arranging.program, order=tuple(arranging.order))
+    return Arranged(program, arranging.recurrences, arranging.refusals)
 
 
 def step_of(name: str, arranged: Arranged, refused: tuple[Refusal, ...]) -> Step:
     """How a definition is computed that is no attention: with arrays, in a loop, or as a scan."""
     recurrence = arranged.recurrences.get(name)
+    refused = (*refused, *arranged.refusals.get(name, ()))
     if recurrence is None:
         return Step(name, "arrays", refusals=refused)
-    if recurrence.scan is not None:
-        return Step(name, SCAN, refusals=refused, recurrence=recurrence)
-    refused = (*refused, Refusal(name, SCAN, arranged.stepped[name]))
-    return Step(name, LOOP, refusals=refused, recurrence=recurrence)
+    way = SCAN if recurrence.scan is not None else DIAGONALS if recurrence.diagonals else LOOP
+    return Step(name, way, refusals=refused, recurrence=recurrence)
+
+
+@dataclass
+class _Arranging:
+    """One recurrence after the other."""
+
+    program: ir.Program
+    isolate: bool
+    order: list[ir.Order] = field(default_factory=list)
+    recurrences: dict[str, Recurrence] = field(default_factory=dict)
+    refusals: dict[str, tuple[Refusal, ...]] = field(default_factory=dict)
+
+    def add(self, item: ir.Stepwise) -> None:
+        """The best way that takes it: a scan, diagonals, a loop."""
+        if self.isolate:
+            self.step(item, {SCAN: "it multiplies in another order, and `isolate=True` was asked for"})
+            return
+        found = _scanned(self.program, item)
+        if not isinstance(found, str):
+            self.program, scan, inner = found
+            self.recurrences[_name(inner[0])] = Recurrence((scan.axis,), scan)
+            self.order += inner
+            return
+        if all(isinstance(inner, ir.Once) for inner in item.body):
+            self.step(item, {SCAN: found})
+            return
+        skewed = skew(self.program, item)
+        if isinstance(skewed, str):
+            self.step(item, {DIAGONALS: skewed})
+            return
+        self.program, steps, points = skewed
+        self.step(steps, {}, diagonals=True)
+        self.order += points
+
+    def step(self, item: ir.Stepwise, reasons: Mapping[str, str], diagonals: bool = False) -> None:
+        """A loop, in which little is left to do."""
+        along = stepped_axes(item)
+        for name, axes in along.items():
+            self.recurrences[name] = Recurrence(axes, diagonals=diagonals)
+            self.refusals[name] = tuple(Refusal(name, way, reason) for way, reason in reasons.items())
+        if not self.isolate:
+            lets = tuple(lighten(let, along) if let.name in along else let for let in self.program.lets)
+            self.program = replace(self.program, lets=lets)
+        self.order.append(item)
 
 
 def stepped_axes(order: ir.Stepwise) -> dict[str, tuple[int, ...]]:
