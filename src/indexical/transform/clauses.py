@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from ..ir import build
@@ -13,6 +14,7 @@ from ..ir.types import Coordinate
 from ..ir.walk import walk
 from ..source import Span
 from .products import Product, total
+from .reverse import negated
 from .segments import placed, segments
 from .terms import Term
 
@@ -73,9 +75,8 @@ def _clause(
     slots = tuple(places.get(coordinate) or build.coord(coordinate, span) for coordinate in order)
     guards = {term.guards for term in terms if not term.ranges}
     shared = guards.pop() if len(guards) == 1 and not any(term.ranges for term in terms) else ()
-    written = [_written(term, shared, order, span) for term in terms]
-    body = total(sorted(written, key=_is_negative), span) or build.real(Fraction(0), span)
-    return ir.Clause(slots, own, _signed(body), build.conjunction(shared), span)
+    body = _sum(_pieces(terms, shared, order, span), span) or build.real(Fraction(0), span)
+    return ir.Clause(slots, own, body, build.conjunction(shared), span)
 
 
 def _signed(expr: ir.Expr) -> ir.Expr:
@@ -96,12 +97,46 @@ def _is_negative(expr: ir.Expr) -> bool:
     return isinstance(expr, ir.Map) and expr.op == "neg"
 
 
-def _written(term: Term, shared: tuple[ir.Expr, ...], order: Sequence[Coordinate], span: Span) -> ir.Expr:
-    expr = term.expression(span, order)
-    condition = build.conjunction(term.guards)
-    if term.ranges or term.guards == shared or condition is None:
-        return expr
-    return build.select(condition, expr, build.whole(0, span), span)
+@dataclass(slots=True)
+class _Branch:
+    """What counts where a condition holds, and where it fails."""
+
+    condition: ir.Expr
+    then: list[ir.Expr]
+    otherwise: list[ir.Expr]
+
+    def expression(self, span: Span) -> ir.Expr:
+        sides = [_sum(side, span) or build.whole(0, span) for side in (self.then, self.otherwise)]
+        return build.select(self.condition, sides[0], sides[1], span)
+
+
+def _pieces(
+    terms: Sequence[Term], shared: tuple[ir.Expr, ...], order: Sequence[Coordinate], span: Span
+) -> list[ir.Expr]:
+    """The terms as expressions to add up, those under one condition in one branch."""
+    found: list[ir.Expr | _Branch] = []
+    for term in terms:
+        expr = term.expression(span, order)
+        guards = () if term.guards == shared else term.guards
+        condition = None if term.ranges else build.conjunction((*guards, *term.cases))
+        if condition is None:
+            found.append(expr)
+            continue
+        for branch in found:
+            if isinstance(branch, _Branch) and branch.condition == condition:
+                branch.then.append(expr)
+                break
+            if isinstance(branch, _Branch) and branch.condition == negated(condition):
+                branch.otherwise.append(expr)
+                break
+        else:
+            found.append(_Branch(condition, [expr], []))
+    return [piece.expression(span) if isinstance(piece, _Branch) else piece for piece in found]
+
+
+def _sum(pieces: list[ir.Expr], span: Span) -> ir.Expr | None:
+    found = total(sorted(pieces, key=_is_negative), span)
+    return None if found is None else _signed(found)
 
 
 def collected(terms: Sequence[Term]) -> list[Term]:

@@ -115,8 +115,8 @@ def tidied(condition: ir.Expr, constants: Constants) -> ir.Expr:
                 return condition
             sides = (expression(below, condition.span), expression(above, condition.span))
             return build.apply("<", sides, "bool", condition.span)
-        case ir.Map("<=", (ir.Const(0), right)):
-            terms = polynomial(right, constants).terms
+        case ir.Map("<=", (ir.Const() as left, right)):
+            terms = (polynomial(right, constants) - polynomial(left, constants)).terms
             above = Polynomial({m: f for m, f in terms.items() if f > 0})
             below = Polynomial({m: -f for m, f in terms.items() if f < 0})
             if not below.terms or not above.terms:

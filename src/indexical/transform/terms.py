@@ -29,11 +29,9 @@ class Term:
     cases: tuple[ir.Expr, ...] = ()
 
     def expression(self, span: Span, order: Sequence[Coordinate]) -> ir.Expr:
-        """The term as an expression, its guards inside the sum; without a sum they are not in it."""
+        """The term as an expression, its conditions inside the sum; without a sum they are not in it."""
         if not self.ranges:
-            case = build.conjunction(self.cases)
-            plain = self.product.expression(span)
-            return plain if case is None else build.select(case, plain, build.whole(0, span), span)
+            return self.product.expression(span)
         bound = {range.coordinate for range in self.ranges}
 
         def inside(expr: ir.Expr) -> bool:
