@@ -37,20 +37,22 @@ def program(x, W, U, bias):
     #     where write = sigmoid(gate[b, s - 1, 0, n]), keep = sigmoid(gate[b, s - 1, 1, n]);
     # let shown[b, 0, n]                = 0.0;
     # let shown[b, s in 1..=size(t), n] = sigmoid(gate[b, s - 1, 3, n]) * tanh(cell[b, s, n]);
-    gate = np.zeros((n_b, n_t, 4, n_n), np.float32)
-    cell = np.zeros((n_b, n_t + 1, n_n), np.float32)
+    gate_rows = {}
+    cell_rows = {}
     shown = np.zeros((n_b, n_t + 1, n_n), np.float32)
     gate_2 = np.tensordot(x, W, (2, 2)) + bias
     if n_n != n_p:
         raise Refused("IX304", "`p` has one size here and another there")
     for t in range(n_t + 1):
         if t == 0:
-            cell[:, t] = 0.0
+            cell_rows[t] = np.zeros((n_b, n_n), np.float32)
             shown[:, t] = 0.0
         else:
-            cell_2 = sigmoid(gate[:, t - 1, 0]) * np.tanh(gate[:, t - 1, 2])
-            cell[:, t] = sigmoid(gate[:, t - 1, 1]) * cell[:, t - 1] + cell_2
-            shown[:, t] = sigmoid(gate[:, t - 1, 3]) * np.tanh(cell[:, t])
+            cell_2 = sigmoid(gate_rows[t - 1][:, 0]) * np.tanh(gate_rows[t - 1][:, 2])
+            cell_rows[t] = sigmoid(gate_rows[t - 1][:, 1]) * cell_rows[t - 1] + cell_2
+            shown[:, t] = sigmoid(gate_rows[t - 1][:, 3]) * np.tanh(cell_rows[t])
         if t < n_t:
-            gate[:, t] = gate_2[:, t] + np.tensordot(shown[:, t], U, (1, 2))
+            gate_rows[t] = gate_2[:, t] + np.tensordot(shown[:, t], U, (1, 2))
+        gate_rows.pop(t - 1, None)
+        cell_rows.pop(t - 1, None)
     return shown

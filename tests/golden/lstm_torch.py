@@ -6,16 +6,6 @@ class Refused(ValueError):
     """The arrays do not fit the relation: a code and a message."""
 
 
-def stacked(rows, counts, axes, empty):
-    """The rows of a recurrence as one array, their steps as these axes; `empty` stands for what is not there."""
-    steps = [()]
-    for count in counts:
-        steps = [(*step, n) for step in steps for n in range(count)]
-    found = [rows.get(step if len(counts) > 1 else step[0], empty) for step in steps]
-    whole = torch.stack(found) if found else empty.new_zeros((0, *empty.shape))
-    return whole.reshape(*counts, *empty.shape).movedim(tuple(range(len(counts))), axes)
-
-
 def program(x, W, U, bias):
     device = x.device
     n_b, n_t, n_m = x.shape
@@ -58,5 +48,7 @@ def program(x, W, U, bias):
             shown_rows[t] = torch.sigmoid(gate_rows[t - 1][:, 3]) * torch.tanh(cell_rows[t])
         if t < n_t:
             gate_rows[t] = gate_steps[t] + torch.tensordot(shown_rows[t], U, ([1], [2]))
+        gate_rows.pop(t - 1, None)
+        cell_rows.pop(t - 1, None)
     shown = torch.stack([shown_rows[s] for s in range(n_t + 1)], 1)
     return shown

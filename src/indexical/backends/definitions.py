@@ -104,6 +104,8 @@ class Definer(Scanner):
                     self.loop(item, inner, alike)
                 else:
                     self.turn(item, start)
+            for name, _ in order.axes if not steps else ():
+                self.forget(self.lets[name], step, order.forward)
         self.turning.pop()
         self.text.taken.discard(step)
         self.known = {**known, **self.hoisted}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ..ir import nodes as ir
 from ..ir.affine import of_atom
+from ..plan.scans import Recurrence
 from .base import ATOM, Value
 from .clauses import Clauses, tuple_of, zero_of
 from .scope import Scope
@@ -15,8 +16,10 @@ from .state import Stored
 @dataclass
 class Rows(Clauses):
     """NumPy's are arrays of zeros that are filled in. PyTorch's are dictionaries of rows, by step, so that gradients
-    flow. `turning` are the loops around, outermost first: the variable of each, and whether it goes forward."""
+    flow. `turning` are the loops around, outermost first: the variable of each, and whether it goes forward.
+    `recurrences` are those of the plan."""
 
+    recurrences: dict[str, Recurrence] = field(default_factory=dict)
     turning: list[tuple[str, bool]] = field(default_factory=list)
     whole_names: dict[str, str] = field(default_factory=dict)
 
@@ -24,7 +27,7 @@ class Rows(Clauses):
         """A place for the steps of a definition, with so many of zeros before the first."""
         dtype = self.dtypes[let.name]
         self.whole_names[let.name] = variable = self.text.fresh(let.name)
-        if self.text.dialect.name == "numpy":
+        if self.text.dialect.name == "numpy" and self.kept(let) is None:
             self.text.add(self.text.dialect.full(self.home(let, ()), zero_of(let), dtype), "assign", variable)
             self.stored[let.name] = Stored(variable, dtype, growing=True)
         else:
@@ -36,9 +39,24 @@ class Rows(Clauses):
             else:
                 self.text.line(f"{variable} = {{}}")
 
+    def kept(self, let: ir.Let) -> int | None:
+        """How many steps of a definition are there at a time; None for all."""
+        recurrence = self.recurrences.get(let.name)
+        return None if recurrence is None else recurrence.kept
+
+    def forget(self, let: ir.Let, step: str, forward: bool) -> None:
+        """A step that no later one reads is let go."""
+        kept = self.kept(let)
+        if kept is not None:
+            sign = "-" if forward else "+"
+            self.text.add(f"{self.stored[let.name].variable}.pop({step} {sign} {kept}, None)")
+
     def assemble(self, let: ir.Let, stepped: tuple[int, ...]) -> None:
         """The steps of a recurrence as one array."""
         stored = self.stored[let.name]
+        if self.kept(let) is not None:
+            self.stored[let.name] = Stored(stored.variable, stored.dtype, rows=stored.rows)
+            return
         self.stored[let.name] = Stored(stored.variable, stored.dtype)
         if not stored.rows:
             return

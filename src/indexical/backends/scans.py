@@ -9,7 +9,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate, Dtype, Kind
 from ..plan.linear import Linear
-from ..plan.scans import Recurrence, Scan
+from ..plan.scans import Scan
 from .base import Value
 from .rows import Rows
 from .state import Stored
@@ -17,9 +17,8 @@ from .state import Stored
 
 @dataclass
 class Scanner(Rows):
-    """Recurrences that only multiply and add. `recurrences` are those of the plan."""
+    """Recurrences that only multiply and add."""
 
-    recurrences: dict[str, Recurrence] = field(default_factory=dict)
     kernels: dict[str, set[str]] = field(default_factory=dict)
 
     def scan(self, let: ir.Let, scan: Scan) -> None:
@@ -29,26 +28,38 @@ class Scanner(Rows):
         shares = self.shares(let, scan)
         found = self.filled_operands(let, scan) if shares is None else self.parted(let, scan, shares)
         start, times, plus, heard = found
+        last = self.kept(let) is not None
         if scan.is_sum and shares is not None:
-            shown = self.running_sum(start, plus, scan)
+            shown = self.running_sum(start, plus, scan, last)
         else:
-            self.kernels.setdefault(f"{self.text.dialect.name}_scan", set()).add("scan")
+            name = "last_of_scan" if last else "scan"
+            self.kernels.setdefault(f"{self.text.dialect.name}_scan", set()).add(name)
             words = [start, times, plus]
             words += [str(scan.axis)] if scan.axis else []
             words += [f"heard={heard}"] if heard is not None else []
             words += ["backward=True"] if not scan.forward else []
-            shown = f"scan({', '.join(words)})"
+            shown = f"{name}({', '.join(words)})"
         dtype = self.dtypes[let.name]
-        value = Value(shown, tuple(axis.coordinate for axis in let.axes), "real", self.compute)
-        self.text.add(self.cast_to(value, dtype).text, "assign", variable)
-        self.stored[let.name] = Stored(variable, dtype)
+        axes = tuple(axis.coordinate for axis in let.axes)
+        shown = self.cast_to(Value(shown, axes, "real", self.compute), dtype).text
+        if not last:
+            self.text.add(shown, "assign", variable)
+            self.stored[let.name] = Stored(variable, dtype)
+            return
+        rows = self.text.fresh(f"{let.name}_rows")
+        extent = let.axes[scan.axis].extent
+        end = self.number(build.apply("-", (extent, build.whole(1, let.span)), "whole", let.span))
+        self.text.add(f"{rows} = {{{end if scan.forward else 0}: {shown}}}")
+        self.stored[let.name] = Stored(rows, dtype, rows=(scan.axis,))
 
-    def running_sum(self, start: str, plus: str, scan: Scan) -> str:
-        """Steps that are only added up."""
+    def running_sum(self, start: str, plus: str, scan: Scan, last: bool) -> str:
+        """Steps that are only added up, all of them or the last."""
         module, axis = self.text.dialect.module, scan.axis
         parts = (start, plus) if scan.forward else (plus, start)
         name = "cat" if module == "torch" else "concatenate"
         shown = f"{module}.{name}(({', '.join(parts)}){f', {axis}' if axis else ''})"
+        if last:
+            return f"{shown}.sum({axis})"
         if scan.forward:
             return f"{shown}.cumsum({axis})"
         flip = self.text.dialect.flip

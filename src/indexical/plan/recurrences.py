@@ -14,6 +14,7 @@ from ..ir.graph import components
 from ..ir.text import shown
 from ..ir.walk import reads_of, rebuild, renamed_apart, walk
 from .deciding import decide
+from .keeping import keep_last
 from .linear import Linear, Nonlinear, take_linear, where_heard
 from .loops import lighten
 from .scans import Recurrence, Scan
@@ -47,7 +48,8 @@ def arrange(program: ir.Program, wanted: tuple[str, ...], isolate: bool) -> Arra
         else:
             arranging.add(item)
     program = replace(arranging.program, order=tuple(arranging.order))
-    return Arranged(program, arranging.recurrences, arranging.refusals)
+    recurrences = arranging.recurrences if isolate else keep_last(program, wanted, arranging.recurrences)
+    return Arranged(program, recurrences, arranging.refusals)
 
 
 def step_of(name: str, arranged: Arranged, refused: tuple[Refusal, ...]) -> Step:

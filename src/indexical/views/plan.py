@@ -74,15 +74,24 @@ def _pace(step: Step, let: ir.Let, plan: Plan, sizes: Mapping[Coordinate, int]) 
         return []
     names = [f"`{let.axes[axis].coordinate}`" for axis in step.recurrence.axes]
     counts = [extent_of(let.axes[axis], sizes) for axis in step.recurrence.axes]
-    scan = step.recurrence.scan
+    scan, count = step.recurrence.scan, counts[0]
     if scan is None:
         steps = "" if None in counts else f": {math.prod(n or 0 for n in counts):,} steps"
-        return [f"one step after the other along {' and '.join(names)}{steps}"]
-    if scan.is_sum:
-        return [f"a running sum along {names[0]}"]
-    count = counts[0]
-    steps = "in about 3 √n steps" if count is None else f"in {steps_of(count, scan):,} steps, not {count:,}"
-    return [f"along {names[0]} {steps}", "where a step is not finite: one step after the other"]
+        lines = [f"one step after the other along {' and '.join(names)}{steps}"]
+    elif scan.is_sum:
+        lines = [f"a running sum along {names[0]}"]
+    else:
+        steps = "in about 3 √n steps" if count is None else f"in {steps_of(count, scan):,} steps, not {count:,}"
+        lines = [f"along {names[0]} {steps}", "where a step is not finite: one step after the other"]
+    kept = step.recurrence.kept
+    if kept is not None:
+        whole = size_of(let, plan, sizes)
+        room = ""
+        if whole is not None and count:
+            room = f", {show_bytes(min(whole, whole * kept // count))} and not {show_bytes(whole)}"
+        number = "one step is" if kept == 1 else f"{kept} steps are"
+        lines.append(f"no step but the last is read: {number} kept at a time{room}; for gradients all are")
+    return lines
 
 
 def _home(let: ir.Let) -> str:

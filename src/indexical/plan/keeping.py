@@ -1,0 +1,83 @@
+"""What is not asked for is not kept: recurrences of which only the last step is read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from ..checker.context import constants_of
+from ..ir import nodes as ir
+from ..ir.affine import polynomial
+from ..ir.walk import reads_of, walk
+from .scans import Recurrence
+
+
+def keep_last(
+    program: ir.Program, wanted: Collection[str], recurrences: Mapping[str, Recurrence]
+) -> dict[str, Recurrence]:
+    """The recurrences, with how many steps are there at a time where at most the last one is read in the end."""
+    lets = {let.name: let for let in program.lets}
+    result = dict(recurrences)
+    asked = [part for claim in program.asserts for part in walk(claim.condition) if isinstance(part, ir.Read)]
+    needed = _needed(lets, {*wanted, *(read.tensor for read in asked)})
+    for order in program.order:
+        if not isinstance(order, ir.Stepwise) or any(isinstance(item, ir.Stepwise) for item in order.body):
+            continue
+        group = dict(order.axes)
+        outside = [read for name in needed - set(group) for read in reads_of(lets[name])] + asked
+        for name, axis in group.items():
+            ends = [read.indices[axis] for read in outside if read.tensor == name]
+            if name in wanted or name not in needed or (ends and not _ends_last(name, group, order.forward, lets)):
+                continue
+            if not all(_is_last(end, lets[name], axis, order.forward, lets) for end in ends):
+                continue
+            scan = recurrences[name].scan
+            back = scan.offset if scan is not None else _reach(name, group, order.forward, lets)
+            if back is not None and (scan is None or (back == 1 and ends)):
+                result[name] = replace(recurrences[name], kept=max(1, back))
+    return result
+
+
+def _needed(lets: Mapping[str, ir.Let], wanted: Collection[str]) -> set[str]:
+    """The definitions that some are made of."""
+    found: set[str] = set()
+    waiting = list(wanted)
+    while waiting:
+        name = waiting.pop()
+        if name in lets and name not in found:
+            found.add(name)
+            waiting += [read.tensor for read in reads_of(lets[name])]
+    return found
+
+
+def _ends_last(name: str, group: Mapping[str, int], forward: bool, lets: Mapping[str, ir.Let]) -> bool:
+    """Whether no other definition of a recurrence goes further: its last step is there when the loop ends."""
+    constants = constants_of(lets)
+    extents = {other: polynomial(lets[other].axes[axis].extent, constants) for other, axis in group.items()}
+    beyond = [(extents[name] - extent).constant for extent in extents.values()]
+    return not forward or all(steps is not None and steps >= 0 for steps in beyond)
+
+
+def _is_last(index: ir.Expr, let: ir.Let, axis: int, forward: bool, lets: Mapping[str, ir.Let]) -> bool:
+    """Whether an index is that of the last step."""
+    constants = constants_of(lets)
+    last = polynomial(let.axes[axis].extent, constants) - 1 if forward else 0
+    return (polynomial(index, constants) - last).constant == 0
+
+
+def _reach(name: str, group: Mapping[str, int], forward: bool, lets: Mapping[str, ir.Let]) -> int | None:
+    """How many steps back a definition is read within its recurrence; None where that is not fixed."""
+    constants = constants_of(lets)
+    furthest = 0
+    for other, axis in group.items():
+        for clause in lets[other].clauses:
+            parts = (clause.body, *(() if clause.guard is None else (clause.guard,)))
+            for part in (part for expr in parts for part in walk(expr)):
+                if not isinstance(part, ir.Read) or part.tensor != name:
+                    continue
+                here, there = clause.slots[axis], part.indices[group[name]]
+                distance = (polynomial(here, constants) - polynomial(there, constants)).constant
+                if distance is None:
+                    return None
+                furthest = max(furthest, distance if forward else -distance)
+    return furthest
