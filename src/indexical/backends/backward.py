@@ -10,7 +10,7 @@ from ..ir.types import Coordinate
 from ..ir.walk import walk
 from ..plan.choose import FUSED, TILES
 from ..plan.steps import Attend, Gradient, Step, Target
-from .base import Value
+from .base import PRODUCT, Value
 from .frames import Frame
 from .fused import Fused
 from .intervals import Intervals, Meeting
@@ -103,7 +103,10 @@ class Backward(Fused, Intervals):
         finished: dict[str, str] = {}
         for side, target in sides.items():
             if target is not None:
-                shown = self._finished(self._restored(names[side], frame, *axes[side], let), target)
+                value = self._restored(names[side], frame, *axes[side], let)
+                if side == "query" and dot.scale is not None and self.is_scaled_before(attend):
+                    value = self._scaled(value, dot.scale, frame)
+                shown = self._finished(value, target)
                 if shown == names[side]:
                     names[side] = variables[side]
                 else:
@@ -144,6 +147,10 @@ class Backward(Fused, Intervals):
         elif len(columns) > 1:
             value = value.but(text=f"{value.atom}.unflatten(-1, {self.shape(columns, frame.scope)})")
         return value
+
+    def _scaled(self, value: Value, scale: ir.Expr, frame: Frame) -> Value:
+        factor = self.text.short(self.value(scale, frame.scope), "scale")
+        return value.but(text=f"{value.atom} * {factor.within(PRODUCT + 1)}", binds=PRODUCT)
 
     def _finished(self, value: Value, target: Target) -> str:
         """A gradient with the axes and the dtype of the definition that it is."""

@@ -116,17 +116,25 @@ class Framed(Meeting):
         assert dot is not None
         if dot.scale is None:
             return "1.0", dot.query
+        if self.is_scaled_before(attend):
+            return "1.0", build.apply("*", (dot.query, dot.scale), "real", dot.query.span)
         divisors: list[str] = []
         shown = self.plain_scale(dot.scale, divisors)
-        # A kernel that masks before it scales would turn its -inf around.
-        negative = any(isinstance(part, ir.Const) and part.value < 0 for part in walk(dot.scale))
-        if shown is None or negative:
-            return "1.0", build.apply("*", (dot.query, dot.scale), "real", dot.query.span)
+        assert shown is not None
         if not divisors:
             return shown.text, dot.query
         variable = self.text.fresh("scale")
         self.text.line(f"{variable} = {shown.text} if {' and '.join(divisors)} else math.nan")
         return variable, dot.query
+
+    def is_scaled_before(self, attend: Attend) -> bool:
+        """Whether a kernel is handed a query that is scaled already: it takes plain numbers, and one that masks before
+        it scales would turn its -inf around."""
+        scale = None if attend.scores.dot is None else attend.scores.dot.scale
+        if scale is None:
+            return False
+        negative = any(isinstance(part, ir.Const) and part.value < 0 for part in walk(scale))
+        return negative or self.plain_scale(scale, []) is None
 
     def plain_scale(self, expr: ir.Expr, divisors: list[str]) -> Value | None:
         """A scale of figures, sizes and their roots, in plain Python; None for any other. By 0 it is NaN."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ..ir import nodes as ir
@@ -13,6 +14,7 @@ from .opening import Algebra
 from .ordering import needed_for
 from .softmaxes import weights_of
 from .sums import opened
+from .traits import is_exponential
 
 
 def flows_back(let: ir.Let, needed: set[str], program: ir.Program) -> bool:
@@ -48,6 +50,10 @@ def _pointwise(name: str, program: ir.Program) -> set[str]:
     return found
 
 
+def _parts(let: ir.Let) -> Iterator[ir.Expr]:
+    return (part for expr in parts_of(let) for part in walk(expr))
+
+
 @dataclass
 class Flowing:
     """The weights of this name, and what is made of them."""
@@ -67,9 +73,21 @@ class Flowing:
         ordered = tuple(ranges[c] for c in axes)
         self.weights = Weights(self.name, axes, axes.index(body.coordinate), ordered, body.guard)
         self.algebra = Algebra(self.program)
-        self.algebra.kept.add(self.name)
         self.pointwise = _pointwise(self.name, self.program)
+        others = [let for let in self.program.lets if let.name not in self.pointwise]
+        exponential = {let.name for let in others if any(map(is_exponential, _parts(let)))}
+        self.algebra.kept |= {self.name, *exponential}
+        self.opening = self.pointwise | self._averages()
         self.needed = needed_for(self.program, self.wanted)
+
+    def _averages(self) -> set[str]:
+        """Definitions with one point for each row of the weights, and what as large as these is made of them."""
+        count = len(self.weights.axes)
+        few = {let.name for let in self.program.lets if len(let.axes) < count and self._reads(let, {self.name})}
+        return few | {let.name for let in self.program.lets if len(let.axes) == count and self._reads(let, few)}
+
+    def _reads(self, let: ir.Let, names: set[str]) -> bool:
+        return any(read.tensor in names for read in reads_of(let))
 
     @property
     def readers(self) -> list[ir.Let]:
@@ -110,7 +128,7 @@ class Flowing:
         if len(let.clauses) != 1 or self.algebra.canonical.clause(let.name) is None or len(reads) != len(inside):
             return f"`{let.name}` has several cases, or asks for the weights in a guard"
         self.algebra.work = self.algebra.depth = 0
-        value = self.algebra.opened(self.algebra.plain(clause.body), lambda read: read.tensor in self.pointwise)
+        value = self.algebra.opened(self.algebra.plain(clause.body), lambda read: read.tensor in self.opening)
         return relaxed(value, self.weights, self.algebra)
 
     def uses(self, term: Product) -> list[tuple[Use, tuple[Binder, ...]]]:

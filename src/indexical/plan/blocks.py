@@ -21,16 +21,16 @@ Reads = Callable[[str], set[str]]
 def cut(
     program: ir.Program, weights: str, wanted: tuple[str, ...], needed: set[str], reading: Mapping[str, set[str]]
 ) -> tuple[ir.Program, Block] | str:
-    """The program, and what of it is computed for some rows of these weights after the other; or why nothing is.
-    `reading` says what is read by definitions that a kernel computes."""
+    """The program, and what of it is computed for some rows of these weights after the other; or why nothing is, with
+    nothing to say where they are one row. `reading` says what is read by definitions that a kernel computes."""
     search = _Cut(program, weights, frozenset(wanted), needed, reading)
-    reason = "no coordinate asks: the weights are one row"
+    reasons = []
     for axis in search.candidates():
         found = search.along(axis)
         if not isinstance(found, str):
             return found
-        reason = found
-    return reason
+        reasons.append(found)
+    return reasons[0] if reasons else ""
 
 
 @dataclass
@@ -58,18 +58,14 @@ class _Cut:
                     self.readers.setdefault(name, []).append(other)
 
     def candidates(self) -> list[int]:
-        """The axes of the weights that might ask: first those that something is summed over, then from the last."""
+        """The axes of the weights that ask: first those that their guard speaks of, or that are as long as the key."""
         let = self.lets[self.weights]
-        axes = [n for n in range(len(let.axes)) if n != self.key]
-        count = dict.fromkeys(axes, 0)
-        for other in self.readers.get(self.weights, []):
-            for read, sums in _under_sums(other):
-                if read.tensor == self.weights:
-                    for n in axes:
-                        index = read.indices[n]
-                        count[n] += isinstance(index, ir.Coord) and index.coordinate in sums
-        asks = {n: self._asks(n) for n in axes}
-        return sorted(axes, key=lambda n: (not asks[n], -count[n], -n))
+        body = weights_of(let)
+        assert body is not None
+        spoken = frozenset() if body.guard is None else body.guard.type.coordinates
+        axes = [n for n in range(len(let.axes)) if n != self.key and self._asks(n)]
+        alike = [polynomial(axis.extent) == polynomial(let.axes[self.key].extent) for axis in let.axes]
+        return sorted(axes, key=lambda n: (let.axes[n].coordinate not in spoken, not alike[n], -n))
 
     def _asks(self, axis: int) -> bool:
         """Whether something that varies with the key does not vary with an axis of the weights."""
@@ -224,8 +220,6 @@ class _Cut:
         if not any(self.is_large(name) for name in self.inner if name != self.weights) and not self.totals:
             return "nothing as large as its weights is computed from them"
         for name in self.inner:
-            if name in self.wanted and self.is_large(name):
-                return f"`{name}` is asked for whole"
             reason = self._fault(name)
             if reason is not None:
                 return reason

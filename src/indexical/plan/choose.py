@@ -159,7 +159,7 @@ def _cut(
             continue
         found = cut(program, name, wanted, needed, read)
         if isinstance(found, str):
-            refusals[name] = Refusal(name, "blocks of rows", found)
+            refusals |= {name: Refusal(name, "blocks of rows", found)} if found else {}
         elif not taken & {member for member, _ in found[1].inner}:
             program = found[0]
             blocks.append(found[1])

@@ -91,7 +91,7 @@ def _relaxed(term: Product, weights: Weights, algebra: Algebra) -> Form:
     for atom, power in term.factors:
         inner = form(((1, product(((atom, power),))),))
         if power == 1 and isinstance(atom, Group):
-            inner = _factored(relaxed(atom.form, weights, algebra))
+            inner = _factored(relaxed(atom.form, weights, algebra), weights)
         elif power == 1 and isinstance(atom, Sum) and not atom.softmax and weights.is_in(atom.key):
             binders, body = opened(atom, algebra)
             inner = summed(relaxed(body, weights, algebra), binders, algebra)
@@ -99,14 +99,13 @@ def _relaxed(term: Product, weights: Weights, algebra: Algebra) -> Form:
     return result
 
 
-def _factored(value: Form) -> Form:
-    """A sum of terms as a product of what all of them share and of the sum of what is left."""
-    if len(value.terms) < 2:
-        return value
+def _factored(value: Form, weights: Weights) -> Form:
+    """A sum of terms that all have the weights as a factor, as a product of these and of the sum of what is left."""
     shared = [
         (atom, power)
-        for atom, power in value.terms[0][1].factors
-        if all(any(a.key == atom.key and n == power for a, n in term.factors) for _, term in value.terms[1:])
+        for atom, power in (value.terms[0][1].factors if len(value.terms) > 1 else ())
+        if _read_at(atom, weights) is not None
+        and all(any(a.key == atom.key and n == power for a, n in term.factors) for _, term in value.terms[1:])
     ]
     keys = {atom.key for atom, _ in shared}
     left = [
