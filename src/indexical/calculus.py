@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from .api import Program, compile_source
+from .api import Program, compile, compile_source
 from .checker.names import suggest
 from .checker.scope import Refusal
 from .codes import CODES
 from .diagnostics import CallError, Diagnostic, Label
 from .ir import nodes as ir
 from .source import Source, Span
+from .syntax.tokens import KEYWORDS
 from .syntax.vocabulary import RESERVED
 from .transform.batch import Unbatchable, batched
 from .transform.derive import gradient
@@ -19,34 +22,40 @@ from .transform.tangents import pushed_forward
 from .views.figures import Unwritable
 from .views.source import written
 
-# Why a printed derivative does what a warning speaks of.
+# What a program is told by: the program itself, its text, or its file.
+Told = Program | str | os.PathLike[str]
+Names = str | Iterable[str]
+
+# Why a printed derivative does what a warning speaks of; a batch does it because the program did.
 _REASONS = {
     "IX402": "transpose of the gather",
     "IX413": "the derivative takes what the program takes",
 }
 
 
-def grad(program: Program, of: str | Iterable[str] | None = None, by: str | Iterable[str] | None = None) -> Program:
+def grad(program: Told, of: Names | None = None, by: Names | None = None) -> Program:
     """The gradient of `of` by each of `by`, as a program.
 
     It takes the inputs of the program, and for every one of `of` that is no scalar its cotangent `d_…`; it gives
     `d_…` for each of `by`, in their order. `of` is by default the program's only output, `by` all its real inputs.
-    A definition in `by` is held independent.
+    A definition in `by` is held independent. The program may be given as its text or its file.
     """
-    targets = _targets(program, of)
-    sources = _sources(program, by)
-    return _derived(program, gradient, targets, sources, "gradient")
+    known = _known(program)
+    targets = _targets(known, of, several=False)
+    sources = _sources(known, by)
+    return _derived(known, gradient, targets, sources, "gradient")
 
 
-def jvp(program: Program, by: str | Iterable[str] | None = None, of: str | Iterable[str] | None = None) -> Program:
+def jvp(program: Told, by: Names | None = None, of: Names | None = None) -> Program:
     """How `of` changes when each of `by` changes along a tangent: forward mode, as a program.
 
     It takes the inputs of the program and a tangent `dot_…` for each of `by`; it gives `dot_…` for each of `of`,
     by default all outputs.
     """
-    targets = _targets(program, program.outputs if of is None else of)
-    sources = _sources(program, by)
-    return _derived(program, pushed_forward, targets, sources, "tangent")
+    known = _known(program)
+    targets = _targets(known, of, several=True)
+    sources = _sources(known, by)
+    return _derived(known, pushed_forward, targets, sources, "tangent")
 
 
 def _derived(
@@ -60,41 +69,69 @@ def _derived(
         raise _error("IX218", f"this {what} cannot be taken: {problem}", None) from None
 
 
-def batch(program: Program, /, **coordinates: str | Iterable[str]) -> Program:
+def batch(program: Told, /, **coordinates: Names) -> Program:
     """The program over a batch: `b=("Q", "K")` puts a coordinate `b` in front of these inputs and of all that depends
     on them. What is not named is shared by the whole batch."""
     if not coordinates:
         raise _error("IX515", "no coordinate to batch over is given", 'pass one with its inputs: `b=("Q", "K", "V")`')
-    derived = program.ir
+    known = _known(program)
+    derived = known.ir
     for name, inputs in coordinates.items():
-        names = (inputs,) if isinstance(inputs, str) else tuple(inputs)
-        _check_batch(program, name, names)
+        names = _listed(inputs, f"inputs that vary with `{name}`", f'`{name}="Q"` or `{name}=("Q", "K")`')
+        _check_batch(known, name, names)
         try:
             derived = batched(derived, name, names)
         except Unbatchable as problem:
             raise _error("IX515", f"no batch over `{name}`: {problem}", None) from None
-    return _compiled(program, derived, "batch")
+    return _compiled(known, derived, "batch")
+
+
+def _known(program: Any) -> Program:
+    match program:
+        case Program():
+            return program
+        case str() | os.PathLike():
+            return compile(program)
+    raise _error("IX515", f"{program!r:.60} is no program", 'pass `ix.compile("attention.ix")`, or the file itself')
+
+
+def _listed(given: Any, what: str, examples: str) -> tuple[str, ...]:
+    """The names in an argument: one, or several in any order that Python can go through."""
+    names = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    odd = [name for name in names if not isinstance(name, str)]
+    if odd:
+        raise _error("IX515", f"{what} are given by name, and {odd[0]!r:.40} is none", f"pass {examples}")
+    if not names:
+        raise _error("IX515", f"{what} are given by name, and none is", f"pass {examples}")
+    return tuple(dict.fromkeys(names))
 
 
 def _check_batch(program: Program, name: str, inputs: tuple[str, ...]) -> None:
-    if not name.isidentifier() or name in RESERVED:
-        raise _error("IX515", f"`{name}` is no name for a coordinate", None)
+    if not name.isidentifier() or name in RESERVED or name in KEYWORDS:
+        raise _error("IX515", f"`{name}` is no name for a coordinate", "a letter will do: `b`")
     if name in program.ir.tensors:
         raise _error("IX515", f"`{name}` is a tensor of this program", "choose another name for the coordinate")
     for given in inputs:
         if given not in program.inputs:
-            help, _ = suggest(str(given), program.inputs, Span(program.ir.source, 0, 0))
+            help, _ = suggest(given, program.inputs, Span(program.ir.source, 0, 0))
             shown = ", ".join(program.inputs) or "nothing"
             raise _error("IX501", f"no input is called `{given}`", help or f"this program takes {shown}")
-    if not inputs:
-        raise _error("IX515", f"no input varies with `{name}`", f'name them: `{name}=("Q", "K", "V")`')
 
 
-def _targets(program: Program, of: str | Iterable[str] | None) -> tuple[str, ...]:
-    names = program.wanted(of)
-    if of is None and len(names) > 1:
+def _targets(program: Program, of: Names | None, several: bool) -> tuple[str, ...]:
+    """The definitions to differentiate; where none is said, all outputs, or the only one."""
+    asked = None if of is None else _listed(of, "definitions to differentiate", '`of="out"`')
+    for name in asked or ():
+        if name in program.inputs:
+            shown = ", ".join(program.definitions) or "nothing"
+            raise _error(
+                "IX508", f"`{name}` is an input: what is differentiated is a definition", f"it defines {shown}"
+            )
+    names = program.wanted(asked)
+    if of is None and not several and len(names) > 1:
         shown = ", ".join(f"`{name}`" for name in names)
-        raise _error("IX515", f"this program has several outputs: {shown}", 'say which: `of="…"`')
+        help = f'say which: `of="{names[0]}"`, on the command line `--of {names[0]}`'
+        raise _error("IX515", f"this program has several outputs: {shown}", help)
     for name in names:
         tensor = program.ir.tensors[name]
         if tensor.kind != "real":
@@ -102,16 +139,14 @@ def _targets(program: Program, of: str | Iterable[str] | None) -> tuple[str, ...
     return names
 
 
-def _sources(program: Program, by: str | Iterable[str] | None) -> tuple[str, ...]:
+def _sources(program: Program, by: Names | None) -> tuple[str, ...]:
     tensors = program.ir.tensors
     if by is None:
         found = tuple(tensor.name for tensor in program.ir.inputs if tensor.kind == "real")
         if not found:
             raise _error("IX218", "no input of this program is real: there is nothing to differentiate by", None)
         return found
-    names = tuple(dict.fromkeys((by,) if isinstance(by, str) else by))
-    if not names or not all(isinstance(name, str) for name in names):
-        raise _error("IX515", "inputs to differentiate by are given by name", 'pass `by="Q"` or `by=("Q", "K")`')
+    names = _listed(by, "inputs to differentiate by", '`by="Q"` or `by=("Q", "K")`')
     for name in names:
         if name not in tensors:
             help, _ = suggest(name, tensors, Span(program.ir.source, 0, 0))
@@ -144,27 +179,32 @@ def _compiled(program: Program, derived: ir.Program, what: str) -> Program:
     name = f"{what} of {program.ir.source.name}"
     compiled = compile_source(Source(name, text))
     for _ in range(2):
-        remarks = _remarks(compiled)
+        remarks = _remarks(compiled, {} if what == "batch" else _REASONS)
         if not remarks:
             break
         compiled = compile_source(Source(name, _remarked(compiled.source_text, remarks)))
     return compiled
 
 
-def _remarks(program: Program) -> dict[int, str]:
+def _remarks(program: Program, reasons: Mapping[str, str]) -> dict[int, list[str]]:
     """By the line that a warning speaks of last, what allows it there."""
-    found: dict[int, str] = {}
+    found: dict[int, list[str]] = {}
     for diagnostic in program.diagnostics:
         if CODES[diagnostic.code].severity == "warning" and diagnostic.code != "IX214":
             span = diagnostic.labels[-1].span
             line = span.source.position(max(span.start, span.end - 1))[0]
-            reason = _REASONS.get(diagnostic.code, "by the chain rule")
-            found[line] = f"// allow({diagnostic.code}): {reason}"
+            reason = reasons.get(diagnostic.code, "by the chain rule" if reasons else "as in the program")
+            remark = f"// allow({diagnostic.code}): {reason}"
+            if remark not in found.setdefault(line, []):
+                found[line].append(remark)
     return found
 
 
-def _remarked(text: str, remarks: dict[int, str]) -> str:
+def _remarked(text: str, remarks: dict[int, list[str]]) -> str:
+    """The text with remarks behind their lines; of several, all but the last stand above."""
     lines = text.splitlines()
-    for line, remark in remarks.items():
-        lines[line - 1] += f"  {remark}"
+    for line in sorted(remarks, reverse=True):
+        *above, behind = remarks[line]
+        lines[line - 1] += f"  {behind}"
+        lines[line - 1 : line - 1] = above
     return "\n".join(lines) + "\n"
