@@ -11,12 +11,15 @@ from dataclasses import dataclass, replace
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.affine import polynomial
+from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, walk
 from .reverse import count, negated
 from .slopes import BY_VALUE, is_flat
 
 _LINEAR = frozenset(("+", "-", "neg"))
+_TOTAL = _LINEAR | {"*", "exp", "tanh", "sigmoid", "silu", "gelu", "relu", "sin", "cos", "erf", "max", "min", "abs"}
 
 
 def name_parts(program: ir.Program, counts: Callable[[ir.Expr], bool], reserved: Iterable[str] = ()) -> ir.Program:
@@ -128,7 +131,7 @@ class _Parts:
         if isinstance(expr, ir.Read):
             return expr
         own = [range for range in place.ranges if range.coordinate in expr.type.coordinates]
-        guards = _guards(own, place)
+        guards = _guards(own, place, self.is_total(expr))
         if guards is None:
             return expr
         plain = ending in ("weights", "scores") and ending not in self.taken
@@ -142,11 +145,34 @@ class _Parts:
         indices = tuple(build.coord(range.coordinate, expr.span) for range in own)
         return build.read(known.name, indices, expr.type.kind, expr.span)
 
+    def is_total(self, expr: ir.Expr) -> bool:
+        """Whether an expression can be evaluated anywhere: plain reads of what is never absent, and no poles."""
+        guarded = {let.name for let in self.others if any(clause.guard is not None for clause in let.clauses)}
+        for part in walk(expr):
+            match part:
+                case ir.Read(tensor, indices):
+                    if tensor in guarded or not all(isinstance(index, ir.Coord) for index in indices):
+                        return False
+                case ir.Map(op):
+                    if op not in _TOTAL:
+                        return False
+                case ir.Reduce(op, ranges):
+                    if op != "sum" or any(range.stated for range in ranges):
+                        return False
+                case ir.Const() | ir.Coord() | ir.Size() | ir.Normalize(op="softmax", guard=None):
+                    pass
+                case _:
+                    return False
+        return True
 
-def _guards(own: list[ir.Range], place: _Place) -> list[ir.Expr] | None:
-    """Under which guards a part is defined; None where it would be evaluated at points where it is not now."""
+
+def _guards(own: list[ir.Range], place: _Place, total: bool) -> list[ir.Expr] | None:
+    """Under which guards a part is defined; None where it would be evaluated at points where it cannot be. One that is
+    `total` needs none of those that speak of other coordinates too."""
     mine = {range.coordinate for range in own}
     if any((range.lower.type.coordinates | range.upper.type.coordinates) for range in own):
+        return None
+    if not all(Assumptions().entails(polynomial(range.lower)) for range in own):
         return None
     guards: list[ir.Expr] = []
     for range in own:
@@ -154,9 +180,10 @@ def _guards(own: list[ir.Range], place: _Place) -> list[ir.Expr] | None:
             sides = (range.lower, build.coord(range.coordinate, range.span))
             guards.append(build.apply("<=", sides, "bool", range.span))
     for guard in place.guards:
-        if not guard.type.coordinates <= mine:
+        if guard.type.coordinates <= mine:
+            guards.append(guard)
+        elif not total:
             return None
-        guards.append(guard)
     return guards
 
 
