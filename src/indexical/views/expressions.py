@@ -75,21 +75,22 @@ class Place:
         Its own, if that will do. What was renamed to `i_1` beside an `i` that is not here is `i` again.
         """
         name = legal(range.coordinate.name)
-        for candidate in (*self.shorter_names(name), name):
+        base, times = self.first_name(name)
+        left = {own for coordinate, own in self.avoided if legal(coordinate.name) == own}
+        candidates = [] if times and base in self.taken - left else [base]
+        candidates += [name] if times == 1 else []
+        for candidate in candidates:
             if self.is_free(range, candidate):
                 return candidate
-        unfit = {*self.names.values(), *self.setting.names.values(), *self.setting.sizes, *self.setting.spaces, name}
-        return fresh(Coordinate(name), unfit | {name for _, name in self.avoided}).name
+        unfit = {*self.names.values(), *self.setting.names.values(), *self.setting.sizes, *self.setting.spaces, base}
+        return fresh(Coordinate(base), unfit | {name for _, name in self.avoided}).name
 
-    def shorter_names(self, name: str) -> list[str]:
-        """What a coordinate may have been called before it was renamed, once or more often."""
+    def first_name(self, name: str) -> tuple[str, int]:
+        """What a coordinate was called before it was renamed, and how often it was."""
         found = _NUMBERED.fullmatch(name)
         if found is None or name in self.setting.kept or found[1] not in self.setting.coordinates:
-            return []
-        base = found[1]
-        left = {name for coordinate, name in self.avoided if legal(coordinate.name) == name}
-        first = [] if base in self.taken - left else [base]
-        return [*first, f"{base}_1", f"{base}_2"] if found[2].count("_") > 1 else first
+            return name, 0
+        return str(found[1]), found[2].count("_")
 
     def is_free(self, range: ir.Range, name: str) -> bool:
         if name in self.names.values() or name in self.setting.names.values() or self.is_foreign(range, name):

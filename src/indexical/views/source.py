@@ -72,8 +72,8 @@ def _setting(program: ir.Program) -> Setting:
         frozenset(coordinate.name for coordinate in _coordinates(program)),
         frozenset(kept),
         program.tensors,
-        _sizes(program, figures),
-        _spaces(program),
+        _sizes(program, figures, frozenset(names.values())),
+        _spaces(program, frozenset(names.values())),
         check_spaces(program, Sink()),
         figures,
         {name: frozenset(circle) for circle in circles for name in circle},
@@ -104,13 +104,17 @@ def _coordinates(program: ir.Program) -> Iterator[Coordinate]:
         yield from (range.coordinate for range in ranges_in(clause))
 
 
-def _spaces(program: ir.Program) -> dict[str, str]:
-    """What has to be declared: `j_1` beside `j` finds its space along the axes it indexes."""
+def _spaces(program: ir.Program, tensors: frozenset[str]) -> dict[str, str]:
+    """What has to be declared: `j_1` beside `j` finds its space along the axes it indexes, and so does what will
+    have another name than a tensor's."""
     found: dict[str, str] = {}
+    free = tensors - {axis.coordinate.name for tensor in program.inputs for axis in tensor.axes}
     for coordinate in _coordinates(program):
-        base, _, number = coordinate.name.rpartition("_")
-        if coordinate.space is not None and not (number.isdigit() and found.get(base) == coordinate.space):
-            found.setdefault(legal(coordinate.name), coordinate.space)
+        name = legal(coordinate.name)
+        base, _, number = name.rpartition("_")
+        if coordinate.space is None or name in free or (number.isdigit() and found.get(base) == coordinate.space):
+            continue
+        found.setdefault(name, coordinate.space)
     return found
 
 
@@ -143,10 +147,10 @@ def _literal(let: ir.Let) -> ir.Array | None:
     return body_literal(let.clauses[0], {}) if len(let.clauses) == 1 else None
 
 
-def _sizes(program: ir.Program, figures: Mapping[str, ir.Array]) -> dict[str, ir.Expr]:
+def _sizes(program: ir.Program, figures: Mapping[str, ir.Array], tensors: frozenset[str]) -> dict[str, ir.Expr]:
     """How many points a coordinate has that is named like one of the inputs, or of figures in the text."""
     found: dict[str, set[int]] = {}
-    for let in program.lets:
+    for let in (let for let in program.lets if let.name not in figures):
         clause = let.clauses[0]
         literal = body_literal(clause, figures)
         if len(let.clauses) > 1 or literal is None or _is_bare(let, clause):
@@ -154,7 +158,9 @@ def _sizes(program: ir.Program, figures: Mapping[str, ir.Array]) -> dict[str, ir
         for axis, length in zip(let.axes, literal.shape, strict=True):
             found.setdefault(legal(axis.coordinate.name), set()).add(length)
     sizes: dict[str, ir.Expr] = {
-        name: build.whole(min(lengths), NOWHERE) for name, lengths in found.items() if len(lengths) == 1
+        name: build.whole(min(lengths), NOWHERE)
+        for name, lengths in found.items()
+        if len(lengths) == 1 and name not in tensors
     }
     for tensor in program.inputs:
         for axis in tensor.axes:
