@@ -65,6 +65,11 @@ class Gather:
         return self.site.let.name
 
     @property
+    def coordinate(self) -> Coordinate:
+        """The key, who answers."""
+        return self.key.coordinate
+
+    @property
     def values(self) -> list[Factor]:
         return self.site.values(self.weights)
 
@@ -78,7 +83,7 @@ class Gather:
     def asks(self) -> frozenset[Coordinate]:
         """The coordinates of the weights that do not come with the values: among them is who asks."""
         links = self.site.product.bound - {self.key.coordinate}
-        carried = [f for f in self.values if self.key.coordinate in f.coordinates and _reads_something(f)]
+        carried = [f for f in self.values if self.key.coordinate in f.coordinates and reads_something(f)]
         for factor in carried:
             here = factor.coordinates & links
             carried += [f for f in self.values if f not in carried and f.coordinates & here]
@@ -265,11 +270,11 @@ def gathers(forms: Forms, found: list[Site]) -> Iterator[Gather]:
     for site in found:
         for weights in site.weights:
             for step in site.product.summed:
-                if step.coordinate == weights.coordinate and step.local and not _is_shared(forms, weights):
+                if step.coordinate == weights.coordinate and step.local and not is_shared(forms, weights):
                     yield Gather(site, weights, step)
 
 
-def _is_shared(forms: Forms, weights: Weights) -> bool:
+def is_shared(forms: Forms, weights: Weights) -> bool:
     """Whether every side of the scores varies with what is normalised over: then it is a head, not a key."""
     expr = weights.score
     while isinstance(expr, ir.Read):
@@ -377,7 +382,7 @@ def _level(forms: Forms, found: Comparison | None, key: Coordinate, asks: frozen
     return deeper if deeper is not None and not deeper.bridged else found
 
 
-def _reads_something(factor: Factor) -> bool:
+def reads_something(factor: Factor) -> bool:
     return any(isinstance(part, ir.Read) for part in walk(factor.expr))
 
 

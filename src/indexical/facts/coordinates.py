@@ -8,7 +8,9 @@ from ..checker.context import look_through
 from ..ir import nodes as ir
 from ..ir.prove import conjuncts
 from ..ir.walk import walk
+from .directions import Direction, directions
 from .distributions import keeps_a_point
+from .positions import Positions
 from .scans import Reading, readings
 from .view import View
 from .wording import plain, relation
@@ -49,9 +51,10 @@ class Story:
     guard: tuple[str, ...]
     distribution: tuple[Distribution, ...]
     scans: tuple[Reading, ...]
+    directions: tuple[Direction, ...] = ()
 
 
-def story(view: View, let: ir.Let) -> Story:
+def story(view: View, let: ir.Let, positions: Positions) -> Story:
     """Everything that is known of a definition without running it."""
     survives = tuple(str(axis.coordinate) for axis in let.axes)
     parts = [part for clause in let.clauses for expr in _expressions(clause) for part in walk(expr)]
@@ -75,6 +78,7 @@ def story(view: View, let: ir.Let) -> Story:
         tuple(dict.fromkeys(_guards(view, let, parts))),
         _distributions(view, let),
         readings(view, let),
+        directions(view, positions, let),
     )
 
 

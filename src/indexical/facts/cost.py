@@ -21,6 +21,7 @@ from ..ir.affine import Polynomial, number, polynomial
 from ..ir.prove import conjuncts, inequalities
 from ..ir.types import Coordinate
 from .dependence import evaluated, support
+from .roles import query_of
 from .view import View
 
 Grid: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -71,8 +72,8 @@ def _length(range: ir.Range, view: View) -> Polynomial:
 
 def stage(view: View, let: ir.Let) -> str:
     """What part a definition plays in an attention."""
-    gathering = [gather for gather in view.gathers if gather.name == let.name]
-    if gathering:
+    gathering = any(gather.name == let.name for gather in view.gathers)
+    if gathering or any(gather.name == let.name and query_of(view, gather) for gather in view.transposes):
         return "gather"
     if any(isinstance(part, ir.Normalize) and part.op == "softmax" for c in let.clauses for part in view.parts(c)):
         return "softmax"

@@ -6,7 +6,7 @@ listens to is not scanned.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..checker.context import Trail, at, inside
@@ -49,7 +49,7 @@ class Dependence:
         """What a definition scans of the inputs, through all other definitions."""
         if name not in self._known:
             group = self.group(name)
-            self._known[name] = tuple(self._recurrence(name, group) if group else self._plain(name))
+            self._known[name] = _distinct(self._recurrence(name, group) if group else self._plain(name))
         return self._known[name]
 
     def group(self, name: str) -> tuple[str, ...]:
@@ -64,16 +64,18 @@ class Dependence:
         for clause in let.clauses:
             for scan in direct(clause, self.lets, self.influence):
                 scan = _within_box(scan, clause) if len(let.clauses) > 1 else scan
-                yield from self._through(_canonical(scan, clause, let))
+                yield from self._through(_canonical(scan, clause, let), let)
 
-    def _through(self, scan: Scan) -> Iterator[Scan]:
-        """A scan of a definition, as scans of the inputs."""
+    def _through(self, scan: Scan, home: ir.Let) -> Iterator[Scan]:
+        """A scan of a definition, as scans of the inputs. What is scanned on the way is never called as a coordinate
+        of the definition that scans: that is another one."""
         if scan.tensor not in self.lets:
             yield scan
             return
         let = self.lets[scan.tensor]
+        names = {axis.coordinate.name for axis in home.axes}
         for inner in self.of(scan.tensor):
-            yield _compose(scan, inner, let)
+            yield _compose(scan, inner, let, names)
 
     def _recurrence(self, name: str, group: tuple[str, ...]) -> Iterator[Scan]:
         """What a recurrence scans: everything that its steps so far have scanned."""
@@ -87,7 +89,7 @@ class Dependence:
                     if scan.tensor in group:
                         continue
                     local = _canonical(_within_box(scan, clause), clause, other)
-                    for inner in self._through(local):
+                    for inner in self._through(local, other):
                         step = (self.steps[member][1], let.axes[axis].coordinate, order.forward)
                         yield _over_steps(inner, other, let, step, mixed)
 
@@ -108,6 +110,27 @@ class Dependence:
                             kept = isinstance(index, ir.Coord) and names.get(index.coordinate) == axis.coordinate.name
                             result |= set() if kept else {axis.coordinate.name}
         return result
+
+
+def _distinct(scans: Iterable[Scan]) -> tuple[Scan, ...]:
+    """Every scan once, and none that another one reaches further than: layer upon layer, what is said twice would
+    double with each."""
+    found = list(dict.fromkeys(map(_tidy, scans)))
+    alike: dict[tuple[str, tuple[ir.Expr, ...], bool], list[tuple[int, frozenset[object]]]] = {}
+    for number, scan in enumerate(found):
+        held = frozenset((*scan.ranges, *scan.conditions))
+        alike.setdefault((scan.tensor, scan.indices, scan.exact), []).append((number, held))
+    kept = {n for group in alike.values() for n, held in group if not any(other < held for _, other in group)}
+    return tuple(scan for number, scan in enumerate(found) if number in kept)
+
+
+def _tidy(scan: Scan) -> Scan:
+    """A scan with each condition once, and without what it only leads through, wherever it stands."""
+    conditions = tuple(dict.fromkeys(scan.conditions))
+    bounds = {range.coordinate: build.varying((range.lower, range.upper)) for range in scan.ranges}
+    mentioned = build.varying((*scan.indices, *conditions)).union(*bounds.values())
+    ranges = tuple(r for r in scan.ranges if r.coordinate in mentioned or bounds[r.coordinate])
+    return replace(scan, ranges=ranges, conditions=conditions)
 
 
 def _stepwise(orders: tuple[ir.Order, ...]) -> list[ir.Stepwise]:
@@ -252,10 +275,10 @@ def _rename(scan: Scan, taken: set[str], values: Mapping[Coordinate, ir.Expr]) -
     )
 
 
-def _compose(outer: Scan, inner: Scan, let: ir.Let) -> Scan:
+def _compose(outer: Scan, inner: Scan, let: ir.Let, names: set[str]) -> Scan:
     """What is scanned through a definition that is itself scanned."""
     values = {axis.coordinate: index for axis, index in zip(let.axes, outer.indices, strict=True)}
-    taken = {range.coordinate.name for range in outer.ranges}
+    taken = names | {range.coordinate.name for range in outer.ranges}
     taken |= {c.name for index in outer.indices for c in index.type.coordinates}
     taken |= {c.name for condition in outer.conditions for c in condition.type.coordinates}
     moved = _rename(inner, taken, values)

@@ -5,23 +5,31 @@ They follow from what is done with a coordinate, never from its name or from whe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ..checker.context import look_through
+from ..checker.spaces import tied
 from ..ir import nodes as ir
 from ..ir.prove import conjuncts
 from ..ir.types import Coordinate
 from ..ir.walk import walk
 from .attention import Comparison, Gather
+from .orders import Order, order
 from .products import Factor
+from .transposes import Transposed, changing
 from .view import View
 from .wording import relation
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The roles in one gather. `shared` coordinates keep apart what nothing tells to be heads or examples."""
+    """The roles in one gather. `shared` coordinates keep apart what nothing tells to be heads or examples.
+
+    Of the `kind`s, an `attention` gathers at the query from the keys, and a `transpose` at the key from the queries
+    that heard it: there, `query` is summed over and `key` survives. A `change` and a `transposed change` are the same
+    under how the weights change, which sums to 0 over the key. A `mean` carries nothing that the key alone has.
+    """
 
     definition: str
     query: tuple[str, ...]
@@ -35,6 +43,13 @@ class Roles:
     hears: str | None
     # Every name that a coordinate of this role goes by in the definitions that take part.
     names: dict[str, frozenset[str]] = field(compare=False, repr=False, hash=False)
+    kind: str = "attention"
+    # What is gathered, by name.
+    values: tuple[str, ...] = ()
+    # `causal`, `anti-causal`, or None where neither is proved: which positions this gather reaches from its own.
+    direction: str | None = None
+    # So many positions at most, where that is known.
+    within: str | None = None
 
     def of(self, role: str) -> tuple[str, ...]:
         return getattr(self, role)  # type: ignore[no-any-return]
@@ -43,20 +58,21 @@ class Roles:
 ROLES = ("query", "key", "compare", "carry", "head", "batch")
 
 
-def roles(view: View, gather: Gather) -> Roles:
-    """The roles of the coordinates in a gather."""
+def roles(view: View, gather: Gather | Transposed) -> Roles:
+    """The roles of the coordinates in a gather, or in the transpose of one."""
     found = view.comparisons(gather)
     weights = gather.weight_coordinates
     query = query_of(view, gather)
     kept = weights - query
     head = {c for c in kept if _is_head(view, gather, found, c)}
     batch = {c for c in kept - head if head or _said(view, gather, found, c) == "batch"}
-    carry = _carried(gather, weights)
-    compare = frozenset().union(*(comparison.compared for comparison in found))
+    changed = changing(view.forms, gather)
+    values = [factor for factor in gather.values if factor is not changed]
+    carry = _carried(gather, weights, query, values)
     parts = {
         "query": query,
-        "key": frozenset((gather.key.coordinate,)),
-        "compare": compare,
+        "key": frozenset((gather.coordinate,)),
+        "compare": frozenset().union(*(comparison.compared for comparison in found)),
         "carry": carry,
         "head": frozenset(head),
         "batch": frozenset(batch),
@@ -67,15 +83,90 @@ def roles(view: View, gather: Gather) -> Roles:
     meaning = look_through(view.lets)
     facts = [fact for guard in gather.weights.kept for fact in conjuncts(guard, True, meaning)]
     hears = " and ".join(dict.fromkeys(relation(fact) for fact in facts)) or None
-    return Roles(gather.name, **shown, hears=hears, names=names)
+    way = _order(view, gather, query)
+    return Roles(
+        gather.name,
+        **shown,
+        hears=hears,
+        names=names,
+        kind=_kind(gather, query, carry, values, changed),
+        values=_brought(view, gather, query, values),
+        direction=way.verdict,
+        within=way.within,
+    )
 
 
-def query_of(view: View, gather: Gather) -> frozenset[Coordinate]:
-    """Who asks: what the asking side of the scores varies with, and the answering side does not."""
+def all_roles(view: View) -> tuple[Roles, ...]:
+    """The roles of every gather and of every transpose of one, in the order of the definitions."""
+    found: list[Gather | Transposed] = [gather for gather in view.transposes if query_of(view, gather)]
+    found += [gather for gather in view.gathers if not is_given_back(view, gather)]
+    places = {let.name: number for number, let in enumerate(view.program.lets)}
+    return tuple(roles(view, gather) for gather in sorted(found, key=lambda gather: places[gather.name]))
+
+
+def is_given_back(view: View, gather: Gather) -> bool:
+    """Whether all who ask were summed over first, at each key: that is the transpose of a gather, and what sums it
+    over the keys gathers from nobody: it counts what was given back in all, however it was shared out."""
+    summed = gather.site.product.summed
+    inner = {step.coordinate for step in summed[summed.index(gather.key) + 1 :] if step.reduce != gather.key.reduce}
+    asks = query_of(view, gather)
+    return bool(asks) and asks <= inner
+
+
+def _kind(
+    gather: Gather | Transposed,
+    query: frozenset[Coordinate],
+    carry: frozenset[Coordinate],
+    values: list[Factor],
+    changed: Factor | None,
+) -> str:
+    if isinstance(gather, Transposed):
+        return "transpose" if changed is None else "transposed change"
+    if changed is not None:
+        return "change"
+    answers = [factor for factor in values if gather.coordinate in factor.coordinates]
+    pairs = bool(answers) and all(query & factor.coordinates for factor in answers)
+    return "mean" if pairs and not carry else "attention"
+
+
+def _brought(
+    view: View, gather: Gather | Transposed, query: frozenset[Coordinate], values: list[Factor]
+) -> tuple[str, ...]:
+    """The names of what is gathered: of what is read at the key, or in a transpose at the query. What varies with
+    both only scales it, unless there is nothing else."""
+    key = frozenset((gather.coordinate,))
+    where, other = (query, key) if isinstance(gather, Transposed) else (key, query)
+    found = [factor for factor in values if factor.coordinates & where and not factor.inverse]
+    names = []
+    for factor in [factor for factor in found if not factor.coordinates & other] or found:
+        reads = [part for part in walk(factor.expr) if isinstance(part, ir.Read) and part.type.coordinates & where]
+        names += [view.forms.seen_through(read, visible=True).tensor for read in reads if read.type.kind == "real"]
+    return tuple(dict.fromkeys(names))
+
+
+def _order(view: View, gather: Gather | Transposed, query: frozenset[Coordinate]) -> Order:
+    """Which way a gather goes, by what its weights keep: what is removed later was heard."""
+    if len(query) != 1:
+        return Order(None, None)
+    (asks,) = query
+    if None not in (asks.space, gather.coordinate.space) and asks.space != gather.coordinate.space:
+        return Order(None, None)
+    ranges = [step.range for step in gather.site.product.summed]
+    known = view.assume(gather.site.clause, *ranges, *gather.weights.kept)
+    back = isinstance(gather, Transposed)
+    here, there = (gather.coordinate, asks) if back else (asks, gather.coordinate)
+    return order(known, here, there, gather.weights.span)
+
+
+def query_of(view: View, gather: Gather | Transposed) -> frozenset[Coordinate]:
+    """Who asks: what the asking side of the scores varies with, and the answering side does not. In a transpose,
+    it must be summed over; nobody, where it is not."""
     found = view.comparisons(gather)
     asking = _together(f for comparison in found for f in comparison.asking)
     answering = _together(f for comparison in found for f in comparison.answering)
     query = gather.weight_coordinates & (asking - answering) if found else gather.asks
+    if isinstance(gather, Transposed) and not query <= gather.heard:
+        return frozenset()
     # Several may ask at once: what is said to be a head or a batch is that.
     return frozenset(c for c in query if _said(view, gather, found, c) is None) or query
 
@@ -87,25 +178,42 @@ def _together(factors: Iterable[Factor]) -> frozenset[Coordinate]:
 _SPACES = {"head": "head", "heads": "head", "batch": "batch", "batches": "batch", "example": "batch"}
 
 
-def _is_head(view: View, gather: Gather, found: list[Comparison], coordinate: Coordinate) -> bool:
+def _is_head(view: View, gather: Gather | Transposed, found: list[Comparison], coordinate: Coordinate) -> bool:
     """A head is said to be one, or has parameters of its own, or is split off a feature, or is mixed."""
     said = _said(view, gather, found, coordinate)
     if said is not None:
         return said == "head"
-    if coordinate in gather.site.product.bound:
+    if coordinate in gather.site.product.bound and not isinstance(gather, Transposed):
         return True
-    positions = gather.weight_coordinates - {coordinate} | {gather.key.coordinate}
+    positions = gather.weight_coordinates - {coordinate} | {gather.coordinate}
+    # What is read at another position, such as in a mean over all of them, is read at a position too.
+    spaces = set(spaces_of(view, gather, gather.asks - {coordinate} | {gather.coordinate}))
     for read in _leaves(view, gather, found):
         if coordinate not in read.type.coordinates:
             continue
         if any(coordinate in i.type.coordinates and not isinstance(i, ir.Coord) for i in read.indices):
             return True
-        if not positions & read.type.coordinates:
+        along = {view.space_of(read.tensor, number) for number, _ in enumerate(read.indices)}
+        if not positions & read.type.coordinates and not along & spaces:
             return True
     return False
 
 
-def _said(view: View, gather: Gather, found: list[Comparison], coordinate: Coordinate) -> str | None:
+def spaces_of(view: View, gather: Gather | Transposed, coordinates: frozenset[Coordinate]) -> Iterator[object]:
+    """The spaces of the axes that some coordinates of a gather stand at."""
+    for number, slot in enumerate(gather.site.clause.slots):
+        if tied(slot) in coordinates:
+            yield view.space_of(gather.name, number)
+    sides = [f for comparison in view.comparisons(gather) for f in (*comparison.asking, *comparison.answering)]
+    for factor in (*gather.site.product.factors, *sides):
+        for part in walk(factor.expr):
+            if isinstance(part, ir.Read):
+                for number, index in enumerate(part.indices):
+                    if tied(index) in coordinates:
+                        yield view.space_of(part.tensor, number)
+
+
+def _said(view: View, gather: Gather | Transposed, found: list[Comparison], coordinate: Coordinate) -> str | None:
     """Head or batch, where the program says so: by a contract, or by the name of the space."""
     if coordinate.space in _SPACES:
         return _SPACES[coordinate.space]
@@ -114,7 +222,7 @@ def _said(view: View, gather: Gather, found: list[Comparison], coordinate: Coord
     return next((role for role, name in claims if name in names), None)
 
 
-def _leaves(view: View, gather: Gather, found: list[Comparison]) -> list[ir.Read]:
+def _leaves(view: View, gather: Gather | Transposed, found: list[Comparison]) -> list[ir.Read]:
     """The inputs that both sides of the comparison and the values are made of, at this gather's coordinates."""
     sides = [f for comparison in found for f in (*comparison.asking, *comparison.answering)]
     result: list[ir.Read] = []
@@ -130,17 +238,23 @@ def _leaves(view: View, gather: Gather, found: list[Comparison]) -> list[ir.Read
     return result
 
 
-def _carried(gather: Gather, weights: frozenset[Coordinate]) -> frozenset[Coordinate]:
+def _carried(
+    gather: Gather | Transposed, weights: frozenset[Coordinate], query: frozenset[Coordinate], values: list[Factor]
+) -> frozenset[Coordinate]:
     """What comes home with the values: the coordinates that they bring and the weights do not have."""
     home = {slot.coordinate for slot in gather.site.clause.slots if isinstance(slot, ir.Coord)}
-    own = _together(f for f in gather.values if gather.key.coordinate in f.coordinates)
-    own = own - weights - {gather.key.coordinate}
-    brought = _together(gather.values) - weights - {gather.key.coordinate}
+    where = query if isinstance(gather, Transposed) else {gather.coordinate}
+    own = _together(f for f in values if where & f.coordinates) - weights - {gather.coordinate}
+    brought = _together(values) - weights - {gather.coordinate}
+    if isinstance(gather, Transposed):
+        return own & home or brought & home
     mixed = weights & gather.site.product.bound
     return own & home or (own if mixed else brought & home) or own
 
 
-def _names(view: View, gather: Gather, found: list[Comparison], coordinates: frozenset[Coordinate]) -> frozenset[str]:
+def _names(
+    view: View, gather: Gather | Transposed, found: list[Comparison], coordinates: frozenset[Coordinate]
+) -> frozenset[str]:
     """The names of some coordinates, here and in the homes of what is read at them: of the program's own
     definitions and inputs, not of what a function brought along."""
     slots = {c for slot in gather.site.clause.slots for c in slot.type.coordinates}
@@ -155,12 +269,12 @@ def _names(view: View, gather: Gather, found: list[Comparison], coordinates: fro
         for axis, index in zip(tensor.axes, read.indices, strict=True):
             if isinstance(index, ir.Coord) and index.coordinate in coordinates:
                 names.add(axis.coordinate.name)
-    if gather.weights.normalizer is not None and gather.key.coordinate in coordinates:
+    if gather.weights.normalizer is not None and gather.coordinate in coordinates:
         names |= _written(view, gather.weights.normalizer)
     return frozenset(names)
 
 
-def _outside(view: View, gather: Gather, coordinates: frozenset[Coordinate]) -> set[str]:
+def _outside(view: View, gather: Gather | Transposed, coordinates: frozenset[Coordinate]) -> set[str]:
     """What coordinates of a gather are called in the definitions that contracts speak of."""
     names: set[str] = set()
     for contract in view.program.contracts:

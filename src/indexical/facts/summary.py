@@ -13,7 +13,8 @@ from ..ir import whole
 from ..ir.affine import polynomial
 from .coordinates import Story, is_figures, story
 from .cost import Work, count, work
-from .roles import Roles, roles
+from .positions import Positions
+from .roles import Roles, all_roles, roles
 from .view import View
 from .wording import size_words
 
@@ -62,15 +63,16 @@ class Facts:
     @cached_property
     def definitions(self) -> tuple[Story, ...]:
         """The story of every definition, in the order in which they can be computed."""
-        return tuple(story(self._view, let) for let in self._view.program.lets if not is_figures(let))
+        positions = Positions(self._view)
+        return tuple(story(self._view, let, positions) for let in self._view.program.lets if not is_figures(let))
 
     def __getitem__(self, name: str) -> Story:
         return next(found for found in self.definitions if found.name == name)
 
     @cached_property
     def roles(self) -> tuple[Roles, ...]:
-        """Who asks, who answers, …, for every gather."""
-        return tuple(roles(self._view, gather) for gather in self._view.gathers)
+        """Who asks, who answers, …, for every gather; who gave, who heard it, …, for every transpose of one."""
+        return all_roles(self._view)
 
     @cached_property
     def _work(self) -> tuple[Work, ...]:

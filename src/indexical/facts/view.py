@@ -18,6 +18,8 @@ from ..ir.walk import reads_of, walk
 from .attention import Comparison, Gather, Site, comparisons, gathers, sites
 from .dependence import Dependence, Scan
 from .products import Forms
+from .transposes import Transposed, transposes
+from .transposes import comparisons as comparisons_back
 from .wording import plain
 
 
@@ -44,12 +46,25 @@ class View:
         return list(gathers(self.forms, self.sites))
 
     @cached_property
+    def transposes(self) -> list[Transposed]:
+        """The gathers that run backwards, each said once: of the sites that say the same, the largest."""
+        found: dict[tuple[str, Coordinate, frozenset[Coordinate]], Transposed] = {}
+        for transposed in transposes(self.forms, self.sites):
+            found.setdefault((transposed.name, transposed.coordinate, transposed.heard), transposed)
+        return list(found.values())
+
+    @cached_property
     def _comparisons(self) -> dict[int, list[Comparison]]:
         return {id(gather): comparisons(self.forms, gather) for gather in self.gathers}
 
-    def comparisons(self, gather: Gather) -> list[Comparison]:
+    @cached_property
+    def _comparisons_back(self) -> dict[int, list[Comparison]]:
+        return {id(gather): comparisons_back(self.forms, gather) for gather in self.transposes}
+
+    def comparisons(self, gather: Gather | Transposed) -> list[Comparison]:
         """Where, in the score of a gather, what is asked meets what answers."""
-        return self._comparisons[id(gather)]
+        known = self._comparisons_back if isinstance(gather, Transposed) else self._comparisons
+        return known[id(gather)]
 
     @cached_property
     def dependence(self) -> Dependence:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 
 from ..facts.coordinates import Story
+from ..facts.directions import Direction
 from ..facts.roles import Roles
 from ..facts.summary import Cost, Facts
 
@@ -17,30 +19,75 @@ def show_facts(facts: Facts, cost: Cost) -> str:
     return "\n\n".join(parts)
 
 
+_HEADS = {
+    "attention": "attention in",
+    "mean": "mean under the weights of an attention in",
+    "change": "change of an attention in",
+    "transpose": "transpose of an attention in",
+    "transposed change": "transpose of the change of an attention in",
+}
+
+
 def show_roles(roles: Roles, facts: Facts) -> str:
-    """Who asks, who answers, what is compared, what is carried, which heads, which batch?"""
+    """Who asks, who answers, what is compared, what is carried, which heads, which batch? Of a transpose: who gave,
+    who heard it, what came back?"""
     story = facts[roles.definition]
-    lines = [f"attention in `{roles.definition}`"]
-    lines.append(f"  who asks?          {_list(roles.query)}")
-    lines.append(f"  who answers?       {_list(roles.key)}")
+    back = roles.kind.startswith("transpose")
+    values = ", ".join(roles.values)
+    lines = [f"{_HEADS[roles.kind]} `{roles.definition}`"]
+    if back:
+        lines.append(f"  who gave?          {_list(roles.key)}")
+        lines.append(f"  who heard it?      {_list(roles.query)}")
+    else:
+        lines.append(f"  who asks?          {_list(roles.query)}")
+        lines.append(f"  who answers?       {_list(roles.key)}")
     lines.append(f"  what is compared?  {_list(roles.compare)}")
-    lines.append(f"  what is carried?   {_list(roles.carry)}")
+    if back:
+        lines.append(f"  what came back?    {_list(roles.carry)}{f', of {values}' if values else ''}")
+    elif roles.kind == "mean":
+        lines.append(f"  what is averaged?  {values or 'nothing'}")
+    else:
+        lines.append(f"  what is carried?   {_list(roles.carry)}")
     lines.append(f"  which heads?       {_list(roles.head)}")
     lines.append(f"  which batch?       {_list(roles.batch)}")
     if roles.shared:
         lines.append(f"  kept apart:        {_list(roles.shared)} (heads or batch: nothing tells which)")
-    apart = [*roles.batch, *roles.head, *roles.shared, *roles.query]
-    lines.append(f"  over what does softmax normalise?  {_list(roles.key)}, separately for each {_list(apart)}")
-    keeps = all(name in story.survives for name in roles.query)
-    lines.append(f"  does the output keep the query?    {'yes' if keeps else 'no'}")
-    heard = "yes" if roles.hears is None else f"no, a part of it: {roles.hears}"
-    lines.append(f"  does it hear the whole sequence?   {heard}")
-    for name, verdict in facts.mixing:
-        lines.append(f"  the heads in `{name}`:  it {verdict}")
+    lines += [f"  {question:<34} {answer}" for question, answer in _answers(roles, story)]
+    if not back:
+        lines += [f"  the heads in `{name}`:  it {verdict}" for name, verdict in facts.mixing]
     for reading in story.scans:
         home = ", ".join(story.survives)
         lines.append(f"  {roles.definition}[{home}] scans {reading}")
     return "\n".join(lines)
+
+
+def _answers(roles: Roles, story: Story) -> Iterator[tuple[str, str]]:
+    """What else there is to ask of a gather."""
+    apart = [*roles.batch, *roles.head, *roles.shared, *roles.query]
+    yield "over what does softmax normalise?", f"{_list(roles.key)}, separately for each {_list(apart)}"
+    if roles.kind.endswith("change"):
+        yield "what do the changes sum to?", f"0 over {_list(roles.key)}"
+    back = roles.kind.startswith("transpose")
+    keeps = all(name in story.survives for name in (roles.key if back else roles.query))
+    yield f"does the output keep the {'key' if back else 'query'}?", "yes" if keeps else "no"
+    if back:
+        heard = f"no, from the queries that may hear it: {roles.hears}"
+        yield "does it gather from all queries?", "yes" if roles.hears is None else heard
+    else:
+        heard = f"no, a part of it: {roles.hears}"
+        yield "does it hear the whole sequence?", "yes" if roles.hears is None else heard
+    if roles.direction is not None:
+        yield "which way does it gather?", f"{roles.direction}: {_reach(roles.direction, roles.within)}"
+
+
+def _reach(verdict: str, within: str | None) -> str:
+    """From where a definition hears, in words."""
+    if within is not None:
+        return f"at most {within} positions, {_WAYS[verdict]}"
+    return f"{'only ' if verdict == 'anti-causal' else ''}positions {_WAYS[verdict]}"
+
+
+_WAYS = {"causal": "up to its own", "anti-causal": "from its own on"}
 
 
 def show_story(story: Story) -> str:
@@ -63,9 +110,18 @@ def show_story(story: Story) -> str:
         ("guard", "; ".join(story.guard)),
         ("distribution", ", ".join(_distribution(d.over, d.always) for d in story.distribution)),
         ("scans", "; ".join(map(str, story.scans))),
+        ("direction", "; ".join(map(_direction, story.directions))),
     ]
     lines += [f"  {word:<13} {text}" for word, text in entries if text]
     return "\n".join(lines)
+
+
+def _direction(found: Direction) -> str:
+    within = "" if found.within is None else f" (at most {found.within})"
+    over = f", over {', '.join(found.over)}{within}" if found.over else ""
+    where = f"{'only ' if found.verdict == 'anti-causal' else ''}at positions {_WAYS[found.verdict]}"
+    but = f"; of {', '.join(found.otherwise)} this is not proved" if found.otherwise else ""
+    return f"{found.verdict} along {found.along}{over}: hears {', '.join(found.inputs)} {where}{but}"
 
 
 def _distribution(over: str, always: bool) -> str:

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
-from ..attention import Gather
-from ..roles import query_of
+from ..roles import is_given_back
 from ..view import View
 
 CODE = "IX403"
@@ -17,7 +16,7 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
     for gather in view.gathers:
         key = gather.key.coordinate
         values = [factor for factor in gather.values if isinstance(factor.expr, ir.Read) and factor.coordinates]
-        if not values or any(key in factor.coordinates for factor in gather.values) or _is_given_back(view, gather):
+        if not values or any(key in factor.coordinates for factor in gather.values) or is_given_back(view, gather):
             continue
         own = {id(condition) for condition in gather.weights.kept}
         late = [c for c in gather.site.product.conditions if key in c.expr.type.coordinates and id(c.expr) not in own]
@@ -41,12 +40,3 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
                 f"read it at the key, `{view.shown(key)}`",
             ),
         )
-
-
-def _is_given_back(view: View, gather: Gather) -> bool:
-    """Whether all who ask were summed over first, at each key: that is the transpose of a gather, and its sum over
-    the keys is what was given back in all, however it was shared out."""
-    summed = gather.site.product.summed
-    inner = {step.coordinate for step in summed[summed.index(gather.key) + 1 :] if step.reduce != gather.key.reduce}
-    asks = query_of(view, gather)
-    return bool(asks) and asks <= inner

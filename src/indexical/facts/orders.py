@@ -1,0 +1,48 @@
+"""Orders along positions: whether one coordinate never comes after another, and by how much it may come before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.affine import Atom, of_atom
+from ..ir.prove import Assumptions
+from ..ir.types import Coordinate
+from ..source import Span
+from .wording import size_words
+
+CAUSAL, ANTI_CAUSAL, OWN = "causal", "anti-causal", "own"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """`causal` where only positions up to its own are reached, `anti-causal` where only those from its own on are,
+    `own` where it is its own alone; None where nothing of that kind is proved. `within` so many of them."""
+
+    verdict: str | None
+    within: str | None = None
+
+
+def compare(known: Assumptions, here: ir.Expr, there: ir.Expr) -> str | None:
+    """Where a position stands to another, wherever these assumptions hold."""
+    before = known.proves(build.apply("<=", (there, here), "bool", there.span))
+    after = known.proves(build.apply(">=", (there, here), "bool", there.span))
+    return OWN if before and after else CAUSAL if before else ANTI_CAUSAL if after else None
+
+
+def order(known: Assumptions, here: Coordinate, there: Coordinate, span: Span) -> Order:
+    """As `compare`, with how many positions are reached at most, where a guard says so."""
+    verdict = compare(known, build.coord(here, span), build.coord(there, span))
+    if verdict not in (CAUSAL, ANTI_CAUSAL):
+        return Order(None)
+    distance = of_atom(here) - of_atom(there)
+    for row in known.known:
+        width = row + (distance if verdict == CAUSAL else -distance) + 1
+        if row.atoms >= {here, there} and not any(_varies(atom) for atom in width.atoms):
+            return Order(verdict, size_words(width))
+    return Order(verdict)
+
+
+def _varies(atom: Atom) -> bool:
+    return isinstance(atom, Coordinate) or bool(atom.type.coordinates)

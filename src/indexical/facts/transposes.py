@@ -1,0 +1,117 @@
+"""Gathers seen from the other side: weights that are normalised over a key that survives, summed over who asks.
+
+What flows back through an attention flows along its weights: each key gathers from the queries that heard it. Times a
+value less its mean, weights are not weights any more but how they change; that is told apart here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from ..ir.walk import Inexpressible, fresh, substitute
+from .attention import Comparison, Gather, Site, Weights, compare, is_shared, reads_something
+from .products import Factor, Forms
+
+
+@dataclass(frozen=True, slots=True)
+class Transposed:
+    """A site whose weights are normalised over a coordinate that survives, and that sums over who asks: `heard`
+    are the coordinates of the weights that it sums over."""
+
+    site: Site
+    weights: Weights
+    heard: frozenset[Coordinate]
+
+    @property
+    def name(self) -> str:
+        return self.site.let.name
+
+    @property
+    def coordinate(self) -> Coordinate:
+        """The key, who gave."""
+        return self.weights.coordinate
+
+    @property
+    def values(self) -> list[Factor]:
+        return self.site.values(self.weights)
+
+    @property
+    def weight_coordinates(self) -> frozenset[Coordinate]:
+        factors = [self.site.product.factors[n] for n in self.weights.used]
+        return frozenset().union(*(factor.coordinates for factor in factors)) - {self.coordinate}
+
+    @property
+    def asks(self) -> frozenset[Coordinate]:
+        """What is summed over, here or in what is read: among them is who asks."""
+        return self.weight_coordinates & self.site.product.bound
+
+
+def transposes(forms: Forms, found: list[Site]) -> Iterator[Transposed]:
+    """The sites that gather backwards. What they gather varies with who asks; what only mixes the weights of
+    several heads does not, and is none."""
+    for site in found:
+        survives = {c for slot in site.clause.slots for c in slot.type.coordinates}
+        for weights in site.weights:
+            if weights.coordinate in site.product.bound or weights.coordinate not in survives:
+                continue
+            made_of = [site.product.factors[n].coordinates for n in weights.used]
+            local = {step.coordinate for step in site.product.summed if step.local}
+            heard = frozenset().union(*made_of) & local
+            brought = [f for f in site.values(weights) if reads_something(f) and f.coordinates & heard]
+            if brought and not is_shared(forms, weights):
+                yield Transposed(site, weights, heard)
+
+
+def comparisons(forms: Forms, transposed: Transposed) -> list[Comparison]:
+    """Where, in the scores, what is asked meets what answers."""
+    return compare(forms, transposed.weights.score, transposed.coordinate, transposed.asks)
+
+
+# --------------------------------------------------------------------- changes
+
+
+def changing(forms: Forms, gather: Gather | Transposed) -> Factor | None:
+    """The factor that makes weights into how they change: a value less its own mean under these weights. Over the
+    key such a product sums to exactly 0."""
+    for factor in gather.values:
+        expr: ir.Expr = factor.expr
+        while isinstance(expr, ir.Read) and (found := forms.opened(expr)) is not None and found[1] is None:
+            expr = found[0]
+        match expr:
+            case ir.Map("-", (value, mean)) if not factor.inverse and _is_mean(forms, gather, value, mean):
+                return factor
+    return None
+
+
+def _is_mean(forms: Forms, gather: Gather | Transposed, value: ir.Expr, mean: ir.Expr) -> bool:
+    """Whether one expression is the mean of another under the weights: the same sum, in any spelling."""
+    key = gather.weights.coordinate
+    if key not in value.type.coordinates or key in mean.type.coordinates:
+        return False
+    product = gather.site.product
+    taken = {c.name for factor in product.factors for c in factor.coordinates} | {c.name for c in product.bound}
+    running = fresh(key, taken)
+    total = forms.expand(mean, [*value.type.coordinates, *(c for f in product.factors for c in f.coordinates)])
+    try:
+        weighted = _weighted(gather, value, build.coord(running, value.span))
+    except Inexpressible:
+        return False
+    for step in total.summed:
+        around = ir.Range(running, step.range.lower, step.range.upper, False, value.span)
+        whole = build.reduce("sum", (around,), weighted, None, "real", value.span)
+        if forms.product_key(forms.expand(whole), {}) == forms.product_key(total, {}):
+            return True
+    return False
+
+
+def _weighted(gather: Gather | Transposed, value: ir.Expr, running: ir.Coord) -> ir.Expr:
+    """The value times the weights, at another point of the key."""
+    result = value
+    for number in sorted(gather.weights.used):
+        factor = gather.site.product.factors[number]
+        result = build.apply("/" if factor.inverse else "*", (result, factor.expr), "real", value.span)
+    return substitute(result, {gather.weights.coordinate: running})
