@@ -12,21 +12,36 @@ from .inputs import Usage, names_in, text_of, write
 
 def grad_command(options: Namespace) -> int:
     program = compile(text_of(options.file))
-    return _print(grad(program, names_in(options.of) or None, names_in(options.by) or None), options)
+    return _print(grad(program, _names(options.of, "--of"), _names(options.by, "--by")), options)
 
 
 def jvp_command(options: Namespace) -> int:
     program = compile(text_of(options.file))
-    return _print(jvp(program, names_in(options.by) or None, names_in(options.of) or None), options)
+    return _print(jvp(program, _names(options.by, "--by"), _names(options.of, "--of")), options)
 
 
 def batch_command(options: Namespace) -> int:
-    coordinate, _, given = options.over.partition("=")
-    names = names_in(given)
-    if not names:
-        raise Usage(f"--over {options.over}: a coordinate and its inputs, like b=Q,K,V")
+    coordinates: dict[str, tuple[str, ...]] = {}
+    for over in options.over:
+        name, _, given = (part.strip() for part in over.partition("="))
+        inputs = names_in(given) or ()
+        if not name or not all(inputs) or not inputs:
+            raise Usage(f"--over {over}: a coordinate and its inputs, like b=Q,K,V")
+        if name in coordinates:
+            raise Usage(f"--over {over}: `{name}` is given twice; put its inputs together, like {name}=Q,K")
+        coordinates[name] = inputs
     program = compile(text_of(options.file))
-    return _print(batch(program, **{coordinate.strip(): names}), options)
+    return _print(batch(program, **coordinates), options)
+
+
+def _names(text: str | None, option: str) -> tuple[str, ...] | None:
+    """The names that an option gives, None where it is not there; an empty one is a slip and not a default."""
+    if text is None:
+        return None
+    names = names_in(text) or ("",)
+    if not all(names):
+        raise Usage(f"{option} {text}: names with a comma between them, like Q,K")
+    return names
 
 
 def _print(program: Program, options: Namespace) -> int:

@@ -149,37 +149,48 @@ def _add_calculus(commands: Any) -> None:
     deriving = commands.add_parser(
         "grad",
         help="the derivative of a program, as a program that one can read and run",
-        description="Print the gradient of a definition as a program in named coordinates. It takes what the program "
-        "takes, and the cotangent d_OUT where OUT is no scalar; it gives d_X for every X of --by.",
+        description="Print the gradient of a definition OUT, as a program in named coordinates. It takes what the "
+        "program takes and, where OUT is no scalar, its cotangent d_OUT: what a change of each of its points is worth. "
+        "It gives d_X for every X of --by.",
         epilog="example: ix grad examples/causal_attention.ix --by Q,K,V",
     )
-    _add_derived(deriving)
     deriving.add_argument("--of", metavar="NAMES", help="what to differentiate (default: the program's only output)")
-    deriving.add_argument("--by", metavar="NAMES", help="inputs or definitions, like Q,K,V (default: all real inputs)")
+    deriving.add_argument(
+        "--by", metavar="NAMES", help="inputs, or definitions held independent, like Q,K,V (default: all real inputs)"
+    )
+    _add_derived(deriving)
     deriving.set_defaults(command="calculus:grad_command", notes=False)
 
     pushing = commands.add_parser(
         "jvp",
         help="how the outputs change when inputs change: forward mode, as a program",
-        description="Print the program that pushes tangents dot_X of the inputs X of --by forward to the outputs.",
+        description="Print how definitions change when inputs change along a direction, as a program in named "
+        "coordinates. It takes what the program takes and a direction dot_X for every X of --by; it gives dot_OUT for "
+        "every OUT of --of.",
         epilog="example: ix jvp examples/causal_attention.ix --by Q",
     )
-    _add_derived(pushing)
-    pushing.add_argument("--by", metavar="NAMES", help="inputs or definitions, like Q,K (default: all real inputs)")
+    pushing.add_argument(
+        "--by", metavar="NAMES", help="inputs, or definitions held independent, like Q,K (default: all real inputs)"
+    )
     pushing.add_argument("--of", metavar="NAMES", help="definitions (default: the program's outputs)")
+    _add_derived(pushing)
     pushing.set_defaults(command="calculus:jvp_command", notes=False)
 
     batching = commands.add_parser(
         "batch",
         help="the program over a batch of some of its inputs",
         description="Print the program with one more coordinate in front of some inputs, and of all that depends on "
-        "them.",
+        "them. The other inputs are shared by the whole batch.",
         epilog="example: ix batch attention.ix --over b=Q,K,V",
     )
-    _add_derived(batching)
     batching.add_argument(
-        "--over", metavar="NAME=INPUTS", required=True, help="the coordinate and its inputs, like b=Q,K"
+        "--over",
+        action="append",
+        metavar="NAME=INPUTS",
+        required=True,
+        help="the new coordinate and the inputs that have it, like b=Q,K; may be repeated",
     )
+    _add_derived(batching)
     batching.set_defaults(command="calculus:batch_command", notes=False)
 
 
