@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.laws.programs import random_case
+from tests.views.renaming import renamed
 from tests.views.structure import structure
 
 import indexical as ix
@@ -89,6 +90,23 @@ def test_generated_programs(tens: int) -> None:
         except ix.Error:
             continue
         check_written(program, case.arrays)
+
+
+@pytest.mark.parametrize("tens", range(6))
+def test_generated_programs_whose_coordinates_are_called_anything(tens: int) -> None:
+    for seed in range(10 * tens, 10 * tens + 10):
+        case = random_case(seed)
+        try:
+            program = ix.compile(case.text)
+        except ix.Error:
+            continue
+        other = renamed(program.ir, seed)
+        text = written(other)
+        again = ix.compile(text)
+        assert structure(again.ir) == structure(other), text
+        assert "IX204" not in codes(again), text
+        names = [name for name in program.definitions if name in again.definitions]
+        assert answer(program, case.arrays, names) == answer(again, case.arrays, names), text
 
 
 # ---------------------------------------------------------------------- constants
