@@ -49,8 +49,7 @@ def definition(
             if range.coordinate != coordinate or not part.is_point
         )
         place = {coordinate: lower} if part.is_point else {}
-        order = (*ranges,)
-        clauses.append(_clause(own, place, placed(part, coordinate, span), span, order))
+        clauses.append(_clause(own, place, placed(part, coordinate, span), span, ranges))
     return ir.Let(name, axes, "real", tuple(sorted(clauses, key=_is_rule)), False, span)
 
 

@@ -9,11 +9,10 @@ from fractions import Fraction
 from ..checker.scope import Refusal
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.types import Coordinate
-from ..ir.walk import fresh, parts_of, walk
+from ..ir.walk import parts_of, walk
 from ..source import Span
 from .flatness import flat_part
-from .gradient import Seeds, derive, home_of
+from .gradient import Seeds, derive, fresh_name, home_of
 from .statement import restated
 
 
@@ -81,12 +80,6 @@ def _identity(name: str, tensor: ir.Input | ir.Let, span: Span) -> ir.Let:
     if same is not None:
         body = build.select(same, body, build.whole(0, span), span)
     return replace(let, clauses=(replace(let.clauses[0], body=body),))
-
-
-def fresh_name(name: str, taken: set[str]) -> str:
-    found = fresh(Coordinate(name), taken).name
-    taken.add(found)
-    return found
 
 
 def _nothing(name: str, ranges: tuple[ir.Range, ...], span: Span) -> ir.Let:

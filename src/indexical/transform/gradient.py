@@ -70,16 +70,16 @@ def derive(
     for name in flow.live:
         for share in _paid_by(name, flow, seeds, names, span):
             shares.setdefault(share.tensor, []).append(share)
-    constants = constants_of(flow.lets)
-    filled = _filled(flow.lets.values())
+    constants = constants_of(flow.every)
+    filled = _filled(program.lets)
     made: dict[str, str] = {}
     found = []
     for name in _in_order(flow, program):
         home = home_of(program.tensors[name], seeds.lead, span)
         terms = _seed_terms(name, seeds, home, span) if name in seeds.of else []
-        terms += [settle(share, seeds.lead, home, constants) for share in shares[name]]
+        terms += [settle(share, seeds.lead, home, constants) for share in shares.get(name, ())]
         let = definition(names[name], (*seeds.lead, *home), terms, span, filled, constants)
-        found.append(with_plain_names(looked_after(let, flow.lets)))
+        found.append(with_plain_names(looked_after(let, flow.every)))
         made[let.name] = name
     kept = without_copies(found, (names[name] for name in by if name in names))
     return Derived(program.lets, {made[let.name]: let for let in kept})
@@ -99,10 +99,12 @@ class _Flow:
     """Which tensors lie between `of` and `by`, and which of them are owed something."""
 
     def __init__(self, program: ir.Program, seeds: Seeds, by: Sequence[str]) -> None:
-        self.lets = {let.name: let for let in program.lets if let.name not in by}
+        self.every = {let.name: let for let in program.lets}
+        self.lets = {name: let for name, let in self.every.items() if name not in by}
         self.targets = {name: _targets(let) for name, let in self.lets.items()}
         self.live = _between(self.targets, seeds.of, by)
         self.owed = {t for name in self.live for t in self.targets.get(name, ()) if t in self.live}
+        self.owed |= {name for name in by if name in seeds.of}
 
 
 def _names(
@@ -112,8 +114,7 @@ def _names(
     names: dict[str, str] = {}
     for name in sorted(flow.owed, key=[*program.tensors].index):
         ending = "_total" if name in seeds.of else ""
-        names[name] = called.get(name) or _fresh_name(f"d_{name}{ending}", taken)
-        taken.add(names[name])
+        names[name] = called.get(name) or fresh_name(f"d_{name}{ending}", taken)
     return names
 
 
@@ -127,16 +128,19 @@ def _paid_by(name: str, flow: _Flow, seeds: Seeds, names: Mapping[str, str], spa
         apart = renamed_clause(clause, {range.coordinate.name for range in seeds.lead})
         if name in flow.owed:
             owed = Product(factors=(build.read(names[name], (*leading, *apart.slots), "real", span),))
-            yield from shares_of(flow.lets[name], apart, owed, counts, flow.lets)
+            yield from shares_of(flow.lets[name], apart, owed, counts, flow.every)
         elif seeds.lead:
-            for share in shares_of(flow.lets[name], apart, Product(), counts, flow.lets):
+            for share in shares_of(flow.lets[name], apart, Product(), counts, flow.every):
                 yield replace(share, indices=(*apart.slots, *share.indices))
         else:
-            yield from shares_of(flow.lets[name], apart, seeds.at(name, apart.slots, span), counts, flow.lets)
+            yield from shares_of(flow.lets[name], apart, seeds.at(name, apart.slots, span), counts, flow.every)
 
 
-def _fresh_name(name: str, taken: set[str]) -> str:
-    return fresh(Coordinate(name), taken).name
+def fresh_name(name: str, taken: set[str]) -> str:
+    """The name, or with the next number that is free; it is taken from then on."""
+    found = fresh(Coordinate(name), taken).name
+    taken.add(found)
+    return found
 
 
 # ------------------------------------------------------------------------- flow

@@ -112,8 +112,8 @@ def _counting(
             yield replace(term, guards=tuple(guard for guard in term.guards if not here.proves(guard)))
 
 
-def _merged(found: list[Segment], coordinate: Coordinate, span: Span) -> list[Segment] | None:
-    """Neighbours that say the same as one. None where a guard would have been as good: one segment is all there is."""
+def _merged(found: list[Segment], coordinate: Coordinate, span: Span) -> list[Segment]:
+    """Neighbours that say the same, as one."""
     result: list[Segment] = []
     for segment in found:
         if result and _same(result[-1], segment, coordinate, span):

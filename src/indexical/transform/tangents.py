@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import assert_never
 
+from ..checker.scope import Refusal
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, substitute
 from .clauses import collected
-from .derive import fresh_name, pruned
-from .gradient import Seeds, counting, live_between
+from .derive import pruned
+from .gradient import Seeds, counting, fresh_name, live_between
 from .naming import name_parts
 from .polish import with_plain_names
 from .presence import looked_after
@@ -28,6 +29,9 @@ def pushed_forward(program: ir.Program, of: Sequence[str], by: Sequence[str]) ->
 
     It takes the inputs of the program and a tangent `dot_…` for each of `by`; it gives the tangents of `of`.
     """
+    for name in of:
+        if name in by:
+            raise Refusal(f"`{name}` is held independent, and its tangent is given")
     seeds = Seeds(dict.fromkeys(of))
     program = name_parts(program, counting(live_between(program, seeds, by)))
     live = live_between(program, seeds, by)

@@ -33,12 +33,13 @@ class Term:
         if not self.ranges:
             return self.product.expression(span)
         bound = {range.coordinate for range in self.ranges}
+        protected = bool(self.guards or self.cases) or any(range.stated for range in self.ranges)
 
         def inside(expr: ir.Expr) -> bool:
+            """Where a guard or an empty range protects it, a factor is not evaluated outside."""
             if expr.type.coordinates & bound:
                 return True
-            # Where a guard protects it, a factor is not evaluated outside.
-            return bool(self.guards or self.cases) and (bool(expr.type.coordinates) or isinstance(expr, ir.Read))
+            return protected and (bool(expr.type.coordinates) or isinstance(expr, ir.Read))
 
         body, rest = self.product.split(inside)
         summed = sorted_by(body, order).expression(span)
@@ -86,14 +87,10 @@ def _settled(hidden: Share, inverse: Inverse, home: tuple[ir.Range, ...], consta
     conditions += map(brought, hidden.guards)
     cases = list(map(brought, hidden.cases))
     places = [renamed_apart(substitute(equation, values), taken) for equation in inverse.equations]
-    if cases and not ranges:
-        cases += [place for place in places if _reads(place)]
-        places = [place for place in places if not _reads(place)]
-    guards = _needed([*conditions, *places], home, ranges, constants)
-    if cases and ranges:
-        guards = [guard for guard in guards if guard not in places or not _reads(guard)]
-        cases += [place for place in places if _reads(place)]
-    cases = [case for case in dict.fromkeys(cases) if case not in guards]
+    # A place that is looked up is looked up in the cases where it was.
+    late = [place for place in places if cases and _reads(place)]
+    guards = _needed([*conditions, *(place for place in places if place not in late)], home, ranges, constants)
+    cases = [case for case in dict.fromkeys((*cases, *late)) if case not in guards]
     product = hidden.product.changed(brought)
     return counted(Term(product, tuple(ranges), tuple(guards), tuple(cases)))
 
