@@ -160,6 +160,22 @@ def windows(x, axis, count, length, step):
         return np.zeros((*x.shape[:axis], count, *x.shape[axis + 1 :], length), x.dtype)
     return np.lib.stride_tricks.sliding_window_view(x, length, axis)[(slice(None),) * axis + (slice(None, None, step),)]
 ''',
+    "scattered": '''
+def scattered(x, places, counts, kept=True):
+    """x added up at places along its first axes, in zeros. What is not kept, or has a place that is not there, is
+    left out."""
+    at = 0
+    for place, count in zip(places, counts):
+        kept = kept & (place >= 0) & (place < count)
+        at = at * count + place
+    kept, at = np.broadcast_arrays(kept, at)
+    rest = x.shape[at.ndim :]
+    width = math.prod(rest)
+    flat = (at[kept][:, None] * width + np.arange(width)).ravel()
+    total = np.zeros(math.prod(counts) * width, x.dtype)
+    np.add.at(total, flat, x[kept].ravel())
+    return total.reshape(*counts, *rest)
+''',
     "pick": '''
 def pick(x, *places):
     """x at these places, None for all. One that is out of bounds gives some number: a guard removes it."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import walk
 from .base import ATOM, COMPARISON, PRODUCT, UNARY, Value
-from .contraction import Contractor, conjuncts_of, factors_of
+from .contraction import factors_of
 from .expressions import is_wild
-from .scope import Place, Scope, static_bounds
-from .state import Stored
+from .scatter import Scatterer
+from .scope import Scope
 from .values import aligned, joined, permuted
 from .wholes import LARGEST
 
@@ -18,64 +17,17 @@ _NEUTRAL = {"sum": "0", "mean": "0", "prod": "1", "any": "False", "all": "True"}
 _INFINITY = {"max": "-math.inf", "min": "math.inf"}
 
 
-class Reducer(Contractor):
+class Reducer(Scatterer):
     """Everything that consumes a coordinate."""
-
-    # -------------------------------------------------------------------- binding
-
-    def bind(self, ranges: tuple[ir.Range, ...], scope: Scope) -> Scope:
-        """The scope inside some ranges. One that depends on other coordinates runs over all that any of them
-        allows, and `within` says which points are meant."""
-        for range in ranges:
-            place = Place(range.lower, range.upper, not range.stated)
-            if scope.sort(range.lower.type.coordinates | range.upper.type.coordinates):
-                point = build.coord(range.coordinate, range.span)
-                above = build.apply("<=", (range.lower, point), "bool", range.span)
-                below = build.apply("<", (point, range.upper), "bool", range.span)
-                moving = [bool(scope.sort(bound.type.coordinates)) for bound in (range.lower, range.upper)]
-                within = build.conjunction(c for c, moves in zip((above, below), moving, strict=True) if moves)
-                bounds = static_bounds(range, scope) or self.measured_bounds(range, scope)
-                place = Place(*bounds, False, within)
-            scope = scope.binding(range, place)
-        return scope
-
-    def measured_bounds(self, range: ir.Range, scope: Scope) -> tuple[ir.Expr, ir.Expr]:
-        """The widest bounds, taken from the arrays: numbers under names of their own."""
-        result = []
-        for bound, op in ((range.lower, "min"), (range.upper, "max")):
-            value = self.text.keep(self.strong(self.value(bound, scope)), range.coordinate.name)
-            name = self.text.fresh(f"{range.coordinate.name}_{op}")
-            empty = f" if 0 not in {value.text}.shape else 0" if value.axes else ""
-            shown = f"int({value.text}.{op}()){empty}" if value.axes else f"int({value.text})"
-            self.text.line(f"{name} = {shown}")
-            result.append(self.scalar(name, range))
-        return result[0], result[1]
-
-    def scalar(self, name: str, range: ir.Range) -> ir.Expr:
-        """A plain number of the emitted source, as an expression."""
-        self.stored[name] = Stored(name, None, True)
-        return build.read(name, (), "whole", range.span)
-
-    def masks(self, ranges: tuple[ir.Range, ...], guard: ir.Expr | None, inner: Scope) -> list[Value]:
-        """What removes points: dependent ranges, then the guard, each by its conditions."""
-        result = []
-        scope = inner
-        for condition in self.removing(ranges, None, inner):
-            result.append(self.value(condition, scope))
-        for condition in conjuncts_of(guard):
-            result.append(self.value(condition, scope))
-            scope = scope.where(condition)
-        return result
-
-    def removing(self, ranges: tuple[ir.Range, ...], guard: ir.Expr | None, inner: Scope) -> list[ir.Expr]:
-        """The conditions of dependent ranges, then those of the guard."""
-        within = [c for range in ranges for c in conjuncts_of(inner.places[range.coordinate].within)]
-        return within + conjuncts_of(guard)
 
     # ----------------------------------------------------------------- reductions
 
     def reduce(self, expr: ir.Reduce, scope: Scope) -> Value:
-        """A sum of products by matrix products; all else over the whole product, reduced."""
+        """A sum of products by matrix products; one whose points are told where to go by adding them there; all else
+        over the whole product, reduced."""
+        found = self.by_members(expr, scope) or self.scattered(expr, scope)
+        if found is not None:
+            return found
         inner = self.bind(expr.ranges, scope)
         masks = self.masks(expr.ranges, expr.guard, inner)
         guarded = inner.where(expr.guard)

@@ -106,6 +106,20 @@ def windows(x, axis, count, length, step):
         return x.new_zeros((*x.shape[:axis], count, *x.shape[axis + 1 :], length))
     return x.unfold(axis, length, step)
 ''',
+    "scattered": '''
+def scattered(x, places, counts, kept=True):
+    """x added up at places along its first axes, in zeros. What is not kept, or has a place that is not there, is
+    left out."""
+    at = 0
+    for place, count in zip(places, counts):
+        kept = kept & (place >= 0) & (place < count)
+        at = at * count + place
+    kept, at = torch.broadcast_tensors(kept, at)
+    rows, rest = math.prod(counts), x.shape[at.ndim :]
+    flat = x.reshape(at.numel(), math.prod(rest))
+    total = flat.new_zeros((rows + 1, math.prod(rest))).index_add(0, torch.where(kept, at, rows).flatten(), flat)
+    return total[:rows].reshape(*counts, *rest)
+''',
     "pick": '''
 def pick(x, *places):
     """x at these places, None for all. One that is out of bounds gives some number: a guard removes it."""

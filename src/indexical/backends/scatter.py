@@ -1,0 +1,201 @@
+"""Sums in which a condition says where each point goes → one addition for each point, and no mask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from ..ir.walk import Inexpressible, substitute, walk
+from ..plan.scatters import Scatter, find, grouped
+from .base import ATOM, Value
+from .binding import Binder
+from .contraction import Factor, conjuncts_of, factors_of
+from .expressions import is_wild
+from .indexing import Index, minus
+from .scope import Scope
+from .values import aligned, permuted
+from .wholes import LARGEST
+
+
+class Scatterer(Binder):
+    """`sum[i](x[i] where p[i] == n)`, for all `n` at once."""
+
+    def scattered(self, expr: ir.Reduce, scope: Scope) -> Value | None:
+        """The sum as a scatter-add; None where no condition says where its points go."""
+        bounds = {
+            c: (place.start, place.stop)
+            for c, place in scope.places.items()
+            if c in expr.type.coordinates and place.step is None and place.within is None
+        }
+        found = find(expr, bounds)
+        if not isinstance(found, Scatter):
+            return None
+        if expr.type.kind == "whole" and self.largest(expr, scope) > LARGEST["i64"]:
+            return None
+        apart = self.set_aside(expr, found)
+        if apart is not None:
+            again = find(apart[0], bounds)
+            assert isinstance(again, Scatter)
+            found = again
+        try:
+            inner = self.moved_scope(found, scope)
+        except Inexpressible:
+            return None
+        self.check_bare(expr, found.targets, scope)
+        result = self.added_up(found, expr, inner, scope)
+        for factor in apart[1] if apart is not None else ():
+            result = self.times(result, self.real(self.value(factor, scope)), scope)
+        return result
+
+    def by_members(self, expr: ir.Reduce, scope: Scope) -> Value | None:
+        """The sum over the members of each group, where a condition such as `h / 4 == g` says which these are."""
+        for condition in conjuncts_of(expr.guard) if expr.op == "sum" else ():
+            found = grouped(expr, condition)
+            if found is not None:
+                gone = tuple(c for c in expr.coordinates if c not in {r.coordinate for r in found.ranges})
+                self.check_bare(expr, gone, self.bind(expr.ranges, scope))
+                return self.value(found, scope)
+        return None
+
+    def set_aside(self, expr: ir.Reduce, scatter: Scatter) -> tuple[ir.Reduce, list[ir.Expr]] | None:
+        """The sum without those factors that vary with what is scattered to and with nothing that is summed: these
+        are multiplied once for each place. None where there are none, or where they might be heard as 0 · ∞."""
+        if self.isolate or expr.type.kind != "real":
+            return None
+        found = factors_of(expr.body)
+        after = [f for f in found if self.is_apart(f, expr.coordinates, scatter.targets)]
+        if not after:
+            return None
+        body: ir.Expr = build.real(Fraction(1), expr.span)
+        for n, factor in enumerate(f for f in found if f not in after):
+            op = "/" if factor.inverse else "*"
+            same = n == 0 and not factor.inverse
+            body = factor.expr if same else build.apply(op, (body, factor.expr), "real", expr.span)
+        rest = build.reduce(expr.op, expr.ranges, body, expr.guard, expr.type.kind, expr.span)
+        return rest, [factor.expr for factor in after]
+
+    def is_apart(self, factor: Factor, bound: frozenset[Coordinate], targets: tuple[Coordinate, ...]) -> bool:
+        over = factor.expr.type.coordinates
+        tame = not (factor.inverse or is_wild(factor.expr) or self.may_be_removed(factor.expr))
+        return tame and not over & bound and not over.isdisjoint(targets)
+
+    def check_bare(self, expr: ir.Expr, coordinates: tuple[Coordinate, ...], scope: Scope) -> None:
+        """A coordinate that is about to be replaced still has the size of every axis that it indexes bare."""
+        for part in walk(expr):
+            if not isinstance(part, ir.Read):
+                continue
+            for index, axis in zip(part.indices, self.tensors[part.tensor].axes, strict=True):
+                if isinstance(index, ir.Coord) and index.coordinate in coordinates:
+                    self.check_agreement(Index(index, axis.extent, None), scope)
+
+    # ----------------------------------------------------------------- the points
+
+    def moved_scope(self, scatter: Scatter, scope: Scope) -> Scope:
+        """The scope of the points that are added: with what is moved, and without what it is moved to. What holds
+        of a place holds of the coordinate that it is a point of."""
+        values = scatter.values
+        places = {
+            c: replace(place, within=None if place.within is None else substitute(place.within, values))
+            for c, place in scope.places.items()
+            if c not in values
+        }
+        plain = tuple(step for step in scope.trail if not _mentions(step, values))
+        inner = self.bind(scatter.moved, Scope(places, plain, scope.tested))
+        for condition in scatter.guard:
+            inner = inner.where(condition)
+        for step in scope.trail:
+            if isinstance(step, ir.Range):
+                if _mentions(step, values) and step.coordinate not in values:
+                    bounds = [substitute(bound, values) for bound in (step.lower, step.upper)]
+                    range = replace(step, lower=bounds[0], upper=bounds[1])
+                    inner = replace(inner, trail=(*inner.trail, range))
+            elif _mentions(step, values):
+                inner = inner.where(substitute(step[0], values), step[1])
+        return inner
+
+    def added_up(self, scatter: Scatter, expr: ir.Reduce, inner: Scope, scope: Scope) -> Value:
+        """Every point at its place: one call, into zeros."""
+        over = {c for value in scatter.values.values() for c in value.type.coordinates}
+        moved = {range.coordinate for range in scatter.moved}
+        axes = inner.sort(over | moved)
+        masks, places = self.place_masks(scatter, inner, scope)
+        kept = self.conjunction([mask for mask in masks if set(mask.axes) <= set(axes)], inner)
+        body = self.points(scatter, expr, inner, [mask for mask in masks if not set(mask.axes) <= set(axes)])
+        dtype = body.dtype
+        if dtype in ("f16", "bf16"):
+            body = self.text.dialect.cast(body, "f32")
+        rest = tuple(axis for axis in inner.sort(body.axes) if axis not in axes)
+        body = self.spread(self.turned(body, (*axes, *rest)), (*axes, *rest), inner)
+        around = tuple(axis for axis in axes if axis not in moved)
+        shown = [aligned(self.rank(axis, inner), axes).text for axis in around]
+        shown += [aligned(place, axes).text for place in places]
+        counts = [self.length(axis, scope) for axis in (*around, *scatter.targets)]
+        parts = [self.text.short(body, self.label).text, _tuple(shown), _tuple(counts)]
+        if kept is not None:
+            parts.append(aligned(kept, axes).text)
+        text = f"{self.text.helper('scattered')}({', '.join(parts)})"
+        result = Value(text, (*around, *scatter.targets, *rest), expr.type.kind, body.dtype)
+        if dtype is not None and result.dtype != dtype:
+            result = self.cast_to(result, dtype)
+        return permuted(self.text.keep(result, self.label), scope.sort(result.axes), self.text)
+
+    def rank(self, axis: Coordinate, scope: Scope) -> Value:
+        """The points of an axis, counted from the first."""
+        start = self.number(scope.places[axis].start, scope)
+        value = self.coordinate(axis, scope)
+        return value if start == "0" else value.but(text=f"({value.text} - {start})")
+
+    def place_masks(self, scatter: Scatter, inner: Scope, outer: Scope) -> tuple[list[Value], list[Value]]:
+        """What removes points, and where those that are left go, counted from the first place there is. That they
+        have a place is seen to when they are added."""
+        places: list[Value] = []
+        scope = replace(inner, trail=inner.trail[: _length_before(inner, scatter)])
+        masks = [self.value(condition, scope) for condition in self.removing(scatter.moved, None, inner)]
+        for condition in scatter.guard:
+            if condition in scatter.present:
+                target, value = list(scatter.values.items())[len(places)]
+                with self.labelled("place"):
+                    place = self.value(minus(value, outer.places[target].start), scope)
+                places.append(self.text.short(place, "place"))
+            else:
+                masks.append(self.value(condition, scope))
+            scope = scope.where(condition)
+        return masks, places
+
+    def points(self, scatter: Scatter, expr: ir.Reduce, inner: Scope, masks: list[Value]) -> Value:
+        """What is added: summed over all that has no part in where it goes."""
+        body = scatter.body
+        if scatter.rest:
+            guard = build.conjunction(scatter.inner)
+            body = build.reduce("sum", scatter.rest, body, guard, expr.type.kind, expr.span)
+        value = self.value(body, inner)
+        if expr.type.kind == "real":
+            value = self.widened(self.real(value))
+        value = self.strong(value)
+        if expr.type.kind == "whole" and value.dtype != "i64":
+            value = replace(self.cast_to(value, "i64"), kind="whole")
+        mask = self.conjunction(masks, inner)
+        if mask is None:
+            return value
+        zero = Value("0", (), value.kind, None, ATOM, True)
+        return self.where(mask, value, zero, inner, value.dtype)
+
+
+def _mentions(step: ir.Range | tuple[ir.Expr, bool], values: Mapping[Coordinate, ir.Expr]) -> bool:
+    if isinstance(step, ir.Range):
+        over = step.lower.type.coordinates | step.upper.type.coordinates
+        return step.coordinate in values or not over.isdisjoint(values)
+    return not step[0].type.coordinates.isdisjoint(values)
+
+
+def _length_before(inner: Scope, scatter: Scatter) -> int:
+    """How much of a trail stands before the conditions of a scatter."""
+    return next(n for n, step in enumerate(inner.trail) if step == (scatter.guard[0], True))
+
+
+def _tuple(parts: list[str]) -> str:
+    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
