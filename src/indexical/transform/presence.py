@@ -12,9 +12,6 @@ from ..ir import nodes as ir
 from ..ir.prove import Assumptions
 from ..ir.walk import rebuild
 
-# Where 0 has no value either, nothing is put in place of what is absent.
-_POLES = frozenset(("/", "//", "%", "log", "rsqrt", "**"))
-
 
 def presence(read: ir.Read, lets: Mapping[str, ir.Let]) -> ir.Expr | None:
     """Where a guarded definition is there at all, at the indices of a read; None where it always is."""
@@ -38,6 +35,15 @@ def looked_after(let: ir.Let, lets: Mapping[str, ir.Let]) -> ir.Let:
     return replace(let, clauses=tuple(clauses))
 
 
+def _asks(op: str, number: int, arguments: tuple[ir.Expr, ...], sensitive: bool) -> bool:
+    """Whether 0 is to be said in place of what is absent. Where 0 has no value either, nothing is."""
+    if op in ("log", "rsqrt"):
+        return False
+    if op in ("/", "//", "%", "**"):
+        return sensitive and number == 0 and not is_sensitive(op, number, arguments)
+    return sensitive or is_sensitive(op, number, arguments)
+
+
 def _looked_after(expr: ir.Expr, known: Assumptions, lets: Mapping[str, ir.Let], sensitive: bool) -> ir.Expr:
     match expr:
         case ir.Read() if sensitive:
@@ -51,7 +57,7 @@ def _looked_after(expr: ir.Expr, known: Assumptions, lets: Mapping[str, ir.Let],
                 inner = known
                 if number == 1 and op in ("&&", "||"):
                     inner = known.assuming(arguments[0], op == "&&")
-                asks = op not in _POLES and (sensitive or is_sensitive(op, number, arguments))
+                asks = _asks(op, number, arguments, sensitive)
                 changed.append(_looked_after(argument, inner, lets, asks))
             return build.apply(op, tuple(changed), type.kind, span)
         case ir.Select(condition, then, otherwise, span=span):
