@@ -76,7 +76,7 @@ class _Cut:
             let, row, key = waiting.pop()
             for read in reads_of(let):
                 bare = [i.coordinate if isinstance(i, ir.Coord) else None for i in read.indices]
-                if key in bare and row not in read.type.coordinates and read.type.kind == "real":
+                if key in read.type.coordinates and row not in read.type.coordinates and read.type.kind == "real":
                     return True
                 other = self.lets.get(read.tensor)
                 if other is not None and key in bare and row in bare and other.name not in seen:

@@ -129,6 +129,9 @@ class _Search(Flowing):
             return "what it is made of grows too large when it is written out"
 
     def run(self) -> tuple[ir.Program, list[Gradient]] | str:
+        asked = [name for name in self.wanted if name in self.pointwise - {self.name}]
+        if asked:
+            return f"`{asked[0]}` is asked for whole"
         readers = self.readers
         terms: dict[str, list[tuple[Number, Product]]] = {}
         for let in readers:
@@ -240,8 +243,6 @@ class _Search(Flowing):
         if len(uses) != 1:
             return "the weights are in it in another way than the derivative of a gather has them"
         use, binders = uses[0]
-        if use.flow is None and binder_of(use.coordinate(self.weights.key), binders) is not None:
-            return form(((number, term),))
         for forward in self.forwards.values():
             if use.flow is not None and use.flow.key != forward.flow.key:
                 continue
@@ -251,6 +252,8 @@ class _Search(Flowing):
                     indices, rest, left = found
                     share = Fraction(forward.gather.number if side == "value" else forward.number)
                     return _Part(side, forward.flow.key, indices, rest, left, number * use.number / share)
+        if use.flow is None and binder_of(use.coordinate(self.weights.key), binders) is not None:
+            return form(((number, term),))
         return "it is not what flows back to a side of the scores, or to what is gathered"
 
     def _sides(self, forward: _Forward, use: Use) -> Iterator[tuple[str, Product, int, tuple[Coordinate, ...]]]:
