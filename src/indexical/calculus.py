@@ -63,7 +63,7 @@ def _derived(
 ) -> Program:
     try:
         for name in by:
-            _check_flow(program, of, name)
+            _check_flow(program, of, name, len(by) > 1)
         return _compiled(program, derive(program.ir, of, by), what)
     except Refusal as problem:
         raise _error("IX218", f"this {what} cannot be taken: {problem}", None) from None
@@ -158,12 +158,13 @@ def _sources(program: Program, by: Names | None) -> tuple[str, ...]:
     return names
 
 
-def _check_flow(program: Program, of: Sequence[str], by: str) -> None:
+def _check_flow(program: Program, of: Sequence[str], by: str, others: bool) -> None:
     """Nothing at all flows through a step: a derivative of 0 would hide that."""
     found = flat_part(program.ir, of, by)
     if found is not None:
         message = f"nothing flows from `{by}` to `{of[0]}`: `{found.op}` is flat wherever it has a derivative"
-        raise _error("IX218", message, "what moves in steps has no slope to follow", found.span)
+        rest = f": leave `{by}` out of `by`" if others else ""
+        raise _error("IX218", message, f"what moves in steps has no slope to follow{rest}", found.span)
 
 
 def _error(code: str, message: str, help: str | None, span: Span | None = None) -> CallError:
