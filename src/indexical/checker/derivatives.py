@@ -48,7 +48,9 @@ def _tensor(unit: Unit, scope: Scope, node: tree.Name) -> Tensor | None:
         return None
     if found.kind != "real":
         message = f"`{node.name}` is {found.kind}: it has no derivative"
-        unit.report("IX218", message, Label(node.span), Label(found.span, f"{found.kind}, from here"))
+        places = (Label(node.span), Label(found.span, f"{found.kind}, from here"))
+        help = "a real has one: write its figures with a point, `1.0`, or `as f64`" if found.kind == "whole" else None
+        unit.report("IX218", message, *places, help=help)
         return None
     if found.name not in unit.lets and all(tensor.name != found.name for tensor in unit.inputs):
         help = "name it with a `let` of the program, and differentiate there"
