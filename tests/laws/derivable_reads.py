@@ -238,3 +238,96 @@ let hh[0] = run[0];
 let hh[t in 1..size(t)] = max(hh[t - 1] * XX[t], run[t] - hh[t - 1]);
 let out = prod[t](hh[t] + 1);"""
     return text, {"XX": draw.reals(3)}, "out"
+
+
+# ------------------------------------------------------------------------------ where parts of expressions are named
+
+
+@family
+def later_normalisers(draw: Draw) -> Drawn:
+    """Over a coordinate whose range does not begin at 0, or ends early."""
+    op, span = draw.pick(("softmax", "cumsum", "log_softmax")), draw.pick(("1..size(i)", "1..3", "0..2", "2..=3"))
+    text = f"""
+input XX[i], YY[i];
+let out = {draw.pick(("sum", "max", "mean"))}[d in {span}]({op}[d](XX[d] * YY[d]) * YY[d]) * XX[0];"""
+    return text, {"XX": draw.reals(4), "YY": draw.reals(4)}, "out"
+
+
+@family
+def normalised_from_outside(draw: Draw) -> Drawn:
+    """The range of a reduction depends on the coordinate that is normalised in it."""
+    op, span = draw.pick(("softmax", "cumsum")), draw.pick(("m..3", "0..=m", "m..m + 1"))
+    text = f"""
+input XX[m];
+let out[m] = sum[j in {span}]({op}[m](XX[m] * j) * j);"""
+    return text, {"XX": draw.reals(3)}, "out"
+
+
+@family
+def more_letters_than_it_varies_with(draw: Draw) -> Drawn:
+    f = draw.pick(("tanh", "exp", "sigmoid", "relu"))
+    text = f"""
+input XX[k], YY[k];
+let LL[i, k] = {f}(XX[i]);
+let SS[k, i] = softmax[i](YY[i]);
+let out[i] = LL[i, 1] * LL[1, i] + SS[i, 0];"""
+    return text, {"XX": draw.reals(2), "YY": draw.reals(2)}, "out"
+
+
+@family
+def sizes_by_name(draw: Draw) -> Drawn:
+    text = f"""
+input XX[i];
+let count = size(i){draw.pick(("", " - 1", " / 2 + 1"))};
+let YY[k in 0..count] = XX[k] ** 2;
+let out[k in 0..count] = YY[count - 1 - k] * XX[k];"""
+    return text, {"XX": draw.reals(4)}, draw.pick(("out", "YY"))
+
+
+@family
+def shifted_scores(draw: Draw) -> Drawn:
+    f, op = draw.pick(("tanh", "erf", "relu", "")), draw.pick(("softmax", "cumsum"))
+    text = f"""
+input XX[j], VV[j];
+let WW[d in 0..size(j)] = ({op}[d]({f}(XX[d - 1]) where d - 1 >= 0)) where d - 1 >= 0;
+let out = sum[j](WW[j] * VV[j]);"""
+    return text, {"XX": draw.reals(3), "VV": draw.reals(3)}, draw.pick(("out", "WW"))
+
+
+@family
+def absent_bends(draw: Draw) -> Drawn:
+    f = draw.pick(("gelu", "silu", "relu", "abs", "tanh", "erf", "sin"))
+    text = f"""
+input XX[i, j], UU;
+let YY[i, j] = XX[i, j] * UU where {draw.pick(("i > 0", "j <= i", "XX[i, j] > 0"))};
+let out[i] = UU * i + sum[j]({f}(YY[i, j]));"""
+    return text, {"XX": draw.reals(2, 2), "UU": draw.reals()}, "out"
+
+
+@family
+def parts_in_branches(draw: Draw) -> Drawn:
+    op, inner = draw.pick(("prod", "max", "mean", "sum")), draw.pick(("prod", "sum", "max"))
+    text = f"""
+input ZZ[i], WW[i, j];
+let out[i] = if ZZ[i] > 0 {{ 1.0 }} else {{ {op}[k in 0..2](exp({inner}[j](WW[i, j])) / (k + 1)) }};"""
+    return text, {"ZZ": draw.reals(4), "WW": draw.reals(4, 2)}, "out"
+
+
+@family
+def diagonal_windows(draw: Draw) -> Drawn:
+    op = draw.pick(("min", "max", "sum", "prod"))
+    text = f"""
+input XX[j, k];
+let out[e in 0..3] = {op}[d in 0..e + 1, k](if e + k < size(j) {{ XX[e + k, e + k] }} else {{ XX[e, k] * (d + 1) }});"""
+    return text, {"XX": draw.reals(3, 3)}, "out"
+
+
+@family
+def guards_of_others(draw: Draw) -> Drawn:
+    """A reduction whose body or guard does not speak of what it binds."""
+    op, guard = draw.pick(("sum", "prod")), draw.pick(("i > 0", "XX[i] > 0", "i > 0, XX[i - 1] != 0"))
+    text = f"""
+input XX[i];
+let YY[i] = {op}[k in 0..2](XX[i] ** 2 where {guard});
+let out[i] = YY[i] + {op}[k in 0..1](XX[i - 1] * k + YY[i - 1] where i > 0);"""
+    return text, {"XX": draw.reals(3)}, draw.pick(("out", "YY"))

@@ -92,17 +92,18 @@ class Differentiated:
         flows, and the oracle has to agree. None where that is all."""
         case = self.case
         while case.by:
+            found = self if case is self.case else Differentiated(case, self.program)
             try:
-                ix.grad(self.program, of=case.of, by=case.by)
+                found.backward  # noqa: B018
             except ix.CallError as refusal:
-                found = re.match(r"nothing flows from `(\w+)`", refusal.diagnostics[0].message)
-                if found is None:
+                still = re.match(r"nothing flows from `(\w+)`", refusal.diagnostics[0].message)
+                if still is None:
                     raise
-                if any(seed[0] == found[1] for cell in self.oracle.cells for seed in cell.parts):  # type: ignore[index]
+                if any(seed[0] == still[1] for cell in self.oracle.cells for seed in cell.parts):  # type: ignore[index]
                     raise AssertionError(f"{refusal}\n{case!r}") from refusal
-                case = replace(case, by=tuple(name for name in case.by if name != found[1]))
+                case = replace(case, by=tuple(name for name in case.by if name != still[1]))
             else:
-                return self if case is self.case else Differentiated(case, self.program)
+                return found
         return None
 
     @cached_property

@@ -345,6 +345,9 @@ def evaluate(
     evaluation = _Independent(program.ir, tables, given.bound.sizes, numbers)
     evaluation.held = frozenset(getattr(seeded, "held", ()))
     evaluation.compute(program.ir, (of,))
+    for table in evaluation.tensors.values():
+        moving = (cell for cell in table.cells if isinstance(cell, Dual))
+        numbers.unbounded |= not all(is_bounded(part) for cell in moving for part in cell.parts.values())
     return evaluation.tensors[of]
 
 
