@@ -144,14 +144,17 @@ def _sources(program: Program, by: Names | None) -> tuple[str, ...]:
     if by is None:
         found = tuple(tensor.name for tensor in program.ir.inputs if tensor.kind == "real")
         if not found:
-            raise _error("IX218", "no input of this program is real: there is nothing to differentiate by", None)
+            real = [name for name in program.definitions if tensors[name].kind == "real"]
+            help = f'a definition can be held independent: `by="{real[0]}"`' if real else None
+            raise _error("IX218", "no input of this program is real: there is nothing to differentiate by", help)
         return found
     names = _listed(by, "inputs to differentiate by", '`by="Q"` or `by=("Q", "K")`')
     for name in names:
         if name not in tensors:
             help, _ = suggest(name, tensors, Span(program.ir.source, 0, 0))
-            shown = ", ".join(program.inputs) or "nothing"
-            raise _error("IX501", f"no input or definition is called `{name}`", help or f"this program takes {shown}")
+            taken = ", ".join(program.inputs) or "nothing"
+            known = f"this program takes {taken}, and defines {', '.join(program.definitions)}"
+            raise _error("IX501", f"no input or definition is called `{name}`", help or known)
         if tensors[name].kind != "real":
             message = f"`{name}` is {tensors[name].kind}: nothing can be differentiated by it"
             raise _error("IX218", message, "only reals change by a little", tensors[name].span)
