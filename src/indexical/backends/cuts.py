@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from ..checker.context import Trail
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.affine import Polynomial
 from ..ir.types import Coordinate, Dtype
 from ..ir.walk import walk
 from ..plan.steps import Block
@@ -18,7 +20,12 @@ from .tiles import WindowProver
 
 
 class RowProver(WindowProver):
-    """What holds of the rows of a block, or of all rows."""
+    """What holds of the rows of a block, or of all rows. `facts` are at least 0."""
+
+    facts: tuple[Polynomial, ...] = ()
+
+    def entails(self, trail: Trail, goal: Polynomial, also: tuple[Polynomial, ...] = ()) -> bool:
+        return super().entails(trail, goal, (*also, *self.facts))
 
     def is_inside(self, index: ir.Expr, extent: ir.Expr, scope: Scope, guarded: bool) -> bool:
         here = Prover.is_inside(self, index, extent, scope, guarded)
@@ -105,6 +112,7 @@ class Cutting(Framed):
         whole = Place(build.whole(0, let.span), block.rows, True)
         prover = RowProver(self.lets, {row: whole})
         prover.counted |= {*self.prover.counted, *ends}
+        prover.facts = (prover.polynomial(stop) - prover.polynomial(start),)
         self.prover = prover
         self._fill(let, cut, axis, ends, wholes)
 

@@ -21,6 +21,7 @@ def show_plan(plan: Plan, sizes: Mapping[Coordinate, int]) -> str:
     for step in plan.steps:
         let = lets[step.definition]
         several = [lets[name] for name in (step.definition, *step.beside)]
+        several = [other for other in several if not other.hidden] or several
         lines.append("")
         lines += [f"{_home(let)}  {plan.dtypes[let.name]}{_room(let, plan, sizes)}" for let in several]
         lines.append(f"  by {step.kernel}")

@@ -35,7 +35,8 @@ def way_back(step: Step, plan: Plan, sizes: Sizes) -> list[str]:
         large = list(step.block.large)
         made, rows = _in_blocks(step.block, plan, sizes)
         several = f"{rows:,} rows" if rows is not None else "some rows"
-        said = f"{_listed(large)} for {several} of `{step.block.row.name}` at a time"
+        many = f"{len(large)} definitions as large as `{step.block.weights}`" if len(large) > 1 else f"`{large[0]}`"
+        said = f"{many} for {several} of `{step.block.row.name}` at a time"
     else:
         return []
     whole = _total((lets[name] for name in large), plan, sizes)
@@ -72,11 +73,6 @@ def _total(lets: Iterable[ir.Let], plan: Plan, sizes: Sizes) -> int | None:
 
 def _is_large(let: ir.Let, weights: ir.Let) -> bool:
     return len(let.axes) >= len(weights.axes)
-
-
-def _listed(names: list[str]) -> str:
-    shown = [f"`{name}`" for name in names]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def kept_for_the_way_back(plan: Plan) -> list[str]:
