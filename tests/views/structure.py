@@ -11,7 +11,7 @@ from indexical.ir import nodes as ir
 from indexical.ir.affine import polynomial
 from indexical.ir.types import Coordinate
 from indexical.views.arrangement import arranged
-from indexical.views.inference import simplified
+from indexical.views.inference import short_index, simplified
 
 # The coordinates in force, numbered as they are bound.
 Bound: TypeAlias = Mapping[Coordinate, int]
@@ -84,7 +84,7 @@ class _Structure:
             case ir.Read(tensor, indices) if tensor in self.literals:
                 return self.figures(self.literals[tensor], indices, names)
             case ir.Read(tensor, indices):
-                return self.names.get(tensor, tensor), [self.of(simplified(index), names) for index in indices]
+                return self.names.get(tensor, tensor), [self.of(short_index(index), names) for index in indices]
             case ir.Array(indices=indices):
                 return self.figures(expr, indices, names)
             case ir.Map("&&"):
@@ -108,7 +108,7 @@ class _Structure:
         return (
             figures.shape,
             [self.of(cell, {}) for cell in figures.cells],
-            [self.of(simplified(index), names) for index in indices],
+            [self.of(short_index(index), names) for index in indices],
         )
 
 

@@ -167,6 +167,7 @@ def exact_value(text: str) -> Fraction:
         ("(x[i] ** 2) ** 3", "(x[i] ** 2) ** 3"),
         ("x[i] ** (2 ** 3)", "x[i] ** 2 ** 3"),
         ("x[i] ** -1", "x[i] ** -1"),
+        ("max(x[i], -0.0) * -2.0", "max(x[i], -0.0) * -2"),
         ("x[i] - (x[i] - x[i])", "x[i] - (x[i] - x[i])"),
         ("(x[i] * x[i]) / x[i]", "x[i] * x[i] / x[i]"),
         ("x[i] * (x[i] / x[i])", "x[i] * (x[i] / x[i])"),
@@ -286,6 +287,11 @@ def test_constants_are_written_out_in_the_sizes_of_inputs() -> None:
     text = written(replace(program, inputs=(*program.inputs, cotangent), order=()))
     assert "d_y[t in 0..4];" in text
     ix.compile(text)
+
+
+def test_size_with_a_name_keeps_it() -> None:
+    text = check_written(ix.compile("input y[i, j]; let n = size(j); let z[j in 0..n, i] = y[i, j];"))
+    assert "let z[j in 0..n, i] = y[i, j];" in text
 
 
 def test_hidden_names_are_made_legal_and_free() -> None:

@@ -15,7 +15,7 @@ from ..syntax import tree
 from ..syntax.tokens import KEYWORDS
 from ..syntax.vocabulary import RESERVED
 from .figures import NOWHERE, Unwritable, array, constant, denominators, is_decimal, is_integral, numerators
-from .inference import Guarded, Setting, evidence, simplified
+from .inference import Guarded, Setting, evidence, short_index, simplified
 
 Written = TypeVar("Written")
 
@@ -182,7 +182,7 @@ def _figures(figures: ir.Array, indices: tuple[ir.Expr, ...], place: Place) -> t
 def _index(index: ir.Expr, place: Place) -> tree.Expr | tree.Rest:
     if isinstance(index, ir.Coord) and index.coordinate.rest:
         return tree.Rest(place.name_of(index.coordinate), NOWHERE)
-    return written_expression(simplified(index), place)
+    return written_expression(short_index(index), place)
 
 
 # ------------------------------------------------------------------------ kinds
@@ -216,6 +216,7 @@ def _times_one(written: tree.Expr) -> tree.Expr:
 def _operation(expr: ir.Map, place: Place, beside_real: bool) -> tree.Expr:
     match expr.op, expr.arguments:
         case "neg", (operand,):
+            beside_real = beside_real and (is_integral(expr) or not is_integral(operand))
             return tree.Unary("-", _operand(operand, place, beside_real), NOWHERE)
         case "!", (operand,):
             return tree.Unary("!", _operand(operand, place), NOWHERE)

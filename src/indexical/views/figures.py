@@ -22,8 +22,13 @@ class Unwritable(Exception):
 
 
 def is_integral(expr: ir.Expr) -> bool:
-    """Whether this is a real constant without a fraction, which may stand as a whole literal beside a real."""
+    """Whether this is a real constant without a fraction, which may stand as a whole literal beside a real.
+
+    The opposite of 0.0 may not: there is no whole -0.
+    """
     match expr:
+        case ir.Map("neg", (ir.Const(value),)) if value == 0:
+            return False
         case ir.Map("neg", (operand,)):
             return is_integral(operand)
         case ir.Const(value, type, _, rounding):

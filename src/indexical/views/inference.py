@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from ..checker.context import constants_of
-from ..checker.spaces import Classes
+from ..checker.spaces import Classes, tied
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import expression, of_atom, polynomial
@@ -78,6 +78,9 @@ class Setting:
             return True
         if not is_zero(range.lower):
             return False
+        if range.stated and any(isinstance(part, ir.Read) for part in walk(range.upper)):
+            # Someone gave this size a name, and meant it to be read.
+            return all(found.extent == range.upper and found.early for found in evidence) and bool(evidence)
         differences = [self.difference(found.extent, range.upper) for found in evidence]
         for found, difference in zip(evidence, differences, strict=True):
             if difference is not None and difference != 0:
@@ -105,13 +108,19 @@ def is_zero(expr: ir.Expr) -> bool:
 
 
 def simplified(expr: ir.Expr) -> ir.Expr:
-    """A bound or an index in fewer words, if there are any: `size(y) / 2` for `(size(y) - 2 + 2) / 2`."""
+    """A bound in fewer words, if there are any: `size(y) / 2` for `(size(y) - 2 + 2) / 2`."""
     if not isinstance(expr, ir.Map):
         return expr
     inner = rebuild(expr, simplified)
     shorter = expression(polynomial(inner), expr.span)
     varies_alike = shorter.type.coordinates == inner.type.coordinates
     return shorter if varies_alike and _length(shorter) < _length(inner) else inner
+
+
+def short_index(index: ir.Expr) -> ir.Expr:
+    """An index in fewer words, if it then belongs to its axis no more and no less: `i * 1` is not tied to it."""
+    shorter = simplified(index)
+    return shorter if tied(shorter) == tied(index) else index
 
 
 def _length(expr: ir.Expr) -> int:
@@ -129,7 +138,7 @@ def evidence(coordinate: Coordinate, parts: Guarded, setting: Setting, owner: st
             extents = [axis.extent for axis in setting.tensors[read.tensor].axes]
         early = isinstance(read, ir.Array) or read.tensor not in circle
         for extent, index in zip(extents, read.indices, strict=True):
-            bare = simplified(index)
+            bare = short_index(index)
             if isinstance(bare, ir.Coord) and bare.coordinate == coordinate:
                 found.append(Evidence(extent, early, bare == index, conditions))
     return found
