@@ -43,6 +43,7 @@ def program(x, W, U, bias):
     gate_2 = np.tensordot(x, W, (2, 2)) + bias
     if n_n != n_p:
         raise Refused("IX304", "`p` has one size here and another there")
+    U_folded = U.reshape(4 * n_n, n_p).swapaxes(-1, -2)
     for t in range(n_t + 1):
         if t == 0:
             cell_rows[t] = np.zeros((n_b, n_n), np.float32)
@@ -52,7 +53,7 @@ def program(x, W, U, bias):
             cell_rows[t] = sigmoid(gate_rows[t - 1][:, 1]) * cell_rows[t - 1] + cell_2
             shown[:, t] = sigmoid(gate_rows[t - 1][:, 3]) * np.tanh(cell_rows[t])
         if t < n_t:
-            gate_rows[t] = gate_2[:, t] + np.tensordot(shown[:, t], U, (1, 2))
+            gate_rows[t] = gate_2[:, t] + (shown[:, t] @ U_folded).reshape(n_b, 4, n_n)
         gate_rows.pop(t - 1, None)
         cell_rows.pop(t - 1, None)
     return shown

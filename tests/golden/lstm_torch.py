@@ -37,17 +37,19 @@ def program(x, W, U, bias):
     gate_steps = (torch.tensordot(x, W, ([2], [2])) + bias).unbind(1)
     if n_n != n_p:
         raise Refused("IX304", "`p` has one size here and another there")
+    U_folded = U.reshape(4 * n_n, n_p).swapaxes(-1, -2)
     for t in range(n_t + 1):
         if t == 0:
             cell_rows[t] = torch.zeros((n_b, n_n), dtype=torch.float32, device=device)
             shown_rows[t] = torch.zeros((n_b, n_n), dtype=torch.float32, device=device)
         else:
-            cell_2 = torch.tanh(gate_rows[t - 1][:, 2])
-            cell_3 = torch.sigmoid(gate_rows[t - 1][:, 0]) * cell_2
-            cell_rows[t] = torch.sigmoid(gate_rows[t - 1][:, 1]) * cell_rows[t - 1] + cell_3
+            cell_2 = torch.sigmoid(gate_rows[t - 1][:, 1])
+            cell_3 = torch.tanh(gate_rows[t - 1][:, 2])
+            cell_4 = torch.sigmoid(gate_rows[t - 1][:, 0]) * cell_3
+            cell_rows[t] = torch.addcmul(cell_4, cell_2, cell_rows[t - 1])
             shown_rows[t] = torch.sigmoid(gate_rows[t - 1][:, 3]) * torch.tanh(cell_rows[t])
         if t < n_t:
-            gate_rows[t] = gate_steps[t] + torch.tensordot(shown_rows[t], U, ([1], [2]))
+            gate_rows[t] = gate_steps[t] + (shown_rows[t] @ U_folded).reshape(n_b, 4, n_n)
         gate_rows.pop(t - 1, None)
         cell_rows.pop(t - 1, None)
     shown = torch.stack([shown_rows[s] for s in range(n_t + 1)], 1)

@@ -80,13 +80,18 @@ class Arrays(Numbers):
         axes = joined(values, scope.order)
         if op == "+" and self.text.loops and self.text.dialect.name == "torch":
             for product, other in (values, values[::-1]):
-                if product.product is not None and product.axes == other.axes == axes and len(axes) <= 2:
-                    return Value(added_product(product.product, other), axes, "real", dtype)
+                if product.product is not None and product.axes == other.axes == axes and product.dtype == other.dtype:
+                    return Value(added_product(*product.product, other), axes, "real", dtype)
         left, right = (aligned(value, axes) for value in values)
         python = left.python and right.python
         first = left.within(level + (level in (POWER, COMPARISON)))
         second = right.within(UNARY if level == POWER else level + 1)
-        return Value(f"{first} {op} {second}", axes, expr.type.kind, None if python else dtype, level, python)
+        plain = op == "*" and left.axes == right.axes == axes and left.dtype == right.dtype == dtype
+        product = (
+            ("*", left, right) if plain and expr.type.kind == "real" and not (left.python or right.python) else None
+        )
+        shown = f"{first} {op} {second}"
+        return Value(shown, axes, expr.type.kind, None if python else dtype, level, python, product=product)
 
     def where(self, condition: Value, then: Value, otherwise: Value, scope: Scope, dtype: Dtype | None) -> Value:
         """One of two values at every point."""
@@ -163,9 +168,10 @@ def _opposite(condition: ir.Expr) -> ir.Expr:
     return build.apply("!", (condition,), "bool", condition.span)
 
 
-def added_product(product: tuple[Value, Value], other: Value) -> str:
-    """A matrix product and what is added to it, in one call."""
-    left, right = product
+def added_product(sign: str, left: Value, right: Value, other: Value) -> str:
+    """A product and what is added to it, in one call."""
+    if sign == "*":
+        return f"torch.addcmul({other.text}, {left.text}, {right.text})"
     if len(left.axes) == 1:
         left, right = right.but(text=f"{right.atom}.mT"), left
     name = "addmm" if len(right.axes) == 2 else "addmv"

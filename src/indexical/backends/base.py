@@ -52,7 +52,7 @@ WIDEST = 96
 class Value:
     """An array as text: `axes` name its axes in order. `python` marks a plain Python number, which is weak:
     it has no dtype, and takes that of the array it meets. `turned` is the value from before its axes were put in
-    another order, where nothing else was done to it; `product` are the two that a matrix product is made of."""
+    another order, where nothing else was done to it; `product` are the sign of a product and its two factors."""
 
     text: str
     axes: tuple[Coordinate, ...]
@@ -61,7 +61,7 @@ class Value:
     binds: int = ATOM
     python: bool = False
     turned: Value | None = None
-    product: tuple[Value, Value] | None = None
+    product: tuple[str, Value, Value] | None = None
 
     @property
     def atom(self) -> str:

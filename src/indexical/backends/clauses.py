@@ -65,8 +65,8 @@ class Clauses(Remover):
     def begin(self, let: ir.Let, covered: Sequence[ir.Let] = ()) -> None:
         self.speak_of(let)
         self.text.line("")
-        for clause in [clause for other in (*covered, let) for clause in other.clauses]:
-            self.text.comment(clause.span.text)
+        for text in dict.fromkeys(clause.span.text for other in (*covered, let) for clause in other.clauses):
+            self.text.comment(text)
 
     def speak_of(self, let: ir.Let) -> None:
         """Weak numbers take the dtype of this definition from here on, and steps its name. What has 16 bits is
@@ -118,8 +118,8 @@ class Clauses(Remover):
     def _typed(self, let: ir.Let, value: Value) -> Value:
         return self.real(value) if let.kind == "real" else value
 
-    def finished(self, let: ir.Let, value: Value, clause: ir.Clause, steps: dict[int, str]) -> Value:
-        """All points of the clause's slots, in the definition's dtype, in memory of its own."""
+    def finished(self, let: ir.Let, value: Value, clause: ir.Clause, steps: dict[int, str], own: bool = True) -> Value:
+        """All points of the clause's slots, in the definition's dtype, in memory of its `own`."""
         scope = self.scope_of(clause, steps)
         axes = scope.sort(scope.places)
         dtype = self.dtypes[let.name]
@@ -130,7 +130,7 @@ class Clauses(Remover):
         value = self.spread(self.turned(value, axes), axes, scope)
         if value.dtype != dtype:
             value = self.narrowed(value, dtype, clause, scope)
-        elif shared:
+        elif shared and own:
             value = value.but(text=self.text.dialect.copy(value.atom))
         return value
 

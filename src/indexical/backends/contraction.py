@@ -199,10 +199,27 @@ class Contractor(Reader):
             if len(mine) <= 1 and right.axes == (*theirs, *over) and wanted == (*theirs, *mine):
                 return _matmul(right, self.steady(self.turned(left, (*over, *mine))), (*theirs, *mine))
         before = [value.turned or value for value in (left, right)]
+        if len(over) == 1 and self.text.loops:
+            for small, large in (before, before[::-1]):
+                found = self.folded_once(small, large, over[0], scope)
+                if found is not None:
+                    return found
         places = tuple(tuple(value.axes.index(axis) for axis in over) for value in before)
         shown = self.text.dialect.tensordot(before[0].text, before[1].text, places)  # type: ignore[arg-type]
         axes = tuple(axis for value in before for axis in value.axes if axis not in over)
         return Value(shown, axes, "real", None)
+
+    def folded_once(self, small: Value, large: Value, over: Coordinate, scope: Scope) -> Value | None:
+        """A matrix and an array of several axes that stays the same in a loop: before it, this is made a matrix too."""
+        kept = tuple(axis for axis in large.axes if axis != over)
+        if small.axes[-1] != over or len(small.axes) > 2 or large.axes[-1] != over or not self.is_steady(large):
+            return None
+        rows = " * ".join(_factor(self.length(axis, scope)) for axis in kept)
+        shown = f"{large.text}.reshape({rows}, {self.length(over, scope)}).swapaxes(-1, -2)"
+        matrix = self.named_ahead(Value(shown, (over, Coordinate("")), "real", large.dtype), f"{large.text}_folded")
+        axes = (*small.axes[:-1], *kept)
+        product = f"({small.within(PRODUCT)} @ {matrix.text}).reshape{self.shape(axes, scope)}"
+        return Value(product, axes, "real", None)
 
     def batched(
         self,
@@ -250,7 +267,7 @@ class Contractor(Reader):
 
 def _matmul(left: Value, right: Value, axes: tuple[Coordinate, ...]) -> Value:
     shown = f"{left.within(PRODUCT)} @ {right.within(PRODUCT + 1)}"
-    return Value(shown, axes, "real", None, PRODUCT, product=(left, right))
+    return Value(shown, axes, "real", None, PRODUCT, product=("@", left, right))
 
 
 def _factor(text: str) -> str:

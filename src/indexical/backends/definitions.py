@@ -150,16 +150,27 @@ class Definer(Scanner):
                 result.append(f"{step} == {self.number(slot)}")
                 continue
             range = ranges[slot.coordinate]
-            above = not self.prover.entails((), -self.prover.polynomial(range.lower))
-            most = self.most[step]
-            below = most is None or not self.prover.entails((), self.prover.polynomial(range.upper) - most)
-            if above and below:
-                result.append(f"{self.number(range.lower)} <= {step} < {self.number(range.upper)}")
-            elif above:
-                result.append(f"{step} >= {self.number(range.lower)}")
-            elif below:
-                result.append(f"{step} < {self.number(range.upper)}")
+            lower, upper = self.narrowest(range, self.most[step])
+            if lower is not None and upper is not None:
+                result.append(f"{self.number(lower)} <= {step} < {self.number(upper)}")
+            elif lower is not None:
+                result.append(f"{step} >= {self.number(lower)}")
+            elif upper is not None:
+                result.append(f"{step} < {self.number(upper)}")
         return result
+
+    def narrowest(self, range: ir.Range, most: Polynomial | None) -> tuple[ir.Expr | None, ir.Expr | None]:
+        """The bounds of a range that not every step of a loop keeps; of the largest or least of some, the one that
+        does not."""
+        prover = self.prover
+        lowers = [bound for bound in _each(range.lower, "max") if not prover.entails((), -prover.polynomial(bound))]
+        uppers = [
+            bound
+            for bound in _each(range.upper, "min")
+            if most is None or not prover.entails((), prover.polynomial(bound) - most)
+        ]
+        lower = None if not lowers else lowers[0] if len(lowers) == 1 else range.lower
+        return lower, None if not uppers else uppers[0] if len(uppers) == 1 else range.upper
 
     def peeled(self, body: list[list[Part] | ir.Stepwise], step: str) -> int:
         """Write the base cases before the loop, where every definition has the same; how many there are."""
@@ -216,7 +227,7 @@ class Definer(Scanner):
         for clause in clauses:
             value = self.clause_value(let, clause, steps)
             if stored.rows and not self.is_partial(let, clause, steps):
-                self.text.store(stored.variable, key, self.finished(let, value, clause, steps).text)
+                self.text.store(stored.variable, key, self.finished(let, value, clause, steps, own=False).text)
                 continue
             slots = self.slots(let, clause, stored.rows, steps)
             place = f"{key}][{slots}" if stored.rows else slots
@@ -242,6 +253,10 @@ class Definer(Scanner):
             if not from_zero or not self.is_same(range.upper, axis.extent):
                 return True
         return False
+
+
+def _each(bound: ir.Expr, op: str) -> tuple[ir.Expr, ...]:
+    return bound.arguments if isinstance(bound, ir.Map) and bound.op == op else (bound,)
 
 
 def _merged(body: list[list[Part] | ir.Stepwise]) -> Iterator[list[Part] | ir.Stepwise]:

@@ -95,24 +95,27 @@ class Memory(Wholes):
 
     def unbound(self, variable: str, axis: int) -> str:
         """The steps of an array, taken apart before the loops."""
-        key = ("steps", variable, axis)
-        if key not in self.known:
-            with self.outside_loops():
-                shown = Value(f"{variable}.unbind({axis})", (), "real", None)
-                self.known[key] = self.text.named(shown, f"{variable.split('__')[0]}_steps")
-        return self.known[key].text
+        shown = Value(f"{variable}.unbind({axis})", (), "real", None)
+        return self.named_ahead(shown, f"{variable.split('__')[0]}_steps").text
 
     def steady(self, value: Value) -> Value:
         """A value whose axes are in another order, turned once before the loops, where it stays the same in them."""
-        before = value.turned
-        steady = {stored.variable for stored in self.stored.values() if not stored.growing}
-        if before is None or not self.text.loops or before.text not in steady or not self.text.checks:
+        if value.turned is None or not self.is_steady(value.turned):
             return value
-        key = ("turned", value.text)
+        return value.but(text=self.named_ahead(value, f"{value.turned.text}_turned").text)
+
+    def is_steady(self, value: Value) -> bool:
+        """Whether a value is an array that stays the same in the loops around."""
+        steady = {stored.variable for stored in self.stored.values() if not stored.growing}
+        return bool(self.text.loops) and self.text.checks and value.text in steady
+
+    def named_ahead(self, value: Value, name: str) -> Value:
+        """The value under a name of its own, before the loops."""
+        key = ("ahead", value.text)
         if key not in self.known:
             with self.outside_loops():
-                self.known[key] = self.text.named(value, f"{before.text}_turned")
-        return value.but(text=self.known[key].text)
+                self.known[key] = self.text.named(value, name)
+        return self.known[key]
 
     def is_bound(self, expr: ir.Expr, scope: Scope) -> bool:
         """Whether every coordinate that an expression varies with is in force."""

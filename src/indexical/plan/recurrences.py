@@ -101,7 +101,11 @@ class _Arranging:
             self.recurrences[name] = Recurrence(axes, diagonals=diagonals)
             self.refusals[name] = tuple(Refusal(name, way, reason) for way, reason in reasons.items())
         if not self.isolate:
-            lets = tuple(lighten(let, along) if let.name in along else let for let in self.program.lets)
+            known = {let.name: let for let in self.program.lets}
+            light = {name: lighten(known[name], along) for name in along}
+            if all(len(axes) == 1 for axes in along.values()) and not diagonals:
+                light = {name: _parted(let, along[name][0], item.forward, known) for name, let in light.items()}
+            lets = tuple(light.get(let.name, let) for let in self.program.lets)
             self.program = replace(self.program, lets=lets)
         self.order.append(item)
 
@@ -247,6 +251,19 @@ def scan_of(let: ir.Let, axis: int, lets: Mapping[str, ir.Let]) -> Scan | str:
         clauses = _divided(let, axis, offset)
         return Scan(axis, abs(offset), offset > 0, clauses, tuple(_decided(parts[0], c, lets) for c in clauses), True)
     return Scan(axis, abs(offset), offset > 0, let.clauses, tuple(parts))
+
+
+def _parted(let: ir.Let, axis: int, forward: bool, lets: Mapping[str, ir.Let]) -> ir.Let:
+    """One clause that asks where it stands, as two that need not ask: where it starts, and where it goes on."""
+    if len(let.clauses) != 1 or not isinstance(let.clauses[0].slots[axis], ir.Coord) or not is_plain(let):
+        return let
+    clauses = []
+    for clause in _divided(let, axis, 1 if forward else -1):
+        known, bound = assume(clause.ranges, lets), frozenset(range.coordinate for range in clause.ranges)
+        guard = None if clause.guard is None else decide(clause.guard, known, bound)
+        clauses.append(replace(clause, body=decide(clause.body, known, bound), guard=guard))
+    asks = [sum(isinstance(part, ir.Select) for part in walk(c.body)) for c in (*let.clauses, *clauses)]
+    return replace(let, clauses=tuple(clauses)) if asks[0] > asks[2] else let
 
 
 def _divided(let: ir.Let, axis: int, offset: int) -> tuple[ir.Clause, ir.Clause]:
