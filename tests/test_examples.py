@@ -21,6 +21,8 @@ FILES = sorted((ROOT / "examples").glob("*.ix"))
 SIZES = {
     "alibi": {"b": 2, "h": 3, "i": 4, "j": 4, "d": 3, "e": 2},
     "convolution": {"b": 2, "c": 2, "y": 5, "x": 4, "o": 2},
+    "decoder": {"t": 4, "m": 3, "n": 3},
+    "gated_recurrence": {"t": 40, "d": 2, "e": 3},
     "grouped_query": {"b": 2, "h": 4, "g": 2, "i": 4, "j": 4, "d": 3, "e": 2},
     "heat_equation": {"x": 6},
     "lstm": {"b": 2, "t": 3, "m": 2, "n": 2, "p": 2},
@@ -68,6 +70,23 @@ def alibi(a: Mapping[str, Array]) -> Array:
 
 def causal(a: Mapping[str, Array]) -> Array:
     return attend(a["Q"], a["K"], a["V"], lower(a["Q"].shape[-2], a["K"].shape[-2]))
+
+
+def decoder(a: Mapping[str, Array]) -> Array:
+    made = [a["start"]]
+    for given in a["given"][1:]:
+        before = np.stack(made)
+        weights = softmax(before @ made[-1] / np.sqrt(len(made[-1])))
+        made.append(np.tanh(a["W"] @ (weights @ before) + given))
+    return np.stack(made)
+
+
+def gated_recurrence(a: Mapping[str, Array]) -> Array:
+    keep, state, rows = sigmoid(a["gate"]), 0.0, []
+    for t, kept in enumerate(keep):
+        state = (kept * state if t else 0) + (1 - kept) * np.outer(a["K"][t], a["V"][t])
+        rows.append(a["Q"][t] @ state)
+    return np.stack(rows)
 
 
 def convolution(a: Mapping[str, Array]) -> Array:
@@ -156,6 +175,8 @@ PLAIN: dict[str, Callable[[Mapping[str, Array]], Any]] = {
     "documents": documents,
     "fibonacci": fibonacci,
     "grouped_query": grouped_query,
+    "decoder": decoder,
+    "gated_recurrence": gated_recurrence,
     "heat_equation": heat_equation,
     "lstm": lstm,
     "multi_head_sublayer": lambda a: a["X"] + sublayer(a, a["X"]),
