@@ -75,6 +75,13 @@ SPELLINGS: dict[str, str] = {
         ),
         d_scores="let d_scores[b, h, i, j] = weights[b, h, i, j] * centred[b, h, i, j] where j <= i;",
     ),
+    "the mean by the result": derivative(
+        d_weights=(
+            f"{PARTS['d_weights']}\nlet out[b, h, i, e] = sum[j](weights[b, h, i, j] * V[b, h, j, e]);\n"
+            "let delta[b, h, i] = sum[e](d_out[b, h, i, e] * out[b, h, i, e]);"
+        ),
+        d_scores="let d_scores[b, h, i, j] = weights[b, h, i, j] * (d_weights[b, h, i, j] - delta[b, h, i]);",
+    ),
     "everything in place": derivative(
         without=("scores", "d_weights", "d_scores"),
         weights=f"let weights[b, h, i, j] = {SOFTMAX.format(j='j')};",
@@ -156,6 +163,13 @@ NEAR_MISSES: dict[str, str] = {
             "let d_scores[b, h, i, j] = weights[b, h, i, j] * (d_weights[b, h, i, j]"
             " - sum[k](other[b, h, i, k] * d_weights[b, h, i, k]));"
         ),
+    ),
+    "the mean by another result": derivative(
+        d_weights=(
+            f"{PARTS['d_weights']}\nlet out[b, h, i, e] = sum[j](weights[b, h, i, j] * V[b, 0, j, e]);\n"
+            "let delta[b, h, i] = sum[e](d_out[b, h, i, e] * out[b, h, i, e]);"
+        ),
+        d_scores="let d_scores[b, h, i, j] = weights[b, h, i, j] * (d_weights[b, h, i, j] - delta[b, h, i]);",
     ),
     "a mean over the queries": derivative(
         d_scores=(

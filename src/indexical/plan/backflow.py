@@ -78,6 +78,9 @@ class Flowing:
         exponential = {let.name for let in others if any(map(is_exponential, _parts(let)))}
         self.algebra.kept |= {self.name, *exponential}
         self.opening = self.pointwise | self._averages()
+        gathers = {let.name for let in self.program.lets if self._reads(let, {self.name})} - self.pointwise
+        few = [let for let in self.program.lets if len(let.axes) < len(axes)]
+        self.results = gathers | {let.name for let in few if self._reads(let, gathers)}
         self.needed = needed_for(self.program, self.wanted)
 
     def _averages(self) -> set[str]:
@@ -139,7 +142,7 @@ class Flowing:
                 binders, body = opened(atom, self.algebra)
                 rest = product([f for f in term.factors if f[0] is not atom], term.exponent, term.conditions)
                 if len(body.terms) == 1:
-                    use = use_of(multiplied(body.terms[0][1], rest), self.weights, self.algebra)
+                    use = use_of(multiplied(body.terms[0][1], rest), self.weights, self.algebra, self.results)
                     if use is not None:
                         found.append((replace(use, number=use.number * body.terms[0][0]), binders))
         return found

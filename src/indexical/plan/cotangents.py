@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -123,18 +123,21 @@ def _read_at(atom: Atom, weights: Weights) -> tuple[ir.Expr, ...] | None:
             return None
 
 
-def use_of(term: Product, weights: Weights, algebra: Algebra) -> Use | None:
-    """Weights as a factor of a product, once and to the first power; None where they are anything else in it."""
+def use_of(term: Product, weights: Weights, algebra: Algebra, results: Collection[str] = ()) -> Use | None:
+    """Weights as a factor of a product, once and to the first power; None where they are anything else in it.
+    `results` are definitions that what was gathered may be written out of."""
     reads = [(n, at) for n, (atom, _) in enumerate(term.factors) if (at := _read_at(atom, weights)) is not None]
     if len(reads) != 1 or term.factors[reads[0][0]][1] != 1 or term.exponent is not None:
         return None
     place, indices = reads[0]
     others = [factor for n, factor in enumerate(term.factors) if n != place]
     for n, (atom, power) in enumerate(others):
-        if power == 1 and isinstance(atom, Group) and weights.is_in(atom.key):
-            found = _flow(atom.form, indices, weights, algebra)
-            if found is None:
+        if power == 1 and isinstance(atom, Group):
+            found = _flow(atom.form, indices, weights, algebra, results)
+            if found is None and weights.is_in(atom.key):
                 return None
+            if found is None:
+                continue
             number, flow = found
             rest = product([factor for m, factor in enumerate(others) if m != n], None, term.conditions)
             return None if weights.is_in(rest.key) else Use(indices, rest, number, flow)
@@ -142,25 +145,41 @@ def use_of(term: Product, weights: Weights, algebra: Algebra) -> Use | None:
     return None if weights.is_in(rest.key) else Use(indices, rest, 1, None)
 
 
-def _flow(value: Form, indices: tuple[ir.Expr, ...], weights: Weights, algebra: Algebra) -> tuple[Number, Form] | None:
+def _flow(
+    value: Form, indices: tuple[ir.Expr, ...], weights: Weights, algebra: Algebra, results: Collection[str]
+) -> tuple[Number, Form] | None:
     """`n · (g - sum[key](weights * g))` as `n` and `g`, in the weights' own coordinates."""
     key = indices[weights.key]
     names = [index.coordinate for index in indices if isinstance(index, ir.Coord)]
-    if not isinstance(key, ir.Coord) or len(set(names)) != len(indices):
+    if not isinstance(key, ir.Coord) or len(set(names)) != len(indices) or not value.coordinates <= set(names):
         return None
     home: dict[Coordinate, ir.Expr] = {
         name: build.coord(axis, key.span) for name, axis in zip(names, weights.axes, strict=True)
     }
     large = {r.tensor for r in reads_in(value) if r.type.coordinates >= set(names)}
     value = algebra.opened(value, lambda read: read.tensor in large)
-    means = [term for term in value.terms if weights.is_in(term[1].key)]
-    plain = [term for term in value.terms if not weights.is_in(term[1].key)]
-    if not plain or not means or not value.coordinates <= set(names):
+    plain = [term for term in value.terms if key.coordinate in term[1].coordinates]
+    means = [term for term in value.terms if key.coordinate not in term[1].coordinates]
+    if not plain or not means:
         return None
     number = plain[0][0]
     own = replaced(form((Fraction(n) / number, term) for n, term in plain), home, algebra)
     mean = replaced(form((-Fraction(n) / number, term) for n, term in means), home, algebra)
-    return (number, own) if mean.key == mean_of(own, weights, algebra).key else None
+    if weights.is_in(own.key):
+        return None
+    if mean.key == mean_of(own, weights, algebra).key:
+        return number, own
+    return (number, own) if _is_by_result(mean, own, weights, algebra, results) else None
+
+
+def _is_by_result(mean: Form, own: Form, weights: Weights, algebra: Algebra, results: Collection[str]) -> bool:
+    """Whether a mean is said by what was gathered: `sum[carried](arriving * result)`."""
+    gather = gathered(own, weights, algebra)
+    if gather is None:
+        return False
+    result = mean_of(form(((gather.number, gather.value),)), weights, algebra)
+    expected = summed(times(form(((1, gather.arriving),)), result), gather.carried, algebra)
+    return algebra.opened(mean, lambda read: read.tensor in results).key == expected.key
 
 
 def mean_of(value: Form, weights: Weights, algebra: Algebra) -> Form:

@@ -377,7 +377,7 @@ class _Search(Flowing):
         last = weights.ranges[forward.row if over == weights.key else weights.key]
         axes = [*kept, last, *(own[c] for c in columns)]
         shown = named(written(total, span), [r.coordinate.name for r in axes])
-        return definition(fresh_name(f"d_{forward.name}_{side}", self.program), axes, shown)
+        return definition(fresh_name(f"d_{side}", self.program), axes, shown)
 
     def _gradient(self, forward: _Forward, targets: Mapping[tuple[str, str], Target]) -> Gradient:
         span = self.lets[self.name].span

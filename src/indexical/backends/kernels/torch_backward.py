@@ -16,13 +16,14 @@ def _widened(tensor: Tensor, width: int) -> Tensor:
     return torch.nn.functional.pad(tensor, (0, missing)) if missing else tensor
 
 
-def _fused(query: Tensor, width: int) -> str | None:
-    """The library's fused kernel for tensors like these; None where plain products have to do."""
+def _fused(query: Tensor, width: int, square: bool) -> str | None:
+    """The library's fused kernel for tensors like these; None where plain products have to do. Only some have the
+    first query beside the first key where there are more of the ones than of the others."""
     if query.device.type == "cpu":
         return "_scaled_dot_product_flash_attention_for_cpu"
     if query.device.type != "cuda" or query.dtype == torch.float64 or width > 256:
         return None
-    if query.dtype == torch.float32 or width % 8:
+    if query.dtype == torch.float32 or not square:
         return "_scaled_dot_product_efficient_attention"
     return "_scaled_dot_product_flash_attention"
 
@@ -37,17 +38,18 @@ def attend_backward(
     compared, carried = query.shape[-1], value.shape[-1]
     rows, keys = query.shape[-2], key.shape[-2]
     width = max(compared, carried)
-    name = _fused(query, width)
+    width += 0 if query.device.type == "cpu" else -width % 8
+    heard = min(rows, keys) if is_causal else keys
+    name = _fused(query, width, not is_causal or heard == rows)
     found = [getattr(torch.ops.aten, f"{name}{end}", None) for end in ("", "_backward")]
     if name is None or None in found or 0 in (query.numel(), key.numel(), value.numel()):
         return _plainly(gradient, query, key, value, is_causal, scale)
-    heard = min(rows, keys) if is_causal else keys
     taken = [_widened(x, width) for x in (gradient, query, key[..., :heard, :], value[..., :heard, :])]
     taken = [x if x.stride(-1) == 1 else x.contiguous() for x in taken]
     to_query, to_key, to_value = _through(name, found, taken, is_causal, scale)
     if heard < keys:
         to_key, to_value = (torch.nn.functional.pad(x, (0, 0, 0, keys - heard)) for x in (to_key, to_value))
-    if compared == carried:
+    if compared == carried == width:
         return to_query, to_key, to_value
     return to_query[..., :compared], to_key[..., :compared], to_value[..., :carried]
 
