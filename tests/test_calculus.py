@@ -276,3 +276,34 @@ def test_forwards_and_backwards_are_transposes(name: str) -> None:
     back = sum(np.sum(slopes[f"d_{input}"] * tangents[f"dot_{input}"]) for input in program.inputs)
     forth = np.sum(forwards(**shared, **tangents) * given[f"d_{of}"])
     np.testing.assert_allclose(back, forth, rtol=1e-10)
+
+
+# ------------------------------------------------------------------- claims
+
+
+def test_a_derivative_may_be_claimed_and_asserted() -> None:
+    text = """input x[i];
+let y[i] = x[i] ** 2;
+let s    = sum[i](y[i]);
+assert all[i]((@s / @x)[i] > 0), "not uphill";
+expect (@s / @x)[i] == [2, 4];
+expect @s / @x == [2, 5];
+"""
+    program = ix.compile(text)
+    assert program.outputs == ("s",)
+    assert program.definitions == ("y", "s")
+    verdicts = ix.verify(program, [1, 2])
+    assert "3 hold, 1 fails" in str(verdicts)
+    for backend in ("numpy", "torch", "reference"):
+        assert program([1.0, 2.0], backend=backend) == 5
+        assert codes(lambda: program([1.0, -2.0], backend=backend))[0] == ["IX506"]  # noqa: B023
+    assert 'assert all[b](all[i](d_s_d_x[b, i] > 0)), "not uphill";' in str(ix.batch(program, b="x"))
+    assert str(ix.grad(program)).endswith("output d_x;\n")
+
+
+def test_a_function_with_definitions_may_be_claimed() -> None:
+    text = "fn f(x[i]) -> [i] { let s = sum[i](x[i]); x[i] * s } input x[i]; let y = sum[i](x[i]);"
+    program = ix.compile(f'{text} assert all[i](f(x)[i] > 0), "low"; expect f(x)[i] == [3, 6];')
+    assert program([1.0, 2.0]) == 3
+    assert codes(lambda: program([1.0, -2.0]))[0] == ["IX506"]
+    assert "1 claim, 2 figures: 2 hold" in str(ix.verify(program, [1, 2]))

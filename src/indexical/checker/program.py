@@ -28,17 +28,14 @@ def check(file: tree.File, sink: Sink, derive: Derive | None = None) -> ir.Progr
     functions = functions_of(file, declared, sink)
     unit, scope, inputs = _read(file, declared, functions, sink, derive)
     _check_uncalled(unit, declared, functions)
+    outputs = _outputs(unit, declared, scope)
+    contracts = claims.contracts(unit, declared.contracts, scope)
+    # What is claimed may call functions and take derivatives: their definitions join the program.
+    asserts = claims.asserts(unit, declared.asserts, scope)
+    expects = claims.expects(unit, declared.expects, scope)
     order = recurrence.arrange(unit.lets, sink)
-    program = ir.Program(
-        file.source,
-        inputs,
-        tuple(unit.lets.values()),
-        _outputs(unit, declared, scope),
-        order,
-        claims.contracts(unit, declared.contracts, scope),
-        (*unit.asserts, *claims.asserts(unit, declared.asserts, scope)),
-        claims.expects(unit, declared.expects, scope),
-    )
+    lets = tuple(unit.lets.values())
+    program = ir.Program(file.source, inputs, lets, outputs, order, contracts, (*unit.asserts, *asserts), expects)
     spaces.check(program, sink)
     bounds.check(program, sink)
     absence.check(program, sink)
