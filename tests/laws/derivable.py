@@ -36,9 +36,13 @@ class Derivable:
 
 
 def generated(seed: int) -> Derivable | None:
-    """A program of the generator; None where it has nothing to differentiate, or its exact values would not be ours."""
+    """A program of the generator; None where it has nothing to differentiate, or its exact values would not be ours,
+    or, seldom, where it is refused: for an argmax over no points."""
     case = random_case(seed)
-    program = ix.compile(case.text)
+    try:
+        program = ix.compile(case.text)
+    except ix.CompileError:
+        return None
     draw = Random(seed)
     arrays = {}
     for tensor in program.ir.inputs:
