@@ -168,7 +168,8 @@ def query_of(view: View, gather: Gather | Transposed) -> frozenset[Coordinate]:
     if isinstance(gather, Transposed) and not query <= gather.heard:
         return frozenset()
     # Several may ask at once: what is said to be a head or a batch is that.
-    return frozenset(c for c in query if _said(view, gather, found, c) is None) or query
+    named = frozenset(c for c in query if _said(view, gather, found, c) is None)
+    return named or (frozenset() if isinstance(gather, Transposed) else query)
 
 
 def _together(factors: Iterable[Factor]) -> frozenset[Coordinate]:

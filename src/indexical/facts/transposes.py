@@ -68,7 +68,7 @@ def transposes(forms: Forms, found: list[Site]) -> Iterator[Transposed]:
 
 def comparisons(forms: Forms, transposed: Transposed) -> list[Comparison]:
     """Where, in the scores, what is asked meets what answers."""
-    return compare(forms, transposed.weights.score, transposed.coordinate, transposed.asks)
+    return compare(forms, transposed.weights.score, transposed.coordinate, transposed.weight_coordinates)
 
 
 # --------------------------------------------------------------------- changes

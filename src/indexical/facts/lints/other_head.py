@@ -11,7 +11,7 @@ from ...ir.types import Coordinate
 from ...ir.walk import walk
 from ..attention import Gather
 from ..products import Factor
-from ..roles import query_of
+from ..roles import is_given_back, query_of
 from ..view import View
 
 CODE = "IX404"
@@ -23,7 +23,7 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
         pairs = query_of(view, gather)
         # What also varies with who asks belongs to a pair, such as how its weight would change: it is nobody's value.
         values = [factor for factor in gather.values if key in factor.coordinates and not pairs & factor.coordinates]
-        if not values:
+        if not values or is_given_back(view, gather):
             continue
         for comparison in view.comparisons(gather):
             asking = _together(comparison.asking)
@@ -33,6 +33,8 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
                 reads = reads or _indices(comparison.answering, shared, key, view)
                 found = _indices(_reading(tuple(values), key), shared, key, view)
                 if not reads or found.keys() == reads.keys() or any(_is_unpacked(index) for index in found.values()):
+                    continue
+                if all(_is_rounded(index, shared) for index in reads.values()) and _are_bare(found, shared):
                     continue
                 if not found and any(_is_split(view, value, shared) for value in values):
                     continue
@@ -94,6 +96,21 @@ def _is_split(view: View, value: Factor, shared: Coordinate) -> bool:
         return False
     indices = view.forms.seen_through(value.expr).indices
     return any(shared in index.type.coordinates and len(index.type.coordinates) > 1 for index in indices)
+
+
+def _is_rounded(index: ir.Expr, shared: Coordinate) -> bool:
+    """Whether an index is `(m / D) * D + d`: at `m` itself, head and feature at once, is the same head."""
+    part = _part(polynomial(index), shared)
+    return bool(part.terms) and all(
+        (abs(factor) != 1 or len(monomial) > 1)
+        and all(atom != shared for atom, _ in monomial)
+        and any(isinstance(atom, ir.Map) and atom.op == "//" for atom, _ in monomial)
+        for monomial, factor in part.terms.items()
+    )
+
+
+def _are_bare(found: dict[str, ir.Expr], shared: Coordinate) -> bool:
+    return bool(found) and all(isinstance(i, ir.Coord) and i.coordinate == shared for i in found.values())
 
 
 def _is_unpacked(index: ir.Expr) -> bool:
