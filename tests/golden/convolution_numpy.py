@@ -16,11 +16,12 @@ def padded(x, places):
     return x
 
 
-def windows(x, axis, count, length, step):
-    """So many windows of some length along one axis, each a step on; the places within go last."""
+def windows(x, axis, count, length, step, dilation=1):
+    """So many windows of some length along one axis, each a step on; the places within go last, some way apart."""
     if count == 0 or length == 0:
         return np.zeros((*x.shape[:axis], count, *x.shape[axis + 1 :], length), x.dtype)
-    return np.lib.stride_tricks.sliding_window_view(x, length, axis)[(slice(None),) * axis + (slice(None, None, step),)]
+    x = np.lib.stride_tricks.sliding_window_view(x, (length - 1) * dilation + 1, axis)
+    return x[(slice(None),) * axis + (slice(None, None, step), ..., slice(None, None, dilation))]
 
 
 @np.errstate(all="ignore")

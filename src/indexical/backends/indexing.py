@@ -230,9 +230,12 @@ class Reader(Views):
                 assert index.access is not None
                 step = self.plain(index.access.step, index.expr.span, scope).text
                 lengths = f"{self.length(outer, scope)}, {self.length(inner, scope)}"
-                text = f"{self.text.helper('windows')}({text}, {axis}, {lengths}, {step})"
+                behind = "" if index.access.dilation == 1 else f", {index.access.dilation}"
+                text = f"{self.text.helper('windows')}({text}, {axis}, {lengths}, {step}{behind})"
                 names = [*names[:axis], [outer], *names[axis + 1 :], [inner]]
         axes = tuple(name for (name,) in names)
+        for coordinate in (c for _, index in held if index.access is not None for c in index.access.flipped):
+            text = self.text.dialect.flip(text, axes.index(coordinate))
         return value.but(text=text, axes=axes, binds=ATOM)
 
     def lengths(self, held: list[tuple[int, Index]], scope: Scope) -> list[str]:

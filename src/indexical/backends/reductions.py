@@ -8,8 +8,8 @@ from ..ir.walk import walk
 from .base import ATOM, COMPARISON, PRODUCT, UNARY, Value
 from .contraction import factors_of
 from .expressions import is_wild
-from .scatter import Scatterer
 from .scope import Scope
+from .shifts import Shifter
 from .values import aligned, joined, permuted
 from .wholes import LARGEST
 
@@ -17,7 +17,7 @@ _NEUTRAL = {"sum": "0", "mean": "0", "prod": "1", "any": "False", "all": "True"}
 _INFINITY = {"max": "-math.inf", "min": "math.inf"}
 
 
-class Reducer(Scatterer):
+class Reducer(Shifter):
     """Everything that consumes a coordinate."""
 
     # ----------------------------------------------------------------- reductions
@@ -25,9 +25,10 @@ class Reducer(Scatterer):
     def reduce(self, expr: ir.Reduce, scope: Scope) -> Value:
         """A sum of products by matrix products; one whose points are told where to go by adding them there; all else
         over the whole product, reduced."""
-        found = self.by_members(expr, scope) or self.scattered(expr, scope)
-        if found is not None:
-            return found
+        for way in (self.by_members, self.by_remainders, self.scattered, self.counted_down):
+            found = way(expr, scope)
+            if found is not None:
+                return found
         inner = self.bind(expr.ranges, scope)
         masks = self.masks(expr.ranges, expr.guard, inner)
         guarded = inner.where(expr.guard)

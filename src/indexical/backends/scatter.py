@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
+from ..checker.context import Trail
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, substitute, walk
-from ..plan.scatters import Scatter, find, grouped
+from ..plan.groups import grouped
+from ..plan.scatters import Scatter, find
 from .base import ATOM, Value
 from .binding import Binder
 from .contraction import Factor, conjuncts_of, factors_of
@@ -103,19 +105,11 @@ class Scatterer(Binder):
             for c, place in scope.places.items()
             if c not in values
         }
-        plain = tuple(step for step in scope.trail if not _mentions(step, values))
+        plain, moved = substituted_trail(scope.trail, values)
         inner = self.bind(scatter.moved, Scope(places, plain, scope.tested))
         for condition in scatter.guard:
             inner = inner.where(condition)
-        for step in scope.trail:
-            if isinstance(step, ir.Range):
-                if _mentions(step, values) and step.coordinate not in values:
-                    bounds = [substitute(bound, values) for bound in (step.lower, step.upper)]
-                    range = replace(step, lower=bounds[0], upper=bounds[1])
-                    inner = replace(inner, trail=(*inner.trail, range))
-            elif _mentions(step, values):
-                inner = inner.where(substitute(step[0], values), step[1])
-        return inner
+        return replace(inner, trail=(*inner.trail, *moved))
 
     def added_up(self, scatter: Scatter, expr: ir.Reduce, inner: Scope, scope: Scope) -> Value:
         """Every point at its place: one call, into zeros."""
@@ -152,19 +146,19 @@ class Scatterer(Binder):
     def place_masks(self, scatter: Scatter, inner: Scope, outer: Scope) -> tuple[list[Value], list[Value]]:
         """What removes points, and where those that are left go, counted from the first place there is. That they
         have a place is seen to when they are added."""
-        places: list[Value] = []
+        found: dict[Coordinate, Value] = {}
         scope = replace(inner, trail=inner.trail[: _length_before(inner, scatter)])
         masks = [self.value(condition, scope) for condition in self.removing(scatter.moved, None, inner)]
         for condition in scatter.guard:
-            if condition in scatter.present:
-                target, value = list(scatter.values.items())[len(places)]
-                with self.labelled("place"):
-                    place = self.value(minus(value, outer.places[target].start), scope)
-                places.append(self.text.short(place, "place"))
-            else:
+            for target, there in zip(scatter.targets, scatter.present, strict=True):
+                if condition == there and target not in found:
+                    with self.labelled("place"):
+                        place = self.value(minus(scatter.values[target], outer.places[target].start), scope)
+                    found[target] = self.text.short(place, "place")
+            if condition not in scatter.present:
                 masks.append(self.value(condition, scope))
             scope = scope.where(condition)
-        return masks, places
+        return masks, [found[target] for target in scatter.targets]
 
     def points(self, scatter: Scatter, expr: ir.Reduce, inner: Scope, masks: list[Value]) -> Value:
         """What is added: summed over all that has no part in where it goes."""
@@ -185,11 +179,22 @@ class Scatterer(Binder):
         return self.where(mask, value, zero, inner, value.dtype)
 
 
-def _mentions(step: ir.Range | tuple[ir.Expr, bool], values: Mapping[Coordinate, ir.Expr]) -> bool:
-    if isinstance(step, ir.Range):
-        over = step.lower.type.coordinates | step.upper.type.coordinates
-        return step.coordinate in values or not over.isdisjoint(values)
-    return not step[0].type.coordinates.isdisjoint(values)
+def substituted_trail(trail: Trail, values: Mapping[Coordinate, ir.Expr]) -> tuple[Trail, Trail]:
+    """What a trail says without some coordinates; and what it says of them, of the values in their place."""
+    plain: list[ir.Range | tuple[ir.Expr, bool]] = []
+    moved: list[ir.Range | tuple[ir.Expr, bool]] = []
+    for step in trail:
+        if isinstance(step, ir.Range):
+            if step.coordinate in values:
+                continue
+            lower, upper = (substitute(bound, values) for bound in (step.lower, step.upper))
+            same = (lower, upper) == (step.lower, step.upper)
+            (plain if same else moved).append(replace(step, lower=lower, upper=upper))
+        elif step[0].type.coordinates.isdisjoint(values):
+            plain.append(step)
+        else:
+            moved.append((substitute(step[0], values), step[1]))
+    return tuple(plain), tuple(moved)
 
 
 def _length_before(inner: Scope, scatter: Scatter) -> int:

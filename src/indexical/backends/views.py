@@ -21,7 +21,9 @@ class Access:
     """How the places of an index are reached: `first`, and all up to `beyond`, every `step`-th of them.
 
     A `fixed` one is a single place, a `run` has one coordinate, a `split` two of which the inner one fills the step of
-    the outer, `windows` two that overlap. `padded` ones leave the axis where a guard removes points, and find 0 there.
+    the outer, `windows` two that overlap, of which the inner one goes on by its `dilation`. A `backward` one has its
+    places from the last to the first; of a split and of windows only the `flipped` coordinates run that way. `padded`
+    ones leave the axis where a guard removes points, and find 0 there.
     """
 
     how: Literal["fixed", "run", "split", "windows"]
@@ -31,6 +33,8 @@ class Access:
     step: Polynomial
     backward: bool = False
     padded: bool = False
+    dilation: int = 1
+    flipped: tuple[Coordinate, ...] = ()
 
 
 class Views(Emitter):
@@ -88,12 +92,12 @@ class Views(Emitter):
     def straight(
         self, factor: tuple[Coordinate, Polynomial], offset: Polynomial, span: Span, scope: Scope
     ) -> Access | None:
-        """One coordinate, forward in steps or backward one by one; None for a step that may be 0."""
+        """One coordinate, forward or backward in steps; None for a step that may be 0."""
         coordinate, step = factor
         first, beyond = self.reach([factor], offset, span, scope)
         through = self.through(step, span)
-        if through.constant == -1:
-            return Access("run", (coordinate,), first, beyond, number(1), backward=True)
+        if through.constant is not None and through.constant < 0:
+            return Access("run", (coordinate,), first, beyond, number(-through.constant), backward=True)
         if not self.prover.entails((), through - 1):
             return None
         return Access("run", (coordinate,), first, beyond, step)
@@ -101,19 +105,31 @@ class Views(Emitter):
     def pair(
         self, factors: list[tuple[Coordinate, Polynomial]], offset: Polynomial, span: Span, scope: Scope
     ) -> Access | None:
-        """`outer · n + inner` with n points of `inner`: a split. `outer · s + inner` else: windows."""
-        through = {coordinate: self.through(factor, span) for coordinate, factor in factors}
+        """`outer · n + inner` with n points of `inner`: a split. `outer · s + inner · d` else: windows. Either of the
+        two may count down: then its axis is turned around, or that of the whole array if both do."""
+        falling = tuple(coordinate for coordinate, factor in factors if self.is_falling(factor, span))
+        whole = len(falling) == 2
+        steps = {c: -factor if c in falling else factor for c, factor in factors}
+        through = {c: self.through(step, span) for c, step in steps.items()}
         first, beyond = self.reach(factors, offset, span, scope)
-        pairs = [(factors[0], factors[1]), (factors[1], factors[0])]
-        for (outer, step), (inner, _) in pairs:
+        (one, _), (other, _) = factors
+        turned = Access("split", (), first, beyond, number(1), whole, flipped=() if whole else falling)
+        for outer, inner in ((one, other), (other, one)):
             filled = self.through(self.extent_of(inner, scope), span) == through[outer]
             if through[inner].constant == 1 and filled and self.prover.entails((), through[outer]):
-                return Access("split", (outer, inner), first, beyond, step)
-        for (outer, step), (inner, _) in pairs:
-            stride = through[outer].constant
-            if through[inner].constant == 1 and stride is not None and stride >= 1:
-                return Access("windows", (outer, inner), first, beyond, step)
+                return replace(turned, coordinates=(outer, inner), step=steps[outer])
+        for wide in (False, True):
+            for outer, inner in ((one, other), (other, one)):
+                stride, dilation = through[outer].constant or 0, through[inner].constant or 0
+                if stride >= 1 and (dilation == 1 or (wide and dilation >= 1)):
+                    found = replace(turned, how="windows", coordinates=(outer, inner), step=steps[outer])
+                    return replace(found, dilation=dilation)
         return None
+
+    def is_falling(self, factor: Polynomial, span: Span) -> bool:
+        """Whether an index goes down as a coordinate with this factor goes up."""
+        through = self.through(factor, span)
+        return bool(through.terms) and self.prover.is_count(-through)
 
     def reach(
         self, factors: list[tuple[Coordinate, Polynomial]], offset: Polynomial, span: Span, scope: Scope
@@ -123,7 +139,7 @@ class Views(Emitter):
         for coordinate, factor in factors:
             place = scope.places[coordinate]
             start, end = polynomial(place.start), polynomial(place.stop) - 1
-            if (self.through(factor, span).constant or 0) < 0:
+            if self.is_falling(factor, span):
                 start, end = end, start
             first, last = first + factor * start, last + factor * end
         return first, last + 1

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import expression, number, of_atom, polynomial
+from ..ir.affine import expression, of_atom, polynomial
+from ..ir.text import shown
 from ..ir.types import Coordinate
-from ..ir.walk import Inexpressible, fresh, substitute, walk
+from ..ir.walk import Inexpressible, substitute, walk
 
 # Where coordinates start, and where they end: expressions free of coordinates that are not stepped.
 Bounds = Mapping[Coordinate, tuple[ir.Expr, ir.Expr]]
@@ -47,21 +48,23 @@ def find(expr: ir.Reduce, bounds: Bounds) -> Scatter | str | None:
     present: list[ir.Expr] = []
     reason: str | None = None
     try:
-        for condition in _conjuncts(expr.guard):
+        for condition in conjuncts(expr.guard):
             condition = substitute(condition, values)
             place = solve(condition, set(bounds) - set(values), expr.coordinates)
-            if place is not None:
-                reason = _obstacle(place[0], expr) or reason
-            if place is None or reason is not None or any(place[0] in e.type.coordinates for e in values.values()):
+            if place is None or any(place[0] in value.type.coordinates for value in values.values()):
                 found.append(condition)
                 continue
             target, value = place
+            first = next((n for n, c in enumerate(found) if target in c.type.coordinates), len(found))
+            obstacle = _obstacle(target, value, first < len(found), expr)
+            if obstacle is not None:
+                found.append(condition)
+                reason = obstacle
+                continue
             values[target] = value
-            present.append(_within(value, *bounds[target]))
-            found.append(present[-1])
-        if not values:
-            return reason
-        return _taken_apart(expr, values, found, present)
+            present.append(within(value, *bounds[target]))
+            found[first:] = [present[-1], *(substitute(c, {target: value}) for c in found[first:])]
+        return _taken_apart(expr, values, found, present) if values else reason
     except Inexpressible:
         return "a normaliser runs along what is scattered to"
 
@@ -93,15 +96,17 @@ def _is_place(place: ir.Expr, target: Coordinate, bound: Collection[Coordinate])
     return target not in place.type.coordinates and not place.type.coordinates.isdisjoint(bound)
 
 
-def _obstacle(target: Coordinate, expr: ir.Reduce) -> str | None:
+def _obstacle(target: Coordinate, value: ir.Expr, later: bool, expr: ir.Reduce) -> str | None:
     """Why nothing can be scattered to a coordinate."""
     for range in expr.ranges:
         if target in range.lower.type.coordinates | range.upper.type.coordinates:
             return f"the range of `{range.coordinate}` depends on `{target}`"
+    if later and not is_total(value):
+        return f"where `{shown(value)}` may be looked at depends on `{target}`"
     return None
 
 
-def _within(value: ir.Expr, start: ir.Expr, stop: ir.Expr) -> ir.Expr:
+def within(value: ir.Expr, start: ir.Expr, stop: ir.Expr) -> ir.Expr:
     """That a place is there."""
     above = build.apply("<=", (start, value), "bool", value.span)
     below = build.apply("<", (value, stop), "bool", value.span)
@@ -158,60 +163,12 @@ def _is_total(expr: ir.Expr) -> bool:
             return False
 
 
-def _conjuncts(condition: ir.Expr) -> list[ir.Expr]:
+def conjuncts(condition: ir.Expr | None) -> list[ir.Expr]:
+    """Conditions that must all hold."""
     match condition:
+        case None:
+            return []
         case ir.Map("&&", (left, right)):
-            return _conjuncts(left) + _conjuncts(right)
+            return conjuncts(left) + conjuncts(right)
         case _:
             return [condition]
-
-
-def grouped(expr: ir.Reduce, condition: ir.Expr) -> ir.Reduce | None:
-    """The sum with the members of a group one after the other, where a condition says which group it is: under
-    `h / 4 == g` these are `g * 4 + r`, under `h % 4 == g` they are `r * 4 + g`. None for any other condition."""
-    match condition:
-        case ir.Map(
-            "==", (ir.Map("//" | "%" as op, (ir.Coord(member), ir.Const(int() as width))), ir.Coord(group))
-        ) | ir.Map("==", (ir.Coord(group), ir.Map("//" | "%" as op, (ir.Coord(member), ir.Const(int() as width))))) if (
-            member in expr.coordinates and group != member and width >= 1
-        ):
-            pass
-        case _:
-            return None
-    range = next(range for range in expr.ranges if range.coordinate == member)
-    edges = {c for r in expr.ranges for c in r.lower.type.coordinates | r.upper.type.coordinates}
-    if member in edges or range.upper.type.coordinates:
-        return None
-    if not isinstance(range.lower, ir.Const) or range.lower.value < 0:
-        return None
-    return _unrolled(expr, condition, range, op, width, group)
-
-
-def _unrolled(
-    expr: ir.Reduce, condition: ir.Expr, range: ir.Range, op: str, width: int, group: Coordinate
-) -> ir.Reduce | None:
-    """The members of a group by a coordinate of their own."""
-    span, many = condition.span, build.whole(width, condition.span)
-    assert expr.guard is not None
-    taken = {c.name for part in (expr.body, expr.guard) for inner in walk(part) for c in inner.type.coordinates}
-    new = fresh(range.coordinate, taken)
-    within, which = of_atom(new), of_atom(group)
-    if op == "//":
-        upper: ir.Expr = many
-        place = expression(which * number(width) + within, span)
-    else:
-        upper = build.apply("//", (expression(polynomial(range.upper) + (width - 1), span), many), "whole", span)
-        place = expression(within * number(width) + which, span)
-    within_range = _within(place, range.lower, range.upper)
-    if op == "%":
-        short = build.apply("<", (build.coord(group, span), many), "bool", span)
-        within_range = build.apply("&&", (short, within_range), "bool", span)
-    values = {range.coordinate: place}
-    try:
-        conditions = [within_range if c is condition else substitute(c, values) for c in _conjuncts(expr.guard)]
-        body = substitute(expr.body, values)
-    except Inexpressible:
-        return None
-    counted = ir.Range(new, build.whole(0, span), upper, True, range.span)
-    ranges = tuple(counted if r is range else r for r in expr.ranges)
-    return build.reduce(expr.op, ranges, body, build.conjunction(conditions), expr.type.kind, expr.span)

@@ -22,6 +22,7 @@ from ..diagnostics import CallError, Diagnostic, Label, SlowPath
 from ..ir import nodes as ir
 from ..ir.types import Dtype
 from ..plan.choose import ARRAYS, choose
+from ..plan.lowerings import LOWERINGS
 from ..plan.steps import Plan, size_of
 from . import pointwise, tensors
 from .bind import NUMPY, Bound, bind
@@ -191,8 +192,9 @@ def warn_of_slow_paths(plan: Plan, bound: Bound) -> None:
     lets = {let.name: let for let in plan.program.lets}
     most = max((size_of(lets[step.definition], plan, bound.sizes) or 0 for step in plan.steps), default=0)
     for step in plan.steps:
-        if step.kernel == ARRAYS and step.refusals and most > _LARGE:
-            message = f"`{step.definition}` is computed with all its scores in memory: {step.refusals[0].reason}"
+        refused = [refusal for refusal in step.refusals if refusal.way not in LOWERINGS]
+        if step.kernel == ARRAYS and refused and most > _LARGE:
+            message = f"`{step.definition}` is computed with all its scores in memory: {refused[0].reason}"
             warnings.warn(f"{message}; `program.plan(...)` says more", SlowPath, stacklevel=5)
 
 

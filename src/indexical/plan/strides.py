@@ -1,0 +1,122 @@
+"""Sums over every second point, or third: `sum[k](y[(n - k) / 2] * w[k] where (n - k) % 2 == 0)`, for every `n`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.affine import ONE, Polynomial, expression, number, of_atom, polynomial
+from ..ir.types import Coordinate
+from ..ir.walk import Inexpressible, fresh, rebuild, substitute, walk
+from .scatters import Bounds, conjuncts, within
+
+_WHOLE = frozenset(("+", "-", "*", "//", "%", "neg"))
+
+
+@dataclass(frozen=True, slots=True)
+class Strided:
+    """A sum, for every point of `target`, as one for every point of `high` and `low`: the target is
+    `step · high + low - shift`, and what is summed runs over the points that leave the remainder `low` alone."""
+
+    target: Coordinate
+    high: ir.Range
+    low: ir.Range
+    shift: Polynomial
+    value: ir.Expr
+    sum: ir.Reduce
+
+
+def find(expr: ir.Reduce, bounds: Bounds) -> Strided | None:
+    """The sum by remainders, where a condition says that two coordinates leave the same; None where none does."""
+    for condition in conjuncts(expr.guard) if expr.op == "sum" else ():
+        match condition:
+            case ir.Map("==", (ir.Map("%", (whole, ir.Const(int() as step))), ir.Const(0))) if step >= 2:
+                found = _found(expr, condition, polynomial(whole), step, bounds)
+            case _:
+                continue
+        if found is not None:
+            return found
+    return None
+
+
+def _found(expr: ir.Reduce, condition: ir.Expr, whole: Polynomial, step: int, bounds: Bounds) -> Strided | None:
+    edges = {c for r in expr.ranges for c in r.lower.type.coordinates | r.upper.type.coordinates}
+    for range in expr.ranges:
+        summed = range.coordinate
+        for target, (start, _) in bounds.items():
+            sign = whole.terms.get(frozenset(((target, 1),)), 0)
+            if abs(sign) != 1 or whole.terms.get(frozenset(((summed, 1),)), 0) != -sign:
+                continue
+            rest = whole.plus(of_atom(target), -sign).plus(of_atom(summed), sign)
+            shift = _shift(rest if sign > 0 else -rest, step)
+            plain = _is_zero(start) and _is_zero(range.lower) and not {summed, target} & edges
+            if shift is not None and plain and not range.upper.type.coordinates:
+                return _by_remainders(expr, condition, range, target, bounds[target][1], step, shift)
+    return None
+
+
+def _is_zero(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Const) and expr.value == 0
+
+
+def _shift(rest: Polynomial, step: int) -> Polynomial | None:
+    """What is added, up to multiples of the step; None where it might be negative."""
+    if rest.constant is not None:
+        return number(rest.constant % step)
+    counted = all(isinstance(atom, ir.Size) for atom in rest.atoms)
+    positive = all(factor > 0 for monomial, factor in rest.terms.items() if monomial)
+    if not counted or not positive:
+        return None
+    return Polynomial({m: f for m, f in rest.terms.items() if m}) + rest.terms.get(ONE, 0) % step
+
+
+def _by_remainders(
+    expr: ir.Reduce,
+    condition: ir.Expr,
+    range: ir.Range,
+    target: Coordinate,
+    stop: ir.Expr,
+    step: int,
+    shift: Polynomial,
+) -> Strided | None:
+    span, summed = condition.span, range.coordinate
+    taken = {c.name for part in walk(expr) for c in part.type.coordinates} | {c.name for c in expr.coordinates}
+    names: list[Coordinate] = []
+    for coordinate in (target, target, summed):
+        names.append(fresh(coordinate, taken))
+        taken.add(names[-1].name)
+    high, low, turn = names
+
+    def rounded(count: Polynomial) -> ir.Expr:
+        up = expression(count + (step - 1), span)
+        return tidied(build.apply("//", (up, build.whole(step, span)), "whole", span))
+
+    zero = build.whole(0, span)
+    place = expression(of_atom(high) * number(step) + of_atom(low) - shift, span)
+    member = expression(of_atom(turn) * number(step) + of_atom(low), span)
+    values = {target: place, summed: member}
+    try:
+        conditions = [tidied(substitute(c, values)) for c in conjuncts(expr.guard) if c is not condition]
+        body = tidied(substitute(expr.body, values))
+    except Inexpressible:
+        return None
+    turns = ir.Range(turn, zero, rounded(polynomial(range.upper)), True, range.span)
+    ranges = tuple(turns if r is range else r for r in expr.ranges)
+    guard = build.conjunction((within(member, range.lower, range.upper), *conditions))
+    return Strided(
+        target,
+        ir.Range(high, zero, rounded(polynomial(stop) + shift), True, span),
+        ir.Range(low, zero, build.whole(step, span), True, span),
+        shift,
+        place,
+        build.reduce("sum", ranges, body, guard, expr.type.kind, expr.span),
+    )
+
+
+def tidied(expr: ir.Expr) -> ir.Expr:
+    """The expression with its whole parts collected: `(2 * q + r - 2 * a - r) / 2` is `q - a`."""
+    if expr.type.kind == "whole" and isinstance(expr, ir.Map) and expr.op in _WHOLE:
+        inner = rebuild(expr, tidied)
+        return expression(polynomial(inner), expr.span)
+    return rebuild(expr, tidied)
