@@ -29,6 +29,7 @@ Names = str | Iterable[str]
 # Why a printed derivative does what a warning speaks of; a batch does it because the program did.
 _REASONS = {
     "IX402": "transpose of the gather",
+    "IX412": "how many points there are",
     "IX413": "the derivative takes what the program takes",
 }
 
