@@ -11,6 +11,7 @@ from ..ir.affine import Polynomial
 from ..ir.types import Coordinate, Dtype
 from ..ir.walk import walk
 from ..plan.steps import Block
+from ..source import Span
 from .clauses import zero_of
 from .frames import Framed
 from .proofs import Prover
@@ -59,7 +60,7 @@ class Cutting(Framed):
         rows = self.number(block.rows)
         self.text.line(f"{count} = {self.helped('block_rows', BLOCK_ROWS)}({self._points(block)})")
         self.text.line(f"for {first} in range(0, {rows}, {count}):")
-        before = self._enter(first, last)
+        before = self._enter(first, last, block.rows.span)
         with self.block():
             self.text.line(f"{last} = min({first} + {count}, {rows})")
             for let in ordered:
@@ -84,11 +85,12 @@ class Cutting(Framed):
         axes = [axis for n, axis in enumerate(self.lets[block.weights].axes) if n != dict(block.inner)[block.weights]]
         return " * ".join(self.extent(axis.extent) for axis in axes) or "1"
 
-    def _enter(self, first: str, last: str) -> tuple[object, ...]:
+    def _enter(self, first: str, last: str, span: Span) -> tuple[object, ...]:
         before = self.lets, self.tensors, self.prover, dict(self.stored), dict(self.dtypes)
         for name in (first, last):
             self.windows.add(name)
             self.stored[name] = Stored(name, None, True)
+            self.tensors = {**self.tensors, name: ir.Input(name, (), "whole", None, span)}
         return before
 
     def _leave(self, before: tuple[object, ...]) -> None:

@@ -160,6 +160,7 @@ def _cut(
             continue
         found = cut(program, name, wanted, needed, read)
         if isinstance(found, str):
+            refusals.pop(name, None)
             refusals |= {name: Refusal(name, "blocks of rows", found)} if found else {}
         elif not taken & {member for member, _ in found[1].inner}:
             program = found[0]
