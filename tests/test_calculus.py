@@ -278,6 +278,55 @@ def test_forwards_and_backwards_are_transposes(name: str) -> None:
     np.testing.assert_allclose(back, forth, rtol=1e-10)
 
 
+# ------------------------------------------------------------------- kinks, as the page on derivatives lists them
+
+
+@pytest.mark.parametrize(
+    ("body", "at", "slopes"),
+    [
+        ("relu(x)", [0], [0]),
+        ("abs(x)", [0], [0]),
+        ("abs(x)", [-2], [-1]),
+        ("max(x, y)", [1, 1], [1, 0]),
+        ("min(x, y)", [1, 1], [1, 0]),
+        ("max(x, y, z)", [0, 2, 2], [0, 1, 0]),
+        ("clamp(x, y, z)", [1, 1, 2], [1, 0, 0]),
+        ("clamp(x, y, z)", [2, 1, 2], [1, 0, 0]),
+        ("clamp(x, y, z)", [0, 1, 2], [0, 1, 0]),
+        ("clamp(x, y, z)", [3, 1, 2], [0, 0, 1]),
+        ("clamp(x, y, z)", [0, 2, 1], [0, 0, 1]),
+        ("clamp(x, y, z)", [5, 2, 1], [0, 0, 1]),
+        ("x % y", [7, 2], [1, -3]),
+        ("x % y", [-7, 2], [1, 3]),
+        ("x ** y", [0, 2], [0, 0]),
+        ("x ** y", [0, 0], [0, 0]),
+        ("if x > y { x ** 2 } else { 3 * y }", [1, 1], [0, 3]),
+    ],
+)
+def test_slopes_at_a_kink(body: str, at: list[int], slopes: list[int]) -> None:
+    names = "xyz"[: len(at)]
+    derived = ix.grad(f"input {', '.join(names)}; let out = {body};")
+    exact = ix.exact(derived, *at)
+    assert all(exact[f"d_{name}"] == slope for name, slope in zip(names, slopes, strict=True))
+    for backend in ("numpy", "torch", "reference"):
+        found = derived(*map(float, at), backend=backend)
+        assert [float(one) for one in (found if len(names) > 1 else [found])] == slopes
+
+
+def test_of_ties_the_first_wins_and_a_product_has_its_zeros() -> None:
+    largest = ix.grad("input x[i]; let y = max[i](x[i]);")
+    assert largest([3.0, 5.0, 5.0]).tolist() == [0, 1, 0]
+    pair = ix.grad("input x[i, j]; let y = min[i, j](x[i, j]);")
+    assert pair([[2.0, 1.0], [1.0, 1.0]]).tolist() == [[0, 1], [0, 0]]
+    product = ix.grad("input x[i]; let y = prod[i](x[i]);")
+    assert product([3.0, 0.0, 5.0]).tolist() == [0, 15, 0]
+    assert product([3.0, 0.0, 0.0]).tolist() == [0, 0, 0]
+
+
+def test_a_root_is_steep_at_0() -> None:
+    assert ix.grad("input x; let y = sqrt(x);")(0.0) == np.inf
+
+
 # ------------------------------------------------------------------- claims
 
 
