@@ -98,6 +98,7 @@ class Definer(Scanner):
         if not self.turning:
             self.hoisted = known
         self.turning.append((step, order.forward))
+        self.done = set()
         with self.text.loop(f"for {step} in {header}:"):
             for item in _merged(body):
                 if isinstance(item, ir.Stepwise):
@@ -107,6 +108,7 @@ class Definer(Scanner):
             for name, _ in order.axes if not steps else ():
                 self.forget(self.lets[name], step, order.forward)
         self.turning.pop()
+        self.done = set()
         self.text.taken.discard(step)
         self.known = {**known, **self.hoisted}
 
@@ -198,11 +200,17 @@ class Definer(Scanner):
                 continue
             last = exclusive and number == len(tests) - 1
             header = "else:" if last else f"{'elif' if exclusive and number else 'if'} {test}:"
-            known = dict(self.known)
+            known, done = dict(self.known), set(self.done)
             with self.under("" if not test or (start and last) else header):
                 for part in parts:
                     self.fill(part, number, part.steps)
-            self.known = {**known, **self.hoisted}
+                    self.known.pop(("so far", part.let.name), None)
+                    self.done.add(part.let.name)
+            self.known, self.done = {**known, **self.hoisted}, done
+            for part in parts:
+                self.known.pop(("so far", part.let.name), None)
+        if exclusive:
+            self.done |= {part.let.name for part in parts}
 
     @contextmanager
     def under(self, header: str) -> Iterator[None]:
@@ -227,7 +235,9 @@ class Definer(Scanner):
         for clause in clauses:
             value = self.clause_value(let, clause, steps)
             if stored.rows and not self.is_partial(let, clause, steps):
-                self.text.store(stored.variable, key, self.finished(let, value, clause, steps, own=False).text)
+                # Rows are stacked in the end, or copied where they are read; not so what a function read of its own.
+                own = let.hidden and self.kept(let) is not None
+                self.text.store(stored.variable, key, self.finished(let, value, clause, steps, own).text)
                 continue
             slots = self.slots(let, clause, stored.rows, steps)
             place = f"{key}][{slots}" if stored.rows else slots

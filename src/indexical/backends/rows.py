@@ -17,10 +17,11 @@ from .state import Stored
 class Rows(Clauses):
     """NumPy's are arrays of zeros that are filled in. PyTorch's are dictionaries of rows, by step, so that gradients
     flow. `turning` are the loops around, outermost first: the variable of each, and whether it goes forward.
-    `recurrences` are those of the plan."""
+    `recurrences` are those of the plan, `done` what has its row in this turn already."""
 
     recurrences: dict[str, Recurrence] = field(default_factory=dict)
     turning: list[tuple[str, bool]] = field(default_factory=list)
+    done: set[str] = field(default_factory=set)
     whole_names: dict[str, str] = field(default_factory=dict)
 
     def prepare(self, let: ir.Let, stepped: tuple[int, ...], before: int = 0) -> None:
@@ -96,14 +97,18 @@ class Rows(Clauses):
         let = self.tensors[tensor]
         accesses = [self.access(indices[axis], scope) for axis in stored.rows]
         if any(access is None or access.how != "fixed" for access in accesses):
-            counts = [self.extent(extents[axis]) for axis in stored.rows]
-            whole = self.text.keep(base.but(text=self.so_far(let, stored, counts), binds=ATOM), "so_far")
-            return self.at(whole, indices, extents, message, scope)
+            if ("so far", tensor) not in self.known:
+                counts = [self.extent(extents[axis]) for axis in stored.rows]
+                shown = base.but(text=self.so_far(let, stored, counts), binds=ATOM)
+                self.known["so far", tensor] = self.text.keep(shown, "so_far")
+            return self.at(self.known["so far", tensor], indices, extents, message, scope)
         safe = True
         for axis, access in zip(stored.rows, accesses, strict=True):
             assert access is not None
             safe = self.bounded(access, indices[axis], extents[axis], message, scope) is not None and safe
-        safe = safe and (not scope.conditions() or self.is_earlier([indices[axis] for axis in stored.rows], scope))
+        safe = safe and (
+            not scope.conditions() or self.is_earlier(tensor, [indices[axis] for axis in stored.rows], scope)
+        )
         key = ", ".join(self.number(indices[axis], scope) for axis in stored.rows)
         if safe or stored.before:
             row = base.but(text=f"{stored.variable}[{key}]")
@@ -115,8 +120,9 @@ class Rows(Clauses):
             return row
         return self.at(row, [indices[n] for n in others], [extents[n] for n in others], message, scope)
 
-    def is_earlier(self, indices: list[ir.Expr], scope: Scope) -> bool:
-        """Whether a row was computed in an earlier turn of the loops around, whatever a guard says."""
+    def is_earlier(self, tensor: str, indices: list[ir.Expr], scope: Scope) -> bool:
+        """Whether a row was computed in an earlier turn of the loops around or before in this one, whatever a guard
+        says."""
         for index, (step, forward) in zip(indices, self.turning, strict=False):
             here = next((c for c, place in scope.places.items() if place.step == step), None)
             if here is None:
@@ -127,4 +133,4 @@ class Rows(Clauses):
                 return True
             if not self.prover.entails(scope.box, behind):
                 return False
-        return False
+        return len(indices) == 1 and tensor in self.done
