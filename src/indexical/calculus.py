@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from .api import Program, compile, compile_source
 from .checker.names import suggest
 from .checker.scope import Refusal
 from .codes import CODES
-from .diagnostics import CallError, Diagnostic, Label
+from .diagnostics import CallError, CompileError, Diagnostic, Label
 from .ir import nodes as ir
 from .source import Source, Span
 from .syntax.tokens import KEYWORDS
@@ -25,6 +26,7 @@ from .views.source import written
 # What a program is told by: the program itself, its text, or its file.
 Told = Program | str | os.PathLike[str]
 Names = str | Iterable[str]
+Derivation = Callable[[ir.Program, Sequence[str], Sequence[str]], ir.Program]
 
 # Why a printed derivative does what a warning speaks of; a batch does it because the program did.
 _REASONS = {
@@ -44,7 +46,7 @@ def grad(program: Told, of: Names | None = None, by: Names | None = None) -> Pro
     known = _known(program)
     targets = _targets(known, of, several=False)
     sources = _sources(known, by)
-    return _derived(known, gradient, targets, sources, "gradient")
+    return _derived(known, (gradient, partial(gradient, split=False)), targets, sources, "gradient")
 
 
 def jvp(program: Told, by: Names | None = None, of: Names | None = None) -> Program:
@@ -56,18 +58,25 @@ def jvp(program: Told, by: Names | None = None, of: Names | None = None) -> Prog
     known = _known(program)
     targets = _targets(known, of, several=True)
     sources = _sources(known, by)
-    return _derived(known, pushed_forward, targets, sources, "tangent")
+    return _derived(known, (pushed_forward,), targets, sources, "tangent")
 
 
 def _derived(
-    program: Program, derive: Callable[..., ir.Program], of: tuple[str, ...], by: tuple[str, ...], what: str
+    program: Program, ways: Sequence[Derivation], of: tuple[str, ...], by: tuple[str, ...], what: str
 ) -> Program:
+    """The derivative, in the first of these ways that the checker has nothing against."""
+    against = ""
     try:
         for name in by:
             _check_flow(program, of, name, len(by) > 1)
-        return _compiled(program, derive(program.ir, of, by), what)
+        for derive in ways:
+            try:
+                return _compiled(program, derive(program.ir, of, by), what)
+            except CompileError as problem:
+                against = against or problem.diagnostics[0].message
     except Refusal as problem:
-        raise _error("IX218", f"this {what} cannot be taken: {problem}", None) from None
+        against = str(problem)
+    raise _error("IX218", f"this {what} cannot be taken: {against}", None)
 
 
 def batch(program: Told, /, **coordinates: Names) -> Program:

@@ -138,7 +138,8 @@ def conjuncts(condition: Expr, holds: bool, definitions: Definitions) -> list[Ex
             if meaning is not None:
                 return conjuncts(meaning, holds, definitions)
         case Map(op, arguments, type, span) if not holds and op in _OPPOSITE:
-            if all(argument.type.kind == "whole" for argument in arguments):
+            # Of reals, only equality has an opposite: nothing else holds of a NaN.
+            if op in ("==", "!=") or all(argument.type.kind == "whole" for argument in arguments):
                 return [Map(_OPPOSITE[op], arguments, type, span)]
     return [condition if holds else build.apply("!", (condition,), "bool", condition.span)]
 

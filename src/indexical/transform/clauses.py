@@ -24,17 +24,17 @@ def definition(
     ranges: tuple[ir.Range, ...],
     terms: Sequence[Term],
     span: Span,
-    filled: Iterable[ir.Expr],
+    filled: Iterable[ir.Expr] | None,
     constants: Constants,
 ) -> ir.Let:
     """The sum of the terms, for every point of the ranges. Where all of them have one guard, it is absent elsewhere.
 
-    A recurrence, or terms that count on parts of an axis, become clauses for these parts.
+    A recurrence, or terms that count on parts of an axis, become clauses for these parts; not where `filled` is None.
     """
     axes = tuple(ir.Axis(range.coordinate, range.upper) for range in ranges)
     alike = collected(terms)
     found = None
-    if len(alike) > 1 or any(_mentions(term, name) for term in alike):
+    if filled is not None and (len(alike) > 1 or any(_mentions(term, name) for term in alike)):
         found = segments(ranges, alike, filled, constants)
     if found is None:
         return ir.Let(name, axes, "real", (_clause(ranges, {}, alike, span),), False, span)

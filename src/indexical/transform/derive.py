@@ -16,11 +16,12 @@ from .gradient import Seeds, derive, fresh_name, home_of
 from .statement import restated
 
 
-def gradient(program: ir.Program, of: Sequence[str], by: Sequence[str]) -> ir.Program:
+def gradient(program: ir.Program, of: Sequence[str], by: Sequence[str], split: bool = True) -> ir.Program:
     """The program that pulls cotangents of `of` back to `by`.
 
     It takes the inputs of the program and, for every one of `of` that is no scalar, its cotangent `d_…`; it gives
-    the cotangents of `by`, in their order. `order` is left to the checker.
+    the cotangents of `by`, in their order. `order` is left to the checker. With `split`, what counts on parts of an
+    axis becomes clauses: a base case and a rule.
     """
     span = program.tensors[of[0]].span
     taken = set(program.tensors)
@@ -33,7 +34,7 @@ def gradient(program: ir.Program, of: Sequence[str], by: Sequence[str]) -> ir.Pr
             given[name] = fresh_name(f"d_{name}", taken)
             inputs.append(ir.Input(given[name] or "", tensor.axes, "real", None, span))
     called = {name: fresh_name(f"d_{name}", taken) for name in by}
-    derived = derive(program, Seeds(given), by, called, span, taken)
+    derived = derive(program, Seeds(given), by, called, span, taken, split)
     lets = [*derived.forward, *derived.cotangents.values()]
     for name in by:
         if name not in derived.cotangents:

@@ -57,11 +57,13 @@ def derive(
     called: Mapping[str, str],
     span: Span,
     taken: Iterable[str] = (),
+    split: bool = True,
 ) -> Derived:
     """The cotangents of `by` and of all between. What nothing reaches is not there.
 
     `called` names some of them, the others are `d_` and a name, and none is called like one of `taken`. Definitions
-    in `by` are held independent: nothing flows on through them.
+    in `by` are held independent: nothing flows on through them. With `split`, what counts on parts of an axis becomes
+    clauses.
     """
     program = name_parts(program, counting(_Flow(program, seeds, by).live), taken)
     flow = _Flow(program, seeds, by)
@@ -71,7 +73,7 @@ def derive(
         for share in _paid_by(name, flow, seeds, names, span):
             shares.setdefault(share.tensor, []).append(share)
     constants = constants_of(flow.every)
-    filled = _filled(program.lets)
+    filled = _filled(program.lets) if split else None
     made: dict[str, str] = {}
     found = []
     for name in _in_order(flow, program):

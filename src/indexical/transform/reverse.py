@@ -160,7 +160,8 @@ def _through_reduction(expr: ir.Reduce, owed: Product, way: Walk) -> Iterator[Sh
 
 def count(expr: ir.Reduce) -> ir.Expr:
     """Over how many points a reduction runs."""
-    if expr.guard is None and not any(range.upper.type.coordinates for range in expr.ranges):
+    bounds = build.varying(bound for range in expr.ranges for bound in (range.lower, range.upper))
+    if expr.guard is None and not bounds:
         result = length(expr.ranges[0])
         for range in expr.ranges[1:]:
             result = build.apply("*", (result, length(range)), "whole", expr.span)
