@@ -219,7 +219,7 @@ def literal(text: str, span: Span, printed: bool = False, negative: bool = False
         if printed:
             return build.real(Fraction(value), span, Fraction(1, 2))
         return build.whole(value, span)
-    rounding = Fraction(1, 2 * 10 ** decimals(text)) if printed else None
+    rounding = Fraction(10) ** -decimals(text) / 2 if printed else None
     return build.real(sign * Fraction(text), span, rounding)
 
 

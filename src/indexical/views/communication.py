@@ -18,7 +18,7 @@ Arrays: TypeAlias = Mapping[str, np.ndarray[Any, Any]]
 
 def communication_json(program: ir.Program, facts: Facts, arrays: Arrays) -> list[dict[str, Any]]:
     """The gathers of a program, as expressions that a page evaluates at a query and a key."""
-    known = {roles.definition: roles for roles in facts.roles}
+    known = {roles.definition: roles for roles in facts.roles if roles.kind == "attention"}
     result = []
     for let in program.lets:
         clause = let.clauses[0]
