@@ -20,6 +20,10 @@ def tensors(arrays: Mapping[str, Any], backend: str) -> dict[str, Any]:
     return {name: torch.from_numpy(np.array(a)) if backend == "torch" else a for name, a in arrays.items()}
 
 
+def several(outputs: Any) -> tuple[Any, ...]:
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
 def agrees(text: str, arrays: Mapping[str, Any], isolate: bool = False) -> None:
     """Both backends give what the reference gives, or refuse what it refuses."""
     program = ix.compile(text)
@@ -33,9 +37,10 @@ def agrees(text: str, arrays: Mapping[str, Any], isolate: bool = False) -> None:
             with pytest.raises(ix.Error):
                 program(**given, backend=backend, isolate=isolate)
             continue
-        found = np.asarray(program(**given, backend=backend, isolate=isolate))
-        assert found.shape == np.shape(wanted), text
-        np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12, err_msg=f"{backend}: {text}")
+        results = program(**given, backend=backend, isolate=isolate)
+        for found, right in zip(several(results), several(wanted), strict=True):
+            assert np.shape(found) == np.shape(right), text
+            np.testing.assert_allclose(found, right, rtol=1e-10, atol=1e-12, err_msg=f"{backend}: {text}")
 
 
 def emitted(text: str, arrays: Mapping[str, Any], backend: str = "torch") -> str:
