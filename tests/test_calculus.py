@@ -190,6 +190,22 @@ def test_a_batch_keeps_what_was_said_of_the_program() -> None:
     assert "as in the program" in str(ix.batch("input x, z; let y = x;", b="z"))
 
 
+@pytest.mark.parametrize("inputs", ["Q", "K", "V", ("Q", "K"), ("K", "V"), ("Q", "V")])
+def test_a_batch_of_some_inputs_keeps_what_can_be_proved_of_it(inputs: Any) -> None:
+    derived = ix.batch(CAUSAL, n=inputs)
+    given = random_arrays(derived.ir, {}, {"n": 2}, 0)[0].arrays
+    apart = [ix.compile(CAUSAL)(**{k: v[n] if k in inputs else v for k, v in given.items()}) for n in range(2)]
+    np.testing.assert_allclose(derived(**given), np.stack(apart), rtol=1e-12)
+    assert [found.code for found in derived.diagnostics] == []
+
+
+def test_a_batch_of_values_alone_is_carried() -> None:
+    assert "carry e, head h, batch b, carry n, causal);" in str(ix.batch(CAUSAL, n="V"))
+    two = Path(CAUSAL).read_text(encoding="utf-8").replace("out", "more").split("let more")[1].split(";")[0]
+    text = f"{Path(CAUSAL).read_text(encoding='utf-8')} let more{two}; attention more(query i, key j, causal);"
+    assert str(ix.batch(text, n="V")).count("attention ") == 2
+
+
 def test_a_coordinate_of_the_program_is_not_captured() -> None:
     derived = ix.batch("input x[i]; let y = sum[b](x[b] * b);", b="x")
     np.testing.assert_array_equal(derived(np.arange(6.0).reshape(2, 3)), [5, 14])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -34,6 +35,8 @@ _REASONS = {
     "IX412": "how many points there are",
     "IX413": "the derivative takes what the program takes",
 }
+# Findings that speak of a contract.
+_CLAIMED = frozenset(code for code in CODES if code.startswith("IX42"))
 
 
 def grad(program: Told, of: Names | None = None, by: Names | None = None) -> Program:
@@ -93,7 +96,26 @@ def batch(program: Told, /, **coordinates: Names) -> Program:
             derived = batched(derived, name, names)
         except Unbatchable as problem:
             raise _error("IX515", f"no batch over `{name}`: {problem}", None) from None
-    return _compiled(known, derived, "batch")
+    try:
+        return _compiled(known, derived, "batch")
+    except CompileError as problem:
+        if not all(found.code in _CLAIMED for found in problem.diagnostics):
+            raise
+    contracts = [_holding(known, derived, contract, frozenset(coordinates)) for contract in derived.contracts]
+    return _compiled(known, replace(derived, contracts=tuple(filter(None, contracts))), "batch")
+
+
+def _holding(program: Program, derived: ir.Program, contract: ir.Contract, new: frozenset[str]) -> ir.Contract | None:
+    """A contract as it holds of the batch: what the values alone vary with is carried. None where nothing is proved."""
+    for role in ("batch", "carry"):
+        roles = tuple((role if name in new else known, name) for known, name in contract.roles)
+        claimed = replace(contract, roles=roles)
+        try:
+            _compiled(program, replace(derived, contracts=(claimed,)), "batch")
+        except CompileError:
+            continue
+        return claimed
+    return None
 
 
 def _known(program: Any) -> Program:
