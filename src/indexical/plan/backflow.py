@@ -104,6 +104,19 @@ class Flowing:
         others = {let.name for let in self.readers if not self.is_gather(let)}
         return others | (self.pointwise & self.needed) - {self.name} if others else set()
 
+    def is_derived(self) -> bool:
+        """Whether weights stand beside weights somewhere, as in what flows back through a softmax."""
+        return any(self._is_twice(let) for let in self.readers)
+
+    def _is_twice(self, let: ir.Let) -> bool:
+        try:
+            found = self.form(let)
+        except TooLarge:
+            return True
+        terms = () if isinstance(found, str) else found.terms
+        uses = [self.uses(term) for _, term in terms if self.weights.is_in(term.key)]
+        return any(len(use) != 1 or use[0][0].flow is not None for use in uses)
+
     def is_gather(self, let: ir.Let) -> bool:
         """Whether the weights in a definition are summed over their key, and over nothing that asks alone."""
         try:

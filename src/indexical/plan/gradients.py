@@ -64,7 +64,7 @@ def derive(program: ir.Program, wanted: tuple[str, ...], describe: Describe | No
         made_of = search.made_of()
         if not made_of:
             continue
-        left |= made_of
+        left |= made_of if search.is_derived() else set()
         found = search.found()
         if isinstance(found, str):
             flowing.append(let.name)
