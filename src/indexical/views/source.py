@@ -96,12 +96,12 @@ def _names(program: ir.Program) -> dict[str, str]:
     return names
 
 
-def _coordinates(program: ir.Program) -> Iterator[Coordinate]:
-    """Every coordinate that occurs, in the order of the text."""
-    for tensor in program.inputs:
-        yield from (axis.coordinate for axis in tensor.axes)
-    for clause in (clause for let in program.lets for clause in let.clauses):
-        yield from (range.coordinate for range in ranges_in(clause))
+def _coordinates(program: ir.Program) -> list[Coordinate]:
+    """Every coordinate that occurs: those of the inputs in their order, then the others by name."""
+    first = [axis.coordinate for tensor in program.inputs for axis in tensor.axes]
+    clauses = (clause for let in program.lets for clause in let.clauses)
+    others = {(r.coordinate, r.coordinate.space or ""): r.coordinate for clause in clauses for r in ranges_in(clause)}
+    return [*first, *(others[key] for key in sorted(others))]
 
 
 def _spaces(program: ir.Program, tensors: frozenset[str]) -> dict[str, str]:
