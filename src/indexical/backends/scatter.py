@@ -88,7 +88,7 @@ class Scatterer(Binder):
     def check_bare(self, expr: ir.Expr, coordinates: tuple[Coordinate, ...], scope: Scope) -> None:
         """A coordinate that is about to be replaced still has the size of every axis that it indexes bare."""
         for part in walk(expr):
-            if not isinstance(part, ir.Read):
+            if not isinstance(part, ir.Read) or not part.indices:
                 continue
             for index, axis in zip(part.indices, self.tensors[part.tensor].axes, strict=True):
                 if isinstance(index, ir.Coord) and index.coordinate in coordinates:
