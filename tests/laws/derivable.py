@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -71,6 +71,11 @@ def directed(seed: int) -> Derivable:
     text = substituted(text, renaming)
     found = {renaming.get(name, name): array for name, array in arrays.items()}
     return Derivable(text, found, renaming.get(of, of), tuple(renaming.get(name, name) for name in by))
+
+
+def held(case: Derivable, definition: str) -> Derivable:
+    """The same, by one of its definitions and by one of its inputs."""
+    return replace(case, by=(definition, case.by[0]))
 
 
 def family(seed: int) -> str:

@@ -70,7 +70,13 @@ class Differentiated:
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """Of the result, as a caller sees it."""
-        return np.shape(self.program(**self.case.arrays, outputs=self.case.of, backend="reference"))
+        return self.extent(self.case.of)
+
+    def extent(self, name: str) -> tuple[int, ...]:
+        """The shape of an input or of a definition."""
+        if name in self.case.arrays:
+            return self.case.arrays[name].shape
+        return np.shape(self.program(**self.case.arrays, outputs=name, backend="reference"))
 
     @cached_property
     def cotangent(self) -> list[Any]:
@@ -122,12 +128,11 @@ class Differentiated:
     @cached_property
     def pushed(self) -> list[Any]:
         new = self.new_inputs(self.forward)
-        shapes = {name: self.case.arrays[name].shape for name in self.case.by}
         given = {}
         for name in self.case.by:
             found = [other for other in new if re.fullmatch(rf"dot_{name}(_\d+)?", other)]
             if found:
-                given[found[0]] = nested(self.tangents[name], shapes[name])
+                given[found[0]] = nested(self.tangents[name], self.extent(name))
         (result,) = self.cells(self.forward, given).values()
         return result
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -288,16 +288,11 @@ class Duals:
 class Jacobian:
     """The cells of a definition in row-major order, each with its parts. One that is absent is 0."""
 
-    shape: tuple[int, ...]
     cells: list[Dual]
     # How many cells each tensor has that it was differentiated by.
     by: dict[str, int]
     bounded: bool
     zero: Any = 0
-    values: list[Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.values = [cell.value for cell in self.cells]
 
     def entry(self, offset: int, seed: Seed) -> Any:
         return self.cells[offset].parts.get(seed, self.zero)
@@ -318,7 +313,9 @@ class Jacobian:
 
 
 class _Independent(Evaluation):
-    """An evaluation in which some definitions, once computed, move by infinitesimals of their own and no others."""
+    """An evaluation in which some definitions, once computed, move by infinitesimals of their own and no others.
+
+    A weight that is 0 because of a guard moves too; a point that is absent does not."""
 
     held: frozenset[str] = frozenset()
 
@@ -328,13 +325,14 @@ class _Independent(Evaluation):
         if let.name in self.held:
             for offset, cell in enumerate(table.cells):
                 if isinstance(cell, Dual) and offset not in before:
+                    table.removed.discard(offset)
                     table.cells[offset] = Dual(cell.value, {(let.name, offset): self.numbers.one})  # type: ignore[attr-defined]
 
 
 def evaluate(
     program: ix.Program, arrays: Mapping[str, Any], of: str, numbers: Duals, seeded: Callable[[str, int, Any], Any]
-) -> Table:
-    """A definition, with its real inputs as `seeded` makes them of name, offset and number."""
+) -> dict[str, Table]:
+    """A definition with all that it needs, its real inputs as `seeded` makes them of name, offset and number."""
     given = read_inputs(program.ir, arrays, {})
     tables = dict(given.tables)
     for tensor in program.ir.inputs:
@@ -344,11 +342,11 @@ def evaluate(
             tables[tensor.name] = Table(table.shape, cells)
     evaluation = _Independent(program.ir, tables, given.bound.sizes, numbers)
     evaluation.held = frozenset(getattr(seeded, "held", ()))
-    evaluation.compute(program.ir, (of,))
+    evaluation.compute(program.ir, (of, *evaluation.held))
     for table in evaluation.tensors.values():
         moving = (cell for cell in table.cells if isinstance(cell, Dual))
         numbers.unbounded |= not all(is_bounded(part) for cell in moving for part in cell.parts.values())
-    return evaluation.tensors[of]
+    return evaluation.tensors
 
 
 def jacobian(
@@ -359,26 +357,24 @@ def jacobian(
     base: Numbers | None = None,
     terms: float = math.inf,
 ) -> Jacobian:
-    """The derivative of a definition by every cell of some inputs, all in one evaluation.
+    """The derivative of a definition by every cell of some tensors, all in one evaluation.
 
-    Of a definition in `by`, held independent, `Jacobian.by` knows no size: its entries are asked for one by one.
+    A definition in `by` is held independent.
     """
     numbers = Duals(base or ExactNumbers())
     sought = frozenset(by)
-    counts: dict[str, int] = {}
 
     def seeded(name: str, offset: int, cell: Any) -> Dual:
-        counts[name] = offset + 1
         return Dual(numbers.base.number(cell), {(name, offset): numbers.one} if name in sought else None)
 
-    inputs = {tensor.name for tensor in program.ir.inputs}
-    seeded.held = sought - inputs  # type: ignore[attr-defined]
+    seeded.held = sought - {tensor.name for tensor in program.ir.inputs}  # type: ignore[attr-defined]
     with budget(terms):
-        table = evaluate(program, arrays, of, numbers, seeded)
+        tables = evaluate(program, arrays, of, numbers, seeded)
+    table = tables[of]
     cells = [numbers.number(cell or 0) if not isinstance(cell, Dual) else cell for cell in table.cells]
     bounded = not numbers.unbounded and all(map(is_bounded, cells))
-    sizes = {name: counts.get(name, 0) for name in by if name in inputs}
-    return Jacobian(table.shape, cells, sizes, bounded, numbers.base.number(0))
+    sizes = {name: len(tables[name].cells) for name in by}
+    return Jacobian(cells, sizes, bounded, numbers.base.number(0))
 
 
 def hessian(
@@ -394,7 +390,7 @@ def hessian(
         return Dual(moved, {(name, offset): outer.one})
 
     with budget(terms):
-        table = evaluate(program, arrays, of, outer, seeded)
+        table = evaluate(program, arrays, of, outer, seeded)[of]
     cells = [outer.number(cell or 0) if not isinstance(cell, Dual) else cell for cell in table.cells]
     bounded = not inner.unbounded and not outer.unbounded and all(map(is_bounded, cells))
     found = [{(a, b): v for a, part in cell.parts.items() for b, v in part.parts.items()} for cell in cells]
