@@ -121,6 +121,8 @@ def _put(user: Statement, step: Statement) -> Statement | None:
     found = re.search(rf"\b{step.target}\b", user.text)
     assert found is not None
     before, after = user.text[: found.start()], user.text[found.end() :]
+    if _FRESH.match(step.text) and _WRITES_OVER.search(before) and after.startswith(")"):
+        before = f"{before[:-1]}_("  # a new array, used here alone: PyTorch writes over it
     needed = max(_left_needs(before), _right_needs(after))
     if step.binds < needed and after.startswith("["):
         return None
@@ -130,6 +132,9 @@ def _put(user: Statement, step: Statement) -> Statement | None:
     width = 4 * user.indent + len(moved.shown) - 2 * moved.shown.count("__")
     return moved if width <= COMFORTABLE and len(step.text) <= MOVED else None
 
+
+_FRESH = re.compile(r"torch\.add(mm|mv|cmul)\(")
+_WRITES_OVER = re.compile(r"\btorch\.(tanh|sigmoid|relu)\($")
 
 _LEFT = (
     (re.compile(r"\*\* ?$"), UNARY),
