@@ -107,8 +107,8 @@ def test_shapes_row_sums_signs_and_dominance_are_claims() -> None:
     [
         ("let x = ~0.5 * 2; expect x == 1.1;", True),
         ("let x = ~0.5 * 2; expect x == 1.3;", False),
-        ("let x = ~1.2e3; expect x == 1240.;", True),
-        ("let x = ~1.2e3; expect x == 1260.;", False),
+        ("let x = ~1.2e3; expect x == 1240.0;", True),
+        ("let x = ~1.2e3; expect x == 1260.0;", False),
         ("let s[j] = ~[0.0, 1.0]; let w[j] = softmax[j](s[j]); expect w == [0.28, 0.72];", True),
         ("let s[j] = ~[0.0, 1.0]; let w[j] = softmax[j](s[j]); expect w == [0.1, 0.9];", False),
         ("let a = ~0.5; let x = 1 / a; expect x == 2.2;", True),

@@ -1,4 +1,5 @@
-"""`// allow(CODE): reason`: silences one code on its line, or on the next if it stands alone."""
+"""`// allow(CODE): reason`: silences one code in the statement whose last line it ends, on its own line, or on the next
+if it stands alone."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def apply_allows(file: tree.File, found: list[Diagnostic]) -> list[Diagnostic]:
         code = match["code"]
         line, column = source.position(comment.start)
         alone = not source.line(line)[: column - 1].strip()
-        lines = {line, _next_code_line(file, line)} if alone else {line}
+        lines = {line, _next_code_line(file, line)} if alone else _trailed(file, line)
         silenced = [
             diagnostic
             for diagnostic in result
@@ -44,6 +45,16 @@ def _touches(span: Span, source: Source, lines: set[int]) -> bool:
     """Whether a finding speaks of one of these lines. Of several that it speaks of, any will do."""
     last = span.source.position(max(span.start, span.end - 1))[0]
     return span.source is source and not lines.isdisjoint(range(span.line, last + 1))
+
+
+def _trailed(file: tree.File, line: int) -> set[int]:
+    """The lines of the statement that a comment at the end of this line trails: the layout may have broken it."""
+    lines = {line}
+    for statement in file.statements:
+        first, last = (file.source.position(at)[0] for at in (statement.span.start, statement.span.end - 1))
+        if last == line:
+            lines.update(range(first, last + 1))
+    return lines
 
 
 def _next_code_line(file: tree.File, line: int) -> int:
