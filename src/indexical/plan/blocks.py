@@ -23,7 +23,8 @@ def cut(
 ) -> tuple[ir.Program, Block] | str:
     """The program, and what of it is computed for some rows of these weights after the other; or why nothing is, with
     nothing to say where they are one row. `reading` says what is read by definitions that a kernel computes."""
-    search = _Cut(program, weights, frozenset(wanted), needed, reading)
+    claimed = {part.tensor for claim in program.asserts for part in walk(claim.condition) if isinstance(part, ir.Read)}
+    search = _Cut(program, weights, claimed.union(wanted), needed, reading)
     reasons = []
     for axis in search.candidates():
         found = search.along(axis)
@@ -37,7 +38,7 @@ def cut(
 class _Cut:
     program: ir.Program
     weights: str
-    wanted: frozenset[str]
+    wanted: set[str]
     needed: set[str]
     reading: Mapping[str, set[str]]
     inner: dict[str, int] = field(default_factory=dict)
