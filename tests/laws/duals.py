@@ -214,7 +214,9 @@ class Duals:
                 self.unbounded = True
                 return self.nan
             best = value if better(value, best) else best
-        return best
+        # Those that lose stay, and are seen to: a slope without bound that meets them is found.
+        lost = {key: self.base.number(0) for value in map(dual, several) for key in value.parts}
+        return Dual(best.value, {**lost, **best.parts}) if isinstance(best, Dual) else best
 
     def _clamp(self, x: Dual, low: Dual, high: Dual) -> Dual:
         """The smaller of `high` and the larger of the other two: at an end, that of the inside."""
