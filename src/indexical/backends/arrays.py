@@ -86,12 +86,11 @@ class Arrays(Numbers):
         python = left.python and right.python
         first = left.within(level + (level in (POWER, COMPARISON)))
         second = right.within(UNARY if level == POWER else level + 1)
-        plain = op == "*" and left.axes == right.axes == axes and left.dtype == right.dtype == dtype
-        product = (
-            ("*", left, right) if plain and expr.type.kind == "real" and not (left.python or right.python) else None
-        )
-        shown = f"{first} {op} {second}"
-        return Value(shown, axes, expr.type.kind, None if python else dtype, level, python, product=product)
+        value = Value(f"{first} {op} {second}", axes, expr.type.kind, None if python else dtype, level, python)
+        alike = left.axes == right.axes == axes and left.dtype == right.dtype == dtype
+        if op != "*" or value.kind != "real" or not alike or left.python or right.python:
+            return value
+        return replace(value, product=("*", left, right))
 
     def where(self, condition: Value, then: Value, otherwise: Value, scope: Scope, dtype: Dtype | None) -> Value:
         """One of two values at every point."""
