@@ -90,8 +90,7 @@ def test_a_gather_adds_up_what_was_gathered() -> None:
 
 def test_a_recurrence_runs_backwards() -> None:
     program = grad(
-        "input a[t], x[t]; let y[0] = x[0]; let y[t in 1..size(t)] = a[t] * y[t - 1] + x[t];"
-        "let last = y[size(t) - 1];",
+        "input a[t], x[t]; let y[0] = x[0]; let y[t in 1..size(t)] = a[t] * y[t - 1] + x[t];let last = y[size(t) - 1];",
         of="last",
     )
     assert "let d_y[size(t) - 1]         = 1.0;" in str(program)

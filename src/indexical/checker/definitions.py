@@ -259,7 +259,10 @@ def _rehearse(
 
 def _unknown_axes(clause: tree.Let) -> tuple[ir.Axis, ...]:
     unknown = build.size(Coordinate("?"), clause.span)
-    return tuple(ir.Axis(Coordinate(f"?{number}"), unknown) for number, _ in enumerate(clause.slots or ()))
+    return tuple(
+        ir.Axis(Coordinate(f"?{number}", isinstance(slot, tree.Binder) and slot.rest), unknown)
+        for number, slot in enumerate(clause.slots or ())
+    )
 
 
 def _read_group(

@@ -7,7 +7,7 @@ point is owed: found by reading the index backwards, not by scattering.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..checker.context import constants_of
 from ..ir import build
@@ -16,8 +16,8 @@ from ..ir.graph import components
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, renamed_clause
 from ..source import Span
-from .clauses import definition
-from .naming import name_parts
+from .clauses import collected, definition
+from .naming import name_parts, scans
 from .polish import with_plain_names, without_copies, without_number
 from .presence import looked_after
 from .products import Product
@@ -68,21 +68,26 @@ def derive(
     program = name_parts(program, counting(_Flow(program, seeds, by).live), taken)
     flow = _Flow(program, seeds, by)
     names = _names(program, flow, seeds, called, taken)
-    shares: dict[str, list[Share]] = {}
-    for name in flow.live:
-        for share in _paid_by(name, flow, seeds, names, span):
-            shares.setdefault(share.tensor, []).append(share)
     constants = constants_of(flow.every)
     filled = _filled(program.lets) if split else None
+    book = _Book(flow, seeds, names, span)
+    for name in flow.live:
+        if name not in flow.owed:
+            book.pay(name)
     made: dict[str, str] = {}
     found = []
-    for name in _in_order(flow, program):
-        home = home_of(program.tensors[name], seeds.lead, span)
-        terms = _seed_terms(name, seeds, home, span) if name in seeds.of else []
-        terms += [settle(share, seeds.lead, home, constants) for share in shares.get(name, ())]
-        let = definition(names[name], (*seeds.lead, *home), terms, span, filled, constants)
-        found.append(with_plain_names(looked_after(let, flow.every)))
-        made[let.name] = name
+    for group in _in_order(flow, program):
+        if group[0] in flow.targets.get(group[0], ()) or len(group) > 1:
+            for name in group:
+                book.pay(name)
+        for name in group:
+            home = home_of(program.tensors[name], seeds.lead, span)
+            terms = _seed_terms(name, seeds, home, span) if name in seeds.of else []
+            terms += [settle(share, seeds.lead, home, constants) for share in book.shares.get(name, ())]
+            let = definition(names[name], (*seeds.lead, *home), terms, span, filled, constants)
+            found.append(with_plain_names(looked_after(let, flow.every)))
+            made[let.name] = name
+            book.pay(name, collected(terms))
     kept = without_copies(found, (names[name] for name in by if name in names))
     return Derived(program.lets, {made[let.name]: let for let in kept})
 
@@ -120,22 +125,50 @@ def _names(
     return names
 
 
-def _paid_by(name: str, flow: _Flow, seeds: Seeds, names: Mapping[str, str], span: Span) -> Iterable[Share]:
-    """What a definition owes to those that are on the way, out of what it is owed itself."""
-    if name not in flow.lets:
-        return
-    counts = counting(flow.live)
-    leading = tuple(build.coord(range.coordinate, span) for range in seeds.lead)
-    for clause in flow.lets[name].clauses:
-        apart = renamed_clause(clause, {range.coordinate.name for range in seeds.lead})
-        if name in flow.owed:
-            owed = Product(factors=(build.read(names[name], (*leading, *apart.slots), "real", span),))
-            yield from shares_of(flow.lets[name], apart, owed, counts, flow.every)
-        elif seeds.lead:
-            for share in shares_of(flow.lets[name], apart, Product(), counts, flow.every):
-                yield replace(share, indices=(*apart.slots, *share.indices))
-        else:
-            yield from shares_of(flow.lets[name], apart, seeds.at(name, apart.slots, span), counts, flow.every)
+@dataclass(slots=True)
+class _Book:
+    """Who is owed what; every definition pays once."""
+
+    flow: _Flow
+    seeds: Seeds
+    names: Mapping[str, str]
+    span: Span
+    shares: dict[str, list[Share]] = field(default_factory=dict)
+    paid: set[str] = field(default_factory=set)
+
+    def pay(self, name: str, terms: Sequence[Term] = ()) -> None:
+        """Put down what a definition owes to those that are on the way. A cotangent that is one number everywhere, as
+        its `terms` say, is said by that number."""
+        if name in self.paid or name not in self.flow.lets:
+            return
+        self.paid.add(name)
+        for share in self.owed_by(name, _number(terms)):
+            self.shares.setdefault(share.tensor, []).append(share)
+
+    def owed_by(self, name: str, number: Product | None) -> Iterable[Share]:
+        flow, lead, span = self.flow, self.seeds.lead, self.span
+        counts = counting(flow.live)
+        leading = tuple(build.coord(range.coordinate, span) for range in lead)
+        for clause in flow.lets[name].clauses:
+            apart = renamed_clause(clause, {range.coordinate.name for range in lead})
+            if number is not None:
+                yield from shares_of(flow.lets[name], apart, number, counts, flow.every)
+            elif name in flow.owed:
+                owed = Product(factors=(build.read(self.names[name], (*leading, *apart.slots), "real", span),))
+                yield from shares_of(flow.lets[name], apart, owed, counts, flow.every)
+            elif lead:
+                for share in shares_of(flow.lets[name], apart, Product(), counts, flow.every):
+                    yield replace(share, indices=(*apart.slots, *share.indices))
+            else:
+                yield from shares_of(flow.lets[name], apart, self.seeds.at(name, apart.slots, span), counts, flow.every)
+
+
+def _number(terms: Sequence[Term]) -> Product | None:
+    """What terms come to, where it is one number, the same at every point."""
+    if len(terms) != 1 or terms[0].ranges or terms[0].guards or terms[0].cases or terms[0].product.coordinates:
+        return None
+    product = terms[0].product
+    return None if any(map(scans, (*product.factors, *product.divisors))) else product
 
 
 def fresh_name(name: str, taken: set[str]) -> str:
@@ -199,20 +232,23 @@ def counting(live: Iterable[str]) -> Callable[[ir.Expr], bool]:
     return counts
 
 
-def _in_order(flow: _Flow, program: ir.Program) -> list[str]:
-    """Every tensor after all that pay it: what is complete first, inputs before definitions, the last ones first."""
+def _in_order(flow: _Flow, program: ir.Program) -> list[list[str]]:
+    """Every tensor after all that pay it, those that pay each other together: what is complete first, inputs before
+    definitions, the last ones first."""
     place = {name: number for number, name in enumerate(program.tensors)}
     owed = sorted(flow.owed, key=place.__getitem__)
     payers = {name: [other for other in owed if name in flow.targets.get(other, ())] for name in owed}
     groups = components(payers)
     inputs = {tensor.name for tensor in program.inputs}
-    done: list[str] = []
+    done: set[str] = set()
+    result: list[list[str]] = []
     while groups:
         ready = [group for group in groups if all(p in done or p in group for name in group for p in payers[name])]
         group = min(ready, key=lambda group: _turn(group, inputs, place))
         groups.remove(group)
-        done += sorted(group, key=lambda name: -place[name])
-    return done
+        done.update(group)
+        result.append(sorted(group, key=lambda name: -place[name]))
+    return result
 
 
 def _turn(group: list[str], inputs: set[str], place: Mapping[str, int]) -> tuple[bool, int]:

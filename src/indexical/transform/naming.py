@@ -15,7 +15,7 @@ from ..ir.affine import polynomial
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, walk
-from .reverse import count, negated
+from .reverse import count, negated, runs_over_rest
 from .slopes import BY_VALUE, is_flat
 
 _LINEAR = frozenset(("+", "-", "neg"))
@@ -119,7 +119,7 @@ class _Parts:
     def reduction(self, expr: ir.Reduce, place: _Place) -> ir.Expr:
         inner = place.within(expr.ranges, expr.guard)
         body = self.visit(expr.body, inner)
-        if expr.op == "mean" and expr.guard is not None:
+        if expr.op == "mean" and (expr.guard is not None or runs_over_rest(expr)):
             summed = build.reduce("sum", expr.ranges, body, expr.guard, "real", expr.span)
             return build.apply("/", (summed, self.name(count(expr), "count", place)), "real", expr.span)
         if expr.op in ("prod", "max", "min") and scans(body):

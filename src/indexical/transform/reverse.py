@@ -161,12 +161,17 @@ def _through_reduction(expr: ir.Reduce, owed: Product, way: Walk) -> Iterator[Sh
 def count(expr: ir.Reduce) -> ir.Expr:
     """Over how many points a reduction runs."""
     bounds = build.varying(bound for range in expr.ranges for bound in (range.lower, range.upper))
-    if expr.guard is None and not bounds:
+    if expr.guard is None and not bounds and not runs_over_rest(expr):
         result = length(expr.ranges[0])
         for range in expr.ranges[1:]:
             result = build.apply("*", (result, length(range)), "whole", expr.span)
         return result
     return build.reduce("sum", expr.ranges, build.real(Fraction(1), expr.span), expr.guard, "real", expr.span)
+
+
+def runs_over_rest(expr: ir.Reduce) -> bool:
+    """Whether it runs over `..r`. The language has no word for its size, and can count its points."""
+    return any(range.coordinate.rest for range in expr.ranges)
 
 
 def length(range: ir.Range) -> ir.Expr:
@@ -192,6 +197,8 @@ def _renamed(expr: ir.Reduce, ranges: tuple[ir.Range, ...], choose: Callable[[Co
 
 def others(expr: ir.Reduce, choose: Callable[[Coordinate], Coordinate]) -> ir.Expr:
     """The product of all the other points: the derivative of a product by one of its factors, zeros or not."""
+    if runs_over_rest(expr):
+        raise Refusal("a `prod` over `..r` would be taken without one point, and that has no name")
     renamed = _renamed(expr, expr.ranges, choose)
     apart: ir.Expr | None = None
     for mine, other in zip(expr.ranges, renamed.ranges, strict=True):
@@ -204,8 +211,8 @@ def others(expr: ir.Reduce, choose: Callable[[Coordinate], Coordinate]) -> ir.Ex
 
 def is_first(expr: ir.Reduce, choose: Callable[[Coordinate], Coordinate]) -> list[ir.Expr]:
     """That this point is the first at which the largest (smallest) value is reached, in the order of the bracket."""
-    if any(range.coordinate.rest for range in expr.ranges):
-        raise Refusal(f"the place of a `{expr.op}` over `..{expr.ranges[0].coordinate.name}` has no name to be told by")
+    if runs_over_rest(expr):
+        raise Refusal(f"the place of a `{expr.op}` over `..r` has no name to be told by")
     conditions: list[ir.Expr] = []
     for number, range in enumerate(expr.ranges):
         renamed = _renamed(expr, expr.ranges[number:], choose)

@@ -158,7 +158,7 @@ class _Pushing:
         other = self.fresh(coordinate)
         elsewhere: dict[Coordinate, ir.Expr] = {coordinate: build.coord(other, span)}
         range = next(range for range in reversed(self.ranges) if range.coordinate == coordinate)
-        guard = None if expr.guard is None else substitute(expr.guard, elsewhere)
+        guard = None if expr.guard is None or isinstance(weight, ir.Read) else substitute(expr.guard, elsewhere)
         mean = Product(factors=(weight,)).times(change).substituted(elsewhere).expression(span)
         gathered = build.reduce("sum", (replace(range, coordinate=other),), mean, guard, "real", span)
         centred = build.apply("-", (change.expression(span), gathered), "real", span)

@@ -83,7 +83,7 @@ def _settled(hidden: Share, inverse: Inverse, home: tuple[ir.Range, ...], consta
         return tidied_indices(renamed_apart(substitute(expr, both), taken))
 
     # In this order: first where all that was solved for is in its range, then what held there, then the places.
-    conditions = [renamed_apart(substitute(bound, values), taken) for bound in inverse.bounds]
+    conditions = [tidied_indices(renamed_apart(substitute(bound, values), taken)) for bound in inverse.bounds]
     conditions += map(brought, hidden.guards)
     cases = list(map(brought, hidden.cases))
     places = [renamed_apart(substitute(equation, values), taken) for equation in inverse.equations]
@@ -211,4 +211,5 @@ def _is_count(range: ir.Range) -> bool:
     """Whether the upper end of a range is the number of its points: never negative."""
     starts = isinstance(range.lower, ir.Const) and range.lower.value == 0
     plain = isinstance(range.upper, ir.Size) or (isinstance(range.upper, ir.Const) and range.upper.value >= 0)
-    return starts and (plain or not range.stated) and not range.upper.type.coordinates
+    sayable = not range.upper.type.coordinates and not range.coordinate.rest
+    return starts and (plain or not range.stated) and sayable
