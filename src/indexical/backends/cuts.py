@@ -10,6 +10,7 @@ from ..ir import nodes as ir
 from ..ir.affine import Polynomial
 from ..ir.types import Coordinate, Dtype
 from ..ir.walk import walk
+from ..plan.blocks import POINTS
 from ..plan.steps import Block
 from ..source import Span
 from .clauses import zero_of
@@ -155,8 +156,8 @@ def _within(r: ir.Range, start: ir.Expr, stop: ir.Expr) -> ir.Range:
     return replace(r, lower=start, upper=stop, stated=True)
 
 
-BLOCK_ROWS = '''
+BLOCK_ROWS = f'''
 def block_rows(points):
     """How many rows of so many points fit into a block of about a million."""
-    return max(1, (1 << 20) // max(1, points))
+    return max(1, {POINTS} // max(1, points))
 '''

@@ -6,16 +6,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
 from ..ir.graph import components
 from ..ir.types import Coordinate
-from ..ir.walk import children, parts_of, reads_of, rebuild, walk
+from ..ir.walk import children, parts_of, reads_of, walk
+from .parts import Split, row_of
 from .softmaxes import weights_of
 from .steps import Block
 
 Reads = Callable[[str], set[str]]
+
+# How many points a block of rows has, about.
+POINTS = 1 << 20
 
 
 def cut(
@@ -164,9 +167,9 @@ class _Cut:
             axes.add(slots.index(index.coordinate) if index.coordinate in slots else -1)
             if index.coordinate not in slots and not self.is_whole(sums.get(index.coordinate)):
                 return f"`{let.name}` needs all rows of `{read.tensor}` at once"
-        if len(axes) != 1:
-            return f"`{let.name}` reads some rows of what it needs, and all of them"
-        if axes == {-1}:
+        if len(axes - {-1}) > 1:
+            return f"`{let.name}` reads rows of what it needs along several coordinates"
+        if -1 in axes:
             self.totals.add(let.name)
             return []
         self.inner[let.name] = axes.pop()
@@ -186,7 +189,15 @@ class _Cut:
             before = self.reached(self.read_of, set(self.inner))
             missing = [n for n in self.lets if n in after & before and n not in self.inner and n in self.needed]
             if any(name in self.totals for name in missing):
-                return "a sum over all rows is needed by them"
+                # What is no larger than a row, and needs such a sum, is put together after all of them.
+                later = [
+                    n for n in self.inner if not self.is_large(n) and self.reached(self.read_of, {n}) & self.totals
+                ]
+                if not later:
+                    return "a sum over all rows is needed by them"
+                self.totals.update(later)
+                self.inner = {name: axis for name, axis in self.inner.items() if name not in later}
+                continue
             if not missing:
                 return None
             for name in missing:
@@ -225,11 +236,12 @@ class _Cut:
             if reason is not None:
                 return reason
         for name in self.totals:
+            slots = [slot.coordinate for slot in self.lets[name].clauses[0].slots if isinstance(slot, ir.Coord)]
             for read, sums in _under_sums(self.lets[name]):
                 index = read.indices[self.inner[read.tensor]] if read.tensor in self.inner else None
-                if index is not None and not (
-                    isinstance(index, ir.Coord) and self.is_whole(sums.get(index.coordinate))
-                ):
+                if index is None or (isinstance(index, ir.Coord) and index.coordinate in slots):
+                    continue
+                if not isinstance(index, ir.Coord) or not self.is_whole(sums.get(index.coordinate)):
                     return f"`{name}` needs all rows of `{read.tensor}` at once"
         return None
 
@@ -268,12 +280,13 @@ class _Cut:
             if self._sums_rows(clause.body) and clause.guard is None:
                 totals.append(name)
                 continue
-            split = _Split(self, let, [*self.program.tensors])
+            split = Split(self.inner, let, [*self.program.tensors])
             body = split.rewritten(clause.body)
             if split.failed:
                 return f"in `{name}` a sum over rows stands under another"
-            made[name] = split.made
-            totals += [new.name for new in split.made]
+            made[name] = [new for new, _ in split.made]
+            totals += [new.name for new, axis in split.made if axis is None]
+            self.inner |= {new.name: axis for new, axis in split.made if axis is not None}
             changed[name] = replace(let, clauses=(replace(clause, body=body),))
         lets = tuple(new for let in self.program.lets for new in (*made.get(let.name, []), changed[let.name]))
         order: list[ir.Order] = []
@@ -281,63 +294,22 @@ class _Cut:
             order += [ir.Once(new.name) for new in made.get(item.name, [])] if isinstance(item, ir.Once) else []
             order.append(item)
         program = replace(self.program, lets=lets, order=tuple(order))
-        return _ordered(program, self.block(changed, totals), self.reading)
+        names = [item.name for item in order if isinstance(item, ir.Once)]
+        return _ordered(program, self.block(changed, totals, names), self.reading)
 
-    def block(self, changed: Mapping[str, ir.Let], totals: list[str]) -> Block:
-        inner = [item.name for item in self.program.order if isinstance(item, ir.Once) and item.name in self.inner]
+    def block(self, changed: Mapping[str, ir.Let], totals: list[str], names: list[str]) -> Block:
+        inner = [name for name in names if name in self.inner]
         others = self.needed - set(inner) - set(totals)
         outside = {read.tensor for name in others - self.reading.keys() for read in reads_of(changed[name])}
         outside |= {tensor for name in others & self.reading.keys() for tensor in self.reading[name]}
         kept = tuple(name for name in inner if name in self.wanted or name in outside)
-        large = tuple(name for name in inner if self.is_large(name))
+        large = tuple(name for name in inner if name in self.lets and self.is_large(name))
         row = self.lets[self.weights].axes[self.inner[self.weights]].coordinate
         places = tuple((name, self.inner[name]) for name in inner)
         return Block(self.weights, row, self.rows, places, kept, tuple(totals), large)
 
     def _sums_rows(self, expr: ir.Expr) -> bool:
-        return isinstance(expr, ir.Reduce) and expr.op == "sum" and self.row_of(expr) is not None
-
-    def row_of(self, expr: ir.Reduce) -> Coordinate | None:
-        """The coordinate of a sum that rows which are in are read at."""
-        ranges = {r.coordinate for r in expr.ranges}
-        for part in walk(expr):
-            if isinstance(part, ir.Read) and part.tensor in self.inner:
-                index = part.indices[self.inner[part.tensor]]
-                if isinstance(index, ir.Coord) and index.coordinate in ranges:
-                    return index.coordinate
-        return None
-
-
-@dataclass
-class _Split:
-    """Sums over rows, each as a definition of its own."""
-
-    cut: _Cut
-    let: ir.Let
-    taken: list[str]
-    failed: bool = False
-
-    def __post_init__(self) -> None:
-        self.made: list[ir.Let] = []
-
-    def rewritten(self, expr: ir.Expr) -> ir.Expr:
-        if isinstance(expr, ir.Reduce) and expr.op == "sum" and self.cut.row_of(expr) is not None:
-            clause = self.let.clauses[0]
-            own = {r.coordinate: r for r in clause.ranges}
-            if not expr.type.coordinates <= own.keys():
-                self.failed = True
-                return expr
-            ranges = tuple(r for c, r in own.items() if c in expr.type.coordinates)
-            slots = tuple(build.coord(r.coordinate, r.span) for r in ranges)
-            name = f"{self.let.name}_sum"
-            while name in self.taken:
-                name += "_2"
-            self.taken.append(name)
-            axes = tuple(ir.Axis(r.coordinate, r.upper) for r in ranges)
-            inner = ir.Clause(slots, ranges, expr, None, expr.span)
-            self.made.append(ir.Let(name, axes, "real", (inner,), True, clause.span, self.let.call))
-            return build.read(name, slots, "real", expr.span)
-        return rebuild(expr, self.rewritten)
+        return isinstance(expr, ir.Reduce) and expr.op == "sum" and row_of(expr, self.inner) is not None
 
 
 def _under_sums(let: ir.Let) -> Iterator[tuple[ir.Read, Mapping[Coordinate, ir.Range]]]:

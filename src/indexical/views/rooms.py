@@ -8,12 +8,10 @@ from collections.abc import Iterable, Mapping
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import reads_of, walk
+from ..plan.blocks import POINTS
 from ..plan.steps import Block, Gradient, Plan, Step, extent_of, size_of
 
 Sizes = Mapping[Coordinate, int]
-
-# How many points a block of rows has; as in the emitted source.
-POINTS = 1 << 20
 
 
 def show_bytes(count: int) -> str:
