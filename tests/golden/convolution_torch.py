@@ -6,6 +6,13 @@ class Refused(ValueError):
     """The arrays do not fit the relation: a code and a message."""
 
 
+def windows(x, axis, count, length, step, dilation=1):
+    """So many windows of some length along one axis, each a step on; the places within go last, some way apart."""
+    if count == 0 or length == 0:
+        return x.new_zeros((*x.shape[:axis], count, *x.shape[axis + 1 :], length))
+    return x.unfold(axis, (length - 1) * dilation + 1, step)[..., ::dilation]
+
+
 def padded(x, places):
     """x from one place up to another along some axes, with zeros where it has no such place."""
     for axis, (first, beyond) in places.items():
@@ -17,11 +24,30 @@ def padded(x, places):
     return x
 
 
-def windows(x, axis, count, length, step, dilation=1):
-    """So many windows of some length along one axis, each a step on; the places within go last, some way apart."""
-    if count == 0 or length == 0:
-        return x.new_zeros((*x.shape[:axis], count, *x.shape[axis + 1 :], length))
-    return x.unfold(axis, (length - 1) * dilation + 1, step)[..., ::dilation]
+def convolved(x, w, counts, steps, dilations):
+    """sum[c, k](x[g, n, c, step * i + dilation * k] * w[g, o, c, k]) as [g, n, o, i], in up to three axes i and k.
+
+    PyTorch has it as a convolution, and as the gradient of one by its kernel where there are fewer i than k. On a GPU
+    these round to 10 bits: there it is a product of matrices.
+    """
+    (g, n, c), (_, o), sizes = x.shape[:3], w.shape[:2], w.shape[3:]
+    name = f"conv{len(sizes)}d"
+    if 0 in (*x.shape, *w.shape, *counts):
+        return x.new_zeros((g, n, o, *counts)) + x.flatten()[:0].sum() + w.flatten()[:0].sum()
+    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
+        for axis, (count, size, step, dilation) in enumerate(zip(counts, sizes, steps, dilations), 3):
+            x = windows(x, axis, count, size, step, dilation)
+        rows = x.movedim(2, 2 + len(counts)).reshape(g, n * math.prod(counts), c * math.prod(sizes))
+        out = rows @ w.reshape(g, o, c * math.prod(sizes)).mT
+        return out.reshape(g, n, *counts, o).movedim(-1, 2)
+    if math.prod(sizes) <= math.prod(counts):
+        x, w = x.transpose(0, 1).flatten(1, 2), w.flatten(0, 1)
+        out = getattr(torch.nn.functional, name)(x, w, stride=steps, dilation=dilations, groups=g)
+        return out.unflatten(1, (g, o)).transpose(0, 1)
+    x, w = x.movedim(2, 0).flatten(1, 2), w.movedim(2, 0).flatten(1, 2)
+    weight = getattr(torch.nn.grad, f"{name}_weight")
+    out = weight(x, (g * o, n, *counts), w, stride=dilations, dilation=steps, groups=g)
+    return out.unflatten(0, (g, o)).transpose(1, 2)
 
 
 def program(image, kernel, bias):
@@ -43,10 +69,8 @@ def program(image, kernel, bias):
     #         where 0 <= y + v - 1 < size(y), 0 <= x + u - 1 < size(x)
     #     );
     seen_2 = padded(image, {2: (-1, n_y + 1), 3: (-1, n_x + 1)})
-    seen_3 = torch.tensordot(
-        windows(windows(seen_2, 3, n_x, 3, 1), 2, n_y, 3, 1), kernel, ([1, 5, 4], [1, 2, 3])
-    )
-    seen = bias[:, None, None] + seen_3.permute(0, 3, 1, 2)
+    seen_3 = convolved(seen_2[None], kernel[None], (n_y, n_x), (1, 1), (1, 1))[0]
+    seen = bias[:, None, None] + seen_3
 
     # let bent[b, o, y, x] = relu(seen[b, o, y, x]);
     bent = torch.relu(seen)

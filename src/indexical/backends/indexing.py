@@ -103,7 +103,16 @@ class Reader(Views):
             if index.access is not None:
                 access = self.bounded(index.access, index.expr, index.extent, message, scope)
                 plan[n] = replace(index, access=access)
+        if any(index.access is not None and index.access.how == "split" for index in plan):
+            plan = [self.of_stated_length(index, scope) for index in plan]
         return plan
+
+    def of_stated_length(self, index: Index, scope: Scope) -> Index:
+        """Windows as long as their coordinates say, even if there are none: next to a split they are reshaped."""
+        access = index.access
+        if access is None or access.how != "windows" or all(self.is_filled(c, scope) for c in access.coordinates):
+            return index
+        return replace(index, access=replace(access, padded=True))
 
     def check_agreement(self, index: Index, scope: Scope) -> None:
         """A coordinate has the size of every axis that it indexes bare."""
@@ -181,6 +190,10 @@ class Reader(Views):
     def viewed(self, base: Value, plan: list[Index], scope: Scope) -> Value:
         """Slices first, then splits and windows, from the last axis to the first. Axes that are gathered stay,
         named by a coordinate of nothing."""
+        return self.unfolded(self.sliced(base, plan, scope), held_axes(plan), scope)
+
+    def sliced(self, base: Value, plan: list[Index], scope: Scope) -> Value:
+        """All places that a read reaches, and no others, in the order of its coordinates."""
         padded = {n: i.access for n, i in enumerate(plan) if i.access is not None and i.access.padded}
         text = self.padded(base.text if padded else base.atom, padded, [index.expr.span for index in plan], scope)
         if padded:
@@ -193,11 +206,10 @@ class Reader(Views):
             slices.pop()
         if slices:
             text = f"{text}[{', '.join(slices)}]"
-        held = [(n, index) for n, index in enumerate(plan) if index.access is None or index.access.coordinates]
-        for axis, (_, index) in enumerate(held):
+        for axis, (_, index) in enumerate(held_axes(plan)):
             if index.access is not None and index.access.backward:
                 text = self.text.dialect.flip(text, axis)
-        return self.unfolded(base.but(text=text, binds=ATOM), held, scope)
+        return base.but(text=text, binds=ATOM)
 
     def step_among(self, base: Value, plan: list[Index], scope: Scope) -> int | None:
         """The axis of an array that stays the same in a loop, of which each turn takes one step."""
@@ -245,8 +257,10 @@ class Reader(Views):
             if index.access is None:
                 result.append(self.number(index.extent, scope))
             elif index.access.how == "windows":
-                reach = index.access.beyond - index.access.first
-                result.append(self.plain(reach, index.expr.span, scope).text)
+                reach, span = index.access.beyond - index.access.first, index.expr.span
+                shown = self.plain(reach, span, scope).text
+                sure = self.prover.entails(scope.standing, self.through(reach, span))
+                result.append(shown if sure else f"max(0, {shown})")
             else:
                 result += [self.length(coordinate, scope) for coordinate in index.access.coordinates]
         return result
@@ -299,6 +313,11 @@ class Reader(Views):
 def minus(left: ir.Expr, right: ir.Expr) -> ir.Expr:
     """A difference of whole expressions, its terms collected."""
     return left if right == build.whole(0, right.span) else expression(polynomial(left) - polynomial(right), left.span)
+
+
+def held_axes(plan: list[Index]) -> list[tuple[int, Index]]:
+    """The axes that are left of a read: all but those of which it takes a single place."""
+    return [(n, index) for n, index in enumerate(plan) if index.access is None or index.access.coordinates]
 
 
 def _mark(axis: int) -> Coordinate:

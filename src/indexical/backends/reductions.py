@@ -7,9 +7,9 @@ from ..ir.types import Coordinate
 from ..ir.walk import walk
 from .base import ATOM, COMPARISON, PRODUCT, UNARY, Value
 from .contraction import factors_of
+from .convolution import Convolver
 from .expressions import is_wild
 from .scope import Scope
-from .shifts import Shifter
 from .values import aligned, joined, permuted
 from .wholes import LARGEST
 
@@ -17,7 +17,7 @@ _NEUTRAL = {"sum": "0", "mean": "0", "prod": "1", "any": "False", "all": "True"}
 _INFINITY = {"max": "-math.inf", "min": "math.inf"}
 
 
-class Reducer(Shifter):
+class Reducer(Convolver):
     """Everything that consumes a coordinate."""
 
     # ----------------------------------------------------------------- reductions
@@ -33,7 +33,8 @@ class Reducer(Shifter):
         masks = self.masks(expr.ranges, expr.guard, inner)
         guarded = inner.where(expr.guard)
         if expr.op in ("sum", "mean") and expr.body.type.kind == "real":
-            found = self.contract(expr, guarded, self.needed(masks, expr, inner), scope)
+            needed = self.needed(masks, expr, inner)
+            found = self.convolved(expr, guarded, needed, scope) or self.contract(expr, guarded, needed, scope)
             if found is not None:
                 return found if expr.op == "sum" else self.averaged(found, expr, masks, inner, scope)
         body = self.value(expr.body, guarded)

@@ -120,6 +120,32 @@ def scattered(x, places, counts, kept=True):
     total = flat.new_zeros((rows + 1, math.prod(rest))).index_add(0, torch.where(kept, at, rows).flatten(), flat)
     return total[:rows].reshape(*counts, *rest)
 ''',
+    "convolved": '''
+def convolved(x, w, counts, steps, dilations):
+    """sum[c, k](x[g, n, c, step * i + dilation * k] * w[g, o, c, k]) as [g, n, o, i], in up to three axes i and k.
+
+    PyTorch has it as a convolution, and as the gradient of one by its kernel where there are fewer i than k. On a GPU
+    these round to 10 bits: there it is a product of matrices.
+    """
+    (g, n, c), (_, o), sizes = x.shape[:3], w.shape[:2], w.shape[3:]
+    name = f"conv{len(sizes)}d"
+    if 0 in (*x.shape, *w.shape, *counts):
+        return x.new_zeros((g, n, o, *counts)) + x.flatten()[:0].sum() + w.flatten()[:0].sum()
+    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
+        for axis, (count, size, step, dilation) in enumerate(zip(counts, sizes, steps, dilations), 3):
+            x = windows(x, axis, count, size, step, dilation)
+        rows = x.movedim(2, 2 + len(counts)).reshape(g, n * math.prod(counts), c * math.prod(sizes))
+        out = rows @ w.reshape(g, o, c * math.prod(sizes)).mT
+        return out.reshape(g, n, *counts, o).movedim(-1, 2)
+    if math.prod(sizes) <= math.prod(counts):
+        x, w = x.transpose(0, 1).flatten(1, 2), w.flatten(0, 1)
+        out = getattr(torch.nn.functional, name)(x, w, stride=steps, dilation=dilations, groups=g)
+        return out.unflatten(1, (g, o)).transpose(0, 1)
+    x, w = x.movedim(2, 0).flatten(1, 2), w.movedim(2, 0).flatten(1, 2)
+    weight = getattr(torch.nn.grad, f"{name}_weight")
+    out = weight(x, (g * o, n, *counts), w, stride=dilations, dilation=steps, groups=g)
+    return out.unflatten(0, (g, o)).transpose(1, 2)
+''',
     "pick": '''
 def pick(x, *places):
     """x at these places, None for all. One that is out of bounds gives some number: a guard removes it."""

@@ -37,7 +37,56 @@ def find(expr: ir.Reduce, bounds: Bounds) -> Strided | None:
                 continue
         if found is not None:
             return found
+    return _split(expr, bounds) if expr.op == "sum" else None
+
+
+def _split(expr: ir.Reduce, bounds: Bounds) -> Strided | None:
+    """The sum by quotients and remainders, where its factors ask for both: `y[u / 8] * w[u % 8]`."""
+    found: dict[tuple[Coordinate, int], set[str]] = {}
+    for part in walk(expr.body):
+        match part:
+            case ir.Map("//" | "%" as op, (ir.Coord(target), ir.Const(int() as step))) if step >= 2:
+                found.setdefault((target, step), set()).add(op)
+    edges = {c for r in expr.ranges for c in r.lower.type.coordinates | r.upper.type.coordinates}
+    for (target, step), ops in found.items():
+        if len(ops) < 2 or target not in bounds or target in edges or not _is_zero(bounds[target][0]):
+            continue
+        taken = {c.name for part in walk(expr) for c in part.type.coordinates} | {c.name for c in expr.coordinates}
+        high = fresh(target, taken)
+        low = fresh(target, taken | {high.name})
+        try:
+            return _by_digits(expr, target, bounds[target][1], step, high, low)
+        except Inexpressible:
+            return None
     return None
+
+
+def _by_digits(
+    expr: ir.Reduce, target: Coordinate, stop: ir.Expr, step: int, high: Coordinate, low: Coordinate
+) -> Strided:
+    """The sum with a coordinate in two: how often the step goes into it, and what is left."""
+    span = expr.span
+    many, zero = build.whole(step, span), build.whole(0, span)
+    place = expression(of_atom(high) * number(step) + of_atom(low), span)
+    digits = {
+        build.apply(op, (build.coord(target, span), many), "whole", span): build.coord(digit, span)
+        for op, digit in (("//", high), ("%", low))
+    }
+
+    def apart(part: ir.Expr) -> ir.Expr:
+        return digits[part] if part in digits else rebuild(part, apart)
+
+    body = substitute(apart(expr.body), {target: place})
+    guard = None if expr.guard is None else substitute(apart(expr.guard), {target: place})
+    count = build.apply("//", (expression(polynomial(stop) + (step - 1), span), many), "whole", span)
+    return Strided(
+        target,
+        ir.Range(high, zero, tidied(count), True, span),
+        ir.Range(low, zero, many, True, span),
+        number(0),
+        place,
+        build.reduce("sum", expr.ranges, body, guard, expr.type.kind, span),
+    )
 
 
 def _found(expr: ir.Reduce, condition: ir.Expr, whole: Polynomial, step: int, bounds: Bounds) -> Strided | None:

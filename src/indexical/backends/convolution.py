@@ -1,0 +1,170 @@
+"""Sums of windows and kernels → convolutions, where PyTorch has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from .base import ATOM, Value
+from .contraction import factors_of
+from .expressions import is_wild
+from .indexing import Index, held_axes
+from .scope import Scope
+from .shifts import Shifter
+from .values import permuted
+
+# A convolution has at most so many coordinates that are shifted.
+_MOST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """What the coordinates of a convolution are to it: `groups` are in both factors and survive, `inner` are in both
+    and are summed, `batch` are in the shifted factor alone, `outer` in the other. Each of `counts` survives and is
+    shifted by one of `sizes`, which is summed; they go by `steps` and `dilations`."""
+
+    groups: tuple[Coordinate, ...]
+    batch: tuple[Coordinate, ...]
+    inner: tuple[Coordinate, ...]
+    outer: tuple[Coordinate, ...]
+    counts: tuple[Coordinate, ...]
+    sizes: tuple[Coordinate, ...]
+    steps: tuple[int, ...]
+    dilations: tuple[int, ...]
+
+
+class Convolver(Shifter):
+    """`sum[c, k](x[b, c, i + k] * w[o, c, k])`, and what flows back through it."""
+
+    def convolved(self, expr: ir.Reduce, inner: Scope, masks: list[Value], scope: Scope) -> Value | None:
+        """The sum as a convolution; None where it is none, or one of so little that windows do as well."""
+        found = factors_of(expr.body)
+        if self.text.dialect.name != "torch" or self.isolate or masks or self.text.loops or len(found) != 2:
+            return None
+        if any(f.inverse or is_wild(f.expr) or self.may_be_removed(f.expr) for f in found):
+            return None
+        if any(f.expr.type.kind != "real" for f in found):
+            return None
+        for shifted, other in ((found[0].expr, found[1].expr), (found[1].expr, found[0].expr)):
+            if not isinstance(shifted, ir.Read) or not isinstance(other, ir.Read):
+                continue
+            plan = self.shifted(shifted, inner)
+            roles = None if plan is None else self.roles(expr, plan, other, inner)
+            if plan is not None and roles is not None:
+                return self.convolution(shifted, plan, other, roles, inner, scope)
+        return None
+
+    def shifted(self, read: ir.Read, inner: Scope) -> list[Index] | None:
+        """How a read is viewed that has windows, and is nothing but them and whole axes; None for any other."""
+        stored = self.stored[read.tensor]
+        if not read.indices or stored.rows or stored.starts or stored.growing:
+            return None
+        accesses = [self.access(index, inner) for index in read.indices]
+        if not 1 <= sum(a is not None and a.how == "windows" for a in accesses) <= _MOST:
+            return None
+        extents = [axis.extent for axis in self.tensors[read.tensor].axes]
+        message = f"an index of `{read.tensor}` is out of bounds"
+        plan = self.planned(list(read.indices), extents, message, inner)
+        for index in plan:
+            if index.access is None or index.access.how == "split" or index.access.flipped:
+                return None
+        return plan
+
+    def roles(self, expr: ir.Reduce, plan: list[Index], other: ir.Read, inner: Scope) -> Roles | None:
+        """What each coordinate is to the convolution; None where one has no part in any."""
+        mine: set[Coordinate] = set()
+        counts: list[Coordinate] = []
+        sizes: list[Coordinate] = []
+        steps: list[int] = []
+        dilations: list[int] = []
+        for index in plan:
+            assert index.access is not None
+            if index.access.how != "windows":
+                mine.update(index.access.coordinates)
+                continue
+            first, second = index.access.coordinates
+            step = self.through(index.access.step, index.expr.span).constant
+            if step is None or (first in expr.coordinates) == (second in expr.coordinates):
+                return None
+            pair = [(first, step), (second, index.access.dilation)]
+            survives, summed = pair if second in expr.coordinates else pair[::-1]
+            counts.append(survives[0])
+            steps.append(survives[1])
+            sizes.append(summed[0])
+            dilations.append(summed[1])
+        theirs = set(inner.sort(other.type.coordinates))
+        if not theirs.issuperset(sizes) or not theirs.isdisjoint(counts) or mine & {*counts, *sizes}:
+            return None
+        theirs -= set(sizes)
+        if (mine ^ theirs) & expr.coordinates or not mine or not theirs:
+            return None
+        both = inner.sort(mine & theirs)
+        return Roles(
+            tuple(c for c in both if c not in expr.coordinates),
+            inner.sort(mine - theirs),
+            tuple(c for c in both if c in expr.coordinates),
+            inner.sort(theirs - mine),
+            tuple(counts),
+            tuple(sizes),
+            tuple(steps),
+            tuple(dilations),
+        )
+
+    def convolution(
+        self, shifted: ir.Read, plan: list[Index], other: ir.Read, roles: Roles, inner: Scope, scope: Scope
+    ) -> Value:
+        """One call of PyTorch's, its axes named and in order."""
+        self.text.helper("windows")
+        stored = self.stored[shifted.tensor]
+        base = Value(stored.variable, (), "real", stored.dtype, ATOM, stored.python)
+        # Of an axis that is shifted, the name is that of what survives.
+        held = [index.access.coordinates for _, index in held_axes(plan) if index.access is not None]
+        names = tuple(next((c for c in axis if c in roles.counts), axis[0]) for axis in held)
+        x = self.widened(self.sliced(base, plan, inner).but(axes=names))
+        w = self.widened(self.real(self.value(other, inner)))
+        first = self.laid_out(x, (roles.groups, roles.batch, roles.inner), roles.counts)
+        second = self.laid_out(w, (roles.groups, roles.outer, roles.inner), roles.sizes)
+        counts = tuple(self.length(axis, inner) for axis in roles.counts)
+        numbers = ", ".join(map(_tuple, (counts, roles.steps, roles.dilations)))
+        text = f"{self.text.helper('convolved')}({first}, {second}, {numbers})"
+        kept = (roles.groups, roles.batch, roles.outer)
+        value = self.taken_apart(Value(text, (), "real", x.dtype), kept, roles.counts, inner)
+        return permuted(value, scope.sort(value.axes), self.text)
+
+    def laid_out(self, value: Value, roles: Iterable[tuple[Coordinate, ...]], last: tuple[Coordinate, ...]) -> str:
+        """The value with one axis for each role, of one point for a role that nothing has."""
+        roles = tuple(roles)
+        value = permuted(value, (*(c for role in roles for c in role), *last), self.text)
+        text, slots, at = value.atom, [], 0
+        for role in roles:
+            if len(role) > 1:
+                text = f"{text}.flatten({at}, {at + len(role) - 1})"
+            slots.append(":" if role else "None")
+            at += bool(role)
+        if "None" in slots:
+            while slots[-1] == ":":
+                slots.pop()
+            text = f"{text}[{', '.join(slots)}]"
+        return self.text.short(value.but(text=text, binds=ATOM), self.label).text
+
+    def taken_apart(
+        self, value: Value, roles: Iterable[tuple[Coordinate, ...]], last: tuple[Coordinate, ...], scope: Scope
+    ) -> Value:
+        """A result with one axis for each role, with its own axes again."""
+        roles = tuple(roles)
+        text = value.text
+        for n, role in reversed(list(enumerate(roles))):
+            if len(role) > 1:
+                text = f"{text}.unflatten({n}, {self.shape(role, scope)})"
+        slots = [part for role in roles for part in ([":"] * len(role) or ["0"])]
+        if "0" in slots:
+            while slots[-1] == ":":
+                slots.pop()
+            text = f"{text}[{', '.join(slots)}]"
+        return value.but(text=text, axes=(*(c for role in roles for c in role), *last), binds=ATOM)
+
+
+def _tuple(parts: tuple[object, ...]) -> str:
+    return f"({', '.join(map(str, parts))}{',' if len(parts) == 1 else ''})"
