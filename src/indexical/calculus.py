@@ -84,7 +84,7 @@ def _derived(
 
 def batch(program: Told, /, **coordinates: Names) -> Program:
     """The program over a batch: `b=("Q", "K")` puts a coordinate `b` in front of these inputs and of all that depends
-    on them. What is not named is shared by the whole batch."""
+    on them, after a `..r` that leads. What is not named is shared by the whole batch."""
     if not coordinates:
         raise _error("IX515", "no coordinate to batch over is given", 'pass one with its inputs: `b=("Q", "K", "V")`')
     known = _known(program)

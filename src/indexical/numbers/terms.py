@@ -336,9 +336,10 @@ def _cancelled(terms: dict[Monomial, Any], inverse: Term) -> dict[Monomial, Any]
             beside[monomial - {(inverse, 1)}] = coefficient
         else:
             rest[monomial] = coefficient
-    inside = inverse.arguments[0].terms
-    if beside.keys() != inside.keys():
+    inverted = inverse.arguments[0]
+    if not isinstance(inverted, Polynomial) or beside.keys() != inverted.terms.keys():
         return None
+    inside = inverted.terms
     ratios = [divide(beside[monomial], coefficient) for monomial, coefficient in inside.items()]
     if any(ratio != ratios[0] for ratio in ratios):
         return None

@@ -13,7 +13,7 @@ from ..ir.affine import Constants, expression
 from ..ir.types import Coordinate
 from ..ir.walk import walk
 from ..source import Span
-from .products import Product, total
+from .products import Product, total, without_sign
 from .reverse import negated
 from .segments import placed, segments
 from .terms import Term
@@ -93,7 +93,7 @@ def _signed(expr: ir.Expr) -> ir.Expr:
 
 
 def _is_negative(expr: ir.Expr) -> bool:
-    return isinstance(expr, ir.Map) and expr.op == "neg"
+    return without_sign(expr) is not None
 
 
 @dataclass(slots=True)

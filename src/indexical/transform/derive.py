@@ -94,7 +94,8 @@ def _nothing(name: str, ranges: tuple[ir.Range, ...], span: Span) -> ir.Let:
 def pruned(program: ir.Program) -> ir.Program:
     """The program with nothing but what its outputs need; assertions stay that speak of what is left."""
     lets = {let.name: let for let in program.lets}
-    needed = list(dict.fromkeys(program.outputs))
+    sizes = (axis.extent for tensor in program.inputs for axis in tensor.axes)
+    needed = list(dict.fromkeys((*program.outputs, *_reads(sizes))))
     for name in needed:
         if name in lets:
             needed += [read for read in _reads(parts_of(lets[name])) if read not in needed]

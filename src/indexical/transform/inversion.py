@@ -13,7 +13,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import ONE, Constants, Polynomial, expression, number, of_atom, polynomial
 from ..ir.types import Coordinate
-from ..ir.walk import substitute, walk
+from ..ir.walk import Inexpressible, substitute, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,20 @@ def invert(
         while rule(equations):
             pass
     left = tuple(_equal(index, place) for index, place in equations.left)
-    return Inverse(equations.values, tuple(_bounds(equations)), left, tuple(equations.ranges))
+    return Inverse(equations.values, tuple(_bounds(equations)), left, tuple(_in_order(equations.ranges)))
+
+
+def _in_order(ranges: list[ir.Range]) -> list[ir.Range]:
+    """Every range after those that it depends on. Where they depend on each other, nothing may be solved for."""
+    waiting, result = list(ranges), []
+    while waiting:
+        open = {range.coordinate for range in waiting}
+        ready = [r for r in waiting if not open & (r.lower.type.coordinates | r.upper.type.coordinates)]
+        if not ready:
+            raise Inexpressible
+        result.append(ready[0])
+        waiting.remove(ready[0])
+    return result
 
 
 def _equal(index: ir.Expr, place: ir.Expr) -> ir.Expr:
@@ -244,7 +257,7 @@ def _mixed_radix(
             continue
         range = next(r for r in equations.ranges if r.coordinate == digit)
         lower, base = equations.polynomial(range.lower), equations.polynomial(range.upper)
-        if lower.constant != 0 or len(base.terms) != 1:
+        if lower.constant != 0 or len(base.terms) != 1 or not _is_width(base):
             continue
         quotient = _divided(left - of_atom(digit), base)
         if quotient is None or not quotient.terms:
@@ -257,6 +270,11 @@ def _mixed_radix(
         equations.solve(digit, build.apply("%", (place, divisor), "whole", index.span), False)
         return True
     return False
+
+
+def _is_width(base: Polynomial) -> bool:
+    """Whether a digit's base is a size or a number: the same everywhere, and more than 0 where there is a digit."""
+    return (base.constant or 1) > 0 and all(isinstance(atom, ir.Size) for atom in base.atoms)
 
 
 def _divided(value: Polynomial, base: Polynomial) -> Polynomial | None:

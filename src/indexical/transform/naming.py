@@ -14,7 +14,7 @@ from ..ir import nodes as ir
 from ..ir.affine import polynomial
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
-from ..ir.walk import fresh, walk
+from ..ir.walk import fresh, rebuild, walk
 from .reverse import count, negated, runs_over_rest
 from .slopes import BY_VALUE, is_flat
 
@@ -48,10 +48,44 @@ class _Place:
     def given(self, guard: ir.Expr | None) -> _Place:
         return self if guard is None else _Place(self.ranges, (*self.guards, guard))
 
+    def range_of(self, coordinate: Coordinate) -> ir.Range:
+        return next(range for range in reversed(self.ranges) if range.coordinate == coordinate)
+
+    def widened(self, coordinate: Coordinate) -> _Place:
+        """The same with a coordinate that begins at 0 and of which nothing holds."""
+        zero = build.whole(0, self.range_of(coordinate).span)
+        ranges = tuple(replace(r, lower=zero) if r.coordinate == coordinate else r for r in self.ranges)
+        return _Place(ranges, self.guards).normalising(coordinate)
+
     def normalising(self, coordinate: Coordinate) -> _Place:
         """Inside a normaliser its coordinate runs over all its points, whatever holds of it outside."""
         kept = tuple(guard for guard in self.guards if coordinate not in guard.type.coordinates)
         return _Place(self.ranges, kept)
+
+
+def _bounds(range: ir.Range) -> tuple[ir.Expr | None, ir.Expr | None]:
+    """What a stated range says of its coordinate; None where nothing is to be said."""
+    here = build.coord(range.coordinate, range.span)
+    starts = isinstance(range.lower, ir.Const) and range.lower.value == 0
+    lower = None if starts else build.apply("<=", (range.lower, here), "bool", range.span)
+    upper = build.apply("<", (here, range.upper), "bool", range.span) if range.stated else None
+    return lower, upper
+
+
+def _bounded(expr: ir.Expr, place: _Place) -> ir.Expr:
+    """The expression with normalisers that say where their coordinates run, where that was stated."""
+    if not any(isinstance(part, ir.Normalize) for part in walk(expr)):
+        return expr
+    inner = place.within(expr.ranges, None) if isinstance(expr, ir.Reduce) else place
+    changed = rebuild(expr, lambda child: _bounded(child, inner))
+    if isinstance(changed, ir.Normalize):
+        lower, upper = _bounds(place.range_of(changed.coordinate))
+        return _guarded(changed, (lower, upper, changed.guard))
+    return changed
+
+
+def _guarded(expr: ir.Normalize, guards: tuple[ir.Expr | None, ...]) -> ir.Expr:
+    return build.normalize(expr.op, expr.coordinate, expr.body, build.conjunction(guards), "real", expr.span)
 
 
 def scans(expr: ir.Expr) -> bool:
@@ -73,7 +107,7 @@ class _Parts:
     def visit(self, expr: ir.Expr, place: _Place, root: bool = False) -> ir.Expr:
         """The expression with its parts named. `root` is True for what the definition itself is called."""
         if not self.counts(expr) or not scans(expr):
-            return expr
+            return _bounded(expr, place)
         match expr:
             case ir.Map():
                 return self.map(expr, place, root)
@@ -85,19 +119,29 @@ class _Parts:
                 return build.select(condition, then, otherwise, expr.span)
             case ir.Reduce():
                 return self.reduction(expr, place)
-            case ir.Normalize(op, coordinate, body, guard):
-                inner = place.normalising(coordinate).given(guard)
-                body = self.visit(body, inner)
-                if op != "cumsum" and scans(body):
-                    body = self.name(body, "scores", inner)
-                changed = build.normalize(op, coordinate, body, guard, "real", expr.span)
-                hidden = any(coordinate in outer.type.coordinates for outer in place.guards)
-                if root and not hidden:
-                    return changed
-                name = "weights" if op == "softmax" else op
-                return self.name(changed, name, place.normalising(coordinate))
+            case ir.Normalize():
+                return self.normalizer(expr, place, root)
             case _:
                 return expr
+
+    def normalizer(self, expr: ir.Normalize, place: _Place, root: bool) -> ir.Expr:
+        coordinate, guard = expr.coordinate, expr.guard
+        inner = place.normalising(coordinate).given(guard)
+        body = self.visit(expr.body, inner)
+        if expr.op != "cumsum" and scans(body):
+            body = self.name(body, "scores", inner)
+        hidden = any(coordinate in outer.type.coordinates for outer in place.guards)
+        if root and not hidden:
+            return build.normalize(expr.op, coordinate, body, guard, "real", expr.span)
+        # Elsewhere its coordinate may run further: then a guard says where it ran.
+        range = place.range_of(coordinate)
+        lower, upper = _bounds(range)
+        wide = build.normalize(expr.op, coordinate, body, build.conjunction((lower, guard)), "real", expr.span)
+        if lower is None or Assumptions().entails(polynomial(range.lower)):
+            found = self.name(wide, "weights" if expr.op == "softmax" else expr.op, place.widened(coordinate))
+            if isinstance(found, ir.Read):
+                return found
+        return _guarded(wide, (lower, upper, guard))
 
     def map(self, expr: ir.Map, place: _Place, root: bool) -> ir.Expr:
         if is_flat(expr):

@@ -144,10 +144,25 @@ def total(terms: Iterable[ir.Expr], span: Span) -> ir.Expr | None:
     """The sum of these, written with `-` where one is negative; None for none."""
     result: ir.Expr | None = None
     for term in terms:
+        opposite = without_sign(term)
         if result is None:
             result = term
-        elif isinstance(term, ir.Map) and term.op == "neg":
-            result = build.apply("-", (result, term.arguments[0]), "real", span)
+        elif opposite is not None:
+            result = build.apply("-", (result, opposite), "real", span)
         else:
             result = build.apply("+", (result, term), "real", span)
     return result
+
+
+def without_sign(expr: ir.Expr) -> ir.Expr | None:
+    """The expression without the minus that it begins with; None where it has none."""
+    match expr:
+        case ir.Map("neg", (inner,)):
+            return inner
+        case ir.Const(value) if not isinstance(value, bool) and value < 0:
+            return replace(expr, value=-value)
+        case ir.Map("*" | "/" as op, (left, right), type, span):
+            first = without_sign(left)
+            return None if first is None else ir.Map(op, (first, right), type, span)
+        case _:
+            return None

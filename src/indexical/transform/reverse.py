@@ -10,10 +10,12 @@ from typing import assert_never
 from ..checker.scope import Refusal
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.affine import expression, of_atom, polynomial
+from ..ir.affine import number as constant
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, substitute, walk
 from .presence import presence
-from .products import Product, taken_apart
+from .products import Product, taken_apart, without_sign
 from .slopes import is_flat, slope
 
 
@@ -60,8 +62,34 @@ class Walk:
         self.taken.add(found.name)
         return found
 
+    def loosened(self, coordinate: Coordinate) -> Walk:
+        """The same without ranges that depend on a coordinate: they run as far as for any point of it, under guards."""
+        own = self.range_of(coordinate)
+        result = replace(self, ranges=())
+        for range in self.ranges:
+            if coordinate not in range.lower.type.coordinates | range.upper.type.coordinates:
+                result = result.within((range,), None)
+                continue
+            here = build.coord(range.coordinate, range.span)
+            lower, upper = _extreme(range.lower, own, False), _extreme(range.upper, own, True)
+            wide = ir.Range(range.coordinate, lower, upper, True, range.span)
+            result = result.within((wide,), build.apply("<=", (range.lower, here), "bool", range.span))
+            result = result.given(build.apply("<", (here, range.upper), "bool", range.span))
+        return result
+
     def range_of(self, coordinate: Coordinate) -> ir.Range:
         return next(range for range in reversed(self.ranges) if range.coordinate == coordinate)
+
+
+def _extreme(bound: ir.Expr, range: ir.Range, largest: bool) -> ir.Expr:
+    """How large (small) a bound becomes, over the points of a range."""
+    found = polynomial(bound)
+    factor = found.terms.get(frozenset(((range.coordinate, 1),)), 0)
+    if range.coordinate in (found - of_atom(range.coordinate) * constant(factor)).atoms:
+        raise Refusal(f"a range that depends on `{range.coordinate}` has no bound that is known")
+    last = polynomial(range.upper) - 1
+    end = last if (factor > 0) == largest else polynomial(range.lower)
+    return expression(found + (end - of_atom(range.coordinate)) * constant(factor), bound.span)
 
 
 def names_in(clause: ir.Clause) -> set[str]:
@@ -231,6 +259,7 @@ def is_first(expr: ir.Reduce, choose: Callable[[Coordinate], Coordinate]) -> lis
 
 def _through_normalizer(expr: ir.Normalize, owed: Product, way: Walk, itself: ir.Expr | None) -> Iterator[Share]:
     coordinate, span = expr.coordinate, expr.span
+    way = way.loosened(coordinate)
     outside = tuple(guard for guard in (*way.guards, *way.cases) if coordinate in guard.type.coordinates)
     if outside:
         # Inside, the coordinate runs over all its points: those that are absent outside are only owed nothing.
@@ -257,6 +286,9 @@ def _through(expr: ir.Normalize, owed: Product, value: ir.Expr, way: Walk) -> Pr
         return build.reduce("sum", (range,), body, guard, "real", span)
 
     def minus(left: Product, right: ir.Expr) -> ir.Expr:
+        opposite = without_sign(right)
+        if opposite is not None:
+            return build.apply("+", (left.expression(span), opposite), "real", span)
         return build.apply("-", (left.expression(span), right), "real", span)
 
     match expr.op:

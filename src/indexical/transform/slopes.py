@@ -77,7 +77,8 @@ def _said_by(found: ir.Expr, expr: ir.Map, itself: ir.Expr) -> ir.Expr:
         return itself
     match found:
         case ir.Map(op, arguments, type, span):
-            return ir.Map(op, tuple(_said_by(argument, expr, itself) for argument in arguments), type, span)
+            said = tuple(_said_by(argument, expr, itself) for argument in arguments)
+            return build.apply(op, said, type.kind, span)
         case _:
             return found
 

@@ -11,13 +11,13 @@ from ..checker.scope import Refusal
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
-from ..ir.walk import fresh, substitute
+from ..ir.walk import fresh, substitute, walk
 from .clauses import collected
 from .derive import pruned
 from .gradient import Seeds, counting, fresh_name, live_between
 from .naming import name_parts
 from .polish import with_plain_names
-from .presence import looked_after
+from .presence import looked_after, presence
 from .products import Product, taken_apart, total
 from .reverse import count, is_first, names_in, others
 from .slopes import is_flat, slope
@@ -43,21 +43,23 @@ def pushed_forward(program: ir.Program, of: Sequence[str], by: Sequence[str]) ->
         tensor = program.tensors[name]
         inputs.append(ir.Input(names[name], tensor.axes, "real", None, tensor.span))
     lets = {let.name: let for let in program.lets}
+    given = {name: lets[name] for name in by if name in lets}
     tangents = []
     for let in program.lets:
         if let.name not in by and (let.name in live or let.name in of):
-            found = _tangent(let, {name: names[name] for name in live}, names[let.name])
+            found = _tangent(let, {name: names[name] for name in live}, given, names[let.name])
             tangents.append(with_plain_names(looked_after(found, lets)))
     outputs = tuple(names[name] for name in of)
     every = (*program.lets, *tangents)
     return pruned(replace(program, inputs=tuple(inputs), lets=every, outputs=outputs, order=()))
 
 
-def _tangent(let: ir.Let, names: dict[str, str], name: str) -> ir.Let:
+def _tangent(let: ir.Let, names: dict[str, str], given: dict[str, ir.Let], name: str) -> ir.Let:
+    """The tangent of a definition. What is absent in a definition that is `given` a tangent does not change."""
     clauses = []
     for clause in let.clauses:
         itself = build.read(let.name, clause.slots, "real", clause.span)
-        pushing = _Pushing(names, counting(names), names_in(clause), clause.ranges)
+        pushing = _Pushing(names, given, counting(names), names_in(clause), clause.ranges)
         body = _sum(pushing.tangent(clause.body, itself), clause.body)
         clauses.append(replace(clause, body=body))
     return ir.Let(name, let.axes, "real", tuple(clauses), False, let.span, let.call, let.captured)
@@ -73,6 +75,7 @@ def _sum(terms: list[Product], expr: ir.Expr) -> ir.Expr:
 @dataclass(frozen=True, slots=True)
 class _Pushing:
     names: dict[str, str]
+    given: dict[str, ir.Let]
     counts: Callable[[ir.Expr], bool]
     taken: set[str]
     ranges: tuple[ir.Range, ...]
@@ -90,7 +93,9 @@ class _Pushing:
             case ir.Const() | ir.Coord() | ir.Size() | ir.Array():
                 return []
             case ir.Read(tensor, indices, span=span):
-                return [Product(factors=(build.read(self.names[tensor], indices, "real", span),))]
+                change = Product(factors=(build.read(self.names[tensor], indices, "real", span),))
+                there = presence(expr, self.given)
+                return [change if there is None else _where(change, (there,), expr)]
             case ir.Map():
                 return self._map(expr, itself)
             case ir.Select(condition, then, otherwise):
@@ -141,6 +146,8 @@ class _Pushing:
         if term.ranges:
             inner_sum = build.reduce("sum", term.ranges, body.expression(expr.span), guard, "real", expr.span)
             body = Product(factors=(inner_sum,))
+        elif guard is not None:
+            body = _where(body, (guard,), expr)
         summed = number.times(body)
         return [summed.over(taken_apart(count(expr))) if expr.op == "mean" else summed]
 
@@ -158,13 +165,21 @@ class _Pushing:
         other = self.fresh(coordinate)
         elsewhere: dict[Coordinate, ir.Expr] = {coordinate: build.coord(other, span)}
         range = next(range for range in reversed(self.ranges) if range.coordinate == coordinate)
-        guard = None if expr.guard is None or isinstance(weight, ir.Read) else substitute(expr.guard, elsewhere)
+        needless = isinstance(weight, ir.Read) and _is_plain(change)
+        guard = None if expr.guard is None or needless else substitute(expr.guard, elsewhere)
         mean = Product(factors=(weight,)).times(change).substituted(elsewhere).expression(span)
         gathered = build.reduce("sum", (replace(range, coordinate=other),), mean, guard, "real", span)
         centred = build.apply("-", (change.expression(span), gathered), "real", span)
         if expr.op == "softmax":
-            return [Product(factors=(value, centred))]
+            kept = () if expr.guard is None or _is_plain(change) else (expr.guard,)
+            return [_where(Product(factors=(value, centred)), kept, expr)]
         return [_where(Product(factors=(centred,)), () if expr.guard is None else (expr.guard,), expr)]
+
+
+def _is_plain(product: Product) -> bool:
+    """Whether it only reads tensors at coordinates: that can be done anywhere."""
+    reads = [part for factor in product.factors for part in walk(factor) if isinstance(part, ir.Read)]
+    return not product.divisors and all(isinstance(index, ir.Coord) for read in reads for index in read.indices)
 
 
 def _together(terms: list[Product], expr: ir.Expr) -> Product:

@@ -86,7 +86,7 @@ def _settled(hidden: Share, inverse: Inverse, home: tuple[ir.Range, ...], consta
     conditions = [tidied_indices(renamed_apart(substitute(bound, values), taken)) for bound in inverse.bounds]
     conditions += map(brought, hidden.guards)
     cases = list(map(brought, hidden.cases))
-    places = [renamed_apart(substitute(equation, values), taken) for equation in inverse.equations]
+    places = [tidied_indices(renamed_apart(substitute(place, values), taken)) for place in inverse.equations]
     # A place that is looked up is looked up in the cases where it was.
     late = [place for place in places if cases and _reads(place)]
     guards = _needed([*conditions, *(place for place in places if place not in late)], home, ranges, constants)
@@ -105,12 +105,16 @@ def _at_home(share: Share, home: tuple[ir.Range, ...]) -> Share:
     known = {
         index: build.coord(range.coordinate, index.span)
         for index, range in zip(share.indices, home, strict=True)
-        if isinstance(index, ir.Map)
+        if isinstance(index, ir.Map) and index.type.coordinates
     }
     if not known:
         return share
 
     moving = build.varying(known)
+    taken = {range.coordinate.name for range in home}
+
+    def apart(expr: ir.Expr) -> ir.Expr:
+        return changed(renamed_apart(expr, taken))
 
     def changed(expr: ir.Expr) -> ir.Expr:
         if isinstance(expr, ir.Normalize) and expr.coordinate in moving:
@@ -120,9 +124,9 @@ def _at_home(share: Share, home: tuple[ir.Range, ...]) -> Share:
 
     return replace(
         share,
-        product=share.product.changed(changed),
-        guards=tuple(map(changed, share.guards)),
-        cases=tuple(map(changed, share.cases)),
+        product=share.product.changed(apart),
+        guards=tuple(map(apart, share.guards)),
+        cases=tuple(map(apart, share.cases)),
     )
 
 
