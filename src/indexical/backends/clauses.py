@@ -57,9 +57,10 @@ class Clauses(Remover):
         self.define_mask(let)
 
     def is_one(self, let: ir.Let) -> bool:
-        """Whether one clause has all points, with its coordinates in the order of the axes."""
+        """Whether one clause has all points, with its coordinates in the order of the axes; `y[0]` has one point, and
+        no coordinate for it."""
         clause = let.clauses[0]
-        slots = tuple(slot.coordinate for slot in clause.slots if isinstance(slot, ir.Coord))
+        slots = tuple(slot.coordinate if isinstance(slot, ir.Coord) else None for slot in clause.slots)
         return len(let.clauses) == 1 and slots == tuple(range.coordinate for range in clause.ranges)
 
     def begin(self, let: ir.Let, covered: Sequence[ir.Let] = ()) -> None:
@@ -76,10 +77,10 @@ class Clauses(Remover):
         self.label = self.step_name(let)
 
     def step_name(self, let: ir.Let) -> str:
-        """What the steps of a definition are called: a local one without the name of its owner."""
+        """What the steps of a definition are called: a local one without the name of its owner. A number is no name."""
         owners = [o for o, other in self.lets.items() if not other.hidden and let.name.startswith(f"{o}_")]
         name = let.name[len(max(owners, key=len)) + 1 :] if let.hidden and owners else let.name
-        return name if len(name) <= 10 and not keyword.iskeyword(name) else "part"
+        return name if len(name) <= 10 and name.isidentifier() and not keyword.iskeyword(name) else "part"
 
     def home(self, let: ir.Let, without: tuple[int, ...]) -> str:
         return tuple_of([self.extent(axis.extent) for n, axis in enumerate(let.axes) if n not in without])

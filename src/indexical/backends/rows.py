@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..ir import nodes as ir
-from ..ir.affine import of_atom
+from ..ir.affine import number, of_atom, polynomial
 from ..plan.scans import Recurrence
 from .base import ATOM, Value
 from .clauses import Clauses, tuple_of, zero_of
 from .scope import Scope
 from .state import Stored
+from .views import Access
 
 
 @dataclass
@@ -95,7 +96,7 @@ class Rows(Clauses):
     ) -> Value:
         """A definition that is still being computed: one row of it, or all rows there are."""
         let = self.tensors[tensor]
-        accesses = [self.access(indices[axis], scope) for axis in stored.rows]
+        accesses = [self.row_access(indices[axis], stored, scope) for axis in stored.rows]
         if any(access is None or access.how != "fixed" for access in accesses):
             if ("so far", tensor) not in self.known:
                 counts = [self.extent(extents[axis]) for axis in stored.rows]
@@ -119,6 +120,14 @@ class Rows(Clauses):
         if not others:
             return row
         return self.at(row, [indices[n] for n in others], [extents[n] for n in others], message, scope)
+
+    def row_access(self, index: ir.Expr, stored: Stored, scope: Scope) -> Access | None:
+        """An index of a step. Of what is computed only the last step may have been kept, and that is one number, even
+        where an array has it."""
+        if stored.growing:
+            return self.access(index, scope)
+        place = polynomial(index)
+        return Access("fixed", (), place, place + 1, number(1))
 
     def is_earlier(self, tensor: str, indices: list[ir.Expr], scope: Scope) -> bool:
         """Whether a row was computed in an earlier turn of the loops around or before in this one, whatever a guard

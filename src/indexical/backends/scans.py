@@ -77,7 +77,7 @@ class Scanner(Rows):
         return start, times, self.computed_part(let, clause, part.plus).text, heard
 
     def shares(self, let: ir.Let, scan: Scan) -> tuple[int, ...] | None:
-        """Base cases that have one step each, in order, then one rule for all other steps: their numbers. None where
+        """Base cases that are one point each, in order, then one rule for all other steps: their numbers. None where
         the clauses lie in another way."""
         if any(self.is_partial(let, clause, {scan.axis: ""}) for clause in scan.clauses):
             return None
@@ -87,9 +87,11 @@ class Scanner(Rows):
         rest: list[int] = []
         for number, clause in enumerate(scan.clauses):
             begins, ends = self.reach_of(let, clause, scan)
-            if begins == scan.offset and ends is None:
+            # What a clause says of one point has no axis for its step, what it says of a range has one.
+            ranges = isinstance(clause.slots[scan.axis], ir.Coord)
+            if begins == scan.offset and ends is None and ranges:
                 rest.append(number)
-            elif begins is not None and ends == begins + 1 and scan.parts[number].times is None:
+            elif begins is not None and ends == begins + 1 and not ranges and scan.parts[number].times is None:
                 first[begins] = number
             else:
                 return None

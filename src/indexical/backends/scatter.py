@@ -91,7 +91,9 @@ class Scatterer(Binder):
             if not isinstance(part, ir.Read) or not part.indices:
                 continue
             for index, axis in zip(part.indices, self.tensors[part.tensor].axes, strict=True):
-                if isinstance(index, ir.Coord) and index.coordinate in coordinates:
+                # Values of a tile that pass for tensors are of no stated length.
+                stated = axis.extent != build.whole(0, expr.span)
+                if isinstance(index, ir.Coord) and index.coordinate in coordinates and stated:
                     self.check_agreement(Index(index, axis.extent, None), scope)
 
     # ----------------------------------------------------------------- the points
@@ -125,6 +127,13 @@ class Scatterer(Binder):
         rest = tuple(axis for axis in inner.sort(body.axes) if axis not in axes)
         body = self.spread(self.turned(body, (*axes, *rest)), (*axes, *rest), inner)
         around = tuple(axis for axis in axes if axis not in moved)
+        told = {*around, *(axis for value in (*places, *([] if kept is None else [kept])) for axis in value.axes)}
+        idle = tuple(n for n, axis in enumerate(axes) if axis not in told)
+        if idle:
+            # What neither a place nor a mask varies with is added up before.
+            summed = f"{body.atom}.sum({idle[0] if len(idle) == 1 else idle})"
+            axes = tuple(axis for axis in axes if axis in told)
+            body = body.but(text=summed, axes=(*axes, *rest), binds=ATOM)
         shown = [aligned(self.rank(axis, inner), axes).text for axis in around]
         shown += [aligned(place, axes).text for place in places]
         counts = [self.length(axis, scope) for axis in (*around, *scatter.targets)]

@@ -238,6 +238,8 @@ def _is_one(let: ir.Let, made: list[Home]) -> bool:
         return False
     clause, home = let.clauses[0], made[0].let
     body = clause.body
+    if not all(isinstance(slot, ir.Coord) for slot in clause.slots):
+        return False
     if not isinstance(body, ir.Read) or body.tensor != home.name or home.clauses[0].guard != clause.guard:
         return False
     return {axis.coordinate for axis in home.axes} == {r.coordinate for r in clause.ranges}

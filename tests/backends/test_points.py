@@ -1,0 +1,88 @@
+"""Clauses of single points, steps that an array counts, sums over what has no part: against the reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import indexical as ix
+
+Array = np.ndarray[Any, Any]
+NUMBERS = np.random.default_rng(7)
+
+
+def check(text: str, arrays: dict[str, Array]) -> ix.Program:
+    """Both libraries, isolated and not, are the reference: values and shapes."""
+    program = ix.compile(text)
+    given: dict[str, Any] = {name: arrays[name] for name in program.inputs}
+    right = outputs(program(**given, backend="reference"))
+    for isolate in (False, True):
+        for taken in (given, {name: torch.tensor(array) for name, array in given.items()}):
+            found = outputs(program(**taken, isolate=isolate))
+            for one, other in zip(found, right, strict=True):
+                assert one.shape == other.shape, text
+                np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12, err_msg=text)
+    return program
+
+
+def outputs(found: Any) -> list[Array]:
+    return [np.asarray(one) for one in (found if isinstance(found, tuple) else (found,))]
+
+
+def random(*shape: int) -> Array:
+    return NUMBERS.uniform(-1.0, 1.0, shape)
+
+
+POINTS = {
+    "alone": "let out[0] = x[0, 0];",
+    "a number": "let out[0] = 0.5;",
+    "first": "let out[0, j] = x[1, j];",
+    "last": "let out[j, 0] = sum[i](x[i, j]);",
+    "between": "let y[j, 0] = sum[i](x[i, j]); let out[i, 0] = sum[j](y[j, 0] * x[i, j]);",
+    "weights": "let w[0, i, j] = softmax[j](x[i, j] where j <= i); let out[0, i] = sum[j](w[0, i, j] * x[i, j]);",
+    "attention": "let out[0, i, j] = sum[k](softmax[k](sum[d in 0..3](x[i, d] * x[k, d])) * x[k, j]);",
+}
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_a_clause_of_one_point_has_an_axis_for_it(name: str) -> None:
+    check(f"input x[i, j]; {POINTS[name]}", {"x": random(3, 3)})
+
+
+STEPS = {
+    "backward": "let t[0, p] = x[0, p] + t[1, p] * z[1, p]; let t[1, p] = x[1, p]; let out = sum[p](t[0, p]);",
+    "no other axis": "let t[0] = x[0, 0] + 0.5 * t[1]; let t[1] = x[1, 0]; let out[m in 0..2] = t[m] * 2;",
+    "second axis": "let t[p, 0] = x[0, p]; let t[p, 1] = t[p, 0] + x[1, p]; let out[p] = t[p, 1];",
+    "two back": "let t[0] = x[0, 0]; let t[1] = x[1, 0]; let t[2] = 0.5 * t[0] + x[2, 0]; let out = t[2];",
+    "product": "let t[1] = x[0, 0]; let t[0] = t[1] * x[1, 0]; let out = t[0];",
+    "a range of one": "let t[m in 0..1, p] = x[m, p]; let t[m in 1..3, p] = 0.5 * t[m - 1, p] + x[m, p];",
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_scan_of_single_points(name: str) -> None:
+    check(f"input x[m, p], z[m, p]; {STEPS[name]}", {"x": random(3, 3), "z": random(3, 3)})
+
+
+@pytest.mark.parametrize("rule", ["tanh(d[p] + t[p - 1])", "0.5 * t[p - 1] + d[p]"])
+@pytest.mark.parametrize("out", ["let out = t[s - 1] * 2;", "let out[p] = t[s - 1] * 2 where d[p] > 0;"])
+def test_the_last_step_is_read_where_an_array_says_how_many(rule: str, out: str) -> None:
+    text = f"input s : i64, d[p in 0..s]; let t[0] = d[0]; let t[p in 1..s] = {rule}; {out}"
+    check(text, {"s": np.array(4), "d": random(4)})
+
+
+def test_what_neither_place_nor_mask_varies_with_is_added_up_before() -> None:
+    text = """input u[i, n], D[m, p, j];
+    let out[i, n] = sum[m, p, j](D[m, p, j] where min(j, size(i) - 1) == i, j + m >= size(j),
+        argmin[n_1](u[(j + 1) % size(i), n_1]) == n);"""
+    check(text, {"u": random(2, 3), "D": random(3, 3, 3)})
+
+
+def test_a_step_is_never_called_by_a_number() -> None:
+    text = """input X[i], Y[i];
+    let weights[d in 0..4] = (softmax[d](X[d] * Y[d])) where 2 <= d;
+    let out = sum[d in 0..4](softmax[d](X[d] * Y[d]) * (if 2 <= d { weights[d] } else { 0 }));"""
+    check(text, {"X": random(4), "Y": random(4)})
