@@ -59,7 +59,7 @@ class Convolver(Shifter):
     def shifted(self, read: ir.Read, inner: Scope) -> list[Index] | None:
         """How a read is viewed that has windows, and is nothing but them and whole axes; None for any other."""
         stored = self.stored[read.tensor]
-        if not read.indices or stored.rows or stored.starts or stored.growing:
+        if not read.indices or stored.rows or stored.starts or stored.growing or stored.dtype != self.compute:
             return None
         accesses = [self.access(index, inner) for index in read.indices]
         if not 1 <= sum(a is not None and a.how == "windows" for a in accesses) <= _MOST:
@@ -122,7 +122,7 @@ class Convolver(Shifter):
         # Of an axis that is shifted, the name is that of what survives.
         held = [index.access.coordinates for _, index in held_axes(plan) if index.access is not None]
         names = tuple(next((c for c in axis if c in roles.counts), axis[0]) for axis in held)
-        x = self.widened(self.sliced(base, plan, inner).but(axes=names))
+        x = self.sliced(base, plan, inner).but(axes=names)
         w = self.widened(self.real(self.value(other, inner)))
         first = self.laid_out(x, (roles.groups, roles.batch, roles.inner), roles.counts)
         second = self.laid_out(w, (roles.groups, roles.outer, roles.inner), roles.sizes)
