@@ -37,6 +37,7 @@ class Reducer(Convolver):
             found = self.convolved(expr, guarded, needed, scope) or self.contract(expr, guarded, needed, scope)
             if found is not None:
                 return found if expr.op == "sum" else self.averaged(found, expr, masks, inner, scope)
+            masks = self.heard_masks(masks, expr, inner)
         body = self.value(expr.body, guarded)
         if expr.type.kind == "real":
             body = self.real(body) if expr.op in ("max", "min") else self.widened(self.real(body))
@@ -57,6 +58,19 @@ class Reducer(Convolver):
             mask
             for mask, condition in zip(masks, conditions, strict=True)
             if not any(self.vanishes(read, condition, inner) for read in reads)
+        ]
+
+    def heard_masks(self, masks: list[Value], expr: ir.Reduce, inner: Scope) -> list[Value]:
+        """The masks of a sum without those that only remove products of zeros: every factor leaves its axis there."""
+        found = factors_of(expr.body)
+        reads = [factor.expr for factor in found if isinstance(factor.expr, ir.Read) and not factor.inverse]
+        if expr.op != "sum" or not masks or len(reads) < len(found):
+            return masks
+        conditions = self.removing(expr.ranges, expr.guard, inner)
+        return [
+            mask
+            for mask, condition in zip(masks, conditions, strict=True)
+            if not all(self.vanishes(read, condition, inner) for read in reads)
         ]
 
     def vanishes(self, read: ir.Read, condition: ir.Expr, inner: Scope) -> bool:
