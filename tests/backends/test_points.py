@@ -86,3 +86,22 @@ def test_a_step_is_never_called_by_a_number() -> None:
     let weights[d in 0..4] = (softmax[d](X[d] * Y[d])) where 2 <= d;
     let out = sum[d in 0..4](softmax[d](X[d] * Y[d]) * (if 2 <= d { weights[d] } else { 0 }));"""
     check(text, {"X": random(4), "Y": random(4)})
+
+
+REPEATED = {
+    "two sums": "let out = sum[h, i, d in 0..size(k)](a[i] * b[h]);",
+    "a matrix and a vector": "let out[i] = sum[j, d in 0..size(k)](x[i, j] * z[j, 1] where j > 0);",
+    "matrices": "let out[i, h] = sum[j, d in 0..size(k) * 2](x[i, j] * z[j, h]);",
+    "mean": "let out[i, h] = mean[j, d in 0..size(k)](x[i, j] * z[j, h]);",
+    "several": "let out[h] = sum[i, j, d in 0..3, e in 0..size(k)](x[i, j] * z[j, h] * a[i]);",
+    "no points": "let out[i, h] = sum[j, d in 0..size(k) - 5](x[i, j] * z[j, h]);",
+    "infinite": "let out[i, h] = sum[j, d in 0..size(n)](x[i, j] / (z[j, h] - z[j, h]));",
+    "windows": "let out[i in 0..2] = sum[j in 0..2, h in 0..2, d in 0..size(k)](x[i + h, j] * z[h, j]);",
+    "masked": "let out[i, h] = sum[j, d in 0..size(k)](x[i, j] * z[j, h] where j <= i);",
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_what_no_factor_varies_with_is_counted(name: str) -> None:
+    arrays = {"a": random(3), "b": random(2), "x": random(3, 4), "z": random(4, 2), "y": random(5), "w": random(0)}
+    check(f"input a[i], b[h], x[i, j], z[j, h], y[k], w[n]; {REPEATED[name]}", arrays)

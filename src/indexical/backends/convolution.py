@@ -53,7 +53,9 @@ class Convolver(Shifter):
             plan = self.shifted(shifted, inner)
             roles = None if plan is None else self.roles(expr, plan, other, inner)
             if plan is not None and roles is not None:
-                return self.convolution(shifted, plan, other, roles, inner, scope)
+                idle = expr.coordinates - shifted.type.coordinates - other.type.coordinates
+                once = self.convolution(shifted, plan, other, roles, inner, scope)
+                return self.repeated(once, inner.sort(idle), inner)
         return None
 
     def shifted(self, read: ir.Read, inner: Scope) -> list[Index] | None:
