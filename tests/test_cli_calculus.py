@@ -269,3 +269,14 @@ def test_help_says_what_is_taken_and_given(command: str, capsys: Captured) -> No
     }
     assert all(word in shown for word in words[command])
     assert f"example: ix {command}" in shown
+
+
+def test_a_plan_says_what_keeping_the_weights_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    path = tmp_path / "back.ix"
+    assert main(["grad", CAUSAL, "-o", str(path)]) == 0
+    plan = ["plan", str(path), "--sizes", "b=1,h=2,i=64,j=64,d=8,e=8"]
+    assert main(plan) == 0
+    assert "`recompute=False` keeps all of it" in capsys.readouterr().out
+    assert main([*plan, "--keep"]) == 0
+    assert "never built" not in capsys.readouterr().out

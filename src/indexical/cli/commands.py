@@ -84,9 +84,8 @@ def _imagined(options: Namespace) -> tuple[PlanSheet, str]:
     arrays, _ = stand_ins(program.ir, sizes, options.dtype)
     check_names(sizes, arrays, "--sizes")
     device = options.device if options.backend == "torch" else "cpu"
-    return program.imagine(
-        arrays.arrays, options.dtype, options.backend, device, names_in(options.outputs), options.isolate
-    )
+    wanted, recompute = names_in(options.outputs), not options.keep
+    return program.imagine(arrays.arrays, options.dtype, options.backend, device, wanted, options.isolate, recompute)
 
 
 def format_command(options: Namespace) -> int:

@@ -289,6 +289,8 @@ def _add_imagined(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cpu", help="of the torch backend: cpu, cuda, … (default: cpu)")
     parser.add_argument("--dtype", choices=("f16", "bf16", "f32", "f64"), default="f32", help="of reals (default: f32)")
     parser.add_argument("--isolate", action="store_true", help="keep NaN and infinity from those who may not hear them")
+    keep = "keep the weights that a derivative reads, rather than make them again tile by tile"
+    parser.add_argument("--keep", action="store_true", help=keep)
 
 
 def _add_format(parser: argparse.ArgumentParser) -> None:
