@@ -331,3 +331,15 @@ input XX[i];
 let YY[i] = {op}[k in 0..2](XX[i] ** 2 where {guard});
 let out[i] = YY[i] + {op}[k in 0..1](XX[i - 1] * k + YY[i - 1] where i > 0);"""
     return text, {"XX": draw.reals(3)}, draw.pick(("out", "YY"))
+
+
+@family
+def bare_normalisers(draw: Draw) -> Drawn:
+    """A normaliser that is all there is to a definition."""
+    op, along = draw.pick(("softmax", "cumsum", "log_softmax")), draw.pick(("i", "j"))
+    body = draw.pick(("XX[i, j]", "XX[i, j] * YY[j]", "YY[j] + XX[j, i]"))
+    guard = "" if op == "log_softmax" else draw.pick(("", " where j <= i", " where j != i"))
+    text = f"""
+input XX[i, j], YY[j];
+let out[i, j] = {op}[{along}]({body}{guard});"""
+    return text, {"XX": draw.reals(2, 2), "YY": draw.reals(2)}, "out"
