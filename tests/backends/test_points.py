@@ -105,3 +105,37 @@ REPEATED = {
 def test_what_no_factor_varies_with_is_counted(name: str) -> None:
     arrays = {"a": random(3), "b": random(2), "x": random(3, 4), "z": random(4, 2), "y": random(5), "w": random(0)}
     check(f"input a[i], b[h], x[i, j], z[j, h], y[k], w[n]; {REPEATED[name]}", arrays)
+
+
+ENDLESS = {
+    "by name": "let out[i] = -sum[j](T[i, j] * log_p[i, j] where j <= i);",
+    "in place": "let out[i] = -sum[j](T[i, j] * log_softmax[j](X[i, j] where j <= i) where j <= i);",
+    "a branch": "let out[i, j] = if j <= i { T[i, j] * log_p[i, j] } else { 0 };",
+    "a guard": "let out[i, j] = T[i, j] * log_p[i, j] where j <= i;",
+    "through another": "let q[i, j] = log_p[i, j] * 2; let out[i] = sum[j](T[i, j] * q[i, j] where j <= i);",
+    "divided": "let out[i, j] = if j <= i { log_p[i, j] / T[i, j] } else { 0 };",
+    "of no points": "let top[i] = max[j](X[i, j] where j < i); let out[i] = if i > 0 { T[i, 0] * top[i] } else { 0 };",
+    "contracted": "let top[i] = max[j](X[i, j] where j < i);"
+    "let out[j, k] = sum[i](top[i] * T[i, k] * X[i, j] where j < i);",
+    "entropy": "let out[i] = -sum[j](exp(log_p[i, j]) * log_p[i, j] where j <= i) + T[i, 0];",
+    "entropy by weights": "let p[i, j] = softmax[j](X[i, j] where j <= i);"
+    "let out[i] = -sum[j](p[i, j] * log_p[i, j] where j <= i) + T[i, 0];",
+    "silu": "let out[i, j] = silu(log_p[i, j]) * T[i, j] where j <= i;",
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_what_is_infinite_where_a_guard_removed_it_does_not_flow_back(name: str) -> None:
+    shared = "let log_p[i, j] = log_softmax[j](X[i, j] where j <= i);" if "log_p" in ENDLESS[name] else ""
+    arrays = {"X": random(3, 3) + 2, "T": random(3, 3)}
+    program = check(
+        f"input X[i, j], T[i, {'k' if '[i, k]' in ENDLESS[name] else 'j'}]; {shared} {ENDLESS[name]}", arrays
+    )
+    X, T = (torch.tensor(arrays[key], requires_grad=True) for key in "XT")
+    result = program(X=X, T=T)
+    way = torch.tensor(random(*result.shape))
+    found = torch.autograd.grad(result, (X, T), way)
+    given: dict[str, Any] = {**arrays, "d_out": way.numpy()}
+    right = ix.grad(program, of="out", by=("X", "T"))(**given, backend="reference")
+    for one, other in zip(found, right, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)

@@ -70,12 +70,8 @@ def test_they_agree_with_finite_differences(name: str) -> None:
             assert found[moving][:, at] == pytest.approx(expected, rel=1e-4, abs=1e-6), (moving, at, case)
 
 
-# The engine multiplies by the -∞ of a point that a guard removes before it leaves it out, and autograd says NaN.
-ENGINE_IS_OPEN = {"log_softmax_rows"}
-
-
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in ENGINE_IS_OPEN])
+@pytest.mark.parametrize("name", FAMILIES)
 def test_they_agree_with_autograd(name: str, seed: int) -> None:
     case = smooth(name, seed)
     program = ix.compile(case.text)

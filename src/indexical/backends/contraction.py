@@ -57,7 +57,9 @@ class Contractor(Reader):
             return None
         over = frozenset(inner.sort(bound))
         idle = inner.sort(over.difference(*homes, *(mask.axes for mask in masks)))
-        if not all(self.is_filled(axis, inner) for axis in idle) and (self.isolate or any(map(_may_blow_up, moving))):
+        if not all(self.is_filled(axis, inner) for axis in idle) and (
+            self.isolate or any(map(self.may_blow_up, moving))
+        ):
             return None
         heard = self.heard([factor.expr for factor in (*moving, *fixed)], inner)
         factors = [self.factor(f, value) for f, value in zip((*moving, *fixed), heard, strict=True)]
@@ -66,11 +68,15 @@ class Contractor(Reader):
         result = self.repeated(self.contract_all(values, over, inner), idle, inner)
         for value in factors[len(moving) :]:
             result = self.times(result, value, inner)
-        if masks and any(map(_may_blow_up, fixed)):
+        if masks and any(map(self.may_blow_up, fixed)):
             some = self.some(masks, over, inner)
             zero = Value("0", (), "real", None, ATOM, True)
             result = self.where(some, self.strong(result), zero, inner, result.dtype)
         return result
+
+    def may_blow_up(self, factor: Factor) -> bool:
+        """Whether a factor may be infinite where all that it is made of is finite."""
+        return factor.inverse or is_wild(factor.expr) or self.may_be_endless(factor.expr)
 
     def repeated(self, value: Value, idle: Iterable[Coordinate], scope: Scope) -> Value:
         """The value as often as these coordinates have points, with which no factor varies."""
@@ -86,7 +92,7 @@ class Contractor(Reader):
         removed = [not f.inverse and self.may_be_removed(f.expr) for f in (*moving, *fixed)]
         if self.isolate:
             return not masks and not any(removed) and not fixed
-        wild = [_may_blow_up(factor) for factor in moving]
+        wild = [self.may_blow_up(factor) for factor in moving]
         if any(removed) and any(loud and not gone for loud, gone in zip(wild, removed, strict=False)):
             return False
         return all(set(mask.axes) <= home for mask in masks for home, loud in zip(homes, wild, strict=True) if loud)
@@ -274,11 +280,6 @@ class Contractor(Reader):
             if side:
                 lengths.append(" * ".join(_factor(self.length(axis, scope)) for axis in side))
         return value.but(text=f"{value.atom}.reshape({', '.join(lengths)})", binds=ATOM)
-
-
-def _may_blow_up(factor: Factor) -> bool:
-    """Whether a factor may be infinite where all that it is made of is finite."""
-    return factor.inverse or is_wild(factor.expr)
 
 
 def _matmul(left: Value, right: Value, axes: tuple[Coordinate, ...]) -> Value:

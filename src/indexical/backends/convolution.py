@@ -9,7 +9,6 @@ from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from .base import ATOM, Value
 from .contraction import factors_of
-from .expressions import is_wild
 from .indexing import Index, held_axes
 from .scope import Scope
 from .shifts import Shifter
@@ -43,7 +42,7 @@ class Convolver(Shifter):
         found = factors_of(expr.body)
         if self.text.dialect.name != "torch" or self.isolate or masks or self.text.loops or len(found) != 2:
             return None
-        if any(f.inverse or is_wild(f.expr) or self.may_be_removed(f.expr) for f in found):
+        if any(self.may_blow_up(f) or self.may_be_removed(f.expr) for f in found):
             return None
         if any(f.expr.type.kind != "real" for f in found):
             return None

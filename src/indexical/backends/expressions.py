@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import assert_never
 
 from ..ir import nodes as ir
-from ..ir.types import Dtype
+from ..ir.types import Coordinate, Dtype
 from ..ir.walk import walk
 from .base import AND, ATOM, COMPARISON, EITHER, OR, POWER, PRODUCT, SUM, UNARY, Value
 from .branches import Branches
@@ -115,7 +115,7 @@ class Emitter(Branches):
         if op.startswith("as "):
             return self.cast(expr, scope)
         values = self.operands(expr, scope)
-        if op in _STEEP and expr.type.kind == "real" and self.text.dialect.name == "torch":
+        if expr.type.kind == "real" and self.text.dialect.name == "torch":
             values = self.at_home(expr, values, scope)
         dtype = widest(value.dtype for value in values) if expr.type.kind != "bool" else "bool"
         if expr.type.kind == "whole":
@@ -131,22 +131,46 @@ class Emitter(Branches):
         return self.without_removed(expr, found, scope) if op in ("*", "/") and self.is_loud(expr) else found
 
     def at_home(self, expr: ir.Map, values: list[Value], scope: Scope) -> list[Value]:
-        """The operands of a function that has a pole. Where nobody looks, its argument is 1: what it would be there
-        flows back as NaN, for PyTorch multiplies it with 0. A condition on more coordinates than the argument has is
-        let be: somebody may look."""
-        at = _STEEP[expr.op]
-        argument = expr.arguments[at]
-        learned = any(isinstance(part, ir.Read) and part.type.kind == "real" for part in walk(argument))
-        if values[at].python or not scope.conditions() or not learned:
+        """The operands of a function that has a pole, or of one that may be handed an infinity. Where nobody looks,
+        a number stands in for it: what it would be there flows back as NaN, for PyTorch multiplies it with 0."""
+        if not scope.conditions():
             return values
-        own = set(values[at].axes)
-        kept = self.conjunction([mask for mask in self.holding(scope)[1] if own.issuperset(mask.axes)], scope)
-        if kept is None:
-            return values
-        self.leans += 1
-        one = Value("1", (), "real", None, ATOM, True)
-        safe = self.where(kept, self.strong(values[at]), one, scope, values[at].dtype)
-        return [*values[:at], safe, *values[at + 1 :]]
+        for at, stand_in in self.poles(expr):
+            kept = None if values[at].python else self.looked_at(set(values[at].axes), stand_in == "0", scope)
+            if kept is not None:
+                self.leans += 1
+                other = Value(stand_in, (), "real", None, ATOM, True)
+                safe = self.where(kept, self.strong(values[at]), other, scope, values[at].dtype)
+                values = [*values[:at], safe, *values[at + 1 :]]
+        return values
+
+    def looked_at(self, own: set[Coordinate], closely: bool, scope: Scope) -> Value | None:
+        """Where somebody looks at what has these coordinates. A condition on more of them is let be, for somebody may
+        look; looking closely, it is asked whether anybody does."""
+        masks = [mask for mask in self.holding(scope)[1] if own.issuperset(mask.axes)]
+        wider = [m for m in self.holding(scope)[1] if closely and own & set(m.axes) and not own.issuperset(m.axes)]
+        if wider:
+            whole = self.conjunction(wider, scope)
+            assert whole is not None
+            gone = tuple(n for n, axis in enumerate(whole.axes) if axis not in own)
+            shown = self.text.dialect.reduction("any", whole, gone, self.text)
+            masks.append(Value(shown, tuple(axis for axis in whole.axes if axis in own), "bool", "bool"))
+        return self.conjunction(masks, scope)
+
+    def poles(self, expr: ir.Map) -> Iterator[tuple[int, str]]:
+        """Which operands of a function must not be looked at where nobody asks for it, and what is harmless there."""
+        steep = _STEEP.get(expr.op)
+        for at, argument in enumerate(expr.arguments):
+            others = [other for n, other in enumerate(expr.arguments) if n != at]
+            handed = expr.op in _UNSETTLED or (expr.op in ("*", "/") and any(map(_is_learned, others)))
+            if at == steep and _is_learned(argument):
+                yield at, "1"
+            elif handed and self.may_be_endless(argument):
+                yield at, "0"
+
+    def may_be_endless(self, expr: ir.Expr) -> bool:
+        """Whether this may be infinite at points that a guard removed."""
+        raise NotImplementedError
 
     def is_loud(self, expr: ir.Map) -> bool:
         """Whether something that is not 0 may come of a product with a factor that a guard removed: by what arrives,
@@ -233,6 +257,14 @@ class Emitter(Branches):
 
 # Functions that are infinitely steep somewhere, and which of their arguments takes them there.
 _STEEP = {"sqrt": 0, "rsqrt": 0, "log": 0, "/": 1, "**": 0}
+
+# Functions that have no slope at infinity.
+_UNSETTLED = frozenset(("sin", "cos", "silu", "gelu", "%"))
+
+
+def _is_learned(expr: ir.Expr) -> bool:
+    """Whether something may flow back into an expression."""
+    return any(isinstance(part, ir.Read) and part.type.kind == "real" for part in walk(expr))
 
 
 def constant(expr: ir.Const) -> Value:

@@ -8,7 +8,6 @@ from ..ir.walk import walk
 from .base import ATOM, COMPARISON, PRODUCT, UNARY, Value
 from .contraction import factors_of
 from .convolution import Convolver
-from .expressions import is_wild
 from .scope import Scope
 from .values import aligned, joined, permuted
 from .wholes import LARGEST
@@ -50,7 +49,7 @@ class Reducer(Convolver):
         """The masks of a product without those that only remove what is 0 anyway: an index that leaves its axis finds
         zeros there."""
         found = factors_of(expr.body)
-        if self.isolate or not masks or any(factor.inverse or is_wild(factor.expr) for factor in found):
+        if self.isolate or not masks or any(map(self.may_blow_up, found)):
             return masks
         reads = [factor.expr for factor in found if isinstance(factor.expr, ir.Read)]
         conditions = self.removing(expr.ranges, expr.guard, inner)

@@ -8,6 +8,7 @@ from ..checker.context import at
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.walk import renamed_apart, walk
+from ..plan.safety import is_endless
 from .base import Value
 from .normalizers import Normalizer
 from .scope import Scope
@@ -58,6 +59,10 @@ class Remover(Normalizer):
             clauses = self.lets[tensor].clauses
             self.removable[tensor] = any(c.guard is not None or self.may_be_removed(c.body) for c in clauses)
         return self.removable[tensor]
+
+    def may_be_endless(self, expr: ir.Expr) -> bool:
+        """Whether this may be infinite at points that a guard removed."""
+        return is_endless(expr, self.lets, self.endless)
 
     def removal(self, expr: ir.Expr) -> ir.Expr | None:
         """When an expression is removed, as a condition; None for never."""

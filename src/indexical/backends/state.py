@@ -53,6 +53,7 @@ class State:
     magnitudes: dict[str, int] = field(default_factory=dict)
     hoisted: dict[object, Value] = field(default_factory=dict)
     removable: dict[str, bool] = field(default_factory=dict)
+    endless: dict[str, bool] = field(default_factory=dict)
     naming: bool = True
 
     def __post_init__(self) -> None:

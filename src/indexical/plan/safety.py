@@ -58,6 +58,33 @@ def is_safe(expr: ir.Expr, caution: Caution) -> bool:
     return True
 
 
+def is_endless(expr: ir.Expr, lets: Mapping[str, ir.Let], known: dict[str, bool]) -> bool:
+    """Whether an expression may be infinite at points that a guard removed: `log_softmax` there, `max` and `min` of no
+    points. What is found of definitions is `known` from then on."""
+    match expr:
+        case ir.Read(tensor) if tensor in lets:
+            if tensor not in known:
+                known[tensor] = False
+                known[tensor] = any(is_endless(clause.body, lets, known) for clause in lets[tensor].clauses)
+            return known[tensor]
+        case ir.Normalize("log_softmax", guard=guard) if guard is not None:
+            return True
+        case ir.Reduce("max" | "min", ranges, _, guard) if expr.type.kind == "real":
+            return (
+                guard is not None
+                or any(r.lower.type.coordinates or r.upper.type.coordinates for r in ranges)
+                or is_endless(expr.body, lets, known)
+            )
+        case ir.Normalize("cumsum") | ir.Reduce("sum" | "mean" | "prod"):
+            return is_endless(expr.body, lets, known)
+        case ir.Map("+" | "-" | "*" | "/" | "neg" | "abs" | "max" | "min" | "relu", arguments):
+            return any(is_endless(argument, lets, known) for argument in arguments)
+        case ir.Select(_, then, otherwise):
+            return is_endless(then, lets, known) or is_endless(otherwise, lets, known)
+        case _:
+            return False
+
+
 def _is_counted(divisor: ir.Expr) -> bool:
     """Made of sizes and numbers alone, and no 0 as it is written."""
     if isinstance(divisor, ir.Const):
