@@ -139,3 +139,12 @@ def test_what_is_infinite_where_a_guard_removed_it_does_not_flow_back(name: str)
     right = ix.grad(program, of="out", by=("X", "T"))(**given, backend="reference")
     for one, other in zip(found, right, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("op", ["argmin", "argmax"])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_place_among_no_points_at_which_nobody_looks(op: str, count: int) -> None:
+    text = f"input x[i], s : i64; let out[i] = if i == {op}[k in 1..s](x[k]) {{ 1.0 }} else {{ 2.0 }} where 1 <= i;"
+    check(text, {"x": random(count), "s": np.array(count)})
+    text = f"input x[i], y[k]; let out[i] = if size(k) > 1 {{ x[{op}[k](y[k])] }} else {{ x[i] }};"
+    check(text, {"x": random(3), "y": random(count - 1)})

@@ -202,6 +202,9 @@ class Reducer(Convolver):
         at = axes.index(coordinate)
         body = self.spread(self.strong(body), axes, inner)
         message = f"`{expr.op}` over no points has no value"
+        if mask is None and scope.conditions() and not self.is_filled(coordinate, inner):
+            # Nobody may look at what has no value: a library would refuse it all the same.
+            mask = Value(self.text.dialect.full(self.shape(axes, inner), "True", "bool"), axes, "bool", "bool")
         if mask is None:
             self.check_count(expr, None, inner, scope, message)
             result = Value(f"{body.atom}.{expr.op}({at})", others, "whole", "i64")
