@@ -33,7 +33,7 @@ def outputs(found: Any) -> list[Array]:
 
 
 def random(*shape: int) -> Array:
-    return NUMBERS.uniform(-1.0, 1.0, shape)
+    return np.asarray(NUMBERS.uniform(-1.0, 1.0, shape))
 
 
 POINTS = {
@@ -148,3 +148,12 @@ def test_a_place_among_no_points_at_which_nobody_looks(op: str, count: int) -> N
     check(text, {"x": random(count), "s": np.array(count)})
     text = f"input x[i], y[k]; let out[i] = if size(k) > 1 {{ x[{op}[k](y[k])] }} else {{ x[i] }};"
     check(text, {"x": random(3), "y": random(count - 1)})
+
+
+def test_a_pole_before_a_loop_is_not_asked_about_its_step() -> None:
+    text = """input y, z[h, i];
+    let t[0, 0] = 0.5;
+    let t[h in 1..3, 0] = tanh(t[h - 1, 0] + 0.3 / (abs(y) + 0.5));
+    let t[0, i in 1..size(i)] = tanh(t[0, i - 1] - z[0, i]);
+    let t[h in 1..3, i in 1..size(i)] = tanh(t[h - 1, i - 1] + z[h, i]);"""
+    check(text, {"y": random(), "z": random(3, 4)})

@@ -139,13 +139,16 @@ class Arrays(Numbers):
         shown = [part.within(BOTH if len(tests) + (mask is not None) > 1 else EITHER) for part in tests]
         self.refuse_once(" and ".join([*shown, *(() if mask is None else (self.any(mask),))]), code, message)
 
-    def holding(self, scope: Scope) -> tuple[list[Value], list[Value]]:
-        """What holds at a point that is evaluated: plain conditions, and masks."""
+    def holding(self, scope: Scope, own: set[Coordinate] | None = None) -> tuple[list[Value], list[Value]]:
+        """What holds at a point that is evaluated: plain conditions, and masks; only those about some coordinates of
+        their `own`, where these are given, and outside of a loop none about its step."""
         checks, self.text.checks = self.text.checks, False
         plain: list[Value] = []
         masks: list[Value] = []
         inside = scope.plainly()
         for condition, holds in scope.conditions():
+            if own is not None and not self.is_about(condition, own, scope):
+                continue
             fact = condition if holds else _opposite(condition)
             value = self.value(fact, inside)
             found = plain if value.python else masks
@@ -154,6 +157,12 @@ class Arrays(Numbers):
             inside = inside.where(condition, holds)
         self.text.checks = checks
         return plain, masks
+
+    def is_about(self, condition: ir.Expr, own: set[Coordinate], scope: Scope) -> bool:
+        """Whether a condition varies with some coordinates, or with none, and can be asked here."""
+        over = condition.type.coordinates
+        steps = {c for c in over if (step := scope.places[c].step) is not None and step.isidentifier()}
+        return (not over - steps or not own.isdisjoint(over)) and bool(self.text.loops or not steps)
 
     def any(self, mask: Value) -> str:
         """Whether a mask holds somewhere, as a condition of Python's."""

@@ -147,8 +147,9 @@ class Emitter(Branches):
     def looked_at(self, own: set[Coordinate], closely: bool, scope: Scope) -> Value | None:
         """Where somebody looks at what has these coordinates. A condition on more of them is let be, for somebody may
         look; looking closely, it is asked whether anybody does."""
-        masks = [mask for mask in self.holding(scope)[1] if own.issuperset(mask.axes)]
-        wider = [m for m in self.holding(scope)[1] if closely and own & set(m.axes) and not own.issuperset(m.axes)]
+        found = self.holding(scope, own)[1]
+        masks = [mask for mask in found if own.issuperset(mask.axes)]
+        wider = [mask for mask in found if closely and own & set(mask.axes) and not own.issuperset(mask.axes)]
         if wider:
             whole = self.conjunction(wider, scope)
             assert whole is not None
