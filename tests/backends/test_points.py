@@ -157,3 +157,18 @@ def test_a_pole_before_a_loop_is_not_asked_about_its_step() -> None:
     let t[0, i in 1..size(i)] = tanh(t[0, i - 1] - z[0, i]);
     let t[h in 1..3, i in 1..size(i)] = tanh(t[h - 1, i - 1] + z[h, i]);"""
     check(text, {"y": random(), "z": random(3, 4)})
+
+
+LEANING = {
+    "twice in a branch": "let out[k] = (if y[k] > 0 { sqrt(abs(y[k])) + tanh(sqrt(abs(y[k]))) } else { 0 })"
+    "+ tanh(sqrt(abs(y[k])));",
+    "two branches": "let s[k] = y[k] * 2; let out[k] = (if y[k] > 0 { log(s[k]) * exp(log(s[k])) } else { 0 })"
+    "+ (if y[k] < 0 { exp(log(abs(s[k]))) * log(abs(s[k])) } else { 0 });",
+    "sums": "let out[k] = sum[p](d[k, p] * tanh(log(abs(y[k]) + 1)) * (1 - tanh(log(abs(y[k]) + 1))) where y[k] > 0)"
+    "- sum[p](d[k, p] * tanh(log(abs(y[k]) + 1)) * (1 - tanh(log(abs(y[k]) + 1))) where y[k] < 0);",
+}
+
+
+@pytest.mark.parametrize("name", LEANING)
+def test_what_is_made_of_a_number_that_stands_in_is_not_used_elsewhere(name: str) -> None:
+    check(f"input y[k], d[k, p]; {LEANING[name]}", {"y": random(6), "d": random(6, 2)})

@@ -34,6 +34,8 @@ class Memory(Wholes):
             conditions = tuple(scope.conditions())
             for count in range(len(conditions) + 1):
                 found = found or self.known.get((*key, conditions[:count]))
+            # What is made of it leans on the same conditions.
+            self.leans += found is not None
         return found
 
     def computed(self, expr: ir.Expr, scope: Scope) -> Value:
