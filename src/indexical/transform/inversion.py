@@ -273,8 +273,9 @@ def _mixed_radix(
 
 
 def _is_width(base: Polynomial) -> bool:
-    """Whether a digit's base is a size or a number: the same everywhere, and more than 0 where there is a digit."""
-    return (base.constant or 1) > 0 and all(isinstance(atom, ir.Size) for atom in base.atoms)
+    """Whether a digit's base is the same everywhere, and more than 0 where there is a digit."""
+    closed = not any(isinstance(atom, Coordinate) or atom.type.coordinates for atom in base.atoms)
+    return closed and (base.constant or 1) > 0
 
 
 def _divided(value: Polynomial, base: Polynomial) -> Polynomial | None:
