@@ -74,19 +74,14 @@ def test_generated_programs_are_differentiated(part: int) -> None:
     assert done > 0.85 * programs
 
 
-# The Jacobian of what is nothing but a normaliser is not yet right.
-OPEN = ("normalised_from_outside", "bare_normalisers", "running")
-IN_THE_LANGUAGE = [name for name in FAMILIES if name not in OPEN]
-
-
-@pytest.mark.parametrize("name", IN_THE_LANGUAGE)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_a_jacobian_in_the_language(name: str) -> None:
     found = differentiated(name, 0)
     words = "\n".join(found.jacobians() if found else ())
     assert not words, f"{words}{found and found.case!r}"
 
 
-@pytest.mark.parametrize("name", IN_THE_LANGUAGE)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_a_jacobian_has_a_jacobian(name: str) -> None:
     found = differentiated(name, 0)
     words = "\n".join(found.jacobians_of_jacobians() if found else ())

@@ -25,7 +25,7 @@ class Reducer(Convolver):
         """A sum of products by matrix products; one whose points are told where to go by adding them there; all else
         over the whole product, reduced."""
         for way in (self.by_members, self.by_remainders, self.scattered, self.counted_down):
-            found = way(expr, scope)
+            found = None if self.is_fixed(expr) else way(expr, scope)
             if found is not None:
                 return found
         inner = self.bind(expr.ranges, scope)
@@ -44,6 +44,10 @@ class Reducer(Convolver):
         if expr.op in ("argmax", "argmin"):
             return self.argument(expr, body, mask, inner, scope)
         return self.reduced(expr, body, mask, inner, scope)
+
+    def is_fixed(self, expr: ir.Expr) -> bool:
+        """Whether something in an expression can only be read as it is, and not with other coordinates."""
+        return False
 
     def needed(self, masks: list[Value], expr: ir.Reduce, inner: Scope) -> list[Value]:
         """The masks of a product without those that only remove what is 0 anyway: an index that leaves its axis finds

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
+from ..ir.walk import walk
 from ..ir.walk import renamed_apart, walk
 from ..plan.steps import Attend
 from .base import Text, Value, quoted
@@ -121,6 +122,10 @@ class Windowed(Meeting):
     def reals(self, op: str, values: list[Value]) -> list[Value]:
         """Whole numbers of a tile become real while they are few: not where they meet all of it."""
         return [self.real(value) for value in values]
+
+    def is_fixed(self, expr: ir.Expr) -> bool:
+        """What is pretended is there for the points of its windows, whatever it is read at."""
+        return any(isinstance(part, ir.Read) and part.tensor in self.pretended for part in walk(expr))
 
     def read(self, expr: ir.Read, scope: Scope) -> Value:
         if expr.tensor not in self.pretended:

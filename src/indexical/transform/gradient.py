@@ -14,7 +14,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.graph import components
 from ..ir.types import Coordinate
-from ..ir.walk import fresh, renamed_clause
+from ..ir.walk import fresh, renamed_clause, walk
 from ..source import Span
 from .clauses import collected, definition
 from .naming import name_parts, scans
@@ -112,6 +112,13 @@ class _Flow:
         self.live = _between(self.targets, seeds.of, by)
         self.owed = {t for name in self.live for t in self.targets.get(name, ()) if t in self.live}
         self.owed |= {name for name in by if name in seeds.of}
+        if seeds.lead:
+            # One point alone is owed, and a normaliser looks at all of them: then that has to be said.
+            self.owed |= {name for name in seeds.of if name in self.live and _normalises(self.every[name])}
+
+
+def _normalises(let: ir.Let) -> bool:
+    return any(isinstance(part, ir.Normalize) for clause in let.clauses for part in walk(clause.body))
 
 
 def _names(
