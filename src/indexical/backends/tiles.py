@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
-from ..ir.walk import walk
 from ..ir.walk import renamed_apart, walk
 from ..plan.steps import Attend
 from .base import Text, Value, quoted
