@@ -91,10 +91,9 @@ def test_remainders_are_computed_apart() -> None:
     assert ".reshape(n, 2).flip(0)" in emitted(text, arrays)
 
 
-@pytest.mark.parametrize("isolate", [False, True])
-@pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_small_sizes_agree(name: str, isolate: bool) -> None:
-    text = CONVOLUTIONS[name]
+@pytest.mark.parametrize(("number", "name"), list(enumerate(CONVOLUTIONS)))
+def test_small_sizes_agree(name: str, number: int) -> None:
+    text, isolate = CONVOLUTIONS[name], number % 3 == 0
     for n, k in ((4, 1), (3, 3), (1, 1)):
         both_ways(text, shaped(text, {**SIZES, "n": n, "u": n, "v": n, "k": k, "l": k}, seed=n), isolate)
 
@@ -173,7 +172,7 @@ def drawn(seed: int) -> tuple[str, dict[str, Any]]:
     }
 
 
-@pytest.mark.parametrize("start", range(0, 60, 6))
+@pytest.mark.parametrize("start", range(0, 24, 6))
 def test_drawn_convolutions_agree_both_ways(start: int) -> None:
     for seed in range(start, start + 6):
         both_ways(*drawn(seed), isolate=seed % 4 == 0)

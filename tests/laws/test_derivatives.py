@@ -81,14 +81,14 @@ def test_a_jacobian_in_the_language(name: str) -> None:
     assert not words, f"{words}{found and found.case!r}"
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", list(FAMILIES)[::2])
 def test_a_jacobian_has_a_jacobian(name: str) -> None:
     found = differentiated(name, 0)
     words = "\n".join(found.jacobians_of_jacobians() if found else ())
     assert not words, f"{words}{found and found.case!r}"
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", list(FAMILIES)[1::2])
 def test_a_derivative_has_a_derivative(name: str) -> None:
     found = differentiated(name, 0)
     words = "\n".join(found.second() if found else ())
