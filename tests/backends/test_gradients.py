@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,20 @@ def test_one_graph(name: str) -> None:
     with torch.no_grad():
         found = torch.compile(call, fullgraph=True, backend="aot_eager")(*arrays.values())
     assert all(distance(a, b) < 1e-10 for a, b in zip(found, right(name, arrays), strict=True))
+
+
+def test_a_call_says_that_it_keeps_the_weights_for_a_second_derivative() -> None:
+    program = derived("causal")
+    arrays = given("causal", torch.float32, b=1, h=2, i=2304, j=2304, d=4, e=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program(**arrays)
+    wanting = {name: array.requires_grad_() for name, array in arrays.items()}
+    with pytest.warns(ix.SlowPath, match="under `torch.no_grad\\(\\)`"):
+        program(**wanting)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("error")
+        program(**wanting)
 
 
 # ------------------------------------------------------------------------------- memory

@@ -135,6 +135,7 @@ class Engine:
             return dict(pointwise.evaluate_bound(call.bound, wanted))
         kernel = self.kernel(call, wanted, isolate, recompute)
         _refuse_absurd(kernel.plan, call.bound)
+        warn_of_second_derivatives(kernel.plan, call)
         try:
             found = kernel.function(*(call.values[tensor.name] for tensor in self.program.inputs))
         except kernel.refused as problem:
@@ -196,6 +197,22 @@ def warn_of_slow_paths(plan: Plan, bound: Bound) -> None:
         if step.kernel == ARRAYS and refused and most > _LARGE:
             message = f"`{step.definition}` is computed with all its scores in memory: {refused[0].reason}"
             warnings.warn(f"{message}; `program.plan(...)` says more", SlowPath, stacklevel=5)
+
+
+def warn_of_second_derivatives(plan: Plan, call: Call) -> None:
+    """Say where a derivative of attention is computed as it is written only because arrays want a gradient of it."""
+    steps = [step for step in plan.steps if step.gradient is not None]
+    if not steps or not any(getattr(value, "requires_grad", False) for value in call.values.values()):
+        return
+    lets = {let.name: let for let in plan.program.lets}
+    covered = {name for step in steps for name in step.covers if name in lets}
+    most = max((size_of(lets[name], plan, call.bound.sizes) or 0 for name in covered), default=0)
+    if most > _LARGE and tensors.load_torch().is_grad_enabled():
+        message = (
+            f"`{steps[0].definition}` is computed with all its weights in memory, since an array requires a gradient"
+        )
+        help = "call it under `torch.no_grad()`, or with detached arrays, where it is not differentiated again"
+        warnings.warn(f"{message}; {help}", SlowPath, stacklevel=5)
 
 
 def finder(engine: Engine, functions: dict[int, Callable[..., Any]]) -> Callable[..., int]:
