@@ -14,7 +14,8 @@ from indexical.ir import build
 from indexical.ir import nodes as ir
 from indexical.run import pointwise
 from indexical.syntax.vocabulary import FUNCTIONS
-from indexical.transform.derivatives import FLAT, partials
+from indexical.transform.derivatives import FLAT
+from indexical.transform.slopes import partials
 
 X = np.array([-2.3, -1.1, -0.4, 0.3, 0.9, 1.7, 2.6])
 Y = np.array([0.7, 1.9, -0.8, 2.2, -1.4, 0.6, 1.3])

@@ -7,7 +7,7 @@ from fractions import Fraction
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.walk import rebuild, walk
-from ..transform.derivatives import partials
+from ..transform.slopes import partials
 from .base import Value
 from .scope import Scope
 from .state import Stored

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from ..ir import build
 from ..ir import nodes as ir
-from .derivatives import FLAT, partials
-from .products import Product, taken_apart
+from .derivatives import FLAT, smooth
+from .products import Product, taken_apart, total
 
 # A factor, and the conditions under which it counts.
 Slope: TypeAlias = tuple[Product, tuple[ir.Expr, ...]]
@@ -66,9 +66,39 @@ def slope(expr: ir.Map, number: int, itself: ir.Expr) -> list[Slope]:
             return [(one, _clamped(x, low, high, number))]
         case (("max" | "min"), several):
             return [(one, _wins(expr, number, several))]
+        case "%", _:
+            return [(one, ())]
+        case _ if expr.op.startswith("as "):
+            return [(one, ())]
         case _:
-            found = partials(expr)[number]
-            return [] if found is None else [(taken_apart(_said_by(found, expr, itself)), ())]
+            return [(taken_apart(_said_by(smooth(expr), expr, itself)), ())]
+
+
+def partials(expr: ir.Map) -> tuple[ir.Expr | None, ...]:
+    """The derivative by each argument as one expression; None where nothing flows through it."""
+    return tuple(
+        None if is_flat(expr) or argument.type.kind != "real" else _partial(expr, number)
+        for number, argument in enumerate(expr.arguments)
+    )
+
+
+def _partial(expr: ir.Map, number: int) -> ir.Expr:
+    """A product and a quotient keep their parts whole: these are computed once, and said again."""
+    if expr.op == "*":
+        return expr.arguments[1 - number]
+    if expr.op == "/" and number == 1:
+        again = build.apply("/", (expr, expr.arguments[1]), "real", expr.span)
+        return build.apply("neg", (again,), "real", expr.span)
+    terms = []
+    for product, conditions in slope(expr, number, expr):
+        plain = not product.factors and not product.divisors
+        value = build.real(product.number, expr.span) if plain else product.expression(expr.span)
+        case = build.conjunction(conditions)
+        zero = build.real(Fraction(0), expr.span)
+        terms.append(value if case is None else build.select(case, value, zero, expr.span))
+    found = total(terms, expr.span)
+    assert found is not None
+    return found
 
 
 def _said_by(found: ir.Expr, expr: ir.Map, itself: ir.Expr) -> ir.Expr:
