@@ -12,8 +12,8 @@ from ..ir import nodes as ir
 from ..ir.walk import parts_of, walk
 from ..source import Span
 from .flatness import flat_part
-from .gradient import Seeds, derive, fresh_name, home_of
-from .statement import restated
+from .gradient import Derived, Seeds, derive, fresh_name, home_of
+from .statement import Agreement, restated
 
 
 def gradient(program: ir.Program, of: Sequence[str], by: Sequence[str], split: bool = True) -> ir.Program:
@@ -35,7 +35,7 @@ def gradient(program: ir.Program, of: Sequence[str], by: Sequence[str], split: b
             inputs.append(ir.Input(given[name] or "", tensor.axes, "real", None, span))
     called = {name: fresh_name(f"d_{name}", taken) for name in by}
     derived = derive(program, Seeds(given), by, called, span, taken, split)
-    lets = [*derived.forward, *derived.cotangents.values()]
+    lets = _restated(derived, program, inputs)
     for name in by:
         if name not in derived.cotangents:
             lets.append(_nothing(called[name], home_of(program.tensors[name], (), span), span))
@@ -64,10 +64,17 @@ def jacobian(
     if by not in derived.cotangents:
         return (_nothing(name, (*lead, *home_of(program.tensors[by], lead, span)), span),)
     known = {let.name for let in lets}
-    tensors = {**program.tensors, **{let.name: let for let in (*derived.forward, *derived.cotangents.values())}}
-    made = (*derived.forward, *(restated(let, tensors) for let in derived.cotangents.values()))
-    program = replace(program, lets=made, outputs=(name,))
+    program = replace(program, lets=tuple(_restated(derived, program, inputs)), outputs=(name,))
     return tuple(let for let in pruned(program).lets if let.name not in known)
+
+
+def _restated(derived: Derived, program: ir.Program, inputs: Iterable[ir.Input]) -> list[ir.Let]:
+    """The definitions of a derivative of a program, in which every range is stated that has to be."""
+    lets = (*derived.forward, *derived.cotangents.values())
+    tensors: dict[str, ir.Input | ir.Let] = {tensor.name: tensor for tensor in inputs}
+    tensors |= {let.name: let for let in (*program.lets, *lets)}
+    agreement = Agreement(program)
+    return [*derived.forward, *(restated(let, tensors, agreement) for let in derived.cotangents.values())]
 
 
 def _identity(name: str, tensor: ir.Input | ir.Let, span: Span) -> ir.Let:
