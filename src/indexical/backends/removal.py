@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..checker.context import at
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.walk import renamed_apart, walk
+from ..ir.removal import removal, removal_of
+from ..ir.walk import at, renamed_apart, walk
 from ..plan.safety import is_endless
 from .base import Value
 from .normalizers import Normalizer
@@ -65,30 +65,14 @@ class Remover(Normalizer):
         return is_endless(expr, self.lets, self.endless)
 
     def removal(self, expr: ir.Expr) -> ir.Expr | None:
-        """When an expression is removed, as a condition; None for never."""
-        if not self.may_be_removed(expr):
-            return None
-        match expr:
-            case ir.Read():
-                return self.removal_of_read(expr)
-            case ir.Normalize(guard=guard):
-                assert guard is not None
-                return negated(guard)
-            case ir.Map("*", arguments):
-                return either(*(self.removal(argument) for argument in arguments))
-            case ir.Map("/" | "neg", arguments):
-                return self.removal(arguments[0])
-            case ir.Select(condition, then, otherwise):
-                first, second = self.removal(then), self.removal(otherwise)
-                return either(
-                    None if first is None else build.conjunction((condition, first)),
-                    None if second is None else build.conjunction((negated(condition), second)),
-                )
-        return None
+        """The condition under which an expression is removed; None for never."""
+        return removal(expr, self.removal_of_read)
 
     def removal_of_read(self, read: ir.Read) -> ir.Expr | None:
         """The guard of a definition and the removal of its body, at the indices of a read; where that cannot be
         written down, the mask that stands beside the definition, if there is one."""
+        if not self.may_be_removed(read):
+            return None
         let = self.lets[read.tensor]
         beside = mask_name(let.name)
         if beside in self.stored:
@@ -99,9 +83,8 @@ class Remover(Normalizer):
         return at(let.clauses[0], condition, read.indices)
 
     def removal_of(self, clause: ir.Clause) -> ir.Expr | None:
-        """When a point of a clause is removed."""
-        guard = None if clause.guard is None else negated(clause.guard)
-        return either(guard, self.removal(clause.body))
+        """The condition under which a point of a clause is removed."""
+        return removal_of(clause, self.removal_of_read)
 
 
 def mask_name(tensor: str) -> str:
@@ -114,16 +97,3 @@ def is_written(let: ir.Let, condition: ir.Expr | None) -> bool:
     is in the way."""
     one = len(let.clauses) == 1 and all(isinstance(slot, ir.Coord) for slot in let.clauses[0].slots)
     return one and (condition is None or not any(isinstance(part, ir.Normalize) for part in walk(condition)))
-
-
-def negated(condition: ir.Expr) -> ir.Expr:
-    return build.apply("!", (condition,), "bool", condition.span)
-
-
-def either(*conditions: ir.Expr | None) -> ir.Expr | None:
-    """One of these; None where there are none."""
-    result: ir.Expr | None = None
-    for condition in conditions:
-        if condition is not None:
-            result = condition if result is None else build.apply("||", (result, condition), "bool", condition.span)
-    return result

@@ -11,7 +11,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
-from ..ir.walk import Inexpressible, substitute
+from ..ir.walk import at, substitute
 
 # What holds at a place, outermost first: a coordinate in its range, a condition and whether it holds.
 Trail: TypeAlias = tuple["ir.Range | tuple[ir.Expr, bool]", ...]
@@ -129,14 +129,3 @@ def look_through(lets: Mapping[str, ir.Let]) -> Callable[[ir.Read], ir.Expr | No
         return at(let.clauses[0], let.clauses[0].body, read.indices)
 
     return meaning
-
-
-def at(clause: ir.Clause, expr: ir.Expr, indices: tuple[ir.Expr, ...]) -> ir.Expr | None:
-    """An expression of a clause, at these indices; None where a normaliser stands in the way."""
-    values = {
-        slot.coordinate: index for slot, index in zip(clause.slots, indices, strict=True) if isinstance(slot, ir.Coord)
-    }
-    try:
-        return substitute(expr, values)
-    except Inexpressible:
-        return None

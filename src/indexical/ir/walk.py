@@ -133,6 +133,17 @@ def _substitute_normalize(expr: Normalize, values: Mapping[Coordinate, Expr]) ->
     )
 
 
+def at(clause: Clause, expr: Expr, indices: tuple[Expr, ...]) -> Expr | None:
+    """An expression of a clause, at these indices; None where a normaliser stands in the way."""
+    values = {
+        slot.coordinate: index for slot, index in zip(clause.slots, indices, strict=True) if isinstance(slot, Coord)
+    }
+    try:
+        return substitute(expr, values)
+    except Inexpressible:
+        return None
+
+
 def renamed_apart(expr: Expr, taken: set[str]) -> Expr:
     """The expression with other names for what it binds, where these are taken."""
     if not any(isinstance(part, Reduce) and taken & {c.name for c in part.coordinates} for part in walk(expr)):

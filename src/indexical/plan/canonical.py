@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from math import gcd
 from typing import assert_never
 
-from ..checker.context import at, constants_of
+from ..checker.context import constants_of
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import ONE, Monomial, Polynomial, polynomial
 from ..ir.prove import inequalities
 from ..ir.types import Coordinate
-from ..ir.walk import rebuild, substitute
+from ..ir.walk import at, rebuild, substitute
 from ..source import Span
 from .normal import height
 from .safety import arranged

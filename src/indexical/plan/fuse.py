@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from ..checker.context import at
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.walk import rebuild, renamed_apart
+from ..ir.walk import at, rebuild, renamed_apart
 
 
 def fuse(program: ir.Program, kept: Collection[str]) -> ir.Program:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 from ..checker.absence import is_sensitive
-from ..checker.context import assume, at
+from ..checker.context import Trail, assume, bound_by, visit
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.prove import Assumptions
-from ..ir.walk import rebuild
+from ..ir.prove import Assumptions, conjuncts, no_definitions
+from ..ir.removal import removal, removal_through
+from ..ir.types import Coordinate
+from ..ir.walk import at, rebuild
+
+Lets: TypeAlias = Mapping[str, ir.Let]
 
 
-def presence(read: ir.Read, lets: Mapping[str, ir.Let]) -> ir.Expr | None:
+def presence(read: ir.Read, lets: Lets) -> ir.Expr | None:
     """Where a guarded definition is there at all, at the indices of a read; None where it always is."""
     let = lets.get(read.tensor)
     if let is None or len(let.clauses) != 1 or let.clauses[0].guard is None:
@@ -21,7 +26,25 @@ def presence(read: ir.Read, lets: Mapping[str, ir.Let]) -> ir.Expr | None:
     return at(let.clauses[0], let.clauses[0].guard, read.indices)
 
 
-def looked_after(let: ir.Let, lets: Mapping[str, ir.Let]) -> ir.Let:
+def needed_presence(factor: ir.Expr, cofactor: Iterable[ir.Expr], trail: Trail, lets: Lets) -> ir.Expr | None:
+    """Where a factor of a product is there, if its cofactor can only be read there: elsewhere an index of it may leave
+    its axis. None where nothing has to be said."""
+    gone = removal(factor, removal_through(lets))
+    if gone is None:
+        return None
+    parts = (place for part in cofactor for place in visit(part, trail))
+    moved = {c for part, inner in parts if isinstance(part, ir.Read) for c in _moved(part, inner)}
+    return build.conjunction(conjuncts(gone, False, no_definitions)) if moved & gone.type.coordinates else None
+
+
+def _moved(read: ir.Read, trail: Trail) -> Iterator[Coordinate]:
+    """The coordinates of a read that do not run over just the points of the axis that they index."""
+    for index in read.indices:
+        if not isinstance(index, ir.Coord) or bound_by(index.coordinate, trail).stated:
+            yield from index.type.coordinates
+
+
+def looked_after(let: ir.Let, lets: Lets) -> ir.Let:
     """A derived definition in which nothing absent is looked at: where 0 would lie, it says that it is 0.
 
     A slope looks at values that the function itself only adds up: `relu` is 0 at 0, and its slope compares.
@@ -44,7 +67,7 @@ def _asks(op: str, number: int, arguments: tuple[ir.Expr, ...], sensitive: bool)
     return sensitive or is_sensitive(op, number, arguments)
 
 
-def _looked_after(expr: ir.Expr, known: Assumptions, lets: Mapping[str, ir.Let], sensitive: bool) -> ir.Expr:
+def _looked_after(expr: ir.Expr, known: Assumptions, lets: Lets, sensitive: bool) -> ir.Expr:
     match expr:
         case ir.Read() if sensitive:
             there = presence(expr, lets)

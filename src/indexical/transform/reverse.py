@@ -14,7 +14,7 @@ from ..ir.affine import expression, of_atom, polynomial
 from ..ir.affine import number as constant
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, substitute, walk
-from .presence import presence
+from .presence import needed_presence, presence
 from .products import Product, taken_apart, without_sign
 from .slopes import is_flat, slope
 
@@ -151,7 +151,10 @@ def _through_map(expr: ir.Map, owed: Product, way: Walk, itself: ir.Expr | None)
         for factor, conditions in slope(expr, number, itself or expr):
             # In place of the factor that is read, so that the order of a product stays.
             product = factor.times(owed) if expr.op == "*" and number == 1 else owed.times(factor)
-            yield from shares(argument, product, way.where(*conditions))
+            there = None
+            if expr.op in ("*", "/"):
+                there = needed_presence(argument, (*factor.factors, *factor.divisors), way.ranges, way.lets)
+            yield from shares(argument, product, way.given(there).where(*conditions))
 
 
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import assert_never
@@ -17,7 +17,7 @@ from .derive import pruned
 from .gradient import Seeds, counting, fresh_name, live_between
 from .naming import name_parts
 from .polish import with_plain_names
-from .presence import looked_after, presence
+from .presence import looked_after, needed_presence, presence
 from .products import Product, taken_apart, total
 from .reverse import count, is_first, names_in, others
 from .slopes import is_flat, slope
@@ -47,19 +47,21 @@ def pushed_forward(program: ir.Program, of: Sequence[str], by: Sequence[str]) ->
     tangents = []
     for let in program.lets:
         if let.name not in by and (let.name in live or let.name in of):
-            found = _tangent(let, {name: names[name] for name in live}, given, names[let.name])
+            found = _tangent(let, {name: names[name] for name in live}, given, names[let.name], lets)
             tangents.append(with_plain_names(looked_after(found, lets)))
     outputs = tuple(names[name] for name in of)
     every = (*program.lets, *tangents)
     return pruned(replace(program, inputs=tuple(inputs), lets=every, outputs=outputs, order=()))
 
 
-def _tangent(let: ir.Let, names: dict[str, str], given: dict[str, ir.Let], name: str) -> ir.Let:
+def _tangent(
+    let: ir.Let, names: dict[str, str], given: dict[str, ir.Let], name: str, lets: Mapping[str, ir.Let]
+) -> ir.Let:
     """The tangent of a definition. What is absent in a definition that is `given` a tangent does not change."""
     clauses = []
     for clause in let.clauses:
         itself = build.read(let.name, clause.slots, "real", clause.span)
-        pushing = _Pushing(names, given, counting(names), names_in(clause), clause.ranges)
+        pushing = _Pushing(names, given, counting(names), names_in(clause), clause.ranges, lets)
         body = _sum(pushing.tangent(clause.body, itself), clause.body)
         clauses.append(replace(clause, body=body))
     return ir.Let(name, let.axes, "real", tuple(clauses), False, let.span, let.call, let.captured)
@@ -79,6 +81,7 @@ class _Pushing:
     counts: Callable[[ir.Expr], bool]
     taken: set[str]
     ranges: tuple[ir.Range, ...]
+    lets: Mapping[str, ir.Let]
 
     def fresh(self, coordinate: Coordinate) -> Coordinate:
         found = fresh(coordinate, self.taken)
@@ -122,6 +125,9 @@ class _Pushing:
             if not changes:
                 continue
             for factor, conditions in slope(expr, number, itself or expr):
+                if expr.op in ("*", "/"):
+                    there = needed_presence(argument, (*factor.factors, *factor.divisors), self.ranges, self.lets)
+                    conditions = conditions if there is None else (*conditions, there)
                 grouped = changes if expr.op in ("+", "-", "neg") else [_together(changes, argument)]
                 for change in grouped:
                     product = factor.times(change) if expr.op == "*" and number == 1 else change.times(factor)
