@@ -139,31 +139,36 @@ class Engine:
         try:
             found = kernel.function(*(call.values[tensor.name] for tensor in self.program.inputs))
         except kernel.refused as problem:
-            return self.explain(call, wanted, problem)
+            if isolate:
+                raise self.explained(call, wanted, problem) from None
+            return self._run_plainly(call, wanted, problem)
         except (MemoryError, RuntimeError) as problem:
             if not is_out_of_memory(problem):
                 raise
             raise too_large(problem) from None
         return dict(zip(wanted, (found,) if len(wanted) == 1 else found, strict=True))
 
-    def explain(self, call: Call, wanted: tuple[str, ...], problem: Exception) -> dict[str, Any]:
-        """What the reference says of a call that emitted code refused: usually, at which point it fails. Where it
-        finds nothing wrong, its value stands."""
+    def _run_plainly(self, call: Call, wanted: tuple[str, ...], problem: Exception) -> dict[str, Any]:
+        """The wanted definitions by the plain lowering, where a kernel refused a call that has a value."""
+        found = self.run(call, wanted, isolate=True)
+        message = f"a kernel refused this call ({problem.args[1]}), and nothing is wrong with it"
+        warnings.warn(f"{message}; it is computed as with `isolate=True`, all scores in memory", SlowPath, stacklevel=5)
+        return found
+
+    def explained(self, call: Call, wanted: tuple[str, ...], problem: Exception) -> CallError:
+        """The error of a call that emitted code refused: the reference evaluator's, which says at which point it fails,
+        where that takes no longer than its patience."""
         code, message = problem.args
-        help = None
+        help = "the slow evaluator finds nothing wrong (`backend=\"reference\"`): please report this program"
         try:
             numbers = {name: tensors.to_numpy(value) for name, value in call.values.items()}
             bound = bind(self.program, numbers, {n: d for n, d in call.bound.dtypes.items() if d == "bf16"})
-            found = pointwise.evaluate_bound(bound, wanted, _PATIENCE)
+            pointwise.evaluate_bound(bound, wanted, _PATIENCE)
         except CallError as refusal:
             if all(diagnostic.code != "IX507" for diagnostic in refusal.diagnostics):
-                raise
+                return refusal
             help = "call it with smaller arrays to see at which point"
-            raise CallError([Diagnostic(code, message, help=help)]) from None
-        if call.backend != "torch":
-            return dict(found)
-        place = _device_of(call.values)
-        return {name: tensors.from_numpy(array, bound.dtypes[name], place) for name, array in found.items()}
+        return CallError([Diagnostic(code, message, help=help)])
 
 
 def _refuse_absurd(plan: Plan, bound: Bound) -> None:
