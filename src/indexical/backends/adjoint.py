@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from ..ir import build
@@ -132,7 +133,8 @@ class Adjoint:
                 view = emitter.at(base, list(read.indices), extents, "", outer) if read.indices else base
                 text.line(f"{view.text}.add_({aligned(value, axes).text})")
                 return
-            places = [emitter.strong(emitter.value(index, outer)) for index in read.indices]
+            around = replace(outer, trail=emitter.prover.projected(scope, mine).trail)
+            places = [emitter.strong(emitter.value(index, around)) for index in read.indices]
             # What nobody hears adds 0, wherever it would be read.
             shown = ", ".join(
                 f"{aligned(place, axes).atom}.clamp(0, {target}.shape[{n}] - 1)" for n, place in enumerate(places)

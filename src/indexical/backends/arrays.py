@@ -131,7 +131,7 @@ class Arrays(Numbers):
         self.leans += bool(scope.conditions())
         if not self.text.checks:
             return
-        plain, masks = self.holding(scope)
+        plain, masks = self.holding(self.prover.projected(scope, test.axes, opaque=False))
         mask: Value | None = None
         for part in (*masks, *(() if test.python else (test,))):
             mask = part if mask is None else self.both(mask, part, scope)

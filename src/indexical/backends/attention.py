@@ -82,7 +82,7 @@ class Attending(Backward, Cutting, Blocks):
         guard = () if self.is_hull(attend) else attend.attention.guard
         stream = Stream(self, let, attend, frame.batch, frame.row, attend.attention.score, guard)
         name = stream.write()
-        value = self.text.short(self.real(self.value(attend.attention.value, frame.scope)), let.name)
+        value = self.text.short(self.real(self.heard_value(attend.attention.value, frame.heard)), let.name)
         if value.dtype != self.dtypes[let.name]:
             value = self.text.dialect.cast(self.strong(value), self.dtypes[let.name])
         axes = (*frame.batch, key, *carry)

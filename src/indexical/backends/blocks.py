@@ -26,8 +26,7 @@ class Blocks(Framed):
         self.text.line(f"def {scores}(r0, r1, k0, k1):")
         inner, scope = tile.emitter(windows, self.text)
         with self.text.indented():
-            heard = scope.where(build.conjunction(attend.attention.guard))
-            score = inner.real(inner.value(attend.attention.score, heard))
+            score = inner.real(inner.value(attend.attention.score, tile.heard(scope)))
             masks = inner.masks((), build.conjunction(attend.attention.guard), scope)
             mask = inner.conjunction(masks, scope)
             if mask is not None:
@@ -40,7 +39,7 @@ class Blocks(Framed):
         self.text.line(f"def {values}(k0, k1):")
         inner, scope = tile.emitter(windows, self.text)
         with self.text.indented():
-            value = inner.real(inner.value(attend.attention.value, scope))
+            value = inner.real(inner.heard_value(attend.attention.value, tile.heard(scope)))
             axes = (*frame.batch, key.coordinate, *attend.layout.carry)
             value = inner.turned(value, tuple(a for a in axes if a in value.axes))
             shown = _spaced(value, axes, key.coordinate)

@@ -147,7 +147,7 @@ class Emitter(Branches):
     def looked_at(self, own: set[Coordinate], closely: bool, scope: Scope) -> Value | None:
         """Where somebody looks at what has these coordinates. A condition on more of them is let be, for somebody may
         look; looking closely, it is asked whether anybody does."""
-        found = self.holding(scope, own)[1]
+        found = self.holding(self.prover.projected(scope, own, opaque=False) if closely else scope, own)[1]
         masks = [mask for mask in found if own.issuperset(mask.axes)]
         wider = [mask for mask in found if closely and own & set(mask.axes) and not own.issuperset(mask.axes)]
         if wider:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
-from ..ir.walk import walk
+from ..ir.walk import renamed_apart, walk
 from ..plan.steps import Attend, Step
 from .base import ATOM, PRODUCT, Value
 from .expressions import constant
@@ -18,11 +18,13 @@ from .values import aligned
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The four axes that kernels take: two of what keeps apart, the rows that ask, and a last one."""
+    """The four axes that kernels take: two batch axes, the query axis, and a last one. Queries, keys and values are
+    read at pairs that the guards keep: `heard` is the `scope` with these guards."""
 
     batch: tuple[Coordinate, ...]
     row: Coordinate | None
     scope: Scope
+    heard: Scope
 
 
 @dataclass
@@ -51,7 +53,12 @@ class Framed(Meeting):
         scope = scope.binding(key, self.key_place(let, key))
         for range in attend.scores.dot.compared if attend.scores.dot is not None else ():
             scope = scope.binding(range, Place(range.lower, range.upper, not range.stated))
-        return Frame(batch, row, scope)
+        return Frame(batch, row, scope, self.heard_scope(let, attend, scope))
+
+    def heard_scope(self, let: ir.Let, attend: Attend, scope: Scope) -> Scope:
+        """The scope at pairs of a query and a key that the guards of an attention and of its definition keep."""
+        guard = build.conjunction((let.clauses[0].guard, *attend.attention.guard))
+        return scope.where(None if guard is None else renamed_apart(guard, {c.name for c in scope.places}))
 
     def key_place(self, let: ir.Let, key: ir.Range) -> Place:
         """The keys. Where no range was stated, there are as many as every axis has that they index."""
@@ -65,7 +72,7 @@ class Framed(Meeting):
         self, expr: ir.Expr, row: Coordinate | None, columns: tuple[Coordinate, ...], frame: Frame, let: ir.Let
     ) -> str:
         """An array of four axes: what keeps apart twice, a row, a column."""
-        value = self.text.short(self.real(self.value(expr, frame.scope)), let.name)
+        value = self.text.short(self.real(self.heard_value(expr, frame.heard)), let.name)
         dtype = self.dtypes[let.name]
         if value.dtype != dtype:
             value = self.text.dialect.cast(self.strong(value), dtype)

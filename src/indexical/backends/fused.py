@@ -74,7 +74,8 @@ class Fused(Framed):
         order = {
             (shared if c == head else c): scope.places[shared if c == head else c] for c in scope.places if c != shared
         }
-        new = Frame((*frame.batch[:-1], shared), frame.row, Scope(order, scope.trail))
+        inner = Scope(order, scope.trail)
+        new = Frame((*frame.batch[:-1], shared), frame.row, inner, Scope(order, (*inner.trail, *frame.heard.trail)))
         test = f"{self.number(place.stop)} == {self._times(group, extent)}"
         read = [_reading(expr, n, shared) for expr, n, _, _ in found]
         return new, test, read[0], read[1]

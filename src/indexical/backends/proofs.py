@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ..checker.context import Trail, assume, constants_of
+from ..checker.context import Trail, assume, bound_by, constants_of, look_through
+from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import Atom, Polynomial, number, of_atom, polynomial
-from ..ir.prove import Assumptions
+from ..ir.affine import Atom, Polynomial, expression, number, of_atom, polynomial
+from ..ir.prove import Assumptions, conjuncts, inequalities, project
+from ..ir.types import Coordinate
 from .scope import Scope
 
 
@@ -104,6 +106,71 @@ class Prover:
     def _is_range_inside(self, range: ir.Range, extent: ir.Expr, trail: Trail) -> bool:
         lower, upper = self.polynomial(range.lower), self.polynomial(range.upper)
         return self.entails(trail, lower) and self.entails(trail, self.polynomial(extent) - upper)
+
+
+    # --------------------------------------------------------------- projections
+
+    def projected(self, scope: Scope, own: Iterable[Coordinate], opaque: bool = True) -> Scope:
+        """The scope with its conditions put in terms of `own` coordinates alone: they hold exactly where, for some
+        point of all others, the conditions hold. Where that takes more than arithmetic it is asked by an `any`, or,
+        if nothing `opaque` is wanted, the scope stays as it is."""
+        kept = {*own, *(c for c, place in scope.places.items() if place.step is not None or place.within is not None)}
+        facts: list[ir.Expr] = []
+        for condition, holds in scope.conditions():
+            facts += conjuncts(condition, holds, look_through(self.lets))
+        gone = self._eliminated(facts, kept, scope)
+        if not gone:
+            return scope
+        asked = [fact for fact in facts if fact.type.coordinates & gone.keys()]
+        around = tuple(s for s in scope.box if not isinstance(s, ir.Range) or s.coordinate not in gone)
+        found = self._projection(asked, gone, around)
+        if found is None:
+            if not opaque:
+                return scope
+            body = build.conjunction(asked)
+            assert body is not None
+            found = [build.reduce("any", tuple(gone.values()), body, None, "bool", body.span)]
+        left = [fact for fact in facts if fact not in asked]
+        inside = [place.within for place in scope.places.values() if place.within is not None]
+        trail = [step for step in scope.trail if isinstance(step, ir.Range) or step in scope.tested]
+        trail += [(fact, True) for fact in (*left, *found) if fact not in inside]
+        return replace(scope, trail=tuple(trail))
+
+    def _eliminated(self, facts: list[ir.Expr], kept: set[Coordinate], scope: Scope) -> dict[Coordinate, ir.Range]:
+        """The ranges of all coordinates in facts, and in the bounds of these ranges, other than those that are kept."""
+        waiting = [c for fact in facts for c in fact.type.coordinates]
+        gone: set[Coordinate] = set()
+        while waiting:
+            coordinate = waiting.pop()
+            if coordinate not in kept | gone:
+                gone.add(coordinate)
+                range = bound_by(coordinate, scope.trail)
+                waiting += [*range.lower.type.coordinates, *range.upper.type.coordinates]
+        return {s.coordinate: s for s in scope.trail if isinstance(s, ir.Range) and s.coordinate in gone}
+
+    def _projection(
+        self, facts: list[ir.Expr], gone: Mapping[Coordinate, ir.Range], around: Trail
+    ) -> list[ir.Expr] | None:
+        """What affine facts say without some coordinates, beyond what holds all around; None where that is not
+        decided."""
+        rows: list[Polynomial] = []
+        for fact in facts:
+            found = inequalities(fact, self.constants)
+            if found is None:
+                return None
+            rows += found
+        for range in gone.values():
+            point = of_atom(range.coordinate)
+            rows += [point - self.polynomial(range.lower), self.polynomial(range.upper) - point - 1]
+        left = project(rows, reversed(gone))
+        if left is None:
+            return None
+        for row in list(left):
+            if self.entails(around, row, tuple(other for other in left if other is not row)):
+                left = [other for other in left if other is not row]
+        span = facts[0].span
+        zero = build.whole(0, span)
+        return [build.apply("<=", (zero, expression(row, span)), "bool", span) for row in left]
 
 
 def _replaced(value: Polynomial, atom: ir.Expr, by: Polynomial) -> Polynomial:

@@ -80,9 +80,11 @@ class Scope:
         return replace(self, trail=(*self.trail, step), tested=(*self.tested, step))
 
     def conditions(self) -> list[tuple[ir.Expr, bool]]:
-        """The conditions that removed points fail: those of dependent ranges, then those on the trail."""
+        """The conditions that removed points fail: those of dependent ranges, then those on the trail. One on a
+        coordinate that is not in force here cannot be asked."""
         inside = [(place.within, True) for place in self.places.values() if place.within is not None]
-        return inside + [s for s in self.trail if not isinstance(s, ir.Range) and s not in self.tested]
+        asked = (step for step in self.trail if not isinstance(step, ir.Range) and step not in self.tested)
+        return inside + [step for step in asked if self.places.keys() >= step[0].type.coordinates]
 
     def plainly(self) -> Scope:
         """The same, with no conditions but those that Python has tested."""

@@ -113,7 +113,7 @@ class Stream(Tile):
     def scores(self) -> tuple[str, str, str, list[str]]:
         emitter, scope = self.begin()
         score = renamed_apart(self.attend.attention.score, {c.name for c in scope.places})
-        heard = scope.where(build.conjunction(self.attend.attention.guard))
+        heard = self.heard(scope)
         score = self.scaled(score, emitter, heard, {})
         value = emitter.real(emitter.value(score, heard))
         if isinstance(score, ir.Read):
@@ -149,8 +149,9 @@ class Stream(Tile):
             emitter.text.line("d_score = d_score[..., 0, :]")
         try:
             adjoint = Adjoint(emitter, self.names)
-            score = self.scaled(score, emitter, scope, adjoint.made)
-            adjoint.flow(adjoint.forward(score, scope), pretend(emitter, arriving, self.let.span), scope)
+            heard = self.heard(scope)
+            score = self.scaled(score, emitter, heard, adjoint.made)
+            adjoint.flow(adjoint.forward(score, heard), pretend(emitter, arriving, self.let.span), heard)
         except Undifferentiable as problem:
             return name, parameters, words, [f"    raise NotImplementedError({str(problem)!r})"]
         return name, parameters, words, emitter.text.lines or ["    pass"]

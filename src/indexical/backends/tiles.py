@@ -35,6 +35,10 @@ class Meeting(Definer):
         """Whether a mask holds somewhere: said of an array, also of one without axes."""
         return f"{mask.atom}.any()"
 
+    def heard_value(self, expr: ir.Expr, heard: Scope) -> Value:
+        """A query, key or value: it is evaluated where some pair that it takes part in is kept."""
+        return self.value(expr, self.prover.projected(heard, expr.type.coordinates))
+
     def met(self, expr: ir.Read, value: Value) -> Value:
         if expr.tensor not in self.weak or value.python or value.dtype == self.compute or self.compute == "f64":
             return value
@@ -183,6 +187,10 @@ class Tile:
             places[coordinate] = place
         return emitter, Scope(places, (*scope.trail, key))
 
+    def heard(self, scope: Scope) -> Scope:
+        """The scope of a score and of its way back: both are evaluated only at pairs that the guards keep."""
+        return self.owner.heard_scope(self.let, self.attend, scope)
+
     def scalar(self, emitter: Windowed, name: str) -> ir.Expr:
         emitter.stored[name] = Stored(name, None, True)
         emitter.prover.counted.add(name)
@@ -255,8 +263,8 @@ class Tile:
         if self.bias is None:
             results.append("None")
         else:
-            heard = scope.where(build.conjunction(self.attend.attention.guard))
-            value = emitter.real(emitter.value(renamed_apart(self.bias, {c.name for c in scope.places}), heard))
+            renamed = renamed_apart(self.bias, {c.name for c in scope.places})
+            value = emitter.real(emitter.value(renamed, self.heard(scope)))
             results.append(self.shaped(value, emitter, scope))
         if not self.rest:
             results.append("None")

@@ -52,8 +52,11 @@ def settle(
     if is_endless(attention.value, algebra.lets, {}):
         return "what is gathered is infinite where a guard removed it, and a kernel multiplies it with 0 there"
     body = body_of(attention, found.key.stated, span)
-    held, dropped = _conditions(order, ranges, trail, span)
-    if dropped and not _is_bare(body):
+    bare = _is_bare(body)
+    # Where a condition beside it fails, nothing is multiplied with it: there it may not be read at all.
+    beside = () if bare else (*found.inside.conditions.values(), *found.outside.conditions.values())
+    held, dropped = _conditions(order, ranges, (*trail, *((condition, True) for condition in beside)), span)
+    if dropped and not bare:
         return "what is read in it may be out of bounds where a guard around it fails"
     values = _values(names, span)
     guard = build.conjunction(substitute(condition, values) for condition in held)
