@@ -169,6 +169,7 @@ class Tile:
         key = self.attend.attention.key
         whole = {**scope.places, key.coordinate: owner.key_place(self.let, key)}
         emitter = Windowed(text, owner.program, dtypes=owner.dtypes, unbounded=whole, weak=owner.weak)
+        emitter.prover.agreed = owner.prover.agreed
         emitter.sizes, emitter.compute, emitter.label = dict(owner.sizes), owner.compute, self.let.name
         emitter.stored = dict(owner.stored)
         if inside is None:
