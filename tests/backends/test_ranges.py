@@ -120,3 +120,52 @@ def test_axes_that_a_coordinate_indexes_bare_must_still_agree() -> None:
     assert "n_k != n_i" in source or "n_i != n_k" in source
     with pytest.raises(ix.Error, match="4 points here and 3 there"):
         program(np.zeros(3), np.zeros(4))
+
+
+# --------------------------------------------------------------------------------- counted by named scalars
+
+
+HEADS = (
+    "let H = size(m) / 4; let Q[h in 0..H, i, d in 0..4] = X[i, h * 4 + d];"
+    "let K[h in 0..H, j, d in 0..4] = 0.5 * X[j, h * 4 + d]; let V[h in 0..H, j, e in 0..4] = X[j, h * 4 + e] + 1.0;"
+)
+BIASES = {
+    "a slope": ("slope[h] * (j - i)", "j <= i"),
+    "a slope that is counted": ("2.0 ** (-8.0 * (h + 1) / H) * (j - i)", "j <= i"),
+    "a window": ("exp(-1.0 * (h + 1) / H) * (j - i)", "j <= i && i - j < H + 1"),
+    "a table": ("table[h, i - j]", "j <= i"),
+    "a length": ("table[h, i - j]", "j <= i, j < n"),
+    "an offset": ("table[h, i - j + size(i)]", "j < n"),
+    "an offset that is named": ("table[h, i - j + c]", "j < c, abs(i - j) <= n"),
+    "a length that is named": ("0.1 * c * (j - i) * (h + 1)", "j < c"),
+    "a stream": ("tanh(k * (j - i) * (h + 1))", "j <= i"),
+}
+
+
+@pytest.mark.parametrize(("name", "plain"), [*((name, False) for name in BIASES), ("a length that is named", True)])
+def test_a_kernel_is_handed_what_counts_its_heads(name: str, plain: bool) -> None:
+    bias, guard = BIASES[name]
+    text = f"input X[i, m], slope[g], table[g, r], u, n : i64; let c = n + 1; let k = 2.0 * u; {HEADS}"
+    text += f"let w[h, i, j] = softmax[j](sum[d](Q[h, i, d] * K[h, j, d]) / 2.0 + {bias}) where {guard};"
+    text += "let out[h, i, e] = sum[j](w[h, i, j] * V[h, j, e]); output out;"
+    arrays = {"X": random(6, 8), "slope": random(2), "table": random(2, 13), "u": np.array(0.3)}
+    learned = tuple(one for one in ("slope", "table") if one in bias)
+    check(text, {**arrays, "n": 4 if plain else np.array(4)}, ("X", *learned))
+
+
+LENGTHS = {
+    "of every example": "j < len[b]",
+    "beside the past": "j <= i, j < len[b]",
+    "of a window": "j <= i, i - j < len[b]",
+    "of documents": "j <= i, doc[b, i] == doc[b, j]",
+}
+
+
+@pytest.mark.parametrize("name", LENGTHS)
+def test_a_kernel_is_handed_what_keeps_a_table_in_bounds(name: str) -> None:
+    text = "input Q[b, h, i, d], K[b, h, j, d], V[b, h, j, e], T[h, r], len[b] : i64, doc[b, i] : i64;"
+    text += "let w[b, h, i, j] = softmax[j](sum[d](Q[b, h, i, d] * K[b, h, j, d]) + T[h, i - j + size(i)])"
+    text += f"where {LENGTHS[name]}; let out[b, h, i, e] = sum[j](w[b, h, i, j] * V[b, h, j, e]);"
+    arrays = {"Q": random(2, 2, 6, 4), "K": random(2, 2, 6, 4), "V": random(2, 2, 6, 3), "T": random(2, 13)}
+    masks = {"len": np.array([3, 6]), "doc": np.array([[0, 0, 1, 1, 2, 2], [0, 1, 1, 1, 1, 2]])}
+    check(text, {**arrays, **masks}, ("Q", "K", "V", "T"))
