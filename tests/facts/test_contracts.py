@@ -115,3 +115,87 @@ def test_causal_is_accepted_exactly_where_it_is_true(seed: int) -> None:
         assert [str(one) for one in found] == [], text
     else:
         assert [one.code for one in found] == ["IX423"], text
+
+
+# ------------------------------------------------------------------------- tables in spaces of their own
+
+
+ATTENTION = """input Q[i, d, h], K[j, d, h], V[j, e, h]{inputs};
+{before}
+let w[h, i, j] = softmax[j](sum[d](Q[i, d, h] * {key}) / sqrt(size(d)) + {bias}) where j <= i;
+let out[h, i, e] = sum[j](w[h, i, j] * {value}){after};
+attention out(query i, key j, causal);
+"""
+PLAIN = {"inputs": "", "before": "", "key": "K[j, d, h]", "bias": "0.0", "value": "V[j, e, h]", "after": ""}
+SPACES = "space position(i, j), head(h), feature(d, e);\n"
+TABLE = ", table[r, h]"
+APART: dict[str, dict[str, str]] = {
+    "the nearest": {"inputs": TABLE, "bias": "table[min(i - j, 7), h]"},
+    "turned": {"inputs": ", table[h, r]", "bias": "table[h, clamp(i - j, 0, 31)]"},
+    "shifted": {"inputs": TABLE, "bias": "table[i - j + size(i), h]"},
+    "the other way": {"inputs": TABLE, "bias": "table[clamp(j - i + 7, 0, 14), h]"},
+    "reversed": {"inputs": ", table[r]", "bias": "table[size(j) - 1 - j]"},
+    "buckets": {"inputs": ", b[r], bucket[s] : i64", "bias": "b[bucket[min(i - j, 9)] + 1]"},
+    "tokens": {"inputs": ", emb[v], tok[j] : i64", "bias": "emb[tok[j]]"},
+    "tokens as values": {"inputs": ", emb[v, e], tok[j] : i64", "value": "emb[min(tok[j], 7), e]"},
+    "relative values": {"inputs": ", R[r, e]", "value": "(V[j, e, h] + R[clamp(i - j, 0, 7), e])"},
+    "relative keys": {"inputs": ", R[r, d]", "key": "(K[j, d, h] + R[clamp(i - j, 0, 7), d])"},
+    "compared apart": {"inputs": ", R[r, d]", "bias": "sum[d](Q[i, d, h] * R[min(i - j, 7), d])"},
+    "named": {
+        "inputs": TABLE,
+        "before": "let rel[i in 0..size(i), j in 0..size(j)] = clamp(i - j, 0, 7);",
+        "bias": "table[rel[i, j], h]",
+    },
+    "split": {
+        "inputs": TABLE,
+        "before": "let b[i, j, h] = table[min(i - j, 7), h] where j <= i;",
+        "bias": "b[i, j, h]",
+    },
+    "inlined": {
+        "inputs": TABLE,
+        "before": "fn near(t[r, h], a, b) -> [h] { t[clamp(a - b, 0, 7), h] }",
+        "bias": "near(table, i, j)[h]",
+    },
+    "added later": {"inputs": ", R[r, e]", "after": " + R[min(i, 7), e]"},
+}
+
+
+@pytest.mark.parametrize("spaces", ["", SPACES, SPACES.replace(";", ", distance(r, s, v);")])
+@pytest.mark.parametrize("name", APART)
+def test_an_axis_that_nothing_ties_to_positions_says_nothing_of_the_future(name: str, spaces: str) -> None:
+    text = spaces + ATTENTION.format(**{**PLAIN, **APART[name]})
+    assert [str(one) for one in ix.check(text) if one.severity == "error"] == []
+
+
+LEAKS: dict[str, dict[str, str]] = {
+    "looked up": {"inputs": ", p[j] : i64", "value": "V[p[j], e, h]"},
+    "the next": {"value": "V[min(j + 1, size(j) - 1), e, h]"},
+    "the next of a table": {"inputs": ", R[p]", "bias": "R[min(j + 1, size(j) - 1)] + R[j]"},
+    "the next token": {"inputs": ", emb[v, e], tok[j] : i64", "value": "emb[tok[min(j + 1, size(j) - 1)], e]"},
+    "a table of positions": {"inputs": ", R[i, h]", "bias": "R[min(i - j + 2, size(i) - 1), h]"},
+    "reversed": {"value": "V[size(j) - 1 - j, e, h]"},
+    "reversed, of its own name": {"inputs": ", U[p, e]", "value": "(V[j, e, h] + U[size(j) - 1 - j, e])"},
+    "split": {"before": "let W[j, e, h] = V[min(j + 1, size(j) - 1), e, h];", "value": "W[j, e, h]"},
+    "inlined": {
+        "before": "fn later(x[j, e, h], a) -> [e, h] { x[min(a + 1, size(j) - 1), e, h] }",
+        "value": "later(V, j)[e, h]",
+    },
+}
+
+
+@pytest.mark.parametrize("spaces", ["", SPACES])
+@pytest.mark.parametrize("name", LEAKS)
+def test_an_axis_of_positions_is_read_up_to_the_query_alone(name: str, spaces: str) -> None:
+    text = spaces + ATTENTION.format(**{**PLAIN, **LEAKS[name]})
+    assert [one.code for one in ix.check(text) if one.severity == "error"] == ["IX423"], text
+
+
+@pytest.mark.parametrize("of", ["table", "V"])
+def test_a_derivative_says_which_way_it_goes_beside_a_table(of: str) -> None:
+    text = ATTENTION.format(**{**PLAIN, **APART["the nearest"]})
+    program = ix.compile(text[: text.index("attention")])
+    ways = {one.verdict: one for one in program.facts["out"].directions}
+    assert set(ways["causal"].inputs) >= {"K", "V"}
+    assert "table" not in ways["causal"].otherwise
+    back = ix.grad(program, of="out", by=(of,))
+    assert all("table" not in one.otherwise for one in back.facts[f"d_{of}"].directions)

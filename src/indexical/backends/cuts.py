@@ -114,6 +114,7 @@ class Cutting(Framed):
         self.tensors = {**self.tensors, let.name: cut}
         whole = Place(build.whole(0, let.span), block.rows, True)
         prover = RowProver(self.lets, {row: whole})
+        prover.agreed = self.prover.agreed
         prover.counted |= {*self.prover.counted, *ends}
         prover.facts = (prover.polynomial(stop) - prover.polynomial(start),)
         self.prover = prover

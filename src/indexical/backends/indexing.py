@@ -119,7 +119,7 @@ class Reader(Views):
         if not isinstance(index.expr, ir.Coord):
             return
         place = scope.places[index.expr.coordinate]
-        if place.measured and not self.is_same(place.stop, index.extent):
+        if self.prover.is_measured(place, index.extent) and not self.is_same(place.stop, index.extent):
             here, there = self.number(index.extent, scope), self.number(place.stop, scope)
             message = f"`{index.expr.coordinate}` has one size here and another there"
             if self.text.loops and not (place.stop.type.coordinates or index.extent.type.coordinates):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
 
 from ..checker.context import Trail, assume, bound_by, constants_of, look_through
 from ..ir import build
@@ -11,12 +12,14 @@ from ..ir import nodes as ir
 from ..ir.affine import Atom, Polynomial, expression, number, of_atom, polynomial
 from ..ir.prove import Assumptions, conjuncts, inequalities, project
 from ..ir.types import Coordinate
-from .scope import Scope
+from .scope import Place, Scope
 
 
 class Prover:
     """Answers about whole expressions of one program, remembered. `counted` are plain numbers that are never
-    negative."""
+    negative, `agreed` pairs of extents that are equal in every call that is not refused."""
+
+    agreed: tuple[tuple[ir.Expr, ir.Expr], ...] = ()
 
     def __init__(self, lets: Mapping[str, ir.Let]) -> None:
         self.lets = lets
@@ -95,13 +98,38 @@ class Prover:
         if isinstance(index, ir.Coord):
             place = scope.places[index.coordinate]
             from_zero = isinstance(place.start, ir.Const) and place.start.value >= 0
-            if place.step is None and (place.measured or (place.stop == extent and from_zero)):
+            if place.step is None and (self.is_measured(place, extent) or (place.stop == extent and from_zero)):
                 return True
         trail = scope.trail if guarded else scope.box
         if isinstance(index, ir.Reduce) and index.op in ("argmax", "argmin"):
             return index.guard is None and self._is_range_inside(index.ranges[0], extent, trail)
         where, length = self.polynomial(index), self.polynomial(extent)
         return self.entails(trail, where) and self.entails(trail, length - where - 1)
+
+    def is_measured(self, place: Place, extent: ir.Expr) -> bool:
+        """Whether a coordinate has just the points of an axis that it indexes bare. A read that was brought here from
+        another definition may have its own, longer axis."""
+        return place.measured and self.agree(place.stop, extent)
+
+    def agree(self, left: ir.Expr, right: ir.Expr) -> bool:
+        """Whether two extents are equal, by themselves or because the program takes them to be."""
+        start, end = self.polynomial(left), self.polynomial(right)
+        reached, waiting = {start}, [start]
+        while waiting and end not in reached:
+            here = waiting.pop()
+            near = self._neighbours.get(here, set()) - reached
+            reached |= near
+            waiting += near
+        return end in reached
+
+    @cached_property
+    def _neighbours(self) -> dict[Polynomial, set[Polynomial]]:
+        result: dict[Polynomial, set[Polynomial]] = {}
+        for pair in self.agreed:
+            one, other = map(self.polynomial, pair)
+            result.setdefault(one, set()).add(other)
+            result.setdefault(other, set()).add(one)
+        return result
 
     def _is_range_inside(self, range: ir.Range, extent: ir.Expr, trail: Trail) -> bool:
         lower, upper = self.polynomial(range.lower), self.polynomial(range.upper)
@@ -162,7 +190,7 @@ class Prover:
         for range in gone.values():
             point = of_atom(range.coordinate)
             rows += [point - self.polynomial(range.lower), self.polynomial(range.upper) - point - 1]
-        left = project(rows, reversed(gone))
+        left = project(rows, reversed(tuple(gone)))
         if left is None:
             return None
         for row in list(left):

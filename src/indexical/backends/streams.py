@@ -36,11 +36,15 @@ class Stream(Tile):
         owner = self.owner
         names = [function[0] for function in functions]
         attend = owner.text.fresh(f"attend_{self.let.name}")
-        for name, parameters, words, lines in functions:
-            opening = [line for line in self.opening() if line.split(",")[0].strip() in "\n".join(lines)]
-            head = self.preamble(self._emitter, [*opening, *lines], "arrays")
-            text = [f"def {name}({parameters}):", f'    """{words}"""', *head, *opening, *lines]
-            owner.functions.append("\n".join(text))
+        openings = [[o for o in self.opening() if o.split(",")[0].strip() in "\n".join(f[3])] for f in functions]
+        # All functions take the same arrays, so all are looked at before the first is written.
+        for _ in range(2):
+            written = [
+                [*self.preamble(self._emitter, [*opening, *function[3]], "arrays"), *opening]
+                for opening, function in zip(openings, functions, strict=True)
+            ]
+        for (name, parameters, words, lines), head in zip(functions, written, strict=True):
+            owner.functions.append("\n".join([f"def {name}({parameters}):", f'    """{words}"""', *head, *lines]))
         owner.functions.append(f'{attend} = streaming("{attend}", {", ".join(names)})')
         self.arguments = self.handed()
         return attend

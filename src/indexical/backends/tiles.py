@@ -173,12 +173,13 @@ class Tile:
         key = self.attend.attention.key
         whole = {**scope.places, key.coordinate: owner.key_place(self.let, key)}
         emitter = Windowed(text, owner.program, dtypes=owner.dtypes, unbounded=whole, weak=owner.weak)
+        emitter.prover.agreed = owner.prover.agreed
         emitter.sizes, emitter.compute, emitter.label = dict(owner.sizes), owner.compute, self.let.name
         emitter.stored = dict(owner.stored)
         if inside is None:
             emitter.widens = True
             emitter.compute = "f32" if emitter.compute in ("f16", "bf16") else emitter.compute
-            emitter.stored = {name: replace(stored, python=False) for name, stored in owner.stored.items()}
+            emitter.stored = {name: self.arrives(name, stored) for name, stored in owner.stored.items()}
         places = {}
         for coordinate, place in whole.items():
             if coordinate in windows:
@@ -190,6 +191,14 @@ class Tile:
     def heard(self, scope: Scope) -> Scope:
         """The scope of a score and of its way back: both are evaluated only at pairs that the guards keep."""
         return self.owner.heard_scope(self.let, self.attend, scope)
+
+    def arrives(self, name: str, stored: Stored) -> Stored:
+        """A tensor as a function of its own has it: a whole number stays one, any other comes as an array."""
+        return replace(stored, python=stored.python and self.is_whole(name))
+
+    def is_whole(self, name: str) -> bool:
+        """Whether a plain number is whole: all that have no definition count something."""
+        return name not in self.owner.tensors or self.owner.tensors[name].kind == "whole"
 
     def scalar(self, emitter: Windowed, name: str) -> ir.Expr:
         emitter.stored[name] = Stored(name, None, True)
@@ -208,8 +217,9 @@ class Tile:
         return value.text if set(slots) == {":"} else f"{value.atom}[{', '.join(slots)}]"
 
     def preamble(self, emitter: Windowed, lines: list[str], taken: str) -> list[str]:
-        """The arrays by name, and the sizes that the lines mention, from them."""
+        """The arrays by name, and the sizes and plain numbers that the lines mention, from them."""
         used = set(re.findall(r"\w+", "\n".join(lines)))
+        self.take_over(used)
         tensors = self.owner.tensors
         wanted = {c: variable for c, variable in emitter.sizes.items() if variable in used}
         sources: dict[str, str] = {}
@@ -228,7 +238,16 @@ class Tile:
         head = [f"    {', '.join(variables)}{',' if len(variables) == 1 else ''} = {taken}"] if variables else []
         if re.search(r"\bdevice\b", "\n".join(lines)):
             head.append(f"    device = {variables[0]}.device" if variables else '    device = "cpu"')
-        return head + [f"    {line}" for line in sources.values()]
+        numbers = [emitter.stored[name].variable for name in self.names if emitter.stored[name].python]
+        counts = [f"    {name} = int({name})" for name in numbers if name in used]
+        return head + counts + [f"    {line}" for line in sources.values()]
+
+    def take_over(self, used: set[str]) -> None:
+        """Hand over what the lines mention though neither bias nor mask reads it: what counts a range, and what a guard
+        is made of that keeps an index in bounds."""
+        for name, stored in self.owner.stored.items():
+            if stored.variable in used and name not in self.names and not stored.rows:
+                self.names.append(name)
 
     def handed(self) -> list[str]:
         """What the emitted function hands over: every array, plain numbers as tensors of one."""
@@ -236,7 +255,8 @@ class Tile:
         for name in self.names:
             stored = self.owner.stored[name]
             if stored.python:
-                result.append(f"torch.tensor({stored.variable}, dtype=torch.float64)")
+                dtype = "int64" if self.is_whole(name) else "float64"
+                result.append(f"torch.tensor({stored.variable}, dtype=torch.{dtype})")
             else:
                 result.append(stored.variable if name in self.read else f"{stored.variable}.detach()")
         return result

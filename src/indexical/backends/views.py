@@ -252,7 +252,7 @@ class Views(Emitter):
     def is_whole(self, access: Access, index: ir.Expr, extent: ir.Expr, scope: Scope) -> bool:
         """Whether a view has every place of its axis."""
         place = scope.places[access.coordinates[0]]
-        if isinstance(index, ir.Coord) and place.measured:
+        if isinstance(index, ir.Coord) and self.prover.is_measured(place, extent):
             return True
         span = index.span
         if access.how == "run" and self.through(access.step, span).constant != 1:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ..diagnostics import Label, Sink
@@ -12,9 +12,21 @@ from ..ir import nodes as ir
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import at, substitute
+from ..source import Span
 
 # What holds at a place, outermost first: a coordinate in its range, a condition and whether it holds.
 Trail: TypeAlias = tuple["ir.Range | tuple[ir.Expr, bool]", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A coordinate that indexes an axis bare, though its range was taken from another: the two extents must agree."""
+
+    range: ir.Range
+    extent: ir.Expr
+    tensor: str
+    axis: int
+    span: Span
 
 
 def visit_clause(clause: ir.Clause) -> Iterator[tuple[ir.Expr, Trail]]:
@@ -87,6 +99,17 @@ def _guarded(body: ir.Expr, guard: ir.Expr | None, trail: Trail) -> list[tuple[i
     if guard is None:
         return [(body, trail)]
     return [(guard, trail), (body, (*trail, (guard, True)))]
+
+
+def measuring(places: Iterable[tuple[ir.Expr, Trail]], tensors: Mapping[str, ir.Input | ir.Let]) -> Iterator[Measured]:
+    """The axes that say how many points a coordinate has: those that it indexes bare, where no range is stated."""
+    for expr, trail in places:
+        if isinstance(expr, ir.Read):
+            for number, (axis, index) in enumerate(zip(tensors[expr.tensor].axes, expr.indices, strict=True)):
+                if isinstance(index, ir.Coord):
+                    range = bound_by(index.coordinate, trail)
+                    if not range.stated and range.upper != axis.extent:
+                        yield Measured(range, axis.extent, expr.tensor, number, index.span)
 
 
 def report_all(found: Sink, let: ir.Let, program: ir.Program, sink: Sink) -> None:

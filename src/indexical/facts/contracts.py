@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice, product
 
 from ..checker.context import constants_of
 from ..checker.sizes import show
-from ..checker.spaces import tied
 from ..diagnostics import Label, Sink
 from ..ir import build, whole
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
 from ..ir.types import Coordinate
 from ..ir.walk import substitute, walk
+from .along import is_position, positions_of
 from .attention import Gather, added
 from .dependence import Scan
 from .products import Factor
 from .roles import ROLES, Roles, query_of, roles
 from .view import View
-from .wording import plain
 
 
 def check(view: View, sink: Sink) -> None:
@@ -158,11 +156,11 @@ def _check_causal(contract: ir.Contract, view: View, gather: Gather, found: Role
     if asks is None:
         sink.report("IX423", f"`{contract.name}` does not keep the query, so it cannot be causal", contract.span)
         return
-    positions = _positions(view, let, asks, gather)
+    positions = positions_of(view, let, asks, gather)
     here = build.coord(let.axes[asks].coordinate, contract.span)
     for scan in view.influence.of(contract.name):
         for number, index in enumerate(scan.indices):
-            if not _is_position(view, scan.tensor, number, index, positions):
+            if not is_position(view, scan.tensor, number, index, positions):
                 continue
             order = build.apply("<=", (index, here), "bool", index.span)
             if not view.scanning(let, scan).proves(order):
@@ -212,43 +210,6 @@ def _query_axis(view: View, let: ir.Let, gather: Gather) -> int | None:
                     if own.type.coordinates == {index.coordinate}:
                         return number
     return None
-
-
-@dataclass(frozen=True)
-class _Positions:
-    """What runs over positions: the spaces of who asks and who answers, and the names they go by."""
-
-    spaces: frozenset[object]
-    names: frozenset[str]
-
-
-def _positions(view: View, let: ir.Let, asks: int, gather: Gather) -> _Positions:
-    key = gather.key.coordinate
-    spaces = {view.space_of(let.name, asks)}
-    names = {plain(let.axes[asks].coordinate.name)} | (set() if gather.site.let.hidden else {plain(key.name)})
-    answering = [f for comparison in view.comparisons(gather) for f in comparison.answering]
-    for factor in (*answering, *gather.values):
-        for part in walk(factor.expr):
-            if isinstance(part, ir.Read):
-                for number, index in enumerate(part.indices):
-                    if tied(index) == key:
-                        tensor = view.program.tensors[part.tensor]
-                        spaces.add(view.space_of(part.tensor, number))
-                        if not (isinstance(tensor, ir.Let) and tensor.hidden):
-                            names.add(plain(tensor.axes[number].coordinate.name))
-    return _Positions(frozenset(spaces), frozenset(names))
-
-
-def _is_position(view: View, tensor: str, number: int, index: ir.Expr, positions: _Positions) -> bool:
-    """Whether an axis runs over positions: by its space, by the name of its home, or because what it is read
-    at is counted from a position. What is looked up at a position, such as a token, is no position."""
-    if view.space_of(tensor, number) in positions.spaces:
-        return True
-    home = view.program.tensors[tensor].axes[number].coordinate
-    if home.space is None and plain(home.name) in positions.names:
-        return True
-    counted = not isinstance(index, ir.Coord | ir.Read)
-    return counted and any(plain(c.name) in positions.names for c in index.type.coordinates)
 
 
 def _counterexample(scan: Scan, index: ir.Expr, asks: Coordinate, let: ir.Let) -> tuple[int, int] | None:
@@ -319,7 +280,7 @@ def _check_residual(contract: ir.Contract, found: Roles, view: View, gather: Gat
     asks = _query_axis(view, let, gather)
     if asks is None:
         return good
-    positions = _positions(view, let, asks, gather)
+    positions = positions_of(view, let, asks, gather)
     for term in (term for clause in let.clauses for term in added(clause.body)):
         if isinstance(term, ir.Reduce) and term.span == gather.key.reduce.span:
             continue
@@ -329,7 +290,7 @@ def _check_residual(contract: ir.Contract, found: Roles, view: View, gather: Gat
             continue
         for number, index in enumerate(term.indices):
             here = let.axes[asks].coordinate
-            if _is_position(view, term.tensor, number, index, positions) and not _is_at(index, here):
+            if is_position(view, term.tensor, number, index, positions) and not _is_at(index, here):
                 place = Label(contract.span, f"the query is `{here.name}`")
                 _report_residual(term, index.span.text, Label(term.span, "at another position"), place, sink)
                 good = False

@@ -14,9 +14,10 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import walk
+from ..source import Span
 from .dependence import Scan, evaluated, support
 from .orders import ANTI_CAUSAL, CAUSAL, OWN, Order, compare, order
-from .positions import Positions
+from .positions import Positions, counted_from, is_declared
 from .view import View
 
 
@@ -70,8 +71,11 @@ def _heard(view: View, positions: Positions, let: ir.Let, number: int) -> dict[s
     here = let.axes[number].coordinate
     group = positions.group(view.space_of(let.name, number))
     found: dict[str, str | None] = {}
-    for scan in view.influence.of(let.name):
-        indices = [index for n, index in enumerate(scan.indices) if _runs(view, positions, scan, n, here, group)]
+    scans = view.influence.of(let.name)
+    bound = _bound(view, positions, scans, group)
+    for scan in scans:
+        counted = {here} | {r.coordinate for r in scan.ranges if r.span in bound}
+        indices = [index for n, index in enumerate(scan.indices) if _runs(view, positions, scan, n, counted, group)]
         if not indices or found.get(scan.tensor, OWN) is None:
             continue
         known = view.scanning(let, scan)
@@ -83,19 +87,28 @@ def _heard(view: View, positions: Positions, let: ir.Let, number: int) -> dict[s
     return {tensor.name: found[tensor.name] for tensor in view.program.inputs if tensor.name in found}
 
 
-def _runs(view: View, positions: Positions, scan: Scan, number: int, here: Coordinate, group: object) -> bool:
-    """Whether an index runs over these positions: by its axis, or because it is counted from one of them."""
-    if positions.group(view.space_of(scan.tensor, number)) == group:
-        return True
+def _bound(view: View, positions: Positions, scans: tuple[Scan, ...], group: object) -> set[Span]:
+    """Where coordinates are bound that run over these positions: those that some scan ties to such an axis."""
+    return {
+        range.span
+        for scan in scans
+        for number, index in enumerate(scan.indices)
+        if (coordinate := tied(index)) is not None and positions.group(view.space_of(scan.tensor, number)) == group
+        for range in scan.ranges
+        if range.coordinate == coordinate
+    }
+
+
+def _runs(
+    view: View, positions: Positions, scan: Scan, number: int, counted: set[Coordinate], group: object
+) -> bool:
+    """Whether an index runs over these positions: by its axis, or, where nothing says what that is, because it is
+    counted from one of them. What is counted from two is a distance: that is read from a table."""
+    space = view.space_of(scan.tensor, number)
+    if positions.group(space) == group or (is_declared(space) and is_declared(group)):
+        return positions.group(space) == group
     index = scan.indices[number]
-    if isinstance(index, ir.Coord | ir.Read):
-        return False
-    counted = {here}
-    for n, other in enumerate(scan.indices):
-        coordinate = tied(other)
-        if coordinate is not None and positions.group(view.space_of(scan.tensor, n)) == group:
-            counted.add(coordinate)
-    return bool(counted & index.type.coordinates)
+    return not isinstance(index, ir.Coord) and len(counted & counted_from(index)) == 1
 
 
 def _both(one: str | None, other: str | None) -> str | None:

@@ -11,7 +11,7 @@ from ..checker.spaces import tied
 from ..ir import nodes as ir
 from ..ir.affine import no_constants
 from ..ir.prove import conjuncts, inequalities
-from ..ir.types import Coordinate
+from ..ir.types import NOWHERE, Coordinate
 from ..ir.walk import walk
 from .attention import Gather
 from .roles import query_of, spaces_of
@@ -50,15 +50,31 @@ class Positions:
 
     def _join(self, one: object, other: object) -> None:
         first, second = self.group(one), self.group(other)
-        if first == second or (_is_declared(first) and _is_declared(second)):
+        if first == second or (is_declared(first) and is_declared(second)):
             return
         # A declared space keeps its name, so that it is never joined with another one later.
-        moved, kept = (second, first) if _is_declared(first) else (first, second)
+        moved, kept = (second, first) if is_declared(first) else (first, second)
         self._joined[moved] = kept
 
 
-def _is_declared(space: object) -> bool:
+def is_declared(space: object) -> bool:
+    """Whether a space has a name: all others are only inferred."""
     return isinstance(space, str)
+
+
+def counted_from(index: ir.Expr) -> frozenset[Coordinate]:
+    """The coordinates that an index is counted from. What is looked up at a position, such as a token, is not."""
+    match index:
+        case ir.Coord(coordinate):
+            return frozenset((coordinate,))
+        case ir.Read() | ir.Array() | ir.Reduce() | ir.Normalize():
+            return NOWHERE
+        case ir.Map(arguments=parts):
+            return NOWHERE.union(*map(counted_from, parts))
+        case ir.Select(condition, then, otherwise):
+            return NOWHERE.union(*map(counted_from, (condition, then, otherwise)))
+        case _:
+            return NOWHERE
 
 
 def _ordered(view: View, clause: ir.Clause) -> Iterator[tuple[Coordinate, Coordinate]]:

@@ -204,7 +204,8 @@ class Plan:
     """How a program is computed, for arrays of some dtypes on some device.
 
     `unbuilt` are definitions that were asked for on the way and never exist; `weak` ones take the dtype of what
-    they meet. Where it may not `recompute`, the way back finds all that it reads in memory.
+    they meet. Where it may not `recompute`, the way back finds all that it reads in memory. `agreed` are pairs of
+    extents that the program as it was written takes to be equal.
     """
 
     program: ir.Program
@@ -217,6 +218,7 @@ class Plan:
     unbuilt: tuple[str, ...]
     weak: frozenset[str]
     recompute: bool = True
+    agreed: tuple[tuple[ir.Expr, ir.Expr], ...] = ()
 
 
 _WIDTH: dict[Dtype, int] = {"bool": 1, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}

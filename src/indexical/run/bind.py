@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checker.context import bound_by, report_all, visit_clause
+from ..checker.context import measuring, report_all, visit_clause
 from ..checker.names import counted
 from ..checker.recurrence import check_boxes, is_plain, report_cover
 from ..diagnostics import CallError, Label, Sink
@@ -299,15 +299,9 @@ def _check_agreement(bound: Bound, sink: Sink) -> None:
     for let in bound.program.lets:
         found = Sink()
         for clause in let.clauses:
-            for expr, trail in visit_clause(clause):
-                if not isinstance(expr, ir.Read):
-                    continue
-                for number, (axis, index) in enumerate(zip(tensors[expr.tensor].axes, expr.indices, strict=True)):
-                    if isinstance(index, ir.Coord):
-                        range = bound_by(index.coordinate, trail)
-                        if not range.stated and range.upper != axis.extent:
-                            words = f"`{expr.tensor}`'s axis {number}"
-                            _compare(bound, range, axis.extent, words, index.span, found)
+            for one in measuring(visit_clause(clause), tensors):
+                words = f"`{one.tensor}`'s axis {one.axis}"
+                _compare(bound, one.range, one.extent, words, one.span, found)
         report_all(found, let, bound.program, sink)
 
 
