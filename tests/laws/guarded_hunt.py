@@ -8,28 +8,32 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from tests.laws.guarded import Guarded, recorded, replayed
-from tests.laws.guarded_laws import Broken, Checked
+from tests.laws.guarded import Guarded, guarded_case, recorded, replayed
+from tests.laws.guarded_laws import WAYS, Broken, Checked
 
 import indexical as ix
 
-LAWS = ("values", "layouts", "gradients")
-# How many failures of one kind are made smaller, in search of more than one cause.
-SHRUNK = 6
-# How many smaller programs are tried for each.
-TRIES = 250
+LAWS: dict[str, Callable[[Checked], None]] = {
+    "values by numpy": lambda checked: checked.values(("numpy",)),
+    "values by torch": lambda checked: checked.values(("torch",)),
+    "layouts": Checked.layouts,
+    **{f"gradients, {way}": partial(Checked.gradients, wanted=(way,)) for way in WAYS},
+}
+# How many failures of one kind are made smaller, in search of more than one cause, and by how many tries each.
+SHRUNK = 4
+TRIES = 150
 
 
 @dataclass
 class Failure:
-    """A kind of failure, how often it was met, and the smallest programs that show it, by their outlines."""
+    """A kind of failure, the seeds that show it, and small programs that do."""
 
     kind: str
     law: str
-    count: int = 0
     seeds: list[int] = field(default_factory=list)
-    examples: dict[str, tuple[Guarded, int]] = field(default_factory=dict)
+    examples: list[Guarded] = field(default_factory=list)
 
 
 def broken(case: Guarded, law: str) -> str | None:
@@ -39,29 +43,35 @@ def broken(case: Guarded, law: str) -> str | None:
     except ix.CompileError:
         return None
     try:
-        getattr(checked, law)()
+        LAWS[law](checked)
     except Broken as found:
         return found.kind
     return None
 
 
-def hunt(seeds: Iterable[int], laws: Sequence[str] = LAWS) -> dict[tuple[str, str], Failure]:
-    """The failures of a range of seeds."""
+def hunt(seeds: Iterable[int], laws: Sequence[str] = tuple(LAWS), shrinking: int = SHRUNK) -> list[Failure]:
+    """The failures of a range of seeds, the most frequent first."""
     found: dict[tuple[str, str], Failure] = {}
     for seed in seeds:
-        choices = recorded(seed)
+        case = guarded_case(seed)
         for law in laws:
-            kind = broken(replayed(choices), law)
-            if kind is None:
-                continue
-            failure = found.setdefault((law, kind), Failure(kind, law))
-            failure.count += 1
-            failure.seeds.append(seed)
-            if failure.count <= SHRUNK:
-                small = replayed(shrunk(choices, lambda case, law=law, kind=kind: broken(case, law) == kind))
-                shown = failure.examples.get(outline(small.text))
-                failure.examples[outline(small.text)] = (small, 1 if shown is None else shown[1] + 1)
-    return found
+            kind = broken(case, law)
+            if kind is not None:
+                found.setdefault((law, kind), Failure(kind, law)).seeds.append(seed)
+    for failure in found.values():
+        failure.examples = examples(failure, shrinking)
+    return sorted(found.values(), key=lambda failure: -len(failure.seeds))
+
+
+def examples(failure: Failure, count: int) -> list[Guarded]:
+    """The shortest programs that fail so, made smaller, and of each outline one."""
+
+    def fails(case: Guarded) -> bool:
+        return broken(case, failure.law) == failure.kind
+
+    short = sorted(failure.seeds, key=lambda seed: len(guarded_case(seed).text))[:count]
+    small = [replayed(shrunk(recorded(seed), fails)) for seed in short]
+    return list({outline(case.text): case for case in small}.values())
 
 
 def shrunk(choices: Sequence[int], fails: Callable[[Guarded], bool], tries: int = TRIES) -> list[int]:
@@ -102,12 +112,10 @@ def outline(text: str) -> str:
     return re.sub(r"\d+", "", body)
 
 
-def report(found: dict[tuple[str, str], Failure]) -> str:
-    """Every failure in words, the most frequent first."""
+def report(found: Sequence[Failure]) -> str:
+    """Every failure in words."""
     lines = []
-    for failure in sorted(found.values(), key=lambda failure: -failure.count):
-        lines.append(f"## {failure.law}: {failure.kind} ({failure.count})\n")
-        lines.append(f"seeds {failure.seeds[:8]}\n")
-        for case, count in failure.examples.values():
-            lines.append(f"```\n{case.text}\n```\n{case.shapes}" + (f" (× {count})" if count > 1 else "") + "\n")
+    for failure in found:
+        lines.append(f"## {failure.law}: {failure.kind} ({len(failure.seeds)})\n\nseeds {failure.seeds[:8]}\n")
+        lines += [f"```\n{case.text}\n```\n{case.shapes}\n" for case in failure.examples]
     return "\n".join(lines)

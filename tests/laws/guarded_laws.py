@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -27,6 +27,8 @@ CLOSE = {"float64": 1e-10, "float32": 1e-3, "float16": 3e-2, "bfloat16": 2e-1}
 # What no call may raise.
 BUGS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RuntimeError, SyntaxError, TypeError)
 BUGS += (ValueError, Warning)
+# To a gradient.
+WAYS = ("autograd", "isolated autograd", "ix.grad by numpy", "ix.grad by torch")
 # Of finite differences, and how far they may be from a derivative.
 STEP = 1e-5
 STEEP = 1e-5
@@ -105,16 +107,17 @@ class Checked:
 
     # -------------------------------------------------------------------------------------- values
 
-    def values(self) -> None:
-        """NumPy and PyTorch, in f64 and f32, say what the reference says."""
+    def values(self, backends: Sequence[str] = ("numpy", "torch")) -> None:
+        """NumPy and PyTorch, in f64 and f32, and isolated code, say what the reference says."""
         for dtype in ("float64", "float32"):
             arrays = narrowed(self.case.arrays, dtype)
             expected = self.value if dtype == "float64" else self.reference(arrays)
-            for backend in ("numpy", "torch"):
+            for backend in backends:
                 given = arrays if backend == "numpy" else as_tensors(arrays)
                 options = {"outputs": self.case.of, "isolate": self.is_loud}
                 self.agree(f"value, {backend} {dtype}", self.call(f"value, {backend}", given, **options), expected)
-        for backend, given in (("numpy", self.case.arrays), ("torch", as_tensors(self.case.arrays))):
+        for backend in backends:
+            given = self.case.arrays if backend == "numpy" else as_tensors(self.case.arrays)
             found = self.call(f"isolated value, {backend}", given, outputs=self.case.of, isolate=True)
             self.agree(f"isolated value, {backend}", found, self.value)
 
@@ -184,7 +187,7 @@ class Checked:
 
     # ----------------------------------------------------------------------------------- gradients
 
-    def gradients(self) -> None:
+    def gradients(self, wanted: Sequence[str] = WAYS) -> None:
         """Autograd through a call, through an isolated call, the derivative as a program, and finite differences."""
         value = self.value
         if isinstance(value, str):
@@ -194,21 +197,31 @@ class Checked:
         if value.dtype.kind != "f" or not np.isfinite(value).all():
             return
         cotangent = self.noise.standard_normal(value.shape)
-        backward, moving = self.backward()
-        ways = {
-            "autograd": self.pulled("autograd", cotangent, moving, isolate=False),
-            "isolated autograd": self.pulled("isolated autograd", cotangent, moving, isolate=True),
-        }
+        ways = {way: self.pulled(way, cotangent) for way in wanted if "autograd" in way}
+        backward, moving = self.backward() if len(ways) < len(wanted) else (None, ())
         if backward is not None:
-            for kind in ("numpy", "torch"):
-                ways[f"ix.grad by {kind}"] = self.pulled_by(backward, kind, cotangent, moving)
-        self.compare_gradients(ways, cotangent)
+            kinds = [way.removeprefix("ix.grad by ") for way in wanted if way not in ways]
+            ways |= {f"ix.grad by {kind}": self.pulled_by(backward, kind, cotangent, moving) for kind in kinds}
+        if ways:
+            self.compare_gradients(ways, cotangent)
 
     def learning(self) -> dict[str, Any]:
         return {
             name: tensor.requires_grad_() if tensor.is_floating_point() else tensor
             for name, tensor in as_tensors(self.case.arrays).items()
         }
+
+    @cached_property
+    def flows(self) -> bool:
+        """Whether the result moves with some input of reals, by its type: not what steps alone reach."""
+        for name in self.case.reals:
+            try:
+                ix.grad(self.program, of=self.case.of, by=(name,))
+            except ix.Error as refusal:
+                if refusal.diagnostics[0].message.startswith("nothing flows from"):
+                    continue
+            return True
+        return False
 
     def backward(self) -> tuple[ix.Program | None, tuple[str, ...]]:
         """The derivative by all inputs that flow into the result, and those."""
@@ -226,12 +239,12 @@ class Checked:
                 raise Broken(f"ix.grad: {spotted(bug)}", f"{self.case!r}") from bug
         return None, ()
 
-    def pulled(self, way: str, cotangent: Array, moving: tuple[str, ...], isolate: bool) -> dict[str, Array]:
+    def pulled(self, way: str, cotangent: Array) -> dict[str, Array]:
         """What flows back to each input of reals; 0 where nothing does."""
         arrays = self.learning()
-        out = self.call(way, arrays, outputs=self.case.of, isolate=isolate)
+        out = self.call(way, arrays, outputs=self.case.of, isolate="isolated" in way)
         self.agree(f"value under {way}", out.detach() if isinstance(out, torch.Tensor) else out, self.value)
-        if moving and not out.requires_grad:
+        if not out.requires_grad and self.flows:
             raise Broken(f"{way}: no gradient", f"{self.case!r}")
         reals = [arrays[name] for name in self.case.reals]
         if not out.requires_grad:
