@@ -88,7 +88,7 @@ def guarded_case(seed: int, few: Sequence[int] = FEW) -> Guarded:
     return Families(Random(seed).randrange).guarded(few)
 
 
-def recorded(seed: int) -> list[int]:
+def recorded(seed: int, few: Sequence[int] = FEW) -> list[int]:
     """The choices that make the program of a seed."""
     made: list[int] = []
     random = Random(seed)
@@ -97,7 +97,7 @@ def recorded(seed: int) -> list[int]:
         made.append(random.randrange(n))
         return made[-1]
 
-    Families(choose).guarded()
+    Families(choose).guarded(few)
     return made
 
 

@@ -12,6 +12,7 @@ from functools import partial
 
 from tests.laws.guarded import Guarded, guarded_case, recorded, replayed
 from tests.laws.guarded_laws import WAYS, Broken, Checked
+from tests.laws.guarded_tables import FEW, TILES
 
 import indexical as ix
 
@@ -19,6 +20,7 @@ LAWS: dict[str, Callable[[Checked], None]] = {
     "values by numpy": lambda checked: checked.values(("numpy",)),
     "values by torch": lambda checked: checked.values(("torch",)),
     "layouts": Checked.layouts,
+    "tiles": Checked.tiles,
     **{f"gradients, {way}": partial(Checked.gradients, wanted=(way,)) for way in WAYS},
 }
 # How many failures of one kind are made smaller, in search of more than one cause, and by how many tries each.
@@ -53,9 +55,8 @@ def hunt(seeds: Iterable[int], laws: Sequence[str] = tuple(LAWS), shrinking: int
     """The failures of a range of seeds, the most frequent first."""
     found: dict[tuple[str, str], Failure] = {}
     for seed in seeds:
-        case = guarded_case(seed)
         for law in laws:
-            kind = broken(case, law)
+            kind = broken(guarded_case(seed, points(law)), law)
             if kind is not None:
                 found.setdefault((law, kind), Failure(kind, law)).seeds.append(seed)
     for failure in found.values():
@@ -69,12 +70,20 @@ def examples(failure: Failure, count: int) -> list[Guarded]:
     def fails(case: Guarded) -> bool:
         return broken(case, failure.law) == failure.kind
 
-    short = sorted(failure.seeds, key=lambda seed: len(guarded_case(seed).text))[:count]
-    small = [replayed(shrunk(recorded(seed), fails)) for seed in short]
+    few = points(failure.law)
+    short = sorted(failure.seeds, key=lambda seed: len(guarded_case(seed, few).text))[:count]
+    small = [replayed(shrunk(recorded(seed, few), fails, few=few), few) for seed in short]
     return list({outline(case.text): case for case in small}.values())
 
 
-def shrunk(choices: Sequence[int], fails: Callable[[Guarded], bool], tries: int = TRIES) -> list[int]:
+def points(law: str) -> Sequence[int]:
+    """How many points a law speaks of."""
+    return TILES if law == "tiles" else FEW
+
+
+def shrunk(
+    choices: Sequence[int], fails: Callable[[Guarded], bool], tries: int = TRIES, few: Sequence[int] = FEW
+) -> list[int]:
     """Simpler choices whose program still fails: fewer of them, and smaller ones."""
     best = list(choices)
     known: set[tuple[int, ...]] = {tuple(best)}
@@ -85,7 +94,7 @@ def shrunk(choices: Sequence[int], fails: Callable[[Guarded], bool], tries: int 
             return False
         known.add(tuple(candidate))
         tries -= 1
-        if fails(replayed(candidate)):
+        if fails(replayed(candidate, few)):
             best = candidate
             return True
         return False

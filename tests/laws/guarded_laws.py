@@ -196,7 +196,8 @@ class Checked:
             return
         if value.dtype.kind != "f" or not np.isfinite(value).all():
             return
-        cotangent = self.noise.standard_normal(value.shape)
+        # That of a scalar is 1, and not asked for.
+        cotangent = self.noise.standard_normal(value.shape) if value.ndim else np.ones(())
         ways = {way: self.pulled(way, cotangent) for way in wanted if "autograd" in way}
         backward, moving = self.backward() if len(ways) < len(wanted) else (None, ())
         if backward is not None:
@@ -249,6 +250,9 @@ class Checked:
         reals = [arrays[name] for name in self.case.reals]
         if not out.requires_grad:
             return {name: np.zeros(self.case.arrays[name].shape) for name in self.case.reals}
+        return self.pulled_back(way, out, reals, cotangent)
+
+    def pulled_back(self, way: str, out: Any, reals: Sequence[Any], cotangent: Array) -> dict[str, Array]:
         try:
             found = torch.autograd.grad(out, reals, torch.from_numpy(cotangent), allow_unused=True)
         except BUGS as bug:
@@ -320,12 +324,11 @@ class Checked:
             return
         if not found.requires_grad:
             raise Broken("tiles: no gradient", f"{self.case!r}")
-        cotangent = torch.from_numpy(self.noise.standard_normal(tuple(plain.shape)))
-        ours, theirs = (torch.autograd.grad(out, reals, cotangent, allow_unused=True) for out in (found, plain))
-        for name, one, other in zip(self.case.reals, ours, theirs, strict=True):
-            shape = self.case.arrays[name].shape
-            pair = [np.zeros(shape) if grad is None else grad.numpy() for grad in (one, other)]
-            if not distance(*pair) <= 1e-9 * max(1.0, np.abs(pair[1]).max(initial=0)):
+        cotangent = self.noise.standard_normal(tuple(plain.shape))
+        theirs = self.pulled_back("tiles, isolated", plain, reals, cotangent)
+        ours = self.pulled_back("tiles", found, reals, cotangent)
+        for name, cells in theirs.items():
+            if not distance(ours[name], cells) <= 1e-9 * max(1.0, np.abs(cells).max(initial=0)):
                 raise Broken("tiles: another gradient", f"{self.case!r}\nby {name}")
 
     def settle(self, way: str, found: Any, expected: Any) -> None:
