@@ -161,6 +161,23 @@ def test_it_reads_as_it_was_reviewed(name: str, backend: str) -> None:
     )
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "input x[i]; let выход[i] = 2 * x[i];",
+        "input x[ι]; let out[ι] = sum[j in 0..size(ι)](x[j] where j <= ι);",
+        "input χ[i]; let é[i] = χ[i] + 1; let out[i] = é[i] * é[i];",
+    ],
+)
+def test_names_beyond_ascii_are_kept(text: str, backend: str) -> None:
+    """What they name is used, and not dropped as if nobody read it."""
+    program = ix.compile(text)
+    x = np.array([1.0, 2.0, 4.0])
+    found = np.asarray(program(x, backend=backend))
+    assert np.array_equal(found, program(x, backend="reference"))
+
+
 def test_nothing_else_is_reviewed() -> None:
     expected = {f"{name}_{backend}.py" for name in REVIEWED for backend in BACKENDS}
     assert {file.name for file in GOLDEN.glob("*.py")} == expected

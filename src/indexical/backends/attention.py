@@ -43,6 +43,8 @@ class Attending(Backward, Cutting, Blocks):
             value = self.intervals(let, attend, frame, step.kernel == TILES)
         else:
             value = self.stream(let, attend, frame)
+        # Masks lie in the order of the scope.
+        value = self.turned(value, frame.scope.order)
         if attend.attention.empty == "nan" and attend.shape is None:
             heard = self.value(hears_somebody(attend), frame.scope)
             nothing = Value("math.nan", (), "real", None, ATOM, True)

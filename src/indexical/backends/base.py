@@ -137,7 +137,7 @@ class Text:
         self.statements.append(Statement(self.indent, self.block, text, kind, target, binds))
 
     def line(self, text: str) -> None:
-        found = re.match(r"([A-Za-z_]\w*) = (?!\{)", text)
+        found = re.match(r"([^\W\d]\w*) = (?!\{)", text)
         if found:
             self.add(text[found.end() :], "assign", found[1])
         else:

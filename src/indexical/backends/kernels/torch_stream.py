@@ -78,7 +78,8 @@ def _tiles_scored(
         for keys in _heard(allowed, block):
             scores = scoring.score(arrays, rows, keys).to(wide)
             shape = (*value.shape[:-2], rows[1] - rows[0], keys[1] - keys[0])
-            scores = scores if scores.shape == shape else scores.expand(shape).contiguous()
+            if scores.shape != shape or 0 in scores.stride():  # One number for several pairs cannot be written over.
+                scores = scores.expand(shape).contiguous()
             if allowed is not None:
                 _forbid(scores, allowed[..., keys[0] - start : keys[1] - start])
             yield keys, scores.reshape(-1, *shape[-2:])
