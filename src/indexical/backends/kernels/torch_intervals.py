@@ -686,7 +686,7 @@ _numbers = itertools.count(2)
 def _define(name: str, inputs: str, outputs: int, run: Callable[..., Any], fake: Callable[..., Any]) -> tuple[str, Any]:
     """A new operator and its full name, with a number where the name is taken."""
     taken = getattr(torch.ops, _operators.ns)
-    free = name
+    free = name = name if name.isascii() else "attend"  # PyTorch names its operators in ASCII.
     while hasattr(taken, free):
         free = f"{name}_{next(_numbers)}"
     inputs += "Tensor lower, Tensor upper, Tensor? query_group, Tensor? key_group, float scale, Tensor[] arrays"

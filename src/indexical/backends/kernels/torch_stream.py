@@ -43,6 +43,8 @@ class Bounds(NamedTuple):
         lower, upper = lower.clamp(0, size), upper.clamp(0, size)
         empty = upper <= lower
         flat = (math.prod(empty.shape[:-1]), empty.shape[-1])
+        if flat[0] == 0:
+            return cls(lower, upper, torch.full(flat[1:], size), torch.zeros(flat[1:], dtype=torch.int64))
         least = lower.masked_fill(empty, size).reshape(flat).amin(0).cpu()
         most = upper.masked_fill(empty, 0).reshape(flat).amax(0).cpu()
         return cls(lower, upper, least, most)
@@ -182,7 +184,7 @@ _stream_numbers = itertools.count(2)
 def _stream_operator(name: str, schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> tuple[str, Any]:
     """A new operator and its full name, with a number where the name is taken."""
     taken = getattr(torch.ops, _streams.ns)
-    free = name
+    free = name = name if name.isascii() else "attend"  # PyTorch names its operators in ASCII.
     while hasattr(taken, free):
         free = f"{name}_{next(_stream_numbers)}"
     _streams.define(free + schema)
