@@ -48,7 +48,7 @@ def broken(case: Guarded, law: str) -> str | None:
         LAWS[law](checked)
     except Broken as found:
         return found.kind
-    return None
+    return checked.slow[0] if checked.slow else None
 
 
 def hunt(seeds: Iterable[int], laws: Sequence[str] = tuple(LAWS), shrinking: int = SHRUNK) -> list[Failure]:

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from tests.laws.guarded import Guarded, guarded_case, guarded_cases, recorded, replayed
@@ -13,7 +16,7 @@ from tests.laws.guarded_tables import FEW, TILES
 pytest.importorskip("torch")
 
 from tests.laws.guarded_hunt import shrunk
-from tests.laws.guarded_laws import Checked, standing_in
+from tests.laws.guarded_laws import Checked
 
 import indexical as ix
 
@@ -109,15 +112,26 @@ def test_choices_are_made_smaller() -> None:
     assert sum(map(bool, small)) <= 4
 
 
-def test_the_reference_never_stands_in_unnoticed() -> None:
-    """A value that the reference gave after emitted code refused is noted."""
-    program = ix.compile("input x[i]; let out = sum[i](x[i]);")
-    with standing_in() as words:
-        program(x=[1.0])
-        assert not words
-        call = program._engine.prepare({"x": [1.0]}, "numpy")
-        program._engine.explain(call, ("out",), ValueError("IX305", "out of bounds"))
-        assert words == ["out of bounds"]
+def test_a_slow_path_is_noted() -> None:
+    case = guarded_case(0)
+    checked = Checked(case)
+    program = checked.program
+    kernel = program._engine.kernel
+
+    def refusing(call: Any, wanted: Any, isolate: bool, recompute: bool = True) -> Any:
+        found = kernel(call, wanted, isolate, recompute)
+        return found if isolate else replace(found, function=refuse(found.refused))
+
+    program._engine.kernel = refusing  # type: ignore[method-assign]
+    checked.values(("torch",))
+    assert any("a kernel refused this call (out of bounds)" in words for words in checked.slow)
+
+
+def refuse(refused: type[Exception]) -> Any:
+    def function(*arrays: Any) -> Any:
+        raise refused("IX305", "out of bounds")
+
+    return function
 
 
 def test_few_points_are_drawn_and_none() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from .numpy_helpers import HELPERS as _OTHERS
 
-# An array of no points is made anew; a sum over none of the points of another keeps the way of the gradient to it.
 HELPERS = {
     "truncated": _OTHERS["truncated"],
     "fitting": _OTHERS["fitting"],
@@ -67,7 +66,7 @@ def largest(x, axes):
     if all(x.shape[axis] for axis in axes):
         return x.amax(axes)
     least = -math.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
-    return x.new_full([n for axis, n in enumerate(x.shape) if axis not in axes], least) + x.flatten()[:0].sum()
+    return x.sum(axes).to(x.dtype) + least
 ''',
     "smallest": '''
 def smallest(x, axes):
@@ -75,7 +74,7 @@ def smallest(x, axes):
     if all(x.shape[axis] for axis in axes):
         return x.amin(axes)
     most = math.inf if x.is_floating_point() else torch.iinfo(x.dtype).max
-    return x.new_full([n for axis, n in enumerate(x.shape) if axis not in axes], most) + x.flatten()[:0].sum()
+    return x.sum(axes).to(x.dtype) + most
 ''',
     "guarded_softmax": '''
 def guarded_softmax(x, kept, axis):
@@ -104,7 +103,7 @@ def padded(x, places):
 def windows(x, axis, count, length, step, dilation=1):
     """So many windows of some length along one axis, each a step on; the places within go last, some way apart."""
     if count == 0 or length == 0:
-        return x.new_zeros((*x.shape[:axis], count, *x.shape[axis + 1 :], length)) + x.flatten()[:0].sum()
+        return x.flatten()[:0].reshape(*x.shape[:axis], count, *x.shape[axis + 1 :], length)
     return x.unfold(axis, (length - 1) * dilation + 1, step)[..., ::dilation]
 ''',
     "scattered": '''
@@ -152,7 +151,7 @@ def pick(x, *places):
     """x at these places, None for all. One that is out of bounds gives some number: a guard removes it."""
     for axis, place in enumerate(places):
         if place is not None and x.shape[axis] == 0:
-            x = x.new_zeros([*x.shape[:axis], 1, *x.shape[axis + 1 :]]) + x.sum()
+            x = torch.nn.functional.pad(x, [0, 0] * (x.ndim - 1 - axis) + [0, 1])
     places = [None if place is None else torch.as_tensor(place, device=x.device) for place in places]
     return x[tuple(slice(None) if p is None else p.clamp(0, n - 1) for p, n in zip(places, x.shape))]
 ''',
