@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -104,7 +104,7 @@ def bind(program: ir.Program, arguments: Mapping[str, Any], given: Mapping[str, 
         if given is not None and tensor.dtype is None and dtype is not None:
             dtype = given.get(tensor.name, dtype)
         if dtype is not None and _check_rank(tensor, array, sink):
-            arrays[tensor.name] = array if given is not None else _rounded(array, dtype)
+            arrays[tensor.name] = array if given is not None else rounded(array, dtype)
             if tensor.axes or tensor.dtype is not None or hasattr(arguments[tensor.name], "dtype"):
                 dtypes[tensor.name] = dtype
     _stop(sink)
@@ -182,7 +182,7 @@ def _check_real(tensor: ir.Input, array: np.ndarray[Any, Any], plain: bool, sink
         return None
     if tensor.dtype is None or plain:
         return tensor.dtype or given
-    if given in _EXACT_IN[tensor.dtype] and (tensor.dtype != "bf16" or np.array_equal(_rounded(array, "bf16"), array)):
+    if given in _EXACT_IN[tensor.dtype] and (tensor.dtype != "bf16" or np.array_equal(rounded(array, "bf16"), array)):
         return tensor.dtype
     help = f"pass `{tensor.name}.astype(np.{NUMPY[tensor.dtype]})` if rounding is meant"
     if tensor.dtype == "bf16":
@@ -191,7 +191,7 @@ def _check_real(tensor: ir.Input, array: np.ndarray[Any, Any], plain: bool, sink
     return None
 
 
-def _rounded(array: np.ndarray[Any, Any], dtype: Dtype) -> np.ndarray[Any, Any]:
+def rounded(array: np.ndarray[Any, Any], dtype: Dtype) -> np.ndarray[Any, Any]:
     """Figures without a dtype of their own, as the dtype of their input has them."""
     if array.dtype.kind != "f" or dtype not in ("f16", "bf16", "f32") or array.dtype.name == NUMPY[dtype] != "float32":
         return array
@@ -295,20 +295,26 @@ def _check_stated(bound: Bound, sink: Sink) -> None:
 
 def _check_agreement(bound: Bound, sink: Sink) -> None:
     """A coordinate has the size of every axis that it indexes bare: those that only the arrays decide."""
-    tensors = bound.program.tensors
     for let in bound.program.lets:
         found = Sink()
-        for clause in let.clauses:
-            for expr, trail in visit_clause(clause):
-                if not isinstance(expr, ir.Read):
-                    continue
-                for number, (axis, index) in enumerate(zip(tensors[expr.tensor].axes, expr.indices, strict=True)):
-                    if isinstance(index, ir.Coord):
-                        range = bound_by(index.coordinate, trail)
-                        if not range.stated and range.upper != axis.extent:
-                            words = f"`{expr.tensor}`'s axis {number}"
-                            _compare(bound, range, axis.extent, words, index.span, found)
+        for read, number, extent, range in indexed_bare(let, bound.program):
+            _compare(bound, range, extent, f"`{read.tensor}`'s axis {number}", read.indices[number].span, found)
         report_all(found, let, bound.program, sink)
+
+
+def indexed_bare(let: ir.Let, program: ir.Program) -> Iterator[tuple[ir.Read, int, ir.Expr, ir.Range]]:
+    """The axes that a coordinate indexes bare and that are written otherwise than its range: the read, the axis, its
+    extent and the range. They agree or not by the sizes of a call."""
+    tensors = program.tensors
+    for clause in let.clauses:
+        for expr, trail in visit_clause(clause):
+            if not isinstance(expr, ir.Read):
+                continue
+            for number, (axis, index) in enumerate(zip(tensors[expr.tensor].axes, expr.indices, strict=True)):
+                if isinstance(index, ir.Coord):
+                    range = bound_by(index.coordinate, trail)
+                    if not range.stated and range.upper != axis.extent:
+                        yield expr, number, axis.extent, range
 
 
 def _compare(bound: Bound, range: ir.Range, extent: ir.Expr, axis: str, span: Span, sink: Sink) -> None:

@@ -31,6 +31,16 @@ def is_tensor(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
+def is_dense(value: Any) -> bool:
+    """Whether a value is no sparse and no nested tensor."""
+    return not is_tensor(value) or (str(value.layout) == "torch.strided" and not value.is_nested)
+
+
+def device_of(values: Mapping[str, Any]) -> Any:
+    """The device of the first tensor."""
+    return next((value.device for value in values.values() if is_tensor(value)), "cpu")
+
+
 def tracing_test() -> Callable[[], bool]:
     """What says whether `torch.compile` is reading a call rather than running it."""
     torch = sys.modules.get("torch")
@@ -76,10 +86,10 @@ def on_one_device(program: ir.Program, arguments: Mapping[str, Any], device: str
     found: dict[Any, ir.Input] = {}
     for tensor in program.inputs:
         value = arguments[tensor.name]
-        if is_tensor(value) and value.layout != torch.strided:
-            sink.report(
-                "IX504", f"`{tensor.name}` is not a dense tensor", Label(tensor.span), help="call `.to_dense()`"
-            )
+        if not is_dense(value):
+            help = "pad it: `.to_padded_tensor(0)`" if value.is_nested else "call `.to_dense()`"
+            sink.report("IX504", f"`{tensor.name}` is not a dense tensor", Label(tensor.span), help=help)
+            continue
         if is_tensor(value) and (value.ndim or value.device.type != "cpu"):
             found.setdefault(value.device, tensor)
     if len(found) > 1:
@@ -102,6 +112,12 @@ def _on(torch: Any, value: Any, device: Any) -> Any:
     if array.dtype.kind not in "biuf" or array.dtype.name in ("uint16", "uint32", "uint64", "longdouble", "float128"):
         return value
     return torch.as_tensor(array).to(device)
+
+
+def finished(value: Any, dtype: Dtype | None, device: Any) -> Any:
+    """A value as the emitted function takes it: a tensor on its device, or a number without a dtype of its own."""
+    value = _on(load_torch(), value, device)
+    return value if is_tensor(value) or dtype is None else from_numpy(np.asarray(value), dtype, device)
 
 
 def stand_in(value: Any) -> Any:
