@@ -24,7 +24,7 @@ from .ir.types import Coordinate, Dtype
 from .plan.steps import Plan
 from .run.kernel import BACKENDS, Call, Engine, finder, packed
 from .run.known import Calls, in_order, is_excused
-from .run.tensors import tracing_test
+from .run.tensors import differentiates_again, tracing_test, transform_test
 from .source import Source, Span
 from .syntax.parse import parse
 from .transform.derive import jacobian
@@ -162,7 +162,7 @@ class Program:
         self.ir = program
         self.diagnostics = diagnostics
         self._engine = Engine(program)
-        self._is_traced = tracing_test()
+        self._is_traced, self._is_transformed = tracing_test(), transform_test()
         self._functions: dict[int, Callable[..., Any]] = {}
         self._find = finder(self._engine, self._functions)
         self._names = self.inputs
@@ -281,14 +281,15 @@ class Program:
         slow evaluator that says what is right.
         """
         if not self._is_traced():
+            again = self._is_transformed() and differentiates_again()
             values = arrays if not named else in_order(self._names, arrays, named)
             try:
                 key: list[object] = []
                 for a in values:
                     key += (type(a), a.dtype, a.ndim, a.device, a.layout)
-                like = self._known[outputs, backend, isolate, recompute].get(tuple(key))
+                like = self._known[outputs, backend, isolate, recompute, again].get(tuple(key))
             except (AttributeError, KeyError, TypeError):
-                like = self._calls.like(values, outputs, backend, isolate, recompute)
+                like = self._calls.like(values, outputs, backend, isolate, recompute, again)
             if like is not None:
                 try:
                     if like.fits is None or like.fits(values):
@@ -311,18 +312,20 @@ class Program:
         recompute: bool,
     ) -> Any:
         """A call that is new: all checks, then the kernel; one like it is found by its signature from then on."""
-        self._is_traced = tracing_test()
+        self._is_traced, self._is_transformed = tracing_test(), transform_test()
         if self._is_traced() and backend is None:
             return self._traced(arrays, named, outputs, isolate, recompute)
         _check_backend(backend, BACKENDS)
         wanted = self.wanted(outputs)
         call = self._engine.prepare(self.arguments(arrays, named), backend)
-        found = self._engine.run(call, wanted, isolate, recompute)
+        again = differentiates_again()
+        apart = isolate or (again and self._engine.lacks_derivatives(call, wanted, recompute))
+        found = self._engine.run(call, wanted, apart, recompute)
         alone = isinstance(outputs, str) or (outputs is None and len(wanted) == 1)
         if call.backend != "reference":
-            kernel = self._engine.kernel(call, wanted, isolate, recompute)
+            kernel = self._engine.kernel(call, wanted, apart, recompute)
             values = in_order(self._names, arrays, named)
-            self._calls.learn(call, kernel, values, alone, outputs, backend, isolate, recompute)
+            self._calls.learn(call, kernel, values, alone, outputs, backend, isolate, recompute, again)
         return found[wanted[0]] if alone else packed(wanted)(*(found[name] for name in wanted))
 
     def _traced(

@@ -121,6 +121,16 @@ class Engine:
             self.kernels[key] = load(emit(plan, call.arguments), plan)
         return self.kernels[key]
 
+    def lacks_derivatives(self, call: Call, wanted: tuple[str, ...], recompute: bool) -> bool:
+        """Whether forward mode, or a second derivative, has to go another way than by kernels."""
+        if call.backend != "torch":
+            return False
+        plan = self.kernel(call, wanted, False, recompute).plan
+        steps = [step for step in plan.steps if step.attend is not None or step.gradient is not None]
+        if steps:
+            warn_of_transforms(plan, call.bound, {name for step in steps for name in step.covers})
+        return bool(steps)
+
     def emitted(
         self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool = True
     ) -> tuple[Plan, Module]:
@@ -140,6 +150,8 @@ class Engine:
         except kernel.refused as problem:
             return self.explain(call, wanted, problem)
         except (MemoryError, RuntimeError) as problem:
+            if tensors.is_about_values(problem):
+                raise tensors.unmapped() from None
             if not is_out_of_memory(problem):
                 raise
             raise too_large(problem) from None
@@ -212,6 +224,15 @@ def warn_of_second_derivatives(plan: Plan, call: Call) -> None:
         )
         help = "call it under `torch.no_grad()`, or with detached arrays, where it is not differentiated again"
         warnings.warn(f"{message}; {help}", SlowPath, stacklevel=5)
+
+
+def warn_of_transforms(plan: Plan, bound: Bound, names: set[str]) -> None:
+    """Say where forward mode or a second derivative has `names` built that a kernel would not build, and these are
+    large."""
+    for let in plan.program.lets:
+        if let.name in names and (size_of(let, plan, bound.sizes) or 0) > _LARGE:
+            message = f"`{let.name}` is built: its kernel has no forward mode and no second derivative"
+            warnings.warn(f"{message}; `ix.jvp` and `ix.grad` give programs for them", SlowPath, stacklevel=5)
 
 
 def finder(engine: Engine, functions: dict[int, Callable[..., Any]]) -> Callable[..., int]:

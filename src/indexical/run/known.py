@@ -119,9 +119,11 @@ def known(call: Call, kernel: Kernel, values: Values, alone: bool) -> Known | No
 
 
 def is_excused(problem: RuntimeError, values: Values) -> bool:
-    """Whether binding has more to say of a call that PyTorch refused: arrays that do not fit into memory, or that are
-    none in the sense of this program."""
-    return is_out_of_memory(problem) or not all(map(tensors.is_dense, values))
+    """Whether there is more to say of a call that PyTorch refused: arrays that do not fit into memory, that are none in
+    the sense of this program, or that a transform has wrapped."""
+    if is_out_of_memory(problem) or tensors.is_about_values(problem) or not all(map(tensors.is_dense, values)):
+        return True
+    return isinstance(problem, NotImplementedError) and tensors.differentiates_again()
 
 
 def _all(checks: list[Callable[[Values], bool]], values: Values) -> bool:
