@@ -23,7 +23,7 @@ from .ir import nodes as ir
 from .ir.types import Coordinate, Dtype
 from .plan.steps import Plan
 from .run.kernel import BACKENDS, Call, Engine, finder, packed
-from .run.known import Calls, in_order, is_excused
+from .run.known import Calls, in_order, is_excused, signature_of
 from .run.tensors import differentiates_again, tracing_test, transform_test
 from .source import Source, Span
 from .syntax.parse import parse
@@ -166,6 +166,7 @@ class Program:
         self._functions: dict[int, Callable[..., Any]] = {}
         self._find = finder(self._engine, self._functions)
         self._names = self.inputs
+        self._signature = signature_of(len(self._names))
         self._calls = Calls()
         self._known = self._calls.known
 
@@ -284,10 +285,7 @@ class Program:
             again = self._is_transformed() and differentiates_again()
             values = arrays if not named else in_order(self._names, arrays, named)
             try:
-                key: list[object] = []
-                for a in values:
-                    key += (type(a), a.dtype, a.ndim, a.device, a.layout)
-                like = self._known[outputs, backend, isolate, recompute, again].get(tuple(key))
+                like = self._known[outputs, backend, isolate, recompute, again].get(self._signature(*values))
             except (AttributeError, KeyError, TypeError):
                 like = self._calls.like(values, outputs, backend, isolate, recompute, again)
             if like is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -89,6 +89,16 @@ def signature(values: Values) -> Signature | None:
         else:
             return None
     return tuple(parts)
+
+
+@cache
+def signature_of(count: int) -> Callable[..., Signature]:
+    """A function that gives the signature of so many tensors, as `signature` does, without a loop: on the way of every
+    call it takes about a microsecond."""
+    names = [f"a{n}" for n in range(count)]
+    parts = [f"type({a}), {a}.dtype, {a}.ndim, {a}.device, {a}.layout, " for a in names]
+    found: Callable[..., Signature] = eval(f"lambda {', '.join(names)}: ({''.join(parts)})")
+    return found
 
 
 def in_order(names: tuple[str, ...], arrays: Values, named: Mapping[str, Any]) -> Values:
