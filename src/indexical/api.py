@@ -166,8 +166,7 @@ class Program:
         self._functions: dict[int, Callable[..., Any]] = {}
         self._find = finder(self._engine, self._functions)
         self._names = self.inputs
-        self._signature = signature_of(len(self._names))
-        self._calls = Calls()
+        self._signature, self._calls = signature_of(len(self._names)), Calls()
         self._known = self._calls.known
 
     @property

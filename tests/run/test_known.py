@@ -213,11 +213,36 @@ def test_arrays_larger_than_memory() -> None:
     assert codes(refused(program, *(torch.ones(1).expand(10**6) for _ in range(3)))) == ["IX507"]
 
 
-def test_a_recurrence_is_known_by_its_sizes(bound: list[str]) -> None:
-    program = ix.compile(RUNNING)
-    for size in (3, 4, 3, 4, 1):
-        program(torch.ones(size))
-    assert len(bound) == 3
+COVERED = {
+    RUNNING: True,
+    "input x[t, d]; let h[0, d] = x[0, d]; let h[t in 1..size(t), d] = h[t - 1, d] + x[t, d]; output h;": True,
+    "input x[t]; let h[0] = 0; let h[t in 1..size(t) + 1] = 0.5 * h[t - 1] + x[t - 1]; output h;": True,
+    "input x[t]; let h[size(t) - 1] = 0; let h[t in 0..size(t) - 1] = h[t + 1] + x[t]; output h;": True,
+    "input x[t]; let h[0] = 1; let h[1] = 1; let h[t in 2..size(t)] = h[t - 1] + h[t - 2] + x[t]; output h;": True,
+    "input x[t]; let h[0] = 1; let h[t in 1..size(t) / 2 + 1] = h[t - 1] + x[t]; output h;": False,
+}
+
+
+@pytest.mark.parametrize("text", COVERED)
+def test_a_recurrence_is_known_by_its_sizes(text: str, bound: list[str]) -> None:
+    """Where its clauses follow one another, for all sizes; else for those that were there before. What a first call
+    refuses is refused."""
+    program = ix.compile(text)
+    rank = len(program.ir.inputs[0].axes)
+    for size in (3, 4, 6, 3, 4):
+        program(torch.ones(*[size] * rank))
+    assert len(bound) == (1 if COVERED[text] else 3)
+    for size in (2, 1, 0):
+        again = torch.ones(*[size] * rank)
+        try:
+            expected = str(ix.compile(text)(again).tolist())
+        except ix.CallError as error:
+            expected = str(error)
+        try:
+            found = str(program(again).tolist())
+        except ix.CallError as error:
+            found = str(error)
+        assert found == expected
 
 
 def test_a_derivative_still_warns() -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..checker.recurrence import is_plain
 from ..ir import nodes as ir
+from ..ir.affine import number, polynomial
 from ..ir.types import Coordinate, Dtype
 from ..plan.steps import Plan
 from . import tensors
@@ -178,9 +179,10 @@ def _converted(
 def _checks(call: Call, plan: Plan, values: Values) -> list[Callable[[Values], bool]] | None:
     """The checks that the emitted function does not make; None where they need all that binding knows."""
     checks: list[Callable[[Values], bool]] = []
-    plain = all(map(is_plain, call.program.lets))
-    tests = [*_room(plan), *_agreements(call.program)]
-    if not plain or None in tests:
+    places = _places(call.program)
+    covers = {test for let in call.program.lets if not is_plain(let) for test in _covering(let, places)}
+    tests = _room(plan) | _agreements(call.program, places) | covers
+    if None in tests:
         given = zip(call.program.inputs, values, strict=True)
         if any(tensor.kind == "whole" and not tensor.axes and hasattr(value, "dtype") for tensor, value in given):
             return None
@@ -235,16 +237,49 @@ def _room(plan: Plan) -> set[str | None]:
     return found
 
 
-def _agreements(program: ir.Program) -> set[str | None]:
+def _agreements(program: ir.Program, places: Mapping[Coordinate, str]) -> set[str | None]:
     """Tests that a coordinate has the size of every axis that it indexes, in the same words. Kernels that read an array
     part by part do not ask."""
-    places = _places(program)
     pairs = {(extent, range.upper) for let in program.lets for _, _, extent, range in indexed_bare(let, program)}
     found: set[str | None] = set()
     for pair in pairs:
         sides = [_spelled(side, places) for side in pair]
         found.add(None if None in sides else f"{sides[0]} == {sides[1]}")
     return found
+
+
+def _covering(let: ir.Let, places: Mapping[Coordinate, str]) -> set[str | None]:
+    """Tests that clauses cover their box, where they follow one another along an axis and have all of the others: then
+    each has to begin before it ends. None where they lie otherwise."""
+    own_axes = range(let.captured, len(let.axes))
+    split = [axis for axis in own_axes if not all(_is_whole(let, clause, axis) for clause in let.clauses)]
+    if len(split) != 1:
+        return {None}
+    found: set[str | None] = set()
+    waiting = []
+    for clause in let.clauses:
+        slot = clause.slots[split[0]]
+        if isinstance(slot, ir.Coord):
+            own = next(r for r in clause.ranges if r.coordinate == slot.coordinate)
+            waiting.append((polynomial(own.lower), polynomial(own.upper)))
+            ends = _spelled(own.lower, places), _spelled(own.upper, places)
+            found.add(None if None in ends else f"{ends[0]} <= {ends[1]}")
+        else:
+            waiting.append((polynomial(slot), polynomial(slot) + 1))
+    reached = number(0)
+    while (following := next((piece for piece in waiting if piece[0] == reached), None)) is not None:
+        waiting.remove(following)
+        reached = following[1]
+    return found if not waiting and reached == polynomial(let.axes[split[0]].extent) else {None}
+
+
+def _is_whole(let: ir.Let, clause: ir.Clause, axis: int) -> bool:
+    """Whether a clause has all points of an axis."""
+    slot = clause.slots[axis]
+    if not isinstance(slot, ir.Coord):
+        return False
+    own = next(r for r in clause.ranges if r.coordinate == slot.coordinate)
+    return polynomial(own.lower) == number(0) and polynomial(own.upper) == polynomial(let.axes[axis].extent)
 
 
 def _places(program: ir.Program) -> dict[Coordinate, str]:
