@@ -22,8 +22,9 @@ from .facts.view import View
 from .ir import nodes as ir
 from .ir.types import Coordinate, Dtype
 from .plan.steps import Plan
-from .run.kernel import BACKENDS, Call, Engine, Kernel, finder, is_out_of_memory, is_steady, packed
-from .run.tensors import tracing_test
+from .run.kernel import BACKENDS, Call, Engine, finder, packed
+from .run.known import Calls, in_order, is_excused, signature_of
+from .run.tensors import differentiates_again, tracing_test, transform_test
 from .source import Source, Span
 from .syntax.parse import parse
 from .transform.derive import jacobian
@@ -161,10 +162,12 @@ class Program:
         self.ir = program
         self.diagnostics = diagnostics
         self._engine = Engine(program)
-        self._is_traced = tracing_test()
+        self._is_traced, self._is_transformed = tracing_test(), transform_test()
         self._functions: dict[int, Callable[..., Any]] = {}
         self._find = finder(self._engine, self._functions)
-        self._known: dict[object, Kernel] = {}
+        self._names = self.inputs
+        self._signature, self._calls = signature_of(len(self._names)), Calls()
+        self._known = self._calls.known
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -277,19 +280,22 @@ class Program:
         of an attention for its way back, which else makes them again in less room; `backend="reference"` is the
         slow evaluator that says what is right.
         """
-        usual = not named and outputs is None and backend is None and not isolate and recompute
-        if usual and not self._is_traced():
+        if not self._is_traced():
+            again = self._is_transformed() and differentiates_again()
+            values = arrays if not named else in_order(self._names, arrays, named)
             try:
-                kernel = self._known.get(tuple([(type(a), a.dtype, a.ndim, a.device) for a in arrays]))
-            except AttributeError:
-                kernel = None
-            if kernel is not None:
+                like = self._known[outputs, backend, isolate, recompute, again].get(self._signature(*values))
+            except (AttributeError, KeyError, TypeError):
+                like = self._calls.like(values, outputs, backend, isolate, recompute, again)
+            if like is not None:
                 try:
-                    return kernel.function(*arrays)
-                except (kernel.refused, MemoryError):
+                    if like.fits is None or like.fits(values):
+                        result = like.function(*values)
+                        return result if like.pack is None else like.pack(result)
+                except like.refused:
                     pass
                 except RuntimeError as problem:
-                    if not is_out_of_memory(problem):
+                    if not is_excused(problem, values):
                         raise
         return self._call(arrays, named, outputs, backend, isolate, recompute)
 
@@ -303,18 +309,20 @@ class Program:
         recompute: bool,
     ) -> Any:
         """A call that is new: all checks, then the kernel; one like it is found by its signature from then on."""
-        self._is_traced = tracing_test()
+        self._is_traced, self._is_transformed = tracing_test(), transform_test()
         if self._is_traced() and backend is None:
             return self._traced(arrays, named, outputs, isolate, recompute)
         _check_backend(backend, BACKENDS)
         wanted = self.wanted(outputs)
         call = self._engine.prepare(self.arguments(arrays, named), backend)
-        found = self._engine.run(call, wanted, isolate, recompute)
+        again = differentiates_again()
+        apart = isolate or (again and self._engine.lacks_derivatives(call, wanted, recompute))
+        found = self._engine.run(call, wanted, apart, recompute)
         alone = isinstance(outputs, str) or (outputs is None and len(wanted) == 1)
-        usual = outputs is None and backend is None and not named and not isolate and recompute
-        if alone and usual and is_steady(self.ir) and all(hasattr(array, "device") for array in arrays):
-            key = tuple([(type(a), a.dtype, a.ndim, a.device) for a in arrays])
-            self._known[key] = self._engine.kernel(call, wanted, isolate)
+        if call.backend != "reference":
+            kernel = self._engine.kernel(call, wanted, apart, recompute)
+            values = in_order(self._names, arrays, named)
+            self._calls.learn(call, kernel, values, alone, outputs, backend, isolate, recompute, again)
         return found[wanted[0]] if alone else packed(wanted)(*(found[name] for name in wanted))
 
     def _traced(

@@ -67,8 +67,7 @@ class Attending(Backward, Cutting, Blocks):
         if not learned:
             return call
         variable = self.text.fresh(f"{let.name}_rows")
-        wanted = " or ".join(f"{array}.requires_grad" for array in learned)
-        self.text.line(f"if torch.is_grad_enabled() and {wanted if len(learned) == 1 else f'({wanted})'}:")
+        self.text.line(f"if {self.text.helper('learns')}({', '.join(learned)}):")
         with self.block():
             streamed = self.stream(let, attend, frame)
             self.text.line(f"{variable} = {streamed.text}")

@@ -46,7 +46,7 @@ class Backward(Fused, Intervals):
         variables = {side: self.text.fresh(target.definition) for side, target in targets.items()}
         again = self._again(attend, gradient)
         if again:
-            self.text.line(f"if torch.is_grad_enabled() and {again}:")
+            self.text.line(f"if {self.text.helper('learns')}({', '.join(again)}):")
             with self.block():
                 self._plainly(covered, {variables[side]: self.lets[t.definition] for side, t in targets.items()})
             self.text.line("else:")
@@ -60,8 +60,8 @@ class Backward(Fused, Intervals):
     def _sides(self, gradient: Gradient) -> dict[str, Target | None]:
         return {"query": gradient.query, "key": gradient.key, "value": gradient.value}
 
-    def _again(self, attend: Attend, gradient: Gradient) -> str:
-        """Whether some array that flows in wants a gradient."""
+    def _again(self, attend: Attend, gradient: Gradient) -> list[str]:
+        """The arrays that flow in, of which some may want a gradient."""
         parts = (attend.attention.score, attend.attention.value, gradient.arriving)
         names = dict.fromkeys(
             read.tensor
@@ -70,8 +70,7 @@ class Backward(Fused, Intervals):
             if isinstance(read, ir.Read) and read.type.kind == "real"
         )
         stored = [self.stored[name] for name in names if name not in self.weak]
-        wanted = [f"{found.variable}.requires_grad" for found in stored if not found.python]
-        return wanted[0] if len(wanted) == 1 else f"({' or '.join(wanted)})" if wanted else ""
+        return [found.variable for found in stored if not found.python]
 
     def _plainly(self, covered: list[ir.Let], members: dict[str, ir.Let]) -> None:
         """The relations as they are written, one after the other."""

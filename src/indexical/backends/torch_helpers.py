@@ -14,6 +14,21 @@ def fitting_32(numbers):
         raise Refused("IX505", "a whole number does not fit in 32 bits")
     return numbers.to(torch.int32)
 ''',
+    "learns": '''
+def learns(*arrays):
+    """Whether a gradient may be asked for. What `torch.func` maps over does not say so, but what is inside of it."""
+    if not torch.is_grad_enabled():
+        return False
+    if torch.compiler.is_compiling():
+        return any([array.requires_grad for array in arrays])
+    inside = torch._C._functorch
+    for array in arrays:
+        while not array.requires_grad and inside.is_functorch_wrapped_tensor(array):
+            array = inside.get_unwrapped(array)
+        if array.requires_grad:
+            return True
+    return False
+''',
     "add": _OTHERS["add"],
     "subtract": _OTHERS["subtract"],
     "multiply": '''

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TypeAlias
 
 from ..diagnostics import Label, Sink
@@ -110,6 +111,15 @@ def measuring(places: Iterable[tuple[ir.Expr, Trail]], tensors: Mapping[str, ir.
                     range = bound_by(index.coordinate, trail)
                     if not range.stated and range.upper != axis.extent:
                         yield Measured(range, axis.extent, expr.tensor, number, index.span)
+
+
+def agreed(program: ir.Program) -> tuple[tuple[ir.Expr, ir.Expr], ...]:
+    """The extents that must be equal because a coordinate indexes both bare. What is brought together later, such as a
+    guard that is repeated where its definition is read, claims nothing of the kind."""
+    clauses = [clause for let in program.lets for clause in let.clauses]
+    places = [visit_clause(clause) for clause in clauses] + [visit(claim.condition, ()) for claim in program.asserts]
+    found = measuring(chain.from_iterable(places), program.tensors)
+    return tuple(dict.fromkeys((one.range.upper, one.extent) for one in found))
 
 
 def report_all(found: Sink, let: ir.Let, program: ir.Program, sink: Sink) -> None:

@@ -11,21 +11,18 @@ from ..ir.walk import parts_of, reads_of, walk
 from .cotangents import Use, Weights, relaxed, use_of
 from .normal import Binder, Form, Product, Sum, TooLarge, multiplied, product
 from .opening import Algebra
-from .ordering import needed_for
+from .ordering import Uses, needed_for
 from .softmaxes import weights_of
 from .sums import opened
 from .traits import is_exponential
 
 
-def flows_back(let: ir.Let, needed: set[str], program: ir.Program) -> bool:
+def flows_back(let: ir.Let, uses: Uses) -> bool:
     """Whether weights are not only gathered with: they are read twice in one definition, or not summed over the key."""
     body = weights_of(let)
     assert body is not None
     key = [slot.coordinate for slot in let.clauses[0].slots if isinstance(slot, ir.Coord)].index(body.coordinate)
-    for other in program.lets:
-        if other.name not in needed:
-            continue
-        reads = [read for read in reads_of(other) if read.tensor == let.name]
+    for other, reads in uses.readers.get(let.name, ()):
         slots = {slot.coordinate for c in other.clauses for slot in c.slots if isinstance(slot, ir.Coord)}
         if len(reads) > 1 or any(read.indices[key].type.coordinates & slots for read in reads):
             return True

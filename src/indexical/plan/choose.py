@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import chain
 
-from ..checker.context import measuring, visit, visit_clause
+from ..checker.context import agreed
 from ..ir import nodes as ir
 from ..ir.types import Dtype
 from ..ir.walk import reads_of, walk
@@ -76,17 +75,8 @@ def choose(
     given = {tensor.name: dtypes[tensor.name] for tensor in program.inputs if tensor.name in dtypes}
     types = {**given, **definition_dtypes(program, given), **definition_dtypes(original, given)}
     weak = weak_definitions(program, given)
-    agreed = _agreed(original)
-    return Plan(program, wanted, types, backend, device, isolate, tuple(steps), unread, weak, recompute, agreed)
-
-
-def _agreed(program: ir.Program) -> tuple[tuple[ir.Expr, ir.Expr], ...]:
-    """The extents that must be equal because a coordinate indexes both bare. What is brought together later, such as a
-    guard that is repeated where its definition is read, claims nothing of the kind."""
-    clauses = [clause for let in program.lets for clause in let.clauses]
-    places = [visit_clause(clause) for clause in clauses] + [visit(claim.condition, ()) for claim in program.asserts]
-    found = measuring(chain.from_iterable(places), program.tensors)
-    return tuple(dict.fromkeys((one.range.upper, one.extent) for one in found))
+    same = agreed(original)
+    return Plan(program, wanted, types, backend, device, isolate, tuple(steps), unread, weak, recompute, same)
 
 
 def needed_by(program: ir.Program, wanted: tuple[str, ...], reading: Mapping[str, tuple[ir.Expr, ...]]) -> set[str]:

@@ -15,7 +15,7 @@ from .backflow import Flowing, binder_of, flows_back
 from .canonical import text
 from .cotangents import Gather, Use, adjoint_of, gathered, read_of
 from .normal import EMPTY, Binder, Form, Leaf, Number, Product, TooLarge, form, magnitude, multiplied, product, times
-from .ordering import arranged, definition, extended, fresh_name, needed_for
+from .ordering import arranged, definition, extended, fresh_name, needed_for, uses_of
 from .softmaxes import name_softmaxes, weights_of
 from .steps import Attend, Gradient, Refusal, Step, Target
 from .sums import replaced, summed
@@ -56,9 +56,9 @@ def derive(program: ir.Program, wanted: tuple[str, ...], describe: Describe | No
     flowing: list[str] = []
     left: set[str] = set()
     current = name_softmaxes(program, needed_for(program, wanted))
+    uses = uses_of(current, wanted)
     for let in current.lets:
-        needed = needed_for(current, wanted)
-        if let.name not in needed or weights_of(let) is None or not flows_back(let, needed, current):
+        if weights_of(let) is None or let.name not in uses.needed or not flows_back(let, uses):
             continue
         search = _Search(current, let.name, wanted, describe)
         made_of = search.made_of()
@@ -71,6 +71,7 @@ def derive(program: ir.Program, wanted: tuple[str, ...], describe: Describe | No
             refusals += [Refusal(let.name, "the backward of its kernel", found, let.span)] if found else []
         else:
             current, made = found
+            uses = uses_of(current, wanted)
             gradients += made
     if not gradients and not flowing:
         return Derived.none(program)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -37,9 +37,35 @@ def extended(program: ir.Program, made: list[ir.Let], changed: Mapping[str, ir.L
     return replace(program, lets=(*lets, *made), order=order)
 
 
-def needed_for(program: ir.Program, wanted: tuple[str, ...]) -> set[str]:
-    """The definitions that some definitions, and all assertions, are made of."""
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """The definitions that are needed, and by the name of each tensor the needed definitions that read it, each with
+    its reads of it."""
+
+    needed: frozenset[str]
+    readers: Mapping[str, list[tuple[ir.Let, list[ir.Read]]]]
+
+
+def uses_of(program: ir.Program, wanted: tuple[str, ...]) -> Uses:
+    """Who reads what, of all that some definitions and all assertions are made of; each definition is walked once."""
+    reads: dict[str, list[ir.Read]] = {}
+    needed = frozenset(needed_for(program, wanted, reads))
+    readers: dict[str, list[tuple[ir.Let, list[ir.Read]]]] = {}
+    for let in program.lets:
+        by_name: dict[str, list[ir.Read]] = {}
+        for read in reads.get(let.name, ()):
+            by_name.setdefault(read.tensor, []).append(read)
+        for name, found in by_name.items():
+            readers.setdefault(name, []).append((let, found))
+    return Uses(needed, readers)
+
+
+def needed_for(
+    program: ir.Program, wanted: tuple[str, ...], reads: dict[str, list[ir.Read]] | None = None
+) -> set[str]:
+    """The definitions that some definitions, and all assertions, are made of. Their reads go into `reads`."""
     lets = {let.name: let for let in program.lets}
+    reads = {} if reads is None else reads
     found: set[str] = set()
     waiting = [name for name in wanted if name in lets]
     waiting += [p.tensor for claim in program.asserts for p in walk(claim.condition) if isinstance(p, ir.Read)]
@@ -47,7 +73,8 @@ def needed_for(program: ir.Program, wanted: tuple[str, ...]) -> set[str]:
         name = waiting.pop()
         if name in lets and name not in found:
             found.add(name)
-            waiting += [read.tensor for read in reads_of(lets[name])]
+            reads[name] = reads_of(lets[name])
+            waiting += [read.tensor for read in reads[name]]
     return found
 
 

@@ -104,7 +104,7 @@ def bind(program: ir.Program, arguments: Mapping[str, Any], given: Mapping[str, 
         if given is not None and tensor.dtype is None and dtype is not None:
             dtype = given.get(tensor.name, dtype)
         if dtype is not None and _check_rank(tensor, array, sink):
-            arrays[tensor.name] = array if given is not None else _rounded(array, dtype)
+            arrays[tensor.name] = array if given is not None else rounded(array, dtype)
             if tensor.axes or tensor.dtype is not None or hasattr(arguments[tensor.name], "dtype"):
                 dtypes[tensor.name] = dtype
     _stop(sink)
@@ -182,7 +182,7 @@ def _check_real(tensor: ir.Input, array: np.ndarray[Any, Any], plain: bool, sink
         return None
     if tensor.dtype is None or plain:
         return tensor.dtype or given
-    if given in _EXACT_IN[tensor.dtype] and (tensor.dtype != "bf16" or np.array_equal(_rounded(array, "bf16"), array)):
+    if given in _EXACT_IN[tensor.dtype] and (tensor.dtype != "bf16" or np.array_equal(rounded(array, "bf16"), array)):
         return tensor.dtype
     help = f"pass `{tensor.name}.astype(np.{NUMPY[tensor.dtype]})` if rounding is meant"
     if tensor.dtype == "bf16":
@@ -191,7 +191,7 @@ def _check_real(tensor: ir.Input, array: np.ndarray[Any, Any], plain: bool, sink
     return None
 
 
-def _rounded(array: np.ndarray[Any, Any], dtype: Dtype) -> np.ndarray[Any, Any]:
+def rounded(array: np.ndarray[Any, Any], dtype: Dtype) -> np.ndarray[Any, Any]:
     """Figures without a dtype of their own, as the dtype of their input has them."""
     if array.dtype.kind != "f" or dtype not in ("f16", "bf16", "f32") or array.dtype.name == NUMPY[dtype] != "float32":
         return array

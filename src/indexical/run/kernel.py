@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from ..backends.source import Argument, Module, emit
-from ..checker.recurrence import is_plain
 from ..diagnostics import CallError, Diagnostic, Label, SlowPath
 from ..ir import nodes as ir
 from ..ir.types import Dtype
@@ -81,7 +80,7 @@ class Engine:
         values = {}
         for name, array in bound.arrays.items():
             dtype = bound.dtypes.get(name)
-            values[name] = array.item() if dtype is None else np.asarray(array, NUMPY[dtype])
+            values[name] = as_numpy(array, dtype)
         shown = {name: Argument(np.ndim(value), bound.dtypes.get(name)) for name, value in values.items()}
         return Call(self.program, backend, values, bound, shown, "cpu")
 
@@ -98,11 +97,11 @@ class Engine:
             value = values[tensor.name]
             dtype = bound.dtypes.get(tensor.name)
             if not tensors.is_tensor(value) and dtype is not None:
-                place = device or _device_of(values)
-                value = values[tensor.name] = tensors.from_numpy(np.asarray(value), dtype, place)
+                place = device or tensors.device_of(values)
+                value = values[tensor.name] = tensors.finished(value, dtype, place)
             converted = tensors.is_tensor(value) and dtype is not None and tensors.dtype_of(value) != dtype
             arguments[tensor.name] = Argument(np.ndim(stand_ins[tensor.name]), dtype, converted)
-        kind = str(device or _device_of(values)).split(":")[0]
+        kind = str(device or tensors.device_of(values)).split(":")[0]
         return Call(self.program, "torch", values, bound, arguments, kind)
 
     def imagine(self, arrays: Mapping[str, Any], dtype: Dtype, backend: str, device: str) -> Call:
@@ -121,6 +120,16 @@ class Engine:
             warn_of_slow_paths(plan, call.bound)
             self.kernels[key] = load(emit(plan, call.arguments), plan)
         return self.kernels[key]
+
+    def lacks_derivatives(self, call: Call, wanted: tuple[str, ...], recompute: bool) -> bool:
+        """Whether forward mode, or a second derivative, has to go another way than by kernels."""
+        if call.backend != "torch":
+            return False
+        plan = self.kernel(call, wanted, False, recompute).plan
+        steps = [step for step in plan.steps if step.attend is not None or step.gradient is not None]
+        if steps:
+            warn_of_transforms(plan, call.bound, {name for step in steps for name in step.covers})
+        return bool(steps)
 
     def emitted(
         self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool = True
@@ -143,6 +152,8 @@ class Engine:
                 raise self.explained(call, wanted, problem) from None
             return self._run_plainly(call, wanted, problem)
         except (MemoryError, RuntimeError) as problem:
+            if tensors.is_about_values(problem):
+                raise tensors.unmapped() from None
             if not is_out_of_memory(problem):
                 raise
             raise too_large(problem) from None
@@ -176,7 +187,7 @@ def _refuse_absurd(plan: Plan, bound: Bound) -> None:
     lets = {let.name: let for let in plan.program.lets}
     for step in plan.steps:
         points = math.prod(bound.extent(axis.extent) for axis in lets[step.definition].axes)
-        if plan.device == "cpu" and points > _MEMORY:
+        if plan.device == "cpu" and points > MEMORY:
             message = f"`{step.definition}` would have {points:,} points, more than this machine has bytes of memory"
             span = lets[step.definition].span
             raise CallError([Diagnostic("IX507", message, (Label(span),), help="choose smaller sizes")])
@@ -190,7 +201,7 @@ def _memory() -> int:
         return 1 << 48
 
 
-_MEMORY = _memory()
+MEMORY = _memory()
 
 
 def warn_of_slow_paths(plan: Plan, bound: Bound) -> None:
@@ -218,6 +229,15 @@ def warn_of_second_derivatives(plan: Plan, call: Call) -> None:
         )
         help = "call it under `torch.no_grad()`, or with detached arrays, where it is not differentiated again"
         warnings.warn(f"{message}; {help}", SlowPath, stacklevel=5)
+
+
+def warn_of_transforms(plan: Plan, bound: Bound, names: set[str]) -> None:
+    """Say where forward mode or a second derivative has `names` built that a kernel would not build, and these are
+    large."""
+    for let in plan.program.lets:
+        if let.name in names and (size_of(let, plan, bound.sizes) or 0) > _LARGE:
+            message = f"`{let.name}` is built: its kernel has no forward mode and no second derivative"
+            warnings.warn(f"{message}; `ix.jvp` and `ix.grad` give programs for them", SlowPath, stacklevel=5)
 
 
 def finder(engine: Engine, functions: dict[int, Callable[..., Any]]) -> Callable[..., int]:
@@ -263,15 +283,7 @@ def too_large(problem: Exception) -> CallError:
     return CallError([Diagnostic("IX507", f"the arrays of this call do not fit: {first}", help="choose smaller sizes")])
 
 
-def is_steady(program: ir.Program) -> bool:
-    """Whether arrays of one signature fit whenever their sizes agree: no value has to be looked at, and no
-    clauses have to cover a box that depends on the sizes."""
-    return all(is_plain(let) for let in program.lets) and all(
-        tensor.dtype not in ("bf16", "i32") for tensor in program.inputs
-    )
-
-
-def packed(wanted: tuple[str, ...]) -> Callable[..., Any]:
+def packed(wanted: tuple[str, ...]) -> Any:
     """Several outputs, by name."""
     return namedtuple("Outputs", wanted, rename=True)
 
@@ -280,5 +292,6 @@ def _own_dtype(value: Any) -> Dtype | None:
     return tensors.dtype_of(value) if tensors.is_tensor(value) else None
 
 
-def _device_of(values: Mapping[str, Any]) -> Any:
-    return next((value.device for value in values.values() if tensors.is_tensor(value)), "cpu")
+def as_numpy(array: np.ndarray[Any, Any], dtype: Dtype | None) -> Any:
+    """An array as the emitted function takes it: without a dtype of its own, as a Python number."""
+    return array.item() if dtype is None else np.asarray(array, NUMPY[dtype])

@@ -31,6 +31,16 @@ def is_tensor(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
+def is_dense(value: Any) -> bool:
+    """Whether a value is no sparse and no nested tensor."""
+    return not is_tensor(value) or (str(value.layout) == "torch.strided" and not value.is_nested)
+
+
+def device_of(values: Mapping[str, Any]) -> Any:
+    """The device of the first tensor."""
+    return next((value.device for value in values.values() if is_tensor(value)), "cpu")
+
+
 def tracing_test() -> Callable[[], bool]:
     """What says whether `torch.compile` is reading a call rather than running it."""
     torch = sys.modules.get("torch")
@@ -38,8 +48,39 @@ def tracing_test() -> Callable[[], bool]:
     return _never if compiler is None else compiler.is_compiling
 
 
+def transform_test() -> Callable[[], bool]:
+    """What says whether a transform of `torch.func` reads a call."""
+    torch = sys.modules.get("torch")
+    return getattr(getattr(torch, "_C", None), "_are_functorch_transforms_active", _never)
+
+
 def _never() -> bool:
     return False
+
+
+def differentiates_again() -> bool:
+    """Whether what is active asks for more than a kernel has: a tangent, or the derivative of a derivative."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    if torch.autograd.forward_ad._current_level >= 0:
+        return True
+    if not transform_test()():
+        return False
+    active = torch._C._functorch
+    kinds = [transform.key() for transform in active.get_interpreter_stack()]
+    return active.TransformType.Jvp in kinds or kinds.count(active.TransformType.Grad) > 1
+
+
+def is_about_values(problem: Exception) -> bool:
+    """Whether `torch.func.vmap` was asked for a value, which differs from one to the next of those it maps over."""
+    return str(problem).startswith("vmap: It looks like")
+
+
+def unmapped() -> CallError:
+    message = "`torch.func.vmap` maps over an array whose values this program has to look at"
+    help = "name what differs instead: `ix.batch(program, b=(…))` takes the inputs that vary with a new coordinate `b`"
+    return CallError([Diagnostic("IX515", message, help=help)])
 
 
 def dtype_of(tensor: Any) -> Dtype | None:
@@ -76,10 +117,10 @@ def on_one_device(program: ir.Program, arguments: Mapping[str, Any], device: str
     found: dict[Any, ir.Input] = {}
     for tensor in program.inputs:
         value = arguments[tensor.name]
-        if is_tensor(value) and value.layout != torch.strided:
-            sink.report(
-                "IX504", f"`{tensor.name}` is not a dense tensor", Label(tensor.span), help="call `.to_dense()`"
-            )
+        if not is_dense(value):
+            help = "pad it: `.to_padded_tensor(0)`" if value.is_nested else "call `.to_dense()`"
+            sink.report("IX504", f"`{tensor.name}` is not a dense tensor", Label(tensor.span), help=help)
+            continue
         if is_tensor(value) and (value.ndim or value.device.type != "cpu"):
             found.setdefault(value.device, tensor)
     if len(found) > 1:
@@ -104,13 +145,21 @@ def _on(torch: Any, value: Any, device: Any) -> Any:
     return torch.as_tensor(array).to(device)
 
 
+def finished(value: Any, dtype: Dtype | None, device: Any) -> Any:
+    """A value as the emitted function takes it: a tensor on its device, or a number without a dtype of its own."""
+    value = _on(load_torch(), value, device)
+    return value if is_tensor(value) or dtype is None else from_numpy(np.asarray(value), dtype, device)
+
+
 def stand_in(value: Any) -> Any:
-    """A NumPy array of a tensor's shape and dtype, for checks that ask no more; a scalar keeps its value."""
+    """A NumPy array of a tensor's shape and dtype, for checks that ask no more; a whole scalar keeps its value."""
     if not is_tensor(value):
         return value
-    if value.ndim == 0:
-        number = value.detach().cpu()
-        return np.asarray(number.float() if dtype_of(value) == "bf16" else number)
+    if value.ndim == 0 and not value.is_floating_point():
+        try:
+            return np.asarray(value.item(), str(value.dtype).removeprefix("torch."))
+        except RuntimeError as problem:
+            raise (unmapped() if is_about_values(problem) else problem) from None
     name = _STAND_INS.get(str(value.dtype), str(value.dtype).removeprefix("torch."))
     try:
         dtype = np.dtype(name)
@@ -143,8 +192,22 @@ def to_numpy(value: Any) -> Any:
     """A tensor's numbers as NumPy has them."""
     if not is_tensor(value):
         return value
+    if transform_test()():
+        return _listed(value)
     number = value.detach().cpu()
     return np.asarray(number.float() if dtype_of(value) == "bf16" else number)
+
+
+def _listed(value: Any) -> np.ndarray[Any, Any]:
+    """The numbers of a tensor while a transform of `torch.func` is active, which wraps whatever is made of it."""
+    inside = load_torch()._C._functorch
+    inner = value
+    while inside.is_functorch_wrapped_tensor(inner):
+        if inside.is_batchedtensor(inner):
+            raise unmapped()
+        inner = inside.get_unwrapped(inner)
+    name = str(value.dtype)
+    return np.array(value.tolist(), _STAND_INS.get(name, name.removeprefix("torch."))).reshape(value.shape)
 
 
 def to_tensors(program: ir.Program, arrays: Mapping[str, Any], device: str | None) -> dict[str, Any]:

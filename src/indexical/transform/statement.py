@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
+from ..checker.context import agreed
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
-from ..ir.walk import parts_of, rebuild, walk
+from ..ir.walk import rebuild, walk
 
 Tensors: TypeAlias = Mapping[str, ir.Input | ir.Let]
 Lengths: TypeAlias = dict[Coordinate, set[ir.Expr]]
@@ -20,19 +21,10 @@ class Agreement:
 
     def __init__(self, program: ir.Program) -> None:
         self._same: dict[ir.Expr, ir.Expr] = {}
-        for let in program.lets:
-            for clause in let.clauses:
-                self._join(clause.ranges, _lengths((clause.guard, clause.body), program.tensors))
-            for part in (part for expr in parts_of(let) for part in walk(expr)):
-                if isinstance(part, ir.Reduce):
-                    self._join(part.ranges, _lengths((part.guard, part.body), program.tensors))
-
-    def _join(self, ranges: tuple[ir.Range, ...], lengths: Lengths) -> None:
-        for range in ranges:
-            for extent in () if range.stated else lengths.get(range.coordinate, ()):
-                one, other = self._root(range.upper), self._root(extent)
-                if one != other:
-                    self._same[other] = one
+        for pair in agreed(program):
+            one, other = map(self._root, pair)
+            if one != other:
+                self._same[other] = one
 
     def _root(self, extent: ir.Expr) -> ir.Expr:
         while extent in self._same:
@@ -43,22 +35,18 @@ class Agreement:
         return self._root(one) == self._root(other)
 
 
-def _lengths(exprs: Iterable[ir.Expr | None], tensors: Tensors) -> Lengths:
-    """The lengths of the axes that each coordinate indexes bare in these."""
-    found: Lengths = {}
-    for read in (part for expr in exprs if expr is not None for part in walk(expr) if isinstance(part, ir.Read)):
-        for axis, index in zip(tensors[read.tensor].axes, read.indices, strict=True):
-            if isinstance(index, ir.Coord):
-                found.setdefault(index.coordinate, set()).add(axis.extent)
-    return found
-
-
 def restated(let: ir.Let, tensors: Tensors, agreement: Agreement) -> ir.Let:
     """The definition, with a range stated wherever its coordinate reads an axis bare that may be of another length:
     what is read there, a guard keeps inside."""
 
     def lengths(exprs: list[ir.Expr]) -> Lengths:
-        return _lengths(exprs, {**tensors, let.name: let})
+        found: Lengths = {}
+        for read in (part for expr in exprs for part in walk(expr) if isinstance(part, ir.Read)):
+            axes = let.axes if read.tensor == let.name else tensors[read.tensor].axes
+            for axis, index in zip(axes, read.indices, strict=True):
+                if isinstance(index, ir.Coord):
+                    found.setdefault(index.coordinate, set()).add(axis.extent)
+        return found
 
     def said(range: ir.Range, found: Lengths) -> ir.Range:
         differs = any(not agreement.holds(extent, range.upper) for extent in found.get(range.coordinate, ()))

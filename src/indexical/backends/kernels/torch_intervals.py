@@ -708,6 +708,103 @@ def _refuse(ctx: Any, *_: Any) -> None:
     )
 
 
+# ---- Under `torch.func` ---------------------------------------------------------------------------------------------
+
+
+def _is_transformed() -> bool:
+    """Whether `torch.func` or forward mode reads what is computed. Operators know neither, and would lose a tangent."""
+    if torch.compiler.is_compiling():
+        return False
+    return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
+
+
+def _folded(tensor: Tensor, dim: int | None, axis: int, count: int, batches: int) -> Tensor:
+    """A tensor with all that is mapped over among its batches, which stand at `axis`; 1 of these serves all."""
+    if dim is None and tensor.shape[axis] == 1:
+        return tensor
+    if dim is None:
+        tensor = tensor.unsqueeze(axis).expand(*tensor.shape[:axis], count, *tensor.shape[axis:])
+    else:
+        tensor = tensor.movedim(dim, axis)
+    return tensor.expand(*tensor.shape[: axis + 1], batches, *tensor.shape[axis + 2 :]).flatten(axis, axis + 1)
+
+
+def _map_batches(function: Any, count: int, dims: Sequence[int | None], given: Sequence[Any]) -> tuple[Any, Any]:
+    """`torch.func.vmap` over a scale, tensors (batch, …), two bounds and two groups: there are more batches."""
+    places = [None, *[0] * (len(given) - 5), 1, 1, 0, 0]
+    query = len(given) - 7
+    batches = given[query].movedim(dims[query] or 0, 0).shape[0 if dims[query] is None else 1]
+    passed: list[Any] = []
+    for tensor, dim, axis in zip(given, dims, places, strict=True):
+        if axis == 0 and len(passed) < len(given) - 4 and dim is None:
+            tensor, dim = tensor.expand(count, *tensor.shape), 0
+        passed.append(tensor if tensor is None or axis is None else _folded(tensor, dim, axis, count, batches))
+    found = function.apply(*passed)
+    return tuple(part.unflatten(0, (count, batches)) for part in found), (0,) * len(found)
+
+
+def _map_one_by_one(function: Any, count: int, dims: Sequence[int | None], given: Sequence[Any]) -> tuple[Any, Any]:
+    """`torch.func.vmap` over what cannot be told apart by batches: one after the other."""
+    found = [
+        function.apply(*(x if dim is None else x.select(dim, n) for x, dim in zip(given, dims, strict=True)))
+        for n in range(count)
+    ]
+    return tuple(map(torch.stack, zip(*found, strict=True))), (0,) * len(found[0])
+
+
+def _functions(name: str, forward: Any, backward: Any, folds: bool) -> tuple[Any, Any]:
+    """The operators as functions that `torch.func` reads: of a scale, tensors, bounds, groups and further arrays."""
+    mapped = _map_batches if folds else _map_one_by_one
+
+    class Returning(torch.autograd.Function):
+        @staticmethod
+        def forward(scale: float, *tensors: Any) -> Any:
+            return backward(*tensors[:10], scale, list(tensors[10:]))
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            pass
+
+        backward = staticmethod(_refuse)
+
+        @staticmethod
+        def jvp(ctx: Any, *_: Any) -> None:
+            _refuse(ctx)
+
+        @staticmethod
+        def vmap(info: Any, dims: tuple[int | None, ...], *given: Any) -> tuple[Any, Any]:
+            return mapped(Returning, info.batch_size, dims, given)
+
+    class Attending(torch.autograd.Function):
+        @staticmethod
+        def forward(scale: float, *tensors: Any) -> Any:
+            return forward(*tensors[:7], scale, list(tensors[7:]))
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+            ctx.scale, *tensors = inputs
+            ctx.save_for_backward(*tensors[:3], *output, *tensors[3:])
+            ctx.set_materialize_grads(False)
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
+            saved = ctx.saved_tensors
+            if any(ctx.needs_input_grad[8:]):
+                raise RuntimeError(f"{name} gives no gradient to the arrays of biases and masks: use `isolate=True`")
+            found = [None] * 3 if gradient is None else Returning.apply(ctx.scale, gradient, *saved)  # type: ignore[no-untyped-call]
+            return None, *found, *[None] * (len(saved) - 5)
+
+        @staticmethod
+        def jvp(ctx: Any, *_: Any) -> None:
+            raise NotImplementedError(f"{name} has no forward mode: call the program with `isolate=True`, which has")
+
+        @staticmethod
+        def vmap(info: Any, dims: tuple[int | None, ...], *given: Any) -> tuple[Any, Any]:
+            return mapped(Attending, info.batch_size, dims, given)
+
+    return Attending, Returning
+
+
 def with_tiles(name: str, tile_score: TileScore | None, relative: bool = False) -> Callable[..., Tensor]:
     """`attend_within` with biases and masks that are made tile by tile from further `arrays`.
 
@@ -731,6 +828,7 @@ def with_tiles(name: str, tile_score: TileScore | None, relative: bool = False) 
 
     torch.library.register_autograd(full_name, derive, setup_context=_save, lib=_operators)
     torch.library.register_autograd(backward_name, _refuse, lib=_operators)
+    attending, returning = _functions(name, forward, backward, tile_score is None)
 
     def attend(
         query: Tensor,
@@ -750,7 +848,11 @@ def with_tiles(name: str, tile_score: TileScore | None, relative: bool = False) 
         """
         if torch.is_grad_enabled() and any(array.requires_grad for array in arrays):
             raise RuntimeError(f"{name} gives no gradient to the arrays of biases and masks: stream the scores instead")
-        out: Tensor = forward(query, key, value, lower, upper, query_group, key_group, scale, list(arrays))[0]
+        out: Tensor
+        if _is_transformed():
+            out = attending.apply(scale, query, key, value, lower, upper, query_group, key_group, *arrays)[0]
+            return out
+        out = forward(query, key, value, lower, upper, query_group, key_group, scale, list(arrays))[0]
         return out
 
     def back(
@@ -766,9 +868,15 @@ def with_tiles(name: str, tile_score: TileScore | None, relative: bool = False) 
         arrays: Sequence[Tensor] = (),
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Gradients to query, key and value, where `gradient` arrives, on a forward pass that is computed again."""
+        found: tuple[Tensor, Tensor, Tensor]
+        if _is_transformed():
+            hearing = (lower, upper, query_group, key_group, *arrays)
+            out, total = attending.apply(scale, query, key, value, *hearing)
+            found = returning.apply(scale, gradient, query, key, value, out, total, *hearing)
+            return found
         further = (lower, upper, query_group, key_group, scale, list(arrays))
         out, total = forward(query, key, value, *further)
-        found: tuple[Tensor, Tensor, Tensor] = backward(gradient, query, key, value, out, total, *further)
+        found = backward(gradient, query, key, value, out, total, *further)
         return found
 
     attend.backward = back  # type: ignore[attr-defined]

@@ -193,6 +193,75 @@ def _stream_operator(name: str, schema: str, run: Callable[..., Any], fake: Call
     return f"{_streams.ns}::{free}", getattr(taken, free).default
 
 
+def _is_streamed_through() -> bool:
+    """Whether `torch.func` or forward mode reads what is computed. Operators know neither, and would lose a tangent."""
+    if torch.compiler.is_compiling():
+        return False
+    return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
+
+
+def _map_streams(function: Any, count: int, dims: Sequence[Any], given: Sequence[Any]) -> tuple[Any, Any]:
+    """`torch.func.vmap` over arrays whose axes only the score knows: one after the other."""
+    found = [
+        function.apply(*(x.select(dim, n) if isinstance(dim, int) else x for x, dim in zip(given, dims, strict=True)))
+        for n in range(count)
+    ]
+    return tuple(map(torch.stack, zip(*found, strict=True))), (0,) * len(found[0])
+
+
+def _stream_function(name: str, forward: Any, backward: Any) -> Any:
+    """The operators as a function that `torch.func` reads: of the value, its bounds and the arrays of the score."""
+
+    def refuse(ctx: Any, *_: Any) -> None:
+        raise RuntimeError(f"{name} has no second derivative: call the program with `isolate=True`, which has")
+
+    class Returning(torch.autograd.Function):
+        @staticmethod
+        def forward(needs: tuple[bool, ...], *tensors: Tensor) -> tuple[Tensor, ...]:
+            gradient, value, lower, upper, out, total, *arrays = tensors
+            to_value, found = backward(gradient, arrays, value, out, total, lower, upper, list(needs))
+            return to_value, *found
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            pass
+
+        backward = jvp = staticmethod(refuse)
+
+        @staticmethod
+        def vmap(info: Any, dims: tuple[Any, ...], *given: Any) -> tuple[Any, Any]:
+            return _map_streams(Returning, info.batch_size, dims, given)
+
+    class Attending(torch.autograd.Function):
+        @staticmethod
+        def forward(value: Tensor, lower: Tensor, upper: Tensor, *arrays: Tensor) -> Any:
+            return forward(list(arrays), value, lower, upper)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+            ctx.save_for_backward(*inputs[:3], *output, *inputs[3:])
+            ctx.set_materialize_grads(False)
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
+            needs = tuple(ctx.needs_input_grad[3:])
+            if gradient is None:
+                return None, None, None, *[None] * len(needs)
+            to_value, *found = Returning.apply(needs, gradient, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
+            parts = iter(found)
+            return to_value, None, None, *(next(parts) if need else None for need in needs)
+
+        @staticmethod
+        def jvp(ctx: Any, *_: Any) -> None:
+            raise NotImplementedError(f"{name} has no forward mode: call the program with `isolate=True`, which has")
+
+        @staticmethod
+        def vmap(info: Any, dims: tuple[Any, ...], *given: Any) -> tuple[Any, Any]:
+            return _map_streams(Attending, info.batch_size, dims, given)
+
+    return Attending
+
+
 def streaming(
     name: str,
     score: Callable[[Sequence[Tensor], Span, Span], Tensor],
@@ -262,7 +331,12 @@ def streaming(
     torch.library.register_autograd(forward_name, derive, setup_context=save, lib=_streams)
     torch.library.register_autograd(backward_name, refuse, lib=_streams)
 
+    attending = _stream_function(name, forward, backward)
+
     def attend(arrays: Sequence[Tensor], value: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+        if _is_streamed_through():
+            given: Tensor = attending.apply(value, lower, upper, *arrays)[0]
+            return given
         out: Tensor = forward(list(arrays), value, lower, upper)[0]
         return out
 

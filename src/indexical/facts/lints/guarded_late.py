@@ -14,9 +14,12 @@ CODE = "IX405"
 
 def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
     for gather in view.gathers:
-        if not any(gather.key.coordinate in value.coordinates for value in gather.values) or _is_mended(view, gather):
+        if not any(gather.key.coordinate in value.coordinates for value in gather.values):
             continue
-        for late in _late(view, gather):
+        found = list(_late(view, gather))
+        if not found or _is_mended(view, gather):
+            continue
+        for late in found:
             known = view.assume(gather.site.clause, gather.key.range, *gather.weights.kept)
             if known.proves(late):
                 continue

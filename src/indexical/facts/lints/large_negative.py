@@ -15,13 +15,18 @@ CODE = "IX411"
 LARGE = 1_000
 
 
+# A large negative number in a score, and the condition under which a point is kept, where one is written.
+Mask = tuple[ir.Expr, ir.Expr | None]
+
+
 def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
+    known: dict[str, list[Mask]] = {}
     for let in view.program.lets:
         for clause in let.clauses:
             for expr in walk(clause.body):
                 score = _exponentiated(expr)
                 if score is not None:
-                    for place, guard in _masks(view, score, set()):
+                    for place, guard in _distinct(_masks(view, score, known)):
                         yield let, _report(place, guard, expr)
 
 
@@ -33,25 +38,29 @@ def _exponentiated(expr: ir.Expr) -> ir.Expr | None:
             return None
 
 
-def _masks(view: View, score: ir.Expr, seen: set[str]) -> Iterator[tuple[ir.Expr, ir.Expr | None]]:
-    """The large negative numbers in a score, each with the condition under which a point is kept. Definitions that
-    were `seen` are not looked into again."""
+def _distinct(masks: Iterator[Mask]) -> list[Mask]:
+    """Each place once, however many reads lead to it."""
+    return list({place.span: (place, guard) for place, guard in masks}.values())
+
+
+def _masks(view: View, score: ir.Expr, known: dict[str, list[Mask]]) -> Iterator[Mask]:
+    """The large negative numbers in a score, each with the condition under which a point is kept. Those of a definition
+    are `known` from its first read on: in a stack of layers, each score reads all layers before it."""
     match score:
         case ir.Read(tensor):
-            found = view.forms.opened(score)
-            if found is not None and tensor not in seen:
-                seen.add(tensor)
-                yield from _masks(view, found[0], seen)
+            if tensor not in known and (found := view.forms.opened(score)) is not None:
+                known[tensor] = _distinct(_masks(view, found[0], known))
+            yield from known.get(tensor, ())
         case ir.Select(condition, then, otherwise):
             if _is_large(_named(view, otherwise)):
                 yield otherwise, condition
             elif _is_large(_named(view, then)):
                 yield then, None
-            yield from _masks(view, then, seen)
-            yield from _masks(view, otherwise, seen)
+            yield from _masks(view, then, known)
+            yield from _masks(view, otherwise, known)
         case ir.Map("+" | "-", arguments):
             for argument in arguments:
-                inside = list(_masks(view, argument, seen))
+                inside = list(_masks(view, argument, known))
                 yield from inside
                 if not inside and argument.type.coordinates:
                     factors = [_named(view, factor.expr) for factor in view.forms.expand(argument).factors]
@@ -59,7 +68,7 @@ def _masks(view: View, score: ir.Expr, seen: set[str]) -> Iterator[tuple[ir.Expr
                         yield argument, None
         case ir.Map() | ir.Reduce():
             for child in children(score):
-                yield from _masks(view, child, seen)
+                yield from _masks(view, child, known)
         case _:
             return
 
