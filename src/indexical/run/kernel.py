@@ -148,9 +148,10 @@ class Engine:
         try:
             found = kernel.function(*(call.values[tensor.name] for tensor in self.program.inputs))
         except kernel.refused as problem:
-            if isolate:
-                raise self.explained(call, wanted, problem) from None
-            return self._run_plainly(call, wanted, problem)
+            shapes = self._shapes(call, wanted)
+            if not isolate and any(math.prod(shape) for shape in shapes.values()):
+                return self._run_plainly(call, wanted, problem)
+            return self._without_points(call, shapes, problem)
         except (MemoryError, RuntimeError) as problem:
             if tensors.is_about_values(problem):
                 raise tensors.unmapped() from None
@@ -166,11 +167,35 @@ class Engine:
         warnings.warn(f"{message}; it is computed as with `isolate=True`, all scores in memory", SlowPath, stacklevel=5)
         return found
 
-    def explained(self, call: Call, wanted: tuple[str, ...], problem: Exception) -> CallError:
-        """The error of a call that emitted code refused: the reference evaluator's, which says at which point it fails,
-        where that takes no longer than its patience."""
+    def _shapes(self, call: Call, wanted: tuple[str, ...]) -> dict[str, list[int]]:
+        lets = {let.name: let for let in self.program.lets}
+        return {name: [call.bound.extent(axis.extent) for axis in lets[name].axes] for name in wanted}
+
+    def _without_points(self, call: Call, shapes: Mapping[str, list[int]], problem: Exception) -> dict[str, Any]:
+        """Definitions that emitted code refused, where they have no points: then nothing is evaluated, and nothing can
+        be out of bounds. The error, where they have some."""
+        refusal = self._refusal(call, tuple(shapes), problem)
+        if refusal is None and not any(math.prod(shape) for shape in shapes.values()):
+            return {name: self._empty(call, name, shape) for name, shape in shapes.items()}
         code, message = problem.args
-        help = "the slow evaluator finds nothing wrong (`backend=\"reference\"`): please report this program"
+        help = 'the slow evaluator finds nothing wrong (`backend="reference"`): please report this program'
+        raise refusal or CallError([Diagnostic(code, message, help=help)]) from None
+
+    def _empty(self, call: Call, name: str, shape: list[int]) -> Any:
+        """A definition without points; reals are reached by the gradient all the same."""
+        found = np.zeros(shape, NUMPY[call.bound.dtypes[name]])
+        if call.backend != "torch":
+            return found
+        new = tensors.from_numpy(found, call.bound.dtypes[name], tensors.device_of(call.values))
+        for value in call.values.values():
+            if new.is_floating_point() and getattr(value, "requires_grad", False):
+                new = new + value.flatten()[:0].sum().to(new.dtype)
+        return new
+
+    def _refusal(self, call: Call, wanted: tuple[str, ...], problem: Exception) -> CallError | None:
+        """The error of a call that emitted code refused: the reference evaluator's, which says at which point it fails,
+        where that takes no longer than its patience. None where it finds nothing wrong."""
+        code, message = problem.args
         try:
             numbers = {name: tensors.to_numpy(value) for name, value in call.values.items()}
             bound = bind(self.program, numbers, {n: d for n, d in call.bound.dtypes.items() if d == "bf16"})
@@ -178,8 +203,8 @@ class Engine:
         except CallError as refusal:
             if all(diagnostic.code != "IX507" for diagnostic in refusal.diagnostics):
                 return refusal
-            help = "call it with smaller arrays to see at which point"
-        return CallError([Diagnostic(code, message, help=help)])
+            return CallError([Diagnostic(code, message, help="call it with smaller arrays to see at which point")])
+        return None
 
 
 def _refuse_absurd(plan: Plan, bound: Bound) -> None:
