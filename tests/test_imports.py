@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+import indexical
 
 # What `import indexical` may take from the standard library beyond what NumPy has already loaded, each with what it
 # brings along. A name that is added here is paid for by everyone who imports the package.
@@ -16,7 +21,9 @@ ALLOWED = {
 # Doors to the outside: each is opened by the person who wants it, never by `import indexical`.
 DOORS = {"indexical.cli", "indexical.nn", "indexical.notebook", "indexical.web"}
 
-BEFORE = "import sys, numpy; before = set(sys.modules)"
+# An isolated interpreter has no PYTHONPATH: the copy that is tested is named.
+HOME = f"import sys; sys.path.insert(0, {str(Path(indexical.__file__).parents[1])!r})"
+BEFORE = f"{HOME}; import numpy; before = set(sys.modules)"
 AFTER = "print(*sorted(set(sys.modules) - before))"
 EVERY_ROOM = """
 import importlib, pkgutil
@@ -57,3 +64,43 @@ def test_import_loads_little() -> None:
 
 def test_every_room_but_those_of_torch_loads_without_its_extra() -> None:
     assert foreign(modules_added(EVERY_ROOM)) == []
+
+
+# ------------------------------------------------------------------------------------- what a task needs
+
+ATTENTION = """
+space position(i, j), feature(d, e);
+input Q[i, d], K[j, d], V[j, e];
+let scores[i, j] = sum[d](Q[i, d] * K[j, d]) / sqrt(size(d));
+let weights[i, j] = softmax[j](scores[i, j]) where j <= i;
+let out[i, e] = sum[j](weights[i, j] * V[j, e]);
+attention out(query i, key j, compare d, carry e, causal);
+"""
+# Modules of ours that each task may load, and rooms that it has to do without. The numbers are not goals: a task that
+# needs more has to say why.
+TASKS = {
+    "ix --version": (11, ("checker", "syntax", "ir", "facts", "plan", "backends", "numbers", "api")),
+    "ix --help": (11, ("checker", "syntax", "ir", "facts", "plan", "backends", "numbers", "api")),
+    "ix fmt --check FILE": (26, ("checker", "ir", "facts", "transform", "plan", "backends", "numbers", "api")),
+    "ix check FILE": (90, ("transform", "plan", "backends", "numbers", "readings", "run.bind", "run.reference")),
+    "compile FILE": (82, ("transform", "plan", "backends", "numbers", "readings", "cli", "run.bind", "run.reference")),
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_task_loads_what_it_needs(task: str, tmp_path: Path) -> None:
+    most, others = TASKS[task]
+    file = tmp_path / "attention.ix"
+    file.write_text(ATTENTION.lstrip("\n"), encoding="utf-8")
+    program, *words = task.replace("FILE", str(file)).split()
+    if program == "ix":
+        statement = f"from indexical.cli import main\ntry: main({words!r})\nexcept SystemExit: pass"
+    else:
+        statement = f"import indexical; indexical.compile({words[0]!r})"
+    program = "\n".join([HOME, statement, "print(*sorted(sys.modules))"])
+    result = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, encoding="utf-8", check=True)
+    loaded = result.stdout.splitlines()[-1].split()
+    ours = [name for name in loaded if name.partition(".")[0] == "indexical"]
+    assert "numpy" not in loaded
+    assert not [name for name in ours if name.removeprefix("indexical.").startswith(others)]
+    assert 3 < len(ours) <= most, ours

@@ -1,36 +1,37 @@
-"""The pipeline, top to bottom: text, tree, Program, value."""
+"""The pipeline, top to bottom: text, tree, Program, value.
+
+What only a call needs, planning, emission and NumPy, is imported when a program is first called: whoever checks
+programs does not wait for it.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .checker.allow import apply_allows
-from .checker.names import suggest
 from .checker.program import check as check_tree
 from .codes import CODES
-from .diagnostics import CallError, CompileError, Diagnostic, Label, Sink
+from .diagnostics import CompileError, Diagnostic, Sink
 from .facts.contracts import check as check_contracts
 from .facts.lints import lint
-from .facts.roles import Roles
-from .facts.summary import Cost, Facts
 from .facts.view import View
 from .ir import nodes as ir
-from .ir.types import Coordinate, Dtype
-from .plan.steps import Plan
-from .run.kernel import BACKENDS, Call, Engine, finder, packed
-from .run.known import Calls, in_order, is_excused, signature_of
-from .run.tensors import differentiates_again, tracing_test, transform_test
-from .source import Source, Span
+from .ir.types import Dtype
+from .run.asked import arguments_of, check_backend, definitions, packed, wanted_of
+from .run.tracing import finder, tracing_test
+from .source import Source
+from .syntax.files import read_source
 from .syntax.parse import parse
-from .transform.derive import jacobian
-from .views.facts import facts_json, show_cost, show_facts
-from .views.fragment import text_html
-from .views.plan import plan_json, show_plan
+
+if TYPE_CHECKING:
+    from .facts.roles import Roles
+    from .run.calling import Caller
+    from .run.kernel import Call, Engine
+    from .views.facts import CostSheet, FactSheet
+    from .views.plan import PlanSheet
 
 
 def compile(text_or_path: str | os.PathLike[str]) -> Program:
@@ -76,7 +77,7 @@ def check(text_or_path: str | os.PathLike[str]) -> list[Diagnostic]:
 def _compile(source: Source, sink: Sink) -> ir.Program | None:
     found = Sink()
     file = parse(source, found)
-    program = check_tree(file, found, jacobian)
+    program = check_tree(file, found, _derive)
     if program is not None:
         view = View(program)
         lint(view, found)
@@ -86,19 +87,11 @@ def _compile(source: Source, sink: Sink) -> ir.Program | None:
     return program
 
 
-def read_source(text_or_path: str | os.PathLike[str], sink: Sink) -> Source | None:
-    """The text itself, or what is in the file; None, and reported, where it cannot be read."""
-    if isinstance(text_or_path, str) and not text_or_path.endswith(".ix"):
-        return Source("<text>", text_or_path)
-    path = Path(text_or_path)
-    try:
-        return Source(str(path), path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as problem:
-        reason = f"it is not UTF-8 text (byte {problem.start})"
-    except (OSError, ValueError) as problem:
-        reason = getattr(problem, "strerror", None) or str(problem)
-    sink.report("IX108", f"`{path}` cannot be read: {reason}")
-    return None
+def _derive(*given: Any) -> tuple[ir.Let, ...]:
+    """What a derivative in a program is; few have one."""
+    from .transform.derive import jacobian
+
+    return jacobian(*given)
 
 
 def _sorted(sink: Sink) -> list[Diagnostic]:
@@ -109,51 +102,6 @@ def _sorted(sink: Sink) -> list[Diagnostic]:
     return sorted(sink, key=place)
 
 
-class FactSheet(Facts):
-    """The facts of a program, readable as they stand."""
-
-    def __str__(self) -> str:
-        return show_facts(self, self.cost({}))
-
-    def _repr_html_(self) -> str:
-        return text_html(str(self))
-
-    def to_json(self) -> dict[str, object]:
-        return facts_json(self, self.cost({}))
-
-
-class CostSheet(Cost):
-    """A cost, readable as it stands."""
-
-    def __str__(self) -> str:
-        return show_cost(self)
-
-    def _repr_html_(self) -> str:
-        return text_html(str(self))
-
-
-class PlanSheet(Plan):
-    """A plan, readable as it stands."""
-
-    sizes: Mapping[Coordinate, int]
-
-    @classmethod
-    def of(cls, plan: Plan, sizes: Mapping[Coordinate, int]) -> PlanSheet:
-        """A plan with the sizes of a call."""
-        sheet = cls(**{field.name: getattr(plan, field.name) for field in fields(plan)})
-        object.__setattr__(sheet, "sizes", sizes)
-        return sheet
-
-    def __str__(self) -> str:
-        return show_plan(self, self.sizes)
-
-    def _repr_html_(self) -> str:
-        return text_html(str(self))
-
-    def to_json(self) -> dict[str, object]:
-        return plan_json(self, self.sizes)
-
-
 class Program:
     """A compiled program. Call it with arrays: in the order of `inputs`, or by name."""
 
@@ -161,13 +109,16 @@ class Program:
         self.source_text = source.text
         self.ir = program
         self.diagnostics = diagnostics
-        self._engine = Engine(program)
-        self._is_traced, self._is_transformed = tracing_test(), transform_test()
+        self._is_traced = tracing_test()
         self._functions: dict[int, Callable[..., Any]] = {}
-        self._find = finder(self._engine, self._functions)
-        self._names = self.inputs
-        self._signature, self._calls = signature_of(len(self._names)), Calls()
-        self._known = self._calls.known
+        self._find = finder(lambda: self._engine, self._functions)
+        self._caller: Caller | None = None
+
+    @cached_property
+    def _engine(self) -> Engine:
+        from .run.kernel import Engine
+
+        return Engine(self.ir)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -182,11 +133,13 @@ class Program:
     @property
     def definitions(self) -> tuple[str, ...]:
         """The names that `outputs=` may ask for."""
-        return tuple(let.name for let in self.ir.lets if not let.hidden)
+        return definitions(self.ir)
 
     @cached_property
     def facts(self) -> FactSheet:
         """Everything that is known of the program without running it; `print` it, or ask by definition."""
+        from .views.facts import FactSheet
+
         return FactSheet(self.ir)
 
     @property
@@ -196,6 +149,8 @@ class Program:
 
     def cost(self, **sizes: int) -> CostSheet:
         """Multiply-adds and elements moved per definition, with figures where the sizes are given."""
+        from .views.facts import CostSheet
+
         return CostSheet(self.facts.cost(sizes).figures)
 
     def plan(
@@ -210,6 +165,8 @@ class Program:
     ) -> PlanSheet:
         """How a call with these arrays is computed: per definition the kernel, what is never built, and which
         better way was refused and why. Nothing is run."""
+        from .views.plan import PlanSheet
+
         call, wanted = self._prepared(arrays, named, outputs, backend)
         return PlanSheet.of(self._engine.emitted(call, wanted, isolate, recompute)[0], call.bound.sizes)
 
@@ -238,6 +195,8 @@ class Program:
         recompute: bool = True,
     ) -> tuple[PlanSheet, str]:
         """The plan and the emitted module for arrays that only stand for others, as `ix plan` and `ix emit` do."""
+        from .views.plan import PlanSheet
+
         call = self._engine.imagine(arrays, dtype, backend, device)
         plan, module = self._engine.emitted(call, self.wanted(outputs), isolate, recompute)
         return PlanSheet.of(plan, call.bound.sizes), module.standing_alone()
@@ -245,7 +204,7 @@ class Program:
     def _prepared(
         self, arrays: tuple[Any, ...], named: dict[str, Any], outputs: str | Iterable[str] | None, backend: str | None
     ) -> tuple[Call, tuple[str, ...]]:
-        _check_backend(backend, ("numpy", "torch"))
+        check_backend(backend, ("numpy", "torch"))
         return self._engine.prepare(self.arguments(arrays, named), backend), self.wanted(outputs)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -281,49 +240,19 @@ class Program:
         slow evaluator that says what is right.
         """
         if not self._is_traced():
-            again = self._is_transformed() and differentiates_again()
-            values = arrays if not named else in_order(self._names, arrays, named)
-            try:
-                like = self._known[outputs, backend, isolate, recompute, again].get(self._signature(*values))
-            except (AttributeError, KeyError, TypeError):
-                like = self._calls.like(values, outputs, backend, isolate, recompute, again)
-            if like is not None:
-                try:
-                    if like.fits is None or like.fits(values):
-                        result = like.function(*values)
-                        return result if like.pack is None else like.pack(result)
-                except like.refused:
-                    pass
-                except RuntimeError as problem:
-                    if not is_excused(problem, values):
-                        raise
-        return self._call(arrays, named, outputs, backend, isolate, recompute)
-
-    def _call(
-        self,
-        arrays: tuple[Any, ...],
-        named: dict[str, Any],
-        outputs: str | Iterable[str] | None,
-        backend: str | None,
-        isolate: bool,
-        recompute: bool,
-    ) -> Any:
-        """A call that is new: all checks, then the kernel; one like it is found by its signature from then on."""
-        self._is_traced, self._is_transformed = tracing_test(), transform_test()
-        if self._is_traced() and backend is None:
+            return (self._caller or self._first_caller())(arrays, named, outputs, backend, isolate, recompute)
+        if backend is None:
             return self._traced(arrays, named, outputs, isolate, recompute)
-        _check_backend(backend, BACKENDS)
-        wanted = self.wanted(outputs)
-        call = self._engine.prepare(self.arguments(arrays, named), backend)
-        again = differentiates_again()
-        apart = isolate or (again and self._engine.lacks_derivatives(call, wanted, recompute))
-        found = self._engine.run(call, wanted, apart, recompute)
-        alone = isinstance(outputs, str) or (outputs is None and len(wanted) == 1)
-        if call.backend != "reference":
-            kernel = self._engine.kernel(call, wanted, apart, recompute)
-            values = in_order(self._names, arrays, named)
-            self._calls.learn(call, kernel, values, alone, outputs, backend, isolate, recompute, again)
-        return found[wanted[0]] if alone else packed(wanted)(*(found[name] for name in wanted))
+        return self._first_caller().bind(arrays, named, outputs, backend, isolate, recompute)
+
+    def _first_caller(self) -> Caller:
+        """What calls the program, made when it is first called."""
+        from .run.calling import Caller
+
+        if self._caller is None:
+            self._is_traced = tracing_test()
+            self._caller = Caller(self._engine)
+        return self._caller
 
     def _traced(
         self,
@@ -348,53 +277,8 @@ class Program:
 
     def wanted(self, outputs: str | Iterable[str] | None) -> tuple[str, ...]:
         """The definitions that `outputs` asks for, by name; all outputs for None."""
-        asked: Any = self.outputs if outputs is None else (outputs,) if isinstance(outputs, str) else outputs
-        names = tuple(asked) if isinstance(asked, Iterable) else (asked,)
-        odd = [name for name in names if not isinstance(name, str)]
-        if odd:
-            examples = 'pass `outputs="out"` or `outputs=("weights", "out")`'
-            raise _call_error("IX508", f"outputs are asked for by name, and `{str(odd[0])[:40]}` is none", examples)
-        if not names:
-            raise _call_error("IX508", "this program has no output", "define something with `let`")
-        known = {let.name for let in self.ir.lets}
-        for name in names:
-            if name not in known:
-                help, _ = suggest(str(name), self.definitions, self._start())
-                shown = ", ".join(self.definitions) or "nothing"
-                raise _call_error("IX508", f"no definition is called `{name}`", help or f"it defines {shown}")
-        return tuple(dict.fromkeys(names))
+        return wanted_of(self.ir, outputs)
 
     def arguments(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         """Each input with its array; one error says all that is missing or too many."""
-        signature = ", ".join(self.inputs) or "no inputs"
-        if len(arrays) > len(self.inputs):
-            message = f"{len(arrays)} arrays for {len(self.inputs)} inputs"
-            raise _call_error("IX501", message, f"this program takes {signature}")
-        found = dict(zip(self.inputs, arrays, strict=False))
-        sink = Sink()
-        for name, value in named.items():
-            if name not in self.inputs:
-                help, _ = suggest(name, self.inputs, self._start())
-                sink.report("IX501", f"no input is called `{name}`", help=help or f"this program takes {signature}")
-            elif name in found:
-                sink.report("IX501", f"`{name}` is given twice, by place and by name")
-            else:
-                found[name] = value
-        for tensor in self.ir.inputs:
-            if tensor.name not in found:
-                sink.report("IX501", f"the input `{tensor.name}` is missing", Label(tensor.span))
-        if sink.failed:
-            raise CallError(sink)
-        return found
-
-    def _start(self) -> Span:
-        return Span(self.ir.source, 0, 0)
-
-
-def _check_backend(backend: str | None, known: tuple[str, ...]) -> None:
-    if backend is not None and backend not in known:
-        raise _call_error("IX509", f"there is no backend `{backend}` here", f"choose from {', '.join(known)}")
-
-
-def _call_error(code: str, message: str, help: str) -> CallError:
-    return CallError([Diagnostic(code, message, help=help)])
+        return arguments_of(self.ir, arrays, named)

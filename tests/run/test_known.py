@@ -118,7 +118,9 @@ def test_another_signature_is_another_kernel(bound: list[str]) -> None:
         for _ in range(2):
             assert program(x=array, s=scale).tolist() == (2 * array).tolist()
         assert len(bound) == n + 1
-    assert len({id(found.function) for found in program._known[None, None, False, True, False].values()}) == len(calls)
+    assert program._caller is not None
+    found = program._caller.known[None, None, False, True, False].values()
+    assert len({id(known.function) for known in found}) == len(calls)
     program(x, 2)
     assert program(x, 2).dtype == program(x, 2.0).dtype
 

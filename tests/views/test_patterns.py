@@ -12,8 +12,9 @@ import pytest
 
 from indexical.diagnostics import CallError
 from indexical.run.patterns import WORDS, find_patterns
+from indexical.views import SORTS
 from indexical.views import patterns as views
-from indexical.views.patterns import SORTS, patterns_html, patterns_json, show_patterns
+from indexical.views.patterns import patterns_html, patterns_json, show_patterns
 
 SMALL = find_patterns([[[1, 0, 0], [0.5, 0.5, 0], [0, 1, 0]], [[0.2, 0.3, 0.5], [0.2, 0.3, 0.5], [0.2, 0.5, 0.3]]])
 

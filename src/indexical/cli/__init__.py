@@ -10,8 +10,8 @@ from typing import Any
 
 from ..diagnostics import Error
 from .findings import print_diagnostics
-from .inputs import Usage
 from .parser import build_parser
+from .words import Usage
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

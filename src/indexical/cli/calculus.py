@@ -7,7 +7,7 @@ from argparse import Namespace
 
 from ..api import Program, compile
 from ..calculus import batch, grad, jvp
-from .inputs import Usage, names_in, text_of, write
+from .words import Usage, names_in, text_of, write
 
 
 def grad_command(options: Namespace) -> int:

@@ -1,32 +1,22 @@
-"""Commands that check programs, run them, and say how they are computed."""
+"""Commands that run programs, and say what is known of them and how they are computed."""
 
 from __future__ import annotations
 
 import json
-import sys
 from argparse import Namespace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..api import PlanSheet, check, compile, read_source
-from ..diagnostics import CallError, Diagnostic, Sink
+from ..api import compile
 from ..run.samples import stand_ins
 from ..run.tensors import to_numpy, to_tensors
-from ..syntax.format import format_source
-from ..syntax.parse import parse
 from ..views.facts import facts_json, show_facts
 from ..views.text import show_json, show_output
 from .findings import print_diagnostics
-from .inputs import Usage, check_names, drawn_arrays, given_arrays, names_in, save, sizes_in, text_of, write
+from .inputs import check_names, drawn_arrays, given_arrays, save
+from .words import Usage, names_in, sizes_in, text_of, write
 
-
-def check_command(options: Namespace) -> int:
-    found: list[Diagnostic] = []
-    for file in options.files:
-        found += check(text_of(file))
-    shown = [diagnostic for diagnostic in found if options.notes or diagnostic.severity != "note"]
-    print_diagnostics(shown, options)
-    severities = {diagnostic.severity for diagnostic in found}
-    return int("error" in severities or (options.strict and "warning" in severities))
+if TYPE_CHECKING:
+    from ..views.plan import PlanSheet
 
 
 def run_command(options: Namespace) -> int:
@@ -86,23 +76,3 @@ def _imagined(options: Namespace) -> tuple[PlanSheet, str]:
     device = options.device if options.backend == "torch" else "cpu"
     wanted, recompute = names_in(options.outputs), not options.keep
     return program.imagine(arrays.arrays, options.dtype, options.backend, device, wanted, options.isolate, recompute)
-
-
-def format_command(options: Namespace) -> int:
-    changed = []
-    for file in options.files:
-        sink = Sink()
-        source = read_source(text_of(file), sink)
-        tree = None if source is None else parse(source, sink)
-        if source is None or tree is None or sink.failed:
-            raise CallError(sink)
-        text = format_source(tree)
-        if file == "-" and not options.check:
-            sys.stdout.write(text)
-        elif text != source.text:
-            changed.append(file)
-            if not options.check:
-                Path(file).write_text(text, encoding="utf-8")
-    for file in changed:
-        print(f"{'would change' if options.check else 'changed'} {file}", file=sys.stderr)
-    return int(options.check and bool(changed))

@@ -1,10 +1,9 @@
-"""What stands on the command line: files, sizes, figures."""
+"""The arrays that a command is given, or draws, and those that it saves."""
 
 from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
@@ -12,32 +11,7 @@ import numpy as np
 
 from ..api import Program
 from ..run.samples import Sample, random_arrays
-
-
-class Usage(Exception):
-    """The command line is at fault."""
-
-
-def names_in(text: str | None) -> tuple[str, ...] | None:
-    return tuple(name.strip() for name in text.split(",")) if text else None
-
-
-def sizes_in(text: str, option: str) -> dict[str, int]:
-    """`i=6,d=4` as sizes."""
-    sizes: dict[str, int] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        name, _, value = part.partition("=")
-        if not value.strip().isdigit():
-            raise Usage(f"{option} {part}: sizes look like i=6,d=4")
-        sizes[name.strip()] = int(value)
-    return sizes
-
-
-def text_of(file: str) -> str | Path:
-    """A file to read, or what stands on standard input."""
-    if file != "-":
-        return Path(file)
-    return sys.stdin.read() + "\n"
+from .words import Usage, sizes_in
 
 
 def given_arrays(program: Program, specifications: list[str]) -> dict[str, Any]:
@@ -96,16 +70,5 @@ def save(found: dict[str, Any], path: str) -> None:
             np.save(path, next(iter(found.values())))
         else:
             np.savez(path, **found)
-    except OSError as problem:
-        raise Usage(f"{path} cannot be written: {problem.strerror}") from None
-
-
-def write(text: str, path: str | None) -> None:
-    """A text to a file, or to standard output."""
-    if path is None:
-        sys.stdout.write(text)
-        return
-    try:
-        Path(path).write_text(text, encoding="utf-8")
     except OSError as problem:
         raise Usage(f"{path} cannot be written: {problem.strerror}") from None

@@ -6,9 +6,8 @@ import argparse
 from typing import Any
 
 from .. import __version__
-from ..run.kernel import BACKENDS
-from ..views.patterns import SORTS
-from ..views.text import FORMS
+from ..run import BACKENDS
+from ..views import FORMS, SORTS
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -31,7 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
     checking.add_argument("--strict", action="store_true", help="warnings fail too")
     checking.add_argument("--notes", action="store_true", help="print notes as well")
     _add_format(checking)
-    checking.set_defaults(command="commands:check_command")
+    checking.set_defaults(command="checking:check_command")
 
     running = commands.add_parser(
         "run",
@@ -140,7 +139,7 @@ def build_parser() -> argparse.ArgumentParser:
     laying.add_argument("files", nargs="+", metavar="FILE", help="programs; - reads standard input and prints")
     laying.add_argument("--check", action="store_true", help="change nothing; exit 1 if some file would change")
     _add_format(laying)
-    laying.set_defaults(command="commands:format_command", notes=False)
+    laying.set_defaults(command="formatting:format_command", notes=False)
     return parser
 
 

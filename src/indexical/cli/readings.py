@@ -14,7 +14,8 @@ from ..numbers.results import MOST_DIGITS
 from ..pages import patterns, show, show_lesson
 from ..readings import evaluated_exactly, traced, verify
 from ..views.exact import show_results
-from .inputs import Usage, drawn_arrays, given_arrays, load, names_in, sizes_in, text_of
+from .inputs import drawn_arrays, given_arrays, load
+from .words import Usage, names_in, sizes_in, text_of
 
 
 def exact_command(options: Namespace) -> int:

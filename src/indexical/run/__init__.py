@@ -1,1 +1,4 @@
 """Calling: arrays bound to inputs, and the reference evaluator, which is the meaning."""
+
+# The evaluators that a call can ask for.
+BACKENDS = ("numpy", "torch", "reference")

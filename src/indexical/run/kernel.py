@@ -7,7 +7,6 @@ import math
 import os
 import sys
 import warnings
-from collections import namedtuple
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
@@ -31,8 +30,6 @@ _PATIENCE = 3_000_000
 
 # From so many bytes on, arrays that a kernel would not build are several times slower.
 _LARGE = 32 << 20
-
-BACKENDS = ("numpy", "torch", "reference")
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,25 +262,6 @@ def warn_of_transforms(plan: Plan, bound: Bound, names: set[str]) -> None:
             warnings.warn(f"{message}; `ix.jvp` and `ix.grad` give programs for them", SlowPath, stacklevel=5)
 
 
-def finder(engine: Engine, functions: dict[int, Callable[..., Any]]) -> Callable[..., int]:
-    """A function that finds the kernel for tensors of some dtypes, ranks and devices, for `torch.compile`: it runs
-    while a call is traced, and the number it gives to an emitted function is a constant of the graph."""
-
-    def find(kinds: tuple[Any, ...], wanted: tuple[str, ...], isolate: bool, recompute: bool = True) -> int:
-        torch = tensors.load_torch()
-        arrays = {}
-        for tensor, (dtype, rank, device) in zip(engine.program.inputs, kinds, strict=True):
-            number = 1.0 if device else 1
-            arrays[tensor.name] = number if dtype is None else torch.empty((1,) * rank, dtype=dtype, device=device)
-        function = engine.kernel(engine.prepare(arrays, "torch"), wanted, isolate, recompute).function
-        number = next((n for n, known in functions.items() if known is function), len(functions))
-        functions[number] = function
-        return number
-
-    find._dynamo_marked_constant = True  # type: ignore[attr-defined]
-    return find
-
-
 _numbers = count(1)
 
 
@@ -306,11 +284,6 @@ def is_out_of_memory(problem: Exception) -> bool:
 def too_large(problem: Exception) -> CallError:
     first = (str(problem).splitlines() or [""])[0] or "there is not enough memory"
     return CallError([Diagnostic("IX507", f"the arrays of this call do not fit: {first}", help="choose smaller sizes")])
-
-
-def packed(wanted: tuple[str, ...]) -> Any:
-    """Several outputs, by name."""
-    return namedtuple("Outputs", wanted, rename=True)
 
 
 def _own_dtype(value: Any) -> Dtype | None:

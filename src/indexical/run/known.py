@@ -22,8 +22,10 @@ from ..ir.affine import number, polynomial
 from ..ir.types import Coordinate, Dtype
 from ..plan.steps import Plan
 from . import tensors
+from .asked import packed
 from .bind import rounded
-from .kernel import MEMORY, Call, Kernel, as_numpy, is_out_of_memory, packed
+from .kernel import MEMORY, Call, Kernel, as_numpy, is_out_of_memory
+from .tracing import differentiates_again
 
 # Python's whole numbers up to here fit whatever whole dtype an input has.
 _SMALL = 1 << 31
@@ -135,7 +137,7 @@ def is_excused(problem: RuntimeError, values: Values) -> bool:
     the sense of this program, or that a transform has wrapped."""
     if is_out_of_memory(problem) or tensors.is_about_values(problem) or not all(map(tensors.is_dense, values)):
         return True
-    return isinstance(problem, NotImplementedError) and tensors.differentiates_again()
+    return isinstance(problem, NotImplementedError) and differentiates_again()
 
 
 def _all(checks: list[Callable[[Values], bool]], values: Values) -> bool:

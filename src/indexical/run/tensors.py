@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from ..diagnostics import CallError, Diagnostic, Label, Sink
 from ..ir import nodes as ir
 from ..ir.types import Dtype
+from .tracing import transform_test
 
 _DTYPES: dict[str, Dtype] = {
     "torch.bool": "bool",
@@ -39,37 +40,6 @@ def is_dense(value: Any) -> bool:
 def device_of(values: Mapping[str, Any]) -> Any:
     """The device of the first tensor."""
     return next((value.device for value in values.values() if is_tensor(value)), "cpu")
-
-
-def tracing_test() -> Callable[[], bool]:
-    """What says whether `torch.compile` is reading a call rather than running it."""
-    torch = sys.modules.get("torch")
-    compiler = getattr(torch, "compiler", None)
-    return _never if compiler is None else compiler.is_compiling
-
-
-def transform_test() -> Callable[[], bool]:
-    """What says whether a transform of `torch.func` reads a call."""
-    torch = sys.modules.get("torch")
-    return getattr(getattr(torch, "_C", None), "_are_functorch_transforms_active", _never)
-
-
-def _never() -> bool:
-    return False
-
-
-def differentiates_again() -> bool:
-    """Whether what is active asks for more than a kernel has: a tangent, or the derivative of a derivative."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return False
-    if torch.autograd.forward_ad._current_level >= 0:
-        return True
-    if not transform_test()():
-        return False
-    active = torch._C._functorch
-    kinds = [transform.key() for transform in active.get_interpreter_stack()]
-    return active.TransformType.Jvp in kinds or kinds.count(active.TransformType.Grad) > 1
 
 
 def is_about_values(problem: Exception) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from ..checker.names import counted
 from ..diagnostics import CallError, Diagnostic
 from ..run.patterns import THRESHOLDS, WORDS, Array, Head, Patterns, Row
+from . import SORTS
 from .numbers import table
 
 # A table of rows is shown unasked up to this many.
@@ -32,9 +33,9 @@ SHADES = " ░▒▓█"
 # Steps of the one colour of a picture in HTML.
 STEPS = 8
 
-# The names by which heads can be sorted, and what is compared. Figures are sorted from the largest down, those that are
-# not defined last; words in the order in which they are tried.
-SORTS: dict[str, Callable[[Head], float]] = {
+# By each of `SORTS`, what is compared. Figures are sorted from the largest down, those that are not defined last; words
+# in the order in which they are tried.
+_COMPARED: dict[str, Callable[[Head], float]] = {
     "head": lambda head: 0,
     "word": lambda head: list(WORDS).index(head.word) if head.word else len(WORDS),
     "entropy": lambda head: _downwards(head.entropy),
@@ -55,7 +56,7 @@ def sort_heads(patterns: Patterns, sort_by: str) -> list[Head]:
     if sort_by not in SORTS:
         message = f"heads cannot be sorted by `{sort_by}`"
         raise CallError([Diagnostic("IX515", message, help=f"sort by one of: {', '.join(SORTS)}")])
-    return sorted(patterns.heads, key=SORTS[sort_by])
+    return sorted(patterns.heads, key=_COMPARED[sort_by])
 
 
 # ----------------------------------------------------------------------- text

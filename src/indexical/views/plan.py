@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import fields
 
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..plan.scans import steps_of
 from ..plan.steps import Plan, Step, extent_of, size_of
+from .fragment import text_html
 from .rooms import kept_for_the_way_back, show_bytes, way_back
 
 
@@ -103,3 +105,25 @@ def _home(let: ir.Let) -> str:
 def _room(let: ir.Let, plan: Plan, sizes: Mapping[Coordinate, int]) -> str:
     count = size_of(let, plan, sizes)
     return "" if count is None else f"  {show_bytes(count)}"
+
+
+class PlanSheet(Plan):
+    """A plan, readable as it stands."""
+
+    sizes: Mapping[Coordinate, int]
+
+    @classmethod
+    def of(cls, plan: Plan, sizes: Mapping[Coordinate, int]) -> PlanSheet:
+        """A plan with the sizes of a call."""
+        sheet = cls(**{field.name: getattr(plan, field.name) for field in fields(plan)})
+        object.__setattr__(sheet, "sizes", sizes)
+        return sheet
+
+    def __str__(self) -> str:
+        return show_plan(self, self.sizes)
+
+    def _repr_html_(self) -> str:
+        return text_html(str(self))
+
+    def to_json(self) -> dict[str, object]:
+        return plan_json(self, self.sizes)

@@ -8,9 +8,6 @@ import numpy as np
 
 from ..ir import nodes as ir
 
-# The forms in which an exact number is written.
-FORMS = ("structural", "canonical", "named", "spelled")
-
 
 def show_output(let: ir.Let, array: np.ndarray[Any, Any], precision: int = 4) -> str:
     """A definition with its coordinates, its shape and its numbers."""

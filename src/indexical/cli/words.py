@@ -1,0 +1,43 @@
+"""What stands on the command line: names, sizes, files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+
+class Usage(Exception):
+    """The command line is at fault."""
+
+
+def names_in(text: str | None) -> tuple[str, ...] | None:
+    return tuple(name.strip() for name in text.split(",")) if text else None
+
+
+def sizes_in(text: str, option: str) -> dict[str, int]:
+    """`i=6,d=4` as sizes."""
+    sizes: dict[str, int] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = part.partition("=")
+        if not value.strip().isdigit():
+            raise Usage(f"{option} {part}: sizes look like i=6,d=4")
+        sizes[name.strip()] = int(value)
+    return sizes
+
+
+def text_of(file: str) -> str | Path:
+    """A file to read, or what stands on standard input."""
+    if file != "-":
+        return Path(file)
+    return sys.stdin.read() + "\n"
+
+
+def write(text: str, path: str | None) -> None:
+    """A text to a file, or to standard output."""
+    if path is None:
+        sys.stdout.write(text)
+        return
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise Usage(f"{path} cannot be written: {problem.strerror}") from None

@@ -1,0 +1,79 @@
+"""The words of a call: which definitions it asks for, and which array is which input."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Iterable
+from typing import Any
+
+from ..checker.names import suggest
+from ..diagnostics import CallError, Diagnostic, Label, Sink
+from ..ir import nodes as ir
+from ..source import Span
+
+
+def definitions(program: ir.Program) -> tuple[str, ...]:
+    """The names that `outputs=` may ask for."""
+    return tuple(let.name for let in program.lets if not let.hidden)
+
+
+def wanted_of(program: ir.Program, outputs: str | Iterable[str] | None) -> tuple[str, ...]:
+    """The definitions that `outputs` asks for, by name; all outputs for None."""
+    asked: Any = program.outputs if outputs is None else (outputs,) if isinstance(outputs, str) else outputs
+    names = tuple(asked) if isinstance(asked, Iterable) else (asked,)
+    odd = [name for name in names if not isinstance(name, str)]
+    if odd:
+        examples = 'pass `outputs="out"` or `outputs=("weights", "out")`'
+        raise _error("IX508", f"outputs are asked for by name, and `{str(odd[0])[:40]}` is none", examples)
+    if not names:
+        raise _error("IX508", "this program has no output", "define something with `let`")
+    known = {let.name for let in program.lets}
+    for name in names:
+        if name not in known:
+            help, _ = suggest(str(name), definitions(program), _start(program))
+            shown = ", ".join(definitions(program)) or "nothing"
+            raise _error("IX508", f"no definition is called `{name}`", help or f"it defines {shown}")
+    return tuple(dict.fromkeys(names))
+
+
+def arguments_of(program: ir.Program, arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    """Each input with its array; one error says all that is missing or too many."""
+    inputs = tuple(tensor.name for tensor in program.inputs)
+    signature = ", ".join(inputs) or "no inputs"
+    if len(arrays) > len(inputs):
+        raise _error("IX501", f"{len(arrays)} arrays for {len(inputs)} inputs", f"this program takes {signature}")
+    found = dict(zip(inputs, arrays, strict=False))
+    sink = Sink()
+    for name, value in named.items():
+        if name not in inputs:
+            help, _ = suggest(name, inputs, _start(program))
+            sink.report("IX501", f"no input is called `{name}`", help=help or f"this program takes {signature}")
+        elif name in found:
+            sink.report("IX501", f"`{name}` is given twice, by place and by name")
+        else:
+            found[name] = value
+    for tensor in program.inputs:
+        if tensor.name not in found:
+            sink.report("IX501", f"the input `{tensor.name}` is missing", Label(tensor.span))
+    if sink.failed:
+        raise CallError(sink)
+    return found
+
+
+def check_backend(backend: str | None, known: tuple[str, ...]) -> None:
+    """Refuse a backend that is none of these."""
+    if backend is not None and backend not in known:
+        raise _error("IX509", f"there is no backend `{backend}` here", f"choose from {', '.join(known)}")
+
+
+def packed(wanted: tuple[str, ...]) -> Any:
+    """Several outputs, by name."""
+    return namedtuple("Outputs", wanted, rename=True)
+
+
+def _start(program: ir.Program) -> Span:
+    return Span(program.source, 0, 0)
+
+
+def _error(code: str, message: str, help: str) -> CallError:
+    return CallError([Diagnostic(code, message, help=help)])

@@ -1,0 +1,77 @@
+"""Calls of one program: a known one runs its emitted function, a new one is bound, planned and then known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from . import BACKENDS
+from .asked import arguments_of, check_backend, packed, wanted_of
+from .kernel import Engine
+from .known import Calls, in_order, is_excused, signature_of
+from .tracing import differentiates_again, transform_test
+
+
+class Caller:
+    """What calls a program, and remembers the signatures it was called with."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.names = tuple(tensor.name for tensor in engine.program.inputs)
+        self.calls = Calls()
+        self.known = self.calls.known
+        self._signature = signature_of(len(self.names))
+        self._is_transformed = transform_test()
+
+    def __call__(
+        self,
+        arrays: tuple[Any, ...],
+        named: dict[str, Any],
+        outputs: str | Iterable[str] | None,
+        backend: str | None,
+        isolate: bool,
+        recompute: bool,
+    ) -> Any:
+        """Arrays in, arrays out."""
+        again = self._is_transformed() and differentiates_again()
+        values = arrays if not named else in_order(self.names, arrays, named)
+        try:
+            like = self.known[outputs, backend, isolate, recompute, again].get(self._signature(*values))
+        except (AttributeError, KeyError, TypeError):
+            like = self.calls.like(values, outputs, backend, isolate, recompute, again)
+        if like is not None:
+            try:
+                if like.fits is None or like.fits(values):
+                    result = like.function(*values)
+                    return result if like.pack is None else like.pack(result)
+            except like.refused:
+                pass
+            except RuntimeError as problem:
+                if not is_excused(problem, values):
+                    raise
+        return self.bind(arrays, named, outputs, backend, isolate, recompute)
+
+    def bind(
+        self,
+        arrays: tuple[Any, ...],
+        named: dict[str, Any],
+        outputs: str | Iterable[str] | None,
+        backend: str | None,
+        isolate: bool,
+        recompute: bool,
+    ) -> Any:
+        """A call that is new: all checks, then the kernel; one like it is found by its signature from then on."""
+        self._is_transformed = transform_test()
+        check_backend(backend, BACKENDS)
+        program = self.engine.program
+        wanted = wanted_of(program, outputs)
+        call = self.engine.prepare(arguments_of(program, arrays, named), backend)
+        again = differentiates_again()
+        apart = isolate or (again and self.engine.lacks_derivatives(call, wanted, recompute))
+        found = self.engine.run(call, wanted, apart, recompute)
+        alone = isinstance(outputs, str) or (outputs is None and len(wanted) == 1)
+        if call.backend != "reference":
+            kernel = self.engine.kernel(call, wanted, apart, recompute)
+            values = in_order(self.names, arrays, named)
+            self.calls.learn(call, kernel, values, alone, outputs, backend, isolate, recompute, again)
+        return found[wanted[0]] if alone else packed(wanted)(*(found[name] for name in wanted))

@@ -1,0 +1,65 @@
+"""Whether PyTorch reads a call rather than running it. Nothing is imported for it: a call that is read has PyTorch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .kernel import Engine
+
+
+def tracing_test() -> Callable[[], bool]:
+    """What says whether `torch.compile` is reading a call rather than running it."""
+    compiler = getattr(sys.modules.get("torch"), "compiler", None)
+    return _is_compiling if compiler is None else compiler.is_compiling
+
+
+def _is_compiling() -> bool:
+    """The same while PyTorch is not loaded, which it may be at any time."""
+    compiler = getattr(sys.modules.get("torch"), "compiler", None)
+    return compiler is not None and compiler.is_compiling()
+
+
+def transform_test() -> Callable[[], bool]:
+    """What says whether a transform of `torch.func` reads a call."""
+    torch = sys.modules.get("torch")
+    return getattr(getattr(torch, "_C", None), "_are_functorch_transforms_active", _never)
+
+
+def _never() -> bool:
+    return False
+
+
+def differentiates_again() -> bool:
+    """Whether what is active asks for more than a kernel has: a tangent, or the derivative of a derivative."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    if torch.autograd.forward_ad._current_level >= 0:
+        return True
+    if not transform_test()():
+        return False
+    active = torch._C._functorch
+    kinds = [transform.key() for transform in active.get_interpreter_stack()]
+    return active.TransformType.Jvp in kinds or kinds.count(active.TransformType.Grad) > 1
+
+
+def finder(engine: Callable[[], Engine], functions: dict[int, Callable[..., Any]]) -> Callable[..., int]:
+    """A function that finds the kernel for tensors of some dtypes, ranks and devices, for `torch.compile`: it runs
+    while a call is traced, and the number it gives to an emitted function is a constant of the graph."""
+
+    def find(kinds: tuple[Any, ...], wanted: tuple[str, ...], isolate: bool, recompute: bool = True) -> int:
+        empty = sys.modules["torch"].empty
+        kernels, arrays = engine(), {}
+        for tensor, (dtype, rank, device) in zip(kernels.program.inputs, kinds, strict=True):
+            number = 1.0 if device else 1
+            arrays[tensor.name] = number if dtype is None else empty((1,) * rank, dtype=dtype, device=device)
+        function = kernels.kernel(kernels.prepare(arrays, "torch"), wanted, isolate, recompute).function
+        number = next((n for n, known in functions.items() if known is function), len(functions))
+        functions[number] = function
+        return number
+
+    find._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return find
