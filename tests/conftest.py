@@ -9,6 +9,9 @@ import os
 
 from hypothesis import settings
 
+# Tests plan and emit what they test; those of the cache choose a folder of their own.
+os.environ["IX_CACHE"] = "0"
+
 settings.register_profile("ci", deadline=None, derandomize=True, max_examples=100)
 settings.register_profile("long", deadline=None, derandomize=False, max_examples=5000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

@@ -1,10 +1,12 @@
-"""The engine from the command line: `ix plan`, `ix emit`, `ix run --backend`."""
+"""The engine from the command line: `ix plan`, `ix emit`, `ix run --backend`, `ix cache`."""
 
 from __future__ import annotations
 
 import ast
 import io
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 
 import indexical as ix
 from indexical.cli import main
+from indexical.run import cached
 
 CAUSAL = """input Q[i, d], K[j, d], V[j, e];
 let scores[i, j] = sum[d](Q[i, d] * K[j, d]) / sqrt(size(d));
@@ -233,3 +236,32 @@ def test_choices_are_listed(option: list[str], causal: str, capsys: pytest.Captu
         main(["plan", causal, *option])
     assert caught.value.code == 2
     assert "choose from" in capsys.readouterr().err
+
+
+# --------------------------------------------------------------------------------------------- cache
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="this system does not say who owns a file")
+def test_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "kept"
+    monkeypatch.setenv("IX_CACHE", str(folder))
+    monkeypatch.setattr(cached, "digest_of_sources", lambda: "as they are")
+    file = tmp_path / "sum.ix"
+    file.write_text("input x[i]; let y = sum[i](x[i]);\n")
+    assert main(["run", str(file), "--random"]) == 0
+    capsys.readouterr()
+    assert main(["cache"]) == 0
+    assert re.fullmatch(rf"{re.escape(os.path.realpath(folder))}\n1 text, \d.\d KiB\n", capsys.readouterr().out)
+    assert main(["cache", "--clear"]) == 0
+    assert capsys.readouterr().out.endswith("\n1 text removed\n")
+    assert list(folder.iterdir()) == []
+    folder.chmod(0o770)
+    assert main(["cache"]) == 0
+    assert "\nnot used: " in capsys.readouterr().out
+    assert main(["cache", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found.keys() == {"folder", "problem", "entries", "bytes"}
+    assert "others may write to it" in found["problem"]
+    monkeypatch.setenv("IX_CACHE", "0")
+    assert main(["cache", "--clear"]) == 0
+    assert capsys.readouterr().out == "not used: IX_CACHE=0 turns it off\n"

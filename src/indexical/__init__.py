@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,9 @@ __all__ = [
     "trace",
     "verify",
 ]
+
+# When this process began to load the package: a source that has changed since is not what runs.
+LOADED = time.time_ns()
 
 # Where each public name lives. It is fetched when it is first asked for, so that importing costs next to nothing.
 _HOMES = {

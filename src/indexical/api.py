@@ -118,7 +118,7 @@ class Program:
     def _engine(self) -> Engine:
         from .run.kernel import Engine
 
-        return Engine(self.ir)
+        return Engine(self.ir, (self.source_text, *(module.text for module in self.ir.modules)))
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from functools import cache
 from importlib import resources
 
 from ..ir import nodes as ir
-from ..ir.types import Dtype
 from ..plan.steps import Plan
+from .arguments import Argument
 from .attention import Attending
 from .base import NOT, UNARY, Dialect
 from .definitions import Definer
@@ -24,15 +24,6 @@ from .torch_helpers import HELPERS as TORCH_HELPERS
 
 HELPERS = {"numpy": NUMPY_HELPERS, "torch": TORCH_HELPERS}
 DIALECTS: dict[str, Dialect] = {"numpy": NumPy(), "torch": Torch()}
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """An input as it arrives: its number of axes, and its dtype; None is a plain Python number."""
-
-    axes: int
-    dtype: Dtype | None
-    converted: bool = False
 
 
 def emit(plan: Plan, arguments: Mapping[str, Argument]) -> Module:

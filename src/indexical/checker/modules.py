@@ -42,6 +42,23 @@ def functions_of(
     return functions
 
 
+def sources_of(functions: Mapping[str, Function]) -> tuple[Source, ...]:
+    """The files that functions are taken from, directly or by what they call; the standard library is left out."""
+    found: dict[int, Source] = {}
+    seen: set[int] = set()
+    waiting = [*functions.values()]
+    while waiting:
+        function = waiting.pop()
+        if id(function) in seen:
+            continue
+        seen.add(id(function))
+        source = function.tree.span.source
+        if not source.name.startswith("std/"):
+            found.setdefault(id(source), source)
+            waiting += function.functions.values()
+    return tuple(sorted(found.values(), key=lambda source: source.name))
+
+
 def _used(file: tree.File, use: tree.Use, sink: Sink, loading: tuple[Path, ...]) -> dict[str, Function]:
     path = _locate(file.source, use)
     if path is None or not path.is_file():

@@ -14,7 +14,7 @@ from ..syntax import tree
 from ..syntax.literals import array_shape
 from ..syntax.vocabulary import RESERVED
 from . import absence, bounds, claims, definitions, elaborate, inline, lifting, recurrence, sizes, spaces
-from .modules import Function, functions_of
+from .modules import Function, functions_of, sources_of
 from .names import Declarations, check_free, collect, suggest
 from .scope import Binding, Derive, Frame, Meaning, Poison, Scope, Tensor, Unit
 
@@ -35,7 +35,9 @@ def check(file: tree.File, sink: Sink, derive: Derive | None = None) -> ir.Progr
     expects = claims.expects(unit, declared.expects, scope)
     order = recurrence.arrange(unit.lets, sink)
     lets = tuple(unit.lets.values())
-    program = ir.Program(file.source, inputs, lets, outputs, order, contracts, (*unit.asserts, *asserts), expects)
+    modules = tuple(source for source in sources_of(functions) if source is not file.source)
+    claimed = contracts, (*unit.asserts, *asserts), expects
+    program = ir.Program(file.source, inputs, lets, outputs, order, *claimed, modules)
     spaces.check(program, sink)
     bounds.check(program, sink)
     absence.check(program, sink)

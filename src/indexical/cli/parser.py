@@ -140,6 +140,16 @@ def build_parser() -> argparse.ArgumentParser:
     laying.add_argument("--check", action="store_true", help="change nothing; exit 1 if some file would change")
     _add_format(laying)
     laying.set_defaults(command="formatting:format_command", notes=False)
+
+    caching = commands.add_parser(
+        "cache",
+        help="the folder in which emitted source is kept for the next process",
+        description="Show where emitted source is kept, how many texts there are and how large they are; or why none "
+        "is kept. IX_CACHE=0 keeps none, IX_CACHE=/a/folder keeps them there.",
+    )
+    caching.add_argument("--clear", action="store_true", help="remove all of them")
+    _add_format(caching)
+    caching.set_defaults(command="caching:cache_command", notes=False)
     return parser
 
 

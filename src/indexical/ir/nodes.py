@@ -253,7 +253,8 @@ Order: TypeAlias = Once | Stepwise
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is true. `order` has every definition after all that it reads."""
+    """What is true. `order` has every definition after all that it reads; `modules` are files of the user's that
+    functions were taken from."""
 
     source: Source
     inputs: tuple[Input, ...]
@@ -263,6 +264,7 @@ class Program:
     contracts: tuple[Contract, ...]
     asserts: tuple[Assert, ...]
     expects: tuple[Expect, ...]
+    modules: tuple[Source, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def tensors(self) -> dict[str, Input | Let]:

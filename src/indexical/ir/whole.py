@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from ..source import Span
+from . import build
 from .nodes import Const, Expr, Map, Read, Size
+from .types import Coordinate
 
 LARGEST = 2**63 - 1
 
@@ -58,3 +61,33 @@ def _apply(op: str, numbers: list[int]) -> int:
 def quotient(a: int, b: int) -> int:
     """Truncated toward zero."""
     return abs(a) // abs(b) * (1 if (a >= 0) == (b > 0) else -1)
+
+
+def to_json(expr: Expr) -> Any:
+    """An extent as plain data: a number, `{"size": "i"}`, `{"read": "n"}`, or an operation with its arguments."""
+    match expr:
+        case Const(int(number)):
+            return int(number)
+        case Size(coordinate):
+            return {"size": str(coordinate)}
+        case Read(tensor, ()):
+            return {"read": tensor}
+        case Map(op, arguments):
+            return [op, *map(to_json, arguments)]
+        case _:
+            raise Unknown
+
+
+def from_json(found: Any, span: Span) -> Expr:
+    """The extent that `to_json` has written."""
+    match found:
+        case int(number):
+            return build.whole(number, span)
+        case {"size": str(name)}:
+            return build.size(Coordinate(name.removeprefix(".."), name.startswith("..")), span)
+        case {"read": str(tensor)}:
+            return build.read(tensor, (), "whole", span)
+        case [str(op), *arguments]:
+            return build.apply(op, tuple(from_json(argument, span) for argument in arguments), "whole", span)
+        case _:
+            raise Unknown

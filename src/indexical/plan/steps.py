@@ -221,12 +221,13 @@ class Plan:
     agreed: tuple[tuple[ir.Expr, ir.Expr], ...] = ()
 
 
-_WIDTH: dict[Dtype, int] = {"bool": 1, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}
+# How many bytes a point has.
+WIDTH: dict[Dtype, int] = {"bool": 1, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 
 
 def size_of(let: ir.Let, plan: Plan, sizes: Mapping[Coordinate, int]) -> int | None:
     """How many bytes a definition has; None where its sizes are not known."""
-    total = _WIDTH[plan.dtypes[let.name]]
+    total = WIDTH[plan.dtypes[let.name]]
     for axis in let.axes:
         extent = extent_of(axis, sizes)
         if extent is None:

@@ -20,7 +20,7 @@ from ..ir.types import Coordinate, Dtype
 from ..plan.dtypes import definition_dtypes
 from ..source import Span
 from .floats import round_to
-from .reference import Table
+from .tables import Table
 
 NUMPY: dict[str, str] = {
     "bool": "bool",

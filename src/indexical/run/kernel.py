@@ -7,26 +7,31 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..backends.source import Argument, Module, emit
+from ..backends.arguments import Argument
 from ..diagnostics import CallError, Diagnostic, Label, SlowPath
 from ..ir import nodes as ir
 from ..ir.types import Dtype
-from ..plan.choose import ARRAYS, choose
-from ..plan.lowerings import LOWERINGS
-from ..plan.steps import Plan, size_of
-from . import pointwise, tensors
+from ..source import Span
+from . import cached, tensors
 from .bind import NUMPY, Bound, bind
+from .parts import Part
+
+if TYPE_CHECKING:
+    from ..backends.source import Module
+    from ..plan.steps import Plan
 
 # A refusal is explained by the reference evaluator where that takes at most this many steps.
 _PATIENCE = 3_000_000
+
+_PACKAGE = f"{__name__.partition('.')[0]}."
 
 # From so many bytes on, arrays that a kernel would not build are several times slower.
 _LARGE = 32 << 20
@@ -34,12 +39,12 @@ _LARGE = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """An emitted function, loaded."""
+    """An emitted function, loaded, and the parts of the plan that it follows."""
 
     function: Callable[..., Any]
     refused: type[Exception]
-    module: Module
-    plan: Plan
+    wanted: tuple[str, ...]
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +65,11 @@ class Call:
 
 @dataclass
 class Engine:
-    """The kernels of one program."""
+    """The kernels of one program. `texts` are all that it is written in, itself and the modules it uses: with them its
+    emitted functions are kept on disk, without them they are not."""
 
     program: ir.Program
+    texts: tuple[str, ...] | None = None
     kernels: dict[object, Kernel] = field(default_factory=dict)
 
     def prepare(self, arguments: Mapping[str, Any], backend: str | None, device: str | None = None) -> Call:
@@ -113,35 +120,52 @@ class Engine:
         """The emitted function for calls like this one."""
         key = (call.key, wanted, isolate, recompute)
         if key not in self.kernels:
-            plan = choose(self.program, wanted, call.bound.dtypes, call.backend, call.device, isolate, recompute)
-            warn_of_slow_paths(plan, call.bound)
-            self.kernels[key] = load(emit(plan, call.arguments), plan)
+            text, parts = self._linked(call, wanted, isolate, recompute)
+            warn_of_slow_paths(parts, call.bound)
+            self.kernels[key] = load(text, wanted, parts)
         return self.kernels[key]
+
+    def _linked(
+        self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool
+    ) -> tuple[str, tuple[Part, ...]]:
+        """The text for calls like this one, which imports its kernels, and the parts of its plan."""
+        key = None if self.texts is None else cached.key_of(self.texts, call, wanted, isolate, recompute)
+        found = None if key is None else cached.find(key, Span(self.program.source, 0, 0))
+        if found is not None:
+            return found
+        from .emitting import emitted, parts_of
+
+        plan, module = emitted(call, wanted, isolate, recompute)
+        text, parts = module.linked(), parts_of(plan)
+        if key is not None:
+            cached.keep(key, text, parts)
+        return text, parts
 
     def lacks_derivatives(self, call: Call, wanted: tuple[str, ...], recompute: bool) -> bool:
         """Whether forward mode, or a second derivative, has to go another way than by kernels."""
         if call.backend != "torch":
             return False
-        plan = self.kernel(call, wanted, False, recompute).plan
-        steps = [step for step in plan.steps if step.attend is not None or step.gradient is not None]
-        if steps:
-            warn_of_transforms(plan, call.bound, {name for step in steps for name in step.covers})
-        return bool(steps)
+        parts = [part for part in self.kernel(call, wanted, False, recompute).parts if part.attends or part.derives]
+        warn_of_transforms(parts, call.bound)
+        return bool(parts)
 
     def emitted(
         self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool = True
     ) -> tuple[Plan, Module]:
         """The plan and the text for calls like this one, not loaded."""
-        plan = choose(self.program, wanted, call.bound.dtypes, call.backend, call.device, isolate, recompute)
-        return plan, emit(plan, call.arguments)
+        from .emitting import emitted
+
+        return emitted(call, wanted, isolate, recompute)
 
     def run(self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool = True) -> dict[str, Any]:
         """The wanted definitions."""
         if call.backend == "reference":
+            from . import pointwise
+
             return dict(pointwise.evaluate_bound(call.bound, wanted))
         kernel = self.kernel(call, wanted, isolate, recompute)
-        _refuse_absurd(kernel.plan, call.bound)
-        warn_of_second_derivatives(kernel.plan, call)
+        _refuse_absurd(kernel.parts, call)
+        warn_of_second_derivatives(kernel.parts, call)
         try:
             found = kernel.function(*(call.values[tensor.name] for tensor in self.program.inputs))
         except kernel.refused as problem:
@@ -161,7 +185,7 @@ class Engine:
         """The wanted definitions by the plain lowering, where a kernel refused a call that has a value."""
         found = self.run(call, wanted, isolate=True)
         message = f"a kernel refused this call ({problem.args[1]}), and nothing is wrong with it"
-        warnings.warn(f"{message}; it is computed as with `isolate=True`, all scores in memory", SlowPath, stacklevel=5)
+        _warn(f"{message}; it is computed as with `isolate=True`, all scores in memory")
         return found
 
     def _shapes(self, call: Call, wanted: tuple[str, ...]) -> dict[str, list[int]]:
@@ -192,6 +216,8 @@ class Engine:
     def _refusal(self, call: Call, wanted: tuple[str, ...], problem: Exception) -> CallError | None:
         """The error of a call that emitted code refused: the reference evaluator's, which says at which point it fails,
         where that takes no longer than its patience. None where it finds nothing wrong."""
+        from . import pointwise
+
         code, message = problem.args
         try:
             numbers = {name: tensors.to_numpy(value) for name, value in call.values.items()}
@@ -204,15 +230,16 @@ class Engine:
         return None
 
 
-def _refuse_absurd(plan: Plan, bound: Bound) -> None:
+def _refuse_absurd(parts: tuple[Part, ...], call: Call) -> None:
     """A definition that is larger than all memory. A system that promises more than it has would end the process."""
-    lets = {let.name: let for let in plan.program.lets}
-    for step in plan.steps:
-        points = math.prod(bound.extent(axis.extent) for axis in lets[step.definition].axes)
-        if plan.device == "cpu" and points > MEMORY:
-            message = f"`{step.definition}` would have {points:,} points, more than this machine has bytes of memory"
-            span = lets[step.definition].span
-            raise CallError([Diagnostic("IX507", message, (Label(span),), help="choose smaller sizes")])
+    if call.device != "cpu":
+        return
+    for array in [part.array for part in parts]:
+        points = array.points(call.bound)
+        if points > MEMORY:
+            message = f"`{array.name}` would have {points:,} points, more than this machine has bytes of memory"
+            labels = tuple(Label(let.span) for let in call.program.lets if let.name == array.name)
+            raise CallError([Diagnostic("IX507", message, labels, help="choose smaller sizes")])
 
 
 def _memory() -> int:
@@ -226,54 +253,55 @@ def _memory() -> int:
 MEMORY = _memory()
 
 
-def warn_of_slow_paths(plan: Plan, bound: Bound) -> None:
+def _warn(message: str) -> None:
+    """Warn of a slow path at the line that called the program, however deep in here it was found."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, SlowPath, stacklevel=level)
+
+
+def warn_of_slow_paths(parts: tuple[Part, ...], bound: Bound) -> None:
     """Say once where scores are kept in memory that a kernel would stream, and they are many."""
-    lets = {let.name: let for let in plan.program.lets}
-    most = max((size_of(lets[step.definition], plan, bound.sizes) or 0 for step in plan.steps), default=0)
-    for step in plan.steps:
-        refused = [refusal for refusal in step.refusals if refusal.way not in LOWERINGS]
-        if step.kernel == ARRAYS and refused and most > _LARGE:
-            message = f"`{step.definition}` is computed with all its scores in memory: {refused[0].reason}"
-            warnings.warn(f"{message}; `program.plan(...)` says more", SlowPath, stacklevel=5)
+    kept = [part for part in parts if part.kept]
+    if kept and max(part.array.size(bound) for part in parts) > _LARGE:
+        for part in kept:
+            message = f"`{part.array.name}` is computed with all its scores in memory: {part.kept}"
+            _warn(f"{message}; `program.plan(...)` says more")
 
 
-def warn_of_second_derivatives(plan: Plan, call: Call) -> None:
+def warn_of_second_derivatives(parts: tuple[Part, ...], call: Call) -> None:
     """Say where a derivative of attention is computed as it is written only because arrays want a gradient of it."""
-    steps = [step for step in plan.steps if step.gradient is not None]
-    if not steps or not any(getattr(value, "requires_grad", False) for value in call.values.values()):
+    deriving = [part for part in parts if part.derives]
+    if not deriving or not any(getattr(value, "requires_grad", False) for value in call.values.values()):
         return
-    lets = {let.name: let for let in plan.program.lets}
-    covered = {name for step in steps for name in step.covers if name in lets}
-    most = max((size_of(lets[name], plan, call.bound.sizes) or 0 for name in covered), default=0)
+    most = max((array.size(call.bound) for part in deriving for array in part.covers), default=0)
     if most > _LARGE and tensors.load_torch().is_grad_enabled():
-        message = (
-            f"`{steps[0].definition}` is computed with all its weights in memory, since an array requires a gradient"
-        )
+        name = deriving[0].array.name
+        message = f"`{name}` is computed with all its weights in memory, since an array requires a gradient"
         help = "call it under `torch.no_grad()`, or with detached arrays, where it is not differentiated again"
-        warnings.warn(f"{message}; {help}", SlowPath, stacklevel=5)
+        _warn(f"{message}; {help}")
 
 
-def warn_of_transforms(plan: Plan, bound: Bound, names: set[str]) -> None:
-    """Say where forward mode or a second derivative has `names` built that a kernel would not build, and these are
-    large."""
-    for let in plan.program.lets:
-        if let.name in names and (size_of(let, plan, bound.sizes) or 0) > _LARGE:
-            message = f"`{let.name}` is built: its kernel has no forward mode and no second derivative"
-            warnings.warn(f"{message}; `ix.jvp` and `ix.grad` give programs for them", SlowPath, stacklevel=5)
+def warn_of_transforms(parts: Iterable[Part], bound: Bound) -> None:
+    """Say where forward mode or a second derivative builds what a kernel would not build, and that is large."""
+    for array in dict.fromkeys(array for part in parts for array in part.covers):
+        if array.size(bound) > _LARGE:
+            message = f"`{array.name}` is built: its kernel has no forward mode and no second derivative"
+            _warn(f"{message}; `ix.jvp` and `ix.grad` give programs for them")
 
 
 _numbers = count(1)
 
 
-def load(module: Module, plan: Plan) -> Kernel:
+def load(text: str, wanted: tuple[str, ...], parts: tuple[Part, ...]) -> Kernel:
     """The text, as a function. It is a module like any other, so that tracebacks and `torch.compile` can read it."""
     name = f"indexical_emitted_{next(_numbers)}"
-    text = module.linked()
     loaded = ModuleType(name)
     linecache.cache[f"<{name}>"] = (len(text), None, text.splitlines(keepends=True), f"<{name}>")
     sys.modules[name] = loaded
     exec(compile(text, f"<{name}>", "exec"), loaded.__dict__)
-    return Kernel(loaded.program, loaded.Refused, module, plan)
+    return Kernel(loaded.program, loaded.Refused, wanted, parts)
 
 
 def is_out_of_memory(problem: Exception) -> bool:

@@ -20,11 +20,11 @@ from ..checker.recurrence import is_plain
 from ..ir import nodes as ir
 from ..ir.affine import number, polynomial
 from ..ir.types import Coordinate, Dtype
-from ..plan.steps import Plan
 from . import tensors
 from .asked import packed
 from .bind import rounded
 from .kernel import MEMORY, Call, Kernel, as_numpy, is_out_of_memory
+from .parts import Part
 from .tracing import differentiates_again
 
 # Python's whole numbers up to here fit whatever whole dtype an input has.
@@ -122,9 +122,9 @@ def known(call: Call, kernel: Kernel, values: Values, alone: bool) -> Known | No
     if any(map(partial(_is_read, call.backend), inputs, values)):
         return None
     moved = [_conversion(call, tensor.name, value) for tensor, value in zip(inputs, values, strict=True)]
-    wanted = kernel.plan.wanted
+    wanted = kernel.wanted
     pack = None if alone else packed(wanted)._make if len(wanted) > 1 else packed(wanted)
-    checks = _checks(call, kernel.plan, values)
+    checks = _checks(call, kernel.parts, values)
     if checks is None:
         return None
     function = kernel.function if not any(moved) else partial(_converted, kernel.function, moved)
@@ -179,12 +179,12 @@ def _converted(
 # ------------------------------------------------------------------------------------------ checks
 
 
-def _checks(call: Call, plan: Plan, values: Values) -> list[Callable[[Values], bool]] | None:
+def _checks(call: Call, parts: tuple[Part, ...], values: Values) -> list[Callable[[Values], bool]] | None:
     """The checks that the emitted function does not make; None where they need all that binding knows."""
     checks: list[Callable[[Values], bool]] = []
     places = _places(call.program)
     covers = {test for let in call.program.lets if not is_plain(let) for test in _covering(let, places)}
-    tests = _room(plan) | _agreements(call.program, places) | covers
+    tests = _room(call, parts) | _agreements(call.program, places) | covers
     if None in tests:
         given = zip(call.program.inputs, values, strict=True)
         if any(tensor.kind == "whole" and not tensor.axes and hasattr(value, "dtype") for tensor, value in given):
@@ -193,7 +193,7 @@ def _checks(call: Call, plan: Plan, values: Values) -> list[Callable[[Values], b
     elif tests:
         source = f"lambda arrays: {' and '.join(sorted(str(test) for test in tests))}"
         checks.append(eval(source, {"prod": math.prod}))
-    if any(step.gradient is not None for step in plan.steps) and call.backend == "torch":
+    if any(part.derives for part in parts) and call.backend == "torch":
         checks.append(_takes_no_gradient)
     return checks
 
@@ -222,19 +222,18 @@ def learn_sizes(found: Known, values: Values) -> None:
             check.args[0].add(_sizes(values))
 
 
-def _room(plan: Plan) -> set[str | None]:
+def _room(call: Call, parts: tuple[Part, ...]) -> set[str | None]:
     """Tests that no definition has more points than there is memory, as text about the shapes of `arrays`: a system
     that promises more than it has would end the process. None is one that takes more than sizes to say.
 
     What an attention gathers has the rows of its queries and the width of its values, and is left out."""
-    if plan.device != "cpu":
+    if call.device != "cpu":
         return set()
-    places = _places(plan.program)
-    lets = {let.name: let for let in plan.program.lets}
+    places = _places(call.program)
     found: set[str | None] = set()
-    for step in plan.steps:
-        extents = [_spelled(axis.extent, places) for axis in lets[step.definition].axes]
-        if step.attend is None and extents:
+    for part in parts:
+        extents = [_spelled(extent, places) for extent in part.array.extents]
+        if not part.attends and extents:
             points = " * ".join(sorted(str(extent) for extent in extents))
             found.add(None if None in extents else f"{points} <= {MEMORY}")
     return found

@@ -1,0 +1,16 @@
+"""The inputs of an emitted function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.types import Dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An input as it arrives: its number of axes, and its dtype; None is a plain Python number."""
+
+    axes: int
+    dtype: Dtype | None
+    converted: bool = False

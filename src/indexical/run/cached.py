@@ -1,0 +1,96 @@
+"""Emitted texts by all that they depend on: a program that was called before is not planned again in a new process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .. import LOADED, __version__
+from ..ir import whole
+from ..source import Span
+from .parts import Part
+from .store import Store, current_store
+
+if TYPE_CHECKING:
+    from .kernel import Call
+
+# The parts of the plan stand in the second line, as JSON.
+_PARTS = "# "
+
+
+def store_in_use() -> Store:
+    """The folder of this process, or why there is none."""
+    store = current_store()
+    if store.problem is None and digest_of_sources() is None:
+        return replace(store, problem="the sources of Indexical are no files, or have changed since they were loaded")
+    return store
+
+
+def key_of(texts: tuple[str, ...], call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool) -> str | None:
+    """The digest of all that an emitted text depends on; None where it is not to be kept."""
+    if store_in_use().problem is not None:
+        return None
+    versions = [__version__, digest_of_sources(), sys.version, np.__version__]
+    if call.backend == "torch":
+        versions.append(str(sys.modules["torch"].__version__))
+    arguments = [[name, given.axes, given.dtype, given.converted] for name, given in call.arguments.items()]
+    dtypes = sorted(call.bound.dtypes.items())
+    asked = [call.backend, call.device, arguments, dtypes, wanted, isolate, recompute]
+    return hashlib.sha256(json.dumps([versions, texts, asked]).encode()).hexdigest()
+
+
+def find(key: str, span: Span) -> tuple[str, tuple[Part, ...]] | None:
+    """The text that was kept, and the parts of its plan, whose extents get a span of this program's."""
+    found = current_store().get(key)
+    if found is None:
+        return None
+    parts, _, text = found.removeprefix(_PARTS).partition("\n")
+    try:
+        return text, tuple(Part.from_json(part, span) for part in json.loads(parts))
+    except (ValueError, TypeError, KeyError, whole.Unknown):
+        return None
+
+
+def keep(key: str, text: str, parts: tuple[Part, ...]) -> None:
+    """Keep a text for other processes, where the parts of its plan can be written down."""
+    try:
+        shown = json.dumps([part.to_json() for part in parts])
+    except whole.Unknown:
+        return
+    current_store().put(key, f"{_PARTS}{shown}\n{text}")
+
+
+@cache
+def digest_of_sources() -> str | None:
+    """The digest of Indexical itself: an edit of it changes every key. None where a file has changed since this process
+    loaded it, or some of it: what runs then is not what the files say."""
+    digest = hashlib.sha256()
+    try:
+        for path in _sources(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))):
+            with open(path, "rb") as file:
+                status = os.fstat(file.fileno())
+                if max(status.st_mtime_ns, status.st_ctime_ns) > LOADED:
+                    return None
+                content = file.read()
+            digest.update(f"{path} {len(content)}\n".encode() + content)
+    except OSError:  # not a folder of files: a zip archive, or a part of something larger
+        return None
+    return digest.hexdigest()
+
+
+def _sources(folder: str) -> list[str]:
+    """The programs below a folder, Python's and ours, always in the same order."""
+    found: list[str] = []
+    for entry in os.scandir(folder):
+        if entry.is_dir():
+            found += _sources(entry.path)
+        elif entry.name.endswith((".py", ".ix")):
+            found.append(entry.path)
+    return sorted(found)

@@ -1,0 +1,33 @@
+"""A call that is planned: its plan, its text, and its parts. Only a call that is new to this machine comes here."""
+
+from __future__ import annotations
+
+from ..backends.source import Module, emit
+from ..ir import nodes as ir
+from ..plan.choose import ARRAYS, choose
+from ..plan.lowerings import LOWERINGS
+from ..plan.steps import WIDTH, Plan, Step
+from .kernel import Call
+from .parts import Array, Part
+
+
+def emitted(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool) -> tuple[Plan, Module]:
+    """The plan and the text for calls like this one."""
+    plan = choose(call.program, wanted, call.bound.dtypes, call.backend, call.device, isolate, recompute)
+    return plan, emit(plan, call.arguments)
+
+
+def parts_of(plan: Plan) -> tuple[Part, ...]:
+    """The parts of a plan, in its order."""
+    lets = {let.name: let for let in plan.program.lets}
+    return tuple(_part(step, lets, plan) for step in plan.steps)
+
+
+def _part(step: Step, lets: dict[str, ir.Let], plan: Plan) -> Part:
+    def array(name: str) -> Array:
+        return Array(name, WIDTH[plan.dtypes[name]], tuple(axis.extent for axis in lets[name].axes))
+
+    refused = [refusal for refusal in step.refusals if refusal.way not in LOWERINGS]
+    kept = refused[0].reason if step.kernel == ARRAYS and refused else ""
+    covers = tuple(array(name) for name in step.covers if name in lets)
+    return Part(array(step.definition), covers, step.attend is not None, step.gradient is not None, kept)

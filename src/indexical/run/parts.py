@@ -1,0 +1,67 @@
+"""The parts of a plan, as far as a call has to know them: they are kept with the emitted text, and the plan is not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir import nodes as ir
+from ..ir import whole
+from ..source import Span
+from .bind import Bound
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A definition, as large as its extents; `width` is how many bytes a point has."""
+
+    name: str
+    width: int
+    extents: tuple[ir.Expr, ...]
+
+    def points(self, bound: Bound) -> int:
+        """How many points it has in a call."""
+        return math.prod(map(bound.extent, self.extents))
+
+    def size(self, bound: Bound) -> int:
+        """How many bytes it has in a call; 0 where that takes more than sizes to say."""
+        try:
+            return self.width * self.points(bound)
+        except whole.Unknown:
+            return 0
+
+    def to_json(self) -> list[Any]:
+        return [self.name, self.width, *map(whole.to_json, self.extents)]
+
+    @classmethod
+    def from_json(cls, found: Any, span: Span) -> Array:
+        name, width, *extents = found
+        return cls(str(name), int(width), tuple(whole.from_json(extent, span) for extent in extents))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One step of a plan: what it computes, and what its kernel computes on the way and never builds.
+
+    It is an attention, or a derivative of one, where it `attends` or `derives`. `kept` says why it has all its scores
+    in memory; "" where it has not.
+    """
+
+    array: Array
+    covers: tuple[Array, ...] = ()
+    attends: bool = False
+    derives: bool = False
+    kept: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        covers = [array.to_json() for array in self.covers]
+        flags = {"attends": self.attends, "derives": self.derives, "kept": self.kept}
+        return {"array": self.array.to_json(), "covers": covers, **flags}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any], span: Span) -> Part:
+        covers = tuple(Array.from_json(array, span) for array in found["covers"])
+        flags = bool(found["attends"]), bool(found["derives"]), str(found["kept"])
+        return cls(Array.from_json(found["array"], span), covers, *flags)
