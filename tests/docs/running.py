@@ -303,6 +303,7 @@ def start(arguments: list[str] | None = None) -> int:
     parser.add_argument("pages", nargs="*", type=Path, metavar="PAGE", help="default: all")
     parser.add_argument("--update", action="store_true", help="write what is printed now into the pages")
     options = parser.parse_args(arguments)
+    os.environ["IX_CACHE"] = "0"  # as in the tests
     left = 0
     for page in [page.resolve() for page in options.pages] or pages():
         faults = run(page)
