@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from .checker.allow import apply_allows
@@ -87,6 +87,12 @@ def _compile(source: Source, sink: Sink) -> ir.Program | None:
     return program
 
 
+def _engine(program: ir.Program, texts: tuple[str, ...]) -> Engine:
+    from .run.kernel import Engine
+
+    return Engine(program, texts)
+
+
 def _derive(*given: Any) -> tuple[ir.Let, ...]:
     """What a derivative in a program is; few have one."""
     from .transform.derive import jacobian
@@ -111,14 +117,15 @@ class Program:
         self.diagnostics = diagnostics
         self._is_traced = tracing_test()
         self._functions: dict[int, Callable[..., Any]] = {}
-        self._find = finder(lambda: self._engine, self._functions)
+        # Made when it is first asked for, and of nothing of this object: a program that is dropped is gone.
+        self._make_engine = cache(partial(_engine, program, (source.text, *(file.text for file in program.modules))))
+        self._find = finder(self._make_engine, self._functions)
         self._caller: Caller | None = None
+        self._call: Callable[..., Any] | None = None
 
-    @cached_property
+    @property
     def _engine(self) -> Engine:
-        from .run.kernel import Engine
-
-        return Engine(self.ir, (self.source_text, *(module.text for module in self.ir.modules)))
+        return self._make_engine()
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -240,7 +247,10 @@ class Program:
         slow evaluator that says what is right.
         """
         if not self._is_traced():
-            return (self._caller or self._first_caller())(arrays, named, outputs, backend, isolate, recompute)
+            call = self._call
+            if call is None:
+                call = self._first_caller().call
+            return call(arrays, named, outputs, backend, isolate, recompute)
         if backend is None:
             return self._traced(arrays, named, outputs, isolate, recompute)
         return self._first_caller().bind(arrays, named, outputs, backend, isolate, recompute)
@@ -252,6 +262,7 @@ class Program:
         if self._caller is None:
             self._is_traced = tracing_test()
             self._caller = Caller(self._engine)
+            self._call = self._caller.call
         return self._caller
 
     def _traced(

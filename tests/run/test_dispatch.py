@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -201,3 +203,15 @@ def test_copies(again: Any, called: bool) -> None:
     assert other.inputs == program.inputs
     assert torch.equal(other(*arrays), program(*arrays))
     assert str(other.plan(*arrays)) == str(program.plan(*arrays))
+
+
+def test_a_program_that_is_dropped_is_gone() -> None:
+    program = ix.compile(SCALED)
+    program(np.ones(3), 2.0)
+    gone = weakref.ref(program)
+    gc.disable()
+    try:
+        del program
+        assert gone() is None
+    finally:
+        gc.enable()

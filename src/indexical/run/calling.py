@@ -23,7 +23,7 @@ class Caller:
         self._signature = signature_of(len(self.names))
         self._is_transformed = transform_test()
 
-    def __call__(
+    def call(
         self,
         arrays: tuple[Any, ...],
         named: dict[str, Any],
