@@ -222,7 +222,10 @@ class Text:
 
     def helper(self, name: str) -> str:
         """A small function that stands above the emitted one."""
-        self.helpers.setdefault(name, self.dialect.helper(name))
+        if name not in self.helpers:
+            self.helpers[name] = self.dialect.helper(name)
+            if "    check(" in self.helpers[name]:
+                self.helper("check")
         return name
 
     def refuse(self, condition: str, code: str, message: str) -> None:

@@ -49,7 +49,7 @@ class Checked(Text):
         if self.dialect.name != "torch" or not mask.endswith(".any()"):
             super().refuse(condition, code, message)
             return
-        self.helpers.setdefault("check", CHECK)
+        self.helper("check")
         shown = mask.removesuffix(".any()")
         call = f"check({bare(shown)}, {quoted(code)}, {quoted(message)})"
         if not plain:
@@ -70,16 +70,6 @@ def bare(text: str) -> str:
         if depth == 0 and place < len(text) - 1:
             return text
     return text[1:-1]
-
-
-CHECK = '''
-def check(failed, code, message):
-    """Refuse where a test fails somewhere; in a graph of `torch.compile`, the graph asserts it."""
-    if torch.compiler.is_compiling():
-        torch._assert_async(~failed.any(), message)
-    elif failed.any():
-        raise Refused(code, message)
-'''
 
 
 # What the first and the one beyond the last point of a window are called.
