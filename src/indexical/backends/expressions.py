@@ -136,7 +136,8 @@ class Emitter(Branches):
         if not scope.conditions():
             return values
         for at, stand_in in self.poles(expr):
-            kept = None if values[at].python else self.looked_at(set(values[at].axes), stand_in == "0", scope)
+            closely = stand_in == "0" or self.isolate
+            kept = None if values[at].python else self.looked_at(set(values[at].axes), closely, scope)
             if kept is not None:
                 self.leans += 1
                 other = Value(stand_in, (), "real", None, ATOM, True)

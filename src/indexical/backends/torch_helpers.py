@@ -45,7 +45,8 @@ def magnitude(x):
 def multiply(a, b):
     """The product of whole numbers, where it fits in 64 bits."""
     a, b = torch.as_tensor(a), torch.as_tensor(b)
-    check((a.double() * b.double()).abs() >= 2.0**63 * (1 - 2.0**-48), "IX505", "a whole number does not fit in 64 bits")
+    large = (a.double() * b.double()).abs() >= 2.0**63 * (1 - 2.0**-48)
+    check(large, "IX505", "a whole number does not fit in 64 bits")
     return a * b
 ''',
     "power": '''
