@@ -120,6 +120,7 @@ class Text:
 
     dialect: Dialect
     taken: set[str] = field(default_factory=set)
+    reserved: frozenset[str] = frozenset()
     helpers: dict[str, str] = field(default_factory=dict)
     indent: int = 1
     checks: bool = True
@@ -137,7 +138,7 @@ class Text:
         self.statements.append(Statement(self.indent, self.block, text, kind, target, binds))
 
     def line(self, text: str) -> None:
-        found = re.match(r"([A-Za-z_]\w*) = (?!\{)", text)
+        found = re.match(r"([^\W\d]\w*) = (?!\{)", text)
         if found:
             self.add(text[found.end() :], "assign", found[1])
         else:
@@ -187,7 +188,7 @@ class Text:
     def fresh(self, name: str) -> str:
         """A variable that nothing else is called."""
         name = re.sub(r"\W", "_", name)
-        if keyword.iskeyword(name) or name in RESERVED or not name.isidentifier():
+        if keyword.iskeyword(name) or name in RESERVED | self.reserved or not name.isidentifier():
             name += "_"
         number = 1
         result = name
@@ -202,7 +203,8 @@ class Text:
         it is used."""
         if value.text.isidentifier() or (value.python and len(value.text) < 20):
             return value
-        variable = self.fresh(f"{name}__1")
+        # A step is later called by this name alone where it can be.
+        variable = self.fresh("part__1" if keyword.iskeyword(name) or name in RESERVED else f"{name}__1")
         self.add(value.text, "temporary", variable, value.binds)
         return value.but(text=variable, binds=ATOM, product=value.product)
 
@@ -241,5 +243,8 @@ def quoted(text: str) -> str:
 
 
 RESERVED = frozenset(
-    ("np", "torch", "math", "device", "Refused", "F", "print", "int", "max", "min", "range", "abs", "sum", "any", "all")
+    (
+        *("np", "torch", "math", "device", "Refused", "F", "__debug__"),
+        *("print", "int", "max", "min", "range", "reversed", "abs", "sum", "any", "all"),
+    )
 )

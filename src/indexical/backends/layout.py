@@ -18,7 +18,7 @@ LONGEST = 110
 COMFORTABLE = 92
 MOVED = 64
 
-_WORD = re.compile(r"[A-Za-z_]\w*")
+_WORD = re.compile(r"[^\W\d]\w*")
 _QUOTED = re.compile(r'"[^"]*"')
 
 

@@ -41,7 +41,9 @@ class Stream(Tile):
             head = self.preamble(self._emitter, [*opening, *lines], "arrays")
             text = [f"def {name}({parameters}):", f'    """{words}"""', *head, *opening, *lines]
             owner.functions.append("\n".join(text))
-        owner.functions.append(f'{attend} = streaming("{attend}", {", ".join(names)})')
+        # PyTorch has operators by names of ASCII alone.
+        operator = attend.encode("ascii", "backslashreplace").decode().replace("\\", "_")
+        owner.functions.append(f'{attend} = streaming("{operator}", {", ".join(names)})')
         self.arguments = self.handed()
         return attend
 

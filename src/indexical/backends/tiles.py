@@ -174,9 +174,11 @@ class Tile:
         return emitter, Scope(places, (*scope.trail, key))
 
     def scalar(self, emitter: Windowed, name: str) -> ir.Expr:
-        emitter.stored[name] = Stored(name, None, True)
-        emitter.prover.counted.add(name)
-        return build.read(name, (), "whole", self.let.span)
+        # By a name that no input or definition can have.
+        own = f"{name}'"
+        emitter.stored[own] = Stored(name, None, True)
+        emitter.prover.counted.add(own)
+        return build.read(own, (), "whole", self.let.span)
 
     def shaped(self, value: Value, emitter: Windowed, scope: Scope) -> str:
         """A value of a tile as four axes: batch, head, rows, keys, of which any may be 1."""
