@@ -298,8 +298,8 @@ class Program:
         usual = not named and outputs is None and backend is None and not isolate and recompute
         if usual and not self._is_traced():
             try:
-                kernel = self._known.get(tuple([(type(a), a.dtype, a.ndim, a.device) for a in arrays]))
-            except AttributeError:
+                kernel = self._known.get(_signature(arrays))
+            except (AttributeError, RuntimeError):
                 kernel = None
             if kernel is not None:
                 try:
@@ -307,7 +307,8 @@ class Program:
                 except (kernel.refused, MemoryError):
                     pass
                 except RuntimeError as problem:
-                    if not is_out_of_memory(problem):
+                    # A nested tensor looks like another until it is asked for its sizes.
+                    if not is_out_of_memory(problem) and not any(getattr(a, "is_nested", False) for a in arrays):
                         raise
         return self._call(arrays, named, outputs, backend, isolate, recompute)
 
@@ -330,9 +331,9 @@ class Program:
         found = self._engine.run(call, wanted, isolate, recompute)
         alone = isinstance(outputs, str) or (outputs is None and len(wanted) == 1)
         usual = outputs is None and backend is None and not named and not isolate and recompute
-        if alone and usual and is_steady(self.ir) and all(hasattr(array, "device") for array in arrays):
-            key = tuple([(type(a), a.dtype, a.ndim, a.device) for a in arrays])
-            self._known[key] = self._engine.kernel(call, wanted, isolate)
+        taken = all(call.values[name] is array for name, array in zip(self.inputs, arrays, strict=False))
+        if alone and usual and taken and is_steady(self.ir) and all(hasattr(array, "device") for array in arrays):
+            self._known[_signature(arrays)] = self._engine.kernel(call, wanted, isolate)
         return found[wanted[0]] if alone else packed(wanted)(*(found[name] for name in wanted))
 
     def _traced(
@@ -399,6 +400,11 @@ class Program:
 
     def _start(self) -> Span:
         return Span(self.ir.source, 0, 0)
+
+
+def _signature(arrays: tuple[Any, ...]) -> tuple[object, ...]:
+    """What arrays have in common that one emitted function takes as they are. NumPy's have no layout."""
+    return tuple([(type(a), a.dtype, a.ndim, a.device, getattr(a, "layout", None)) for a in arrays])
 
 
 def _check_backend(backend: str | None, known: tuple[str, ...]) -> None:
