@@ -302,7 +302,6 @@ def test_what_is_no_dense_tensor() -> None:
     assert "to_dense" in str(error)
 
 
-@pytest.mark.xfail(strict=True, reason="what is known by its signature is not looked at")
 def test_what_is_no_dense_tensor_after_what_is() -> None:
     program = ix.compile(DOUBLE)
     program(torch.ones(3))
