@@ -72,7 +72,7 @@ def taking(emitter: Definer, arguments: Mapping[str, Argument]) -> None:
             if not isinstance(axis.extent, ir.Size):
                 shape = f"{emitter.stored[tensor.name].variable}.shape[{n}]"
                 message = f"`{tensor.name}` has another size than is stated"
-                text.refuse(f"{shape} != {emitter.number(axis.extent)}", "IX304", message)
+                text.refuse(f"{shape} != {emitter.extent(axis.extent)}", "IX304", message)
 
 
 def take(emitter: Definer, tensor: ir.Input, argument: Argument) -> None:
