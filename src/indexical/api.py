@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 
 def compile(text_or_path: str | os.PathLike[str]) -> Program:
-    """A program from its text, or from a file: a string that ends in `.ix` is a path.
+    """A program from its text, or from a file. A path is a file. So is a string of one line with no `;` in it that is
+    one word, ends in `.ix`, or is the name of a file that is there: no program is written so.
 
     Raises `ix.Error` with every mistake in it; warnings and notes are `program.diagnostics`.
     """

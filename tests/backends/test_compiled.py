@@ -140,3 +140,26 @@ def test_inductor_writes_code_around_it() -> None:
     for size in SIZES[:2]:
         arrays = [*draw("window", torch.float32, i=size, j=size).values()]
         assert distance(call(*arrays), torch.relu(program(*arrays))) <= 1e-5
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("input x[i, j], n; let y = x[n, 1];", (2,)),
+        ("input x[i, j], n; let y[j] = x[n, j];", (torch.tensor(2),)),
+        ("input x[i, j], n : i32; let y[j] = x[n, j];", (torch.tensor(2, dtype=torch.int32),)),
+        ("input x[i, j], n; let y[i] = x[i, n - 1] where i > n;", (torch.tensor(2),)),
+        ("input x[i, j], n, m; let y = x[n, m];", (torch.tensor(2), torch.tensor(1))),
+        ("input x[i, j], p[k], q[k]; let y[k] = x[p[k], q[k]];", (torch.tensor([0, 3]), torch.tensor([2, 1]))),
+    ],
+)
+def test_a_table_read_at_places(text: str, places: tuple[Any, ...]) -> None:
+    program = ix.compile(text)
+    x, again = (torch.arange(12.0, dtype=torch.float64).reshape(4, 3).requires_grad_() for _ in range(2))
+    expected = program(x, *places)
+    assert torch.equal(expected, torch.as_tensor(program(x.detach(), *places, backend="reference")))
+    found = torch.compile(lambda *arrays: program(*arrays), fullgraph=True, backend="aot_eager")(again, *places)
+    assert torch.equal(found, expected)
+    for result in (found, expected):
+        result.sum().backward()
+    assert torch.equal(x.grad, again.grad)

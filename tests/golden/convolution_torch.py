@@ -9,7 +9,7 @@ class Refused(ValueError):
 def windows(x, axis, count, length, step, dilation=1):
     """So many windows of some length along one axis, each a step on; the places within go last, some way apart."""
     if count == 0 or length == 0:
-        return x.new_zeros((*x.shape[:axis], count, *x.shape[axis + 1 :], length))
+        return x.flatten()[:0].reshape(*x.shape[:axis], count, *x.shape[axis + 1 :], length)
     return x.unfold(axis, (length - 1) * dilation + 1, step)[..., ::dilation]
 
 

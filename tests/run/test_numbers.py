@@ -67,6 +67,18 @@ def test_a_function_that_is_a_product(name: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.parametrize("backend", ["reference", "numpy", "torch"])
+def test_powers_at_special_values(backend: str) -> None:
+    """As IEEE has them: of signed zeros, infinities and NaN."""
+    ends = np.array([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 0.5, -0.5, *UNBOUNDED])
+    a, b = (grid.ravel() for grid in np.meshgrid(ends, ends))
+    found = np.asarray(ix.compile("input a[i], b[i]; let y[i] = a[i] ** b[i];")(a, b, backend=backend))
+    with np.errstate(all="ignore"):
+        expected = np.power(a, b)
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+    np.testing.assert_array_equal(np.signbit(found)[~np.isnan(expected)], np.signbit(expected)[~np.isnan(expected)])
+
+
 @pytest.mark.parametrize("name", ["max", "min"])
 @pytest.mark.parametrize("place", range(3))
 def test_nan_is_passed_on_from_any_place(name: str, place: int) -> None:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from ..ir import nodes as ir
 from ..plan.choose import FUSED, INTERVALS, TILES
+from ..plan.homes import has_keys
 from ..plan.steps import Attend
 from .backward import Backward
-from .base import ATOM, Value
+from .base import ATOM, EITHER, TERNARY, Value
 from .blocks import Blocks
 from .cuts import Cutting
 from .frames import Frame, hears_somebody
@@ -49,6 +50,8 @@ class Attending(Backward, Cutting, Blocks):
             heard = self.value(hears_somebody(attend), frame.scope)
             nothing = Value("math.nan", (), "real", None, ATOM, True)
             value = self.where(heard, self.text.short(value, let.name), nothing, frame.scope, value.dtype)
+        if attend.attention.empty == "keyless":
+            value = self.unless_keyless(let, attend, frame, value)
         clause = let.clauses[0]
         guard = clause.guard
         if guard is not None:
@@ -58,6 +61,12 @@ class Attending(Backward, Cutting, Blocks):
             )
         self.text.line(f"{variable} = {self.finished(let, value, clause, {}).text}")
         self.stored[let.name] = Stored(variable, self.dtypes[let.name])
+
+    def unless_keyless(self, let: ir.Let, attend: Attend, frame: Frame, value: Value) -> Value:
+        """The rows of an attention that is a quotient: NaN where there are no keys at all."""
+        some = self.value(has_keys(attend.attention), frame.scope)
+        value = self.text.named(value, f"{let.name}_rows")
+        return value.but(text=f"{value.text} if {some.within(EITHER)} else {value.text} + math.nan", binds=TERNARY)
 
     def intervals(self, let: ir.Let, attend: Attend, frame: Frame, tiles: bool) -> Value:
         """Each query with its intervals of keys, computed from the guard by arithmetic."""

@@ -120,6 +120,7 @@ class Text:
 
     dialect: Dialect
     taken: set[str] = field(default_factory=set)
+    reserved: frozenset[str] = frozenset()
     helpers: dict[str, str] = field(default_factory=dict)
     indent: int = 1
     checks: bool = True
@@ -187,7 +188,7 @@ class Text:
     def fresh(self, name: str) -> str:
         """A variable that nothing else is called."""
         name = re.sub(r"\W", "_", name)
-        if keyword.iskeyword(name) or name in RESERVED or not name.isidentifier():
+        if keyword.iskeyword(name) or name in RESERVED | self.reserved or not name.isidentifier():
             name += "_"
         number = 1
         result = name
@@ -202,7 +203,8 @@ class Text:
         it is used."""
         if value.text.isidentifier() or (value.python and len(value.text) < 20):
             return value
-        variable = self.fresh(f"{name}__1")
+        # A step is later called by this name alone where it can be.
+        variable = self.fresh("part__1" if keyword.iskeyword(name) or name in RESERVED else f"{name}__1")
         self.add(value.text, "temporary", variable, value.binds)
         return value.but(text=variable, binds=ATOM, product=value.product)
 
@@ -222,7 +224,10 @@ class Text:
 
     def helper(self, name: str) -> str:
         """A small function that stands above the emitted one."""
-        self.helpers.setdefault(name, self.dialect.helper(name))
+        if name not in self.helpers:
+            self.helpers[name] = self.dialect.helper(name)
+            if "    check(" in self.helpers[name]:
+                self.helper("check")
         return name
 
     def refuse(self, condition: str, code: str, message: str) -> None:
@@ -238,5 +243,8 @@ def quoted(text: str) -> str:
 
 
 RESERVED = frozenset(
-    ("np", "torch", "math", "device", "Refused", "F", "print", "int", "max", "min", "range", "abs", "sum", "any", "all")
+    (
+        *("np", "torch", "math", "device", "Refused", "F", "__debug__"),
+        *("print", "int", "max", "min", "range", "reversed", "abs", "sum", "any", "all"),
+    )
 )

@@ -13,6 +13,7 @@ from .layout import Statement
 from .memory import Memory
 from .scope import Scope
 from .values import joined
+from .wholes import LARGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,20 @@ class Branches(Memory):
         return self.choose(
             expr.condition,
             condition,
-            lambda inner: self.value(expr.then, inner),
-            lambda inner: self.value(expr.otherwise, inner),
+            lambda inner: self.chosen(expr, expr.then, inner),
+            lambda inner: self.chosen(expr, expr.otherwise, inner),
             expr.type.kind == "real",
             scope,
         )
+
+    def chosen(self, expr: ir.Select, side: ir.Expr, scope: Scope) -> Value:
+        """One side of a choice; a whole one has 64 bits where the other may need more than 32."""
+        value = self.value(side, scope)
+        if expr.type.kind != "whole" or value.dtype != "i32":
+            return value
+        written = [part.value for part in (expr.then, expr.otherwise) if isinstance(part, ir.Const)]
+        wide = self.largest(expr, scope) > 1 + LARGEST["i32"] or any(number > LARGEST["i32"] for number in written)
+        return self.cast_to(value, "i64") if wide else value
 
     def choose(
         self,

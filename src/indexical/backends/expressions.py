@@ -121,7 +121,7 @@ class Emitter(Branches):
         if expr.type.kind == "whole":
             found = self.whole(expr, values, dtype, scope)
         elif op in _COMPARISONS:
-            found = self.infix(op, values, COMPARISON, expr, "bool", scope)
+            found = self.infix(op, self.wide_enough(expr, values, scope), COMPARISON, expr, "bool", scope)
         elif op in _LEVELS or op == "**":
             found = self.arithmetic(expr, values, dtype, scope)
         elif op == "neg":
@@ -136,7 +136,8 @@ class Emitter(Branches):
         if not scope.conditions():
             return values
         for at, stand_in in self.poles(expr):
-            kept = None if values[at].python else self.looked_at(set(values[at].axes), stand_in == "0", scope)
+            closely = stand_in == "0" or self.isolate
+            kept = None if values[at].python else self.looked_at(set(values[at].axes), closely, scope)
             if kept is not None:
                 self.leans += 1
                 other = Value(stand_in, (), "real", None, ATOM, True)
@@ -242,14 +243,15 @@ class Emitter(Branches):
         value = self.value(expr.arguments[0], scope)
         if expr.type.kind == "bool" or value.dtype == dtype:
             return value
-        limit = "2.0**31" if dtype == "i32" else "2.0**63"
+        bits = 31 if dtype == "i32" else 63
         if expr.type.kind == "whole" and value.kind == "real":
             value = self.text.keep(self.strong(value), self.label)
-            test = Value(f"~(abs({value.text}) < {limit})", value.axes, "bool", "bool", UNARY)
+            shown = f"~((-(2.0**{bits}) <= {value.text}) & ({value.text} < 2.0**{bits}))"
+            test = Value(shown, value.axes, "bool", "bool", UNARY)
             self.fail_where(test, "IX505", f"this is not a whole number that {dtype} holds", scope)
         elif dtype == "i32" and value.kind == "whole" and self.largest(expr.arguments[0], scope) > LARGEST["i32"]:
             value = self.text.keep(self.strong(value), self.label)
-            test = Value(f"abs({value.text}) >= {limit}", value.axes, "bool", "bool", COMPARISON)
+            test = Value(f"({value.text} < -(2**31)) | ({value.text} >= 2**31)", value.axes, "bool", "bool", OR)
             self.fail_where(test, "IX505", "this whole number does not fit in 32 bits", scope)
         if value.python and value.kind == "whole" and expr.type.kind == "real":
             value = replace(value, kind="real")
@@ -273,7 +275,8 @@ def constant(expr: ir.Const) -> Value:
     if isinstance(expr.value, bool):
         return Value(str(expr.value), (), "bool", None, ATOM, True)
     binds = ATOM if expr.value >= 0 else UNARY
-    if expr.type.kind == "whole" or (isinstance(expr.value, int) and abs(expr.value) < 2**53):
+    small = 1 + LARGEST["i64"] if expr.type.kind == "whole" else 2**53
+    if isinstance(expr.value, int) and abs(expr.value) <= small:
         return Value(str(expr.value), (), expr.type.kind, None, binds, True)
     return Value(float_text(expr.value), (), "real", None, binds, True)
 

@@ -293,10 +293,14 @@ class Reader(Views):
         """A value at places along some of its axes; where these are out of bounds, some number."""
         union = joined([place for place, _ in places.values()], scope.order)
         safe = all(inside for _, inside in places.values())
+        # PyTorch asks for the number of a place that is an array of no axes, which a graph does not know.
+        one = not union and self.text.dialect.name == "torch" and any(not place.python for place, _ in places.values())
         slots = []
         for axis in value.axes:
             whole = ":" if safe else "None"
-            slots.append(aligned(places[axis][0], union).text if axis in places else whole)
+            place = aligned(places[axis][0], union) if axis in places else None
+            alone = place is not None and one and not place.python
+            slots.append(whole if place is None else f"{place.atom}[None]" if alone else place.text)
         while slots[-1] in (":", "None"):
             slots.pop()
         if safe:
@@ -305,7 +309,9 @@ class Reader(Views):
             text = f"{self.text.helper('pick')}({', '.join([value.text, *slots])})"
         at = [n for n, axis in enumerate(value.axes) if axis in places]
         rest = [axis for axis in value.axes if axis not in places]
-        first = at[0] if at[-1] - at[0] == len(at) - 1 or not union else 0
+        first = at[0] if at[-1] - at[0] == len(at) - 1 or not (union or one) else 0
+        if one:
+            text = f"{text}.squeeze({first})"
         axes = (*rest[:first], *union, *rest[first:])
         return self.text.keep(value.but(text=text, axes=axes, binds=ATOM), self.label)
 

@@ -34,8 +34,8 @@ _NAMES: dict[Dtype, str] = {
 _LEAST = {
     ("max", "real"): "-np.inf",
     ("min", "real"): "np.inf",
-    ("max", "whole"): "np.iinfo(np.int32).min",
-    ("min", "whole"): "np.iinfo(np.int32).max",
+    ("max", "whole"): "np.iinfo({}).min",
+    ("min", "whole"): "np.iinfo({}).max",
 }
 
 
@@ -104,7 +104,8 @@ class NumPy:
     def reduction(self, op: str, value: Value, axes: tuple[int, ...], text: Text, empty: bool = True) -> str:
         where = _axes(axes if axes != (len(value.axes) - 1,) else (-1,))
         if op in ("max", "min") and empty:
-            return f"{value.atom}.{op}({where}, initial={_LEAST[op, value.kind]})"
+            least = _LEAST[op, value.kind].format(self.dtype(value.dtype or "i64"))
+            return f"{value.atom}.{op}({where}, initial={least})"
         return f"{value.atom}.{op}({where})"
 
     def softmax(self, op: str, text: str, axis: int, source: Text) -> str:

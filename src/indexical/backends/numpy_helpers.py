@@ -20,7 +20,7 @@ def fitting(number):
     "fitting_32": '''
 def fitting_32(numbers):
     """Whole numbers that fit in 32 bits."""
-    if (np.abs(numbers) >= 2**31).any():
+    if ((numbers < -(2**31)) | (numbers >= 2**31)).any():
         raise Refused("IX505", "a whole number does not fit in 32 bits")
     return numbers.astype(np.int32)
 ''',
@@ -39,6 +39,13 @@ def subtract(a, b):
     if ((a ^ b) & (a ^ rest) < 0).any():
         raise Refused("IX505", "a whole number does not fit in 64 bits")
     return rest
+''',
+    "magnitude": '''
+def magnitude(x):
+    """The absolute value of whole numbers, where it fits in 64 bits."""
+    if (x == -(2**63)).any():
+        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    return abs(x)
 ''',
     "multiply": '''
 def multiply(a, b):

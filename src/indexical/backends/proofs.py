@@ -12,6 +12,7 @@ from ..ir import nodes as ir
 from ..ir.affine import Atom, Polynomial, expression, number, of_atom, polynomial
 from ..ir.prove import Assumptions, conjuncts, inequalities, project
 from ..ir.types import Coordinate
+from ..ir.walk import walk
 from .scope import Place, Scope
 
 
@@ -158,10 +159,13 @@ class Prover:
             body = build.conjunction(asked)
             assert body is not None
             found = [build.reduce("any", tuple(gone.values()), body, None, "bool", body.span)]
-        left = [fact for fact in facts if fact not in asked]
+        # Arithmetic comes first, since a guard that reads may count on it; what reads comes last, for the same reason.
+        plain = [fact for fact in found if not any(isinstance(part, ir.Read) for part in walk(fact))]
+        kept_facts = [fact for fact in facts if fact not in asked]
+        ordered = [*plain, *kept_facts, *(fact for fact in found if fact not in plain)]
         inside = [place.within for place in scope.places.values() if place.within is not None]
         trail = [step for step in scope.trail if isinstance(step, ir.Range) or step in scope.tested]
-        trail += [(fact, True) for fact in (*left, *found) if fact not in inside]
+        trail += [(fact, True) for fact in ordered if fact not in inside]
         return replace(scope, trail=tuple(trail))
 
     def _eliminated(self, facts: list[ir.Expr], kept: set[Coordinate], scope: Scope) -> dict[Coordinate, ir.Range]:

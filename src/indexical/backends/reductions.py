@@ -133,7 +133,7 @@ class Reducer(Convolver):
             text = _INFINITY.get(expr.op, "-math.inf")
         else:
             most = LARGEST[body.dtype or "i64"]
-            text = str(-most if expr.op == "max" else most)
+            text = str(-most - 1 if expr.op == "max" else most)
         neutral = Value(text, (), body.kind, None, UNARY if text.startswith("-") else ATOM, True)
         return self.where(mask, body, neutral, scope, body.dtype)
 

@@ -64,7 +64,8 @@ class Rows(Clauses):
             return
         counts = [self.extent(let.axes[n].extent) for n in stepped]
         if len(stepped) == 1 and any(not isinstance(clause.slots[stepped[0]], ir.Coord) for clause in let.clauses):
-            step = let.axes[stepped[0]].coordinate.name
+            step = self.text.fresh(let.axes[stepped[0]].coordinate.name)
+            self.text.taken.discard(step)
             listed = f"[{stored.variable}[{step}] for {step} in range({counts[0]})]"
             shown = self.text.dialect.stack(listed, stepped[0])
         else:

@@ -18,7 +18,7 @@ from .numpy_ import NumPy
 from .numpy_helpers import HELPERS as NUMPY_HELPERS
 from .scope import Scope
 from .state import Stored
-from .tiles import Checked
+from .tiles import WINDOWS, Checked
 from .torch_ import Torch
 from .torch_helpers import HELPERS as TORCH_HELPERS
 
@@ -31,6 +31,8 @@ def emit(plan: Plan, arguments: Mapping[str, Argument]) -> Module:
     program = plan.program
     text = Checked(DIALECTS[plan.backend])
     text.taken |= reserved(plan.backend)
+    if any(step.attend is not None or step.gradient is not None for step in plan.steps):
+        text.reserved = TILED
     steps = {step.definition: step for step in plan.steps}
     emitter = Attending(text, program, isolate=plan.isolate, dtypes=dict(plan.dtypes), steps=steps, weak=plan.weak)
     emitter.prover.agreed = plan.agreed
@@ -61,7 +63,7 @@ def taking(emitter: Definer, arguments: Mapping[str, Argument]) -> None:
             if not isinstance(axis.extent, ir.Size):
                 shape = f"{emitter.stored[tensor.name].variable}.shape[{n}]"
                 message = f"`{tensor.name}` has another size than is stated"
-                text.refuse(f"{shape} != {emitter.number(axis.extent)}", "IX304", message)
+                text.refuse(f"{shape} != {emitter.extent(axis.extent)}", "IX304", message)
 
 
 def take(emitter: Definer, tensor: ir.Input, argument: Argument) -> None:
@@ -169,6 +171,9 @@ class Module:
 
 
 KERNELS = f"{__package__}.kernels"
+
+# What the parameters of a function of a tile are called, which takes the arrays by the names of the inputs.
+TILED = frozenset(("arrays", "batch", "head", "rows", "keys", "d_score", "gradients", *WINDOWS))
 
 
 @cache

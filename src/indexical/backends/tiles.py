@@ -53,7 +53,7 @@ class Checked(Text):
         if self.dialect.name != "torch" or not mask.endswith(".any()"):
             super().refuse(condition, code, message)
             return
-        self.helpers.setdefault("check", CHECK)
+        self.helper("check")
         shown = mask.removesuffix(".any()")
         call = f"check({bare(shown)}, {quoted(code)}, {quoted(message)})"
         if not plain:
@@ -76,18 +76,8 @@ def bare(text: str) -> str:
     return text[1:-1]
 
 
-CHECK = '''
-def check(failed, code, message):
-    """Refuse where a test fails somewhere; in a graph of `torch.compile`, the graph asserts it."""
-    if torch.compiler.is_compiling():
-        torch._assert_async(~failed.any(), message)
-    elif failed.any():
-        raise Refused(code, message)
-'''
-
-
 # What the first and the one beyond the last point of a window are called.
-WINDOWS = frozenset(("b0", "b1", "h0", "h1", "r0", "r1", "k0", "k1"))
+WINDOWS = frozenset(f"{variable}'" for variable in ("b0", "b1", "h0", "h1", "r0", "r1", "k0", "k1"))
 
 
 class WindowProver(Prover):
@@ -120,7 +110,7 @@ class Windowed(Meeting):
 
     def largest_in(self, tensor: str) -> int:
         """Where a window begins and ends is a place of an axis."""
-        return 2**31 if tensor in WINDOWS else super().largest_in(tensor)
+        return 2**31 if tensor.endswith("'") else super().largest_in(tensor)
 
     def reals(self, op: str, values: list[Value]) -> list[Value]:
         """Whole numbers of a tile become real while they are few: not where they meet all of it."""
@@ -201,9 +191,11 @@ class Tile:
         return name not in self.owner.tensors or self.owner.tensors[name].kind == "whole"
 
     def scalar(self, emitter: Windowed, name: str) -> ir.Expr:
-        emitter.stored[name] = Stored(name, None, True)
-        emitter.prover.counted.add(name)
-        return build.read(name, (), "whole", self.let.span)
+        # By a name that no input or definition can have.
+        own = f"{name}'"
+        emitter.stored[own] = Stored(name, None, True)
+        emitter.prover.counted.add(own)
+        return build.read(own, (), "whole", self.let.span)
 
     def shaped(self, value: Value, emitter: Windowed, scope: Scope) -> str:
         """A value of a tile as four axes: batch, head, rows, keys, of which any may be 1."""

@@ -10,8 +10,7 @@ HELPERS = {
     "fitting_32": '''
 def fitting_32(numbers):
     """Whole numbers that fit in 32 bits."""
-    if (numbers.abs() >= 2**31).any():
-        raise Refused("IX505", "a whole number does not fit in 32 bits")
+    check((numbers < -(2**31)) | (numbers >= 2**31), "IX505", "a whole number does not fit in 32 bits")
     return numbers.to(torch.int32)
 ''',
     "learns": '''
@@ -29,14 +28,40 @@ def learns(*arrays):
             return True
     return False
 ''',
-    "add": _OTHERS["add"],
-    "subtract": _OTHERS["subtract"],
+    "check": '''
+def check(failed, code, message):
+    """Refuse where a test fails somewhere; in a graph of `torch.compile`, the graph asserts it."""
+    if torch.compiler.is_compiling():
+        torch._assert_async(~failed.any(), message)
+    elif failed.any():
+        raise Refused(code, message)
+''',
+    "add": '''
+def add(a, b):
+    """The sum of whole numbers, where it fits in 64 bits."""
+    total = a + b
+    check((a ^ total) & (b ^ total) < 0, "IX505", "a whole number does not fit in 64 bits")
+    return total
+''',
+    "subtract": '''
+def subtract(a, b):
+    """The difference of whole numbers, where it fits in 64 bits."""
+    rest = a - b
+    check((a ^ b) & (a ^ rest) < 0, "IX505", "a whole number does not fit in 64 bits")
+    return rest
+''',
+    "magnitude": '''
+def magnitude(x):
+    """The absolute value of whole numbers, where it fits in 64 bits."""
+    check(x == -(2**63), "IX505", "a whole number does not fit in 64 bits")
+    return abs(x)
+''',
     "multiply": '''
 def multiply(a, b):
     """The product of whole numbers, where it fits in 64 bits."""
     a, b = torch.as_tensor(a), torch.as_tensor(b)
-    if ((a.double() * b.double()).abs() >= 2.0**63 * (1 - 2.0**-48)).any():
-        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    large = (a.double() * b.double()).abs() >= 2.0**63 * (1 - 2.0**-48)
+    check(large, "IX505", "a whole number does not fit in 64 bits")
     return a * b
 ''',
     "power": '''
@@ -48,15 +73,13 @@ def power(a, b):
 def checked_power(a, b):
     """Whole powers, where they fit in 64 bits; 1 for a negative exponent, which a guard removes."""
     b = b.clamp(0)
-    if (torch.pow(a.double(), b).abs() >= 2.0**63 * (1 - 2.0**-48)).any():
-        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    check(torch.pow(a.double(), b).abs() >= 2.0**63 * (1 - 2.0**-48), "IX505", "a whole number does not fit in 64 bits")
     return torch.pow(a, b)
 ''',
     "checked_sum": '''
 def checked_sum(x, axes):
     """The sum of whole numbers, where it fits in 64 bits."""
-    if (x.double().sum(axes).abs() >= 2.0**63 * (1 - 2.0**-48)).any():
-        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    check(x.double().sum(axes).abs() >= 2.0**63 * (1 - 2.0**-48), "IX505", "a whole number does not fit in 64 bits")
     return x.sum(axes)
 ''',
     "checked_prod": '''
@@ -64,15 +87,13 @@ def checked_prod(x, axes):
     """The product of whole numbers, where it fits in 64 bits from first to last."""
     rest = [n for n in range(x.ndim) if n not in axes]
     row = x.permute(*rest, *axes).reshape(*(x.shape[n] for n in rest), math.prod(x.shape[n] for n in axes))
-    if (row.double().cumprod(-1).abs() >= 2.0**63 * (1 - 2.0**-48)).any():
-        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    check(row.double().cumprod(-1).abs() >= 2.0**63 * (1 - 2.0**-48), "IX505", "a whole number does not fit in 64 bits")
     return row.prod(-1)
 ''',
     "checked_cumsum": '''
 def checked_cumsum(x, axis):
     """The running sum of whole numbers, where it fits in 64 bits."""
-    if (x.double().cumsum(axis).abs() >= 2.0**63 * (1 - 2.0**-48)).any():
-        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    check(x.double().cumsum(axis).abs() >= 2.0**63 * (1 - 2.0**-48), "IX505", "a whole number does not fit in 64 bits")
     return x.cumsum(axis)
 ''',
     "largest": '''

@@ -191,7 +191,7 @@ class Views(Emitter):
             return
         end = self.plain(polynomial(extent), extent.span, scope).within(SUM)
         shown = place.within(SUM)
-        if not place.axes:
+        if not place.axes and self.text.dialect.name == "numpy":
             text = f"not 0 <= {shown} < {end}" if below and above else f"{shown} < 0" if below else f"{shown} >= {end}"
             test = Value(text, (), "bool", None, NOT if below and above else COMPARISON, True)
         elif below and above:

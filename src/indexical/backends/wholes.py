@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
-from ..ir.types import Dtype
+from ..ir.types import Coordinate, Dtype
 from ..ir.walk import walk
 from .arrays import Arrays
-from .base import ATOM, COMPARISON, PRODUCT, SUM, UNARY, Value
+from .base import AND, ATOM, COMPARISON, PRODUCT, SUM, UNARY, Value
 from .scope import Place, Scope
-from .values import aligned, joined
+from .values import aligned, joined, widest
 
 _SIGNS = {"+": SUM, "-": SUM, "*": PRODUCT}
 _CHECKED = {"+": "add", "-": "subtract", "*": "multiply"}
@@ -29,11 +29,15 @@ class Wholes(Arrays):
         op = expr.op
         if all(value.python for value in values) and op in ("+", "-", "*", "neg") and self.is_small(expr, scope):
             return self.plain(polynomial(expr), expr.span, scope)
+        values = self.wide_enough(expr, values, scope)
         if dtype == "i32" and self.largest(expr, scope) > LARGEST["i32"]:
-            values, dtype = [v if v.python else self.cast_to(v, "i64") for v in values], "i64"
+            values = [v if v.python else self.cast_to(v, "i64") for v in values]
+        dtype = widest(value.dtype for value in values)
         python = all(value.python for value in values)
         if op in _SIGNS:
             return self.added(expr, values, dtype, scope)
+        if op in ("neg", "abs") and self.largest(expr, scope) > LARGEST["i64"]:
+            values = self.asked(values, scope)
         if op == "neg" and self.largest(expr, scope) > LARGEST["i64"]:
             helper = "fitting" if python else "subtract"
             shown = f"-{values[0].within(UNARY)}" if python else f"0, {values[0].text}"
@@ -42,6 +46,10 @@ class Wholes(Arrays):
             return values[0].but(text=f"-{values[0].within(UNARY)}", binds=UNARY)
         if op in ("//", "%"):
             return self.divided(expr, values, dtype, scope)
+        if op == "abs" and self.largest(expr, scope) > LARGEST["i64"]:
+            shown = f"fitting(abs({values[0].text}))" if python else f"magnitude({values[0].text})"
+            self.text.helper(shown[: shown.index("(")])
+            return values[0].but(text=shown, binds=ATOM)
         if python and op in ("max", "min", "abs"):
             return Value(f"{op}({', '.join(v.text for v in values)})", (), "whole", None, ATOM, True)
         if op == "**":
@@ -52,6 +60,14 @@ class Wholes(Arrays):
             values = self.leading(values)
         shown = self.text.dialect.function(op, values, self.text)
         return Value(shown, axes, "whole", dtype or values[0].dtype)
+
+    def wide_enough(self, expr: ir.Map, values: list[Value], scope: Scope) -> list[Value]:
+        """The operands, arrays with 64 bits where a plain number may need more than 32: PyTorch would cut it down to
+        the dtype of the array that it meets."""
+        beside = zip(expr.arguments, values, strict=True)
+        if not any(value.python and self.largest(a, scope) > LARGEST["i32"] for a, value in beside):
+            return values
+        return [self.cast_to(value, "i64") if value.dtype == "i32" else value for value in values]
 
     def is_small(self, expr: ir.Expr, scope: Scope) -> bool:
         """Whether a number is surely one of 64 bits, and so is all that it is made of."""
@@ -71,18 +87,41 @@ class Wholes(Arrays):
         if all(value.python for value in values):
             found = self.infix(expr.op, values, _SIGNS[expr.op], expr, dtype, scope)
             return found.but(text=f"{self.text.helper('fitting')}({found.text})", binds=ATOM)
-        left, right = (aligned(value, axes) for value in values)
+        left, right = (aligned(value, axes) for value in self.asked(values, scope))
         shown = f"{self.text.helper(_CHECKED[expr.op])}({left.text}, {right.text})"
         return Value(shown, axes, "whole", dtype)
+
+    def asked(self, values: list[Value], scope: Scope) -> list[Value]:
+        """Operands whose result is looked at for overflow, with 0 where guards removed the point: there it may be any
+        number."""
+        if not scope.conditions():
+            return values
+        result = []
+        for value in values:
+            kept = None if value.python else self.looked_at(set(value.axes), True, scope)
+            if kept is not None:
+                self.leans += 1
+                zero = Value("0", (), "whole", None, ATOM, True)
+                value = self.text.keep(self.where(kept, value, zero, scope, value.dtype), self.label)
+            result.append(value)
+        return result
+
+    def looked_at(self, own: set[Coordinate], closely: bool, scope: Scope) -> Value | None:
+        """Where somebody looks at what has these coordinates."""
+        raise NotImplementedError
 
     def divided(self, expr: ir.Map, values: list[Value], dtype: Dtype | None, scope: Scope) -> Value:
         """Whole quotient and remainder, truncated toward zero; by zero is a failure where it is evaluated."""
         dividend, divisor = expr.arguments
-        if all(value.python for value in values) and not scope.conditions():
-            return self.plain(polynomial(expr), expr.span, scope)
         by = self.prover.polynomial(divisor)
-        counted = self.prover.entails(scope.box, by) and self.prover.at_least(dividend, 0, scope)
         safe = by.constant not in (0, None) or self.prover.entails(scope.box, by - 1)
+        edge = self.largest(dividend, scope) > LARGEST["i64"] and not self.prover.entails(scope.box, by)
+        if all(value.python for value in values) and not scope.conditions():
+            if not safe:
+                self.refuse_once(f"{self.number(divisor, scope)} == 0", "IX505", "a whole number divided by zero")
+            found = self.plain(polynomial(expr), expr.span, scope)
+            return found.but(text=f"{self.text.helper('fitting')}({found.text})", binds=ATOM) if edge else found
+        counted = self.prover.entails(scope.box, by) and self.prover.at_least(dividend, 0, scope)
         if not safe:
             values[1] = self.checked_divisor(values[1], counted, scope)
             safe = not scope.conditions() or (counted and values[1].python)
@@ -90,10 +129,24 @@ class Wholes(Arrays):
             self.leans += not self.prover.entails(scope.box, self.prover.polynomial(dividend))
             return self.infix(expr.op, values, PRODUCT, expr, dtype, scope)
         axes = joined(values, scope.order)
+        if edge and by.constant in (None, -1):
+            values = self.off_the_edge(expr.op, values, axes, scope)
         left = aligned(self.strong(values[0], dtype), axes)
         right = aligned(values[1] if safe else self.strong(values[1], dtype), axes)
         shown = self.text.dialect.divide(expr.op, left, right, safe, self.text)
         return Value(shown, axes, "whole", dtype or "i64")
+
+    def off_the_edge(self, op: str, values: list[Value], axes: tuple[Coordinate, ...], scope: Scope) -> list[Value]:
+        """A dividend and a divisor, with 1 for a divisor of -1 beside the least whole number: their quotient has no
+        64 bits, and a processor that is asked for it, or for their remainder, may stop."""
+        kept = [self.text.keep(self.strong(value, "i64"), self.label) for value in values]
+        left, right = (aligned(value, axes) for value in kept)
+        shown = f"({left.text} == -(2**63)) & ({right.text} == -1)"
+        edge = self.text.keep(Value(shown, axes, "bool", "bool", AND), self.label)
+        if op == "//":
+            self.fail_where(edge, "IX505", "this whole number does not fit in 64 bits", scope)
+        one = Value("1", (), "whole", None, ATOM, True)
+        return [kept[0], self.text.keep(self.where(edge, one, kept[1], scope, "i64"), self.label)]
 
     def checked_divisor(self, value: Value, counted: bool, scope: Scope) -> Value:
         """A divisor that is not 0 where it is evaluated; nowhere, if it is a plain number that is not negative."""
@@ -113,6 +166,8 @@ class Wholes(Arrays):
             self.fail_where(test, "IX505", "a whole number to a negative power is not whole", scope)
         axes = joined(values, scope.order)
         helper = "power" if self.largest(expr, scope) <= LARGEST["i64"] else "checked_power"
+        if helper == "checked_power":
+            base, power = self.asked([base, power], scope)
         shown = f"{self.text.helper(helper)}({aligned(base, axes).text}, {aligned(power, axes).text})"
         return Value(shown, axes, "whole", dtype or "i64")
 
@@ -182,8 +237,8 @@ class Wholes(Arrays):
         if tensor not in self.lets:
             return 1 + LARGEST["i32" if stored is not None and stored.dtype == "i32" else "i64"]
         if tensor not in self.magnitudes:
-            self.magnitudes[tensor] = LARGEST["i64"]
+            self.magnitudes[tensor] = 1 + LARGEST["i64"]
             clauses = self.lets[tensor].clauses
             found = [self.largest(c.body, self.reaching(c.ranges, Scope({}))) for c in clauses]
-            self.magnitudes[tensor] = min(LARGEST["i64"], max(found, default=0))
+            self.magnitudes[tensor] = min(1 + LARGEST["i64"], max(found, default=0))
         return self.magnitudes[tensor]

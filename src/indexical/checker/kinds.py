@@ -9,6 +9,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import KIND_OF, Kind, join
 from ..ir.walk import walk
+from ..ir.whole import LARGEST
 from ..source import Span
 from .scope import Unit
 
@@ -52,6 +53,9 @@ def _is_negative(expr: ir.Expr) -> bool:
 def negate(unit: Unit, operand: ir.Expr, span: Span) -> ir.Expr | None:
     if not numeric(unit, operand, "`-`"):
         return None
+    if isinstance(operand, ir.Const) and operand.type.kind == "whole" and operand.value > LARGEST:
+        # The least whole number is written so, and its digits alone are none of 64 bits.
+        return build.whole(-int(operand.value), span)
     return build.apply("neg", (operand,), operand.type.kind, span)
 
 

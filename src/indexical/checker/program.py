@@ -13,7 +13,7 @@ from ..source import Span
 from ..syntax import tree
 from ..syntax.literals import array_shape
 from ..syntax.vocabulary import RESERVED
-from . import absence, bounds, claims, definitions, elaborate, inline, lifting, recurrence, sizes, spaces
+from . import absence, bounds, claims, definitions, elaborate, inline, lifting, numerals, recurrence, sizes, spaces
 from .modules import Function, functions_of, sources_of
 from .names import Declarations, check_free, collect, suggest
 from .scope import Binding, Derive, Frame, Meaning, Poison, Scope, Tensor, Unit
@@ -41,6 +41,7 @@ def check(file: tree.File, sink: Sink, derive: Derive | None = None) -> ir.Progr
     spaces.check(program, sink)
     bounds.check(program, sink)
     absence.check(program, sink)
+    numerals.check(program, sink)
     return None if sink.failed else program
 
 

@@ -76,11 +76,19 @@ def body_of(attention: Attention, stated: bool, span: Span) -> ir.Expr:
     weights = build.normalize("softmax", key.coordinate, attention.score, guard, "real", span)
     body = build.apply("*", (weights, attention.value), "real", span)
     total = build.reduce("sum", (key,), body, None, "real", span)
-    if attention.empty == "zero" or guard is None:
+    if attention.empty == "zero":
         return total
-    some = build.reduce("any", (key,), guard, None, "bool", span)
+    some = has_keys(attention)
+    if attention.empty == "nan" and guard is not None:
+        some = build.reduce("any", (key,), guard, None, "bool", span)
     one = build.select(some, build.whole(1, span), build.whole(0, span), span)
     return build.apply("/", (total, one), "real", span)
+
+
+def has_keys(attention: Attention) -> ir.Expr:
+    """Whether there are any keys at all."""
+    key = attention.key
+    return build.apply("<", (key.lower, key.upper), "bool", key.span)
 
 
 def _ordered(found: Gathered, ranges: Mapping[Coordinate, ir.Range]) -> list[Coordinate]:

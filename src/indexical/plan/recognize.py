@@ -12,6 +12,7 @@ from ..ir.walk import reads_of, rebuild, walk
 from ..source import Span
 from .homes import Home, settle
 from .normal import Form, Number, Product, TooLarge, form
+from .nothing import Written
 from .opening import Algebra
 from .steps import Attention, Recognized, Refusal
 from .traits import holds_exponential, is_exponential
@@ -172,7 +173,8 @@ class _Search:
         scope = {step.coordinate: step for step in place.trail if isinstance(step, ir.Range)}
         try:
             whole = self.algebra.form(expr, scope)
-            terms = [(gather(self.algebra, n, term, place.trail), n, term) for n, term in whole.terms]
+            source = Written(expr, place.let.name)
+            terms = [(gather(self.algebra, n, term, place.trail, source), n, term) for n, term in whole.terms]
         except TooLarge:
             reasons.append("what it is made of grows too large when it is written out")
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from ..ir import nodes as ir
 from ..ir import whole
@@ -12,20 +12,24 @@ from ..ir.types import Coordinate, Dtype
 from ..source import Span
 from .scans import Recurrence
 
+# What a row is that hears nobody: 0, as of a softmax, or NaN, as of a quotient. One that is keyless is NaN too, and
+# there is one only where there are no keys at all.
+Empty: TypeAlias = Literal["zero", "nan", "keyless"]
+
 
 @dataclass(frozen=True, slots=True)
 class Attention:
     """`sum[key](softmax[key](score where guard) * value)`, for every point of the other coordinates.
 
     Score, guard and value are in normal form, so that every spelling of one attention is one value. `guard`
-    holds the conditions that must all hold. Over no keys it is 0 where `empty` says so, else NaN.
+    holds the conditions that must all hold. Over no keys it is what `empty` says.
     """
 
     key: ir.Range
     score: ir.Expr
     guard: tuple[ir.Expr, ...]
     value: ir.Expr
-    empty: Literal["zero", "nan"]
+    empty: Empty
 
     @property
     def coordinate(self) -> Coordinate:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from ..checker.context import Trail
 from ..facts.distributions import keeps_a_point
@@ -28,8 +27,10 @@ from .normal import (
     present,
     product,
 )
+from .nothing import Written, is_undefined
 from .opening import Algebra
 from .safety import arranged
+from .steps import Empty
 from .sums import is_safe_atom, is_safe_form, opened, replaced, split, summed
 from .traits import LARGE, holds_exponential, reads_in
 
@@ -43,7 +44,7 @@ class Gathered:
     score: Form
     guard: Mapping[str, ir.Expr]
     value: Form
-    empty: Literal["zero", "nan"]
+    empty: Empty
     others: tuple[Binder, ...]
     inside: Product
     outside: Product
@@ -69,9 +70,12 @@ class _Site:
     binders: tuple[Binder, ...]
     inner: Product
     outer: Product
+    written: Written
 
 
-def gather(algebra: Algebra, number: Number, term: Product, trail: Trail) -> Gathered | list[str]:
+def gather(
+    algebra: Algebra, number: Number, term: Product, trail: Trail, written: Written
+) -> Gathered | list[str]:
     """The attention in a term, or why there is none: nothing to say where nothing is normalised."""
     reasons: list[str] = []
     for atom, power in term.factors:
@@ -83,7 +87,7 @@ def gather(algebra: Algebra, number: Number, term: Product, trail: Trail) -> Gat
         if len(body.terms) != 1:
             continue
         own, inner = body.terms[0]
-        site = _Site(algebra, trail, number * own, binders, inner, outer)
+        site = _Site(algebra, trail, number * own, binders, inner, outer, written)
         if _has_sink(site):
             reasons.append("something is added to what its weights are divided by, so that they do not sum to 1")
         for total in _totals(site):
@@ -224,7 +228,7 @@ def _described(
     kept = score.coordinates.union(inside.coordinates, *(c.type.coordinates for c in guard.values()))
     own = [b for b in others if b.coordinate in value.coordinates and b.coordinate not in kept]
     value = summed(value, own, site.algebra)
-    empty = "zero" if bounds else _empty(site, total, key, guard)
+    empty = _empty(site, total, key, guard, bool(bounds))
     others = [b for b in others if b not in own]
     return Gathered(key, score, guard, value, empty, tuple(others), inside, outside, site.number, doubts)
 
@@ -255,11 +259,13 @@ def _less(term: Product, total: Sum) -> list[tuple[Atom, Number]]:
 # ------------------------------------------------------------------ rows without a key
 
 
-def _empty(site: _Site, total: Sum, key: Binder, guard: Mapping[str, ir.Expr]) -> Literal["zero", "nan"]:
+def _empty(site: _Site, total: Sum, key: Binder, guard: Mapping[str, ir.Expr], bounded: bool) -> Empty:
     """What a row without keys gives: 0 from `softmax`, or where nothing is divided; else 0 / 0. Where it is
     the one for some points and the other for others, 0 is given for all."""
-    if total.softmax or not guard or keeps_a_key(site.algebra, site.trail, site.binders, key, guard):
+    if total.softmax or (bounded and not is_undefined(site.algebra, site.written, total.binders[0])):
         return "zero"
+    if not guard or keeps_a_key(site.algebra, site.trail, site.binders, key, guard):
+        return "keyless" if is_undefined(site.algebra, site.written, total.binders[0]) else "zero"
     inner, outer = site.inner, site.outer
     return "zero" if guard.keys() & (inner.absent | inner.skipped | outer.absent | outer.skipped) else "nan"
 

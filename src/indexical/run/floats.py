@@ -117,7 +117,8 @@ class Floats:
         except OverflowError:
             return -INFINITY if a < 0 and b % 2 == 1 else INFINITY
         except ValueError:
-            return INFINITY if a == 0 else NAN
+            # Zero to a negative power, where an odd one keeps its sign; or the root of a negative number.
+            return math.copysign(INFINITY, a if b % 2 == 1 else 1) if a == 0 else NAN
 
     def cast(self, value: Any, dtype: str) -> float:
         """Rounded to a narrower dtype."""

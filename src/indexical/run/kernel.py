@@ -77,6 +77,7 @@ class Engine:
         if backend is None:
             held = [*arguments.values()]
             backend = "torch" if device is not None or any(map(tensors.is_tensor, held)) else "numpy"
+        tensors.check_dense(self.program, arguments, backend)
         if backend == "torch":
             return self._prepare_tensors(tensors.on_one_device(self.program, arguments, device), device)
         arguments = {name: tensors.to_numpy(value) for name, value in arguments.items()}

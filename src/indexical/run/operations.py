@@ -35,6 +35,8 @@ def operation(evaluation: Evaluation, expr: ir.Map) -> Stage:
         case "!", [argument]:
             return lambda point: not argument(point)
         case op, [left, right] if op in _COMPARISONS:
+            if any(argument.type.kind == "real" for argument in expr.arguments):
+                return _real(evaluation.numbers, _COMPARISONS[op], arguments)
             compare = _COMPARISONS[op]
             return lambda point: compare(left(point), right(point))
         case op, [argument] if op.startswith("as "):

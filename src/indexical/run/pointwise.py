@@ -43,7 +43,7 @@ def _as_array(bound: Bound, tensor: ir.Input | ir.Let, table: Table) -> np.ndarr
     cells = [0 if cell is None else cell for cell in table.cells]
     if dtype == "bf16":
         cells = [round_to(cell, dtype) for cell in cells]
-    if dtype == "i32" and any(abs(cell) > 2**31 - 1 for cell in cells):
+    if dtype == "i32" and not all(-(2**31) <= cell < 2**31 for cell in cells):
         label = Label(tensor.span, "of dtype i32")
         raise CallError([Diagnostic("IX505", f"`{tensor.name}` has a number that does not fit in 32 bits", (label,))])
     with np.errstate(over="ignore", invalid="ignore"):

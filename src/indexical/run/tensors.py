@@ -25,6 +25,8 @@ _DTYPES: dict[str, Dtype] = {
     "torch.float64": "f64",
 }
 _STAND_INS = {"torch.bfloat16": "float32"}
+_CONVERTED = frozenset(f"torch.{name}" for name in ("int8", "int16", "uint8", "uint16", "uint32", "uint64"))
+_COMPLEX = frozenset(f"torch.complex{bits}" for bits in (32, 64, 128))
 
 
 def is_tensor(value: Any) -> bool:
@@ -80,6 +82,38 @@ def check_device_name(device: str) -> None:
         raise CallError([Diagnostic("IX510", f"no device is called `{device}`", help=help)])
 
 
+def check_dense(program: ir.Program, arguments: Mapping[str, Any], backend: str) -> None:
+    """Refuse tensors whose numbers do not lie one beside the other, or are none that the program computes with."""
+    sink = Sink()
+    for tensor in program.inputs:
+        value = arguments[tensor.name]
+        if is_tensor(value):
+            message, help = _unfit(tensor.name, value, backend)
+            if message:
+                sink.report("IX504", f"`{tensor.name}` {message}", Label(tensor.span), help=help)
+    if sink.failed:
+        raise CallError(sink)
+
+
+def _unfit(name: str, value: Any, backend: str) -> tuple[str, str | None]:
+    """Why a tensor cannot be an argument, and what to pass instead; nothing where it can."""
+    torch = load_torch()
+    known = str(value.dtype) in _CONVERTED | _COMPLEX | _DTYPES.keys()
+    if type(value).__name__ == "MaskedTensor":
+        return "is a masked tensor, and its mask would be lost", "pass `get_data()`, and `get_mask()` for a guard"
+    if value.is_nested:
+        return "is a nested tensor", f"call `{name}.to_padded_tensor(0)`, and pass the lengths for a guard"
+    if value.layout != torch.strided:
+        return "is not a dense tensor", f"call `{name}.to_dense()`"
+    if value.is_quantized:
+        return "is a quantized tensor", f"call `{name}.dequantize()`"
+    if not known:
+        return f"is a tensor of {value.dtype}, which nothing is computed with", f"pass `{name}.to(torch.float32)`"
+    if value.device.type == "meta" and backend != "torch":
+        return "has no numbers: it is on the device `meta`", None
+    return "", None
+
+
 def on_one_device(program: ir.Program, arguments: Mapping[str, Any], device: str | None) -> dict[str, Any]:
     """Every argument as a tensor, all on one device; plain numbers stay what they are, for scalars."""
     torch = load_torch()
@@ -87,10 +121,6 @@ def on_one_device(program: ir.Program, arguments: Mapping[str, Any], device: str
     found: dict[Any, ir.Input] = {}
     for tensor in program.inputs:
         value = arguments[tensor.name]
-        if not is_dense(value):
-            help = "pad it: `.to_padded_tensor(0)`" if value.is_nested else "call `.to_dense()`"
-            sink.report("IX504", f"`{tensor.name}` is not a dense tensor", Label(tensor.span), help=help)
-            continue
         if is_tensor(value) and (value.ndim or value.device.type != "cpu"):
             found.setdefault(value.device, tensor)
     if len(found) > 1:
@@ -109,10 +139,18 @@ def _on(torch: Any, value: Any, device: Any) -> Any:
         return value if value.device == torch.device(device) else value.to(device)
     if isinstance(value, bool | int | float):
         return value
-    array = np.asarray(value)
-    if array.dtype.kind not in "biuf" or array.dtype.name in ("uint16", "uint32", "uint64", "longdouble", "float128"):
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError):
         return value
-    return torch.as_tensor(array).to(device)
+    odd = array.dtype.kind not in "biuf" or array.dtype.name in ("uint16", "uint32", "uint64", "longdouble", "float128")
+    return value if odd or np.ma.is_masked(value) else torch.as_tensor(_plain(array)).to(device)
+
+
+def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array as PyTorch takes it: in the machine's order of bytes, no axis backwards, and writable."""
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return array if array.flags.writeable and all(step >= 0 for step in array.strides) else array.copy()
 
 
 def finished(value: Any, dtype: Dtype | None, device: Any) -> Any:
@@ -164,7 +202,7 @@ def to_numpy(value: Any) -> Any:
         return value
     if transform_test()():
         return _listed(value)
-    number = value.detach().cpu()
+    number = value.detach().cpu().resolve_conj().resolve_neg()
     return np.asarray(number.float() if dtype_of(value) == "bf16" else number)
 
 
@@ -195,4 +233,4 @@ def to_tensors(program: ir.Program, arrays: Mapping[str, Any], device: str | Non
 def from_numpy(array: np.ndarray[Any, Any], dtype: Dtype, device: Any) -> Any:
     torch = load_torch()
     name = next(name for name, ours in _DTYPES.items() if ours == dtype)
-    return torch.as_tensor(array).to(device=device, dtype=getattr(torch, name.removeprefix("torch.")))
+    return torch.as_tensor(_plain(array)).to(device=device, dtype=getattr(torch, name.removeprefix("torch.")))

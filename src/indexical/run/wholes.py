@@ -28,13 +28,13 @@ def whole_result(expr: ir.Map, values: list[int], point: Point) -> int:
         case (("//" | "%" as op), [a, b]):
             if b == 0:
                 raise failure("IX505", "a whole number divided by zero", expr.span, point)
-            return quotient(a, b) if op == "//" else a - quotient(a, b) * b
+            return checked(quotient(a, b), expr, point) if op == "//" else a - quotient(a, b) * b
         case "**", [a, b]:
             if b < 0:
                 raise failure("IX505", "a whole number to a negative power is not whole", expr.span, point)
             return checked(a**b if abs(a) <= 1 or b <= 64 else LARGEST + 1, expr, point)
         case "abs", [a]:
-            return abs(a)
+            return checked(abs(a), expr, point)
         case "relu", [a]:
             return max(a, 0)
         case "clamp", [a, low, high]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from ..diagnostics import Sink
 from ..source import Source
@@ -11,14 +12,31 @@ from ..source import Source
 
 def read_source(text_or_path: str | os.PathLike[str], sink: Sink) -> Source | None:
     """The text itself, or what is in the file; None, and reported, where it cannot be read."""
-    if isinstance(text_or_path, str) and not text_or_path.endswith(".ix"):
+    if isinstance(text_or_path, str) and not _is_file_name(text_or_path):
         return Source("<text>", text_or_path)
-    path = Path(text_or_path)
+    # Whatever was passed, not only what may be.
+    given: Any = text_or_path
+    name: Any = os.fspath(given) if isinstance(given, str | os.PathLike) else given
+    if not isinstance(name, str):
+        message = f"a value of type `{type(given).__name__}` cannot be read as a program"
+        sink.report("IX108", message, help="a program is its text, or the path of a file")
+        return None
+    path = Path(name)
     try:
         return Source(str(path), path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as problem:
         reason = f"it is not UTF-8 text (byte {problem.start})"
     except (OSError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or str(problem)
-    sink.report("IX108", f"`{path}` cannot be read: {reason}")
+    help = None
+    if isinstance(text_or_path, str) and not name.endswith(".ix"):
+        help = "a string without a `;` is the name of a file; each statement of a program ends with one"
+    sink.report("IX108", f"`{path}` cannot be read: {reason}", help=help)
     return None
+
+
+def _is_file_name(text: str) -> bool:
+    """Whether a string names a file. A program has a `;`, or a function with spaces in it."""
+    if not text.strip() or "\n" in text or ";" in text or text.lstrip().startswith("//"):
+        return False
+    return len(text.split()) == 1 or text.endswith(".ix") or os.path.isfile(text)

@@ -1,0 +1,66 @@
+"""Numbers as written: a whole one that 64 bits do not hold stands only where it becomes real."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..diagnostics import Label, Sink
+from ..ir import nodes as ir
+from ..ir.types import KIND_OF
+from ..ir.walk import children, parts_of
+from ..ir.whole import LARGEST
+from .context import report_all
+
+
+def check(program: ir.Program, sink: Sink) -> None:
+    """Report every number that is used as a whole one and has more than 64 bits."""
+    for let in program.lets:
+        found = Sink()
+        bodies = {id(clause.body) for clause in let.clauses}
+        for part in parts_of(let):
+            _report(part, let.kind == "real" and id(part) in bodies, found)
+        report_all(found, let, program, sink)
+    for tensor in program.inputs:
+        for axis in tensor.axes:
+            _report(axis.extent, False, sink)
+    for claim in program.asserts:
+        _report(claim.condition, False, sink)
+    for expect in program.expects:
+        _report(expect.body, True, sink)
+
+
+def _report(expr: ir.Expr, becomes_real: bool, sink: Sink) -> None:
+    for number in _too_large(expr, becomes_real):
+        shown = str(number.value)
+        help = f"write `{shown}.0` if a real number is meant" if len(shown) <= 40 else "write it with a point: `1e30`"
+        sink.report("IX104", "this whole number does not fit in 64 bits", Label(number.span), help=help)
+
+
+def _too_large(expr: ir.Expr, becomes_real: bool) -> Iterator[ir.Const]:
+    waiting = [(expr, becomes_real)]
+    while waiting:
+        expr, becomes_real = waiting.pop()
+        if isinstance(expr, ir.Const) and not becomes_real and _is_too_large(expr):
+            yield expr
+        if isinstance(expr, ir.Array):
+            yield from filter(_is_too_large, expr.cells)
+        waiting += [(child, _is_made_real(child, expr, becomes_real)) for child in children(expr)]
+
+
+def _is_too_large(number: ir.Const) -> bool:
+    return number.type.kind == "whole" and not -LARGEST - 1 <= number.value <= LARGEST
+
+
+def _is_made_real(child: ir.Expr, parent: ir.Expr, becomes_real: bool) -> bool:
+    """Whether a number becomes real in what stands around it."""
+    match parent:
+        case ir.Map(op) if op.startswith("as "):
+            return KIND_OF[op[3:]] == "real"
+        case ir.Map(_, arguments):
+            return parent.type.kind == "real" or any(other.type.kind == "real" for other in arguments)
+        case ir.Select(condition, _, _):
+            return child is not condition and (becomes_real or parent.type.kind == "real")
+        case ir.Reduce(_, _, body) | ir.Normalize(_, _, body):
+            return child is body and parent.type.kind == "real"
+        case _:
+            return False
