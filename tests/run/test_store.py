@@ -120,6 +120,20 @@ def test_a_folder_in_one_that_others_may_write_is_left_alone(
     assert current_store().problem is None
 
 
+def test_a_link_to_the_folder_where_others_may_write(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    current_store().put(KEY, "a text\n")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open" / "link").symlink_to(folder)
+    monkeypatch.setenv("IX_CACHE", str(tmp_path / "open" / "link"))
+    assert current_store().get(KEY) == "a text\n"
+    monkeypatch.setattr(store, "_SEARCHABLE", 0o777)
+    (tmp_path / "open").chmod(0o777)
+    assert "others may write" in (current_store().problem or "")
+    assert current_store().get(KEY) is None
+
+
 def test_a_folder_of_another_user_is_left_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     current_store().put(KEY, "a text\n")
     owner = os.geteuid()

@@ -121,8 +121,9 @@ def current_store() -> Store:
     folder = given or _usual_folder()
     if not os.path.isabs(folder):
         return Store(folder, "IX_CACHE is 0 or the whole path of a folder" if given else "there is no home folder")
-    folder = os.path.realpath(folder)
-    return Store(folder, exposure(folder))
+    # A link leads to the folder: nobody else may write to where the link is, either.
+    real = os.path.realpath(folder)
+    return Store(real, _exposure_above(os.path.normpath(folder)) or exposure(real))
 
 
 def _usual_folder() -> str:
@@ -141,18 +142,21 @@ def exposure(folder: str) -> str | None:
     writes to it, or it is one in which everybody removes only what is their own. Below a folder of this user's that
     nobody else may enter, it does not matter.
     """
+    return _exposure_above(folder) or _own_exposure(folder)
+
+
+def _exposure_above(folder: str) -> str | None:
     if not hasattr(os, "geteuid"):
         return "this system does not say who may write to a folder"
     above: list[str] = []
-    place = folder
-    while os.path.dirname(place) != place:
-        place = os.path.dirname(place)
-        above.insert(0, place)
+    while os.path.dirname(folder) != folder:
+        folder = os.path.dirname(folder)
+        above.insert(0, folder)
     for place in above:
         try:
-            status = os.lstat(place)
+            status = os.stat(place)
         except FileNotFoundError:
-            return None  # whatever is missing will be created for this user alone
+            break  # whatever is missing will be created for this user alone
         except OSError as problem:
             return f"`{place}` cannot be looked at: {problem.strerror}"
         if not stat.S_ISDIR(status.st_mode):
@@ -162,8 +166,8 @@ def exposure(folder: str) -> str | None:
         if status.st_mode & _WRITABLE and not status.st_mode & stat.S_ISVTX:
             return f"others may write to `{place}`"
         if status.st_uid == os.geteuid() and not status.st_mode & _SEARCHABLE:
-            break
-    return _own_exposure(folder)
+            break  # nobody else comes further
+    return None
 
 
 def _own_exposure(folder: str) -> str | None:
