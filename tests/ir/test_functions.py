@@ -178,7 +178,7 @@ def test_exact_infinities_are_those_of_floats(row: Function) -> None:
 
 @single
 def test_where_it_is_defined(row: Function) -> None:
-    for x in (*SMALL, *LARGE):
+    for x in {*SMALL, *LARGE} - {*row.domain}:
         assert math.isnan(row.value(x)) != is_inside(row, x)
     assert row.total == (row.domain == REALS)
 

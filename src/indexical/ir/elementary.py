@@ -28,6 +28,10 @@ def log(x: float) -> float:
     return -INFINITY if x == 0 else math.log(x)
 
 
+def log1p(x: float) -> float:
+    return -INFINITY if x == -1 else math.log1p(x)
+
+
 def rsqrt(x: float) -> float:
     return INFINITY if x == 0 else 1 / math.sqrt(x)
 
@@ -37,6 +41,10 @@ def sigmoid(x: float) -> float:
         return 1 / (1 + math.exp(-x))
     small = math.exp(x)
     return small / (1 + small)
+
+
+def softplus(x: float) -> float:
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
 
 
 def gelu(x: float) -> float:

@@ -43,6 +43,11 @@ def silu(x):
     small = np.exp(-np.abs(x))
     return x * (np.where(x >= 0, 1, small) / (1 + small))
 '''
+_LOG_SIGMOID = '''
+def log_sigmoid(x):
+    """log(1 / (1 + exp(-x))), without overflow."""
+    return -np.logaddexp(-x, 0)
+'''
 _ERF = '''
 def erf(x):
     """The error function. NumPy has none, so it goes number by number."""
@@ -137,6 +142,51 @@ _FUNCTIONS = (
         slope="sigmoid(x) * (1 + x * (1 - sigmoid(x)))",
         numpy=Spelling("silu", helper=_SILU), torch=Spelling("torch.nn.functional.silu"),
         jax=UNKNOWN, triton=UNKNOWN, javascript="(x) => x * sigmoid(x)",
+    ),
+    Function(
+        name="softplus", arity=1, keeps_whole=False, exact=False,
+        domain=REALS, values=(0, INF), finite=True, endless=(INF,),
+        present=FIRST, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        value=elementary.softplus, definition="log(1 + exp(x))",
+        slope="sigmoid(x)",
+        numpy=Spelling("np.logaddexp({0}, 0)"), torch=Spelling("torch.nn.functional.softplus({0}, threshold=40)"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="(x) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)))",
+    ),
+    Function(
+        name="log_sigmoid", arity=1, keeps_whole=False, exact=False,
+        domain=REALS, values=(-INF, 0), finite=True, endless=(-INF,),
+        present=FIRST, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        value=lambda x: -elementary.softplus(-x), definition="-log(1 + exp(-x))",
+        slope="sigmoid(-x)",
+        numpy=Spelling("log_sigmoid", helper=_LOG_SIGMOID), torch=Spelling("torch.nn.functional.logsigmoid"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="(x) => Math.min(x, 0) - Math.log1p(Math.exp(-Math.abs(x)))",
+    ),
+    Function(
+        name="exp2", arity=1, keeps_whole=False, exact=False,
+        domain=REALS, values=(0, INF), finite=False, endless=(INF,),
+        present=FIRST, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        value=elementary.guarded(math.exp2), definition="exp(x * log(2))",
+        slope="y * log(2)",
+        numpy=Spelling("np.exp2"), torch=Spelling("torch.exp2"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="(x) => 2 ** x",
+    ),
+    Function(
+        name="expm1", arity=1, keeps_whole=False, exact=False,
+        domain=REALS, values=(-1, INF), finite=False, endless=(INF,),
+        present=NONE, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        value=elementary.guarded(math.expm1), definition="exp(x) - 1",
+        slope="exp(x)",
+        numpy=Spelling("np.expm1"), torch=Spelling("torch.expm1"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="Math.expm1",
+    ),
+    Function(
+        name="log1p", arity=1, keeps_whole=False, exact=False,
+        domain=(-1, INF), values=REALS, finite=False, endless=REALS,
+        present=NONE, undefined=NONE, steep=FIRST, settled=True, trend="rising", parity="neither",
+        value=elementary.guarded(elementary.log1p), definition="log(1 + x)",
+        slope="1 / (1 + x)",
+        numpy=Spelling("np.log1p"), torch=Spelling("torch.log1p"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="Math.log1p",
     ),
     Function(
         name="abs", arity=1, keeps_whole=True, exact=True,
