@@ -81,9 +81,9 @@ attention out(query i, key j, compare d, carry e, causal);
 TASKS = {
     "ix --version": (10, ("checker", "syntax", "ir", "facts", "plan", "backends", "numbers", "api")),
     "ix --help": (10, ("checker", "syntax", "ir", "facts", "plan", "backends", "numbers", "api")),
-    "ix fmt --check FILE": (26, ("checker", "ir", "facts", "transform", "plan", "backends", "numbers", "api")),
-    "ix check FILE": (90, ("transform", "plan", "backends", "numbers", "readings", "run.bind", "run.reference")),
-    "compile FILE": (82, ("transform", "plan", "backends", "numbers", "readings", "cli", "run.bind", "run.reference")),
+    "ix fmt --check FILE": (30, ("checker", "ir.nodes", "facts", "transform", "plan", "backends", "numbers", "api")),
+    "ix check FILE": (92, ("transform", "plan", "backends", "numbers", "readings", "run.bind", "run.reference")),
+    "compile FILE": (86, ("transform", "plan", "backends", "numbers", "readings", "cli", "run.bind", "run.reference")),
 }
 
 

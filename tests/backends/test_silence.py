@@ -13,6 +13,8 @@ torch = pytest.importorskip("torch")
 
 from tests.backends.drawing import as_numpy, compiled, draw, gradients, grown, is_real, learning  # noqa: E402
 
+import indexical as ix  # noqa: E402
+
 NAMES = """causal|strictly causal|the future|two-sided window|window for each query|prefix|sinks and window|dilated
 |blocks|documents, unsorted, causal|documents in a window|documents of two sides|lengths, causal|key padding mask
 |mask for each head|nobody|ALiBi|bias|relative bias|bias in documents|soft cap|soft cap under a mask|additive|cosine
@@ -148,6 +150,20 @@ def test_isolated_no_gradient_of_who_may_not_hear_it_is_spoilt(name: str, letter
     before, after = spoilt(arrays, "", None, 0.0), spoilt(arrays, letter, (slice(None), slice(None), 2), math.nan)
     wanted, found = (gradients(program(**given, isolate=True)[deaf], [given["Q"]])[0] for given in (before, after))
     assert torch.equal(found[deaf], wanted[deaf])
+
+
+@pytest.mark.parametrize(
+    "taken", ["t[i]", "exp(t[i])", "floor(t[i])", "t[i] ** 2", "sqrt(t[i])", "t[i] as f64", "clamp(t[i], 0, 1 / m[j])"]
+)
+def test_the_least_of_nothing_flows_back_into_nothing(taken: str) -> None:
+    """For the first `i` it is infinite, under any function: no gradient is multiplied with that."""
+    definitions = "let t[i in 0..size(j)] = min[j](x[j] * x[j] where j < i);"
+    program = ix.compile(
+        f"input x[j], m[j]; {definitions} let out[i in 0..size(j), j] = ({taken}) * m[j] where j < i;"
+    )
+    leaves = [torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    program(*leaves).sum().backward()
+    assert all(torch.isfinite(leaf.grad).all() for leaf in leaves)
 
 
 def test_the_plan_warns_of_values_that_are_not_finite() -> None:

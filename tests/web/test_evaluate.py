@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from indexical.diagnostics import CallError
 from indexical.pages import gather
 from indexical.run.samples import random_arrays
 from indexical.views.document import document_json
+from indexical.views.webpage import script
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -55,8 +55,7 @@ AGAIN = """(page) => {
 def evaluator(browser: Any) -> Iterator[Any]:
     """A tab with the evaluator and no page."""
     tab = browser.new_page()
-    room = files("indexical.views") / "page"
-    scripts = [(room / name).read_text(encoding="utf-8") for name in ("dom.js", "evaluate.js", "written.js")]
+    scripts = map(script, ("dom.js", "evaluate.js", "written.js"))
     tab.set_content("<!doctype html><meta charset=utf-8>")
     tab.add_script_tag(content="\n".join(scripts))
     yield tab

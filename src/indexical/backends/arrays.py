@@ -147,13 +147,12 @@ class Arrays(Numbers):
         masks: list[Value] = []
         inside = scope.plainly()
         for condition, holds in scope.conditions():
-            if own is not None and not self.is_about(condition, own, scope):
-                continue
-            fact = condition if holds else _opposite(condition)
-            value = self.value(fact, inside)
-            found = plain if value.python else masks
-            if value not in found:
-                found.append(value)
+            if own is None or self.is_about(condition, own, scope):
+                value = self.value(condition if holds else _opposite(condition), inside)
+                found = plain if value.python else masks
+                if value not in found:
+                    found.append(value)
+            # Also of one that is not asked: what comes after it is only read where it holds.
             inside = inside.where(condition, holds)
         self.text.checks = checks
         return plain, masks

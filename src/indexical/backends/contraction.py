@@ -55,6 +55,9 @@ class Contractor(Reader):
         homes = [frozenset(inner.sort(factor.expr.type.coordinates)) for factor in moving]
         if not _is_worthwhile(homes, bound, masks) or not self.is_harmless(moving, homes, fixed, masks):
             return None
+        if scope.conditions() and any(self.may_be_endless(factor.expr) for factor in found):
+            # At a point that nobody asks for, an infinity would flow back as 0 · ∞.
+            return None
         over = frozenset(inner.sort(bound))
         idle = inner.sort(over.difference(*homes, *(mask.axes for mask in masks)))
         if not all(self.is_filled(axis, inner) for axis in idle) and (

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import assert_never
 
 from ..ir import nodes as ir
+from ..ir.functions import operation
 from ..ir.types import Coordinate, Dtype
 from ..ir.walk import walk
 from .base import AND, ATOM, COMPARISON, EITHER, OR, POWER, PRODUCT, SUM, UNARY, Value
@@ -18,7 +19,6 @@ from .values import aligned, joined, widest
 from .wholes import LARGEST
 
 _LEVELS = {"+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT}
-_EXACT = frozenset(("neg", "abs", "relu", "max", "min", "clamp", "floor", "ceil", "round"))
 _COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">="))
 
 
@@ -99,7 +99,7 @@ class Emitter(Branches):
 
     def reals(self, op: str, values: list[Value]) -> list[Value]:
         """Operands among reals. A whole array needs no cast where the library makes it real by itself."""
-        if op not in _EXACT:
+        if not operation(op).exact:
             values = [self.widened(value) for value in values]
         among = [value.dtype for value in values if value.kind == "real" and not value.python and value.axes]
         helped = self.text.dialect.name == "torch" or self.compute == "f64"
@@ -161,11 +161,11 @@ class Emitter(Branches):
 
     def poles(self, expr: ir.Map) -> Iterator[tuple[int, str]]:
         """Which operands of a function must not be looked at where nobody asks for it, and what is harmless there."""
-        steep = _STEEP.get(expr.op)
+        row = operation(expr.op)
         for at, argument in enumerate(expr.arguments):
             others = [other for n, other in enumerate(expr.arguments) if n != at]
-            handed = expr.op in _UNSETTLED or (expr.op in ("*", "/") and any(map(_is_learned, others)))
-            if at == steep and _is_learned(argument):
+            handed = not row.settled or (expr.op in ("*", "/") and any(map(_is_learned, others)))
+            if at in row.steep and _is_learned(argument):
                 yield at, "1"
             elif handed and self.may_be_endless(argument):
                 yield at, "0"
@@ -258,13 +258,6 @@ class Emitter(Branches):
         return replace(self.cast_to(self.strong(value, dtype) if value.python else value, dtype), kind=expr.type.kind)
 
 
-# Functions that are infinitely steep somewhere, and which of their arguments takes them there.
-_STEEP = {"sqrt": 0, "rsqrt": 0, "log": 0, "/": 1, "**": 0}
-
-# Functions that have no slope at infinity.
-_UNSETTLED = frozenset(("sin", "cos", "silu", "gelu", "%"))
-
-
 def _is_learned(expr: ir.Expr) -> bool:
     """Whether something may flow back into an expression."""
     return any(isinstance(part, ir.Read) and part.type.kind == "real" for part in walk(expr))
@@ -321,7 +314,7 @@ def _makes_infinities(expr: ir.Expr) -> bool:
     """Whether a node itself may: by a division, a pole, an overflow, or over no points."""
     match expr:
         case ir.Map(op):
-            return op in ("/", "exp", "log", "sqrt", "rsqrt", "**", "%")
+            return not operation(op).finite
         case ir.Reduce("max" | "min" | "mean", ranges, _, guard):
             return guard is not None or any(r.lower.type.coordinates or r.upper.type.coordinates for r in ranges)
         case ir.Normalize("log_softmax", guard=guard):

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from ..ir.functions import FUNCTIONS
+
 # How tightly a text binds, so that parentheses stand only where they are needed.
 ATOM, POWER, UNARY, PRODUCT, SUM, AND, OR, COMPARISON, NOT, BOTH, EITHER, TERNARY = range(11, -1, -1)
 
@@ -134,7 +136,8 @@ def _put(user: Statement, step: Statement) -> Statement | None:
 
 
 _FRESH = re.compile(r"torch\.add(mm|mv|cmul)\(")
-_WRITES_OVER = re.compile(r"\btorch\.(tanh|sigmoid|relu)\($")
+_WRITING = (re.escape(row.torch.call) for row in FUNCTIONS.values() if row.torch.in_place)
+_WRITES_OVER = re.compile(rf"\b({'|'.join(_WRITING)})\($")
 
 _LEFT = (
     (re.compile(r"\*\* ?$"), UNARY),

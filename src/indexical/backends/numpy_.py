@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 
+from ..ir.functions import FUNCTIONS
 from ..ir.types import Dtype
 from .base import Text, Value
 from .numpy_helpers import HELPERS
 
-_FUNCTIONS = {
-    "exp": "np.exp",
-    "log": "np.log",
-    "sqrt": "np.sqrt",
-    "tanh": "np.tanh",
-    "abs": "np.abs",
-    "sin": "np.sin",
-    "cos": "np.cos",
-    "floor": "np.floor",
-    "ceil": "np.ceil",
-    "round": "np.round",
-    "%": "np.fmod",
-}
-_HELPED = frozenset(("sigmoid", "gelu", "silu", "erf", "rsqrt"))
 _NAMES: dict[Dtype, str] = {
     "bool": "bool",
     "i32": "int32",
@@ -88,18 +76,14 @@ class NumPy:
         match op:
             case "root":
                 return f"1 / np.sqrt({shown[0]})"
-            case "relu":
-                return f"np.maximum({shown[0]}, 0)"
-            case "clamp":
-                return f"np.minimum(np.maximum({shown[0]}, {shown[1]}), {shown[2]})"
-            case "max" | "min":
-                result = shown[0]
-                for other in shown[1:]:
-                    result = f"np.{op}imum({result}, {other})"
-                return result
-        if op in _HELPED:
-            return f"{text.helper(op)}({shown[0]})"
-        return f"{_FUNCTIONS[op]}({', '.join(shown)})"
+            case "%":
+                return f"np.fmod({shown[0]}, {shown[1]})"
+        row = FUNCTIONS[op]
+        if row.numpy.helper:
+            text.helper(op)
+        if row.arity is not None:
+            return row.numpy.spelled(*shown)
+        return reduce(row.numpy.spelled, shown)
 
     def reduction(self, op: str, value: Value, axes: tuple[int, ...], text: Text, empty: bool = True) -> str:
         where = _axes(axes if axes != (len(value.axes) - 1,) else (-1,))

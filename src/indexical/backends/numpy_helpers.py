@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from ..ir.functions import FUNCTIONS
+
 HELPERS = {
+    **{name: row.numpy.helper for name, row in FUNCTIONS.items() if row.numpy.helper},
     "truncated": '''
 def truncated(a, b):
     """A whole quotient, truncated toward zero."""
@@ -94,35 +97,6 @@ def checked_cumsum(x, axis):
 def quotient(a, b):
     """Whole division, truncated toward zero; 0 where it is by zero, which a guard removes."""
     return (a - np.fmod(a, b)) // b
-''',
-    "rsqrt": '''
-def rsqrt(x):
-    """1 / sqrt(x): infinite at 0, whatever its sign."""
-    return np.abs(1 / np.sqrt(x))
-''',
-    "sigmoid": '''
-def sigmoid(x):
-    """1 / (1 + exp(-x)), without overflow."""
-    small = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1, small) / (1 + small)
-''',
-    "silu": '''
-def silu(x):
-    """x · sigmoid(x)."""
-    small = np.exp(-np.abs(x))
-    return x * (np.where(x >= 0, 1, small) / (1 + small))
-''',
-    "erf": '''
-def erf(x):
-    """The error function. NumPy has none, so it goes number by number."""
-    x = np.asarray(x)
-    return np.vectorize(math.erf, otypes=[float])(x).astype(x.dtype)
-''',
-    "gelu": '''
-def gelu(x):
-    """x · Φ(x). NumPy has no error function, so it goes number by number."""
-    x = np.asarray(x)
-    return 0.5 * x * (1 + np.vectorize(math.erf, otypes=[float])(x / math.sqrt(2)).astype(x.dtype))
 ''',
     "softmax": '''
 def softmax(x, axis):

@@ -8,7 +8,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.removal import removal, removal_of
 from ..ir.walk import at, renamed_apart, walk
-from ..plan.safety import is_endless
+from ..plan.safety import infinities
 from .base import Value
 from .normalizers import Normalizer
 from .scope import Scope
@@ -62,7 +62,7 @@ class Remover(Normalizer):
 
     def may_be_endless(self, expr: ir.Expr) -> bool:
         """Whether this may be infinite at points that a guard removed."""
-        return is_endless(expr, self.lets, self.endless)
+        return bool(infinities(expr, self.lets, self.endless))
 
     def removal(self, expr: ir.Expr) -> ir.Expr | None:
         """The condition under which an expression is removed; None for never."""

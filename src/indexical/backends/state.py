@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from ..ir import nodes as ir
 from ..ir.types import Coordinate, Dtype
+from ..plan.safety import Sides
 from .base import Text, Value
 from .layout import Statement
 from .proofs import Prover
@@ -53,7 +54,7 @@ class State:
     magnitudes: dict[str, int] = field(default_factory=dict)
     hoisted: dict[object, Value] = field(default_factory=dict)
     removable: dict[str, bool] = field(default_factory=dict)
-    endless: dict[str, bool] = field(default_factory=dict)
+    endless: dict[str, Sides] = field(default_factory=dict)
     naming: bool = True
 
     def __post_init__(self) -> None:

@@ -2,29 +2,11 @@
 
 from __future__ import annotations
 
+from ..ir.functions import FUNCTIONS
 from ..ir.types import Dtype
 from .base import COMPARISON, Text, Value
 from .torch_helpers import HELPERS
 
-_FUNCTIONS = {
-    "exp": "torch.exp",
-    "log": "torch.log",
-    "sqrt": "torch.sqrt",
-    "root": "torch.rsqrt",
-    "tanh": "torch.tanh",
-    "sigmoid": "torch.sigmoid",
-    "relu": "torch.relu",
-    "gelu": "torch.nn.functional.gelu",
-    "silu": "torch.nn.functional.silu",
-    "abs": "torch.abs",
-    "sin": "torch.sin",
-    "cos": "torch.cos",
-    "erf": "torch.erf",
-    "floor": "torch.floor",
-    "ceil": "torch.ceil",
-    "round": "torch.round",
-    "%": "torch.fmod",
-}
 _NAMES: dict[Dtype, str] = {
     "bool": "bool",
     "i32": "int32",
@@ -84,15 +66,21 @@ class Torch:
         return f"torch.tensordot({left}, {right}, ({places}))"
 
     def function(self, op: str, arguments: list[Value], text: Text) -> str:
+        shown = [argument.text for argument in arguments]
         match op:
             case "clamp":
                 above = Value(self._extreme("max", arguments[:2]), (), arguments[0].kind, arguments[0].dtype)
                 return self._extreme("min", [above, arguments[2]])
             case "max" | "min":
                 return self._extreme(op, arguments)
-            case "rsqrt":
-                return f"torch.rsqrt({arguments[0].text}).abs()"
-        return f"{_FUNCTIONS[op]}({', '.join(argument.text for argument in arguments)})"
+            case "root":
+                return f"torch.rsqrt({shown[0]})"
+            case "%":
+                return f"torch.fmod({shown[0]}, {shown[1]})"
+        row = FUNCTIONS[op]
+        if row.torch.helper:
+            text.helper(op)
+        return row.torch.spelled(*shown)
 
     def _extreme(self, op: str, arguments: list[Value]) -> str:
         """The largest or smallest: numbers bound an array, arrays meet one another."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ..ir.functions import FUNCTIONS
 from .numpy_helpers import HELPERS as _OTHERS
 
 HELPERS = {
+    **{name: row.torch.helper for name, row in FUNCTIONS.items() if row.torch.helper},
     "truncated": _OTHERS["truncated"],
     "fitting": _OTHERS["fitting"],
     "fitting_32": '''

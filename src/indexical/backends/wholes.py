@@ -221,7 +221,7 @@ class Wholes(Arrays):
                 return int(max(1, sizes[0]) ** sizes[1]) if sizes[1] <= 64 else _ENDLESS
             case "%":
                 return min(sizes)
-            case "//" | "neg" | "abs" | "relu" | "as i64" | "as i32":
+            case "//":
                 return sizes[0]
             case _:
                 return max(sizes)

@@ -9,16 +9,11 @@ from typing import assert_never
 from ..diagnostics import Label, Sink
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.functions import operation
 from ..ir.walk import at
 from ..source import Span
 from .context import Trail, assume, inside, report_all
 
-# Elementwise functions that are not 0 at 0, by the argument that must be present; None: any.
-_NOT_ZERO: dict[str, frozenset[int] | None] = {
-    **dict.fromkeys(("exp", "log", "rsqrt", "cos", "sigmoid", "max", "min"), None),
-    **dict.fromkeys(("==", "!=", "<", "<=", ">", ">="), None),
-    **dict.fromkeys(("/", "//", "%"), frozenset((1,))),
-}
 _SCANNING = frozenset(("prod", "max", "min", "mean", "argmax", "argmin", "softmax", "log_softmax"))
 
 
@@ -140,10 +135,7 @@ def is_sensitive(op: str, number: int, arguments: tuple[ir.Expr, ...]) -> bool:
         low, high = arguments[1], arguments[2]
         around = isinstance(low, ir.Const | ir.Map) and _number(low) <= 0 <= _number(high)
         return number > 0 or not around
-    if op not in _NOT_ZERO:
-        return False
-    positions = _NOT_ZERO[op]
-    return positions is None or number in positions
+    return number in operation(op).present
 
 
 def _number(expr: ir.Expr) -> float:

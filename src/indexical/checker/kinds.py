@@ -7,16 +7,14 @@ from fractions import Fraction
 from ..diagnostics import Label
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.functions import operation
 from ..ir.types import KIND_OF, Kind, join
 from ..ir.walk import walk
 from ..ir.whole import LARGEST
 from ..source import Span
 from .scope import Unit
 
-# What is whole where its arguments are.
-_KEEPING = frozenset(("abs", "relu", "clamp", "max", "min"))
 _WHOLE_ARITHMETIC = frozenset(("+", "-", "*", "//", "%", "neg", "**"))
-_TRANSPARENT = frozenset(("+", "-", "*", "/", "%", "neg", "**", "max", "min", "abs", "relu", "clamp"))
 
 _SHOWN: dict[Kind, str] = {"bool": "true or false", "whole": "a whole number", "real": "a real number"}
 
@@ -85,7 +83,7 @@ def function(unit: Unit, name: str, arguments: tuple[ir.Expr, ...], span: Span) 
     good = [numeric(unit, argument, f"`{name}`") for argument in arguments]
     if not all(good):
         return None
-    kind = join(argument.type.kind for argument in arguments) if name in _KEEPING else "real"
+    kind = join(argument.type.kind for argument in arguments) if operation(name).keeps_whole else "real"
     if kind == "real":
         for argument in arguments:
             warn_of_quotient(unit, argument)
@@ -160,7 +158,7 @@ def demand(unit: Unit, expr: ir.Expr, kind: Kind) -> bool:
             case ir.Read(tensor) if tensor in unit.bodies and tensor not in seen:
                 seen.add(tensor)
                 waiting += unit.bodies[tensor]
-            case ir.Map(op, arguments) if kind == "whole" and op in _TRANSPARENT:
+            case ir.Map(op, arguments) if kind == "whole" and operation(op).keeps_whole:
                 waiting += arguments
             case ir.Select(_, then, otherwise):
                 waiting += [then, otherwise]

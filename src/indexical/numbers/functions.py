@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
+from ..ir.formulas import evaluated
+from ..ir.functions import registered
 from . import exponentials, terms
 from .exponentials import Quotient
 from .surds import Surd, root
@@ -242,13 +244,13 @@ def round_even(x: Any) -> int:
     return below + (below % 2 if side == 0 else int(side == 1))
 
 
-class ExactNumbers:
-    """Exact numbers, for the evaluator. A real is rational, a `Number` of the tower, or `Special`."""
+def _by_formula(formula: str) -> Callable[[Any], Any]:
+    return lambda x: evaluated(formula, x, _FUNCTIONS, divide=divide)
 
-    infinity = INFINITY
-    nan = UNDEFINED
 
-    functions: Mapping[str, Callable[..., Any]] = {
+_FUNCTIONS: dict[str, Callable[..., Any]] = registered(
+    "exact numbers",
+    {
         "exp": exp,
         "log": log,
         "sqrt": sqrt,
@@ -268,7 +270,18 @@ class ExactNumbers:
         "clamp": lambda x, low, high: smallest(largest(x, low), high),
         "max": largest,
         "min": smallest,
-    }
+    },
+    _by_formula,
+)
+
+
+class ExactNumbers:
+    """Exact numbers, for the evaluator. A real is rational, a `Number` of the tower, or `Special`."""
+
+    infinity = INFINITY
+    nan = UNDEFINED
+
+    functions: Mapping[str, Callable[..., Any]] = _FUNCTIONS
 
     def number(self, value: Any) -> Any:
         return value

@@ -9,6 +9,8 @@ from functools import reduce
 from typing import Any
 
 from ..ir import nodes as ir
+from ..ir.formulas import evaluated
+from ..ir.functions import FUNCTIONS, registered
 from ..ir.whole import LARGEST
 from ..run.reference import Evaluation
 from ..run.tables import Stage
@@ -65,33 +67,48 @@ def _smaller(a: Any, b: Any) -> Any:
     return -_larger(-a, -b)
 
 
+def _by_formula(formula: str) -> Callable[[Interval], Any]:
+    """A function that its formula encloses: where `x` stands in it once, as tightly as its parts."""
+    return lambda x: evaluated(formula, x, _FUNCTIONS, lambda number: Interval.of(number, x.bits))
+
+
+_ENCLOSED: dict[str, Callable[..., Any]] = registered(
+    "intervals",
+    {
+        "exp": enclosure.exp,
+        "log": _log,
+        "sqrt": _sqrt,
+        "rsqrt": _rsqrt,
+        "tanh": enclosure.tanh,
+        "sigmoid": enclosure.sigmoid,
+        "relu": enclosure.relu,
+        "gelu": enclosure.gelu,
+        "silu": enclosure.silu,
+        "abs": abs,
+        "sin": enclosure.sin,
+        "cos": enclosure.cos,
+        "erf": enclosure.erf,
+        "floor": enclosure.floor,
+        "ceil": enclosure.ceil,
+        "round": enclosure.round_even,
+        "clamp": lambda x, low, high: _smaller(_larger(x, low), high),
+        "max": lambda *values: reduce(_larger, values),
+        "min": lambda *values: reduce(_smaller, values),
+    },
+    _by_formula,
+)
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    name: _apart(name, enclosed) if FUNCTIONS[name].arity == 1 else enclosed for name, enclosed in _ENCLOSED.items()
+}
+
+
 class Ranges:
     """Intervals of so many bits. `wide` bounds a softmax as tightly as its scores allow, at more cost."""
 
     infinity = INFINITY
     nan = UNDEFINED
 
-    functions: Mapping[str, Callable[..., Any]] = {
-        "exp": _apart("exp", enclosure.exp),
-        "log": _apart("log", _log),
-        "sqrt": _apart("sqrt", _sqrt),
-        "rsqrt": _apart("rsqrt", _rsqrt),
-        "tanh": _apart("tanh", enclosure.tanh),
-        "sigmoid": _apart("sigmoid", enclosure.sigmoid),
-        "relu": _apart("relu", enclosure.relu),
-        "gelu": _apart("gelu", enclosure.gelu),
-        "silu": _apart("silu", enclosure.silu),
-        "abs": abs,
-        "sin": _apart("sin", enclosure.sin),
-        "cos": _apart("cos", enclosure.cos),
-        "erf": _apart("erf", enclosure.erf),
-        "floor": _apart("floor", enclosure.floor),
-        "ceil": _apart("ceil", enclosure.ceil),
-        "round": _apart("round", enclosure.round_even),
-        "clamp": lambda x, low, high: _smaller(_larger(x, low), high),
-        "max": lambda *values: reduce(_larger, values),
-        "min": lambda *values: reduce(_smaller, values),
-    }
+    functions: Mapping[str, Callable[..., Any]] = _FUNCTIONS
 
     def __init__(self, bits: int, wide: bool = False) -> None:
         self.bits, self.wide = bits, wide

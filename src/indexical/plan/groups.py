@@ -52,7 +52,8 @@ def _unrolled(
         in_range = build.apply("&&", (short, in_range), "bool", span)
     values = {range.coordinate: place}
     try:
-        conditions = [in_range if c is condition else substitute(c, values) for c in conjuncts(expr.guard)]
+        # First, since all other conditions are only asked of members that there are.
+        conditions = [in_range, *(substitute(c, values) for c in conjuncts(expr.guard) if c is not condition)]
         body = substitute(expr.body, values)
     except Inexpressible:
         return None

@@ -14,7 +14,7 @@ from ..source import Span
 from .canonical import text
 from .normal import ONE, Form, under
 from .opening import Algebra
-from .safety import is_endless
+from .safety import infinities
 from .steps import Attention
 from .sums import replaced
 from .traits import is_normalized
@@ -49,7 +49,7 @@ def settle(
     taken = {new.name for new in names.values()} | {r.coordinate.name for r in clause.ranges}
     key = name_for(found.key.upper, taken)
     attention = _described(algebra, found, {**names, found.key.coordinate: key}, span)
-    if is_endless(attention.value, algebra.lets, {}):
+    if infinities(attention.value, algebra.lets, {}):
         return "what is gathered is infinite where a guard removed it, and a kernel multiplies it with 0 there"
     body = body_of(attention, found.key.stated, span)
     bare = _is_bare(body)

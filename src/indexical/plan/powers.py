@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.functions import operation
 from ..source import Source, Span
 from .normal import (
     EMPTY,
@@ -34,8 +35,6 @@ from .normal import (
 _LARGEST_PRIME = 1000
 
 _NOWHERE = Span(Source("", ""), 0, 0)
-
-_NEVER_NEGATIVE = frozenset(("abs", "sigmoid", "relu"))
 
 
 def power(value: Form, exponent: Number) -> Form:
@@ -89,7 +88,7 @@ def is_never_negative(atom: Atom) -> bool:
         case Leaf(ir.Size() | ir.Const()):
             return True
         case Function(op):
-            return op in _NEVER_NEGATIVE
+            return operation(op).never_negative
         case Sum(body=body):
             return all(is_never_negative(inner) for inner, _ in body.factors)
         case _:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ..ir import nodes as ir
+from ..ir.functions import operation
 from ..ir.types import NOWHERE, Coordinate
 from ..ir.walk import walk
 
@@ -58,31 +61,44 @@ def is_safe(expr: ir.Expr, caution: Caution) -> bool:
     return True
 
 
-def is_endless(expr: ir.Expr, lets: Mapping[str, ir.Let], known: dict[str, bool]) -> bool:
-    """Whether an expression may be infinite at points that a guard removed: `log_softmax` there, `max` and `min` of no
-    points. What is found of definitions is `known` from then on."""
+Sides: TypeAlias = frozenset[float]
+
+_BELOW, _ABOVE = frozenset((-math.inf,)), frozenset((math.inf,))
+
+
+def infinities(expr: ir.Expr, lets: Mapping[str, ir.Let], known: dict[str, Sides]) -> Sides:
+    """The infinities that an expression may be at points that a guard removed: `log_softmax` there, `max` and `min` of
+    no points, and functions of these. What is found of definitions is `known` from then on."""
     match expr:
         case ir.Read(tensor) if tensor in lets:
             if tensor not in known:
-                known[tensor] = False
-                known[tensor] = any(is_endless(clause.body, lets, known) for clause in lets[tensor].clauses)
+                known[tensor] = frozenset()
+                known[tensor] = _of_all([clause.body for clause in lets[tensor].clauses], lets, known)
             return known[tensor]
         case ir.Normalize("log_softmax", guard=guard) if guard is not None:
-            return True
-        case ir.Reduce("max" | "min", ranges, _, guard) if expr.type.kind == "real":
-            return (
-                guard is not None
-                or any(r.lower.type.coordinates or r.upper.type.coordinates for r in ranges)
-                or is_endless(expr.body, lets, known)
-            )
-        case ir.Normalize("cumsum") | ir.Reduce("sum" | "mean" | "prod"):
-            return is_endless(expr.body, lets, known)
-        case ir.Map("+" | "-" | "*" | "/" | "neg" | "abs" | "max" | "min" | "relu", arguments):
-            return any(is_endless(argument, lets, known) for argument in arguments)
+            return _BELOW
+        case ir.Reduce("max" | "min", ranges, body, guard) if expr.type.kind == "real":
+            found = infinities(body, lets, known)
+            if guard is not None or any(r.lower.type.coordinates or r.upper.type.coordinates for r in ranges):
+                found |= _BELOW if expr.op == "max" else _ABOVE
+            return found
+        case ir.Normalize("cumsum", body=body) | ir.Reduce("sum" | "mean", body=body):
+            return infinities(body, lets, known)
+        case ir.Reduce("prod", body=body):
+            return _BELOW | _ABOVE if infinities(body, lets, known) else frozenset()
+        case ir.Map(op, arguments):
+            row = operation(op)
+            signs = {"rising": (1,), "falling": (-1,), "unknown": (1, -1)}[row.trend]
+            found = _of_all(arguments, lets, known).intersection(row.endless)
+            return frozenset(side * sign for side in found for sign in signs)
         case ir.Select(_, then, otherwise):
-            return is_endless(then, lets, known) or is_endless(otherwise, lets, known)
+            return _of_all((then, otherwise), lets, known)
         case _:
-            return False
+            return frozenset()
+
+
+def _of_all(several: Iterable[ir.Expr], lets: Mapping[str, ir.Let], known: dict[str, Sides]) -> Sides:
+    return frozenset().union(*(infinities(expr, lets, known) for expr in several))
 
 
 def _is_counted(divisor: ir.Expr) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import expression, of_atom, polynomial
+from ..ir.functions import operation
 from ..ir.text import shown
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, substitute, walk
@@ -156,7 +157,7 @@ def _is_total(expr: ir.Expr) -> bool:
         case ir.Map("//" | "%", (_, by)):
             return isinstance(by, ir.Const) and by.value != 0
         case ir.Map(op):
-            return op in ("+", "-", "neg", "==", "!=", "<", "<=", ">", ">=", "&&", "||", "!", "max", "min", "abs", "*")
+            return operation(op).total
         case ir.Const() | ir.Size() | ir.Coord():
             return True
         case _:

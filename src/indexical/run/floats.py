@@ -11,55 +11,8 @@ from typing import Any
 
 import numpy as np
 
-INFINITY = math.inf
-NAN = math.nan
-
-
-def _guarded(function: Callable[[float], float], outside: float = NAN) -> Callable[[Any], float]:
-    """The function, with `outside` where Python would raise for a domain and infinity for an overflow."""
-
-    def guarded(x: Any) -> float:
-        try:
-            return function(x)
-        except ValueError:
-            return outside
-        except OverflowError:
-            return INFINITY
-
-    return guarded
-
-
-def _log(x: float) -> float:
-    return -INFINITY if x == 0 else math.log(x)
-
-
-def _rsqrt(x: float) -> float:
-    return INFINITY if x == 0 else 1 / math.sqrt(x)
-
-
-def _sigmoid(x: float) -> float:
-    if x >= 0:
-        return 1 / (1 + math.exp(-x))
-    small = math.exp(x)
-    return small / (1 + small)
-
-
-def _gelu(x: float) -> float:
-    return 0.5 * x * (1 + math.erf(x / math.sqrt(2)))
-
-
-def _keep_unbounded(function: Callable[[float], float]) -> Callable[[Any], float]:
-    """`floor`, `ceil` and `round` of an infinity or NaN are that; a zero keeps its sign."""
-    return lambda x: math.copysign(function(x), x) if math.isfinite(x) else x
-
-
-def largest(*values: Any) -> Any:
-    """The largest; NaN where there is one."""
-    return next((value for value in values if value != value), max(values))
-
-
-def smallest(*values: Any) -> Any:
-    return next((value for value in values if value != value), min(values))
+from ..ir.elementary import INFINITY, NAN, largest
+from ..ir.functions import FUNCTIONS
 
 
 class Floats:
@@ -68,27 +21,7 @@ class Floats:
     infinity = INFINITY
     nan = NAN
 
-    functions: Mapping[str, Callable[..., Any]] = {
-        "exp": _guarded(math.exp),
-        "log": _guarded(_log),
-        "sqrt": _guarded(math.sqrt),
-        "rsqrt": _guarded(_rsqrt),
-        "tanh": math.tanh,
-        "sigmoid": _sigmoid,
-        "relu": lambda x: 0.0 if x <= 0 else x,
-        "gelu": _gelu,
-        "silu": lambda x: x * _sigmoid(x),
-        "abs": abs,
-        "sin": _guarded(math.sin),
-        "cos": _guarded(math.cos),
-        "erf": math.erf,
-        "floor": _keep_unbounded(math.floor),
-        "ceil": _keep_unbounded(math.ceil),
-        "round": _keep_unbounded(round),
-        "clamp": lambda x, low, high: smallest(largest(x, low), high),
-        "max": largest,
-        "min": smallest,
-    }
+    functions: Mapping[str, Callable[..., Any]] = {name: row.value for name, row in FUNCTIONS.items()}
 
     def number(self, value: int | Fraction) -> float:
         try:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from ..diagnostics import CallError, Diagnostic, Label
 from ..ir import nodes as ir
+from ..ir.functions import FUNCTIONS
 from ..ir.types import Coordinate
 from ..ir.whole import LARGEST, quotient
 from ..source import Span
@@ -33,17 +34,9 @@ def whole_result(expr: ir.Map, values: list[int], point: Point) -> int:
             if b < 0:
                 raise failure("IX505", "a whole number to a negative power is not whole", expr.span, point)
             return checked(a**b if abs(a) <= 1 or b <= 64 else LARGEST + 1, expr, point)
-        case "abs", [a]:
-            return checked(abs(a), expr, point)
-        case "relu", [a]:
-            return max(a, 0)
-        case "clamp", [a, low, high]:
-            return min(max(a, low), high)
-        case "max", _:
-            return max(values)
-        case "min", _:
-            return min(values)
-    raise AssertionError(expr.op)
+    row = FUNCTIONS[expr.op]
+    assert row.keeps_whole, expr.op
+    return checked(int(row.value(*values)), expr, point)
 
 
 def checked(value: int, expr: ir.Expr, point: Point, most: int = LARGEST) -> int:

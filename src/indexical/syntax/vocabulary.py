@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from ..ir.functions import FUNCTIONS as ROWS
+
 REDUCTIONS = ("sum", "prod", "max", "min", "mean", "any", "all", "argmax", "argmin")
 NORMALISERS = ("softmax", "log_softmax", "cumsum")
 
 # Elementwise functions and how many arguments they take; None: two or more.
-FUNCTIONS: dict[str, int | None] = {
-    **dict.fromkeys("exp log sqrt rsqrt tanh sigmoid relu gelu silu abs sin cos erf floor ceil round".split(), 1),
-    "clamp": 3,
-    "max": None,
-    "min": None,
-}
+FUNCTIONS: dict[str, int | None] = {name: row.arity for name, row in ROWS.items()}
 
 DTYPES = ("bool", "i32", "i64", "f16", "bf16", "f32", "f64")
 

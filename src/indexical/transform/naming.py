@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
+from ..ir.functions import operation
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, rebuild, walk
 from .reverse import count, negated, runs_over_rest
-from .slopes import BY_VALUE, is_flat
+from .slopes import is_flat, is_said_by_value
 
 _LINEAR = frozenset(("+", "-", "neg"))
-_TOTAL = _LINEAR | {"*", "exp", "tanh", "sigmoid", "silu", "gelu", "relu", "sin", "cos", "erf", "max", "min", "abs"}
 
 
 def name_parts(program: ir.Program, counts: Callable[[ir.Expr], bool], reserved: Iterable[str] = ()) -> ir.Program:
@@ -156,7 +156,7 @@ class _Parts:
         elif expr.op == "/":
             if scans(arguments[1]) and (self.counts(arguments[1]) or scans(arguments[0])):
                 arguments[1] = self.name(arguments[1], "divisor", place)
-        elif not (root and expr.op in BY_VALUE):
+        elif not (root and is_said_by_value(expr)):
             arguments = [self.name(a, "in", place) if scans(a) else a for a in arguments]
         return build.apply(expr.op, tuple(arguments), "real", expr.span)
 
@@ -198,7 +198,7 @@ class _Parts:
                     if tensor in guarded or not all(isinstance(index, ir.Coord) for index in indices):
                         return False
                 case ir.Map(op):
-                    if op not in _TOTAL:
+                    if not operation(op).total:
                         return False
                 case ir.Reduce(op, ranges):
                     if op != "sum" or any(range.stated for range in ranges):

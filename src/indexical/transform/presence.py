@@ -10,6 +10,7 @@ from ..checker.absence import is_sensitive
 from ..checker.context import Trail, assume, bound_by, visit
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.functions import operation
 from ..ir.prove import Assumptions, conjuncts, no_definitions
 from ..ir.removal import removal, removal_through
 from ..ir.types import Coordinate
@@ -60,11 +61,8 @@ def looked_after(let: ir.Let, lets: Lets) -> ir.Let:
 
 def _asks(op: str, number: int, arguments: tuple[ir.Expr, ...], sensitive: bool) -> bool:
     """Whether 0 is to be said in place of what is absent. Where 0 has no value either, nothing is."""
-    if op in ("log", "rsqrt"):
-        return False
-    if op in ("/", "//", "%", "**"):
-        return sensitive and number == 0 and not is_sensitive(op, number, arguments)
-    return sensitive or is_sensitive(op, number, arguments)
+    looks = is_sensitive(op, number, arguments)
+    return sensitive and not looks if number in operation(op).undefined else sensitive or looks
 
 
 def _looked_after(expr: ir.Expr, known: Assumptions, lets: Lets, sensitive: bool) -> ir.Expr:

@@ -7,19 +7,22 @@ from typing import TypeAlias
 
 from ..ir import build
 from ..ir import nodes as ir
-from .derivatives import FLAT, smooth
+from ..ir.formulas import read
+from ..ir.functions import FUNCTIONS
 from .products import Product, taken_apart, total
 
 # A factor, and the conditions under which it counts.
 Slope: TypeAlias = tuple[Product, tuple[ir.Expr, ...]]
 
-# Functions whose derivative is said in terms of their own value.
-BY_VALUE = frozenset(("exp", "sqrt", "tanh", "sigmoid"))
-
 
 def is_flat(expr: ir.Map) -> bool:
     """Whether nothing flows through: whole numbers, truth values, steps."""
-    return expr.type.kind != "real" or expr.op in FLAT
+    return expr.type.kind != "real" or (expr.op in FUNCTIONS and FUNCTIONS[expr.op].flat)
+
+
+def is_said_by_value(expr: ir.Map) -> bool:
+    """Whether the derivative is said in terms of the function's own value."""
+    return expr.op in FUNCTIONS and FUNCTIONS[expr.op].by_value
 
 
 def slope(expr: ir.Map, number: int, itself: ir.Expr) -> list[Slope]:
@@ -57,11 +60,6 @@ def slope(expr: ir.Map, number: int, itself: ir.Expr) -> list[Slope]:
         case "**", (base, _):
             growth = build.apply("log", (base,), "real", expr.span)
             return [(Product(factors=(itself, growth)), (_holds("!=", base, _zero(expr)),))]
-        case "relu", (x,):
-            return [(one, (_holds(">", x, _zero(expr)),))]
-        case "abs", (x,):
-            below = _holds("<", x, _zero(expr))
-            return [(one, (_holds(">", x, _zero(expr)),)), (one.scaled(-1), (below,))]
         case "clamp", (x, low, high):
             return [(one, _clamped(x, low, high, number))]
         case (("max" | "min"), several):
@@ -71,7 +69,7 @@ def slope(expr: ir.Map, number: int, itself: ir.Expr) -> list[Slope]:
         case _ if expr.op.startswith("as "):
             return [(one, ())]
         case _:
-            return [(taken_apart(_said_by(smooth(expr), expr, itself)), ())]
+            return _of_one(expr, itself)
 
 
 def partials(expr: ir.Map) -> tuple[ir.Expr | None, ...]:
@@ -101,16 +99,29 @@ def _partial(expr: ir.Map, number: int) -> ir.Expr:
     return found
 
 
-def _said_by(found: ir.Expr, expr: ir.Map, itself: ir.Expr) -> ir.Expr:
-    """A derivative in which the function's own value stands as it is read."""
-    if found == expr:
-        return itself
-    match found:
-        case ir.Map(op, arguments, type, span):
-            said = tuple(_said_by(argument, expr, itself) for argument in arguments)
-            return build.apply(op, said, type.kind, span)
-        case _:
-            return found
+def _of_one(expr: ir.Map, itself: ir.Expr) -> list[Slope]:
+    """The derivative of a function of one argument, as the table has it."""
+    (x,), written = expr.arguments, FUNCTIONS[expr.op].slope
+    assert written is not None, expr.op
+    cases = ((written, ""),) if isinstance(written, str) else written
+
+    def formula(text: str) -> ir.Expr:
+        return read(
+            text,
+            {"x": x, "y": itself},
+            lambda number: build.real(number, expr.span),
+            lambda op, values: build.apply(op, values, "real", expr.span),
+        )
+
+    def holds(text: str) -> ir.Expr:
+        return read(
+            text,
+            {"x": x},
+            lambda number: build.whole(int(number), expr.span),
+            lambda op, values: build.apply(op, values, "bool", x.span),
+        )
+
+    return [(taken_apart(formula(text)), (holds(condition),) if condition else ()) for text, condition in cases]
 
 
 def _power(base: ir.Expr, exponent: Fraction, expr: ir.Map) -> Product:

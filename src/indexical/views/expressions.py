@@ -9,6 +9,7 @@ from typing import TypeVar, assert_never
 
 from ..checker.guards import mentioned
 from ..ir import nodes as ir
+from ..ir.functions import operation
 from ..ir.types import Coordinate, Kind, join
 from ..ir.walk import fresh
 from ..syntax import tree
@@ -21,8 +22,6 @@ Written = TypeVar("Written")
 
 _COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">="))
 _ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%", "**"))
-# What is whole where its arguments are.
-_KEEPING = frozenset(("abs", "relu", "clamp", "max", "min"))
 # `i_1`, `j_1_2`.
 _NUMBERED = re.compile(r"(.+?)((?:_\d+)+)")
 # Comparisons that chain: `0 <= a < n`.
@@ -196,7 +195,7 @@ def comes_out_whole(expr: ir.Expr) -> bool:
 def _printed_kind(expr: ir.Expr) -> Kind:
     """The kind that the checker would find in the printed expression, before anything is done about it."""
     match expr:
-        case ir.Map(op, arguments) if op in (*_ARITHMETIC, *_KEEPING, "neg") and op != "/":
+        case ir.Map(op, arguments) if operation(op).keeps_whole and op != "/":
             return join(argument.type.kind for argument in arguments)
         case ir.Select(_, then, otherwise):
             return join((then.type.kind, otherwise.type.kind))
@@ -235,7 +234,7 @@ def _operation(expr: ir.Map, place: Place, beside_real: bool) -> tree.Expr:
         case op, (operand,) if op.startswith("as "):
             return tree.Cast(_operand(operand, place), op[3:], NOWHERE)
         case op, arguments:
-            meets = op in _KEEPING and any(_is_surely_real(argument) for argument in arguments)
+            meets = operation(op).keeps_whole and any(_is_surely_real(argument) for argument in arguments)
             inner = tuple(written_expression(argument, place, meets) for argument in arguments)
             return tree.Call(op, NOWHERE, inner, NOWHERE)
 

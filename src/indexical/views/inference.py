@@ -11,6 +11,7 @@ from ..checker.spaces import Classes, tied
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import expression, of_atom, polynomial
+from ..ir.functions import operation
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import parts_of, rebuild, walk
@@ -175,8 +176,6 @@ def _reads(expr: ir.Expr, coordinate: Coordinate, held: Conditions) -> Reads:
 
 # ---------------------------------------------------------------------- kinds
 
-_TRANSPARENT = frozenset(("+", "-", "*", "/", "//", "%", "neg", "**", "max", "min", "abs", "relu", "clamp"))
-
 
 def asked_kinds(program: ir.Program) -> set[str]:
     """The inputs that are whole or Boolean because they are used as an index or as a condition."""
@@ -195,7 +194,7 @@ def asked_kinds(program: ir.Program) -> set[str]:
             case ir.Read(tensor) if tensor not in seen and expr.type.kind != "real":
                 seen.add(tensor)
                 waiting += [clause.body for clause in lets[tensor].clauses]
-            case ir.Map(op, arguments) if op in _TRANSPARENT:
+            case ir.Map(op, arguments) if operation(op).keeps_whole:
                 waiting += arguments
             case ir.Select(_, then, otherwise):
                 waiting += [then, otherwise]

@@ -7,6 +7,8 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from ..ir.functions import FUNCTIONS
+
 _SCRIPTS = (
     "dom.js",
     "evaluate.js",
@@ -61,8 +63,17 @@ def page_html(title: str, blocks: list[dict[str, Any]]) -> str:
         title=escape(title),
         style=(room / "page.css").read_text(encoding="utf-8"),
         data=embedded({"title": title, "blocks": blocks, "exact": exact}),
-        script="\n".join((room / name).read_text(encoding="utf-8") for name in _SCRIPTS),
+        script="\n".join(map(script, _SCRIPTS)),
     )
+
+
+def script(name: str) -> str:
+    """One of the page's scripts; `evaluate.js` with the elementwise functions that it calls by name."""
+    text = (files("indexical.views") / "page" / name).read_text(encoding="utf-8")
+    if name != "evaluate.js":
+        return text
+    functions = ", ".join(f"{function}: {row.javascript}" for function, row in FUNCTIONS.items())
+    return f"{text}\nconst FUNCTIONS = {{ {functions} }};\n"
 
 
 def embedded(data: Any) -> str:

@@ -40,7 +40,7 @@ class Relation {
     if ((op === "*" || op === "/") && this.isMasked(expr, point)) return 0;
     const values = operands.map((operand) => this.value(operand, point));
     if (op.startsWith("as ")) return cast(op.slice(3), values[0], this.isExact);
-    const known = OPERATIONS[op];
+    const known = OPERATIONS[op] ?? FUNCTIONS[op];
     if (known === undefined) throw new Error(`unknown operation ${op}`);
     return known(...values);
   }
@@ -355,10 +355,6 @@ const OPERATIONS = {
   "+": (a, b) => a + b, "-": (a, b) => a - b, "*": (a, b) => a * b, "/": (a, b) => a / b, "//": (a, b) => Math.trunc(a / b),
   "%": (a, b) => a % b, "**": (a, b) => a ** b, neg: (a) => -a, "!": (a) => !a,
   "==": (a, b) => a === b, "!=": (a, b) => a !== b, "<": (a, b) => a < b, "<=": (a, b) => a <= b, ">": (a, b) => a > b, ">=": (a, b) => a >= b,
-  exp: Math.exp, log: Math.log, sqrt: Math.sqrt, rsqrt: (x) => 1 / Math.sqrt(x), tanh: Math.tanh, sigmoid,
-  relu: (x) => Math.max(0, x), gelu: (x) => 0.5 * x * (1 + erf(x / Math.SQRT2)), silu: (x) => x * sigmoid(x),
-  abs: Math.abs, sin: Math.sin, cos: Math.cos, erf, floor: Math.floor, ceil: Math.ceil, round: roundEven,
-  clamp: (x, low, high) => Math.min(Math.max(x, low), high), max: Math.max, min: Math.min,
 };
 
 const sum = (values) => values.reduce((total, value) => total + Number(value), 0);

@@ -1,0 +1,301 @@
+"""The table of elementwise functions, one row each, and where all other layers ask about them.
+
+To add a function is to add a row: the checker, the derivatives, the printers and the number types know it by then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+from . import elementary
+from .operations import (
+    CAST,
+    EVERY,
+    FIRST,
+    INF,
+    NONE,
+    OPERATORS,
+    REALS,
+    UNKNOWN,
+    Function,
+    Operation,
+    Spelling,
+)
+
+F = TypeVar("F")
+
+_RSQRT = '''
+def rsqrt(x):
+    """1 / sqrt(x): infinite at 0, whatever its sign."""
+    return np.abs(1 / np.sqrt(x))
+'''
+_SIGMOID = '''
+def sigmoid(x):
+    """1 / (1 + exp(-x)), without overflow."""
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, small) / (1 + small)
+'''
+_SILU = '''
+def silu(x):
+    """x · sigmoid(x)."""
+    small = np.exp(-np.abs(x))
+    return x * (np.where(x >= 0, 1, small) / (1 + small))
+'''
+_LOG_SIGMOID = '''
+def log_sigmoid(x):
+    """log(1 / (1 + exp(-x))), without overflow."""
+    return -np.logaddexp(-x, 0)
+'''
+_ERF = '''
+def erf(x):
+    """The error function. NumPy has none, so it goes number by number."""
+    x = np.asarray(x)
+    return np.vectorize(math.erf, otypes=[float])(x).astype(x.dtype)
+'''
+_GELU = '''
+def gelu(x):
+    """x · Φ(x). NumPy has no error function, so it goes number by number."""
+    x = np.asarray(x)
+    return 0.5 * x * (1 + np.vectorize(math.erf, otypes=[float])(x / math.sqrt(2)).astype(x.dtype))
+'''
+
+_FUNCTIONS = (
+    Function(
+        name="exp", arity=1, keeps_whole=False, exact=False,
+        domain=REALS, values=(0, INF), finite=False, endless=(INF,),
+        present=FIRST, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        value=elementary.guarded(math.exp), definition=None,
+        slope="y",
+        numpy=Spelling("np.exp"), torch=Spelling("torch.exp"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="Math.exp",
+    ),
+    Function(
+        name="log", arity=1, keeps_whole=False, exact=False,
+        domain=(0, INF), values=REALS, finite=False, endless=REALS,
+        present=FIRST, undefined=FIRST, steep=FIRST, settled=True, trend="rising", parity="neither",
+        value=elementary.guarded(elementary.log), definition=None,
+        slope="1 / x",
+        numpy=Spelling("np.log"), torch=Spelling("torch.log"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="Math.log",
+    ),
+    Function(
+        name="sqrt", arity=1, keeps_whole=False, exact=False,
+        domain=(0, INF), values=(0, INF), finite=False, endless=REALS,
+        present=NONE, undefined=NONE, steep=FIRST, settled=True, trend="rising", parity="neither",
+        value=elementary.guarded(math.sqrt), definition=None,
+        slope="0.5 / y",
+        numpy=Spelling("np.sqrt"), torch=Spelling("torch.sqrt"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="Math.sqrt",
+    ),
+    Function(
+        name="rsqrt", arity=1, keeps_whole=False, exact=False,
+        domain=(0, INF), values=(0, INF), finite=False, endless=(-INF,),
+        present=FIRST, undefined=FIRST, steep=FIRST, settled=True, trend="falling", parity="neither",
+        value=elementary.guarded(elementary.rsqrt), definition=None,
+        slope="-0.5 * y / x",
+        numpy=Spelling("rsqrt", helper=_RSQRT), torch=Spelling("torch.rsqrt({0}).abs()"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="(x) => 1 / Math.sqrt(x)",
+    ),
+    Function(
+        name="tanh", arity=1, keeps_whole=False, exact=False,
+        domain=REALS, values=(-1, 1), finite=True, endless=(),
+        present=NONE, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="odd",
+        value=math.tanh, definition=None,
+        slope="1 - y * y",
+        numpy=Spelling("np.tanh"), torch=Spelling("torch.tanh", in_place=True),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="Math.tanh",
+    ),
+    Function(
+        name="sigmoid", arity=1, keeps_whole=False, exact=False,
+        domain=REALS, values=(0, 1), finite=True, endless=(),
+        present=FIRST, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        value=elementary.sigmoid, definition=None,
+        slope="y * (1 - y)",
+        numpy=Spelling("sigmoid", helper=_SIGMOID), torch=Spelling("torch.sigmoid", in_place=True),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="sigmoid",
+    ),
+    Function(
+        name="relu", arity=1, keeps_whole=True, exact=True,
+        domain=REALS, values=(0, INF), finite=True, endless=(INF,),
+        present=NONE, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        value=elementary.relu, definition=None,
+        slope=(("1", "x > 0"),),
+        numpy=Spelling("np.maximum({0}, 0)"), torch=Spelling("torch.relu", in_place=True),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="(x) => Math.max(0, x)",
+    ),
+    Function(
+        name="gelu", arity=1, keeps_whole=False, exact=False,
+        domain=REALS, values=(-0.17, INF), finite=True, endless=REALS,
+        present=NONE, undefined=NONE, steep=NONE, settled=False, trend=UNKNOWN, parity="neither",
+        value=elementary.gelu, definition=None,
+        slope="(1 + erf(x / sqrt(2))) / 2 + x * exp(-(x * x) / 2) / sqrt(6.283185307179586)",
+        numpy=Spelling("gelu", helper=_GELU), torch=Spelling("torch.nn.functional.gelu"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="(x) => 0.5 * x * (1 + erf(x / Math.SQRT2))",
+    ),
+    Function(
+        name="silu", arity=1, keeps_whole=False, exact=False,
+        domain=REALS, values=(-0.279, INF), finite=True, endless=REALS,
+        present=NONE, undefined=NONE, steep=NONE, settled=False, trend=UNKNOWN, parity="neither",
+        value=lambda x: x * elementary.sigmoid(x), definition=None,
+        slope="sigmoid(x) * (1 + x * (1 - sigmoid(x)))",
+        numpy=Spelling("silu", helper=_SILU), torch=Spelling("torch.nn.functional.silu"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="(x) => x * sigmoid(x)",
+    ),
+    Function(
+        name="softplus", arity=1, keeps_whole=False, exact=False,
+        domain=REALS, values=(0, INF), finite=True, endless=(INF,),
+        present=FIRST, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        value=elementary.softplus, definition="log(1 + exp(x))",
+        slope="sigmoid(x)",
+        numpy=Spelling("np.logaddexp({0}, 0)"), torch=Spelling("torch.nn.functional.softplus({0}, threshold=40)"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="(x) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)))",
+    ),
+    Function(
+        name="log_sigmoid", arity=1, keeps_whole=False, exact=False,
+        domain=REALS, values=(-INF, 0), finite=True, endless=(-INF,),
+        present=FIRST, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        value=lambda x: -elementary.softplus(-x), definition="-log(1 + exp(-x))",
+        slope="sigmoid(-x)",
+        numpy=Spelling("log_sigmoid", helper=_LOG_SIGMOID), torch=Spelling("torch.nn.functional.logsigmoid"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="(x) => Math.min(x, 0) - Math.log1p(Math.exp(-Math.abs(x)))",
+    ),
+    Function(
+        name="exp2", arity=1, keeps_whole=False, exact=False,
+        domain=REALS, values=(0, INF), finite=False, endless=(INF,),
+        present=FIRST, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        value=elementary.guarded(math.exp2), definition="exp(x * log(2))",
+        slope="y * log(2)",
+        numpy=Spelling("np.exp2"), torch=Spelling("torch.exp2"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="(x) => 2 ** x",
+    ),
+    Function(
+        name="expm1", arity=1, keeps_whole=False, exact=False,
+        domain=REALS, values=(-1, INF), finite=False, endless=(INF,),
+        present=NONE, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        value=elementary.guarded(math.expm1), definition="exp(x) - 1",
+        slope="exp(x)",
+        numpy=Spelling("np.expm1"), torch=Spelling("torch.expm1"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="Math.expm1",
+    ),
+    Function(
+        name="log1p", arity=1, keeps_whole=False, exact=False,
+        domain=(-1, INF), values=REALS, finite=False, endless=REALS,
+        present=NONE, undefined=NONE, steep=FIRST, settled=True, trend="rising", parity="neither",
+        value=elementary.guarded(elementary.log1p), definition="log(1 + x)",
+        slope="1 / (1 + x)",
+        numpy=Spelling("np.log1p"), torch=Spelling("torch.log1p"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="Math.log1p",
+    ),
+    Function(
+        name="abs", arity=1, keeps_whole=True, exact=True,
+        domain=REALS, values=(0, INF), finite=True, endless=REALS,
+        present=NONE, undefined=NONE, steep=NONE, settled=True, trend=UNKNOWN, parity="even",
+        value=abs, definition=None,
+        slope=(("1", "x > 0"), ("-1", "x < 0")),
+        numpy=Spelling("np.abs"), torch=Spelling("torch.abs"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="Math.abs",
+    ),
+    Function(
+        name="sin", arity=1, keeps_whole=False, exact=False,
+        domain=REALS, values=(-1, 1), finite=True, endless=REALS,
+        present=NONE, undefined=NONE, steep=NONE, settled=False, trend=UNKNOWN, parity="odd",
+        value=elementary.guarded(math.sin), definition=None,
+        slope="cos(x)",
+        numpy=Spelling("np.sin"), torch=Spelling("torch.sin"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="Math.sin",
+    ),
+    Function(
+        name="cos", arity=1, keeps_whole=False, exact=False,
+        domain=REALS, values=(-1, 1), finite=True, endless=REALS,
+        present=FIRST, undefined=NONE, steep=NONE, settled=False, trend=UNKNOWN, parity="even",
+        value=elementary.guarded(math.cos), definition=None,
+        slope="-sin(x)",
+        numpy=Spelling("np.cos"), torch=Spelling("torch.cos"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="Math.cos",
+    ),
+    Function(
+        name="erf", arity=1, keeps_whole=False, exact=False,
+        domain=REALS, values=(-1, 1), finite=True, endless=(),
+        present=NONE, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="odd",
+        value=math.erf, definition=None,
+        slope="2 * exp(-(x * x)) / sqrt(3.141592653589793)",
+        numpy=Spelling("erf", helper=_ERF), torch=Spelling("torch.erf"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="erf",
+    ),
+    Function(
+        name="floor", arity=1, keeps_whole=False, exact=True,
+        domain=REALS, values=REALS, finite=True, endless=REALS,
+        present=NONE, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        value=elementary.keep_unbounded(math.floor), definition=None,
+        slope="0",
+        numpy=Spelling("np.floor"), torch=Spelling("torch.floor"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="Math.floor",
+    ),
+    Function(
+        name="ceil", arity=1, keeps_whole=False, exact=True,
+        domain=REALS, values=REALS, finite=True, endless=REALS,
+        present=NONE, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        value=elementary.keep_unbounded(math.ceil), definition=None,
+        slope="0",
+        numpy=Spelling("np.ceil"), torch=Spelling("torch.ceil"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="Math.ceil",
+    ),
+    Function(
+        name="round", arity=1, keeps_whole=False, exact=True,
+        domain=REALS, values=REALS, finite=True, endless=REALS,
+        present=NONE, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="odd",
+        value=elementary.keep_unbounded(round), definition=None,
+        slope="0",
+        numpy=Spelling("np.round"), torch=Spelling("torch.round"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="roundEven",
+    ),
+    Function(
+        name="clamp", arity=3, keeps_whole=True, exact=True,
+        domain=REALS, values=REALS, finite=True, endless=REALS,
+        present=EVERY, undefined=NONE, steep=NONE, settled=True, trend=UNKNOWN, parity="neither",
+        value=elementary.clamp, definition=None,
+        slope=None,
+        numpy=Spelling("np.minimum(np.maximum({0}, {1}), {2})"), torch=Spelling("torch.clamp"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="(x, low, high) => Math.min(Math.max(x, low), high)",
+    ),
+    Function(
+        name="max", arity=None, keeps_whole=True, exact=True,
+        domain=REALS, values=REALS, finite=True, endless=REALS,
+        present=EVERY, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        value=elementary.largest, definition=None,
+        slope=None,
+        numpy=Spelling("np.maximum"), torch=Spelling("torch.maximum"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="Math.max",
+    ),
+    Function(
+        name="min", arity=None, keeps_whole=True, exact=True,
+        domain=REALS, values=REALS, finite=True, endless=REALS,
+        present=EVERY, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        value=elementary.smallest, definition=None,
+        slope=None,
+        numpy=Spelling("np.minimum"), torch=Spelling("torch.minimum"),
+        jax=UNKNOWN, triton=UNKNOWN, javascript="Math.min",
+    ),
+)
+
+FUNCTIONS: Final[Mapping[str, Function]] = {row.name: row for row in _FUNCTIONS}
+_OPERATIONS: Final[Mapping[str, Operation]] = {**OPERATORS, **FUNCTIONS}
+
+
+def operation(op: str) -> Operation:
+    """The row of an operator, a cast or a function, by what an `ir.Map` has as its `op`."""
+    return CAST if op.startswith("as ") else _OPERATIONS[op]
+
+
+def registered(layer: str, own: Mapping[str, F], derived: Callable[[str], F]) -> dict[str, F]:
+    """A function of one number type for every row: its `own`, or one `derived` from the formula that defines it."""
+    unknown = own.keys() - FUNCTIONS.keys()
+    missing = [name for name, row in FUNCTIONS.items() if row.definition is None and name not in own]
+    if unknown or missing:
+        raise LookupError(f"{layer}: {', '.join([*unknown, *missing])} must stand here and in the table of functions")
+    return {
+        name: own[name] if name in own or row.definition is None else derived(row.definition)
+        for name, row in FUNCTIONS.items()
+    }
