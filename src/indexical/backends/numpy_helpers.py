@@ -53,9 +53,10 @@ def magnitude(x):
     "multiply": '''
 def multiply(a, b):
     """The product of whole numbers, where it fits in 64 bits."""
-    if (np.abs(np.multiply(a, b, dtype=float)) >= 2.0**63 * (1 - 2.0**-48)).any():
+    total, by = np.multiply(a, b), np.where((b == 0) | (b == -1), 1, b)
+    if np.where(b == -1, a == -(2**63), (b != 0) & (total // by != a)).any():
         raise Refused("IX505", "a whole number does not fit in 64 bits")
-    return a * b
+    return total
 ''',
     "power": '''
 def power(a, b):
@@ -73,7 +74,9 @@ def checked_power(a, b):
     "checked_sum": '''
 def checked_sum(x, axes):
     """The sum of whole numbers, where it fits in 64 bits."""
-    if (np.abs(x.sum(axes, dtype=float)) >= 2.0**63 * (1 - 2.0**-48)).any():
+    x = x.astype(np.int64, copy=False)
+    high = (x >> 32).sum(axes) + ((x & 0xFFFFFFFF).sum(axes) >> 32)
+    if ((high < -(2**31)) | (high >= 2**31)).any():
         raise Refused("IX505", "a whole number does not fit in 64 bits")
     return x.sum(axes)
 ''',
@@ -89,7 +92,9 @@ def checked_prod(x, axes):
     "checked_cumsum": '''
 def checked_cumsum(x, axis):
     """The running sum of whole numbers, where it fits in 64 bits."""
-    if (np.abs(x.cumsum(axis, dtype=float)) >= 2.0**63 * (1 - 2.0**-48)).any():
+    x = x.astype(np.int64, copy=False)
+    high = (x >> 32).cumsum(axis) + ((x & 0xFFFFFFFF).cumsum(axis) >> 32)
+    if ((high < -(2**31)) | (high >= 2**31)).any():
         raise Refused("IX505", "a whole number does not fit in 64 bits")
     return x.cumsum(axis)
 ''',

@@ -62,9 +62,10 @@ def magnitude(x):
 def multiply(a, b):
     """The product of whole numbers, where it fits in 64 bits."""
     a, b = torch.as_tensor(a), torch.as_tensor(b)
-    large = (a.double() * b.double()).abs() >= 2.0**63 * (1 - 2.0**-48)
-    check(large, "IX505", "a whole number does not fit in 64 bits")
-    return a * b
+    total, by = a * b, torch.where((b == 0) | (b == -1), 1, b)
+    wrapped = torch.where(b == -1, a == -(2**63), (b != 0) & (total // by != a))
+    check(wrapped, "IX505", "a whole number does not fit in 64 bits")
+    return total
 ''',
     "power": '''
 def power(a, b):
@@ -81,7 +82,9 @@ def checked_power(a, b):
     "checked_sum": '''
 def checked_sum(x, axes):
     """The sum of whole numbers, where it fits in 64 bits."""
-    check(x.double().sum(axes).abs() >= 2.0**63 * (1 - 2.0**-48), "IX505", "a whole number does not fit in 64 bits")
+    x = x.long()
+    high = (x >> 32).sum(axes) + ((x & 0xFFFFFFFF).sum(axes) >> 32)
+    check((high < -(2**31)) | (high >= 2**31), "IX505", "a whole number does not fit in 64 bits")
     return x.sum(axes)
 ''',
     "checked_prod": '''
@@ -95,7 +98,9 @@ def checked_prod(x, axes):
     "checked_cumsum": '''
 def checked_cumsum(x, axis):
     """The running sum of whole numbers, where it fits in 64 bits."""
-    check(x.double().cumsum(axis).abs() >= 2.0**63 * (1 - 2.0**-48), "IX505", "a whole number does not fit in 64 bits")
+    x = x.long()
+    high = (x >> 32).cumsum(axis) + ((x & 0xFFFFFFFF).cumsum(axis) >> 32)
+    check((high < -(2**31)) | (high >= 2**31), "IX505", "a whole number does not fit in 64 bits")
     return x.cumsum(axis)
 ''',
     "largest": '''

@@ -94,7 +94,7 @@ class Wholes(Arrays):
     def asked(self, values: list[Value], scope: Scope) -> list[Value]:
         """Operands whose result is looked at for overflow, with 0 where guards removed the point: there it may be any
         number."""
-        if not scope.conditions():
+        if not scope.conditions() or not self.text.checks:  # Of a guard itself nothing is asked.
             return values
         result = []
         for value in values:
