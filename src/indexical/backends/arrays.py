@@ -82,6 +82,10 @@ class Arrays(Numbers):
             for product, other in (values, values[::-1]):
                 if product.product is not None and product.axes == other.axes == axes and product.dtype == other.dtype:
                     return Value(added_product(*product.product, other), axes, "real", dtype)
+        if op == "+" and self.text.dialect.name == "torch":
+            for product, other in (values, values[::-1]):
+                if product.product is not None and is_linear_map(product, other, axes):
+                    return Value(added_product(*product.product, other), axes, "real", dtype)
         left, right = (aligned(value, axes) for value in values)
         python = left.python and right.python
         first = left.within(level + (level in (POWER, COMPARISON)))
@@ -173,6 +177,14 @@ def _opposite(condition: ir.Expr) -> ir.Expr:
     if isinstance(condition, ir.Map) and condition.op == "!":
         return condition.arguments[0]
     return build.apply("!", (condition,), "bool", condition.span)
+
+
+def is_linear_map(product: Value, other: Value, axes: tuple[Coordinate, ...]) -> bool:
+    """Whether a product of two matrices and what is added to each row of it are one call of the library."""
+    if product.product is None or product.product[0] != "@" or product.axes != axes or product.dtype != other.dtype:
+        return False
+    _, left, right = product.product
+    return len(left.axes) == len(right.axes) == 2 and other.axes == axes[-1:]
 
 
 def added_product(sign: str, left: Value, right: Value, other: Value) -> str:

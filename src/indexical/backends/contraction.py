@@ -212,6 +212,12 @@ class Contractor(Reader):
     ) -> Value:
         """Two arrays that share only what is summed: `@` where their axes allow it, else all at once."""
         wanted = scope.sort({*mine, *theirs})
+        if len(over) == 1 and not self.text.loops:
+            found = self.matrix_by_stack(left, right, over[0], wanted) or self.matrix_by_stack(
+                right, left, over[0], wanted
+            )
+            if found is not None:
+                return found
         if len(over) == 1:
             if len(theirs) <= 1 and (left.axes == (*mine, *over) or len(mine) <= 1):
                 first, second = self.turned(left, (*mine, *over)), self.turned(right, (*over, *theirs))
@@ -228,6 +234,19 @@ class Contractor(Reader):
         shown = self.text.dialect.tensordot(before[0].text, before[1].text, places)  # type: ignore[arg-type]
         axes = tuple(axis for value in before for axis in value.axes if axis not in over)
         return Value(shown, axes, "real", None)
+
+    def matrix_by_stack(
+        self, matrix: Value, stack: Value, over: Coordinate, wanted: tuple[Coordinate, ...]
+    ) -> Value | None:
+        """A matrix times a stack of matrices, `X[i, m]` by `W[h, m, d]`: its result lies as it is wanted, and nothing
+        is turned around. None where the axes are others."""
+        stack = stack.turned or stack
+        rows = [axis for axis in matrix.axes if axis != over]
+        if len(rows) != 1 or len(stack.axes) < 3 or stack.axes[-2] != over:
+            return None
+        if wanted != (*stack.axes[:-2], rows[0], stack.axes[-1]):
+            return None
+        return _matmul(self.turned(matrix, (rows[0], over)), stack, wanted)
 
     def folded_once(self, small: Value, large: Value, over: Coordinate, scope: Scope) -> Value | None:
         """A matrix and an array of several axes that stays the same in a loop: before it, this is made a matrix too."""
