@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from ..ir import nodes as ir
 from ..plan.choose import FUSED, INTERVALS, TILES
 from ..plan.homes import has_keys
+from ..plan.norms import Norm
 from ..plan.steps import Attend
 from .backward import Backward
 from .base import ATOM, EITHER, TERNARY, Value
 from .blocks import Blocks
 from .cuts import Cutting
+from .expressions import constant
 from .frames import Frame, hears_somebody
 from .state import Stored
 from .streams import Stream
@@ -28,6 +30,9 @@ class Attending(Backward, Cutting, Blocks):
             return
         if step is not None and step.block is not None:
             self.cut(step.block, step.covers)
+            return
+        if step is not None and step.norm is not None:
+            self.layer_norm(let, step.norm, step.covers)
             return
         if step is None or step.attend is None:
             super().define(let)
@@ -67,6 +72,26 @@ class Attending(Backward, Cutting, Blocks):
         some = self.value(has_keys(attend.attention), frame.scope)
         value = self.text.named(value, f"{let.name}_rows")
         return value.but(text=f"{value.text} if {some.within(EITHER)} else {value.text} + math.nan", binds=TERNARY)
+
+    def layer_norm(self, let: ir.Let, norm: Norm, covers: tuple[str, ...]) -> None:
+        """The library's layer normalisation, over the last axis of what it is given."""
+        self.begin(let, [self.lets[name] for name in covers])
+        clause = let.clauses[0]
+        scope = self.scope_of(clause, {})
+        last = norm.coordinate
+        axes = (*(axis for axis in scope.order if axis != last), last)
+        x = self.spread(self.turned(self.strong(self.real(self.value(norm.x, scope))), axes), axes, scope)
+        length = self.length(last, scope)
+        if not self.is_filled(last, scope):
+            self.refuse_once(f"{length} == 0", "IX310", "`mean` over no points has no value")
+        beside = [None if part is None else self.value(part, scope) for part in (norm.gain, norm.bias)]
+        words = ["None" if part is None else self.strong(self.real(part)).text for part in beside]
+        eps = constant(norm.eps).text
+        call = f"torch.nn.functional.layer_norm({x.text}, ({length},), {', '.join(words)}, {eps})"
+        variable = self.text.fresh(let.name)
+        value = self.turned(x.but(text=call, axes=axes, binds=ATOM), scope.order)
+        self.text.line(f"{variable} = {self.finished(let, value, clause, {}).text}")
+        self.stored[let.name] = Stored(variable, self.dtypes[let.name])
 
     def intervals(self, let: ir.Let, attend: Attend, frame: Frame, tiles: bool) -> Value:
         """Each query with its intervals of keys, computed from the guard by arithmetic."""

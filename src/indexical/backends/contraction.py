@@ -230,6 +230,8 @@ class Contractor(Reader):
                 found = self.folded_once(small, large, over[0], scope)
                 if found is not None:
                     return found
+        if len(over) > 1 and self.text.dialect.name == "torch":
+            return self.as_matrices(before[0], before[1], mine, over, theirs, scope)
         places = tuple(tuple(value.axes.index(axis) for axis in over) for value in before)
         shown = self.text.dialect.tensordot(before[0].text, before[1].text, places)  # type: ignore[arg-type]
         axes = tuple(axis for value in before for axis in value.axes if axis not in over)
@@ -247,6 +249,25 @@ class Contractor(Reader):
         if wanted != (*stack.axes[:-2], rows[0], stack.axes[-1]):
             return None
         return _matmul(self.turned(matrix, (rows[0], over)), stack, wanted)
+
+    def as_matrices(
+        self,
+        left: Value,
+        right: Value,
+        mine: tuple[Coordinate, ...],
+        over: tuple[Coordinate, ...],
+        theirs: tuple[Coordinate, ...],
+        scope: Scope,
+    ) -> Value:
+        """One product of two matrices, of which the summed coordinates are one axis in the order of the right side: a
+        projection that merges heads reads its weights as they lie."""
+        over = tuple(axis for axis in right.axes if axis in over)
+        first, second = self.folded(left, (), mine, over, scope), self.folded(right, (), over, theirs, scope)
+        result = _matmul(first, second, (*mine, *theirs))
+        if len(mine) > 1 or len(theirs) > 1:
+            shape = self.shape(result.axes, scope)
+            return result.but(text=f"{result.atom}.reshape{shape}", binds=ATOM)
+        return result
 
     def folded_once(self, small: Value, large: Value, over: Coordinate, scope: Scope) -> Value | None:
         """A matrix and an array of several axes that stays the same in a loop: before it, this is made a matrix too."""

@@ -15,6 +15,7 @@ from .fuse import fuse
 from .gradients import Derived, derive
 from .lowerings import described
 from .masks import analyze, kind
+from .norms import LAYER_NORM, Norm, find_norm
 from .recognize import recognize
 from .recurrences import arrange, step_of
 from .scores import lay_out, take_apart
@@ -55,6 +56,8 @@ def choose(
     arranged = arrange(program, wanted, isolate)
     reading = _reading(fused, derived)
     program, blocks = _cut(arranged.program, wanted, derived.flowing, reading, refusals)
+    norms = {} if isolate or backend != "torch" else _norms(program, {*fused, *reading}, dtypes)
+    reading |= {name: norm.parts for name, norm in norms.items()}
     needed = needed_by(program, wanted, reading)
     together = _together(program, derived.gradients, blocks, needed, refusals)
     inside = {name for step in together for name in (*step.beside, *step.covers)}
@@ -65,6 +68,9 @@ def choose(
         if let.name in fused:
             step = _attend(let, fused[let.name], program, backend)
             steps.append(replace(step, covers=_covered((let.name,), original, needed)))
+        elif let.name in norms:
+            covers = _covered((let.name,), original, needed)
+            steps.append(Step(let.name, LAYER_NORM, covers=covers, norm=norms[let.name]))
         else:
             refused = (refusals[let.name],) if let.name in refusals else ()
             known = next((step for step in together if step.definition == let.name), None)
@@ -77,6 +83,17 @@ def choose(
     weak = weak_definitions(program, given)
     same = agreed(original)
     return Plan(program, wanted, types, backend, device, isolate, tuple(steps), unread, weak, recompute, same)
+
+
+def _norms(program: ir.Program, taken: set[str], dtypes: Mapping[str, Dtype]) -> dict[str, Norm]:
+    """The layer normalisations of a program, other than those that are computed some other way. PyTorch's kernel wants
+    one dtype for all that it is given."""
+    if len({dtypes.get(tensor.name) for tensor in program.inputs if tensor.kind == "real" and tensor.axes}) != 1:
+        return {}
+    lets = {let.name: let for let in program.lets}
+    once = {item.name for item in program.order if isinstance(item, ir.Once)} - taken
+    found = {name: find_norm(lets[name], lets) for name in lets if name in once}
+    return {name: norm for name, norm in found.items() if norm is not None}
 
 
 def needed_by(program: ir.Program, wanted: tuple[str, ...], reading: Mapping[str, tuple[ir.Expr, ...]]) -> set[str]:

@@ -10,6 +10,7 @@ from ..ir import nodes as ir
 from ..ir import whole
 from ..ir.types import Coordinate, Dtype
 from ..source import Span
+from .norms import Norm
 from .scans import Recurrence
 
 # What a row is that hears nobody: 0, as of a softmax, or NaN, as of a quotient. One that is keyless is NaN too, and
@@ -201,6 +202,7 @@ class Step:
     gradient: Gradient | None = None
     block: Block | None = None
     beside: tuple[str, ...] = ()
+    norm: Norm | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,136 @@
+"""Layer normalisation, in any definition that spells it out: `(x - mean) * rsqrt(variance + eps) * gain + bias`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.types import Coordinate
+from ..ir.walk import Inexpressible, at, substitute
+from ..transform.products import taken_apart
+
+LAYER_NORM = "layer_norm"
+Lets: TypeAlias = Mapping[str, ir.Let]
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """`x` less its mean over a coordinate, over the root of its variance and `eps`; times `gain`, plus `bias`, each of
+    which may be missing and varies with that coordinate alone."""
+
+    x: ir.Expr
+    coordinate: Coordinate
+    eps: ir.Const
+    gain: ir.Expr | None
+    bias: ir.Expr | None
+
+    @property
+    def parts(self) -> tuple[ir.Expr, ...]:
+        """What has to be evaluated."""
+        return tuple(part for part in (self.x, self.gain, self.bias) if part is not None)
+
+
+def find_norm(let: ir.Let, lets: Lets) -> Norm | None:
+    """The layer normalisation that a definition is; None where it is anything else."""
+    if let.kind != "real" or len(let.clauses) != 1 or let.clauses[0].guard is not None:
+        return None
+    clause = let.clauses[0]
+    if not all(isinstance(slot, ir.Coord) for slot in clause.slots):
+        return None
+    for scaled, bias in _sums(clause.body):
+        found = _normalised(scaled, clause, lets)
+        if found is None:
+            continue
+        x, coordinate, eps, gain = found
+        own = frozenset((coordinate,))
+        whole = x.type.coordinates == frozenset(range.coordinate for range in clause.ranges)
+        if whole and all(part is None or part.type.coordinates == own for part in (gain, bias)):
+            return Norm(x, coordinate, eps, gain, bias)
+    return None
+
+
+def _sums(body: ir.Expr) -> Iterator[tuple[ir.Expr, ir.Expr | None]]:
+    """A body as what is scaled and what is added to it."""
+    if isinstance(body, ir.Map) and body.op == "+":
+        left, right = body.arguments
+        yield left, right
+        yield right, left
+    yield body, None
+
+
+def _normalised(
+    expr: ir.Expr, clause: ir.Clause, lets: Lets
+) -> tuple[ir.Expr, Coordinate, ir.Const, ir.Expr | None] | None:
+    """What is normalised, over which coordinate, with which `eps` and gain."""
+    product = taken_apart(expr)
+    if product.number != 1 or len(product.divisors) > 1:
+        return None
+    roots = [factor for factor in product.factors if isinstance(factor, ir.Map) and factor.op == "rsqrt"]
+    roots += [factor for factor in product.divisors if isinstance(factor, ir.Map) and factor.op == "sqrt"]
+    if len(roots) != 1 or (product.divisors and roots[0] not in product.divisors):
+        return None
+    others = [factor for factor in product.factors if factor is not roots[0]]
+    for centred in others:
+        if not isinstance(centred, ir.Map) or centred.op != "-":
+            continue
+        gains = [factor for factor in others if factor is not centred]
+        found = _spread(roots[0], centred, clause, lets) if len(gains) <= 1 else None
+        if found is not None:
+            return centred.arguments[0], *found, gains[0] if gains else None
+    return None
+
+
+def _spread(root: ir.Expr, centred: ir.Map, clause: ir.Clause, lets: Lets) -> tuple[Coordinate, ir.Const] | None:
+    """The coordinate and `eps`, where the root is that of the variance of what is centred about its mean."""
+    x, centre = centred.arguments
+    over = x.type.coordinates - centre.type.coordinates
+    assert isinstance(root, ir.Map)
+    match root.arguments[0]:
+        case ir.Map("+", (variance, ir.Const() as eps)) | ir.Map("+", (ir.Const() as eps, variance)):
+            pass
+        case _:
+            return None
+    if len(over) != 1:
+        return None
+    (coordinate,) = over
+    if _averaged(centre, coordinate, clause, lets) != x:
+        return None
+    match _averaged(variance, coordinate, clause, lets):
+        case ir.Map("**", (base, ir.Const(2))) if _is_centred(base, x, coordinate, clause, lets):
+            return coordinate, eps
+        case ir.Map("*", (base, other)) if base == other and _is_centred(base, x, coordinate, clause, lets):
+            return coordinate, eps
+    return None
+
+
+def _is_centred(expr: ir.Expr, x: ir.Expr, coordinate: Coordinate, clause: ir.Clause, lets: Lets) -> bool:
+    """Whether an expression is `x` less its mean, which may have a name or be written out."""
+    if not isinstance(expr, ir.Map) or expr.op != "-":
+        return False
+    return expr.arguments[0] == x and _averaged(expr.arguments[1], coordinate, clause, lets) == x
+
+
+def _averaged(expr: ir.Expr, coordinate: Coordinate, clause: ir.Clause, lets: Lets) -> ir.Expr | None:
+    """What is averaged, at this coordinate of the clause, where a mean runs over all of its points."""
+    own = next((range for range in clause.ranges if range.coordinate == coordinate), None)
+    match _opened(expr, lets):
+        case ir.Reduce("mean", (range,), body, None) if own is not None:
+            if (range.lower, range.upper) != (own.lower, own.upper):
+                return None
+            try:
+                return substitute(body, {range.coordinate: build.coord(coordinate, expr.span)})
+            except Inexpressible:
+                return None
+    return None
+
+
+def _opened(expr: ir.Expr, lets: Lets) -> ir.Expr:
+    """A read of a plain definition as what the definition says."""
+    let = lets.get(expr.tensor) if isinstance(expr, ir.Read) else None
+    if let is None or len(let.clauses) != 1 or let.clauses[0].guard is not None:
+        return expr
+    assert isinstance(expr, ir.Read)
+    return at(let.clauses[0], let.clauses[0].body, expr.indices) or expr
