@@ -81,6 +81,10 @@ OTHERS = {
         let s[i, j] = sum[d](Q[i, d] * K[j, d]) + b[i - j] where heard[i, j];
         let w[i, j] = softmax[j](s[i, j]) where heard[i, j];
         let out[i, e] = sum[j](w[i, j] * V[j, e]);""",
+    "a bias that is shorter than the keys": """
+        input x[i], b[p3], V[j, e];
+        let w[i, j] = softmax[j](if i == j { 0.5 * x[i] } else { b[j - 1 + 1] }) where j < size(p3);
+        let out[i, e] = sum[j](w[i, j] * V[j, e]);""",
     "heads that share keys": """
         input Q[b, h, i, d], K[b, g, j, d], V[b, g, i1, e], t[h, i1];
         let w[b, h, i, j] = softmax[j](sum[d](Q[b, h, i, d] * K[b, h / 2, j, d]) + t[h, i - j]) where j < i;

@@ -126,9 +126,9 @@ class Adjoint:
             value = emitter.value(gradient, outer)
             axes = outer.sort(mine)
             extents = [axis.extent for axis in emitter.tensors[read.tensor].axes]
-            if all(isinstance(index, ir.Coord) for index in read.indices) and len(set(read.indices)) == len(
-                read.indices
-            ):
+            bare = all(isinstance(index, ir.Coord) for index in read.indices)
+            inside = (emitter.prover.is_inside(i, e, outer, False) for i, e in zip(read.indices, extents, strict=True))
+            if bare and len(set(read.indices)) == len(read.indices) and all(inside):
                 base = Value(target, (), "real", None)
                 view = emitter.at(base, list(read.indices), extents, "", outer) if read.indices else base
                 text.line(f"{view.text}.add_({aligned(value, axes).text})")

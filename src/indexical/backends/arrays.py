@@ -147,6 +147,7 @@ class Arrays(Numbers):
         """What holds at a point that is evaluated: plain conditions, and masks; only those about some coordinates of
         their `own`, where these are given, and outside of a loop none about its step."""
         checks, self.text.checks = self.text.checks, False
+        asking, self.asking = self.asking, True
         plain: list[Value] = []
         masks: list[Value] = []
         inside = scope.plainly()
@@ -158,7 +159,7 @@ class Arrays(Numbers):
                     found.append(value)
             # Also of one that is not asked: what comes after it is only read where it holds.
             inside = inside.where(condition, holds)
-        self.text.checks = checks
+        self.text.checks, self.asking = checks, asking
         return plain, masks
 
     def is_about(self, condition: ir.Expr, own: set[Coordinate], scope: Scope) -> bool:

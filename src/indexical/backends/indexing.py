@@ -287,7 +287,7 @@ class Reader(Views):
         if not self.prover.is_inside(index.expr, index.extent, scope, guarded=True):
             self.check_place(place, index.expr, index.extent, message, scope)
         self.leans += bool(scope.conditions())
-        return not scope.conditions()
+        return not (scope.conditions() or self.asking)
 
     def picked(self, value: Value, places: dict[Coordinate, tuple[Value, bool]], scope: Scope) -> Value:
         """A value at places along some of its axes; where these are out of bounds, some number."""

@@ -45,7 +45,7 @@ class Memory(Wholes):
         key = (expr, self.compute, self.seen(expr, scope))
         if self.leans == leans:
             self.known[key] = found
-        else:
+        elif not self.asking:  # What was not checked is not used again where it has to be.
             self.known[("leans", *key)] = found
             self.known[(*key, tuple(scope.conditions()))] = found
         return found

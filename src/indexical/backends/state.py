@@ -37,7 +37,8 @@ class State:
     """The text that grows, and what is known of its variables.
 
     `known` are the values that have a name already, `hoisted` those that stand before the loops. `leans` counts what
-    was computed on the strength of a guard: such a value is right only where the guard holds.
+    was computed on the strength of a guard: such a value is right only where the guard holds. While it is `asking`
+    whether a guard holds, nothing is checked, and every read is safe.
     """
 
     text: Text
@@ -56,6 +57,7 @@ class State:
     removable: dict[str, bool] = field(default_factory=dict)
     endless: dict[str, Sides] = field(default_factory=dict)
     naming: bool = True
+    asking: bool = False
 
     def __post_init__(self) -> None:
         self.tensors: Mapping[str, ir.Input | ir.Let] = self.program.tensors

@@ -152,7 +152,7 @@ class Views(Emitter):
         inside = self.prover.is_inside(index, extent, scope, guarded=False)
         if inside and access.how != "fixed":
             return access
-        if inside or not scope.conditions():
+        if inside or not (scope.conditions() or self.asking):
             self.check_reach(access, index, extent, message, scope)
             return access
         if not self.prover.is_inside(index, extent, scope, guarded=True):

@@ -360,6 +360,7 @@ def _in_order(
 
     An order is None where it is already so.
     """
+    query_group, key_group = query_group.contiguous(), key_group.contiguous()
     row_order, key_order = (
         None if bool((torch.diff(group) >= 0).all()) else torch.argsort(group, stable=True)
         for group in (query_group, key_group)
@@ -373,7 +374,7 @@ def _in_order(
     if key_order is not None:
         size = len(key_group) + 1
         places = torch.searchsorted(key_group, key_group) * size + key_order
-        lower, upper = (torch.searchsorted(places, start * size + bound) for bound in (lower, upper))
+        lower, upper = (torch.searchsorted(places, (start * size + bound).contiguous()) for bound in (lower, upper))
     return (torch.maximum(lower, start), torch.minimum(upper, stop)), row_order, key_order
 
 
