@@ -9,9 +9,10 @@ from typing import assert_never
 from ..diagnostics import Label, Sink
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.context import Trail, assume, inside
 from ..ir.walk import at
 from ..source import Span
-from .context import Trail, assume, inside, report_all
+from .reporting import report_all
 
 # Elementwise functions that are not 0 at 0, by the argument that must be present; None: any.
 _NOT_ZERO: dict[str, frozenset[int] | None] = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..checker.context import look_through
 from ..ir import nodes as ir
+from ..ir.context import look_through
 from ..ir.prove import conjuncts
 from ..ir.walk import walk
 from .directions import Direction, directions

@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..checker.context import Trail, constants_of
 from ..ir import build, whole
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial, number, polynomial
+from ..ir.context import Trail, constants_of
 from ..ir.prove import conjuncts, inequalities
 from ..ir.types import Coordinate
 from .dependence import evaluated, support

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
-from ..checker.context import look_through
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Atom, Polynomial, no_constants, polynomial
+from ..ir.context import look_through
 from ..ir.prove import conjuncts, inequalities
 from ..ir.types import Coordinate
 from ..ir.walk import at, fresh, substitute

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ..checker.context import look_through
 from ..checker.spaces import tied
 from ..ir import nodes as ir
+from ..ir.context import look_through
 from ..ir.prove import conjuncts
 from ..ir.types import Coordinate
 from ..ir.walk import walk

@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..checker.context import Trail, assume, visit_clause
 from ..checker.spaces import Classes
 from ..checker.spaces import check as check_spaces
 from ..diagnostics import Sink
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.context import Trail, assume, visit_clause
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import reads_of, walk

@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from ..checker.context import Trail
 from ..facts.distributions import keeps_a_point
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.types import Coordinate
-from .canonical import text
-from .normal import (
+from ..ir.algebra.canonical import text
+from ..ir.algebra.normal import (
     Atom,
     Binder,
     Form,
@@ -28,10 +26,12 @@ from .normal import (
     present,
     product,
 )
-from .opening import Algebra
-from .safety import arranged
-from .sums import is_safe_atom, is_safe_form, opened, replaced, split, summed
-from .traits import LARGE, holds_exponential, reads_in
+from ..ir.algebra.normalize import Algebra
+from ..ir.algebra.predicates import LARGE, holds_exponential, reads_in
+from ..ir.algebra.safety import arranged
+from ..ir.algebra.sums import is_safe_atom, is_safe_form, opened, replaced, split, summed
+from ..ir.context import Trail
+from ..ir.types import Coordinate
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from ...checker.context import constants_of
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
 from ...ir.affine import Polynomial, number, polynomial
+from ...ir.context import constants_of
 from ..attention import Comparison, Gather
 from ..products import Factor
 from ..view import View

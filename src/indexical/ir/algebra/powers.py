@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ..ir import build
-from ..ir import nodes as ir
-from ..source import Source, Span
+from ...source import Source, Span
+from .. import build
+from .. import nodes as ir
 from .normal import (
     EMPTY,
     ONE,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 
-from ..ir import build
-from ..ir import nodes as ir
-from ..ir.types import Coordinate
-from ..ir.walk import Inexpressible, walk
+from .. import build
+from .. import nodes as ir
+from ..types import Coordinate
+from ..walk import Inexpressible, walk
 from .canonical import Canonical, signed, text
 from .canonical import written as whole_written
 from .normal import (
@@ -37,9 +37,9 @@ from .normal import (
     under,
 )
 from .powers import exponential, power
+from .predicates import has_logarithm, is_copy, is_exponential, is_mask, is_normalized, reads_in
 from .safety import Caution, doubtful
 from .sums import logarithm, opened, replaced, summed
-from .traits import has_logarithm, is_copy, is_exponential, is_mask, is_normalized, reads_in
 from .writing import written
 
 Scope = Mapping[Coordinate, ir.Range]

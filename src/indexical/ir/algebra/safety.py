@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ..ir import nodes as ir
-from ..ir.types import NOWHERE, Coordinate
-from ..ir.walk import walk
+from .. import nodes as ir
+from ..types import NOWHERE, Coordinate
+from ..walk import walk
 
 
 def doubtful(program: ir.Program) -> frozenset[Coordinate]:
