@@ -5,7 +5,6 @@ Deciding where to look (the score) and what arrives (the values) are two steps, 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,26 +12,8 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import children, walk
-from ..source import Span
 from .products import Factor, Forms, Product, Summed
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """Factors of a product that sum to 1 over `coordinate`, by softmax or by hand.
-
-    `score` is what is exponentiated, without a shift, or None where that cannot be told. `kept` are the
-    conditions on the points that take part; `used` are the numbers of the factors.
-    """
-
-    coordinate: Coordinate
-    score: ir.Expr | None
-    kept: tuple[ir.Expr, ...]
-    used: frozenset[int]
-    span: Span
-    shifted: bool
-    by_hand: bool
-    normalizer: ir.Normalize | None
+from .weights import Weights, find_weights, may_contain_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,32 +74,6 @@ class Gather:
 # --------------------------------------------------------------------- weights
 
 
-def is_weighty(forms: Forms, name: str) -> bool:
-    """Whether a definition could be weights, or a part of them: something is left in it that is exponentiated
-    or divided by, and that its own sums do not use up."""
-    if name not in forms.weighty:
-        forms.weighty[name] = False
-        let = forms.lets.get(name)
-        if let is not None and len(let.clauses) == 1 and name not in forms.recurrent:
-            product = forms.expand(let.clauses[0].body, opens=lambda read: is_weighty(forms, read.tensor))
-            spent = {n for w in find_weights(forms, product) if w.coordinate in product.bound for n in w.used}
-            left = [factor for number, factor in enumerate(product.factors) if number not in spent]
-            forms.weighty[name] = any(_is_weight_like(factor) for factor in left)
-    return forms.weighty[name]
-
-
-def _is_weight_like(factor: Factor) -> bool:
-    if factor.inverse:
-        return bool(factor.coordinates)
-    match factor.expr:
-        case ir.Normalize("softmax") | ir.Map("exp"):
-            return True
-        case ir.Select(_, then, otherwise):
-            return any(isinstance(part, ir.Map) and part.op == "exp" for part in (then, otherwise))
-        case _:
-            return False
-
-
 def sites(forms: Forms) -> Iterator[Site]:
     """Every product that stands in the text, the largest first, then those inside its factors."""
     for let in forms.program.lets:
@@ -138,8 +93,8 @@ def _site(forms: Forms, let: ir.Let, clause: ir.Clause, expr: ir.Expr) -> Iterat
         return
     taken = [range.coordinate for range in clause.ranges]
     for term, beside in _terms(forms, expr):
-        product = forms.expand(term, taken, lambda read: is_weighty(forms, read.tensor))
-        yield Site(let, clause, term, product, tuple(find_weights(forms, product)), beside)
+        product = forms.expand(term, taken, lambda read: may_contain_weights(forms, read.tensor))
+        yield Site(let, clause, term, product, tuple(find_weights(forms, product, clause.ranges)), beside)
 
 
 def _terms(forms: Forms, expr: ir.Expr) -> Iterator[tuple[ir.Expr, tuple[ir.Expr, ...]]]:
@@ -176,92 +131,6 @@ def _inner(expr: ir.Expr) -> list[ir.Expr]:
             return _inner(body) + ([] if guard is None else [guard])
         case _:
             return list(children(expr))
-
-
-def find_weights(forms: Forms, product: Product) -> Iterator[Weights]:
-    """The factors of a product that sum to 1 over some coordinate."""
-    found = list(_by_hand(forms, product))
-    # Weights that are divided again, by what a guard left of them, are the weights.
-    made = [weights for weights in found if not any(other.used > weights.used for other in found)]
-    covered = frozenset().union(*(weights.used for weights in made)) if made else frozenset()
-    for number, factor in enumerate(product.factors):
-        expr = factor.expr
-        if isinstance(expr, ir.Normalize) and expr.op == "softmax" and not factor.inverse and number not in covered:
-            kept = () if expr.guard is None else (expr.guard,)
-            yield Weights(expr.coordinate, expr.body, kept, frozenset((number,)), expr.span, True, False, expr)
-    yield from made
-
-
-def _by_hand(forms: Forms, product: Product) -> Iterator[Weights]:
-    """`f(j) / sum[k](f(k))`: whatever is divided by its own sum."""
-    for number, divisor in enumerate(product.factors):
-        if not divisor.inverse or divisor.expr.type.kind != "real":
-            continue
-        taken = {c for factor in product.factors for c in factor.coordinates}
-        total = forms.expand(divisor.expr, taken)
-        for step in total.summed:
-            for coordinate in sorted(taken - divisor.coordinates, key=str):
-                used = _same_factors(forms, product, total, step.coordinate, coordinate)
-                if used is not None and len(total.summed) == 1:
-                    held = {forms.key(c.expr, {step.coordinate: str(coordinate)}) for c in total.conditions}
-                    kept = [c.expr for c in product.conditions if forms.key(c.expr) in held]
-                    yield _described(forms, product, coordinate, used | {number}, divisor, kept)
-                    break
-
-
-def _same_factors(
-    forms: Forms, product: Product, total: Product, inside: Coordinate, outside: Coordinate
-) -> frozenset[int] | None:
-    """Which factors of a product are those of a total, with its coordinate in place of the one summed."""
-    wanted = Counter(forms.factor_key(factor, {inside: str(outside)}) for factor in total.factors)
-    held = Counter(forms.key(condition.expr, {inside: str(outside)}) for condition in total.conditions)
-    here = Counter(forms.key(condition.expr) for condition in product.conditions)
-    if not wanted or held - here:
-        return None
-    used = set()
-    for number, factor in enumerate(product.factors):
-        key = forms.factor_key(factor, {})
-        if wanted.get(key, 0) > 0:
-            wanted[key] -= 1
-            used.add(number)
-    return frozenset(used) if not +wanted else None
-
-
-def _described(
-    forms: Forms,
-    product: Product,
-    coordinate: Coordinate,
-    used: frozenset[int],
-    divisor: Factor,
-    kept: list[ir.Expr],
-) -> Weights:
-    score: ir.Expr | None = None
-    shifted = False
-    normalizer: ir.Normalize | None = None
-    for number in sorted(used):
-        expr = product.factors[number].expr
-        if coordinate not in expr.type.coordinates:
-            continue
-        if isinstance(expr, ir.Map) and expr.op == "exp":
-            score, shifted = _without_shift(forms, expr.arguments[0], coordinate)
-        elif isinstance(expr, ir.Normalize):
-            score, shifted, normalizer = expr.body, True, expr
-            kept += [] if expr.guard is None else [expr.guard]
-    return Weights(coordinate, score, tuple(kept), used, divisor.expr.span, shifted, True, normalizer)
-
-
-def _without_shift(forms: Forms, exponent: ir.Expr, coordinate: Coordinate) -> tuple[ir.Expr, bool]:
-    """The score in `score - max`, and whether there was a shift: something that does not vary along the keys."""
-    while isinstance(exponent, ir.Read):
-        found = forms.opened(exponent)
-        if found is None:
-            break
-        exponent = found[0]
-    match exponent:
-        case ir.Map("-", (score, shift)) if coordinate not in shift.type.coordinates:
-            return score, True
-        case _:
-            return exponent, False
 
 
 def gathers(forms: Forms, found: list[Site]) -> Iterator[Gather]:

@@ -13,8 +13,9 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, substitute
-from .attention import Comparison, Gather, Site, Weights, compare, is_shared, reads_something
+from .attention import Comparison, Gather, Site, compare, is_shared, reads_something
 from .products import Factor, Forms
+from .weights import Weights
 
 
 @dataclass(frozen=True, slots=True)

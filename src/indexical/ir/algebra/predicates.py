@@ -9,7 +9,14 @@ from .normal import Atom, Form, Function, Group, Leaf, Logarithm, Number, Produc
 
 
 def is_exponential(expr: ir.Expr) -> bool:
-    return isinstance(expr, ir.Map | ir.Normalize) and expr.op in ("exp", "softmax", "log_softmax")
+    """Whether something is exponentiated here; a power of a fixed base is an exponential too."""
+    match expr:
+        case ir.Map("exp") | ir.Normalize("softmax" | "log_softmax"):
+            return True
+        case ir.Map("**", (base, exponent)):
+            return bool(exponent.type.coordinates) and not base.type.coordinates
+        case _:
+            return False
 
 
 def holds_exponential(atom: Atom) -> bool:
