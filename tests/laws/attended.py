@@ -77,7 +77,7 @@ def text(
             made = f"let weights[{lead}, j] = {_chosen(family, weights)};\n"
     gain = ", gain" if "gain" in weights else ""
     return (
-        f"{function}input {family.inputs}{gain};\nlet scores[{lead}, j] = {body};\n{before}{made}"
+        f"{function}input {family.inputs}{gain};\n{family.before}\nlet scores[{lead}, j] = {body};\n{before}{made}"
         f"let out[{family.home}] = sum[j]({gathered} * {value or family.value.format(j='j')}"
         f"{'' if named else where});\noutput out;\n"
     )

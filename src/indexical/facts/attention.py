@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.predicates import is_exponential
 from ..ir.types import Coordinate
 from ..ir.walk import children, walk
-from .products import Factor, Forms, Product, Summed
+from ..source import Span
+from .products import Condition, Factor, Forms, Product, Summed
 from .weights import Weights, find_weights, may_contain_weights
 
 
@@ -27,6 +29,10 @@ class Site:
     product: Product
     weights: tuple[Weights, ...]
     beside: tuple[ir.Expr, ...] = ()
+
+    def spans(self, weights: Weights) -> set[Span]:
+        """Where the factors of the weights are written, and where these are normalised."""
+        return {weights.span, *(self.product.factors[n].expr.span for n in weights.used)}
 
     def values(self, weights: Weights) -> list[Factor]:
         """The factors that are not part of the weights."""
@@ -71,6 +77,34 @@ class Gather:
         return self.weight_coordinates - _all(tuple(carried))
 
 
+@dataclass(frozen=True, slots=True)
+class Ungathered:
+    """A site that is weights, times numbers at most, with which nothing is gathered: who asks, who answers and what
+    is compared is known all the same."""
+
+    site: Site
+    weights: Weights
+    # Among these is who asks.
+    asks: frozenset[Coordinate]
+
+    @property
+    def name(self) -> str:
+        return self.site.let.name
+
+    @property
+    def coordinate(self) -> Coordinate:
+        """The key, who answers."""
+        return self.weights.coordinate
+
+    @property
+    def values(self) -> list[Factor]:
+        return []
+
+    @property
+    def weight_coordinates(self) -> frozenset[Coordinate]:
+        return self.site.expr.type.coordinates - {self.coordinate}
+
+
 # --------------------------------------------------------------------- weights
 
 
@@ -79,6 +113,8 @@ def sites(forms: Forms) -> Iterator[Site]:
     for let in forms.program.lets:
         for clause in let.clauses:
             waiting = [clause.body]
+            if _is_root(clause.body):
+                yield from _site(forms, let, clause, clause.body)
             while waiting:
                 expr = waiting.pop()
                 if (isinstance(expr, ir.Map) and expr.op in ("*", "/", "neg")) or isinstance(expr, ir.Reduce | ir.Read):
@@ -88,12 +124,25 @@ def sites(forms: Forms) -> Iterator[Site]:
                     waiting += children(expr)
 
 
+def _is_root(expr: ir.Expr) -> bool:
+    """Whether a body that is no product may be weights as a whole."""
+    match expr:
+        case ir.Map("**" | "sqrt" | "rsqrt"):
+            return True
+        case ir.Select(_, then, otherwise):
+            return any(isinstance(side, ir.Const) and side.value == 0 for side in (then, otherwise))
+        case _:
+            return is_exponential(expr)
+
+
 def _site(forms: Forms, let: ir.Let, clause: ir.Clause, expr: ir.Expr) -> Iterator[Site]:
     if expr.type.kind != "real" or (isinstance(expr, ir.Reduce) and expr.op != "sum"):
         return
     taken = [range.coordinate for range in clause.ranges]
     for term, beside in _terms(forms, expr):
         product = forms.expand(term, taken, lambda read: may_contain_weights(forms, read.tensor))
+        if expr is clause.body and clause.guard is not None and not product.summed:
+            product = Product(conditions=(Condition(clause.guard, True),)).times(product)
         yield Site(let, clause, term, product, tuple(find_weights(forms, product, clause.ranges)), beside)
 
 
@@ -143,6 +192,39 @@ def gathers(forms: Forms, found: list[Site]) -> Iterator[Gather]:
                     yield Gather(site, weights, step)
 
 
+def ungathered(forms: Forms, found: list[Site], used: set[Span]) -> list[Ungathered]:
+    """The definitions that are weights, of which nothing that gathers has `used` a part. Weights that are normalised
+    again, or have a second name, are said once: by the last that is made of them, by the first name that is seen."""
+    result: dict[Span, Ungathered] = {}
+    for site in found:
+        survives = {c for slot in site.clause.slots for c in slot.type.coordinates}
+        if site.expr is not site.clause.body or site.product.summed or len(site.weights) != 1:
+            continue
+        (weights,) = site.weights
+        apart = [factor for factor in site.values(weights) if factor.coordinates]
+        if apart or weights.coordinate not in survives or weights.span in used or is_shared(forms, weights):
+            continue
+        known = result.get(weights.span)
+        if known is None or (known.site.let.hidden and not site.let.hidden):
+            result[weights.span] = Ungathered(site, weights, _who_asks(forms, site, weights))
+    inner = {span for each in result.values() for span in each.site.spans(each.weights) - {each.weights.span}}
+    return [each for span, each in result.items() if span not in inner]
+
+
+def _who_asks(forms: Forms, site: Site, weights: Weights) -> frozenset[Coordinate]:
+    """Whom the scores compare with the key. Inside of one side, such as in a projection of the keys, others may be
+    compared with it too: the comparison that varies with most is the one of the scores."""
+    others = site.expr.type.coordinates - {weights.coordinate}
+    reach: dict[Coordinate, int] = {}
+    for coordinate in others:
+        found = compare(forms, weights.score, weights.coordinate, frozenset((coordinate,)))
+        sizes = [len(comparison.expr.type.coordinates & others) for comparison in found]
+        if sizes:
+            reach[coordinate] = max(sizes)
+    most = max(reach.values(), default=0)
+    return frozenset(c for c, size in reach.items() if size == most) or others
+
+
 def is_shared(forms: Forms, weights: Weights) -> bool:
     """Whether every side of the scores varies with what is normalised over: then it is a head, not a key."""
     expr = weights.score
@@ -190,7 +272,7 @@ def _all(factors: tuple[Factor, ...]) -> frozenset[Coordinate]:
     return frozenset().union(*(factor.coordinates for factor in factors))
 
 
-def comparisons(forms: Forms, gather: Gather) -> list[Comparison]:
+def comparisons(forms: Forms, gather: Gather | Ungathered) -> list[Comparison]:
     """The places in a score where what is asked meets what answers. Definitions are written out only until
     both sides are in sight, so that `Q[i, d]` and `K[j, d]` stay what the reader wrote."""
     return compare(forms, gather.weights.score, gather.weights.coordinate, gather.asks)

@@ -17,7 +17,7 @@ CODE = "IX407"
 
 
 def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
-    for gather in view.gathers:
+    for gather in view.scored:
         for comparison in view.comparisons(gather):
             for compared in sorted(comparison.compared, key=str):
                 asking = _splits(view, comparison.asking, compared)
