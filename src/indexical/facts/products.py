@@ -102,7 +102,7 @@ class Forms:
     program: ir.Program
     keys: dict[tuple[int, str], str] = field(default_factory=dict)
     kept: list[ir.Expr] = field(default_factory=list)
-    weighty: dict[str, bool] = field(default_factory=dict)
+    holding_weights: dict[str, bool] = field(default_factory=dict)
     exponential: dict[str, tuple[bool, bool]] = field(default_factory=dict)
     gathering: set[str] = field(default_factory=set)
     depth: int = 0

@@ -46,8 +46,8 @@ class Weights:
 def may_contain_weights(forms: Forms, name: str) -> bool:
     """Whether a definition could be weights, or a part of them: something is left in it that is exponentiated
     or divided by, and that its own sums do not use up."""
-    if name not in forms.weighty:
-        forms.weighty[name] = False
+    if name not in forms.holding_weights:
+        forms.holding_weights[name] = False
         let = forms.lets.get(name)
         if let is not None and len(let.clauses) == 1 and name not in forms.recurrent:
             clause = let.clauses[0]
@@ -57,8 +57,8 @@ def may_contain_weights(forms: Forms, name: str) -> bool:
             if spent:
                 forms.gathering.add(name)
             left = [factor for number, factor in enumerate(product.factors) if number not in spent]
-            forms.weighty[name] = any(_is_weight_like(forms, factor) for factor in left)
-    return forms.weighty[name]
+            forms.holding_weights[name] = any(_is_weight_like(forms, factor) for factor in left)
+    return forms.holding_weights[name]
 
 
 def _is_weight_like(forms: Forms, factor: Factor) -> bool:
