@@ -29,6 +29,7 @@ SPELLINGS = {
     "twice and halved": "2 * softmax[j]({s}{w}) / 2",
     "times a scalar": "gain * softmax[j]({s}{w})",
     "square of a root": "sqrt(softmax[j](2 * {s}{w})) ** 2 / sum[k](sqrt(softmax[k](2 * {t}{v})) ** 2)",
+    "shifted above the line alone": "exp({s} - shift[i]) / sum[k](exp({t}){v})",
     "twice normalised": "softmax[j]({s}) / sum[k](softmax[k]({t}){v})",
 }
 
@@ -75,7 +76,7 @@ def text(
         if spelling == "twice normalised":
             # A guard behind a definition would guard the softmax too.
             made = f"let weights[{lead}, j] = {_chosen(family, weights)};\n"
-    gain = ", gain" if "gain" in weights else ""
+    gain = ", gain" if "gain" in weights else ", shift[i]" if "shift[" in weights else ""
     return (
         f"{function}input {family.inputs}{gain};\n{family.before}\nlet scores[{lead}, j] = {body};\n{before}{made}"
         f"let out[{family.home}] = sum[j]({gathered} * {value or family.value.format(j='j')}"

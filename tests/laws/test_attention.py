@@ -101,6 +101,8 @@ def test_a_mistake_is_named_in_every_spelling(code: str, name: str) -> None:
     family = PLAIN if code != "IX403" else replace(PLAIN, inputs=PLAIN.inputs.replace("V[b, h, j", "V[b, h, i"))
     if code == "IX410" and ("power" in name or "root" in name):
         pytest.skip("another base is a temperature, and that is the reader's")
+    if code in ("IX402", "IX403") and name == "shifted above the line alone":
+        pytest.skip("these weights sum to no 1, and nothing is said of that")
     for named in (False, True):
         written = text(family, name, named, **MISTAKES[code])
         found = [finding for finding in ix.compile(written).diagnostics if finding.code == code]

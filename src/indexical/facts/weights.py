@@ -243,9 +243,9 @@ def _over(
         fitting = {n: p for n, p in parts.items() if p.exponential or p.conditions.keys() <= share.conditions.keys()}
         beside = {n for n, p in parts.items() if p.exponent is not None and coordinate in p.exponent.coordinates}
         every, some = frozenset(fitting), frozenset(beside | {number})
-        for used in (every, some, frozenset((number,))):
+        for used, exactly in ((every, True), (some, False), (frozenset((number,)), False)):
             found = _made_of(forms, {n: parts[n] for n in used}, total, share, coordinate)
-            if found is not None and (found.exact or used != every):
+            if found is not None and (found.exact or not exactly):
                 return found
     return None
 
