@@ -12,8 +12,8 @@ import pytest
 from tests.plan.agreement import program_of
 
 from indexical.ir import nodes as ir
+from indexical.ir.algebra.canonical import text
 from indexical.ir.types import Coordinate
-from indexical.plan.canonical import text
 from indexical.plan.masks import MOST_PIECES, analyze, kind
 from indexical.plan.recognize import recognize
 from indexical.plan.steps import Attention, Mask, Piece

@@ -20,8 +20,8 @@ from tests.plan.rewrites import Spelling, spelling
 
 import indexical as ix
 from indexical.ir import nodes as ir
+from indexical.ir.algebra.canonical import text
 from indexical.ir.walk import walk
-from indexical.plan.canonical import text
 from indexical.plan.recognize import recognize
 from indexical.plan.steps import Attention
 

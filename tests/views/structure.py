@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, TypeAlias, assert_never
 
-from indexical.checker.context import constants_of
 from indexical.ir import nodes as ir
 from indexical.ir.affine import polynomial
+from indexical.ir.context import constants_of
 from indexical.ir.types import Coordinate
 from indexical.views.arrangement import arranged
 from indexical.views.inference import short_index, simplified

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ..checker.context import Trail
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial
+from ..ir.context import Trail
 from ..ir.types import Coordinate, Dtype
 from ..ir.walk import walk
 from ..plan.blocks import POINTS

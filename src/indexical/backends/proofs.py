@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from ..checker.context import Trail, assume, bound_by, constants_of, look_through
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Atom, Polynomial, expression, number, of_atom, polynomial
+from ..ir.context import Trail, assume, bound_by, constants_of, look_through
 from ..ir.prove import Assumptions, conjuncts, inequalities, project
 from ..ir.types import Coordinate
 from ..ir.walk import walk
@@ -135,7 +135,6 @@ class Prover:
     def _is_range_inside(self, range: ir.Range, extent: ir.Expr, trail: Trail) -> bool:
         lower, upper = self.polynomial(range.lower), self.polynomial(range.upper)
         return self.entails(trail, lower) and self.entails(trail, self.polynomial(extent) - upper)
-
 
     # --------------------------------------------------------------- projections
 

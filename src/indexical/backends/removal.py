@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.safety import infinities
 from ..ir.removal import removal, removal_of
 from ..ir.walk import at, renamed_apart, walk
-from ..plan.safety import infinities
 from .base import Value
 from .normalizers import Normalizer
 from .scope import Scope

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
-from ..checker.context import Trail
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.context import Trail
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, substitute, walk
 from ..plan.groups import grouped

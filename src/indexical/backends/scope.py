@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ..checker.context import Trail
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
+from ..ir.context import Trail
 from ..ir.prove import conjuncts, no_definitions
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, substitute

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ..ir import nodes as ir
+from ..ir.algebra.safety import Sides
 from ..ir.types import Coordinate, Dtype
-from ..plan.safety import Sides
 from .base import Text, Value
 from .layout import Statement
 from .proofs import Prover

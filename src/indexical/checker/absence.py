@@ -9,10 +9,11 @@ from typing import assert_never
 from ..diagnostics import Label, Sink
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.context import Trail, assume, inside
 from ..ir.functions import operation
 from ..ir.walk import at
 from ..source import Span
-from .context import Trail, assume, inside, report_all
+from .reporting import report_all
 
 _SCANNING = frozenset(("prod", "max", "min", "mean", "argmax", "argmin", "softmax", "log_softmax"))
 

@@ -10,9 +10,10 @@ from ..diagnostics import Label, Sink
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial, polynomial
+from ..ir.context import Trail, assume, constants_of, visit, visit_clause
 from ..ir.prove import always_possible
 from ..ir.types import Coordinate
-from .context import Trail, assume, constants_of, report_all, visit, visit_clause
+from .reporting import report_all
 from .sizes import show
 
 

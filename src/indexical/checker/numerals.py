@@ -9,7 +9,7 @@ from ..ir import nodes as ir
 from ..ir.types import KIND_OF
 from ..ir.walk import children, parts_of
 from ..ir.whole import LARGEST
-from .context import report_all
+from .reporting import report_all
 
 
 def check(program: ir.Program, sink: Sink) -> None:

@@ -12,10 +12,10 @@ from ..ir import nodes as ir
 from ..ir import whole
 from ..ir.affine import polynomial
 from ..ir.boxes import Box, Fault, cover
+from ..ir.context import Trail, assume, constants_of, visit_clause
 from ..ir.graph import components
 from ..ir.prove import Assumptions
 from ..ir.walk import parts_of, reads_of, walk
-from .context import Trail, assume, constants_of, visit_clause
 
 
 def arrange(lets: dict[str, ir.Let], sink: Sink) -> tuple[ir.Order, ...]:

@@ -8,9 +8,10 @@ from typing import TypeAlias
 
 from ..diagnostics import Label, Sink
 from ..ir import nodes as ir
+from ..ir.context import Trail, bound_by, visit, visit_clause
 from ..ir.types import Coordinate
 from ..source import Span
-from .context import Trail, bound_by, report_all, visit, visit_clause
+from .reporting import report_all
 
 # An axis of a tensor, or (by identity) the range that binds a coordinate.
 Place: TypeAlias = tuple[str, int] | int

@@ -5,34 +5,17 @@ Deciding where to look (the score) and what arrives (the values) are two steps, 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.predicates import is_exponential
 from ..ir.types import Coordinate
 from ..ir.walk import children, walk
 from ..source import Span
-from .products import Factor, Forms, Product, Summed
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """Factors of a product that sum to 1 over `coordinate`, by softmax or by hand.
-
-    `score` is what is exponentiated, without a shift, or None where that cannot be told. `kept` are the
-    conditions on the points that take part; `used` are the numbers of the factors.
-    """
-
-    coordinate: Coordinate
-    score: ir.Expr | None
-    kept: tuple[ir.Expr, ...]
-    used: frozenset[int]
-    span: Span
-    shifted: bool
-    by_hand: bool
-    normalizer: ir.Normalize | None
+from .products import Condition, Factor, Forms, Product, Summed
+from .weights import Weights, find_weights, may_contain_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +29,10 @@ class Site:
     product: Product
     weights: tuple[Weights, ...]
     beside: tuple[ir.Expr, ...] = ()
+
+    def spans(self, weights: Weights) -> set[Span]:
+        """Where the factors of the weights are written, and where these are normalised."""
+        return {weights.span, *(self.product.factors[n].expr.span for n in weights.used)}
 
     def values(self, weights: Weights) -> list[Factor]:
         """The factors that are not part of the weights."""
@@ -90,33 +77,35 @@ class Gather:
         return self.weight_coordinates - _all(tuple(carried))
 
 
+@dataclass(frozen=True, slots=True)
+class Ungathered:
+    """A site that is weights, times numbers at most, with which nothing is gathered: who asks, who answers and what
+    is compared is known all the same."""
+
+    site: Site
+    weights: Weights
+    # Among these is who asks.
+    asks: frozenset[Coordinate]
+
+    @property
+    def name(self) -> str:
+        return self.site.let.name
+
+    @property
+    def coordinate(self) -> Coordinate:
+        """The key, who answers."""
+        return self.weights.coordinate
+
+    @property
+    def values(self) -> list[Factor]:
+        return []
+
+    @property
+    def weight_coordinates(self) -> frozenset[Coordinate]:
+        return self.site.expr.type.coordinates - {self.coordinate}
+
+
 # --------------------------------------------------------------------- weights
-
-
-def is_weighty(forms: Forms, name: str) -> bool:
-    """Whether a definition could be weights, or a part of them: something is left in it that is exponentiated
-    or divided by, and that its own sums do not use up."""
-    if name not in forms.weighty:
-        forms.weighty[name] = False
-        let = forms.lets.get(name)
-        if let is not None and len(let.clauses) == 1 and name not in forms.recurrent:
-            product = forms.expand(let.clauses[0].body, opens=lambda read: is_weighty(forms, read.tensor))
-            spent = {n for w in find_weights(forms, product) if w.coordinate in product.bound for n in w.used}
-            left = [factor for number, factor in enumerate(product.factors) if number not in spent]
-            forms.weighty[name] = any(_is_weight_like(factor) for factor in left)
-    return forms.weighty[name]
-
-
-def _is_weight_like(factor: Factor) -> bool:
-    if factor.inverse:
-        return bool(factor.coordinates)
-    match factor.expr:
-        case ir.Normalize("softmax") | ir.Map("exp"):
-            return True
-        case ir.Select(_, then, otherwise):
-            return any(isinstance(part, ir.Map) and part.op == "exp" for part in (then, otherwise))
-        case _:
-            return False
 
 
 def sites(forms: Forms) -> Iterator[Site]:
@@ -124,6 +113,8 @@ def sites(forms: Forms) -> Iterator[Site]:
     for let in forms.program.lets:
         for clause in let.clauses:
             waiting = [clause.body]
+            if _is_root(clause.body):
+                yield from _site(forms, let, clause, clause.body)
             while waiting:
                 expr = waiting.pop()
                 if (isinstance(expr, ir.Map) and expr.op in ("*", "/", "neg")) or isinstance(expr, ir.Reduce | ir.Read):
@@ -133,13 +124,26 @@ def sites(forms: Forms) -> Iterator[Site]:
                     waiting += children(expr)
 
 
+def _is_root(expr: ir.Expr) -> bool:
+    """Whether a body that is no product may be weights as a whole."""
+    match expr:
+        case ir.Map("**" | "sqrt" | "rsqrt"):
+            return True
+        case ir.Select(_, then, otherwise):
+            return any(isinstance(side, ir.Const) and side.value == 0 for side in (then, otherwise))
+        case _:
+            return is_exponential(expr)
+
+
 def _site(forms: Forms, let: ir.Let, clause: ir.Clause, expr: ir.Expr) -> Iterator[Site]:
     if expr.type.kind != "real" or (isinstance(expr, ir.Reduce) and expr.op != "sum"):
         return
     taken = [range.coordinate for range in clause.ranges]
     for term, beside in _terms(forms, expr):
-        product = forms.expand(term, taken, lambda read: is_weighty(forms, read.tensor))
-        yield Site(let, clause, term, product, tuple(find_weights(forms, product)), beside)
+        product = forms.expand(term, taken, lambda read: may_contain_weights(forms, read.tensor))
+        if expr is clause.body and clause.guard is not None and not product.summed:
+            product = Product(conditions=(Condition(clause.guard, True),)).times(product)
+        yield Site(let, clause, term, product, tuple(find_weights(forms, product, clause.ranges)), beside)
 
 
 def _terms(forms: Forms, expr: ir.Expr) -> Iterator[tuple[ir.Expr, tuple[ir.Expr, ...]]]:
@@ -178,92 +182,6 @@ def _inner(expr: ir.Expr) -> list[ir.Expr]:
             return list(children(expr))
 
 
-def find_weights(forms: Forms, product: Product) -> Iterator[Weights]:
-    """The factors of a product that sum to 1 over some coordinate."""
-    found = list(_by_hand(forms, product))
-    # Weights that are divided again, by what a guard left of them, are the weights.
-    made = [weights for weights in found if not any(other.used > weights.used for other in found)]
-    covered = frozenset().union(*(weights.used for weights in made)) if made else frozenset()
-    for number, factor in enumerate(product.factors):
-        expr = factor.expr
-        if isinstance(expr, ir.Normalize) and expr.op == "softmax" and not factor.inverse and number not in covered:
-            kept = () if expr.guard is None else (expr.guard,)
-            yield Weights(expr.coordinate, expr.body, kept, frozenset((number,)), expr.span, True, False, expr)
-    yield from made
-
-
-def _by_hand(forms: Forms, product: Product) -> Iterator[Weights]:
-    """`f(j) / sum[k](f(k))`: whatever is divided by its own sum."""
-    for number, divisor in enumerate(product.factors):
-        if not divisor.inverse or divisor.expr.type.kind != "real":
-            continue
-        taken = {c for factor in product.factors for c in factor.coordinates}
-        total = forms.expand(divisor.expr, taken)
-        for step in total.summed:
-            for coordinate in sorted(taken - divisor.coordinates, key=str):
-                used = _same_factors(forms, product, total, step.coordinate, coordinate)
-                if used is not None and len(total.summed) == 1:
-                    held = {forms.key(c.expr, {step.coordinate: str(coordinate)}) for c in total.conditions}
-                    kept = [c.expr for c in product.conditions if forms.key(c.expr) in held]
-                    yield _described(forms, product, coordinate, used | {number}, divisor, kept)
-                    break
-
-
-def _same_factors(
-    forms: Forms, product: Product, total: Product, inside: Coordinate, outside: Coordinate
-) -> frozenset[int] | None:
-    """Which factors of a product are those of a total, with its coordinate in place of the one summed."""
-    wanted = Counter(forms.factor_key(factor, {inside: str(outside)}) for factor in total.factors)
-    held = Counter(forms.key(condition.expr, {inside: str(outside)}) for condition in total.conditions)
-    here = Counter(forms.key(condition.expr) for condition in product.conditions)
-    if not wanted or held - here:
-        return None
-    used = set()
-    for number, factor in enumerate(product.factors):
-        key = forms.factor_key(factor, {})
-        if wanted.get(key, 0) > 0:
-            wanted[key] -= 1
-            used.add(number)
-    return frozenset(used) if not +wanted else None
-
-
-def _described(
-    forms: Forms,
-    product: Product,
-    coordinate: Coordinate,
-    used: frozenset[int],
-    divisor: Factor,
-    kept: list[ir.Expr],
-) -> Weights:
-    score: ir.Expr | None = None
-    shifted = False
-    normalizer: ir.Normalize | None = None
-    for number in sorted(used):
-        expr = product.factors[number].expr
-        if coordinate not in expr.type.coordinates:
-            continue
-        if isinstance(expr, ir.Map) and expr.op == "exp":
-            score, shifted = _without_shift(forms, expr.arguments[0], coordinate)
-        elif isinstance(expr, ir.Normalize):
-            score, shifted, normalizer = expr.body, True, expr
-            kept += [] if expr.guard is None else [expr.guard]
-    return Weights(coordinate, score, tuple(kept), used, divisor.expr.span, shifted, True, normalizer)
-
-
-def _without_shift(forms: Forms, exponent: ir.Expr, coordinate: Coordinate) -> tuple[ir.Expr, bool]:
-    """The score in `score - max`, and whether there was a shift: something that does not vary along the keys."""
-    while isinstance(exponent, ir.Read):
-        found = forms.opened(exponent)
-        if found is None:
-            break
-        exponent = found[0]
-    match exponent:
-        case ir.Map("-", (score, shift)) if coordinate not in shift.type.coordinates:
-            return score, True
-        case _:
-            return exponent, False
-
-
 def gathers(forms: Forms, found: list[Site]) -> Iterator[Gather]:
     """The sites that gather: their own sum consumes what their weights are normalised over, and only one
     side of the scores varies with it."""
@@ -272,6 +190,39 @@ def gathers(forms: Forms, found: list[Site]) -> Iterator[Gather]:
             for step in site.product.summed:
                 if step.coordinate == weights.coordinate and step.local and not is_shared(forms, weights):
                     yield Gather(site, weights, step)
+
+
+def ungathered(forms: Forms, found: list[Site], used: set[Span]) -> list[Ungathered]:
+    """The definitions that are weights, of which nothing that gathers has `used` a part. Weights that are normalised
+    again, or have a second name, are said once: by the last that is made of them, by the first name that is seen."""
+    result: dict[Span, Ungathered] = {}
+    for site in found:
+        survives = {c for slot in site.clause.slots for c in slot.type.coordinates}
+        if site.expr is not site.clause.body or site.product.summed or len(site.weights) != 1:
+            continue
+        (weights,) = site.weights
+        apart = [factor for factor in site.values(weights) if factor.coordinates]
+        if apart or weights.coordinate not in survives or weights.span in used or is_shared(forms, weights):
+            continue
+        known = result.get(weights.span)
+        if known is None or (known.site.let.hidden and not site.let.hidden):
+            result[weights.span] = Ungathered(site, weights, _who_asks(forms, site, weights))
+    inner = {span for each in result.values() for span in each.site.spans(each.weights) - {each.weights.span}}
+    return [each for span, each in result.items() if span not in inner]
+
+
+def _who_asks(forms: Forms, site: Site, weights: Weights) -> frozenset[Coordinate]:
+    """Whom the scores compare with the key. Inside of one side, such as in a projection of the keys, others may be
+    compared with it too: the comparison that varies with most is the one of the scores."""
+    others = site.expr.type.coordinates - {weights.coordinate}
+    reach: dict[Coordinate, int] = {}
+    for coordinate in others:
+        found = compare(forms, weights.score, weights.coordinate, frozenset((coordinate,)))
+        sizes = [len(comparison.expr.type.coordinates & others) for comparison in found]
+        if sizes:
+            reach[coordinate] = max(sizes)
+    most = max(reach.values(), default=0)
+    return frozenset(c for c, size in reach.items() if size == most) or others
 
 
 def is_shared(forms: Forms, weights: Weights) -> bool:
@@ -321,7 +272,7 @@ def _all(factors: tuple[Factor, ...]) -> frozenset[Coordinate]:
     return frozenset().union(*(factor.coordinates for factor in factors))
 
 
-def comparisons(forms: Forms, gather: Gather) -> list[Comparison]:
+def comparisons(forms: Forms, gather: Gather | Ungathered) -> list[Comparison]:
     """The places in a score where what is asked meets what answers. Definitions are written out only until
     both sides are in sight, so that `Q[i, d]` and `K[j, d]` stay what the reader wrote."""
     return compare(forms, gather.weights.score, gather.weights.coordinate, gather.asks)

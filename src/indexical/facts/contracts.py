@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice, product
 
-from ..checker.context import constants_of
 from ..checker.sizes import show
 from ..diagnostics import Label, Sink
 from ..ir import build, whole
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
+from ..ir.context import constants_of
 from ..ir.types import Coordinate
 from ..ir.walk import substitute, walk
 from .along import is_position, positions_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..checker.context import look_through
 from ..ir import nodes as ir
+from ..ir.context import look_through
 from ..ir.prove import conjuncts
 from ..ir.walk import walk
 from .directions import Direction, directions
@@ -148,10 +148,10 @@ def _distributions(view: View, let: ir.Let) -> tuple[Distribution, ...]:
     clause = let.clauses[0]
     found = []
     for site in view.sites_of(let):
-        if site.expr is not clause.body:
+        if site.expr is not clause.body or isinstance(site.expr, ir.Normalize):
             continue
         for weights in site.weights:
-            if len(weights.used) == len(site.product.factors) and not site.product.summed:
+            if weights.exact and len(weights.used) == len(site.product.factors) and not site.product.summed:
                 always = all(keeps_a_point(n, trail, view.lets) for n, trail in view.normalizers(clause))
                 found.append(Distribution(weights.coordinate.name, always and not weights.by_hand))
     if isinstance(clause.body, ir.Normalize) and clause.body.op == "softmax":

@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..checker.context import Trail, constants_of
 from ..ir import build, whole
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial, number, polynomial
+from ..ir.context import Trail, constants_of
 from ..ir.prove import conjuncts, inequalities
 from ..ir.types import Coordinate
 from .dependence import evaluated, support
@@ -77,9 +77,8 @@ def stage(view: View, let: ir.Let) -> str:
         return "gather"
     if any(isinstance(part, ir.Normalize) and part.op == "softmax" for c in let.clauses for part in view.parts(c)):
         return "softmax"
-    scores = {id(comparison.expr): None for gather in view.gathers for comparison in view.comparisons(gather)}
-    spans = {comparison.expr.span for gather in view.gathers for comparison in view.comparisons(gather)}
-    if scores and any(part.span in spans for clause in let.clauses for part in view.parts(clause)):
+    spans = {comparison.expr.span for scored in view.scored for comparison in view.comparisons(scored)}
+    if spans and any(part.span in spans for clause in let.clauses for part in view.parts(clause)):
         return "scores"
     if any(isinstance(part, ir.Reduce) and part.op == "sum" for c in let.clauses for part in view.parts(c)):
         after = any(_takes_home(view, let.name, gather.name) for gather in view.gathers)

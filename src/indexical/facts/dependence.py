@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..checker.context import Trail, inside
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.context import Trail, inside
 from ..ir.types import Coordinate
 from ..ir.walk import at, fresh, substitute
 

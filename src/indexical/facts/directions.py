@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..checker.context import Trail, assume
 from ..checker.spaces import tied
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.context import Trail, assume
 from ..ir.types import Coordinate
 from ..ir.walk import walk
 from ..source import Span
@@ -99,9 +99,7 @@ def _bound(view: View, positions: Positions, scans: tuple[Scan, ...], group: obj
     }
 
 
-def _runs(
-    view: View, positions: Positions, scan: Scan, number: int, counted: set[Coordinate], group: object
-) -> bool:
+def _runs(view: View, positions: Positions, scan: Scan, number: int, counted: set[Coordinate], group: object) -> bool:
     """Whether an index runs over these positions: by its axis, or, where nothing says what that is, because it is
     counted from one of them. What is counted from two is a distance: that is read from a table."""
     space = view.space_of(scan.tensor, number)

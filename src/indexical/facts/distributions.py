@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..checker.context import Trail, assume, bound_by
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial, number, of_atom
+from ..ir.context import Trail, assume, bound_by
 from ..ir.prove import Assumptions, conjuncts, eliminate, inequalities
 from ..ir.types import Coordinate
 from ..ir.walk import substitute

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from ..checker.context import look_through
 from ..checker.spaces import tied
 from ..ir import nodes as ir
 from ..ir.affine import no_constants
+from ..ir.context import look_through
 from ..ir.prove import conjuncts, inequalities
 from ..ir.types import NOWHERE, Coordinate
 from ..ir.walk import walk

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
-from ..checker.context import look_through
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Atom, Polynomial, no_constants, polynomial
+from ..ir.algebra.normalize import Algebra
+from ..ir.context import look_through
 from ..ir.prove import conjuncts, inequalities
 from ..ir.types import Coordinate
 from ..ir.walk import at, fresh, substitute
@@ -95,12 +96,15 @@ class _Expansion:
 
 @dataclass
 class Forms:
-    """The normal forms of one program's expressions."""
+    """The normal forms of one program's expressions, and which definitions may contain weights, exponentiate
+    something, or gather under weights."""
 
     program: ir.Program
     keys: dict[tuple[int, str], str] = field(default_factory=dict)
     kept: list[ir.Expr] = field(default_factory=list)
-    weighty: dict[str, bool] = field(default_factory=dict)
+    holding_weights: dict[str, bool] = field(default_factory=dict)
+    exponential: dict[str, tuple[bool, bool]] = field(default_factory=dict)
+    gathering: set[str] = field(default_factory=set)
     depth: int = 0
     left: int = 0
 
@@ -114,6 +118,11 @@ class Forms:
         return frozenset(
             name for order in self.program.order if isinstance(order, ir.Stepwise) for name, _ in order.axes
         )
+
+    @cached_property
+    def algebra(self) -> Algebra:
+        """The normal forms of the program's real expressions. An attention is not written out where it is read."""
+        return Algebra(self.program, self.gathering)
 
     def opened(self, read: ir.Read) -> tuple[ir.Expr, ir.Expr | None] | None:
         """What a definition says at these indices, and its guard there; None where it has several clauses,

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ..checker.context import look_through
 from ..checker.spaces import tied
 from ..ir import nodes as ir
+from ..ir.context import look_through
 from ..ir.prove import conjuncts
 from ..ir.types import Coordinate
 from ..ir.walk import walk
-from .attention import Comparison, Gather
+from .attention import Comparison, Gather, Ungathered
 from .orders import Order, order
 from .products import Factor
-from .transposes import Transposed, changing
+from .transposes import Transposed, Use, changing
 from .view import View
 from .wording import relation
 
@@ -28,7 +28,8 @@ class Roles:
 
     Of the `kind`s, an `attention` gathers at the query from the keys, and a `transpose` at the key from the queries
     that heard it: there, `query` is summed over and `key` survives. A `change` and a `transposed change` are the same
-    under how the weights change, which sums to 0 over the key. A `mean` carries nothing that the key alone has.
+    under how the weights change, which sums to 0 over the key. A `mean` carries nothing that the key alone has. With
+    `weights`, nothing is gathered so far.
     """
 
     definition: str
@@ -58,7 +59,7 @@ class Roles:
 ROLES = ("query", "key", "compare", "carry", "head", "batch")
 
 
-def roles(view: View, gather: Gather | Transposed) -> Roles:
+def roles(view: View, gather: Use) -> Roles:
     """The roles of the coordinates in a gather, or in the transpose of one."""
     found = view.comparisons(gather)
     weights = gather.weight_coordinates
@@ -97,9 +98,11 @@ def roles(view: View, gather: Gather | Transposed) -> Roles:
 
 
 def all_roles(view: View) -> tuple[Roles, ...]:
-    """The roles of every gather and of every transpose of one, in the order of the definitions."""
-    found: list[Gather | Transposed] = [gather for gather in view.transposes if query_of(view, gather)]
+    """The roles of every gather, of every transpose of one and of weights that nothing is gathered with, in the order
+    of the definitions."""
+    found: list[Use] = [gather for gather in view.transposes if query_of(view, gather)]
     found += [gather for gather in view.gathers if not is_given_back(view, gather)]
+    found += view.ungathered
     places = {let.name: number for number, let in enumerate(view.program.lets)}
     return tuple(roles(view, gather) for gather in sorted(found, key=lambda gather: places[gather.name]))
 
@@ -114,12 +117,14 @@ def is_given_back(view: View, gather: Gather) -> bool:
 
 
 def _kind(
-    gather: Gather | Transposed,
+    gather: Use,
     query: frozenset[Coordinate],
     carry: frozenset[Coordinate],
     values: list[Factor],
     changed: Factor | None,
 ) -> str:
+    if isinstance(gather, Ungathered):
+        return "weights"
     if isinstance(gather, Transposed):
         return "transpose" if changed is None else "transposed change"
     if changed is not None:
@@ -129,9 +134,7 @@ def _kind(
     return "mean" if pairs and not carry else "attention"
 
 
-def _brought(
-    view: View, gather: Gather | Transposed, query: frozenset[Coordinate], values: list[Factor]
-) -> tuple[str, ...]:
+def _brought(view: View, gather: Use, query: frozenset[Coordinate], values: list[Factor]) -> tuple[str, ...]:
     """The names of what is gathered: of what is read at the key, or in a transpose at the query. What varies with
     both only scales it, unless there is nothing else."""
     key = frozenset((gather.coordinate,))
@@ -144,7 +147,7 @@ def _brought(
     return tuple(dict.fromkeys(names))
 
 
-def _order(view: View, gather: Gather | Transposed, query: frozenset[Coordinate]) -> Order:
+def _order(view: View, gather: Use, query: frozenset[Coordinate]) -> Order:
     """Which way a gather goes, by what its weights keep: what is removed later was heard."""
     if len(query) != 1:
         return Order(None, None)
@@ -158,7 +161,7 @@ def _order(view: View, gather: Gather | Transposed, query: frozenset[Coordinate]
     return order(known, here, there, gather.weights.span)
 
 
-def query_of(view: View, gather: Gather | Transposed) -> frozenset[Coordinate]:
+def query_of(view: View, gather: Use) -> frozenset[Coordinate]:
     """Who asks: what the asking side of the scores varies with, and the answering side does not. In a transpose,
     it must be summed over; nobody, where it is not."""
     found = view.comparisons(gather)
@@ -179,7 +182,7 @@ def _together(factors: Iterable[Factor]) -> frozenset[Coordinate]:
 _SPACES = {"head": "head", "heads": "head", "batch": "batch", "batches": "batch", "example": "batch"}
 
 
-def _is_head(view: View, gather: Gather | Transposed, found: list[Comparison], coordinate: Coordinate) -> bool:
+def _is_head(view: View, gather: Use, found: list[Comparison], coordinate: Coordinate) -> bool:
     """A head is said to be one, or has parameters of its own, or is split off a feature, or is mixed."""
     said = _said(view, gather, found, coordinate)
     if said is not None:
@@ -200,7 +203,7 @@ def _is_head(view: View, gather: Gather | Transposed, found: list[Comparison], c
     return False
 
 
-def spaces_of(view: View, gather: Gather | Transposed, coordinates: frozenset[Coordinate]) -> Iterator[object]:
+def spaces_of(view: View, gather: Use, coordinates: frozenset[Coordinate]) -> Iterator[object]:
     """The spaces of the axes that some coordinates of a gather stand at."""
     for number, slot in enumerate(gather.site.clause.slots):
         if tied(slot) in coordinates:
@@ -214,7 +217,7 @@ def spaces_of(view: View, gather: Gather | Transposed, coordinates: frozenset[Co
                         yield view.space_of(part.tensor, number)
 
 
-def _said(view: View, gather: Gather | Transposed, found: list[Comparison], coordinate: Coordinate) -> str | None:
+def _said(view: View, gather: Use, found: list[Comparison], coordinate: Coordinate) -> str | None:
     """Head or batch, where the program says so: by a contract, or by the name of the space."""
     if coordinate.space in _SPACES:
         return _SPACES[coordinate.space]
@@ -223,7 +226,7 @@ def _said(view: View, gather: Gather | Transposed, found: list[Comparison], coor
     return next((role for role, name in claims if name in names), None)
 
 
-def _leaves(view: View, gather: Gather | Transposed, found: list[Comparison]) -> list[ir.Read]:
+def _leaves(view: View, gather: Use, found: list[Comparison]) -> list[ir.Read]:
     """The inputs that both sides of the comparison and the values are made of, at this gather's coordinates."""
     sides = [f for comparison in found for f in (*comparison.asking, *comparison.answering)]
     result: list[ir.Read] = []
@@ -240,7 +243,7 @@ def _leaves(view: View, gather: Gather | Transposed, found: list[Comparison]) ->
 
 
 def _carried(
-    gather: Gather | Transposed, weights: frozenset[Coordinate], query: frozenset[Coordinate], values: list[Factor]
+    gather: Use, weights: frozenset[Coordinate], query: frozenset[Coordinate], values: list[Factor]
 ) -> frozenset[Coordinate]:
     """What comes home with the values: the coordinates that they bring and the weights do not have."""
     home = {slot.coordinate for slot in gather.site.clause.slots if isinstance(slot, ir.Coord)}
@@ -253,9 +256,7 @@ def _carried(
     return own & home or (own if mixed else brought & home) or own
 
 
-def _names(
-    view: View, gather: Gather | Transposed, found: list[Comparison], coordinates: frozenset[Coordinate]
-) -> frozenset[str]:
+def _names(view: View, gather: Use, found: list[Comparison], coordinates: frozenset[Coordinate]) -> frozenset[str]:
     """The names of some coordinates, here and in the homes of what is read at them: of the program's own
     definitions and inputs, not of what a function brought along."""
     slots = {c for slot in gather.site.clause.slots for c in slot.type.coordinates}
@@ -275,7 +276,7 @@ def _names(
     return frozenset(names)
 
 
-def _outside(view: View, gather: Gather | Transposed, coordinates: frozenset[Coordinate]) -> set[str]:
+def _outside(view: View, gather: Use, coordinates: frozenset[Coordinate]) -> set[str]:
     """What coordinates of a gather are called in the definitions that contracts speak of."""
     names: set[str] = set()
     for contract in view.program.contracts:

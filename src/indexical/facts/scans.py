@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..checker.context import look_through
 from ..checker.sizes import show
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.context import look_through
 from ..ir.prove import Assumptions, conjuncts
 from ..ir.types import Coordinate
 from ..ir.walk import substitute

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, substitute
-from .attention import Comparison, Gather, Site, Weights, compare, is_shared, reads_something
+from .attention import Comparison, Gather, Site, Ungathered, compare, is_shared, reads_something
 from .products import Factor, Forms
+from .weights import Weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,10 @@ class Transposed:
         return self.weight_coordinates & self.site.product.bound
 
 
+# One use of weights: to gather with, to give back along, or none so far.
+Use: TypeAlias = Gather | Transposed | Ungathered
+
+
 def transposes(forms: Forms, found: list[Site]) -> Iterator[Transposed]:
     """The sites that gather backwards. What they gather varies with who asks; what only mixes the weights of
     several heads does not, and is none."""
@@ -74,7 +80,7 @@ def comparisons(forms: Forms, transposed: Transposed) -> list[Comparison]:
 # --------------------------------------------------------------------- changes
 
 
-def changing(forms: Forms, gather: Gather | Transposed) -> Factor | None:
+def changing(forms: Forms, gather: Use) -> Factor | None:
     """The factor that makes weights into how they change: a value less its own mean under these weights. Over the
     key such a product sums to exactly 0."""
     for factor in gather.values:
@@ -87,7 +93,7 @@ def changing(forms: Forms, gather: Gather | Transposed) -> Factor | None:
     return None
 
 
-def _is_mean(forms: Forms, gather: Gather | Transposed, value: ir.Expr, mean: ir.Expr) -> bool:
+def _is_mean(forms: Forms, gather: Use, value: ir.Expr, mean: ir.Expr) -> bool:
     """Whether one expression is the mean of another under the weights: the same sum, in any spelling."""
     key = gather.weights.coordinate
     if key not in value.type.coordinates or key in mean.type.coordinates:
@@ -108,7 +114,7 @@ def _is_mean(forms: Forms, gather: Gather | Transposed, value: ir.Expr, mean: ir
     return False
 
 
-def _weighted(gather: Gather | Transposed, value: ir.Expr, running: ir.Coord) -> ir.Expr:
+def _weighted(gather: Use, value: ir.Expr, running: ir.Coord) -> ir.Expr:
     """The value times the weights, at another point of the key."""
     result = value
     for number in sorted(gather.weights.used):

@@ -6,19 +6,19 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..checker.context import Trail, assume, visit_clause
 from ..checker.spaces import Classes
 from ..checker.spaces import check as check_spaces
 from ..diagnostics import Sink
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.context import Trail, assume, visit_clause
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import reads_of, walk
-from .attention import Comparison, Gather, Site, comparisons, gathers, sites
+from .attention import Comparison, Gather, Site, Ungathered, comparisons, gathers, sites, ungathered
 from .dependence import Dependence, Scan
 from .products import Forms
-from .transposes import Transposed, transposes
+from .transposes import Transposed, Use, transposes
 from .transposes import comparisons as comparisons_back
 from .wording import plain
 
@@ -54,14 +54,26 @@ class View:
         return list(found.values())
 
     @cached_property
+    def ungathered(self) -> list[Ungathered]:
+        """The weights that nothing is gathered with, each said once."""
+        used = {span for gather in self.gathers for span in gather.site.spans(gather.weights)}
+        used |= {span for gather in self.transposes for span in gather.site.spans(gather.weights)}
+        return ungathered(self.forms, self.sites, used)
+
+    @property
+    def scored(self) -> list[Gather | Ungathered]:
+        """The gathers, and the weights that nothing is gathered with: whatever has a score."""
+        return [*self.gathers, *self.ungathered]
+
+    @cached_property
     def _comparisons(self) -> dict[int, list[Comparison]]:
-        return {id(gather): comparisons(self.forms, gather) for gather in self.gathers}
+        return {id(gather): comparisons(self.forms, gather) for gather in self.scored}
 
     @cached_property
     def _comparisons_back(self) -> dict[int, list[Comparison]]:
         return {id(gather): comparisons_back(self.forms, gather) for gather in self.transposes}
 
-    def comparisons(self, gather: Gather | Transposed) -> list[Comparison]:
+    def comparisons(self, gather: Use) -> list[Comparison]:
         """Where, in the score of a gather, what is asked meets what answers."""
         known = self._comparisons_back if isinstance(gather, Transposed) else self._comparisons
         return known[id(gather)]

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ..checker.context import bound_by, visit_clause
 from ..diagnostics import CallError, Label, Sink
 from ..ir import nodes as ir
 from ..ir import whole
+from ..ir.context import bound_by, visit_clause
 from ..ir.types import Coordinate
 from ..run.bind import NUMPY, Bound, bind, flat_shape
 from ..run.reference import Table

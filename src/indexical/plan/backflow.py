@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ..ir import nodes as ir
+from ..ir.algebra.normal import Binder, Form, Product, Sum, TooLarge, multiplied, product
+from ..ir.algebra.normalize import Algebra
+from ..ir.algebra.predicates import is_exponential
+from ..ir.algebra.sums import opened
 from ..ir.types import Coordinate
 from ..ir.walk import parts_of, reads_of, walk
 from .cotangents import Use, Weights, relaxed, use_of
-from .normal import Binder, Form, Product, Sum, TooLarge, multiplied, product
-from .opening import Algebra
 from .ordering import Uses, needed_for
 from .softmaxes import weights_of
-from .sums import opened
-from .traits import is_exponential
 
 
 def flows_back(let: ir.Let, uses: Uses) -> bool:

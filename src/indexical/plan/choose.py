@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..checker.context import agreed
 from ..ir import nodes as ir
+from ..ir.context import agreed
 from ..ir.types import Dtype
 from ..ir.walk import reads_of, walk
 from .blocks import cut

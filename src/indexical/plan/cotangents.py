@@ -9,12 +9,26 @@ from fractions import Fraction
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.normal import (
+    Atom,
+    Binder,
+    Form,
+    Group,
+    Leaf,
+    Number,
+    Product,
+    Sum,
+    form,
+    multiplied,
+    plus,
+    product,
+    times,
+)
+from ..ir.algebra.normalize import Algebra
+from ..ir.algebra.predicates import reads_in
+from ..ir.algebra.sums import opened, replaced, summed
 from ..ir.types import Coordinate
 from ..ir.walk import substitute
-from .normal import Atom, Binder, Form, Group, Leaf, Number, Product, Sum, form, multiplied, plus, product, times
-from .opening import Algebra
-from .sums import opened, replaced, summed
-from .traits import reads_in
 
 Factors = tuple[tuple[Atom, Number], ...]
 

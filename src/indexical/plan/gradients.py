@@ -9,17 +9,30 @@ from itertools import permutations
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.canonical import text
+from ..ir.algebra.normal import (
+    EMPTY,
+    Binder,
+    Form,
+    Leaf,
+    Number,
+    Product,
+    TooLarge,
+    form,
+    magnitude,
+    multiplied,
+    product,
+    times,
+)
+from ..ir.algebra.sums import replaced, summed
+from ..ir.algebra.writing import name_for, named, written
 from ..ir.types import Coordinate
 from ..ir.walk import parts_of, walk
 from .backflow import Flowing, binder_of, flows_back
-from .canonical import text
 from .cotangents import Gather, Use, adjoint_of, gathered, read_of
-from .normal import EMPTY, Binder, Form, Leaf, Number, Product, TooLarge, form, magnitude, multiplied, product, times
 from .ordering import arranged, definition, extended, fresh_name, needed_for, uses_of
 from .softmaxes import name_softmaxes, weights_of
 from .steps import Attend, Gradient, Refusal, Step, Target
-from .sums import replaced, summed
-from .writing import name_for, named, written
 
 # Describes a definition that is an attention: its kernel, all that this wants to know, and the definition as the kernel
 # sees it; or says why none takes it.

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ..checker.context import Trail
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.canonical import text
+from ..ir.algebra.normal import ONE, Form, under
+from ..ir.algebra.normalize import Algebra
+from ..ir.algebra.predicates import is_normalized
+from ..ir.algebra.safety import infinities
+from ..ir.algebra.sums import replaced
+from ..ir.algebra.writing import name_for, named, written
+from ..ir.context import Trail
 from ..ir.types import Coordinate
 from ..ir.walk import substitute, walk
 from ..source import Span
-from .canonical import text
-from .normal import ONE, Form, under
-from .opening import Algebra
-from .safety import infinities
 from .steps import Attention
-from .sums import replaced
-from .traits import is_normalized
 from .weights import Gathered
-from .writing import name_for, named, written
 
 Names = Mapping[Coordinate, Coordinate]
 

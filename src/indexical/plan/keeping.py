@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from ..checker.context import constants_of
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
+from ..ir.context import constants_of
 from ..ir.walk import reads_of, walk
 from .scans import Recurrence
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from ..checker.context import Trail, assume, visit_clause
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial, expression, number, polynomial
+from ..ir.context import Trail, assume, visit_clause
 from ..ir.text import shown
 from ..ir.types import Coordinate
 from ..ir.walk import walk

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Literal
 
-from ..checker.context import assume
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Monomial, Polynomial, number, of_atom, polynomial
+from ..ir.algebra.canonical import disjuncts, text, written
+from ..ir.context import assume
 from ..ir.prove import Assumptions, conjuncts, inequalities
 from ..ir.types import Coordinate
-from .canonical import disjuncts, text, written
 from .steps import Mask, Piece
 
 # A guard with more alternatives than this is asked point by point.

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ..ir import nodes as ir
+from ..ir.algebra.canonical import text
+from ..ir.algebra.normal import Binder
+from ..ir.algebra.normalize import Algebra
 from ..ir.walk import parts_of, reads_of, walk
-from .canonical import text
-from .normal import Binder
-from .opening import Algebra
 
 _Outcome: TypeAlias = Literal["zero", "nan", "other"]
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from ..checker.context import Trail
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.normal import Form, Number, Product, TooLarge, form
+from ..ir.algebra.normalize import Algebra
+from ..ir.algebra.predicates import holds_exponential, is_exponential
+from ..ir.algebra.writing import named, written
+from ..ir.context import Trail
 from ..ir.walk import reads_of, rebuild, walk
 from ..source import Span
 from .homes import Home, settle
-from .normal import Form, Number, Product, TooLarge, form
 from .nothing import Written
-from .opening import Algebra
 from .steps import Attention, Recognized, Refusal
-from .traits import holds_exponential, is_exponential
 from .weights import Gathered, gather, placed
-from .writing import named, written
 
 
 def recognize(program: ir.Program, wanted: tuple[str, ...], left: Collection[str] = ()) -> Recognized:

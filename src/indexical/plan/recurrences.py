@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..checker.context import Trail, assume, constants_of, visit_clause
 from ..checker.recurrence import is_plain
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
+from ..ir.context import Trail, assume, constants_of, visit_clause
 from ..ir.graph import components
 from ..ir.text import shown
 from ..ir.walk import at, reads_of, rebuild, renamed_apart, walk

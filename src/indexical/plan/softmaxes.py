@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.canonical import text
 from ..ir.types import Coordinate
 from ..ir.walk import rebuild, substitute, walk
-from .canonical import text
 
 Scope = Mapping[Coordinate, ir.Range]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ..checker.context import constants_of
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import expression, polynomial
+from ..ir.context import constants_of
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, rebuild, substitute, walk
 

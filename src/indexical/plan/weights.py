@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..checker.context import Trail
 from ..facts.distributions import keeps_a_point
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.types import Coordinate
-from .canonical import text
-from .normal import (
+from ..ir.algebra.canonical import text
+from ..ir.algebra.normal import (
     Atom,
     Binder,
     Form,
@@ -20,19 +18,20 @@ from .normal import (
     Number,
     Product,
     Sum,
-    TooLarge,
     form,
     multiplied,
     plus,
-    present,
     product,
 )
+from ..ir.algebra.normalize import Algebra
+from ..ir.algebra.predicates import LARGE, holds_exponential, reads_in
+from ..ir.algebra.safety import arranged
+from ..ir.algebra.sums import is_safe_atom, is_safe_form, opened, split, summed
+from ..ir.algebra.weights import matched, summand, totals
+from ..ir.context import Trail
+from ..ir.types import Coordinate
 from .nothing import Written, is_undefined
-from .opening import Algebra
-from .safety import arranged
 from .steps import Empty
-from .sums import is_safe_atom, is_safe_form, opened, replaced, split, summed
-from .traits import LARGE, holds_exponential, reads_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +89,13 @@ def gather(
         site = _Site(algebra, trail, number * own, binders, inner, outer, written)
         if _has_sink(site):
             reasons.append("something is added to what its weights are divided by, so that they do not sum to 1")
-        for total in _totals(site):
+        for total in totals((*site.inner.factors, *site.outer.factors)):
             found = _match(site, total)
             if isinstance(found, Gathered):
                 return found
             if found:
                 reasons.append(found)
     return reasons
-
-
-def _totals(site: _Site) -> list[Sum]:
-    """The sums of exponentials that something is divided by."""
-    factors = (*site.inner.factors, *site.outer.factors)
-    return [a for a, power in factors if power < 0 and isinstance(a, Sum) and a.body.exponential]
 
 
 def _has_sink(site: _Site) -> bool:
@@ -144,14 +137,12 @@ def _is_read(score: Form, key: Coordinate) -> bool:
 def _match_key(site: _Site, total: Sum, key: Binder) -> Gathered | str:
     """The attention over one of the coordinates that are summed."""
     coordinate = key.coordinate
-    at_key = {total.binders[0].coordinate: build.coord(coordinate, key.lower.span)}
-    shares = replaced(form(((1, total.body),)), at_key, site.algebra).terms
     exponent = site.inner.exponent
-    if len(shares) != 1 or shares[0][0] != 1 or exponent is None or shares[0][1].exponent is None:
+    share = summand(site.algebra, total, coordinate)
+    if isinstance(share, str):
+        return share
+    if exponent is None:
         return "what is summed is not what its weights are normalised by"
-    share = shares[0][1]
-    if share.factors:
-        return "its weights are more than exponentials before they are normalised"
     caution = site.algebra.caution.under(site.inner.conditions.values()) if site.inner.conditions else None
     values = [
         (atom, power)
@@ -164,9 +155,10 @@ def _match_key(site: _Site, total: Sum, key: Binder) -> Gathered | str:
     if any(holds_exponential(atom) for atom, _ in values):
         return "other sums of exponentials stand beside it"
     carried = frozenset().union(*(atom.coordinates for atom, _ in values))
-    above, below = _opened(site.algebra, exponent, share.exponent, coordinate, carried)
-    if coordinate in plus(above, below, -1).coordinates:
+    exponents = matched(site.algebra, exponent, share, coordinate, carried)
+    if exponents is None:
         return "what is exponentiated above the line and below it differ"
+    above, below = exponents
     held = {**site.inner.conditions, **site.outer.conditions}
     if any(condition not in held for condition in share.conditions):
         return "the points that are summed are not those that the weights are normalised over"
@@ -177,27 +169,6 @@ def _match_key(site: _Site, total: Sum, key: Binder) -> Gathered | str:
     if caution is not None and not is_safe_form(left, caution):
         return "what is left of the exponents may only be evaluated where the guard holds"
     return _described(site, total, key, score, left, share, values)
-
-
-def _opened(
-    algebra: Algebra, above: Form, below: Form | None, key: Coordinate, carried: frozenset[Coordinate]
-) -> tuple[Form, Form]:
-    """Both exponents, with every definition written out that varies with who asks and with the key; as they are
-    where that grows too large."""
-    assert below is not None
-    work = algebra.work
-    asks = (above.coordinates | below.coordinates) - {key}
-    asks = asks - carried or asks
-
-    def opens(read: ir.Read) -> bool:
-        coordinates = read.type.coordinates
-        return key in coordinates and (not asks or not coordinates.isdisjoint(asks))
-
-    try:
-        return present(algebra.opened(above, opens)), present(algebra.opened(below, opens))
-    except TooLarge:
-        algebra.work, algebra.depth = work, 0
-        return above, below
 
 
 def _described(

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ..checker.context import measuring, report_all, visit_clause
 from ..checker.names import counted
 from ..checker.recurrence import check_boxes, is_plain, report_cover
+from ..checker.reporting import report_all
 from ..diagnostics import CallError, Label, Sink
 from ..ir import nodes as ir
 from ..ir import whole
+from ..ir.context import measuring, visit_clause
 from ..ir.types import Coordinate, Dtype
 from ..plan.dtypes import definition_dtypes
 from ..source import Span

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from ..checker.context import agreed
 from ..checker.recurrence import is_plain
 from ..ir import nodes as ir
 from ..ir.affine import number, polynomial
+from ..ir.context import agreed
 from ..ir.types import Coordinate, Dtype
 from . import tensors
 from .asked import packed
@@ -170,9 +170,7 @@ def _numpy(value: Any, dtype: Dtype | None) -> Any:
     return as_numpy(array if dtype is None else rounded(array, dtype), dtype)
 
 
-def _converted(
-    function: Callable[..., Any], conversions: list[Callable[[Any], Any] | None], *values: Any
-) -> Any:
+def _converted(function: Callable[..., Any], conversions: list[Callable[[Any], Any] | None], *values: Any) -> Any:
     return function(*[v if c is None else c(v) for v, c in zip(values, conversions, strict=True)])
 
 

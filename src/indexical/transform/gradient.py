@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..checker.context import constants_of
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.context import constants_of
 from ..ir.graph import components
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, renamed_clause, walk

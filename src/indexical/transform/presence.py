@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ..checker.absence import is_sensitive
-from ..checker.context import Trail, assume, bound_by, visit
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.context import Trail, assume, bound_by, visit
 from ..ir.functions import operation
 from ..ir.prove import Assumptions, conjuncts, no_definitions
 from ..ir.removal import removal, removal_through

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from ..checker.context import agreed
 from ..ir import nodes as ir
+from ..ir.context import agreed
 from ..ir.types import Coordinate
 from ..ir.walk import rebuild, walk
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from ..checker.context import constants_of
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.context import constants_of
 from ..ir.graph import components
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate

@@ -22,6 +22,7 @@ def show_facts(facts: Facts, cost: Cost) -> str:
 
 _HEADS = {
     "attention": "attention in",
+    "weights": "weights in",
     "mean": "mean under the weights of an attention in",
     "change": "change of an attention in",
     "transpose": "transpose of an attention in",
@@ -47,6 +48,8 @@ def show_roles(roles: Roles, facts: Facts) -> str:
         lines.append(f"  what came back?    {_list(roles.carry)}{f', of {values}' if values else ''}")
     elif roles.kind == "mean":
         lines.append(f"  what is averaged?  {values or 'nothing'}")
+    elif roles.kind == "weights":
+        lines.append("  what is carried?   nothing yet: nothing is gathered with them")
     else:
         lines.append(f"  what is carried?   {_list(roles.carry)}")
     lines.append(f"  which heads?       {_list(roles.head)}")
@@ -54,7 +57,7 @@ def show_roles(roles: Roles, facts: Facts) -> str:
     if roles.shared:
         lines.append(f"  kept apart:        {_list(roles.shared)} (heads or batch: nothing tells which)")
     lines += [f"  {question:<34} {answer}" for question, answer in _answers(roles, story)]
-    if not back:
+    if not back and roles.kind != "weights":
         lines += [f"  the heads in `{name}`:  it {verdict}" for name, verdict in facts.mixing]
     for reading in story.scans:
         home = ", ".join(story.survives)
@@ -78,7 +81,10 @@ def _answers(roles: Roles, story: Story) -> Iterator[tuple[str, str]]:
         heard = f"no, a part of it: {roles.hears}"
         yield "does it hear the whole sequence?", "yes" if roles.hears is None else heard
     if roles.direction is not None:
-        yield "which way does it gather?", f"{roles.direction}: {_reach(roles.direction, roles.within)}"
+        yield (
+            f"which way does it {'look' if roles.kind == 'weights' else 'gather'}?",
+            f"{roles.direction}: {_reach(roles.direction, roles.within)}",
+        )
 
 
 def _reach(verdict: str, within: str | None) -> str:

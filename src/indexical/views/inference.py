@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from ..checker.context import constants_of
 from ..checker.spaces import Classes, tied
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import expression, of_atom, polynomial
+from ..ir.context import constants_of
 from ..ir.functions import operation
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate

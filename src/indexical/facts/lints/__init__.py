@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from ...checker.context import report_all
+from ...checker.reporting import report_all
 from ...diagnostics import Diagnostic, Sink
 from ...ir import nodes as ir
 from ..view import View

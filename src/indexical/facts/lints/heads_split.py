@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...checker.context import constants_of
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
 from ...ir.affine import Polynomial, polynomial
+from ...ir.context import constants_of
 from ...ir.types import Coordinate
 from ...ir.walk import walk
 from ..products import Factor
@@ -17,7 +17,7 @@ CODE = "IX407"
 
 
 def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
-    for gather in view.gathers:
+    for gather in view.scored:
         for comparison in view.comparisons(gather):
             for compared in sorted(comparison.compared, key=str):
                 asking = _splits(view, comparison.asking, compared)

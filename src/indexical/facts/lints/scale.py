@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from ...checker.context import constants_of
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
 from ...ir.affine import Polynomial, number, polynomial
-from ..attention import Comparison, Gather
+from ...ir.context import constants_of
+from ..attention import Comparison, Gather, Ungathered
 from ..products import Factor
 from ..view import View
 
@@ -17,7 +17,7 @@ WRONG, TWICE, MISSING = "IX408", "IX409", "IX410"
 
 
 def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
-    for gather in view.gathers:
+    for gather in view.scored:
         found = [comparison for comparison in view.comparisons(gather) if comparison.compared]
         if len(found) != 1 or gather.weights.score is None:
             continue
@@ -44,7 +44,7 @@ Powers = dict[Polynomial, tuple[Fraction, ir.Expr, int]]
 
 
 def _judge(
-    view: View, gather: Gather, comparison: Comparison, powers: Powers, unknown: bool, expected: Polynomial
+    view: View, gather: Gather | Ungathered, comparison: Comparison, powers: Powers, unknown: bool, expected: Polynomial
 ) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
     let = gather.site.let
     shown = ", ".join(f"`{view.shown(c)}`" for c in sorted(comparison.compared, key=str))
@@ -66,12 +66,13 @@ def _judge(
         note = "the scores are divided by the size itself, not by its root: the softmax is too flat"
         help = f"scale once, by `sqrt(size({first}))`"
         yield let, Diagnostic(TWICE, "the scale is applied twice", (Label(right[1].span), summed), (note,), help)
-    elif right is None and not powers and not unknown:
+    elif right is None and not powers and not unknown and isinstance(gather, Gather):
+        # What nothing is gathered with may be the probabilities of classes, and these are not scaled.
         help = f"divide by `sqrt(size({first}))`"
         yield let, Diagnostic(MISSING, "these scores are not scaled", (summed,), (), help)
 
 
-def _powers(view: View, gather: Gather, comparison: Comparison) -> tuple[Powers, bool]:
+def _powers(view: View, gather: Gather | Ungathered, comparison: Comparison) -> tuple[Powers, bool]:
     """Every size that scales the score, with its power; and whether there is a factor that is no size."""
     powers: Powers = {}
     unknown = False
@@ -90,7 +91,7 @@ def _is_sign(expr: ir.Expr) -> bool:
     return isinstance(expr, ir.Const) and expr.value in (1, -1)
 
 
-def _constants(view: View, gather: Gather, comparison: Comparison) -> list[Factor]:
+def _constants(view: View, gather: Gather | Ungathered, comparison: Comparison) -> list[Factor]:
     """The factors on the way from the score down to the comparison that vary with nothing, those inside
     the definitions of both sides included."""
     result: list[Factor] = [f for f in comparison.product.factors if not f.coordinates]

@@ -18,6 +18,8 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
         values = [factor for factor in gather.values if isinstance(factor.expr, ir.Read) and factor.coordinates]
         if not values or any(key in factor.coordinates for factor in gather.values) or is_given_back(view, gather):
             continue
+        if not gather.weights.exact:
+            continue
         own = {id(condition) for condition in gather.weights.kept}
         late = [c for c in gather.site.product.conditions if key in c.expr.type.coordinates and id(c.expr) not in own]
         if late:

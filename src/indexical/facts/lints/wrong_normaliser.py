@@ -8,9 +8,10 @@ from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
 from ...ir.types import Coordinate
 from ...ir.walk import walk
-from ..attention import Site, Weights, compare
+from ..attention import Site, compare
 from ..products import Factor, Summed
 from ..view import View
+from ..weights import Weights
 
 CODE = "IX402"
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 
-from ..ir import build
-from ..ir import nodes as ir
-from ..ir.types import Coordinate
-from ..ir.walk import Inexpressible, walk
+from .. import build
+from .. import nodes as ir
+from ..types import Coordinate
+from ..walk import Inexpressible, walk
 from .canonical import Canonical, signed, text
 from .canonical import written as whole_written
 from .normal import (
@@ -36,10 +36,10 @@ from .normal import (
     times,
     under,
 )
-from .powers import exponential, power
+from .powers import exponential, exponential_power, power
+from .predicates import has_logarithm, is_copy, is_exponential, is_mask, is_normalized, reads_in
 from .safety import Caution, doubtful
 from .sums import logarithm, opened, replaced, summed
-from .traits import has_logarithm, is_copy, is_exponential, is_mask, is_normalized, reads_in
 from .writing import written
 
 Scope = Mapping[Coordinate, ir.Range]
@@ -179,6 +179,10 @@ class Algebra:
             number = fixed.terms[0][0] if fixed.terms else Fraction(0)
             if magnitude(number) <= 8 and fixed.level == 0 and not any(t.exponent for _, t in fixed.terms):
                 return power(self.form(base, scope), number)
+        if scope is not None:
+            found = exponential_power(self.form(base, scope), fixed)
+            if found is not None:
+                return found
         return function("**", (self.plain(base), fixed))
 
     def _exponential(self, expr: ir.Expr, scope: Scope | None) -> Form:
@@ -198,6 +202,12 @@ class Algebra:
         match expr:
             case ir.Map("+" | "-" as op, (left, right)):
                 return plus(self._additive(left, scope), self._additive(right, scope), 1 if op == "+" else -1)
+            case ir.Map("neg", (inner,)):
+                return times(constant(-1), self._additive(inner, scope))
+            case ir.Map("*" | "/" as op, (left, right)) if not right.type.coordinates:
+                return times(self._additive(left, scope), power(self.plain(right), 1 if op == "*" else -1))
+            case ir.Map("*", (left, right)) if not left.type.coordinates:
+                return times(self.plain(left), self._additive(right, scope))
             case ir.Normalize("log_softmax") | ir.Map("log"):
                 return self.form(expr, scope)
             case _:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
-from ..ir import build
-from ..ir import nodes as ir
-from ..ir.types import Coordinate
-from ..ir.walk import substitute
+from .. import build
+from .. import nodes as ir
+from ..types import Coordinate
+from ..walk import substitute
 from .canonical import text
 from .normal import (
     EMPTY,
@@ -35,8 +35,8 @@ from .normal import (
     ungrouped,
 )
 from .powers import power
+from .predicates import are_opposed
 from .safety import Caution, is_safe
-from .traits import are_opposed
 
 Values = Mapping[Coordinate, ir.Expr]
 

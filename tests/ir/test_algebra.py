@@ -12,10 +12,10 @@ from tests.plan.agreement import difference, program_of
 
 import indexical as ix
 from indexical.ir import nodes as ir
+from indexical.ir.algebra.normal import TooLarge
+from indexical.ir.algebra.normalize import Algebra
+from indexical.ir.algebra.writing import named, written
 from indexical.ir.verify import verify
-from indexical.plan.normal import TooLarge
-from indexical.plan.opening import Algebra
-from indexical.plan.writing import named, written
 from indexical.run import pointwise
 
 HEAD = "input x[i], y[i], z[i], A[i, j], B[j, k], p[i] : i64, keep[i] : bool, c, n : i64;\n"

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol, TypeAlias
 
-from ..ir import nodes as ir
-from ..ir.types import NOWHERE, Coordinate
-from ..ir.walk import walk
+from .. import nodes as ir
+from ..types import NOWHERE, Coordinate
+from ..walk import walk
 from .safety import Caution, arranged
 
 Number: TypeAlias = int | Fraction

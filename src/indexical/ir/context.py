@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
 
-from ..diagnostics import Label, Sink
-from ..ir import build
-from ..ir import nodes as ir
-from ..ir.prove import Assumptions
-from ..ir.types import Coordinate
-from ..ir.walk import at, substitute
 from ..source import Span
+from . import build
+from . import nodes as ir
+from .prove import Assumptions
+from .types import Coordinate
+from .walk import at, substitute
 
 # What holds at a place, outermost first: a coordinate in its range, a condition and whether it holds.
 Trail: TypeAlias = tuple["ir.Range | tuple[ir.Expr, bool]", ...]
@@ -120,16 +119,6 @@ def agreed(program: ir.Program) -> tuple[tuple[ir.Expr, ir.Expr], ...]:
     places = [visit_clause(clause) for clause in clauses] + [visit(claim.condition, ()) for claim in program.asserts]
     found = measuring(chain.from_iterable(places), program.tensors)
     return tuple(dict.fromkeys((one.range.upper, one.extent) for one in found))
-
-
-def report_all(found: Sink, let: ir.Let, program: ir.Program, sink: Sink) -> None:
-    """Pass on what was found in a definition. What stands in a function's text also shows where the program
-    brings it in."""
-    for diagnostic in found:
-        if diagnostic.labels and all(label.span.source is not program.source for label in diagnostic.labels):
-            place = let.span if let.call is None else let.call
-            diagnostic = replace(diagnostic, labels=(*diagnostic.labels, Label(place, "brought in here")))
-        sink.add(diagnostic)
 
 
 def assume(trail: Trail, lets: Mapping[str, ir.Let]) -> Assumptions:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ..ir import nodes as ir
-from ..ir.functions import operation
-from ..ir.types import NOWHERE, Coordinate
-from ..ir.walk import walk
+from .. import nodes as ir
+from ..functions import operation
+from ..types import NOWHERE, Coordinate
+from ..walk import walk
 
 
 def doubtful(program: ir.Program) -> frozenset[Coordinate]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ..ir import build
-from ..ir import nodes as ir
-from ..ir.functions import operation
-from ..source import Source, Span
+from ...source import Source, Span
+from .. import build
+from .. import nodes as ir
+from ..functions import operation
 from .normal import (
     EMPTY,
     ONE,
@@ -21,9 +21,12 @@ from .normal import (
     Number,
     Product,
     Sum,
+    constant,
     form,
+    function,
     grouped,
     leaf,
+    plus,
     present,
     product,
     single,
@@ -140,3 +143,17 @@ def exponential(value: Form) -> Form:
         return result
     raised = product((), form(rest))
     return times(result, form(((1, raised),))) if result is not ONE else form(((1, raised),))
+
+
+def exponential_power(base: Form, exponent: Form) -> Form | None:
+    """A power whose exponent varies, as e to a form: `2 ** x` is e to `log(2) * x`. None where the base is neither a
+    positive number other than 1 nor e to something."""
+    if len(base.terms) != 1:
+        return None
+    number, term = base.terms[0]
+    if term.factors or term.conditions or number <= 0:
+        return None
+    raised = ZERO if term.exponent is None else times(term.exponent, exponent)
+    if number != 1:
+        raised = plus(raised, times(function("log", (constant(number),)), exponent))
+    return exponential(raised) if raised.terms else None

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..ir import nodes as ir
+from .. import nodes as ir
 from .normal import Atom, Form, Function, Group, Leaf, Logarithm, Number, Product, Sum, form, magnitude
 
 
 def is_exponential(expr: ir.Expr) -> bool:
-    return isinstance(expr, ir.Map | ir.Normalize) and expr.op in ("exp", "softmax", "log_softmax")
+    """Whether something is exponentiated here; a power of a fixed base is an exponential too."""
+    match expr:
+        case ir.Map("exp") | ir.Normalize("softmax" | "log_softmax"):
+            return True
+        case ir.Map("**", (base, exponent)):
+            return bool(exponent.type.coordinates) and not base.type.coordinates
+        case _:
+            return False
 
 
 def holds_exponential(atom: Atom) -> bool:

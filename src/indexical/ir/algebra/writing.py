@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import assert_never
 
-from ..ir import build
-from ..ir import nodes as ir
-from ..ir.types import Coordinate
-from ..ir.walk import fresh, rebuild, substitute, walk
-from ..source import Span
+from ...source import Span
+from .. import build
+from .. import nodes as ir
+from ..types import Coordinate
+from ..walk import fresh, rebuild, substitute, walk
 from .normal import Atom, Binder, Form, Function, Group, Leaf, Logarithm, Number, Product, Sum, magnitude
-from .traits import are_opposed
+from .predicates import are_opposed
 
 _HALF = Fraction(1, 2)
 

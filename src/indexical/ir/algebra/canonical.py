@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from math import gcd
 from typing import assert_never
 
-from ..checker.context import constants_of
-from ..ir import build
-from ..ir import nodes as ir
-from ..ir.affine import ONE, Monomial, Polynomial, polynomial
-from ..ir.prove import inequalities
-from ..ir.types import Coordinate
-from ..ir.walk import at, rebuild, substitute
-from ..source import Span
+from ...source import Span
+from .. import build
+from .. import nodes as ir
+from ..affine import ONE, Monomial, Polynomial, polynomial
+from ..context import constants_of
+from ..prove import inequalities
+from ..types import Coordinate
+from ..walk import at, rebuild, substitute
 from .normal import height
 from .safety import arranged
 

@@ -1,0 +1,320 @@
+"""Weights, in any spelling: factors of a product that sum to 1 over a coordinate."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.algebra import normal
+from ..ir.algebra.canonical import text
+from ..ir.algebra.normal import Form, Sum, TooLarge, plus
+from ..ir.algebra.powers import power
+from ..ir.algebra.predicates import is_exponential
+from ..ir.algebra.weights import matched, summand, totals
+from ..ir.types import NOWHERE, Coordinate
+from ..ir.walk import walk
+from ..source import Span
+from .products import Factor, Forms, Product
+from .scores import Score, in_words, is_exponent, is_shifted, score_of
+
+Ranges = Mapping[Coordinate, ir.Range]
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Factors of a product that sum to 1 over `coordinate`, by softmax or by hand.
+
+    `score` is what is exponentiated, without a shift, or None where that cannot be told. `kept` are the
+    conditions on the points that take part; `used` are the numbers of the factors. Where they are not `exact`, they
+    sum to something else that does not vary over it.
+    """
+
+    coordinate: Coordinate
+    score: ir.Expr | None
+    kept: tuple[ir.Expr, ...]
+    used: frozenset[int]
+    span: Span
+    shifted: bool
+    by_hand: bool
+    normalizer: ir.Normalize | None
+    exact: bool = True
+
+
+def may_contain_weights(forms: Forms, name: str) -> bool:
+    """Whether a definition could be weights, or a part of them: something is left in it that is exponentiated
+    or divided by, and that its own sums do not use up."""
+    if name not in forms.holding_weights:
+        forms.holding_weights[name] = False
+        let = forms.lets.get(name)
+        if let is not None and len(let.clauses) == 1 and name not in forms.recurrent:
+            clause = let.clauses[0]
+            product = forms.expand(clause.body, opens=lambda read: may_contain_weights(forms, read.tensor))
+            found = find_weights(forms, product, clause.ranges)
+            spent = {n for w in found if w.coordinate in product.bound for n in w.used}
+            if spent:
+                forms.gathering.add(name)
+            left = [factor for number, factor in enumerate(product.factors) if number not in spent]
+            forms.holding_weights[name] = any(_is_weight_like(forms, factor) for factor in left)
+    return forms.holding_weights[name]
+
+
+def _is_weight_like(forms: Forms, factor: Factor) -> bool:
+    if factor.inverse:
+        return bool(factor.coordinates)
+    match factor.expr:
+        case ir.Normalize("softmax") | ir.Map("exp"):
+            return True
+        case ir.Select(_, then, otherwise):
+            return any(is_exponential(part) and isinstance(part, ir.Map) for part in (then, otherwise))
+        case ir.Map("**"):
+            return is_exponential(factor.expr) or _may_be_normalised(forms, factor)
+        case ir.Map("sqrt" | "rsqrt"):
+            return _may_be_normalised(forms, factor)
+        case _:
+            return False
+
+
+def _exponentiates(forms: Forms, expr: ir.Expr) -> tuple[bool, bool]:
+    """Whether something is exponentiated in an expression, or in a definition that may be written out in it; and
+    whether such a thing is summed there, or normalised."""
+    parts = list(walk(expr))
+    reads = [_of_definition(forms, part.tensor) for part in parts if isinstance(part, ir.Read)]
+    exponential = any(map(is_exponential, parts)) or any(found for found, _ in reads)
+    summed = any(isinstance(part, ir.Reduce) and part.op in ("sum", "mean") for part in parts)
+    normalised = any(isinstance(part, ir.Normalize) and is_exponential(part) for part in parts)
+    return exponential, normalised or (exponential and summed) or any(total for _, total in reads)
+
+
+def _of_definition(forms: Forms, name: str) -> tuple[bool, bool]:
+    """As `_exponentiates`, of a definition; neither where it gathers under weights."""
+    if name not in forms.exponential:
+        forms.exponential[name] = (False, False)
+        let = forms.lets.get(name)
+        if let is not None and len(let.clauses) == 1 and name not in forms.recurrent:
+            may_contain_weights(forms, name)
+            if name not in forms.gathering:
+                forms.exponential[name] = _exponentiates(forms, let.clauses[0].body)
+    return forms.exponential[name]
+
+
+def _may_be_normalised(forms: Forms, factor: Factor) -> bool:
+    """Whether the total of some weights could be in a factor: known without its normal form."""
+    if factor.expr.type.kind != "real" or (isinstance(factor.expr, ir.Read) and not factor.inverse):
+        return False
+    return _exponentiates(forms, factor.expr)[1]
+
+
+def find_weights(forms: Forms, product: Product, ranges: Iterable[ir.Range]) -> Iterator[Weights]:
+    """The factors of a product that sum to 1 over some coordinate. `ranges` are those around the product."""
+    scope = {r.coordinate: r for r in (*ranges, *(step.range for step in product.summed))}
+    softmaxes = {n: f.expr for n, f in enumerate(product.factors) if isinstance(f.expr, ir.Normalize) and not f.inverse}
+    softmaxes = {number: expr for number, expr in softmaxes.items() if expr.op == "softmax"}
+    divided = any(factor.inverse and factor.coordinates for factor in product.factors)
+    covered: frozenset[int] = frozenset() if divided else frozenset(softmaxes)
+    found = list(_exponentials(forms, product, scope, covered))
+    done = frozenset().union(*(weights.used for weights in found))
+    equal = list(_by_hand(forms, product, scope, done))
+    found += [weights for weights in equal if not any(other.used >= weights.used for other in found)]
+    # Weights that are divided again, by what a guard left of them, are the weights.
+    made = [weights for weights in found if not any(other.used > weights.used for other in found)]
+    covered = frozenset().union(*(weights.used for weights in made))
+    for number, expr in softmaxes.items():
+        if number not in covered:
+            kept = () if expr.guard is None else (expr.guard,)
+            yield Weights(expr.coordinate, expr.body, kept, frozenset((number,)), expr.span, True, False, expr)
+    yield from made
+
+
+# ------------------------------------------------------------------------ equal factors
+
+
+def _by_hand(forms: Forms, product: Product, scope: Ranges, done: frozenset[int]) -> Iterator[Weights]:
+    """`f(j) / sum[k](f(k))`: whatever is divided by its own sum, by other divisors than those that are done."""
+    for number, divisor in enumerate(product.factors):
+        if number in done or not divisor.inverse or divisor.expr.type.kind != "real":
+            continue
+        taken = {c for factor in product.factors for c in factor.coordinates}
+        total = forms.expand(divisor.expr, taken)
+        for step in total.summed:
+            for coordinate in sorted(taken - divisor.coordinates, key=str):
+                used = _same_factors(forms, product, total, step.coordinate, coordinate)
+                if used is not None and len(total.summed) == 1:
+                    held = {forms.key(c.expr, {step.coordinate: str(coordinate)}) for c in total.conditions}
+                    kept = [c.expr for c in product.conditions if forms.key(c.expr) in held]
+                    parts = {n: _in_algebra(forms, product.factors[n], scope) for n in used}
+                    exponent = _exponent(part for part in parts.values() if part is not None)
+                    made_of = used | {number}
+                    yield _described(forms, product, coordinate, made_of, divisor.expr.span, kept, exponent)
+                    break
+
+
+def _same_factors(
+    forms: Forms, product: Product, total: Product, inside: Coordinate, outside: Coordinate
+) -> frozenset[int] | None:
+    """Which factors of a product are those of a total, with its coordinate in place of the one summed."""
+    wanted = Counter(forms.factor_key(factor, {inside: str(outside)}) for factor in total.factors)
+    held = Counter(forms.key(condition.expr, {inside: str(outside)}) for condition in total.conditions)
+    here = Counter(forms.key(condition.expr) for condition in product.conditions)
+    if not wanted or held - here:
+        return None
+    used = set()
+    for number, factor in enumerate(product.factors):
+        key = forms.factor_key(factor, {})
+        if wanted.get(key, 0) > 0:
+            wanted[key] -= 1
+            used.add(number)
+    return frozenset(used) if not +wanted else None
+
+
+# ------------------------------------------------------------------------- exponentials
+
+
+def _exponentials(forms: Forms, product: Product, scope: Ranges, covered: frozenset[int]) -> Iterator[Weights]:
+    """The weights that are e to a score over the sum of what it is, whatever the words: `exp(log_softmax[j](s))`,
+    `exp(s - log(sum[j](exp(s))))`, powers of 2."""
+    factors = [(n, f) for n, f in enumerate(product.factors) if n not in covered]
+    if not any(_may_be_normalised(forms, factor) for _, factor in factors):
+        return
+    parts = {n: part for n, f in factors if (part := _in_algebra(forms, f, scope)) is not None}
+    held = {key for part in parts.values() for key in part.conditions}
+    held |= {key for condition in product.conditions for key in forms.algebra.conditions(condition.expr)}
+    for number, part in parts.items():
+        for total in totals(part.factors):
+            found = _over(forms, parts, number, total, scope, held)
+            if found is not None:
+                span = product.factors[number].expr.span
+                held_here = [(c.expr, forms.algebra.conditions(c.expr).keys()) for c in product.conditions]
+                own = [expr for expr, keys in held_here if keys <= found.kept.keys()]
+                weights = _described(forms, product, found.coordinate, found.used, span, own, found.exponent)
+                yield replace(weights, kept=_worded(forms, weights.kept, found.kept), exact=found.exact)
+                break
+
+
+def _in_algebra(forms: Forms, factor: Factor, scope: Ranges) -> normal.Product | None:
+    """A factor in normal form that is exponential, a condition as a number, or 1; None for any other."""
+    if factor.expr.type.kind != "real":
+        return None
+    algebra = forms.algebra
+    algebra.work = algebra.depth = 0
+    around = {c: _whole_range(c, factor.expr.span) for c in factor.coordinates if c not in scope}
+    try:
+        value = algebra.form(factor.expr, {**around, **scope})
+        value = power(value, -1) if factor.inverse else value
+    except TooLarge:
+        return None
+    if len(value.terms) != 1 or value.terms[0][0] < 0:
+        return None
+    number, part = value.terms[0]
+    return part if part.exponential or (number == 1 and not part.factors) else None
+
+
+def _whole_range(coordinate: Coordinate, span: Span) -> ir.Range:
+    return ir.Range(coordinate, build.whole(0, span), build.size(coordinate, span), False, span)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The coordinate that weights are normalised over, the factors that they are made of, what holds of the points
+    that take part, and what is exponentiated."""
+
+    coordinate: Coordinate
+    used: frozenset[int]
+    kept: Mapping[str, ir.Expr]
+    exponent: Form
+    exact: bool
+
+
+def _over(
+    forms: Forms, parts: Mapping[int, normal.Product], number: int, total: Sum, scope: Ranges, held: set[str]
+) -> _Found | None:
+    """The weights that a total makes of a factor, alone or together with the other exponentials."""
+    if len(total.binders) != 1:
+        return None
+    varying = {c for part in parts.values() if part.exponent is not None for c in part.exponent.coordinates}
+    for coordinate in sorted(varying - total.coordinates, key=str):
+        if not _same_range(forms, total, scope.get(coordinate)):
+            continue
+        share = summand(forms.algebra, total, coordinate)
+        if isinstance(share, str) or not held >= share.conditions.keys():
+            continue
+        fitting = {n: p for n, p in parts.items() if p.exponential or p.conditions.keys() <= share.conditions.keys()}
+        beside = {n for n, p in parts.items() if p.exponent is not None and coordinate in p.exponent.coordinates}
+        every, some = frozenset(fitting), frozenset(beside | {number})
+        for used, exactly in ((every, True), (some, False), (frozenset((number,)), False)):
+            found = _made_of(forms, {n: parts[n] for n in used}, total, share, coordinate)
+            if found is not None and (found.exact or not exactly):
+                return found
+    return None
+
+
+def _made_of(
+    forms: Forms, parts: Mapping[int, normal.Product], total: Sum, share: normal.Product, coordinate: Coordinate
+) -> _Found | None:
+    """The weights over a coordinate that are all of these factors, where that is so."""
+    whole = normal.EMPTY
+    for part in parts.values():
+        whole = normal.multiplied(whole, part)
+    if whole.exponent is None or coordinate not in whole.exponent.coordinates:
+        return None
+    others = [(atom, n + 1 if atom.key == total.key else n) for atom, n in whole.factors]
+    others = [(atom, n) for atom, n in others if n]
+    if any(coordinate in atom.coordinates for atom, _ in others):
+        return None
+    found = matched(forms.algebra, whole.exponent, share, coordinate, NOWHERE)
+    if found is None:
+        return None
+    exact = not others and not plus(found[0], found[1], -1).terms
+    return _Found(coordinate, frozenset(parts), share.conditions, whole.exponent, exact)
+
+
+def _exponent(parts: Iterable[normal.Product]) -> Form | None:
+    """What is exponentiated in a product of these."""
+    result: Form | None = None
+    for part in parts:
+        if part.exponent is not None:
+            result = part.exponent if result is None else plus(result, part.exponent)
+    return result
+
+
+def _same_range(forms: Forms, total: Sum, around: ir.Range | None) -> bool:
+    """Whether a total runs over the points of a range; two sizes that were never stated are one, or no call fits."""
+    over = total.binders[0]
+    if around is None or not (around.stated or over.stated):
+        return True
+    lower, upper = (text(forms.algebra.whole(bound)) for bound in (around.lower, around.upper))
+    return (lower, upper) == (text(over.lower), text(over.upper))
+
+
+def _worded(forms: Forms, kept: tuple[ir.Expr, ...], conditions: Mapping[str, ir.Expr]) -> tuple[ir.Expr, ...]:
+    """What holds of the points that take part: as it is written where that is known, and the rest in normal form."""
+    said = {key for expr in kept for key in forms.algebra.conditions(expr)}
+    return (*kept, *(condition for key, condition in conditions.items() if key not in said))
+
+
+def _described(
+    forms: Forms,
+    product: Product,
+    coordinate: Coordinate,
+    used: frozenset[int],
+    span: Span,
+    kept: list[ir.Expr],
+    exponent: Form | None = None,
+) -> Weights:
+    """Weights that are made of these factors. The score is told from how they are written; or else it is what is
+    exponentiated in normal form."""
+    found: Score | None = None
+    for number in sorted(used):
+        factor = product.factors[number]
+        if coordinate in factor.coordinates and not factor.inverse:
+            found = score_of(forms, factor.expr, coordinate) or found
+    if exponent is not None and (found is None or not is_exponent(forms, found.expr, exponent, coordinate)):
+        found = Score(in_words(exponent, coordinate, span))
+    if found is None:
+        return Weights(coordinate, None, tuple(kept), used, span, False, True, None)
+    normalizer = found.normalizer
+    guard = () if normalizer is None or normalizer.guard is None else (normalizer.guard,)
+    shifted = normalizer is not None or all(is_shifted(forms, product.factors[n].expr) for n in used)
+    return Weights(coordinate, found.expr, (*kept, *guard), used, span, shifted, True, normalizer)

@@ -1,0 +1,1 @@
+"""The one normal form of real expressions: sums of products, in which every spelling of one value is one form."""

@@ -1,0 +1,119 @@
+"""One answer to what is an attention: facts and plan agree on it, in every spelling."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from tests.facts.rewrites import (
+    permute_axes,
+    rename_coordinates,
+    rename_tensors,
+    respell_guards,
+    rewrite,
+    shuffle_statements,
+    swap_operands,
+)
+from tests.facts.spelling import spell
+from tests.laws.attended import BASES, MASKED, NAMES, RAW, SCALES, are_same, by_facts, by_plan, text
+from tests.plan.agreement import arrays_for, checked, program_of
+from tests.plan.families import FAMILIES, Family
+from tests.plan.rewrites import spelling
+
+import indexical as ix
+
+REWRITES = (rename_coordinates, rename_tensors, permute_axes, shuffle_statements, swap_operands, respell_guards)
+
+
+def check(written: str) -> None:
+    """Facts and plan say the same of a program."""
+    program = ix.compile(written).ir
+    facts, (plan, reasons) = by_facts(program), by_plan(program)
+    words = f"{written}\nfacts: {facts}\nplan: {plan}\n{reasons}"
+    if not plan.roles:
+        assert reasons, words
+        return
+    assert len(facts.roles) == len(plan.roles), words
+    for one, other in zip(facts.roles, plan.roles, strict=True):
+        assert are_same(one, other, MASKED not in facts.codes), words
+    assert facts.codes & SCALES == plan.codes & SCALES, words
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_facts_and_plan_agree(base: str) -> None:
+    family = BASES[base]
+    (plain,) = by_facts(ix.compile(text(family, "softmax", True)).ir).roles
+    for number, name in enumerate(NAMES):
+        written = text(family, name, bool((number + len(base)) % 2))
+        (found,) = by_facts(ix.compile(written).ir).roles
+        assert are_same(found, plain), f"{written}\n{found}"
+        check(written)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_plan_computes_what_it_recognises(name: str) -> None:
+    for named in (False, True):
+        program = program_of(text(BASES["causal"], name, named))
+        found = checked(program, arrays_for(program, BASES["causal"].sizes), ("out",))
+        assert found.attentions, found.refusals
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_facts_and_plan_agree_under_other_names_and_orders(base: str) -> None:
+    for seed, name in enumerate(NAMES):
+        chance = Random(f"{base} {name}")
+        check(rewrite(spell(text(BASES[base], name, bool(seed % 2))), chance, 4, REWRITES).text)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_facts_and_plan_agree_on_the_spellings_of_the_plan(family: Family) -> None:
+    for seed in range(4):
+        check(spelling(family, seed).text)
+
+
+# ------------------------------------------------------------------------------- mistakes
+
+PLAIN = BASES["plain"]
+
+
+def scored(body: str) -> dict[str, str]:
+    return {"score": body}
+
+
+# A mistake in the plainest attention, as a change of how it is written.
+MISTAKES: dict[str, dict[str, str]] = {
+    "IX402": {"over": "i"},
+    "IX403": {"value": "V[b, h, i, e]"},
+    "IX404": {"value": "V[b, 0, j, e]"},
+    "IX405": {"value": "V[b, h, j, e] * ((j <= i) as f64)"},
+    "IX406": scored("sum[d](Q[b, h, i, d]) * sum[d](K[b, h, j, d]) / sqrt(size(d))"),
+    "IX407": scored("sum[d in 0..2](Q[b, 0, i, h * 2 + d] * K[b, 0, j, d * size(h) + h])"),
+    "IX408": scored("sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(size(e))"),
+    "IX409": scored("sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(size(d)) / sqrt(size(d))"),
+    "IX410": scored("sum[d](Q[b, h, i, d] * K[b, h, j, d])"),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("code", MISTAKES)
+def test_a_mistake_is_named_in_every_spelling(code: str, name: str) -> None:
+    family = PLAIN if code != "IX403" else replace(PLAIN, inputs=PLAIN.inputs.replace("V[b, h, j", "V[b, h, i"))
+    if code == "IX410" and ("power" in name or "root" in name):
+        pytest.skip("another base is a temperature, and that is the reader's")
+    if code in ("IX402", "IX403") and name == "shifted above the line alone":
+        pytest.skip("these weights sum to no 1, and nothing is said of that")
+    for named in (False, True):
+        written = text(family, name, named, **MISTAKES[code])
+        found = [finding for finding in ix.compile(written).diagnostics if finding.code == code]
+        assert found, written
+        assert all(label.span.text.strip() in written for label in found[0].labels), f"{written}\n{found[0]}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_right_contract_is_accepted_in_every_spelling(name: str) -> None:
+    # A value that is multiplied with 0 is heard, and so is a score that only cancels: these are not causal.
+    causal = "" if name in RAW or name == "twice normalised" else ", causal"
+    contract = f"attention out(query i, key j, compare d, carry e, head h, batch b{causal});\n"
+    for named in (False, True):
+        ix.compile(text(BASES["causal"], name, named) + contract)
