@@ -245,7 +245,6 @@ def quoted(text: str) -> str:
 RESERVED = frozenset(
     (
         *("np", "torch", "math", "device", "Refused", "F", "__debug__"),
-        *("r0", "r1", "k0", "k1"),
         *("print", "int", "max", "min", "range", "reversed", "abs", "sum", "any", "all"),
     )
 )

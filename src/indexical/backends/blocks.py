@@ -22,8 +22,10 @@ class Blocks(Framed):
         scores, values = self.text.fresh(f"{let.name}_scores"), self.text.fresh(f"{let.name}_values")
         rows = () if frame.row is None else (frame.row,)
         tile = Tile(self, let, attend, frame.batch, frame.row, None, ())
-        windows = dict.fromkeys(rows, ("r0", "r1")) | {key.coordinate: ("k0", "k1")}
-        self.text.line(f"def {scores}(r0, r1, k0, k1):")
+        # An input may be called like a bound.
+        r0, r1, k0, k1 = (name + "_" * (name in self.text.taken) for name in ("r0", "r1", "k0", "k1"))
+        windows = dict.fromkeys(rows, (r0, r1)) | {key.coordinate: (k0, k1)}
+        self.text.line(f"def {scores}({r0}, {r1}, {k0}, {k1}):")
         inner, scope = tile.emitter(windows, self.text)
         with self.text.indented():
             score = inner.real(inner.value(attend.attention.score, tile.heard(scope)))
@@ -36,7 +38,7 @@ class Blocks(Framed):
             present = tuple(a for a in axes if a in score.axes or a in rows or a == key.coordinate)
             score = inner.spread(inner.turned(score, present), present, scope)
             self.text.line(f"return {_spaced(score, axes, frame.row)}")
-        self.text.line(f"def {values}(k0, k1):")
+        self.text.line(f"def {values}({k0}, {k1}):")
         inner, scope = tile.emitter(windows, self.text)
         with self.text.indented():
             value = inner.real(inner.heard_value(attend.attention.value, tile.heard(scope)))

@@ -77,7 +77,11 @@ def bare(text: str) -> str:
 
 
 # What the first and the one beyond the last point of a window are called.
-WINDOWS = frozenset(f"{variable}'" for variable in ("b0", "b1", "h0", "h1", "r0", "r1", "k0", "k1"))
+WINDOWS = frozenset(f"{side}{end}{more}'" for side in "bhrk" for end in "01" for more in ("", "_"))
+
+
+# What else the functions of a tile take.
+PARAMETERS = frozenset(("arrays", "rows", "keys", "batch", "head", "gradients", "d_score"))
 
 
 class WindowProver(Prover):
@@ -183,8 +187,10 @@ class Tile:
         return self.owner.heard_scope(self.let, self.attend, scope)
 
     def arrives(self, name: str, stored: Stored) -> Stored:
-        """A tensor as a function of its own has it: a whole number stays one, any other comes as an array."""
-        return replace(stored, python=stored.python and self.is_whole(name))
+        """A tensor as a function of its own has it: a whole number stays one, any other comes as an array. It has
+        another name where the function has a use for its own."""
+        variable = stored.variable + "_" * (stored.variable in PARAMETERS or f"{stored.variable}'" in WINDOWS)
+        return replace(stored, variable=variable, python=stored.python and self.is_whole(name))
 
     def is_whole(self, name: str) -> bool:
         """Whether a plain number is whole: all that have no definition count something."""
@@ -238,7 +244,7 @@ class Tile:
         """Hand over what the lines mention though neither bias nor mask reads it: what counts a range, and what a guard
         is made of that keeps an index in bounds."""
         for name, stored in self.owner.stored.items():
-            if stored.variable in used and name not in self.names and not stored.rows:
+            if self.arrives(name, stored).variable in used and name not in self.names and not stored.rows:
                 self.names.append(name)
 
     def handed(self) -> list[str]:

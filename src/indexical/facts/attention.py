@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.algebra.predicates import is_exponential
+from ..ir.algebra.predicates import is_exponential, is_root
 from ..ir.types import Coordinate
 from ..ir.walk import children, walk
 from ..source import Span
@@ -127,12 +127,12 @@ def sites(forms: Forms) -> Iterator[Site]:
 def _is_root(expr: ir.Expr) -> bool:
     """Whether a body that is no product may be weights as a whole."""
     match expr:
-        case ir.Map("**" | "sqrt" | "rsqrt"):
+        case ir.Map("**"):
             return True
         case ir.Select(_, then, otherwise):
             return any(isinstance(side, ir.Const) and side.value == 0 for side in (then, otherwise))
         case _:
-            return is_exponential(expr)
+            return is_exponential(expr) or is_root(expr)
 
 
 def _site(forms: Forms, let: ir.Let, clause: ir.Clause, expr: ir.Expr) -> Iterator[Site]:

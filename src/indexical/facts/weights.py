@@ -12,7 +12,7 @@ from ..ir.algebra import normal
 from ..ir.algebra.canonical import text
 from ..ir.algebra.normal import Form, Sum, TooLarge, plus
 from ..ir.algebra.powers import power
-from ..ir.algebra.predicates import is_exponential
+from ..ir.algebra.predicates import is_exponential, is_root
 from ..ir.algebra.weights import matched, summand, totals
 from ..ir.types import NOWHERE, Coordinate
 from ..ir.walk import walk
@@ -71,10 +71,8 @@ def _is_weight_like(forms: Forms, factor: Factor) -> bool:
             return any(is_exponential(part) and isinstance(part, ir.Map) for part in (then, otherwise))
         case ir.Map("**"):
             return is_exponential(factor.expr) or _may_be_normalised(forms, factor)
-        case ir.Map("sqrt" | "rsqrt"):
-            return _may_be_normalised(forms, factor)
         case _:
-            return False
+            return is_root(factor.expr) and _may_be_normalised(forms, factor)
 
 
 def _exponentiates(forms: Forms, expr: ir.Expr) -> tuple[bool, bool]:

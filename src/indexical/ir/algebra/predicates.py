@@ -19,6 +19,11 @@ def is_exponential(expr: ir.Expr) -> bool:
             return False
 
 
+def is_root(expr: ir.Expr) -> bool:
+    """Whether a root is taken, or one over a root: `sqrt` and `rsqrt`."""
+    return isinstance(expr, ir.Map) and expr.op.endswith("sqrt")
+
+
 def holds_exponential(atom: Atom) -> bool:
     """Whether weights were taken apart inside a factor. Their shift is gone there, so that as it stands it might
     overflow where what was written does not."""
