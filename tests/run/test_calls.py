@@ -491,6 +491,8 @@ def test_reductions_over_an_empty_axis(op: str, expected: Any) -> None:
 @pytest.mark.parametrize("op", ["mean", "argmax", "argmin"])
 def test_reductions_that_have_no_value_over_an_empty_axis(op: str) -> None:
     assert codes(refused(f"input x[j]; let y = {op}[j](x[j]);", np.zeros(0))) == ["IX310"]
+    leading = ix.compile(f"input x[..r, j]; let y[..r] = {op}[j](x[..r, j]);")(np.zeros((2, 0, 0)))
+    assert leading.shape == (2, 0)
     empty = ix.compile(f"input x[i, j]; let y[i] = {op}[j](x[i, j]);")(np.zeros((0, 0)))
     assert empty.shape == (0,)
 

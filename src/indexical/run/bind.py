@@ -79,6 +79,16 @@ class Bound:
     def extent(self, expr: ir.Expr) -> int:
         return max(0, whole.value(expr, self.lookup))
 
+    def shape_of(self, tensor: ir.Input | ir.Let) -> tuple[int, ...]:
+        """The lengths of a tensor's axes, each of a leading `..r`."""
+        result: list[int] = []
+        for axis in tensor.axes:
+            if axis.coordinate.rest and isinstance(axis.extent, ir.Size):
+                result += self.rests[axis.extent.coordinate.name]
+            else:
+                result.append(self.extent(axis.extent))
+        return tuple(result)
+
 
 def flat_shape(axes: tuple[ir.Axis, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     """A shape with the axes of a leading `..r` as one."""

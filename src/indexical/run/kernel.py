@@ -189,11 +189,10 @@ class Engine:
         _warn(f"{message}; it is computed as with `isolate=True`, all scores in memory")
         return found
 
-    def _shapes(self, call: Call, wanted: tuple[str, ...]) -> dict[str, list[int]]:
-        lets = {let.name: let for let in self.program.lets}
-        return {name: [call.bound.extent(axis.extent) for axis in lets[name].axes] for name in wanted}
+    def _shapes(self, call: Call, wanted: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+        return {name: call.bound.shape_of(self.program.tensors[name]) for name in wanted}
 
-    def _without_points(self, call: Call, shapes: Mapping[str, list[int]], problem: Exception) -> dict[str, Any]:
+    def _without_points(self, call: Call, shapes: Mapping[str, tuple[int, ...]], problem: Exception) -> dict[str, Any]:
         """Definitions that emitted code refused, where they have no points: then nothing is evaluated, and nothing can
         be out of bounds. The error, where they have some."""
         refusal = self._refusal(call, tuple(shapes), problem)
@@ -203,7 +202,7 @@ class Engine:
         help = 'the slow evaluator finds nothing wrong (`backend="reference"`): please report this program'
         raise refusal or CallError([Diagnostic(code, message, help=help)]) from None
 
-    def _empty(self, call: Call, name: str, shape: list[int]) -> Any:
+    def _empty(self, call: Call, name: str, shape: tuple[int, ...]) -> Any:
         """A definition without points; reals are reached by the gradient all the same."""
         found = np.zeros(shape, NUMPY[call.bound.dtypes[name]])
         if call.backend != "torch":

@@ -48,22 +48,12 @@ def _as_array(bound: Bound, tensor: ir.Input | ir.Let, table: Table) -> np.ndarr
         raise CallError([Diagnostic("IX505", f"`{tensor.name}` has a number that does not fit in 32 bits", (label,))])
     with np.errstate(over="ignore", invalid="ignore"):
         array = np.array(cells, dtype=_wide(dtype)).astype(NUMPY[dtype])
-    return array.reshape(_full_shape(bound, tensor, table.shape))
+    return array.reshape(bound.shape_of(tensor))
 
 
 def _wide(dtype: Dtype) -> str:
     """Cells are Python numbers: they become the widest of their kind first."""
     return {"bool": "bool", "i32": "int64", "i64": "int64"}.get(dtype, "float64")
-
-
-def _full_shape(bound: Bound, tensor: ir.Input | ir.Let, shape: tuple[int, ...]) -> tuple[int, ...]:
-    result: list[int] = []
-    for axis, length in zip(tensor.axes, shape, strict=True):
-        if axis.coordinate.rest and isinstance(axis.extent, ir.Size):
-            result += bound.rests[axis.extent.coordinate.name]
-        else:
-            result.append(length)
-    return tuple(result)
 
 
 def check_work(bound: Bound, wanted: tuple[str, ...], most: int) -> None:
