@@ -203,3 +203,25 @@ def test_a_derivative_asks_for_no_sizes_to_agree_that_need_not(text: str, sizes:
 def test_axes_that_agree_in_the_program_need_no_range_in_its_derivative() -> None:
     backward = ix.grad("input x[k], w[l]; let y[l] = exp(x[l] * w[l]);")
     assert "let d_x[k] " in str(backward)
+
+
+ONE_WAY = ("max[k in 0..3](Q[i, k] * K[j, k])", f"{QK.format(h='')} + min[k](b[k] where k <= j)")
+
+
+@pytest.mark.parametrize("score", ONE_WAY)
+def test_a_score_without_a_way_back_runs_plainly_where_a_gradient_is_wanted(score: str) -> None:
+    inputs = "Q[i, d], K[j, d], V[j, e]" + (", b[k]" if "b[" in score else "")
+    program = ix.compile(f"""
+        input {inputs};
+        let w[i, j] = softmax[j]({score}) where j <= i;
+        let out[i, e] = sum[j](w[i, j] * V[j, e]);""")
+    arrays = [torch.randn([{"e": 2, "d": 3}.get(a.coordinate, 4) for a in t.axes]) for t in program.ir.inputs]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ix.SlowPath)
+        value = program(*arrays)
+        _, right = with_gradients(program, arrays, isolate=True)
+    for _ in range(2):
+        with pytest.warns(ix.SlowPath, match="inside a score has no way back"):
+            out, found = with_gradients(program, arrays)
+        torch.testing.assert_close(out, value)
+        torch.testing.assert_close(found, right)

@@ -117,6 +117,10 @@ class Attending(Backward, Cutting, Blocks):
         guard = () if self.is_hull(attend) else attend.attention.guard
         stream = Stream(self, let, attend, frame.batch, frame.row, attend.attention.score, guard)
         name = stream.write()
+        if stream.one_way is not None and stream.learned():
+            # Refused before it is computed, so that the plain lowering runs, which has a gradient.
+            wanted = f"{self.text.helper('learns')}({', '.join(stream.learned())})"
+            self.text.refuse(wanted, "IX218", stream.one_way)
         value = self.text.short(self.real(self.heard_value(attend.attention.value, frame.heard)), let.name)
         if value.dtype != self.dtypes[let.name]:
             value = self.text.dialect.cast(self.strong(value), self.dtypes[let.name])

@@ -17,7 +17,10 @@ from .tiles import Tile, Windowed
 
 
 class Stream(Tile):
-    """Scores, guard and the way back of one attention, tile by tile, over the arrays that they read."""
+    """Scores, guard and the way back of one attention, tile by tile, over the arrays that they read. `one_way` says
+    why there is no way back, where there is none."""
+
+    one_way: str | None = None
 
     def windows(self) -> dict[Coordinate, tuple[str, str]]:
         rows = {} if self.row is None else {self.row: ("r0", "r1")}
@@ -157,6 +160,7 @@ class Stream(Tile):
             score = self.scaled(score, emitter, heard, adjoint.made)
             adjoint.flow(adjoint.forward(score, heard), pretend(emitter, arriving, self.let.span), heard)
         except Undifferentiable as problem:
+            self.one_way = str(problem)
             return name, parameters, words, [f"    raise NotImplementedError({str(problem)!r})"]
         return name, parameters, words, emitter.text.lines or ["    pass"]
 
