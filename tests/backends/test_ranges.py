@@ -173,7 +173,7 @@ def test_a_kernel_is_handed_what_keeps_a_table_in_bounds(name: str) -> None:
 
 # -------------------------------------------------------------- lengths that are sums
 
-LENGTHS = {
+SUMS = {
     "a mean of a product": (
         "input A[i, d], B[j, d], c[k]; let n[i, j] = mean[d in 0..2 * size(k) + 1](A[i, d] * B[j, d]) + c[0];",
         {"A": random(2, 7), "B": random(3, 7), "c": random(3)},
@@ -194,7 +194,7 @@ LENGTHS = {
 }
 
 
-@pytest.mark.parametrize("name", LENGTHS)
+@pytest.mark.parametrize("name", SUMS)
 def test_a_length_that_is_a_sum_stays_one_number(name: str) -> None:
-    text, arrays = LENGTHS[name]
+    text, arrays = SUMS[name]
     check(text, arrays, tuple(key for key in arrays if key != "p"))
