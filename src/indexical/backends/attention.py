@@ -62,7 +62,7 @@ class Attending(Backward, Cutting, Blocks):
         if guard is not None:
             kept = self.value(guard, frame.scope)
             value = self.where(kept, self.text.short(value, let.name), plain(0, "real"), frame.scope, value.dtype)
-        self.text.assign(variable, self.finished(let, value, clause, {}).code)
+        self.text.assign(variable, self.finished(let, value, clause, {}))
         self.stored[let.name] = Stored(variable, self.dtypes[let.name])
 
     def unless_keyless(self, let: ir.Let, attend: Attend, frame: Frame, value: Value) -> Value:
@@ -87,7 +87,7 @@ class Attending(Backward, Cutting, Blocks):
         code = call("torch.nn.functional.layer_norm", x.code, (length,), *codes, constant(norm.eps).code)
         variable = self.text.fresh(let.name)
         value = self.turned(x.but(code, axes=axes), scope.order)
-        self.text.assign(variable, self.finished(let, value, clause, {}).code)
+        self.text.assign(variable, self.finished(let, value, clause, {}))
         self.stored[let.name] = Stored(variable, self.dtypes[let.name])
 
     def intervals(self, let: ir.Let, attend: Attend, frame: Frame, tiles: bool) -> Value:

@@ -42,7 +42,7 @@ class Clauses(Remover):
             self.text.assign(variable, value.code)
             self.stored[let.name] = Stored(variable, None, True)
             return
-        self.text.assign(variable, self.finished(let, value, clause, {}).code)
+        self.text.assign(variable, self.finished(let, value, clause, {}))
         starts = tuple(range.lower for range in clause.ranges)
         self.stored[let.name] = Stored(variable, self.dtypes[let.name], starts=starts)
         self.define_mask(let)
@@ -73,6 +73,7 @@ class Clauses(Remover):
     def speak_of(self, let: ir.Let) -> None:
         """Weak numbers take the dtype of this definition from here on, and steps its name. What has 16 bits is
         computed with 32."""
+        self.text.subject = let.name
         dtype = self.dtypes[let.name] if let.kind == "real" else "f64"
         self.compute = "f32" if dtype in ("f16", "bf16") else dtype
         self.label = self.step_name(let)

@@ -54,6 +54,7 @@ class Convolver(Shifter):
             roles = None if plan is None else self.roles(expr, plan, other, inner)
             if plan is not None and roles is not None:
                 idle = expr.coordinates - shifted.type.coordinates - other.type.coordinates
+                self.tell(f"a convolution along {', '.join(f'`{count}`' for count in roles.counts)}")
                 once = self.convolution(shifted, plan, other, roles, inner, scope)
                 return self.repeated(once, inner.sort(idle), inner)
         return None

@@ -30,6 +30,7 @@ from .code import (
     method,
 )
 from .expressions import constant
+from .layout import Statement
 from .scope import Place, Scope
 from .tiles import Meeting, spaced
 from .values import aligned
@@ -48,10 +49,12 @@ class Frame:
 
 @dataclass
 class Framed(Meeting):
-    """Operands and results of kernels, the bounds of what is heard, in the coordinates of an attention."""
+    """Operands and results of kernels, the bounds of what is heard, in the coordinates of an attention.
+    `functions` are the functions of tiles, `inner` their statements."""
 
     steps: dict[str, Step] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
+    inner: list[Statement] = field(default_factory=list)
 
     def helped(self, name: str, text: str) -> str:
         """A small function above the emitted one, that kernels are called through."""

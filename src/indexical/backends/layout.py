@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from ..ir.functions import FUNCTIONS
+from ..ir.types import Coordinate, Dtype
 from .code import (
     Call,
     Comprehension,
@@ -56,7 +57,8 @@ OPENING = frozenset(("if", "elif", "else", "for", "def"))
 @dataclass(frozen=True, slots=True)
 class Statement:
     """One line before it is laid out: `target = code`, or what its kind says. Of a `for` loop, `code` is what it runs
-    over, of a `def` its parameters; of a comment `target` is the text."""
+    over, of a `def` its parameters; of a comment `target` is the text. `subject` is the definition that it is for, and
+    `axes` and `dtype` are those of an array that gets a name."""
 
     indent: int
     block: int
@@ -64,6 +66,9 @@ class Statement:
     target: str = ""
     code: Node | None = None
     place: Node | None = None
+    subject: str = ""
+    axes: tuple[Coordinate, ...] | None = None
+    dtype: Dtype | None = None
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -124,7 +129,12 @@ Block: TypeAlias = "list[Statement | Block]"
 
 def render(statements: Iterable[Statement | Block], taken: set[str]) -> list[str]:
     """The lines of a function's body."""
-    return [line for statement in arranged(statements, taken) for line in _lines(statement)]
+    return written(arranged(statements, taken))
+
+
+def written(statements: Iterable[Statement]) -> list[str]:
+    """Statements as lines."""
+    return [line for statement in statements for line in _lines(statement)]
 
 
 def arranged(statements: Iterable[Statement | Block], taken: set[str]) -> list[Statement]:

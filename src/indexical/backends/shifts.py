@@ -109,6 +109,7 @@ class Shifter(Scatterer):
             inner = self.remainder_scope(found, scope)
         except Inexpressible:
             return None
+        self.tell(f"one sum for each remainder of `{found.target}`: nothing is multiplied that leaves another")
         outside = self.bind(expr.ranges, scope)
         gone = expr.coordinates - {range.coordinate for range in found.sum.ranges}
         self.check_bare(expr, (found.target, *gone), outside)

@@ -13,7 +13,6 @@ from .blocks import cut
 from .dtypes import definition_dtypes, weak_definitions
 from .fuse import fuse
 from .gradients import Derived, derive
-from .lowerings import described
 from .masks import analyze, kind
 from .norms import LAYER_NORM, Norm, find_norm
 from .recognize import recognize
@@ -74,7 +73,7 @@ def choose(
         else:
             refused = (refusals[let.name],) if let.name in refusals else ()
             known = next((step for step in together if step.definition == let.name), None)
-            steps.append(described(known or step_of(let.name, arranged, refused), program))
+            steps.append(known or step_of(let.name, arranged, refused))
     built = needed - {name for step in together for name in step.covers}
     asked = needed_by(original, wanted, {})
     unread = tuple(let.name for let in original.lets if let.name in asked - built and let.axes and not let.hidden)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -204,6 +204,30 @@ class Step:
     beside: tuple[str, ...] = ()
     norm: Norm | None = None
 
+    @property
+    def definitions(self) -> tuple[str, ...]:
+        """The definitions that it computes, on the way too."""
+        inner = () if self.block is None else tuple(name for name, _ in self.block.inner)
+        return tuple(dict.fromkeys((self.definition, *self.beside, *self.covers, *inner)))
+
+    def noted(self, notes: Iterable[str | Refusal]) -> Step:
+        """The step with what is said of it while it is lowered."""
+        words, refused = (tuple(n for n in notes if isinstance(n, kind)) for kind in (str, Refusal))
+        return replace(self, words=(*self.words, *words), refusals=(*self.refusals, *refused))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call of an array library, of a kernel or of a helper: `name` is what kind of operation it is, `call` what is
+    called. It is for a definition, and goes into the array `result`, which has these axes where they are known."""
+
+    definition: str
+    name: str
+    call: str
+    result: str
+    axes: tuple[Coordinate, ...] | None
+    dtype: Dtype | None
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -211,7 +235,7 @@ class Plan:
 
     `unbuilt` are definitions that were asked for on the way and never exist; `weak` ones take the dtype of what
     they meet. Where it may not `recompute`, the way back finds all that it reads in memory. `agreed` are pairs of
-    extents that the program as it was written takes to be equal.
+    extents that the program as it was written takes to be equal. `operations` are those of the emitted function.
     """
 
     program: ir.Program
@@ -225,6 +249,14 @@ class Plan:
     weak: frozenset[str]
     recompute: bool = True
     agreed: tuple[tuple[ir.Expr, ir.Expr], ...] = ()
+    operations: tuple[Operation, ...] = ()
+
+    def noted(self, notes: Mapping[str, Iterable[str | Refusal]], operations: Iterable[Operation]) -> Plan:
+        """The plan with what was decided while it was lowered: its operations, and what is said of definitions."""
+        steps = tuple(
+            step.noted([note for name in step.definitions for note in notes.get(name, ())]) for step in self.steps
+        )
+        return replace(self, steps=steps, operations=tuple(operations))
 
 
 # How many bytes a point has.
