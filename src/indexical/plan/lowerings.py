@@ -23,9 +23,8 @@ WINDOWS = "windows"
 LOWERINGS = (SCATTER, WINDOWS)
 
 
-def described(step: Step, program: ir.Program) -> Step:
+def described(step: Step, program: ir.Program, lets: Mapping[str, ir.Let]) -> Step:
     """The step with what is said of its sums, where it is computed with arrays."""
-    lets = {let.name: let for let in program.lets}
     if step.kernel != "arrays" or step.definition not in lets:
         return step
     words: list[str] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -13,15 +13,15 @@ from ..types import NOWHERE, Coordinate
 from ..walk import walk
 
 
-def doubtful(program: ir.Program) -> frozenset[Coordinate]:
+def doubtful(lets: Collection[ir.Let]) -> frozenset[Coordinate]:
     """Coordinates that run over a stated range: an axis that they index need not have all of their points."""
-    ranges = [r for let in program.lets for clause in let.clauses for r in clause.ranges]
-    for let in program.lets:
+    ranges = [r for let in lets for clause in let.clauses for r in clause.ranges]
+    for let in lets:
         for clause in let.clauses:
             for part in (clause.body, clause.guard):
                 if part is not None:
                     ranges += [r for inner in walk(part) if isinstance(inner, ir.Reduce) for r in inner.ranges]
-    captured = [axis.coordinate for let in program.lets for axis in let.axes[: let.captured]]
+    captured = [axis.coordinate for let in lets for axis in let.axes[: let.captured]]
     return frozenset(r.coordinate for r in ranges if r.stated).union(captured)
 
 
