@@ -60,12 +60,14 @@ class Scene:
         self.exponential = {let.name for let in self.program.lets if _is_exponential(let)}
         algebra = Algebra(self.program, set(self.exponential))
         self.copies = {let.name for let in self.program.lets if algebra.is_copied(let.name)}
+        self.caution = algebra.caution
 
     def change(self, program: ir.Program, changed: Iterable[ir.Let]) -> None:
         """Go on with a program that says the same, in which these definitions are new or have another form."""
         self.program = program
         self.uses = uses_of(program, self.wanted)
         for let in changed:
+            self.caution = self.caution.beside(let)
             self.copies.discard(let.name)
             self.exponential.discard(let.name)
             if _is_exponential(let):
@@ -101,6 +103,7 @@ class Flowing:
         gathers = {let.name for let in self._readers({self.name})} - self.pointwise
         self.results = gathers | {let.name for let in self._readers(gathers) if len(let.axes) < len(axes)}
         self.algebra = Algebra(self.program, self._closed())
+        self.algebra.caution = self.scene.caution
 
     def _closed(self) -> set[str]:
         """The definitions that are not written out: all that are not made of the weights, or are more than copies."""

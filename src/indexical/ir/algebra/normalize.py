@@ -324,7 +324,7 @@ class Algebra:
         self.lets[let.name] = let
         self.known.pop(let.name, None)
         self.exponential.pop(let.name, None)
-        self.caution = Caution(self.caution.doubts | doubtful((let,)))
+        self.caution = self.caution.beside(let)
 
     def has_sum(self, name: str) -> bool:
         """Whether a definition has a sum as a factor, or is too large to say."""

@@ -37,6 +37,10 @@ class Caution:
         """The same under these conditions."""
         return Caution(self.doubts, NOWHERE.union(*(condition.type.coordinates for condition in conditions)))
 
+    def beside(self, let: ir.Let) -> Caution:
+        """The same in a program with a further definition."""
+        return Caution(self.doubts | doubtful((let,)), self.guarded)
+
     def trusts(self, index: ir.Expr) -> bool:
         """Whether an index is in bounds wherever it stands, or at least no condition around keeps it so."""
         if isinstance(index, ir.Coord) and index.coordinate not in self.doubts:
