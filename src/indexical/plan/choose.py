@@ -43,7 +43,7 @@ def choose(
     original = program
     derived = Derived.none(program) if isolate else _derived(program, wanted, backend, recompute)
     program = derived.program
-    found = Recognized(program, {}, ()) if isolate else recognize(program, wanted, derived.left)
+    found = Recognized(program, {}, ()) if isolate else recognize(program, wanted, derived.left, derived.computed)
     refusals = {refusal.definition: refusal for refusal in (*found.refusals, *derived.refusals)}
     fused = dict(found.attentions)
     lets = {let.name: let for let in found.program.lets}

@@ -61,6 +61,11 @@ class Derived:
     flowing: tuple[str, ...]
     left: frozenset[str]
 
+    @property
+    def computed(self) -> frozenset[str]:
+        """The definitions that the backward of a kernel computes."""
+        return frozenset(name for gradient in self.gradients for name in gradient.definitions)
+
     @classmethod
     def none(cls, program: ir.Program) -> Derived:
         """A program through which nothing flows back."""
@@ -102,8 +107,8 @@ def derive(
                 describer.add(changed)
     if not gradients and not flowing:
         return Derived.none(program)
-    left |= {name for gradient in gradients for name in gradient.definitions}
-    return Derived(scene.program, tuple(gradients), tuple(refusals), tuple(flowing), frozenset(left))
+    derived = Derived(scene.program, tuple(gradients), tuple(refusals), tuple(flowing), frozenset())
+    return replace(derived, left=derived.computed.union(left))
 
 
 def _walked(let: ir.Let) -> Iterator[ir.Expr]:

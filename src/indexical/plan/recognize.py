@@ -20,12 +20,15 @@ from .steps import Attention, Recognized, Refusal
 from .weights import Gathered, gather, placed
 
 
-def recognize(program: ir.Program, wanted: tuple[str, ...], left: Collection[str] = ()) -> Recognized:
+def recognize(
+    program: ir.Program, wanted: tuple[str, ...], left: Collection[str] = (), kept: Collection[str] = ()
+) -> Recognized:
     """A program that says the same, in which every attention that the wanted definitions need is a definition
-    of its own. A definition that is made of itself is `left` as it is, and so are these."""
+    of its own. A definition that is made of itself is `left` as it is, and so are these; what is `kept` is not written
+    out where it is read."""
     if not any(is_exponential(part) for let in program.lets for c in let.clauses for part in walk(c.body)):
         return Recognized(program, {}, ())
-    search = _Search(program, Algebra(program))
+    search = _Search(program, Algebra(program, set(kept)))
     needed = _needed(program, wanted) - set(left)
     order: list[ir.Order] = []
     for item in program.order:
