@@ -232,6 +232,15 @@ class Forms:
             self.depth -= 1
         return self.keys[cache]
 
+    def are_same(self, one: ir.Expr, other: ir.Expr) -> bool:
+        """Whether two expressions share their key, which is made only where nothing simpler tells them apart."""
+        if one == other:
+            return True
+        mine, theirs = self.expand(one), self.expand(other)
+        if (len(mine.summed), len(mine.factors)) != (len(theirs.summed), len(theirs.factors)):
+            return False
+        return self.key(one) == self.key(other)
+
     def _key(self, expr: ir.Expr, names: Mapping[Coordinate, str]) -> str:
         match expr:
             case ir.Const(value):

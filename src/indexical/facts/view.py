@@ -135,9 +135,9 @@ class View:
                     waiting += [] if opened is None else [opened[0]]
         return result
 
-    def reads(self, name: str) -> list[ir.Read]:
+    def reads(self, name: str) -> tuple[ir.Read, ...]:
         """What a definition reads; nothing for an input."""
-        return reads_of(self.lets[name]) if name in self.lets else []
+        return reads_of(self.lets[name]) if name in self.lets else ()
 
     def normalizers(self, clause: ir.Clause) -> list[tuple[ir.Normalize, Trail]]:
         """The normalisers of a clause, each with what holds around it."""

@@ -15,7 +15,7 @@ from .fuse import fuse
 from .gradients import Derived, derive
 from .masks import analyze, kind
 from .norms import LAYER_NORM, Norm, find_norm
-from .recognize import recognize
+from .recognize import Recognizer, recognize
 from .recurrences import arrange, step_of
 from .scores import lay_out, take_apart
 from .steps import Attend, Attention, Block, Gradient, Layout, Mask, Piece, Plan, Recognized, Refusal, Scores, Step
@@ -42,11 +42,12 @@ def choose(
     original = program
     derived = Derived.none(program) if isolate else _derived(program, wanted, backend, recompute)
     program = derived.program
-    found = Recognized(program, {}, ()) if isolate else recognize(program, wanted, derived.left)
+    found = Recognized(program, {}, ()) if isolate else recognize(program, wanted, derived.left, derived.computed)
     refusals = {refusal.definition: refusal for refusal in (*found.refusals, *derived.refusals)}
     fused = dict(found.attentions)
+    lets = {let.name: let for let in found.program.lets}
     for name, attention in list(fused.items()):
-        reason = _unfit(name, attention, found.program)
+        reason = _unfit(lets[name], attention, lets)
         if reason is not None:
             refusals[name] = Refusal(name, "fused attention", reason)
             del fused[name]
@@ -60,20 +61,22 @@ def choose(
     needed = needed_by(program, wanted, reading)
     together = _together(program, derived.gradients, blocks, needed, refusals)
     inside = {name for step in together for name in (*step.beside, *step.covers)}
+    known = {step.definition: step for step in reversed(together)}
+    lets = {let.name: let for let in program.lets}
+    written = {let.name: let for let in original.lets}
     steps = []
     for let in program.lets:
-        if let.name not in needed - inside:
+        if let.name not in needed or let.name in inside:
             continue
         if let.name in fused:
-            step = _attend(let, fused[let.name], program, backend)
-            steps.append(replace(step, covers=_covered((let.name,), original, needed)))
+            step = _attend(let, fused[let.name], lets, backend)
+            steps.append(replace(step, covers=_covered((let.name,), written, needed)))
         elif let.name in norms:
-            covers = _covered((let.name,), original, needed)
+            covers = _covered((let.name,), written, needed)
             steps.append(Step(let.name, LAYER_NORM, covers=covers, norm=norms[let.name]))
         else:
             refused = (refusals[let.name],) if let.name in refusals else ()
-            known = next((step for step in together if step.definition == let.name), None)
-            steps.append(known or step_of(let.name, arranged, refused))
+            steps.append(known[let.name] if let.name in known else step_of(let.name, arranged, refused))
     built = needed - {name for step in together for name in step.covers}
     asked = needed_by(original, wanted, {})
     unread = tuple(let.name for let in original.lets if let.name in asked - built and let.axes and not let.hidden)
@@ -116,14 +119,13 @@ def needed_by(program: ir.Program, wanted: tuple[str, ...], reading: Mapping[str
     return needed
 
 
-def _covered(names: tuple[str, ...], program: ir.Program, needed: set[str]) -> tuple[str, ...]:
+def _covered(names: tuple[str, ...], lets: Mapping[str, ir.Let], needed: set[str]) -> tuple[str, ...]:
     """The definitions that a kernel computes on the way, in the order of the text."""
-    lets = {other.name: other for other in program.lets}
     found: set[str] = set()
     waiting = [name for name in names if name in lets]
     while waiting:
         for read in reads_of(lets[waiting.pop()]):
-            if read.tensor in lets and read.tensor not in needed | found:
+            if read.tensor in lets and read.tensor not in needed and read.tensor not in found:
                 found.add(read.tensor)
                 waiting.append(read.tensor)
     return tuple(name for name in lets if name in found)
@@ -131,22 +133,30 @@ def _covered(names: tuple[str, ...], program: ir.Program, needed: set[str]) -> t
 
 def _derived(program: ir.Program, wanted: tuple[str, ...], backend: str, recompute: bool) -> Derived:
     """What flows back through attentions: by a kernel that has a way back, where weights may be made again."""
+    if not recompute:
+        return replace(derive(program, wanted, None), flowing=())
+    return derive(program, wanted, _Describer if backend == "torch" else None)
 
-    def describe(program: ir.Program, name: str) -> tuple[Step, ir.Let] | str:
-        found = recognize(program, (name,))
-        if name not in found.attentions:
-            return next((r.reason for r in found.refusals if r.definition == name), "no attention is recognised")
-        attention = found.attentions[name]
-        reason = _unfit(name, attention, found.program)
-        let = next(let for let in found.program.lets if let.name == name)
-        step = _attend(let, attention, found.program, backend)
+
+class _Describer:
+    """The attentions of a program through which something flows back, each by its kernel."""
+
+    def __init__(self, program: ir.Program) -> None:
+        self.recognizer = Recognizer(program)
+        self.add = self.recognizer.add
+
+    def describe(self, let: ir.Let) -> tuple[Step, ir.Let] | str:
+        """The kernel of a further definition that is an attention, and the definition as the kernel sees it; or why
+        none takes it."""
+        found = self.recognizer.find(let)
+        if isinstance(found, str):
+            return found
+        let, attention = found
+        reason = _unfit(let, attention, self.recognizer.lets)
+        step = _attend(let, attention, self.recognizer.lets, "torch")
         if step.kernel == STREAM:
             reason = reason or step.refusals[-1].reason
         return reason or (step, let)
-
-    if not recompute:
-        return replace(derive(program, wanted, None), flowing=())
-    return derive(program, wanted, describe if backend == "torch" else None)
 
 
 def _reading(fused: Mapping[str, Attention], derived: Derived) -> dict[str, tuple[ir.Expr, ...]]:
@@ -195,11 +205,14 @@ def _together(
 ) -> list[Step]:
     """Definitions that are computed at once, where the first of them stands."""
     order = [item.name for item in program.order if isinstance(item, ir.Once)]
+    place = {name: number for number, name in enumerate(order)}
+    lets = {let.name: let for let in program.lets}
     steps = []
     for gradient in gradients:
-        names = [name for name in order if name in gradient.definitions and name in needed]
+        own = {name for name in gradient.definitions if name in place and name in needed}
+        names = sorted(own, key=place.__getitem__)
         if names:
-            covers = _covered(tuple(names), program, needed)
+            covers = _covered(tuple(names), lets, needed)
             words = ("where this is to be differentiated again: by arrays",)
             step = Step(names[0], f"the backward of {gradient.kernel}", (*words, *gradient.words), gradient.refusals)
             beside = tuple(names[1:])
@@ -226,10 +239,9 @@ def _taken_back(found: Recognized, name: str, original: ir.Program) -> Recognize
     return replace(found, program=replace(found.program, lets=lets))
 
 
-def _unfit(name: str, attention: Attention, program: ir.Program) -> str | None:
+def _unfit(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let]) -> str | None:
     """Why no kernel computes an attention; None where one does."""
-    let = next(let for let in program.lets if let.name == name)
-    attend = _attend(let, attention, program, "numpy").attend
+    attend = _attend(let, attention, lets, "numpy").attend
     assert attend is not None
     if attention.empty == "nan" and any(piece.groups or piece.rest for piece in attend.mask.pieces):
         return "a row that hears nobody would be 0 and not NaN; which those are is known only of intervals"
@@ -241,8 +253,7 @@ def _unfit(name: str, attention: Attention, program: ir.Program) -> str | None:
     return None
 
 
-def _attend(let: ir.Let, attention: Attention, program: ir.Program, backend: str) -> Step:
-    lets = {other.name: other for other in program.lets}
+def _attend(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let], backend: str) -> Step:
     ranges = {range.coordinate: range for range in let.clauses[0].ranges}
     axes = tuple(axis.coordinate for axis in let.axes)
     layout = lay_out(attention, axes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..ir import build
@@ -20,12 +20,15 @@ from .steps import Attention, Recognized, Refusal
 from .weights import Gathered, gather, placed
 
 
-def recognize(program: ir.Program, wanted: tuple[str, ...], left: Collection[str] = ()) -> Recognized:
+def recognize(
+    program: ir.Program, wanted: tuple[str, ...], left: Collection[str] = (), kept: Collection[str] = ()
+) -> Recognized:
     """A program that says the same, in which every attention that the wanted definitions need is a definition
-    of its own. A definition that is made of itself is `left` as it is, and so are these."""
+    of its own. A definition that is made of itself is `left` as it is, and so are these; what is `kept` is not written
+    out where it is read."""
     if not any(is_exponential(part) for let in program.lets for c in let.clauses for part in walk(c.body)):
         return Recognized(program, {}, ())
-    search = _Search(program, Algebra(program))
+    search = _Search(program, Algebra(program, set(kept)))
     needed = _needed(program, wanted) - set(left)
     order: list[ir.Order] = []
     for item in program.order:
@@ -52,6 +55,58 @@ def _needed(program: ir.Program, wanted: tuple[str, ...]) -> set[str]:
             found.add(name)
             waiting += [read.tensor for read in reads_of(lets[name])]
     return found
+
+
+class Recognizer:
+    """Further definitions of a program as attentions: all that they are made of is gone through once for all."""
+
+    def __init__(self, program: ir.Program) -> None:
+        self.search = _Search(program, Algebra(program))
+        self.order = program.order
+        self.place = {name: n for n, item in enumerate(program.order) for name in _names(item)}
+        self.seen: set[int] = set()
+
+    @property
+    def lets(self) -> Mapping[str, ir.Let]:
+        """The definitions, as they are after what was found."""
+        return self.search.lets
+
+    def add(self, let: ir.Let) -> None:
+        """A definition that the program has from now on, or has in another form."""
+        self.search.algebra.add(let)
+
+    def find(self, let: ir.Let) -> tuple[ir.Let, Attention] | str:
+        """The definition as an attention; or why it is none."""
+        self.add(let)
+        for item in self._behind(let):
+            if isinstance(item, ir.Stepwise):
+                self.search.pass_by(_names(item))
+            else:
+                self.search.define(item.name)
+        known = len(self.search.refusals)
+        self.search.define(let.name)
+        if let.name in self.search.attentions:
+            return self.search.lets[let.name], self.search.attentions[let.name]
+        refused = (refusal.reason for refusal in self.search.refusals[known:])
+        return next(refused, "no attention is recognised")
+
+    def _behind(self, let: ir.Let) -> list[ir.Order]:
+        """What a definition is made of and was not gone through yet, in the order of its computation."""
+        found: set[int] = set()
+        waiting = [let]
+        while waiting:
+            for read in reads_of(waiting.pop()):
+                place = self.place.get(read.tensor)
+                if place is not None and place not in self.seen:
+                    self.seen.add(place)
+                    found.add(place)
+                    waiting += [self.search.lets[name] for name in _names(self.order[place])]
+        return [self.order[place] for place in sorted(found)]
+
+
+def _names(item: ir.Order) -> list[str]:
+    """The definitions that are computed here."""
+    return [item.name] if isinstance(item, ir.Once) else [name for name, _ in item.axes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,9 +275,10 @@ class _Search:
         return value
 
     def _fresh(self, name: str) -> str:
-        taken = self.program.tensors.keys() | self.lets.keys() | {home.let.name for home in self.made}
+        inputs = {tensor.name for tensor in self.program.inputs}
+        made = {home.let.name for home in self.made}
         number, result = 1, name
-        while result in taken:
+        while result in inputs or result in self.lets or result in made:
             number += 1
             result = f"{name}_{number}"
         return result

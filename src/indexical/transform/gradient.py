@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -126,7 +127,8 @@ def _names(
 ) -> dict[str, str]:
     taken = {*program.tensors, *called.values(), *reserved}
     names: dict[str, str] = {}
-    for name in sorted(flow.owed, key=[*program.tensors].index):
+    place = {name: number for number, name in enumerate(program.tensors)}
+    for name in sorted(flow.owed, key=place.__getitem__):
         ending = "_total" if name in seeds.of else ""
         names[name] = called.get(name) or fresh_name(f"d_{name}{ending}", taken)
     return names
@@ -208,10 +210,13 @@ def _between(flows: Mapping[str, set[str]], of: Iterable[str], by: Sequence[str]
 
 
 def _closure(start: Iterable[str], step: Callable[[str], Iterable[str]]) -> list[str]:
-    found = list(dict.fromkeys(start))
-    for name in found:
-        found += sorted(target for target in step(name) if target not in found)
-    return found
+    found = dict.fromkeys(start)
+    waiting = list(found)
+    for name in waiting:
+        more = sorted(target for target in step(name) if target not in found)
+        found |= dict.fromkeys(more)
+        waiting += more
+    return waiting
 
 
 def counting(live: Iterable[str]) -> Callable[[ir.Expr], bool]:
@@ -244,17 +249,31 @@ def _in_order(flow: _Flow, program: ir.Program) -> list[list[str]]:
     definitions, the last ones first."""
     place = {name: number for number, name in enumerate(program.tensors)}
     owed = sorted(flow.owed, key=place.__getitem__)
-    payers = {name: [other for other in owed if name in flow.targets.get(other, ())] for name in owed}
+    payers: dict[str, list[str]] = {name: [] for name in owed}
+    for other in owed:
+        for name in flow.targets.get(other, ()):
+            if name in payers:
+                payers[name].append(other)
     groups = components(payers)
+    group_of = {name: number for number, group in enumerate(groups) for name in group}
+    waiting = [{group_of[payer] for name in group for payer in payers[name]} for group in groups]
+    paid: dict[int, list[int]] = {}
+    for number, payer_groups in enumerate(waiting):
+        payer_groups.discard(number)
+        for other_number in payer_groups:
+            paid.setdefault(other_number, []).append(number)
     inputs = {tensor.name for tensor in program.inputs}
-    done: set[str] = set()
+    turns = [_turn(group, inputs, place) for group in groups]
+    ready = [(turns[number], number) for number in range(len(groups)) if not waiting[number]]
+    heapify(ready)
     result: list[list[str]] = []
-    while groups:
-        ready = [group for group in groups if all(p in done or p in group for name in group for p in payers[name])]
-        group = min(ready, key=lambda group: _turn(group, inputs, place))
-        groups.remove(group)
-        done.update(group)
-        result.append(sorted(group, key=lambda name: -place[name]))
+    while ready:
+        _, number = heappop(ready)
+        result.append(sorted(groups[number], key=lambda name: -place[name]))
+        for later in paid.get(number, ()):
+            waiting[later].discard(number)
+            if not waiting[later]:
+                heappush(ready, (turns[later], later))
     return result
 
 
@@ -292,9 +311,10 @@ def _seed_terms(name: str, seeds: Seeds, home: tuple[ir.Range, ...], span: Span)
     return [Term(Product(), (), same)]
 
 
-def is_reached(program: ir.Program, seeds: Seeds, by: str) -> bool:
-    """Whether a change of `by` changes anything of what is differentiated."""
-    return by in _Flow(program, seeds, (by,)).live
+def reached_from(program: ir.Program, of: Iterable[str]) -> frozenset[str]:
+    """The tensors a change of which changes anything of what is differentiated."""
+    flows = {let.name: _targets(let) for let in program.lets}
+    return frozenset(_closure(of, lambda name: flows.get(name, ())))
 
 
 def live_between(program: ir.Program, seeds: Seeds, by: Sequence[str]) -> list[str]:

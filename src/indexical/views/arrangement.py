@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from heapq import heappop, heappush
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -225,23 +226,27 @@ def _in_order(program: ir.Program) -> list[ir.Let]:
     """Each definition after all that it reads, but for recurrences; else as they stood. What was brought along
     stands just before what first needs it, and derivatives behind all the others."""
     lets = {let.name: let for let in program.lets}
+    place = {name: number for number, name in enumerate(lets)}
     hidden = {name: let for name, let in lets.items() if let.hidden}
     placed: dict[str, ir.Let] = {}
     for let in (let for let in program.lets if not let.hidden):
         brought = _closure([read.tensor for read in reads_of(let)], hidden)
-        for other in (*(other for other in program.lets if other.name in brought), let):
-            placed.setdefault(other.name, other)
+        for name in sorted(brought, key=place.__getitem__):
+            placed[name] = hidden.pop(name)
+        placed.setdefault(let.name, let)
     names = _sorted(list({**placed, **lets}), lets)
-    derived = {name for name in names if is_derivative(name, program)}
+    tensors = program.tensors.keys()
+    derived = {name for name in names if is_derivative(name, tensors)}
     others = [name for name in names if name not in derived]
     if _closure(others, lets).isdisjoint(derived):
         names = others + [name for name in names if name in derived]
     return [lets[name] for name in names]
 
 
-def is_derivative(name: str, program: ir.Program) -> bool:
+def is_derivative(name: str, tensors: Collection[str]) -> bool:
     """Whether a definition is called `d_x` or `dot_x` after something that there is."""
-    return any(name.startswith((f"d_{tensor}", f"dot_{tensor}")) for tensor in program.tensors)
+    start = next((len(mark) for mark in ("d_", "dot_") if name.startswith(mark)), None)
+    return start is not None and any(name[start:end] in tensors for end in range(start + 1, len(name) + 1))
 
 
 def _sorted(names: list[str], lets: Mapping[str, ir.Let]) -> list[str]:
@@ -249,9 +254,17 @@ def _sorted(names: list[str], lets: Mapping[str, ir.Let]) -> list[str]:
     reads = {name: sorted({read.tensor for read in reads_of(let)} & lets.keys()) for name, let in lets.items()}
     circles = {name: set(group) for group in components(reads) for name in group}
     waiting = {name: set(reads[name]) - circles[name] for name in names}
+    readers: dict[str, list[int]] = {}
+    for number, name in enumerate(names):
+        for read in waiting[name]:
+            readers.setdefault(read, []).append(number)
+    ready = [number for number, name in enumerate(names) if not waiting[name]]
     result: list[str] = []
-    while waiting:
-        ready = next(name for name, wanted in waiting.items() if wanted.isdisjoint(waiting))
-        del waiting[ready]
-        result.append(ready)
+    while ready:
+        name = names[heappop(ready)]
+        result.append(name)
+        for number in readers.get(name, ()):
+            waiting[names[number]].discard(name)
+            if not waiting[names[number]]:
+                heappush(ready, number)
     return result

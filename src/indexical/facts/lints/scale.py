@@ -109,7 +109,7 @@ def _constants(view: View, gather: Gather | Ungathered, comparison: Comparison) 
             waiting += [] if found is None else [found[0]]
             continue
         product = view.forms.expand(expr, opens=lambda read: False)
-        if view.forms.key(expr) == view.forms.key(comparison.expr):
+        if view.forms.are_same(expr, comparison.expr):
             break
         result += [f for f in product.factors if not f.coordinates]
         key = gather.weights.coordinate

@@ -73,7 +73,7 @@ class Algebra:
 
     @cached_property
     def caution(self) -> Caution:
-        return Caution(doubtful(self.program))
+        return Caution(doubtful(self.program.lets))
 
     def again(self, expr: ir.Expr) -> Form:
         if isinstance(expr, ir.Read) and expr.type.kind == "real":
@@ -312,6 +312,19 @@ class Algebra:
         """Work out the form of a definition, after those of all that it reads: then none waits for another."""
         if self.may_open(name):
             self.definition(name)
+
+    def is_copied(self, name: str) -> bool:
+        """Whether what a definition says is read in its place: it only reads on, or nearly."""
+        self.work = self.depth = 0
+        inner = self.definition(name) if self.may_open(name) else None
+        return inner is not None and is_copy(inner)
+
+    def add(self, let: ir.Let) -> None:
+        """A further definition, or one in another form."""
+        self.lets[let.name] = let
+        self.known.pop(let.name, None)
+        self.exponential.pop(let.name, None)
+        self.caution = self.caution.beside(let)
 
     def has_sum(self, name: str) -> bool:
         """Whether a definition has a sum as a factor, or is too large to say."""
