@@ -10,10 +10,11 @@ from ..ir.algebra.normal import Binder, Form, Product, Sum, TooLarge, multiplied
 from ..ir.algebra.normalize import Algebra
 from ..ir.algebra.predicates import is_exponential
 from ..ir.algebra.sums import opened
+from ..ir.needs import needed
 from ..ir.types import Coordinate
 from ..ir.walk import parts_of, reads_of, walk
 from .cotangents import Use, Weights, relaxed, use_of
-from .ordering import Uses, needed_for
+from .ordering import Uses
 from .softmaxes import weights_of
 
 
@@ -78,7 +79,7 @@ class Flowing:
         gathers = {let.name for let in self.program.lets if self._reads(let, {self.name})} - self.pointwise
         few = [let for let in self.program.lets if len(let.axes) < len(axes)]
         self.results = gathers | {let.name for let in few if self._reads(let, gathers)}
-        self.needed = needed_for(self.program, self.wanted)
+        self.needed = needed(self.program, self.wanted)
 
     def _averages(self) -> set[str]:
         """Definitions with one point for each row of the weights, and what as large as these is made of them."""

@@ -26,11 +26,12 @@ from ..ir.algebra.normal import (
 )
 from ..ir.algebra.sums import replaced, summed
 from ..ir.algebra.writing import name_for, named, written
+from ..ir.needs import needed
 from ..ir.types import Coordinate
 from ..ir.walk import parts_of, walk
 from .backflow import Flowing, binder_of, flows_back
 from .cotangents import Gather, Use, adjoint_of, gathered, read_of
-from .ordering import arranged, definition, extended, fresh_name, needed_for, uses_of
+from .ordering import arranged, definition, extended, fresh_name, uses_of
 from .softmaxes import name_softmaxes, weights_of
 from .steps import Attend, Gradient, Refusal, Step, Target
 
@@ -68,7 +69,7 @@ def derive(program: ir.Program, wanted: tuple[str, ...], describe: Describe | No
     refusals: list[Refusal] = []
     flowing: list[str] = []
     left: set[str] = set()
-    current = name_softmaxes(program, needed_for(program, wanted))
+    current = name_softmaxes(program, needed(program, wanted))
     uses = uses_of(current, wanted)
     for let in current.lets:
         if weights_of(let) is None or let.name not in uses.needed or not flows_back(let, uses):

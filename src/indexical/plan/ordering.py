@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.graph import components
+from ..ir.needs import asserted, reached
 from ..ir.walk import reads_of, walk
 from .steps import Gradient
 
@@ -48,8 +49,14 @@ class Uses:
 
 def uses_of(program: ir.Program, wanted: tuple[str, ...]) -> Uses:
     """Who reads what, of all that some definitions and all assertions are made of; each definition is walked once."""
+    lets = {let.name: let for let in program.lets}
     reads: dict[str, list[ir.Read]] = {}
-    needed = frozenset(needed_for(program, wanted, reads))
+
+    def step(name: str) -> list[str]:
+        reads[name] = reads_of(lets[name]) if name in lets else []
+        return [read.tensor for read in reads[name]]
+
+    needed = frozenset(lets.keys() & reached((*wanted, *asserted(program)), step))
     readers: dict[str, list[tuple[ir.Let, list[ir.Read]]]] = {}
     for let in program.lets:
         by_name: dict[str, list[ir.Read]] = {}
@@ -58,24 +65,6 @@ def uses_of(program: ir.Program, wanted: tuple[str, ...]) -> Uses:
         for name, found in by_name.items():
             readers.setdefault(name, []).append((let, found))
     return Uses(needed, readers)
-
-
-def needed_for(
-    program: ir.Program, wanted: tuple[str, ...], reads: dict[str, list[ir.Read]] | None = None
-) -> set[str]:
-    """The definitions that some definitions, and all assertions, are made of. Their reads go into `reads`."""
-    lets = {let.name: let for let in program.lets}
-    reads = {} if reads is None else reads
-    found: set[str] = set()
-    waiting = [name for name in wanted if name in lets]
-    waiting += [p.tensor for claim in program.asserts for p in walk(claim.condition) if isinstance(p, ir.Read)]
-    while waiting:
-        name = waiting.pop()
-        if name in lets and name not in found:
-            found.add(name)
-            reads[name] = reads_of(lets[name])
-            waiting += [read.tensor for read in reads[name]]
-    return found
 
 
 def arranged(program: ir.Program, gradients: list[Gradient]) -> tuple[ir.Program, list[Gradient]] | str:

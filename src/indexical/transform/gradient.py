@@ -13,6 +13,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.context import constants_of
 from ..ir.graph import components
+from ..ir.needs import reached
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, renamed_clause, walk
 from ..source import Span
@@ -198,20 +199,13 @@ def _targets(let: ir.Let) -> set[str]:
 
 def _between(flows: Mapping[str, set[str]], of: Iterable[str], by: Sequence[str]) -> list[str]:
     """What lies on a way from `of` to `by`, both included."""
-    reached = _closure(of, lambda name: flows.get(name, ()))
+    found = reached(of, lambda name: sorted(flows.get(name, ())))
     backward: dict[str, set[str]] = {}
     for name, targets in flows.items():
         for target in targets:
             backward.setdefault(target, set()).add(name)
-    leading = _closure(by, lambda name: backward.get(name, ()))
-    return [name for name in reached if name in leading]
-
-
-def _closure(start: Iterable[str], step: Callable[[str], Iterable[str]]) -> list[str]:
-    found = list(dict.fromkeys(start))
-    for name in found:
-        found += sorted(target for target in step(name) if target not in found)
-    return found
+    leading = set(reached(by, lambda name: backward.get(name, ())))
+    return [name for name in found if name in leading]
 
 
 def counting(live: Iterable[str]) -> Callable[[ir.Expr], bool]:
