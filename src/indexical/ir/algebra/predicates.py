@@ -10,13 +10,18 @@ from .normal import Atom, Form, Function, Group, Leaf, Logarithm, Number, Produc
 
 def is_exponential(expr: ir.Expr) -> bool:
     """Whether something is exponentiated here; a power of a fixed base is an exponential too."""
+    return exponent_of(expr) is not None or (isinstance(expr, ir.Normalize) and expr.op != "cumsum")
+
+
+def exponent_of(expr: ir.Expr) -> ir.Expr | None:
+    """The exponent of an exponential with a fixed base; None for anything else."""
     match expr:
-        case ir.Map("exp") | ir.Normalize("softmax" | "log_softmax"):
-            return True
-        case ir.Map("**", (base, exponent)):
-            return bool(exponent.type.coordinates) and not base.type.coordinates
+        case ir.Map("exp" | "exp2", (exponent,)):
+            return exponent
+        case ir.Map("**", (base, exponent)) if exponent.type.coordinates and not base.type.coordinates:
+            return exponent
         case _:
-            return False
+            return None
 
 
 def is_root(expr: ir.Expr) -> bool:
