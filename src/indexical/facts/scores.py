@@ -8,7 +8,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.factors import Forms
 from ..ir.algebra.normal import Form, TooLarge, form, plus
-from ..ir.algebra.predicates import exponent_of
+from ..ir.algebra.predicates import exponential_of
 from ..ir.algebra.sums import split
 from ..ir.algebra.weights import inlined
 from ..ir.algebra.writing import named, written
@@ -31,11 +31,11 @@ def score_of(forms: Forms, expr: ir.Expr, key: Coordinate) -> Score | None:
             return score_of(forms, found[0], key)
         case ir.Normalize("softmax", _, body):
             return Score(body, expr)
-        case ir.Map(op, (first, *_)) if (exponent := exponent_of(expr)) is not None:
+        case ir.Map() if (power := exponential_of(expr)) is not None:
+            base, exponent = power
             inside = _unshifted(forms, exponent, key)
-            if op == "exp":
+            if base is None:
                 return inside
-            base = build.whole(2, expr.span) if op == "exp2" else first
             rate = build.apply("log", (base,), "real", base.span)
             return replace(inside, expr=build.apply("*", (inside.expr, rate), "real", inside.expr.span))
         case _:
@@ -94,8 +94,8 @@ def is_shifted(forms: Forms, expr: ir.Expr) -> bool:
                 seen.add(tensor)
                 found = forms.opened(part)
                 waiting += [] if found is None else [(found[0], summed)]
-            case ir.Map() if (inner := exponent_of(part)) is not None and summed & inner.type.coordinates:
-                if not any(_is_shift(forms, inner, key) for key in summed):
+            case ir.Map() if (power := exponential_of(part)) is not None and summed & power[1].type.coordinates:
+                if not any(_is_shift(forms, power[1], key) for key in summed):
                     return False
             case ir.Reduce("sum"):
                 waiting.append((part.body, summed | part.coordinates))

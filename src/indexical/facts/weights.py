@@ -71,14 +71,15 @@ def _is_weight_like(forms: Forms, factor: Factor) -> bool:
     if factor.inverse:
         return bool(factor.coordinates)
     match factor.expr:
-        case ir.Normalize("softmax") | ir.Map("exp" | "exp2"):
+        case ir.Normalize("softmax"):
             return True
         case ir.Select(_, then, otherwise):
             return any(is_exponential(part) and isinstance(part, ir.Map) for part in (then, otherwise))
-        case ir.Map("**"):
-            return is_exponential(factor.expr) or _may_be_normalised(forms, factor)
+        case ir.Map(op):
+            rooted = op == "**" or is_root(factor.expr)
+            return is_exponential(factor.expr) or (rooted and _may_be_normalised(forms, factor))
         case _:
-            return is_root(factor.expr) and _may_be_normalised(forms, factor)
+            return False
 
 
 def _exponentiates(forms: Forms, expr: ir.Expr) -> tuple[bool, bool]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.quotients import Quotient
 from ..ir.context import constants_of
 from ..ir.graph import components
 from ..ir.needs import reached
@@ -21,7 +22,6 @@ from .clauses import collected, definition
 from .naming import name_parts, scans
 from .polish import with_plain_names, without_copies, without_number
 from .presence import looked_after
-from .products import Product
 from .reverse import Share, shares_of
 from .terms import Term, settle
 
@@ -37,9 +37,9 @@ class Seeds:
     of: Mapping[str, str | None]
     lead: tuple[ir.Range, ...] = ()
 
-    def at(self, name: str, slots: tuple[ir.Expr, ...], span: Span) -> Product:
+    def at(self, name: str, slots: tuple[ir.Expr, ...], span: Span) -> Quotient:
         given = self.of[name]
-        return Product() if given is None else Product(factors=(build.read(given, slots, "real", span),))
+        return Quotient() if given is None else Quotient(factors=(build.read(given, slots, "real", span),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class _Book:
         for share in self.owed_by(name, _number(terms)):
             self.shares.setdefault(share.tensor, []).append(share)
 
-    def owed_by(self, name: str, number: Product | None) -> Iterable[Share]:
+    def owed_by(self, name: str, number: Quotient | None) -> Iterable[Share]:
         flow, lead, span = self.flow, self.seeds.lead, self.span
         counts = counting(flow.live)
         leading = tuple(build.coord(range.coordinate, span) for range in lead)
@@ -162,16 +162,16 @@ class _Book:
             if number is not None:
                 yield from shares_of(flow.lets[name], apart, number, counts, flow.every)
             elif name in flow.owed:
-                owed = Product(factors=(build.read(self.names[name], (*leading, *apart.slots), "real", span),))
+                owed = Quotient(factors=(build.read(self.names[name], (*leading, *apart.slots), "real", span),))
                 yield from shares_of(flow.lets[name], apart, owed, counts, flow.every)
             elif lead:
-                for share in shares_of(flow.lets[name], apart, Product(), counts, flow.every):
+                for share in shares_of(flow.lets[name], apart, Quotient(), counts, flow.every):
                     yield replace(share, indices=(*apart.slots, *share.indices))
             else:
                 yield from shares_of(flow.lets[name], apart, self.seeds.at(name, apart.slots, span), counts, flow.every)
 
 
-def _number(terms: Sequence[Term]) -> Product | None:
+def _number(terms: Sequence[Term]) -> Quotient | None:
     """What terms come to, where it is one number, the same at every point."""
     if len(terms) != 1 or terms[0].ranges or terms[0].guards or terms[0].cases or terms[0].product.coordinates:
         return None
@@ -193,7 +193,7 @@ def _targets(let: ir.Let) -> set[str]:
     """The tensors whose values flow into a definition, and not only their order or their place."""
     if let.kind != "real":
         return set()
-    every = (shares_of(let, clause, Product(), lambda expr: True) for clause in let.clauses)
+    every = (shares_of(let, clause, Quotient(), lambda expr: True) for clause in let.clauses)
     return {share.tensor for shares in every for share in shares}
 
 
@@ -283,7 +283,7 @@ def _seed_terms(name: str, seeds: Seeds, home: tuple[ir.Range, ...], span: Span)
         return [Term(seeds.at(name, places, span), (), ())]
     wanted = (build.coord(range.coordinate, span) for range in seeds.lead)
     same = tuple(build.apply("==", pair, "bool", span) for pair in zip(wanted, places, strict=True))
-    return [Term(Product(), (), same)]
+    return [Term(Quotient(), (), same)]
 
 
 def is_reached(program: ir.Program, seeds: Seeds, by: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
-from ...ir.algebra.predicates import exponent_of, is_exponential
+from ...ir.algebra.predicates import exponential_of, is_exponential
 from ...ir.walk import children, walk
 from ..view import View
 
@@ -32,7 +32,10 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
 
 
 def _exponentiated(expr: ir.Expr) -> ir.Expr | None:
-    return expr.body if isinstance(expr, ir.Normalize) and is_exponential(expr) else exponent_of(expr)
+    if isinstance(expr, ir.Normalize):
+        return expr.body if is_exponential(expr) else None
+    found = exponential_of(expr)
+    return None if found is None else found[1]
 
 
 def _distinct(masks: Iterator[Mask]) -> list[Mask]:

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from .. import build
 from .. import nodes as ir
+from ..conditions import fails
 from ..types import Coordinate
 from ..walk import at, fresh, substitute
 from .normal import ONE, Binder, Form, TooLarge, times, under
@@ -32,6 +33,17 @@ class Factor:
     @property
     def coordinates(self) -> frozenset[Coordinate]:
         return self.expr.type.coordinates
+
+
+def factors_of(expr: ir.Expr) -> list[Factor]:
+    """The factors and divisors of a real product; a single factor for anything else."""
+    match expr:
+        case ir.Map("*", (left, right)) if expr.type.kind == "real":
+            return factors_of(left) + factors_of(right)
+        case ir.Map("/", (left, right)) if expr.type.kind == "real":
+            return factors_of(left) + [replace(factor, inverse=not factor.inverse) for factor in factors_of(right)]
+        case _:
+            return [Factor(expr)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +176,7 @@ class Forms:
                 held = Factored(conditions=(Condition(condition, local),))
                 return held.times(self._expand(then, names, local))
             case ir.Select(condition, ir.Const(value), otherwise) if value == 0:
-                opposite = build.apply("!", (condition,), "bool", condition.span)
-                held = Factored(conditions=(Condition(opposite, local),))
+                held = Factored(conditions=(Condition(fails(condition), local),))
                 return held.times(self._expand(otherwise, names, local))
             case ir.Reduce("sum"):
                 return self._expand_sum(expr, names, local)

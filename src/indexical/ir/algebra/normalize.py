@@ -37,7 +37,7 @@ from .normal import (
     under,
 )
 from .powers import exponential, exponential_power, power
-from .predicates import has_logarithm, is_copy, is_exponential, is_mask, is_normalized, reads_in
+from .predicates import BASES, has_logarithm, is_copy, is_exponential, is_mask, is_normalized, reads_in
 from .safety import Caution, doubtful
 from .sums import logarithm, opened, replaced, summed
 from .writing import written
@@ -166,9 +166,8 @@ class Algebra:
                 return power(self.form(arguments[0], scope), Fraction(-1, 2))
             case "exp":
                 return self._exponential(arguments[0], scope)
-            case "exp2" if scope is not None:
-                found = exponential_power(constant(2), self.plain(arguments[0]))
-                return ONE if found is None else found
+            case _ if op in BASES and scope is not None:
+                return exponential_power(constant(BASES[op]), self.plain(arguments[0])) or ONE
             case "**":
                 return self._power(expr, scope)
             case "log" if scope is not None:
