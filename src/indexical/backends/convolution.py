@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ..ir import nodes as ir
+from ..ir.algebra.factors import factors_of
 from ..ir.types import Coordinate
 from .base import Value
 from .code import ALL, NONE, ZERO, Name, Node, call, method
-from .contraction import factors_of
 from .indexing import Index, held_axes
 from .scope import Scope
 from .shifts import Shifter

@@ -8,6 +8,8 @@ from fractions import Fraction
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.factors import Factor, factors_of
+from ..ir.conditions import conjuncts_of
 from ..ir.context import Trail
 from ..ir.text import shown
 from ..ir.types import Coordinate
@@ -17,7 +19,6 @@ from ..plan.scatters import Scatter, find
 from .base import Value, plain
 from .binding import Binder
 from .code import ZERO, call, infix, method
-from .contraction import Factor, conjuncts_of, factors_of
 from .expressions import is_wild
 from .indexing import Index, minus
 from .scope import Scope

@@ -13,8 +13,9 @@ from functools import partial
 from math import gcd
 from typing import TypeAlias
 
-from . import build, walk
+from . import walk
 from .affine import ONE, Atom, Constants, Monomial, Polynomial, no_constants, number, of_atom, polynomial
+from .conditions import negated
 from .nodes import Const, Expr, Map, Range, Read, Size
 from .types import Coordinate
 
@@ -23,7 +24,6 @@ Row: TypeAlias = dict[Monomial, int]
 
 _MOST_ROWS = 160
 
-_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 # What the definition of this name says at these indices, where a guard may be looked through.
 Definitions: TypeAlias = Callable[[Read], Expr | None]
@@ -137,11 +137,7 @@ def conjuncts(condition: Expr, holds: bool, definitions: Definitions) -> list[Ex
             meaning = definitions(condition)
             if meaning is not None:
                 return conjuncts(meaning, holds, definitions)
-        case Map(op, arguments, type, span) if not holds and op in _OPPOSITE:
-            # Of reals, only equality has an opposite: nothing else holds of a NaN.
-            if op in ("==", "!=") or all(argument.type.kind == "whole" for argument in arguments):
-                return [Map(_OPPOSITE[op], arguments, type, span)]
-    return [condition if holds else build.apply("!", (condition,), "bool", condition.span)]
+    return [condition if holds else negated(condition)]
 
 
 def inequalities(fact: Expr, constants: Constants) -> list[Polynomial] | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ..ir import nodes as ir
 from ..ir.context import agreed
+from ..ir.needs import asserted, reached, read_in
 from ..ir.types import Dtype
 from ..ir.walk import reads_of, walk
 from .blocks import cut
@@ -102,32 +103,23 @@ def needed_by(program: ir.Program, wanted: tuple[str, ...], reading: Mapping[str
     """The definitions that are computed: those asked for, those asserted, and what they read; of those that a kernel
     computes, only what it is `reading`."""
     lets = {let.name: let for let in program.lets}
-    needed: set[str] = set()
-    waiting = [name for name in wanted if name in lets]
-    waiting += [p.tensor for claim in program.asserts for p in walk(claim.condition) if isinstance(p, ir.Read)]
-    while waiting:
-        name = waiting.pop()
-        if name in needed or name not in lets:
-            continue
-        needed.add(name)
-        if name in reading:
-            waiting += [part.tensor for expr in reading[name] for part in walk(expr) if isinstance(part, ir.Read)]
-            extents = [axis.extent for axis in lets[name].axes]
-            waiting += [part.tensor for expr in extents for part in walk(expr) if isinstance(part, ir.Read)]
-        else:
-            waiting += [read.tensor for read in reads_of(lets[name])]
-    return needed
+
+    def step(name: str) -> list[str]:
+        if name not in reading:
+            return [read.tensor for read in reads_of(lets[name])] if name in lets else []
+        return read_in(*reading[name], *(axis.extent for axis in lets[name].axes))
+
+    return lets.keys() & reached((*wanted, *asserted(program)), step)
 
 
 def _covered(names: tuple[str, ...], lets: Mapping[str, ir.Let], needed: set[str]) -> tuple[str, ...]:
     """The definitions that a kernel computes on the way, in the order of the text."""
-    found: set[str] = set()
-    waiting = [name for name in names if name in lets]
-    while waiting:
-        for read in reads_of(lets[waiting.pop()]):
-            if read.tensor in lets and read.tensor not in needed and read.tensor not in found:
-                found.add(read.tensor)
-                waiting.append(read.tensor)
+
+    def step(name: str) -> list[str]:
+        reads = [read.tensor for read in reads_of(lets[name])] if name in lets else []
+        return [tensor for tensor in reads if tensor not in needed]
+
+    found = set(reached(names, step)).difference(names)
     return tuple(name for name in lets if name in found)
 
 

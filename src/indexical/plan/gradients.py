@@ -27,11 +27,12 @@ from ..ir.algebra.normal import (
 )
 from ..ir.algebra.sums import replaced, summed
 from ..ir.algebra.writing import name_for, named, written
+from ..ir.needs import needed
 from ..ir.types import Coordinate
 from ..ir.walk import parts_of, walk
 from .backflow import Flowing, Scene, binder_of, flows_back
 from .cotangents import Gather, Use, adjoint_of, gathered, read_of
-from .ordering import arranged, definition, extended, fresh_name, needed_for
+from .ordering import arranged, definition, extended, fresh_name
 from .softmaxes import name_softmaxes, weights_of
 from .steps import Attend, Gradient, Refusal, Step, Target
 
@@ -83,7 +84,7 @@ def derive(
     refusals: list[Refusal] = []
     flowing: list[str] = []
     left: set[str] = set()
-    scene = Scene(name_softmaxes(program, needed_for(program, wanted)), wanted)
+    scene = Scene(name_softmaxes(program, needed(program, wanted)), wanted)
     describer: Describer | None = None
     for let in scene.program.lets:
         if weights_of(let) is None or let.name not in scene.uses.needed or not flows_back(let, scene.uses):

@@ -14,6 +14,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Monomial, Polynomial, number, of_atom, polynomial
 from ..ir.algebra.canonical import disjuncts, text, written
+from ..ir.conditions import fails
 from ..ir.context import assume
 from ..ir.prove import Assumptions, conjuncts, inequalities
 from ..ir.types import Coordinate
@@ -113,8 +114,7 @@ class _Reading:
             case ir.Map("||"):
                 return [case for side in disjuncts(fact) for case in self.alternatives((side,))]
             case ir.Map("!", (ir.Map("&&", sides),)):
-                opposites = [build.apply("!", (side,), "bool", side.span) for side in sides]
-                return [case for side in opposites for case in self.alternatives((side,))]
+                return [case for side in sides for case in self.alternatives((fails(side),))]
             case ir.Map("!=", (left, right)) if self._is_linear(left, right):
                 below = build.apply("<", (left, right), "bool", fact.span)
                 above = build.apply("<", (right, left), "bool", fact.span)

@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.quotients import quotient_of
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, at, substitute
-from ..transform.products import taken_apart
 
 LAYER_NORM = "layer_norm"
 Lets: TypeAlias = Mapping[str, ir.Let]
@@ -65,7 +65,7 @@ def _normalised(
     expr: ir.Expr, clause: ir.Clause, lets: Lets
 ) -> tuple[ir.Expr, Coordinate, ir.Const, ir.Expr | None] | None:
     """What is normalised, over which coordinate, with which `eps` and gain."""
-    product = taken_apart(expr)
+    product = quotient_of(expr)
     if product.number != 1 or len(product.divisors) > 1:
         return None
     roots = [factor for factor in product.factors if isinstance(factor, ir.Map) and factor.op == "rsqrt"]

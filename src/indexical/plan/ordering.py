@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.graph import components
+from ..ir.needs import asserted, reached
 from ..ir.walk import reads_of, walk
 from .steps import Gradient
 
@@ -48,8 +49,15 @@ class Uses:
 
 
 def uses_of(program: ir.Program, wanted: tuple[str, ...]) -> Uses:
-    """Who reads what, of all that some definitions and all assertions are made of."""
-    needed = frozenset(needed_for(program, wanted))
+    """Who reads what, of all that some definitions and all assertions are made of; each definition is walked once."""
+    lets = {let.name: let for let in program.lets}
+    reads: dict[str, Sequence[ir.Read]] = {}
+
+    def step(name: str) -> list[str]:
+        reads[name] = reads_of(lets[name]) if name in lets else []
+        return [read.tensor for read in reads[name]]
+
+    needed = frozenset(lets.keys() & reached((*wanted, *asserted(program)), step))
     readers: dict[str, list[tuple[ir.Let, list[ir.Read]]]] = {}
     for let in program.lets:
         by_name: dict[str, list[ir.Read]] = {}
@@ -59,20 +67,6 @@ def uses_of(program: ir.Program, wanted: tuple[str, ...]) -> Uses:
             readers.setdefault(name, []).append((let, found))
     stepped = frozenset(name for item in program.order if isinstance(item, ir.Stepwise) for name, _ in item.axes)
     return Uses(needed, readers, stepped)
-
-
-def needed_for(program: ir.Program, wanted: tuple[str, ...]) -> set[str]:
-    """The definitions that some definitions, and all assertions, are made of."""
-    lets = {let.name: let for let in program.lets}
-    found: set[str] = set()
-    waiting = [name for name in wanted if name in lets]
-    waiting += [p.tensor for claim in program.asserts for p in walk(claim.condition) if isinstance(p, ir.Read)]
-    while waiting:
-        name = waiting.pop()
-        if name in lets and name not in found:
-            found.add(name)
-            waiting += [read.tensor for read in reads_of(lets[name])]
-    return found
 
 
 def arranged(program: ir.Program, gradients: list[Gradient]) -> ir.Program | str:

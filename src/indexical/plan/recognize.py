@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.factors import Forms
 from ..ir.algebra.normal import Form, Number, Product, TooLarge, form
 from ..ir.algebra.normalize import Algebra
 from ..ir.algebra.predicates import holds_exponential, is_exponential
 from ..ir.algebra.writing import named, written
 from ..ir.context import Trail
+from ..ir.needs import members, needed
 from ..ir.walk import reads_of, rebuild, walk
 from ..source import Span
 from .homes import Home, settle
@@ -26,35 +28,42 @@ def recognize(
     """A program that says the same, in which every attention that the wanted definitions need is a definition
     of its own. A definition that is made of itself is `left` as it is, and so are these; what is `kept` is not written
     out where it is read."""
+    wanted_here = needed(program, wanted) - set(left)
     if not any(is_exponential(part) for let in program.lets for c in let.clauses for part in walk(c.body)):
-        return Recognized(program, {}, ())
+        return Recognized(program, {}, tuple(_other_weights(program, wanted_here)))
     search = _Search(program, Algebra(program, set(kept)))
-    needed = _needed(program, wanted) - set(left)
     order: list[ir.Order] = []
     for item in program.order:
         if isinstance(item, ir.Stepwise):
-            search.pass_by(name for name, _ in item.axes if name in needed)
-        elif item.name in needed:
+            search.pass_by(name for name, _ in item.axes if name in wanted_here)
+        elif item.name in wanted_here:
             search.define(item.name)
             order += [ir.Once(let.name) for let in search.before.get(item.name, ())]
         order.append(item)
     lets = tuple(let for old in program.lets for let in (*search.before.get(old.name, ()), search.lets[old.name]))
     changed = replace(program, lets=lets, order=tuple(order)) if search.attentions else program
-    return Recognized(changed, search.attentions, tuple(dict.fromkeys(search.refusals)))
+    others = _other_weights(program, wanted_here - search.exponential - search.attentions.keys())
+    return Recognized(changed, search.attentions, tuple(dict.fromkeys((*search.refusals, *others))))
 
 
-def _needed(program: ir.Program, wanted: tuple[str, ...]) -> set[str]:
-    """The definitions that some definitions, and all assertions, are made of."""
-    lets = {let.name: let for let in program.lets}
-    found: set[str] = set()
-    waiting = list(wanted)
-    waiting += [p.tensor for claim in program.asserts for p in walk(claim.condition) if isinstance(p, ir.Read)]
-    while waiting:
-        name = waiting.pop()
-        if name in lets and name not in found:
-            found.add(name)
-            waiting += [read.tensor for read in reads_of(lets[name])]
-    return found
+def _other_weights(program: ir.Program, names: Collection[str]) -> Iterator[Refusal]:
+    """The attentions whose weights are no exponentials, of these definitions: no kernel computes them."""
+    forms = Forms(program)
+    lets = [let for let in program.lets if let.name in names]
+    quotients = [part for let in lets for c in let.clauses for part in walk(c.body) if _is_quotient(part)]
+    divisors = [forms.written_out(part.arguments[1]) for part in quotients if isinstance(part, ir.Map)]
+    if not any(isinstance(divisor, ir.Reduce) for divisor in divisors):
+        return
+    from ..facts.view import View
+
+    for found in View(program).gathers:
+        if found.name in names and found.weights.score is None:
+            reason = "its weights are no exponentials of scores, and a kernel wants these"
+            yield Refusal(found.name, "fused attention", reason, found.span)
+
+
+def _is_quotient(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Map) and expr.op == "/" and bool(expr.arguments[1].type.coordinates)
 
 
 class Recognizer:
@@ -63,7 +72,7 @@ class Recognizer:
     def __init__(self, program: ir.Program) -> None:
         self.search = _Search(program, Algebra(program))
         self.order = program.order
-        self.place = {name: n for n, item in enumerate(program.order) for name in _names(item)}
+        self.place = {name: n for n, item in enumerate(program.order) for name in members(item)}
         self.seen: set[int] = set()
 
     @property
@@ -80,7 +89,7 @@ class Recognizer:
         self.add(let)
         for item in self._behind(let):
             if isinstance(item, ir.Stepwise):
-                self.search.pass_by(_names(item))
+                self.search.pass_by(members(item))
             else:
                 self.search.define(item.name)
         known = len(self.search.refusals)
@@ -100,13 +109,8 @@ class Recognizer:
                 if place is not None and place not in self.seen:
                     self.seen.add(place)
                     found.add(place)
-                    waiting += [self.search.lets[name] for name in _names(self.order[place])]
+                    waiting += [self.search.lets[name] for name in members(self.order[place])]
         return [self.order[place] for place in sorted(found)]
-
-
-def _names(item: ir.Order) -> list[str]:
-    """The definitions that are computed here."""
-    return [item.name] if isinstance(item, ir.Once) else [name for name, _ in item.axes]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,10 @@ from heapq import heapify, heappop, heappush
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.quotients import Quotient
 from ..ir.context import constants_of
 from ..ir.graph import components
+from ..ir.needs import reached
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, renamed_clause, walk
 from ..source import Span
@@ -21,7 +23,6 @@ from .clauses import collected, definition
 from .naming import name_parts, scans
 from .polish import with_plain_names, without_copies, without_number
 from .presence import looked_after
-from .products import Product
 from .reverse import Share, shares_of
 from .terms import Term, settle
 
@@ -37,9 +38,9 @@ class Seeds:
     of: Mapping[str, str | None]
     lead: tuple[ir.Range, ...] = ()
 
-    def at(self, name: str, slots: tuple[ir.Expr, ...], span: Span) -> Product:
+    def at(self, name: str, slots: tuple[ir.Expr, ...], span: Span) -> Quotient:
         given = self.of[name]
-        return Product() if given is None else Product(factors=(build.read(given, slots, "real", span),))
+        return Quotient() if given is None else Quotient(factors=(build.read(given, slots, "real", span),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ class _Book:
         for share in self.owed_by(name, _number(terms)):
             self.shares.setdefault(share.tensor, []).append(share)
 
-    def owed_by(self, name: str, number: Product | None) -> Iterable[Share]:
+    def owed_by(self, name: str, number: Quotient | None) -> Iterable[Share]:
         flow, lead, span = self.flow, self.seeds.lead, self.span
         counts = counting(flow.live)
         leading = tuple(build.coord(range.coordinate, span) for range in lead)
@@ -163,16 +164,16 @@ class _Book:
             if number is not None:
                 yield from shares_of(flow.lets[name], apart, number, counts, flow.every)
             elif name in flow.owed:
-                owed = Product(factors=(build.read(self.names[name], (*leading, *apart.slots), "real", span),))
+                owed = Quotient(factors=(build.read(self.names[name], (*leading, *apart.slots), "real", span),))
                 yield from shares_of(flow.lets[name], apart, owed, counts, flow.every)
             elif lead:
-                for share in shares_of(flow.lets[name], apart, Product(), counts, flow.every):
+                for share in shares_of(flow.lets[name], apart, Quotient(), counts, flow.every):
                     yield replace(share, indices=(*apart.slots, *share.indices))
             else:
                 yield from shares_of(flow.lets[name], apart, self.seeds.at(name, apart.slots, span), counts, flow.every)
 
 
-def _number(terms: Sequence[Term]) -> Product | None:
+def _number(terms: Sequence[Term]) -> Quotient | None:
     """What terms come to, where it is one number, the same at every point."""
     if len(terms) != 1 or terms[0].ranges or terms[0].guards or terms[0].cases or terms[0].product.coordinates:
         return None
@@ -194,29 +195,19 @@ def _targets(let: ir.Let) -> set[str]:
     """The tensors whose values flow into a definition, and not only their order or their place."""
     if let.kind != "real":
         return set()
-    every = (shares_of(let, clause, Product(), lambda expr: True) for clause in let.clauses)
+    every = (shares_of(let, clause, Quotient(), lambda expr: True) for clause in let.clauses)
     return {share.tensor for shares in every for share in shares}
 
 
 def _between(flows: Mapping[str, set[str]], of: Iterable[str], by: Sequence[str]) -> list[str]:
     """What lies on a way from `of` to `by`, both included."""
-    reached = _closure(of, lambda name: flows.get(name, ()))
+    found = reached(of, lambda name: sorted(flows.get(name, ())))
     backward: dict[str, set[str]] = {}
     for name, targets in flows.items():
         for target in targets:
             backward.setdefault(target, set()).add(name)
-    leading = _closure(by, lambda name: backward.get(name, ()))
-    return [name for name in reached if name in leading]
-
-
-def _closure(start: Iterable[str], step: Callable[[str], Iterable[str]]) -> list[str]:
-    found = dict.fromkeys(start)
-    waiting = list(found)
-    for name in waiting:
-        more = sorted(target for target in step(name) if target not in found)
-        found |= dict.fromkeys(more)
-        waiting += more
-    return waiting
+    leading = set(reached(by, lambda name: backward.get(name, ())))
+    return [name for name in found if name in leading]
 
 
 def counting(live: Iterable[str]) -> Callable[[ir.Expr], bool]:
@@ -308,13 +299,13 @@ def _seed_terms(name: str, seeds: Seeds, home: tuple[ir.Range, ...], span: Span)
         return [Term(seeds.at(name, places, span), (), ())]
     wanted = (build.coord(range.coordinate, span) for range in seeds.lead)
     same = tuple(build.apply("==", pair, "bool", span) for pair in zip(wanted, places, strict=True))
-    return [Term(Product(), (), same)]
+    return [Term(Quotient(), (), same)]
 
 
 def reached_from(program: ir.Program, of: Iterable[str]) -> frozenset[str]:
     """The tensors a change of which changes anything of what is differentiated."""
     flows = {let.name: _targets(let) for let in program.lets}
-    return frozenset(_closure(of, lambda name: flows.get(name, ())))
+    return frozenset(reached(of, lambda name: flows.get(name, ())))
 
 
 def live_between(program: ir.Program, seeds: Seeds, by: Sequence[str]) -> list[str]:

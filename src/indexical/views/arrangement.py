@@ -11,6 +11,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.context import constants_of
 from ..ir.graph import components
+from ..ir.needs import asserted, made_of, needed, read_in
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, reads_of, rebuild, substitute, walk
@@ -48,9 +49,8 @@ def _needed(program: ir.Program) -> ir.Program:
     """What stands in the text stays, unless expectations alone read it; what was brought along only if it is read."""
     lets = {let.name: let for let in program.lets}
     contracts = tuple(contract for contract in program.contracts if contract.name in lets)
-    claims = [name for claim in program.asserts for name in _read_in(claim.condition)]
-    wanted = _closure([*program.outputs, *(contract.name for contract in contracts), *claims], lets)
-    expected = _closure([name for expect in program.expects for name in _read_in(expect.body)], lets)
+    wanted = needed(program, (*program.outputs, *(contract.name for contract in contracts)))
+    expected = _closure(read_in(*(expect.body for expect in program.expects)), lets)
     idle = [name for name, let in lets.items() if not let.hidden and name not in expected]
     kept = wanted | _closure(idle, lets)
     return replace(
@@ -62,18 +62,8 @@ def _needed(program: ir.Program) -> ir.Program:
 
 
 def _closure(names: Iterable[str], lets: dict[str, ir.Let]) -> set[str]:
-    found: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name in lets and name not in found:
-            found.add(name)
-            waiting += [read.tensor for read in reads_of(lets[name])]
-    return found
-
-
-def _read_in(expr: ir.Expr) -> list[str]:
-    return [part.tensor for part in walk(expr) if isinstance(part, ir.Read)]
+    """The definitions that some are made of."""
+    return lets.keys() & made_of(names, lets)
 
 
 # ------------------------------------------------------------------ a whole box
@@ -141,7 +131,7 @@ def _without_aliases(program: ir.Program) -> ir.Program:
     """`let o = norm(X);` is what the function's result is, under the name and the coordinates of `o`."""
     lets = {let.name: let for let in program.lets}
     reads = Counter(read.tensor for let in program.lets for read in reads_of(let))
-    reads.update(name for claim in program.asserts for name in _read_in(claim.condition))
+    reads.update(asserted(program))
     for name in [let.name for let in program.lets]:
         while name in lets and (repeated := _repeated(lets[name], lets, reads)) is not None:
             lets[name] = _under_name(lets[name], repeated)
