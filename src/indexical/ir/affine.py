@@ -13,10 +13,13 @@ from ..source import Span
 from . import build
 from .nodes import Const, Coord, Expr, Map, Read
 from .types import Coordinate
+from .walk import rebuild
 
 Atom: TypeAlias = Coordinate | Expr
 Monomial: TypeAlias = frozenset[tuple[Atom, int]]
 ONE: Monomial = frozenset()
+
+_WHOLE = frozenset(("+", "-", "*", "//", "%", "neg"))
 
 # What a scalar of this name is, where that is known: a whole constant of the program.
 Constants: TypeAlias = Callable[[str], Expr | None]
@@ -166,3 +169,11 @@ def _term(monomial: Monomial, factor: int, span: Span) -> Expr:
             result = leaf if result is None else build.apply("*", (result, leaf), "whole", span)
     assert result is not None
     return result
+
+
+def tidied(expr: Expr) -> Expr:
+    """The expression with its whole parts collected: `(2 * q + r - 2 * a - r) / 2` is `q - a`."""
+    if expr.type.kind == "whole" and isinstance(expr, Map) and expr.op in _WHOLE:
+        inner = rebuild(expr, tidied)
+        return expression(polynomial(inner), expr.span)
+    return rebuild(expr, tidied)

@@ -219,9 +219,9 @@ def _facts_of(atom: Atom, facts: list[Polynomial], assumptions: Assumptions) -> 
             dividend = polynomial(left, assumptions.constants)
             divisor = polynomial(right, assumptions.constants)
             plain = Assumptions(tuple(facts))
-            if any(inner == atom for inner in walk.walk(left)) or not _is_counted(divisor):
+            if any(inner == atom for inner in walk.walk(left)) or not is_counted(divisor):
                 return []
-            if _is_nested(left) or not (_is_counted(dividend) or plain_entails(plain, dividend)):
+            if _is_nested(left) or not (is_counted(dividend) or plain_entails(plain, dividend)):
                 return []
             quotient = of_atom(Map("//", atom.arguments, atom.type, atom.span))
             remainder = dividend - quotient * divisor
@@ -243,8 +243,8 @@ def _is_nested(expr: Expr) -> bool:
     return any(isinstance(inner, Map) and inner.op in ("//", "%") for inner in walk.walk(expr))
 
 
-def _is_counted(value: Polynomial) -> bool:
-    """A sum of products of sizes and positive numbers: never negative."""
+def is_counted(value: Polynomial) -> bool:
+    """A sum of products of sizes and positive numbers: never negative. One that is divided by is not 0 either."""
     return all(
         factor > 0 and all(isinstance(atom, Size) for atom, _ in monomial) for monomial, factor in value.terms.items()
     )
