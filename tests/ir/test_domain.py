@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from indexical.ir import build, whole
 from indexical.ir.domain import Domain, Slice
 from indexical.ir.nodes import Const, Coord, Expr, Map, Range, Read, Select, Size
 from indexical.ir.pairs import Pairs
+from indexical.ir.text import shown
 from indexical.ir.types import Coordinate
 from indexical.source import Source, Span
 
@@ -285,3 +287,55 @@ def test_what_is_proved_is_true(left: tuple[Domain, Expr], right: tuple[Domain, 
                 assert not sure[2]
                 assert not sure[0] or 0 <= value(index, point) < n
                 assert not sure[1] or holds(other, point)
+
+
+# ----------------------------------------------------------------------------------- examples
+
+
+def label(index: Expr) -> Expr:
+    return build.read("doc", (index,), "whole", SPAN)
+
+
+CAUSAL = compare("<=", ANSWERS, ASKS)
+PROJECTIONS = [
+    ((CAUSAL,), "", True),
+    ((compare("<", ASKS, ANSWERS),), "i <= size(n) - 2", True),
+    ((CAUSAL, compare("<", apply("+", ASKS, figure(2)), ANSWERS)), "false", True),
+    ((compare("==", ANSWERS, ASKS), compare("==", label(ANSWERS), ZERO)), "doc[i] == 0", True),
+    ((compare("==", apply("*", figure(2), ANSWERS), ASKS),), "(i + 1) / 2 <= i / 2", True),
+    ((compare(">=", ASKS, figure(2)), CAUSAL, compare("==", apply("%", ANSWERS, figure(3)), ZERO)), "i >= 2", True),
+    ((compare("==", apply("%", ANSWERS, figure(3)), figure(0)), compare("<", ANSWERS, figure(2))), "", False),
+    ((CAUSAL, compare("==", label(ASKS), label(ANSWERS))), "", False),
+]
+
+
+@pytest.mark.parametrize(("conditions", "left", "exact"), PROJECTIONS)
+def test_projections_to_the_queries(conditions: tuple[Expr, ...], left: str, exact: bool) -> None:
+    found = Domain.of(BOX[:2], conditions).project((ANSWERING,))
+    assert found is not None
+    condition = found.condition(SPAN)
+    shown_facts = "" if condition is None else shown(condition)
+    assert (shown_facts, found.exact) == (left, exact)
+
+
+def test_a_domain_that_is_larger_than_meant_is_implied_by_none() -> None:
+    larger = Domain.of(BOX, (CAUSAL, compare("==", label(ASKS), label(ANSWERS)))).project((ANSWERING,))
+    assert larger is not None
+    assert not larger.exact
+    assert not Domain.of(BOX).implies(larger)
+    assert Domain.of(BOX, (compare("<", ANSWERS, ASKS),)).implies(Domain.of(BOX, (CAUSAL,)))
+
+
+def test_of_a_coordinate_without_points_nothing_is_left() -> None:
+    found = Domain.of(BOX).project((LAST,))
+    assert found is not None
+    condition = found.condition(SPAN)
+    assert condition is not None
+    assert shown(condition) == "1 <= size(m)"
+
+
+def test_what_is_in_bounds_where_a_guard_holds() -> None:
+    distance = apply("-", ASKS, ANSWERS)
+    assert Domain.of(BOX, (CAUSAL,)).contains(distance, N)
+    assert not Domain.of(BOX).contains(distance, N)
+    assert Domain.of(BOX, (CAUSAL, compare("<", ASKS, ANSWERS))).is_empty()

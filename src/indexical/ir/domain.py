@@ -220,30 +220,22 @@ class Domain:
         cases: list[tuple[ir.Expr, ...]] = []
         exact = self.exact
         for piece in self.pieces:
-            facts, sure = self._eliminated((*tied, *piece.facts), gone, result.known)
-            cases.append(facts)
+            found, sure = self._eliminated((*tied, *piece.facts), gone)
+            cases += [_needed(facts, piece.facts, result.known) for facts in found]
             exact = exact and sure
-        return replace(result, pieces=_without_impossible(dict.fromkeys(cases)), exact=exact)
+        return replace(result, pieces=_without_impossible(cases), exact=exact)
 
     def _eliminated(
-        self, facts: tuple[ir.Expr, ...], gone: Collection[Coordinate], around: Assumptions
-    ) -> tuple[tuple[ir.Expr, ...], bool]:
-        """Facts without the coordinates that are gone, and whether they say no less."""
-        exact, stated = True, facts
-        ranges = {range.coordinate: range for range in self.box if range.coordinate in gone}
-        for range in reversed(ranges.values()):
-            facts, sure = without(range, facts, self.known)
-            exact = exact and sure
-        kept: list[ir.Expr] = []
-        for place, fact in enumerate(facts):
-            if fact not in stated and inequalities(fact, around.constants) is not None:
-                known = around
-                for other in (*kept, *facts[place + 1 :]):
-                    known = known.assuming(other)
-                if known.proves(fact):
-                    continue
-            kept.append(fact)
-        return tuple(kept), exact
+        self, facts: tuple[ir.Expr, ...], gone: Collection[Coordinate]
+    ) -> tuple[list[tuple[ir.Expr, ...]], bool]:
+        """Facts without the coordinates that are gone, as conjunctions of which one must hold; and whether they say no
+        less."""
+        cases, exact = [facts], True
+        for range in reversed([range for range in self.box if range.coordinate in gone]):
+            found = [without(range, case, self.known) for case in cases]
+            cases = [case for some, _ in found for case in some]
+            exact = exact and all(sure for _, sure in found)
+        return cases, exact
 
     # ----------------------------------------------------------------------- one coordinate
 
@@ -271,6 +263,20 @@ def _without_impossible(cases: Iterable[tuple[ir.Expr, ...]]) -> tuple[Piece, ..
         if not any(isinstance(fact, ir.Const) and not fact.value for fact in facts):
             result.append(Piece(tuple(fact for fact in facts if not isinstance(fact, ir.Const))))
     return tuple(dict.fromkeys(result))
+
+
+def _needed(facts: tuple[ir.Expr, ...], stated: tuple[ir.Expr, ...], known: Assumptions) -> tuple[ir.Expr, ...]:
+    """Facts without comparisons that were found, and follow from all else."""
+    kept: list[ir.Expr] = []
+    for place, fact in enumerate(facts):
+        if fact not in stated and inequalities(fact, known.constants) is not None:
+            around = known
+            for other in (*kept, *facts[place + 1 :]):
+                around = around.assuming(other)
+            if around.proves(fact):
+                continue
+        kept.append(fact)
+    return tuple(kept)
 
 
 def _ties(range: ir.Range, coordinate: Coordinate) -> bool:

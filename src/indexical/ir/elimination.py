@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 from . import build
 from . import nodes as ir
-from .affine import Polynomial, expression, number, of_atom, polynomial
+from .affine import Polynomial, expression, of_atom, polynomial
 from .algebra.canonical import at_least_zero
-from .prove import Assumptions, eliminate, inequalities, is_counted, project
-from .slices import congruence
+from .prove import Assumptions, is_counted
+from .slices import Slice, congruence, slices
 from .types import Coordinate
 from .walk import Inexpressible, substitute
 
@@ -40,68 +41,52 @@ def solved(fact: ir.Expr, coordinate: Coordinate, known: Assumptions) -> ir.Expr
     return None
 
 
-def without(range: ir.Range, facts: tuple[ir.Expr, ...], known: Assumptions) -> tuple[tuple[ir.Expr, ...], bool]:
-    """What facts say of all else, where a coordinate in its range makes all of them true; and whether that is all."""
+def without(range: ir.Range, facts: tuple[ir.Expr, ...], known: Assumptions) -> tuple[list[tuple[ir.Expr, ...]], bool]:
+    """What facts say of all else, where a coordinate in its range makes all of them true: one of several conjunctions;
+    and whether they say no less. What is known is known of all coordinates."""
     coordinate = range.coordinate
     here = [fact for fact in facts if coordinate in fact.type.coordinates]
+    others = tuple(fact for fact in facts if coordinate not in fact.type.coordinates)
     for fact in here:
         value = solved(fact, coordinate, known)
         if value is not None:
             try:
-                moved = [substitute(f, {coordinate: value}) if f in here else f for f in facts if f is not fact]
+                moved = [substitute(other, {coordinate: value}) for other in here if other is not fact]
             except Inexpressible:
                 continue
-            return (*within(value, range.lower, range.upper), *moved), True
-    rows: list[Polynomial] = []
-    strides: list[ir.Expr] = []
-    exact = True
-    for fact in (*in_range(range), *here):
-        found = congruence(fact, known)
-        more = inequalities(fact, known.constants)
-        if found is not None and _is_stride(found[0], coordinate):
-            strides.append(found[1])
-        elif more is None:
-            exact = False
-        else:
-            rows += more
-    left = project(rows, (coordinate,))
-    if left is None:
-        exact = False
-        left = list(_eliminated(rows, coordinate))
-    others = [fact for fact in facts if fact not in here]
-    exact = exact and all(_has_room(rows, coordinate, stride, others, known) for stride in strides)
-    if len(strides) > 1:
-        exact = False
-    return (*(fact for row in left for fact in at_least_zero(row, range.span)), *others), exact
+            return [(*within(value, range.lower, range.upper), *others, *moved)], True
+    strides = {fact: found for fact in here if (found := congruence(fact, known)) is not None}
+    bounds = tuple(fact for fact in here if fact not in strides)
+    cases: list[tuple[ir.Expr, ...]] = []
+    exact = len(strides) <= 1
+    for one in slices((bounds,), range, frozenset(), known):
+        exact = exact and one.is_interval
+        for multiple, stride in strides.values():
+            exact = exact and _is_met(multiple, stride, one, range, others, known)
+        cases.append((*_nonempty(one, range, known), *others))
+    return cases, exact
 
 
-def _eliminated(rows: list[Polynomial], coordinate: Coordinate) -> Iterator[Polynomial]:
-    """What rows say of all but a coordinate, and perhaps less than that."""
-    keep = frozenset(
-        atom
-        for row in rows
-        for atom in row.atoms
-        if (atom != coordinate if isinstance(atom, Coordinate) else coordinate not in atom.type.coordinates)
-    )
-    left = eliminate([dict(row.terms) for row in rows], keep)
-    if left is None:
-        yield number(-1)
-    for row in left or ():
-        yield Polynomial({monomial: factor for monomial, factor in row.items() if factor})
+def _gaps(one: Slice, range: ir.Range, known: Assumptions) -> Iterator[Polynomial]:
+    """How many points there are between each two bounds."""
+    for lower, upper in product((range.lower, *one.lower), (range.upper, *one.upper)):
+        yield polynomial(upper, known.constants) - polynomial(lower, known.constants)
 
 
-def _is_stride(multiple: Polynomial, coordinate: Coordinate) -> bool:
-    return abs(multiple.terms.get(frozenset(((coordinate, 1),)), 0)) == 1
+def _nonempty(one: Slice, range: ir.Range, known: Assumptions) -> list[ir.Expr]:
+    """That there is a point between all bounds."""
+    rows = dict.fromkeys(gap - 1 for gap in _gaps(one, range, known))
+    return [fact for row in rows for fact in at_least_zero(row, range.span)]
 
 
-def _has_room(
-    rows: list[Polynomial], coordinate: Coordinate, stride: ir.Expr, others: list[ir.Expr], known: Assumptions
+def _is_met(
+    multiple: Polynomial, stride: ir.Expr, one: Slice, range: ir.Range, others: tuple[ir.Expr, ...], known: Assumptions
 ) -> bool:
-    """Whether between all bounds of a coordinate there are as many points as a stride has: then it meets one."""
+    """Whether a coordinate is sure to leave the remainder that a stride asks for: between all bounds there are at least
+    as many points as it has remainders."""
     step = polynomial(stride, known.constants)
-    point = frozenset(((coordinate, 1),))
-    narrower = [row if row.terms.get(point, 0) >= 0 else row - step + 1 for row in rows]
-    pairs = project(narrower, (coordinate,)) if is_counted(step) else None
+    if abs(multiple.terms.get(frozenset(((range.coordinate, 1),)), 0)) != 1 or not is_counted(step):
+        return False
     for fact in others:
         known = known.assuming(fact)
-    return pairs is not None and all(known.entails(row) for row in pairs)
+    return all(known.entails(gap - step) for gap in _gaps(one, range, known))

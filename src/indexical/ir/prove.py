@@ -307,37 +307,6 @@ def _tidy(rows: list[Row]) -> list[Row] | None:
     return [{**dict(key), ONE: bound} for key, bound in strongest.items()]
 
 
-def project(facts: Iterable[Polynomial], coordinates: Iterable[Coordinate]) -> list[Polynomial] | None:
-    """What the facts say of all else: exactly where some point of the coordinates makes all of them at least 0.
-
-    None where that is not decided: a coordinate with a factor other than 1 or -1, or inside a product or quotient.
-    """
-    rows = list(facts)
-    for coordinate in coordinates:
-        point: Monomial = frozenset(((coordinate, 1),))
-        free = [row for row in rows if point not in row.terms]
-        bounds = [row for row in rows if point in row.terms]
-        if any(abs(row.terms[point]) != 1 for row in bounds) or len(bounds) > 16:
-            return None
-        if any(_varies(row - _scaled_atom(coordinate, row.terms.get(point, 0)), coordinate) for row in rows):
-            return None
-        above = [row for row in bounds if row.terms[point] > 0]
-        below = [row for row in bounds if row.terms[point] < 0]
-        rows = [*free, *(lower + upper for lower in above for upper in below)]
-    return list(dict.fromkeys(row for row in rows if row.constant is None or row.constant < 0))
-
-
-def _scaled_atom(atom: Atom, factor: int) -> Polynomial:
-    return Polynomial({frozenset(((atom, 1),)): factor} if factor else {})
-
-
-def _varies(value: Polynomial, coordinate: Coordinate) -> bool:
-    return any(
-        atom == coordinate if isinstance(atom, Coordinate) else coordinate in atom.type.coordinates
-        for atom in value.atoms
-    )
-
-
 def always_possible(known: Iterable[Polynomial], at_least: int = 1) -> bool:
     """Whether, for all sizes of at least `at_least`, some point makes all of these at least 0.
 
