@@ -169,3 +169,13 @@ def test_a_kernel_is_handed_what_keeps_a_table_in_bounds(name: str) -> None:
     arrays = {"Q": random(2, 2, 6, 4), "K": random(2, 2, 6, 4), "V": random(2, 2, 6, 3), "T": random(2, 13)}
     masks = {"len": np.array([3, 6]), "doc": np.array([[0, 0, 1, 1, 2, 2], [0, 1, 1, 1, 1, 2]])}
     check(text, {**arrays, **masks}, ("Q", "K", "V", "T"))
+
+
+@pytest.mark.parametrize(
+    "range", ["0..i / 2 + 1", "max(0, i - 2)..i + 1", "0..min(i + 1, 3)", "0..size(i) / 2 - i / 3 + 1"]
+)
+@pytest.mark.parametrize("length", [0, 1, 2, 7])
+def test_a_range_that_grows_or_falls_with_a_coordinate_is_as_wide_as_at_its_ends(range: str, length: int) -> None:
+    text = f"input x[i]; let y[i] = sum[j in {range}](x[j] * x[i] * j where j < size(i));"
+    check(text, {"x": random(length)}, ("x",))
+    assert "max()" not in ix.compile(text).source(random(length), backend="numpy")

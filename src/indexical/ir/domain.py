@@ -13,11 +13,10 @@ from itertools import product
 from ..source import Span
 from . import build
 from . import nodes as ir
-from .affine import polynomial
+from .affine import Ends, extreme, polynomial
 from .algebra.canonical import disjuncts
 from .context import Trail, assume
 from .elimination import in_range, without
-from .extremes import Ends, extreme
 from .prove import Assumptions, conjuncts, inequalities
 from .slices import MOST_PIECES, Slice, slices
 from .types import Coordinate

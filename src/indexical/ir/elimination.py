@@ -7,9 +7,9 @@ from itertools import product
 
 from . import build
 from . import nodes as ir
-from .affine import Polynomial, expression, of_atom, polynomial
+from .affine import Polynomial, expression, is_counted, of_atom, polynomial
 from .algebra.canonical import at_least_zero
-from .prove import Assumptions, is_counted
+from .prove import Assumptions
 from .slices import Slice, congruence, slices
 from .types import Coordinate
 from .walk import Inexpressible, substitute

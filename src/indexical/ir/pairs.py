@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from ..source import Span
 from . import build
 from . import nodes as ir
-from .affine import Polynomial, expression, polynomial, tidied
+from .affine import Ends, Polynomial, expression, extreme, polynomial, tidied
 from .algebra.canonical import at_least_zero
 from .domain import Domain
-from .extremes import Ends, extreme
 from .prove import Assumptions, inequalities
 from .slices import Slice
 from .types import Coordinate

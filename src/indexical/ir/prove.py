@@ -14,7 +14,7 @@ from math import gcd
 from typing import TypeAlias
 
 from . import build, walk
-from .affine import ONE, Atom, Constants, Monomial, Polynomial, no_constants, number, of_atom, polynomial
+from .affine import ONE, Atom, Constants, Monomial, Polynomial, is_counted, no_constants, number, of_atom, polynomial
 from .nodes import Const, Expr, Map, Range, Read, Size
 from .types import Coordinate
 
@@ -241,13 +241,6 @@ def plain_entails(assumptions: Assumptions, goal: Polynomial) -> bool:
 
 def _is_nested(expr: Expr) -> bool:
     return any(isinstance(inner, Map) and inner.op in ("//", "%") for inner in walk.walk(expr))
-
-
-def is_counted(value: Polynomial) -> bool:
-    """A sum of products of sizes and positive numbers: never negative. One that is divided by is not 0 either."""
-    return all(
-        factor > 0 and all(isinstance(atom, Size) for atom, _ in monomial) for monomial, factor in value.terms.items()
-    )
 
 
 def eliminate(rows: list[Row], keep: frozenset[Atom]) -> list[Row] | None:

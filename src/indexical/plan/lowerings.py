@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ..ir import nodes as ir
-from ..ir.affine import Polynomial, expression, number, polynomial
+from ..ir.affine import Polynomial, expression, extreme, polynomial
 from ..ir.context import Trail, assume, visit_clause
 from ..ir.text import shown
 from ..ir.types import Coordinate
@@ -120,19 +120,9 @@ def _factors(expr: ir.Expr) -> list[ir.Read]:
 
 def _reach(index: ir.Expr, ranges: Mapping[Coordinate, ir.Range]) -> tuple[Polynomial, Polynomial] | None:
     """The first place of an index of two coordinates, and the one beyond its last; None for any other index."""
-    first = last = number(0)
-    moving = 0
-    for monomial, factor in polynomial(index).terms.items():
-        coordinates = [atom for atom, _ in monomial if isinstance(atom, Coordinate) and atom in ranges]
-        if not coordinates:
-            if any(not isinstance(atom, ir.Size) for atom, _ in monomial):
-                return None
-            first, last = first + Polynomial({monomial: factor}), last + Polynomial({monomial: factor})
-            continue
-        if len(monomial) > 1 or dict(monomial)[coordinates[0]] != 1:
-            return None
-        range = ranges[coordinates[0]]
-        ends = [number(factor) * polynomial(range.lower), number(factor) * (polynomial(range.upper) - 1)]
-        low, high = ends if factor > 0 else ends[::-1]
-        first, last, moving = first + low, last + high, moving + 1
-    return (first, last + 1) if moving == 2 else None
+    moving = [monomial for monomial in polynomial(index).terms if not all(isinstance(a, ir.Size) for a, _ in monomial)]
+    if len(moving) != 2 or any(len(m) > 1 or not all(a in ranges and n == 1 for a, n in m) for m in moving):
+        return None
+    ends = {c: (r.lower, expression(polynomial(r.upper) - 1, r.span)) for c, r in ranges.items()}
+    first, last = extreme(index, ends, least=True), extreme(index, ends, least=False)
+    return None if first is None or last is None else (polynomial(first), polynomial(last) + 1)
