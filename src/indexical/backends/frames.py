@@ -237,11 +237,7 @@ class Framed(Meeting):
 
     def is_hull(self, attend: Attend) -> bool:
         """Whether one interval for each row says all that the guard says."""
-        match attend.mask.pieces:
-            case (piece,):
-                return not piece.groups and not piece.rest
-            case _:
-                return False
+        return len(attend.keys) == 1 and attend.keys[0].is_interval
 
     def hull_of(self, op: str, attend: Attend, frame: Frame) -> Node:
         """The first key (the one beyond the last) that each row may hear, counted from the first there is."""
@@ -263,9 +259,9 @@ class Framed(Meeting):
 
     def hull_expr(self, op: str, attend: Attend) -> ir.Expr | None:
         """The bounds of the one piece as one; None where there are several pieces, or none to say."""
-        if len(attend.mask.pieces) != 1:
+        if len(attend.keys) != 1:
             return None
-        bounds = attend.mask.pieces[0].lower if op == "min" else attend.mask.pieces[0].upper
+        bounds = attend.keys[0].lower if op == "min" else attend.keys[0].upper
         expr = bounds[0] if bounds else None
         for other in bounds[1:]:
             assert expr is not None
@@ -285,7 +281,7 @@ def hears_somebody(attend: Attend) -> ir.Expr:
     """Whether a row hears any key at all, of a guard that is intervals."""
     key = attend.attention.key
     result: ir.Expr | None = None
-    for piece in attend.mask.pieces:
+    for piece in attend.keys:
         low, high = key.lower, key.upper
         for bound in piece.lower:
             low = build.apply("max", (low, bound), "whole", bound.span)

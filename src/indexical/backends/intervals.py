@@ -39,13 +39,13 @@ class Intervals(Framed):
         q = self.operand(query, frame.row, compared, frame, let)
         k = self.operand(dot.key, key, compared, frame, let)
         v = self.operand(attend.attention.value, key, attend.layout.carry, frame, let)
-        pieces = attend.mask.pieces
+        pieces = attend.keys
         alone = len(pieces) == 1
         lower = [self.bound("max", piece.lower, attend.attention.key, frame) for piece in pieces]
         upper = [self.bound("min", piece.upper, attend.attention.key, frame) for piece in pieces]
         rest = pieces[0].rest if alone else ()
-        groups = pieces[0].groups if alone else ()
-        if not alone and any(piece.rest or piece.groups for piece in pieces):
+        groups = pieces[0].labels if alone else ()
+        if not alone and any(piece.rest or piece.labels for piece in pieces):
             lower, upper = lower[:0], upper[:0]
             lower.append(self.bound("max", (), attend.attention.key, frame))
             upper.append(self.bound("min", (), attend.attention.key, frame))

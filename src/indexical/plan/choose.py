@@ -6,20 +6,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..ir import nodes as ir
+from ..ir.affine import number, of_atom, polynomial
 from ..ir.context import agreed
+from ..ir.domain import Domain, Slice
 from ..ir.needs import asserted, reached, read_in
-from ..ir.types import Dtype
+from ..ir.types import Coordinate, Dtype
 from ..ir.walk import reads_of, walk
 from .blocks import cut
 from .dtypes import definition_dtypes, weak_definitions
 from .fuse import fuse
 from .gradients import Derived, derive
-from .masks import analyze, kind
 from .norms import LAYER_NORM, Norm, find_norm
 from .recognize import Recognizer, recognize
 from .recurrences import arrange, step_of
 from .scores import lay_out, take_apart
-from .steps import Attend, Attention, Block, Gradient, Layout, Mask, Piece, Plan, Recognized, Refusal, Scores, Step
+from .steps import Attend, Attention, Block, Gradient, Layout, Plan, Recognized, Refusal, Scores, Step
 from .wording import words_of
 
 FUSED = "scaled_dot_product_attention"
@@ -235,7 +236,7 @@ def _unfit(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let]) -> str
     """Why no kernel computes an attention; None where one does."""
     attend = _attend(let, attention, lets, "numpy").attend
     assert attend is not None
-    if attention.empty == "nan" and any(piece.groups or piece.rest for piece in attend.mask.pieces):
+    if attention.empty == "nan" and not all(one.is_interval for one in attend.keys):
         return "a row that hears nobody would be 0 and not NaN; which those are is known only of intervals"
     dot = attend.scores.dot
     if not attend.layout.rows and dot is not None:
@@ -250,18 +251,35 @@ def _attend(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let], backe
     axes = tuple(axis.coordinate for axis in let.axes)
     layout = lay_out(attention, axes)
     scores = take_apart(attention, layout)
-    mask = analyze(attention.guard, attention.key, tuple(ranges.values()), lets, frozenset(layout.rows))
-    if not mask.pieces:
-        mask = Mask((Piece((attention.key.upper,), (attention.key.lower,), (), ()),))
+    key = attention.key
+    domain = Domain.of((*ranges.values(), key), attention.guard, lets)
+    keys = domain.bounds(key.coordinate, layout.rows) or (Slice((key.upper,), (key.lower,)),)
     guarded = [c for c in layout.rows if any(c in guard.type.coordinates for guard in attention.guard)]
-    shape = kind(mask, attention.key, tuple(ranges[c] for c in guarded), lets)
-    way, refusals = _way(let, attention.coordinate.name, layout, scores, mask, shape, backend)
-    attend = Attend(attention, layout, scores, mask, shape)
+    shape = _shape(domain, keys, key, guarded)
+    way, refusals = _way(let, key.coordinate.name, layout, scores, keys, shape, backend)
+    attend = Attend(attention, layout, scores, domain, keys, shape)
     return Step(let.name, way, words_of(attend, way == FUSED), refusals, attend)
 
 
+def _shape(domain: Domain, keys: tuple[Slice, ...], key: ir.Range, rows: list[Coordinate]) -> str | None:
+    """`full` where every query hears every key, `causal` where the query at `i` hears the keys up to `i`."""
+    if keys == (Slice(),):
+        return "full"
+    if len(keys) != 1 or len(rows) != 1 or keys[0].lower or not keys[0].is_interval or len(keys[0].upper) != 1:
+        return None
+    past = polynomial(keys[0].upper[0], domain.known.constants) - of_atom(rows[0])
+    starts = (key.lower, domain.range(rows[0]).lower)
+    return "causal" if past == number(1) and all(polynomial(start) == number(0) for start in starts) else None
+
+
 def _way(
-    let: ir.Let, key: str, layout: Layout, scores: Scores, mask: Mask, shape: str | None, backend: str
+    let: ir.Let,
+    key: str,
+    layout: Layout,
+    scores: Scores,
+    keys: tuple[Slice, ...],
+    shape: str | None,
+    backend: str,
 ) -> tuple[str, tuple[Refusal, ...]]:
     """The first kernel that takes it, and why the others before it do not."""
     refusals: list[Refusal] = []
@@ -279,7 +297,7 @@ def _way(
         return _tiled(let, layout, refusals)
     query = layout.rows[-1].name if layout.rows else "i"
     refusals.append(Refusal(let.name, FUSED, f"it knows no guard but `{key} <= {query}`"))
-    if any(piece.rest for piece in mask.pieces) or (len(mask.pieces) > 1 and any(p.groups for p in mask.pieces)):
+    if any(one.rest for one in keys) or (len(keys) > 1 and any(one.labels for one in keys)):
         return _tiled(let, layout, refusals)
     return INTERVALS, tuple(refusals)
 

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 from ..ir import nodes as ir
 from ..ir import whole
+from ..ir.domain import Domain, Slice
 from ..ir.types import Coordinate, Dtype
 from ..source import Span
 from .norms import Norm
@@ -61,27 +62,6 @@ class Recognized:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Keys that a query may hear, as arithmetic: from the largest of `lower` up to, not including, the
-    smallest of `upper`; those whose group is the query's, for every pair (query's, key's) of `groups`; those
-    for which every condition of `rest` holds. Bounds and query groups are free of the key, key groups of
-    the query.
-    """
-
-    lower: tuple[ir.Expr, ...]
-    upper: tuple[ir.Expr, ...]
-    groups: tuple[tuple[ir.Expr, ir.Expr], ...]
-    rest: tuple[ir.Expr, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Mask:
-    """A guard, analysed: a key is heard where some piece holds. The pieces may overlap."""
-
-    pieces: tuple[Piece, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Dot:
     """`scale · sum[compared](query · key)`: the query's factors are free of the key, the key's of the query."""
 
@@ -111,13 +91,14 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Attend:
-    """An attention with all that a kernel wants to know of it. `shape` is `full` or `causal` where that is all
-    there is to its guard."""
+    """An attention with all that a kernel wants to know of it: the `domain` of who hears whom, and the keys of a query,
+    seen from it. `shape` is `full` or `causal` where that is all there is to its guard."""
 
     attention: Attention
     layout: Layout
     scores: Scores
-    mask: Mask
+    domain: Domain
+    keys: tuple[Slice, ...]
     shape: str | None
 
 

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import ONE, Polynomial, expression, number, of_atom, polynomial
+from ..ir.affine import ONE, Polynomial, expression, number, of_atom, polynomial, tidied
 from ..ir.conditions import conjuncts_of
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, rebuild, substitute, walk
 from .scatters import Bounds, within
-
-_WHOLE = frozenset(("+", "-", "*", "//", "%", "neg"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +160,3 @@ def _by_remainders(
         place,
         build.reduce("sum", ranges, body, guard, expr.type.kind, expr.span),
     )
-
-
-def tidied(expr: ir.Expr) -> ir.Expr:
-    """The expression with its whole parts collected: `(2 * q + r - 2 * a - r) / 2` is `q - a`."""
-    if expr.type.kind == "whole" and isinstance(expr, ir.Map) and expr.op in _WHOLE:
-        inner = rebuild(expr, tidied)
-        return expression(polynomial(inner), expr.span)
-    return rebuild(expr, tidied)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ..ir import nodes as ir
+from ..ir.domain import Slice
 from ..ir.text import shown
 from ..ir.walk import walk
-from .steps import Attend, Piece
+from .steps import Attend
 
 
 def words_of(attend: Attend, fused: bool) -> tuple[str, ...]:
@@ -17,10 +18,10 @@ def words_of(attend: Attend, fused: bool) -> tuple[str, ...]:
     elif attend.shape == "causal":
         guard = " && ".join(map(shown, attend.attention.guard))
         lines.append(f"hears `{key}` where `{guard}`; no mask is built")
-    elif not attend.mask.pieces:
+    elif not attend.domain.pieces:
         lines.append(f"no query hears any `{key}`")
     else:
-        lines += [f"{'or ' if n else ''}hears {_heard(piece, key)}" for n, piece in enumerate(attend.mask.pieces)]
+        lines += [f"{'or ' if n else ''}hears {_heard(one, key)}" for n, one in enumerate(attend.keys)]
     if attend.scores.bias is not None and attend.scores.dot is not None:
         lines.append(f"added to the scores, tile by tile: `{shown(attend.scores.bias)}`")
         learned = dict.fromkeys(
@@ -36,13 +37,13 @@ def words_of(attend: Attend, fused: bool) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _heard(piece: Piece, key: str) -> str:
-    lower, upper = _bound("max", piece.lower), _bound("min", piece.upper)
+def _heard(one: Slice, key: str) -> str:
+    lower, upper = _bound("max", one.lower), _bound("min", one.upper)
     conditions = []
     if lower or upper:
         conditions.append(" ".join([*([f"{lower} <="] if lower else []), key, *([f"< {upper}"] if upper else [])]))
-    conditions += [_same(asks, answers) for asks, answers in piece.groups]
-    conditions += [shown(condition) for condition in piece.rest]
+    conditions += [_same(asks, answers) for asks, answers in one.labels]
+    conditions += [shown(condition) for condition in one.rest]
     return f"`{key}` where `{' && '.join(conditions)}`" if conditions else f"every `{key}`"
 
 

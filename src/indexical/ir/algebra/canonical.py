@@ -231,7 +231,7 @@ class Canonical:
             return _equation(op, difference, span)
         comparison = build.apply(op, (self.atom(left), self.atom(right)), "bool", span)
         rows = inequalities(comparison, constants_of(self.lets)) or []
-        return [fact for row in rows for part in self._rows(row) for fact in _at_least_zero(part, span)]
+        return [fact for row in rows for part in self._rows(row) for fact in at_least_zero(part, span)]
 
     def _rows(self, row: Polynomial) -> list[Polynomial]:
         """A row that is at least 0 as several that all are: a `max` is at most what each of its arguments is."""
@@ -311,7 +311,7 @@ def _equation(op: str, difference: Polynomial, span: Span) -> list[ir.Expr]:
     return [build.apply(op, (written(left, span), written(right, span)), "bool", span)]
 
 
-def _at_least_zero(row: Polynomial, span: Span) -> list[ir.Expr]:
+def at_least_zero(row: Polynomial, span: Span) -> list[ir.Expr]:
     """`a <= b`, or `a < b`, for a polynomial that is at least 0."""
     known = row.constant
     if known is not None:
