@@ -134,13 +134,26 @@ class Adjoint:
                 text.line(f"{view.text}.add_({aligned(value, axes).text})")
                 return
             around = replace(outer, trail=emitter.prover.projected(scope, mine).trail)
-            places = [emitter.strong(emitter.value(index, around)) for index in read.indices]
+            lead = self.led(read, extents, outer)
+            base = Value(target, (), "real", None)
+            view = emitter.at(base, list(read.indices[:lead]), extents[:lead], "", outer) if lead else base
+            places = [emitter.strong(emitter.value(index, around)) for index in read.indices[lead:]]
             # What nobody hears adds 0, wherever it would be read.
-            shown = ", ".join(
-                f"{aligned(place, axes).atom}.clamp(0, {target}.shape[{n}] - 1)" for n, place in enumerate(places)
-            )
+            shown = "".join(f"{aligned(place, axes[lead:]).text}, " for place in places).rstrip()
             whole = emitter.spread(value, axes, outer)
-            text.line(f"{target}.index_put_(({shown},), {whole.atom}.to({target}.dtype), accumulate=True)")
+            text.line(f"{text.helper('add_at')}({view.text}, ({shown}), {whole.text})")
+
+    def led(self, read: ir.Read, extents: list[ir.Expr], scope: Scope) -> int:
+        """How many of the first axes are read at a coordinate each that comes first and is read at no other."""
+        axes = scope.sort(read.type.coordinates)
+        count = 0
+        for index, extent, axis in zip(read.indices, extents, axes, strict=False):
+            rest = build.varying((*read.indices[:count], *read.indices[count + 1 :]))
+            alone = isinstance(index, ir.Coord) and index.coordinate == axis and axis not in rest
+            if not alone or not self.emitter.prover.is_inside(index, extent, scope, False):
+                break
+            count += 1
+        return min(count, len(read.indices) - 1)
 
 
 def pretend(emitter: Windowed, value: Value, span: object) -> ir.Expr:

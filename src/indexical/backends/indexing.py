@@ -295,15 +295,17 @@ class Reader(Views):
         safe = all(inside for _, inside in places.values())
         # PyTorch asks for the number of a place that is an array of no axes, which a graph does not know.
         one = not union and self.text.dialect.name == "torch" and any(not place.python for place, _ in places.values())
+        # PyTorch has an index for several axes, but a slow one, and a slower way back through it.
+        several = self.text.dialect.name == "torch" and len(union) > 1 and len(places) > 1
         slots = []
         for axis in value.axes:
-            whole = ":" if safe else "None"
+            whole = ":" if safe and not several else "None"
             place = aligned(places[axis][0], union) if axis in places else None
             alone = place is not None and one and not place.python
             slots.append(whole if place is None else f"{place.atom}[None]" if alone else place.text)
         while slots[-1] in (":", "None"):
             slots.pop()
-        if safe:
+        if safe and not several:
             text = f"{value.atom}[{', '.join(slots)}]"
         else:
             text = f"{self.text.helper('pick')}({', '.join([value.text, *slots])})"

@@ -196,7 +196,26 @@ def pick(x, *places):
         if place is not None and x.shape[axis] == 0:
             x = torch.nn.functional.pad(x, [0, 0] * (x.ndim - 1 - axis) + [0, 1])
     places = [None if place is None else torch.as_tensor(place, device=x.device) for place in places]
-    return x[tuple(slice(None) if p is None else p.clamp(0, n - 1) for p, n in zip(places, x.shape))]
+    axes = [axis for axis, place in enumerate(places) if place is not None]
+    if axes != list(range(axes[0], axes[-1] + 1)):
+        return x[tuple(slice(None) if p is None else p.clamp(0, n - 1) for p, n in zip(places, x.shape))]
+    at = 0
+    for axis in axes:
+        at = at * x.shape[axis] + places[axis].clamp(0, x.shape[axis] - 1)
+    # Axes that lie side by side are one: both ways, this is several times as fast as an index for each.
+    found = x.flatten(axes[0], axes[-1]).index_select(axes[0], at.flatten())
+    return found.reshape(*x.shape[: axes[0]], *at.shape, *x.shape[axes[-1] + 1 :])
+''',
+    "add_at": '''
+def add_at(total, places, part):
+    """Add a part to what there is, at places of its last axes. One that is out of bounds has nothing to add but 0."""
+    if total.numel() == 0:
+        return
+    lead, at = total.ndim - len(places), 0
+    for place, count in zip(places, total.shape[lead:]):
+        at = at * count + place.clamp(0, count - 1)
+    part = part.to(total.dtype).reshape(*total.shape[:lead], at.numel())
+    total.flatten(lead).index_add_(lead, at.flatten(), part)
 ''',
     "argmax": '''
 def argmax(x, kept, axis):

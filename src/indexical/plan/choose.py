@@ -10,6 +10,7 @@ from ..ir.context import agreed
 from ..ir.types import Dtype
 from ..ir.walk import reads_of, walk
 from .blocks import cut
+from .contractions import contract
 from .dtypes import definition_dtypes, weak_definitions
 from .fuse import fuse
 from .gradients import Derived, derive
@@ -52,6 +53,8 @@ def choose(
             refusals[name] = Refusal(name, "fused attention", reason)
             del fused[name]
             found = _taken_back(found, name, program)
+    found, uncontracted = _contracted(replace(found, attentions=fused), dtypes)
+    fused = dict(found.attentions)
     program = fuse(found.program, {*wanted, *fused, *derived.left}) if not isolate else found.program
     arranged = arrange(program, wanted, isolate)
     reading = _reading(fused, derived)
@@ -67,7 +70,8 @@ def choose(
             continue
         if let.name in fused:
             step = _attend(let, fused[let.name], program, backend)
-            steps.append(replace(step, covers=_covered((let.name,), original, needed)))
+            more = (*step.refusals, *uncontracted.get(let.name, ()))
+            steps.append(replace(step, covers=_covered((let.name,), original, needed), refusals=more))
         elif let.name in norms:
             covers = _covered((let.name,), original, needed)
             steps.append(Step(let.name, LAYER_NORM, covers=covers, norm=norms[let.name]))
@@ -83,6 +87,11 @@ def choose(
     weak = weak_definitions(program, given)
     same = agreed(original)
     return Plan(program, wanted, types, backend, device, isolate, tuple(steps), unread, weak, recompute, same)
+
+
+def _contracted(found: Recognized, dtypes: Mapping[str, Dtype]) -> tuple[Recognized, dict[str, list[Refusal]]]:
+    """Attentions whose scores at distances are products of matrices. In 16 bits that would round them once more."""
+    return (found, {}) if {"f16", "bf16"} & set(dtypes.values()) else contract(found)
 
 
 def _norms(program: ir.Program, taken: set[str], dtypes: Mapping[str, Dtype]) -> dict[str, Norm]:
