@@ -183,14 +183,16 @@ def _cut(
     blocks: list[Block] = []
     for name in flowing:
         needed = needed_by(program, wanted, reading)
-        taken = {member for block in blocks for member, _ in block.inner}
+        taken = {member for block in blocks for member in (*dict(block.inner), *block.totals)}
         if name not in needed - taken:
             continue
         found = cut(program, name, wanted, needed, read)
         if isinstance(found, str):
             refusals.pop(name, None)
             refusals |= {name: Refusal(name, "blocks of rows", found)} if found else {}
-        elif not taken & {member for member, _ in found[1].inner}:
+        elif taken & {*dict(found[1].inner), *found[1].totals}:
+            refusals[name] = Refusal(name, "blocks of rows", "what it is needed for is computed in blocks already")
+        else:
             program = found[0]
             blocks.append(found[1])
     return program, blocks
