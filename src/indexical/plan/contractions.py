@@ -15,7 +15,7 @@ from ..ir import nodes as ir
 from ..ir.affine import expression, polynomial
 from ..ir.algebra.canonical import text
 from ..ir.types import Coordinate
-from ..ir.walk import fresh, walk
+from ..ir.walk import fresh, is_bare, walk
 from .homes import body_of
 from .linear import conjuncts_of
 from .reach import reach
@@ -163,7 +163,7 @@ class _Site:
         varies = expr.type.coordinates
         if not varies or not varies <= self.ranges.keys() or (self.key in varies and varies & self.asks):
             return whole
-        if not _is_bare(whole) or not all(map(self.is_counted, varies)):
+        if not is_bare(whole) or not all(map(self.is_counted, varies)):
             return whole
         return self.defined(whole, [c for c in self.ranges if c in varies], None, "score")
 
@@ -252,7 +252,7 @@ class _Site:
         varies = build.varying((*beside, *rest)) - expr.coordinates
         if not varies <= self.ranges.keys() or pairs[0].type.coordinates <= varies:
             return "what is compared varies with query and key already"
-        if not all(map(_is_bare, beside)) or not all(isinstance(index, ir.Coord | ir.Const) for index in rest):
+        if not all(map(is_bare, beside)) or not all(isinstance(index, ir.Coord | ir.Const) for index in rest):
             return "what is compared may be out of bounds where a guard removes it"
         if not all(map(self.is_counted, varies)) or not self.starts_at_zero(read.tensor):
             return "a range around it does not start at 0, or depends on another coordinate"
@@ -318,9 +318,3 @@ def _joined(factors: Sequence[_Factor], like: ir.Expr) -> ir.Expr:
             result = build.apply("*" if factor.upper else "/", (result, factor.expr), "real", like.span)
     assert result is not None
     return result
-
-
-def _is_bare(expr: ir.Expr) -> bool:
-    """Whether every read is at coordinates alone, and so never out of bounds."""
-    reads = [part for part in walk(expr) if isinstance(part, ir.Read | ir.Array)]
-    return all(isinstance(index, ir.Coord) for read in reads for index in read.indices)

@@ -17,6 +17,7 @@ from ..ir.algebra.canonical import disjuncts, text, written
 from ..ir.context import assume
 from ..ir.prove import Assumptions, conjuncts, inequalities
 from ..ir.types import Coordinate
+from ..ir.walk import is_bare
 from .steps import Mask, Piece
 
 # A guard with more alternatives than this is asked point by point.
@@ -78,12 +79,13 @@ class _TooMany(Exception):
 
 @dataclass
 class _Bounds:
-    """A piece as it is put together."""
+    """A piece as it is put together. `labels` are those groups that are real numbers, each with its fact."""
 
     lower: list[Polynomial] = field(default_factory=list)
     upper: list[Polynomial] = field(default_factory=list)
     choices: list[ir.Expr] = field(default_factory=list)
     groups: list[tuple[ir.Expr, ir.Expr]] = field(default_factory=list)
+    labels: list[tuple[tuple[ir.Expr, ir.Expr], ir.Expr]] = field(default_factory=list)
     rest: list[ir.Expr] = field(default_factory=list)
 
 
@@ -159,6 +161,10 @@ class _Reading:
                     return None
             else:
                 self._sort(fact, found)
+        if len(found.groups) > 1:
+            # Several groups become one by arithmetic, which real labels have none of.
+            found.rest += [fact for _, fact in found.labels]
+            found.groups = [pair for pair in found.groups if all(pair is not label for label, _ in found.labels)]
         start, end = self._polynomial(self.key.lower), self._polynomial(self.key.upper)
         lower = self._strongest([bound for bound in found.lower if not self.known.entails(start - bound)], 1)
         upper = self._strongest([bound for bound in found.upper if not self.known.entails(bound - end)], -1)
@@ -192,6 +198,7 @@ class _Reading:
         pair = self._pair(fact)
         if pair is not None:
             found.groups.append(pair)
+            found.labels += [(pair, fact)] if "real" in (pair[0].type.kind, pair[1].type.kind) else []
         elif not fact.type.coordinates & self.asks:
             one, zero = build.whole(1, fact.span), build.whole(0, fact.span)
             found.groups.append((one, build.select(fact, one, zero, fact.span)))
@@ -297,6 +304,9 @@ class _Reading:
                 if self.key.coordinate in left.type.coordinates:
                     sides.reverse()
                 asked, answered = sides
+                return (asked, answered) if self._are_sides(asked, answered) else None
+            case ir.Map("==", (left, right)) if is_bare(fact):
+                asked, answered = (right, left) if self.key.coordinate in left.type.coordinates else (left, right)
                 return (asked, answered) if self._are_sides(asked, answered) else None
         return None
 
