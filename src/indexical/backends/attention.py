@@ -13,6 +13,7 @@ from .backward import Backward
 from .base import ATOM, EITHER, TERNARY, Value
 from .blocks import Blocks
 from .cuts import Cutting
+from .experts import Experts
 from .expressions import constant
 from .frames import Frame, hears_somebody
 from .state import Stored
@@ -20,7 +21,7 @@ from .streams import Stream
 
 
 @dataclass
-class Attending(Backward, Cutting, Blocks):
+class Attending(Backward, Cutting, Blocks, Experts):
     """Definitions, of which some are attentions that a kernel computes whole."""
 
     def define(self, let: ir.Let) -> None:
@@ -33,6 +34,9 @@ class Attending(Backward, Cutting, Blocks):
             return
         if step is not None and step.norm is not None:
             self.layer_norm(let, step.norm, step.covers)
+            return
+        if step is not None and step.chosen is not None:
+            self.grouped_rows(let, step.chosen)
             return
         if step is None or step.attend is None:
             super().define(let)

@@ -163,6 +163,22 @@ def scattered(x, places, counts, kept=True):
     total = flat.new_zeros((rows + 1, math.prod(rest))).index_add(0, torch.where(kept, at, rows).flatten(), flat)
     return total[:rows].reshape(*counts, *rest)
 ''',
+    "by_place": '''
+def by_place(x, table, places):
+    """x[t, m] times table[places[t], n, m], summed over m. Rows with one place are multiplied at once: no row has a
+    matrix of its own, as it has to where the number of rows with each place may not be asked for."""
+    traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    if traced or x.device.type != "cpu" or 0 in (*x.shape, *table.shape):
+        return (table[places] @ x[..., None])[..., 0]
+    order = torch.argsort(places, stable=True)
+    found, counts = torch.unique_consecutive(places[order], return_counts=True)
+    few = 2 * len(found) < len(table)
+    chosen = table.index_select(0, found).unbind() if few else table.unbind()
+    numbers = range(len(found)) if few else found.tolist()
+    rows = x.index_select(0, order).split(counts.tolist())
+    parts = [part @ chosen[number].mT for number, part in zip(numbers, rows)]
+    return torch.cat(parts).index_select(0, torch.argsort(order))
+''',
     "convolved": '''
 def convolved(x, w, counts, steps, dilations):
     """sum[c, k](x[g, n, c, step * i + dilation * k] * w[g, o, c, k]) as [g, n, o, i], in up to three axes i and k.

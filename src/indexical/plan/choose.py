@@ -12,6 +12,7 @@ from ..ir.walk import reads_of, walk
 from .blocks import cut
 from .contractions import contract
 from .dtypes import definition_dtypes, weak_definitions
+from .experts import GROUPED, group
 from .fuse import fuse
 from .gradients import Derived, derive
 from .lowerings import described
@@ -20,7 +21,21 @@ from .norms import LAYER_NORM, Norm, find_norm
 from .recognize import recognize
 from .recurrences import arrange, step_of
 from .scores import lay_out, take_apart
-from .steps import Attend, Attention, Block, Gradient, Layout, Mask, Piece, Plan, Recognized, Refusal, Scores, Step
+from .steps import (
+    Attend,
+    Attention,
+    Block,
+    Chosen,
+    Gradient,
+    Layout,
+    Mask,
+    Piece,
+    Plan,
+    Recognized,
+    Refusal,
+    Scores,
+    Step,
+)
 from .wording import words_of
 
 FUSED = "scaled_dot_product_attention"
@@ -56,6 +71,11 @@ def choose(
     found, uncontracted = _contracted(replace(found, attentions=fused), dtypes)
     fused = dict(found.attentions)
     program = fuse(found.program, {*wanted, *fused, *derived.left}) if not isolate else found.program
+    chosen: dict[str, Chosen] = {}
+    if not isolate and backend == "torch":
+        needed = needed_by(program, wanted, _reading(fused, derived))
+        program, chosen, ungrouped = group(program, needed, {*fused, *derived.left})
+        refusals = {**ungrouped, **refusals}
     arranged = arrange(program, wanted, isolate)
     reading = _reading(fused, derived)
     program, blocks = _cut(arranged.program, wanted, derived.flowing, reading, refusals)
@@ -75,6 +95,8 @@ def choose(
         elif let.name in norms:
             covers = _covered((let.name,), original, needed)
             steps.append(Step(let.name, LAYER_NORM, covers=covers, norm=norms[let.name]))
+        elif let.name in chosen and let.name not in inside:
+            steps.append(Step(let.name, GROUPED, chosen=chosen[let.name]))
         else:
             refused = (refusals[let.name],) if let.name in refusals else ()
             known = next((step for step in together if step.definition == let.name), None)

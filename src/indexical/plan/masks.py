@@ -306,8 +306,8 @@ class _Reading:
                 asked, answered = sides
                 return (asked, answered) if self._are_sides(asked, answered) else None
             case ir.Map("==", (left, right)) if is_bare(fact):
-                asked, answered = (right, left) if self.key.coordinate in left.type.coordinates else (left, right)
-                return (asked, answered) if self._are_sides(asked, answered) else None
+                labels = (right, left) if self.key.coordinate in left.type.coordinates else (left, right)
+                return labels if self._are_sides(*labels) else None
         return None
 
     def _are_sides(self, asked: ir.Expr, answered: ir.Expr) -> bool:

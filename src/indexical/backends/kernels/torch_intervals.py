@@ -359,7 +359,7 @@ def _numbered(groups: list[Tensor]) -> list[Tensor]:
         return groups
     labels = torch.cat([group.flatten() for group in groups])
     numbers = torch.where(labels == labels, torch.unique(labels, return_inverse=True)[1], -1)
-    asks, answers = numbers.split([group.numel() for group in groups])
+    asks, answers = numbers[: groups[0].numel()], numbers[groups[0].numel() :]
     answers = torch.where(answers < 0, -2, answers)
     return [numbers.view(group.shape) for numbers, group in zip((asks, answers), groups, strict=True)]
 
