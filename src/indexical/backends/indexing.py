@@ -296,7 +296,7 @@ class Reader(Views):
         # PyTorch asks for the number of a place that is an array of no axes, which a graph does not know.
         one = not union and self.text.dialect.name == "torch" and any(not place.python for place, _ in places.values())
         # PyTorch has an index for several axes, but a slow one, and a slower way back through it.
-        several = self.text.dialect.name == "torch" and len(union) > 1 and len(places) > 1
+        several = self.text.dialect.name == "torch" and bool(union) and len(places) > 1
         slots = []
         for axis in value.axes:
             whole = ":" if safe and not several else "None"

@@ -152,16 +152,26 @@ def windows(x, axis, count, length, step, dilation=1):
     "scattered": '''
 def scattered(x, places, counts, kept=True):
     """x added up at places along its first axes, in zeros. What is not kept, or has a place that is not there, is
-    left out."""
-    at = 0
+    left out; where that may not be asked for, it is added to a row that is then cut off."""
+    traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    whole = kept is True and not traced and x.device.type == "cpu"
     for place, count in zip(places, counts):
-        kept = kept & (place >= 0) & (place < count)
+        if whole and place.numel():
+            least, most = place.aminmax()
+            whole = 0 <= int(least) and int(most) < count
+    at = places[0]
+    for place, count in zip(places[1:], counts[1:]):
         at = at * count + place
-    kept, at = torch.broadcast_tensors(kept, at)
-    rows, rest = math.prod(counts), x.shape[at.ndim :]
+    rows = math.prod(counts)
+    if not whole:
+        for place, count in zip(places, counts):
+            kept = kept & (place >= 0) & (place < count)
+        at = torch.where(kept, at, rows)
+    rest = x.shape[at.ndim :]
     flat = x.reshape(at.numel(), math.prod(rest))
-    total = flat.new_zeros((rows + 1, math.prod(rest))).index_add(0, torch.where(kept, at, rows).flatten(), flat)
-    return total[:rows].reshape(*counts, *rest)
+    total = flat.new_zeros((rows if whole else rows + 1, flat.shape[1]))
+    total = total.index_add(0, at.flatten(), flat) if traced else total.index_add_(0, at.flatten(), flat)
+    return (total if whole else total[:rows]).reshape(*counts, *rest)
 ''',
     "by_place": '''
 def by_place(x, table, places):

@@ -176,11 +176,11 @@ class _Site:
         return any(bound.type.coordinates for range in expr.ranges for bound in (range.lower, range.upper))
 
     def is_distant(self, expr: ir.Expr) -> bool:
-        """Whether an expression is read at a place of two coordinates of the score."""
+        """Whether an expression is read at a place of query and key."""
         return isinstance(expr, ir.Read) and any(self.is_pair(index) for index in expr.indices)
 
     def is_pair(self, index: ir.Expr) -> bool:
-        return len(index.type.coordinates & self.ranges.keys()) > 1
+        return self.key in index.type.coordinates and bool(index.type.coordinates & self.asks)
 
     def refuse(self, expr: ir.Expr, reason: str) -> None:
         refusal = Refusal(self.let.name, CONTRACTED, reason, expr.span)
