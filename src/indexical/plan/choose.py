@@ -18,9 +18,11 @@ from .gradients import Derived, derive
 from .lowerings import described
 from .masks import analyze, kind
 from .norms import LAYER_NORM, Norm, find_norm
+from .places import by_places
 from .recognize import recognize
 from .recurrences import arrange, step_of
 from .scores import lay_out, take_apart
+from .softmaxes import weights_of
 from .steps import (
     Attend,
     Attention,
@@ -57,8 +59,12 @@ def choose(
     """The plan of a call: what is needed, every attention by the best kernel that takes it. What flows back through
     one is computed from weights that are made again, unless `recompute` says to keep them."""
     original = program
+    placed: list[str] = []
+    if not isolate:
+        program, placed = by_places(program, needed_by(program, wanted, {}))
     derived = Derived.none(program) if isolate else _derived(program, wanted, backend, recompute)
     program = derived.program
+    derived = replace(derived, left=derived.left | _gathering_built(program, placed))
     found = Recognized(program, {}, ()) if isolate else recognize(program, wanted, derived.left)
     refusals = {refusal.definition: refusal for refusal in (*found.refusals, *derived.refusals)}
     fused = dict(found.attentions)
@@ -68,7 +74,8 @@ def choose(
             refusals[name] = Refusal(name, "fused attention", reason)
             del fused[name]
             found = _taken_back(found, name, program)
-    found, uncontracted = _contracted(replace(found, attentions=fused), dtypes)
+    needed = needed_by(found.program, wanted, _reading(fused, derived))
+    found, uncontracted = _contracted(replace(found, attentions=fused), needed, dtypes)
     fused = dict(found.attentions)
     program = fuse(found.program, {*wanted, *fused, *derived.left}) if not isolate else found.program
     chosen: dict[str, Chosen] = {}
@@ -111,9 +118,20 @@ def choose(
     return Plan(program, wanted, types, backend, device, isolate, tuple(steps), unread, weak, recompute, same)
 
 
-def _contracted(found: Recognized, dtypes: Mapping[str, Dtype]) -> tuple[Recognized, dict[str, list[Refusal]]]:
+def _gathering_built(program: ir.Program, placed: list[str]) -> set[str]:
+    """The definitions that gather with weights which are built anyway, because they are wanted by place: for these a
+    kernel would compute the same weights once more."""
+    reads = {let.name: {read.tensor for read in reads_of(let)} for let in program.lets}
+    weights = {let.name for let in program.lets if weights_of(let) is not None}
+    built = {name for place in placed for name in reads[place] & weights}
+    return {name for name, read in reads.items() if read & built} - set(placed)
+
+
+def _contracted(
+    found: Recognized, needed: set[str], dtypes: Mapping[str, Dtype]
+) -> tuple[Recognized, dict[str, list[Refusal]]]:
     """Attentions whose scores at distances are products of matrices. In 16 bits that would round them once more."""
-    return (found, {}) if {"f16", "bf16"} & set(dtypes.values()) else contract(found)
+    return (found, {}) if {"f16", "bf16"} & set(dtypes.values()) else contract(found, needed)
 
 
 def _norms(program: ir.Program, taken: set[str], dtypes: Mapping[str, Dtype]) -> dict[str, Norm]:

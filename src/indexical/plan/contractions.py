@@ -6,7 +6,7 @@ which each pair reads a place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
@@ -18,14 +18,16 @@ from ..ir.types import Coordinate
 from ..ir.walk import fresh, is_bare, walk
 from .homes import body_of
 from .linear import conjuncts_of
+from .ordering import preceded
 from .reach import reach
+from .softmaxes import weights_of
 from .steps import Attention, Recognized, Refusal
 
 CONTRACTED = "a product of matrices"
 
 
 @dataclass(frozen=True, slots=True)
-class _Factor:
+class Factor:
     """A factor of a product, or a divisor."""
 
     expr: ir.Expr
@@ -33,12 +35,12 @@ class _Factor:
 
 
 # A product, and whether it is added.
-_Term = tuple[list[_Factor], bool]
+Term = tuple[list[Factor], bool]
 
 
-def contract(found: Recognized) -> tuple[Recognized, dict[str, list[Refusal]]]:
-    """The attentions with every sum of their scores that reads an array at a place of query and key contracted before
-    that place is taken, as a definition of its own; and why others are not."""
+def contract(found: Recognized, needed: Collection[str]) -> tuple[Recognized, dict[str, list[Refusal]]]:
+    """The attentions, and weights that are built, with every sum of their scores that reads an array at a place of
+    query and key contracted before that place is taken, as a definition of its own; and why others are not."""
     search = _Contraction(found.program)
     attentions = dict(found.attentions)
     changed: dict[str, ir.Let] = {}
@@ -53,18 +55,15 @@ def contract(found: Recognized) -> tuple[Recognized, dict[str, list[Refusal]]]:
                 attentions[let.name] = attention
                 changed[let.name] = replace(let, clauses=(replace(clause, body=body),))
                 before[let.name] = search.made[made:]
+        elif let.name in needed and weights_of(let) is not None:
+            made = len(search.made)
+            body = search.weighed(let)
+            if len(search.made) > made:
+                changed[let.name] = replace(let, clauses=(replace(let.clauses[0], body=body),))
+                before[let.name] = search.made[made:]
     if not changed:
         return found, search.refusals
-    program = found.program
-    lets = tuple(new for let in program.lets for new in (*before.get(let.name, ()), changed.get(let.name, let)))
-    order = tuple(
-        step for item in program.order for step in (*(ir.Once(new.name) for new in before.get(_name(item), ())), item)
-    )
-    return replace(found, program=replace(program, lets=lets, order=order), attentions=attentions), search.refusals
-
-
-def _name(item: ir.Order) -> str:
-    return item.name if isinstance(item, ir.Once) else ""
+    return replace(found, program=preceded(found.program, before, changed), attentions=attentions), search.refusals
 
 
 def _is_stated(body: ir.Expr) -> bool:
@@ -90,6 +89,16 @@ class _Contraction:
         site = _Site(self, let, ranges, held, attention.coordinate, asks)
         return replace(attention, score=site.rewritten(attention.score))
 
+    def weighed(self, let: ir.Let) -> ir.Expr:
+        """The softmax that a definition is."""
+        body = weights_of(let)
+        assert body is not None
+        ranges = {range.coordinate: range for range in let.clauses[0].ranges}
+        held = {text(condition) for condition in conjuncts_of(body.guard)}
+        site = _Site(self, let, ranges, held, body.coordinate, frozenset(ranges) - {body.coordinate})
+        score = site.rewritten(body.body)
+        return build.normalize(body.op, body.coordinate, score, body.guard, "real", body.span)
+
     def fresh(self, name: str) -> str:
         count, result = 1, name
         while result in self.tensors:
@@ -113,9 +122,9 @@ class _Site:
         """The score with what is contracted read by name; what is not is left as it is."""
         match expr:
             case ir.Map("*" | "/" as op, (ir.Reduce("sum") as total, scale)) if not scale.type.coordinates:
-                return self.total(total, (_Factor(scale, op == "*"),))
+                return self.total(total, (Factor(scale, op == "*"),))
             case ir.Map("*", (scale, ir.Reduce("sum") as total)) if not scale.type.coordinates:
-                return self.total(total, (_Factor(scale, True),))
+                return self.total(total, (Factor(scale, True),))
             case ir.Map(op, arguments) if expr.type.kind == "real":
                 changed = tuple(self.rewritten(argument) for argument in arguments)
                 return expr if changed == arguments else build.apply(op, changed, "real", expr.span)
@@ -129,9 +138,9 @@ class _Site:
             case _:
                 return expr
 
-    def total(self, expr: ir.Reduce, scale: tuple[_Factor, ...] = ()) -> ir.Expr:
+    def total(self, expr: ir.Reduce, scale: tuple[Factor, ...] = ()) -> ir.Expr:
         """A sum, scaled, as the sum of its products, each contracted where it may be."""
-        whole = _joined((_Factor(expr, True), *scale), expr)
+        whole = joined((Factor(expr, True), *scale), expr)
         if self.is_open(expr):
             return whole
         if not self.holds_distant(expr.body):
@@ -144,11 +153,11 @@ class _Site:
             if text(condition) not in self.held:
                 outside.append(condition)
         made, result = len(self.owner.made), None
-        for factors, positive in self.products(expr.body):
+        for factors, positive in multiplied_out(expr.body, self.is_distant, self.is_held):
             part = self.part(expr, [*scale, *factors])
             if part is None:
-                plain = build.reduce("sum", expr.ranges, _joined(factors, expr), None, "real", expr.span)
-                part = _joined((_Factor(plain, True), *scale), expr)
+                plain = build.reduce("sum", expr.ranges, joined(factors, expr), None, "real", expr.span)
+                part = joined((Factor(plain, True), *scale), expr)
             if result is not None:
                 result = build.apply("+" if positive else "-", (result, part), "real", expr.span)
             else:
@@ -190,32 +199,13 @@ class _Site:
 
     # ------------------------------------------------------------------------ products
 
-    def products(self, expr: ir.Expr) -> Iterator[_Term]:
-        """The body of a sum as products that are added: multiplied out where a part is read at a distance."""
-        match expr:
-            case ir.Map("+" | "-" as op, (left, right)) if self.holds_distant(expr):
-                yield from self.products(left)
-                yield from ((factors, positive == (op == "+")) for factors, positive in self.products(right))
-            case ir.Map("neg", (operand,)) if self.holds_distant(expr):
-                yield from ((factors, not positive) for factors, positive in self.products(operand))
-            case ir.Map("*", (left, right)):
-                for (one, first), (other, second) in product(self.products(left), self.products(right)):
-                    yield [*one, *other], first == second
-            case ir.Map("/", (left, right)) if not self.holds_distant(right):
-                for factors, positive in self.products(left):
-                    yield [*factors, _Factor(right, False)], positive
-            case ir.Select(condition, then, ir.Const(0)) if self.is_held(condition):
-                yield from self.products(then)
-            case _:
-                yield [_Factor(expr, True)], True
-
     def holds_distant(self, expr: ir.Expr) -> bool:
         return any(self.is_distant(part) for part in walk(expr))
 
     def is_held(self, condition: ir.Expr) -> bool:
         return all(text(part) in self.held for part in conjuncts_of(condition))
 
-    def part(self, expr: ir.Reduce, factors: list[_Factor]) -> ir.Expr | None:
+    def part(self, expr: ir.Reduce, factors: list[Factor]) -> ir.Expr | None:
         """A product under a sum as a read of what is contracted; None, and why, where that is not done."""
         distant = [factor for factor in factors if self.holds_distant(factor.expr)]
         if not distant:
@@ -233,13 +223,13 @@ class _Site:
         others = [factor for factor in factors if factor is not distant[0]]
         indices = (*read.indices[:place], build.coord(new, index.span), *read.indices[place + 1 :])
         table = build.read(read.tensor, indices, "real", read.span)
-        body = _joined([*others, _Factor(table, True)], expr)
+        body = joined([*others, Factor(table, True)], expr)
         total = build.reduce("sum", expr.ranges, body, None, "real", expr.span)
         own = [c for c in self.ranges if c in total.type.coordinates]
-        place_of = ir.Range(new, build.whole(0, index.span), _extent(axis.extent, highest), True, index.span)
+        place_of = ir.Range(new, build.whole(0, index.span), extent_read(axis.extent, highest), True, index.span)
         return self.defined(total, own, (place_of, index), read.tensor)
 
-    def reason(self, expr: ir.Reduce, factors: Sequence[_Factor], distant: Sequence[_Factor]) -> str | None:
+    def reason(self, expr: ir.Reduce, factors: Sequence[Factor], distant: Sequence[Factor]) -> str | None:
         """Why a product is not contracted before its place is taken."""
         read = distant[0].expr
         if len(distant) > 1 or not distant[0].upper or not isinstance(read, ir.Read):
@@ -254,19 +244,11 @@ class _Site:
             return "what is compared varies with query and key already"
         if not all(map(is_bare, beside)) or not all(isinstance(index, ir.Coord | ir.Const) for index in rest):
             return "what is compared may be out of bounds where a guard removes it"
-        if not all(map(self.is_counted, varies)) or not self.starts_at_zero(read.tensor):
+        if not all(map(self.is_counted, varies)) or not starts_at_zero(self.owner.lets, read):
             return "a range around it does not start at 0, or depends on another coordinate"
         if reach(pairs[0], self.ranges, self.owner.lets).highest is None:
             return f"how far `{read.tensor}` is read is known only from data"
         return None
-
-    def starts_at_zero(self, tensor: str) -> bool:
-        """Whether all places of a tensor are there."""
-        let = self.owner.lets.get(tensor)
-        if let is None:
-            return True
-        ranges = [range for clause in let.clauses for range in clause.ranges]
-        return len(let.clauses) == 1 and all(isinstance(r.lower, ir.Const) and r.lower.value == 0 for r in ranges)
 
     def coordinate(self, expr: ir.Reduce, like: Coordinate) -> Coordinate:
         """A name for the places."""
@@ -295,7 +277,46 @@ class _Site:
         return build.read(name, tuple(indices), "real", span)
 
 
-def _extent(length: ir.Expr, highest: ir.Expr) -> ir.Expr:
+def multiplied_out(
+    expr: ir.Expr, is_distant: Callable[[ir.Expr], bool], is_held: Callable[[ir.Expr], bool]
+) -> Iterator[Term]:
+    """The body of a sum as products that are added: multiplied out where a part is read at a distance. What is 0
+    unless a condition holds is taken as it is there, where that is held."""
+
+    def holds(part: ir.Expr) -> bool:
+        return any(map(is_distant, walk(part)))
+
+    def products(part: ir.Expr) -> Iterator[Term]:
+        match part:
+            case ir.Map("+" | "-" as op, (left, right)) if holds(part):
+                yield from products(left)
+                yield from ((factors, positive == (op == "+")) for factors, positive in products(right))
+            case ir.Map("neg", (operand,)) if holds(part):
+                yield from ((factors, not positive) for factors, positive in products(operand))
+            case ir.Map("*", (left, right)):
+                for (one, first), (other, second) in product(products(left), products(right)):
+                    yield [*one, *other], first == second
+            case ir.Map("/", (left, right)) if not holds(right):
+                for factors, positive in products(left):
+                    yield [*factors, Factor(right, False)], positive
+            case ir.Select(condition, then, ir.Const(0)) if is_held(condition):
+                yield from products(then)
+            case _:
+                yield [Factor(part, True)], True
+
+    return products(expr)
+
+
+def starts_at_zero(lets: Mapping[str, ir.Let], read: ir.Read) -> bool:
+    """Whether all places of a tensor are there."""
+    let = lets.get(read.tensor)
+    if let is None:
+        return True
+    ranges = [range for clause in let.clauses for range in clause.ranges]
+    return len(let.clauses) == 1 and all(isinstance(r.lower, ir.Const) and r.lower.value == 0 for r in ranges)
+
+
+def extent_read(length: ir.Expr, highest: ir.Expr) -> ir.Expr:
     """So many places as there are, and as are read."""
     beyond = expression(polynomial(highest) + 1, length.span)
     if beyond == length:
@@ -307,7 +328,7 @@ def _extent(length: ir.Expr, highest: ir.Expr) -> ir.Expr:
     return build.apply("min", (length, beyond), "whole", length.span)
 
 
-def _joined(factors: Sequence[_Factor], like: ir.Expr) -> ir.Expr:
+def joined(factors: Sequence[Factor], like: ir.Expr) -> ir.Expr:
     """Factors as one product."""
     result: ir.Expr | None = None
     for factor in sorted(factors, key=lambda factor: not factor.upper):

@@ -10,7 +10,7 @@ from ..ir import nodes as ir
 from ..ir.context import Trail, inside
 from ..ir.types import Coordinate
 from ..ir.walk import at, rebuild, walk
-from .ordering import definition
+from .ordering import definition, preceded
 from .steps import Chosen, Refusal
 
 GROUPED = "rows grouped by place"
@@ -39,13 +39,7 @@ def group(
             before[let.name] = search.made[made:]
     if not changed:
         return program, search.chosen, search.refusals
-    lets = tuple(new for let in program.lets for new in (*before.get(let.name, ()), changed.get(let.name, let)))
-    order = tuple(
-        step
-        for item in program.order
-        for step in (*(ir.Once(new.name) for new in before.get(getattr(item, "name", ""), ())), item)
-    )
-    return replace(program, lets=lets, order=order), search.chosen, search.refusals
+    return preceded(program, before, changed), search.chosen, search.refusals
 
 
 def _is_one(let: ir.Let, clauses: tuple[ir.Clause, ...], made: ir.Let) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..ir import build
@@ -35,6 +35,18 @@ def extended(program: ir.Program, made: list[ir.Let], changed: Mapping[str, ir.L
     lets = tuple(changed.get(let.name, let) for let in program.lets)
     order = (*program.order, *(ir.Once(let.name) for let in made))
     return replace(program, lets=(*lets, *made), order=order)
+
+
+def preceded(
+    program: ir.Program, before: Mapping[str, Sequence[ir.Let]], changed: Mapping[str, ir.Let]
+) -> ir.Program:
+    """The program with further definitions right before some, and some in another form."""
+    lets = tuple(new for let in program.lets for new in (*before.get(let.name, ()), changed.get(let.name, let)))
+    order: list[ir.Order] = []
+    for item in program.order:
+        order += [ir.Once(new.name) for new in before.get(item.name, ())] if isinstance(item, ir.Once) else []
+        order.append(item)
+    return replace(program, lets=lets, order=tuple(order))
 
 
 @dataclass(frozen=True, slots=True)
