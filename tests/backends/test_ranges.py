@@ -169,3 +169,32 @@ def test_a_kernel_is_handed_what_keeps_a_table_in_bounds(name: str) -> None:
     arrays = {"Q": random(2, 2, 6, 4), "K": random(2, 2, 6, 4), "V": random(2, 2, 6, 3), "T": random(2, 13)}
     masks = {"len": np.array([3, 6]), "doc": np.array([[0, 0, 1, 1, 2, 2], [0, 1, 1, 1, 1, 2]])}
     check(text, {**arrays, **masks}, ("Q", "K", "V", "T"))
+
+
+# -------------------------------------------------------------- lengths that are sums
+
+SUMS = {
+    "a mean of a product": (
+        "input A[i, d], B[j, d], c[k]; let n[i, j] = mean[d in 0..2 * size(k) + 1](A[i, d] * B[j, d]) + c[0];",
+        {"A": random(2, 7), "B": random(3, 7), "c": random(3)},
+    ),
+    "a mean over two": (
+        "input A[i, d], c[k]; let n = mean[i in 0..size(k) - 1, d in 0..2 * size(k) + 1](A[i, d]) + c[0];",
+        {"A": random(2, 7), "c": random(3)},
+    ),
+    "places counted from a sum": (
+        "input x[i], p[i] : i64, c[k];\n"
+        "let y = sum[n in size(k) + 1..2 * size(k) + 1](n * sum[i](x[i] where p[i] == n)) + c[0];",
+        {"x": random(6), "p": np.array([4, 5, 4, 6, 0, 5]), "c": random(3)},
+    ),
+    "the largest, counted from a sum": (
+        "input x[i], c[k]; let y = x[argmax[i in size(k) + 1..2 * size(k) + 1](x[i])] * c[0];",
+        {"x": random(8), "c": random(3)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_a_length_that_is_a_sum_stays_one_number(name: str) -> None:
+    text, arrays = SUMS[name]
+    check(text, arrays, tuple(key for key in arrays if key != "p"))

@@ -10,6 +10,7 @@ from ..ir import nodes as ir
 from ..ir.walk import rebuild, walk
 from ..transform.slopes import partials
 from .base import Value
+from .code import Name, call, fill, infix, method
 from .scope import Scope
 from .state import Stored
 from .tiles import Windowed
@@ -120,8 +121,8 @@ class Adjoint:
         if over:
             ranges = tuple(ir.Range(c, scope.places[c].start, scope.places[c].stop, True, read.span) for c in over)
             gradient = build.reduce("sum", ranges, gradient, None, "real", read.span)
-        target = f"gradients[{self.names.index(read.tensor)}]"
-        text.line(f"if {target} is not None:")
+        target = fill("gradients[{n}]", n=self.names.index(read.tensor))
+        text.add("if", infix("is not", target, None))
         with emitter.block():
             value = emitter.value(gradient, outer)
             axes = outer.sort(mine)
@@ -131,7 +132,7 @@ class Adjoint:
             if bare and len(set(read.indices)) == len(read.indices) and all(inside):
                 base = Value(target, (), "real", None)
                 view = emitter.at(base, list(read.indices), extents, "", outer) if read.indices else base
-                text.line(f"{view.text}.add_({aligned(value, axes).text})")
+                text.do(method(view.code, "add_", aligned(value, axes).code))
                 return
             around = replace(outer, trail=emitter.prover.projected(scope, mine).trail)
             lead = self.led(read, extents, outer)
@@ -139,9 +140,9 @@ class Adjoint:
             view = emitter.at(base, list(read.indices[:lead]), extents[:lead], "", outer) if lead else base
             places = [emitter.strong(emitter.value(index, around)) for index in read.indices[lead:]]
             # What nobody hears adds 0, wherever it would be read.
-            shown = "".join(f"{aligned(place, axes[lead:]).text}, " for place in places).rstrip()
+            at = tuple(aligned(place, axes[lead:]).code for place in places)
             whole = emitter.spread(value, axes, outer)
-            text.line(f"{text.helper('add_at')}({view.text}, ({shown}), {whole.text})")
+            text.do(call(text.helper("add_at"), view.code, at, whole.code))
 
     def led(self, read: ir.Read, extents: list[ir.Expr], scope: Scope) -> int:
         """How many of the first axes are read at a coordinate each that comes first and is read at no other."""
@@ -158,7 +159,10 @@ class Adjoint:
 
 def pretend(emitter: Windowed, value: Value, span: object) -> ir.Expr:
     """A value that is there, as a read of a tensor of its own."""
-    name = value.text
+    if not value.is_named:
+        value = emitter.text.named(value, "part")
+    assert isinstance(value.code, Name)
+    name = value.code.text
     zero = build.whole(0, span)  # type: ignore[arg-type]
     axes = tuple(ir.Axis(axis, zero) for axis in value.axes)
     emitter.tensors = {**emitter.tensors, name: ir.Input(name, axes, "real", None, span)}  # type: ignore[arg-type]

@@ -7,7 +7,8 @@ from dataclasses import replace
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import DEFAULT_DTYPE, Coordinate, Dtype, widest
-from .base import AND, ATOM, BOTH, COMPARISON, EITHER, NOT, POWER, UNARY, Value
+from .base import Value
+from .code import Attribute, Infix, Name, Node, Prefix, call, chain, method
 from .plain import Numbers
 from .scope import Scope
 from .values import aligned, joined, permuted
@@ -37,7 +38,7 @@ class Arrays(Numbers):
         if not value.python:
             return value
         chosen = dtype or (self.compute if value.kind == "real" else DEFAULT_DTYPE[value.kind])
-        return Value(self.text.dialect.constant(value.text, chosen), (), value.kind, chosen)
+        return Value(self.text.dialect.constant(value.code, chosen), (), value.kind, chosen)
 
     def promoted(self, values: list[Value]) -> list[Value]:
         """PyTorch lets an array of no axes take the dtype of others: where it is the wider one, they take its."""
@@ -56,7 +57,7 @@ class Arrays(Numbers):
             return value
         if dtype == "bf16" and self.text.dialect.name == "numpy":
             value = value if value.dtype == "f32" else self.text.dialect.cast(value, "f32")
-            return value.but(text=f"{self.text.helper('round_bf16')}({value.text})", dtype="bf16", binds=ATOM)
+            return value.but(call(self.text.helper("round_bf16"), value.code), dtype="bf16")
         return self.text.dialect.cast(value, dtype)
 
     # --------------------------------------------------------------------- axes
@@ -71,11 +72,11 @@ class Arrays(Numbers):
             return value
         if value.python:
             chosen = self.strong(value).dtype or self.compute
-            return Value(self.text.dialect.full(self.shape(axes, scope), value.text, chosen), axes, value.kind, chosen)
-        shown = f"{self.text.dialect.module}.broadcast_to({aligned(value, axes).text}, {self.shape(axes, scope)})"
-        return value.but(text=shown, axes=axes, binds=ATOM)
+            return Value(self.text.dialect.full(self.shape(axes, scope), value.code, chosen), axes, value.kind, chosen)
+        repeat = f"{self.text.dialect.module}.broadcast_to"
+        return value.but(call(repeat, aligned(value, axes).code, self.shape(axes, scope)), axes=axes)
 
-    def infix(self, op: str, values: list[Value], level: int, expr: ir.Map, dtype: Dtype | None, scope: Scope) -> Value:
+    def infix(self, op: str, values: list[Value], expr: ir.Map, dtype: Dtype | None, scope: Scope) -> Value:
         """Two operands and a sign between them."""
         axes = joined(values, scope.order)
         if op == "+" and self.text.loops and self.text.dialect.name == "torch":
@@ -88,9 +89,7 @@ class Arrays(Numbers):
                     return Value(added_product(*product.product, other), axes, "real", dtype)
         left, right = (aligned(value, axes) for value in values)
         python = left.python and right.python
-        first = left.within(level + (level in (POWER, COMPARISON)))
-        second = right.within(UNARY if level == POWER else level + 1)
-        value = Value(f"{first} {op} {second}", axes, expr.type.kind, None if python else dtype, level, python)
+        value = Value(Infix(op, left.code, right.code), axes, expr.type.kind, None if python else dtype, python)
         alike = left.axes == right.axes == axes and left.dtype == right.dtype == dtype
         if op != "*" or value.kind != "real" or not alike or left.python or right.python:
             return value
@@ -100,8 +99,8 @@ class Arrays(Numbers):
         """One of two values at every point."""
         axes = joined((condition, then, otherwise), scope.order)
         parts = [aligned(self.text.short(value, self.label), axes) for value in (condition, then, otherwise)]
-        shown = self.text.dialect.where(parts[0], parts[1].text, parts[2].text)
-        return Value(shown, axes, then.kind if not then.python else otherwise.kind, dtype)
+        code = self.text.dialect.where(parts[0], parts[1].code, parts[2].code)
+        return Value(code, axes, then.kind if not then.python else otherwise.kind, dtype)
 
     # -------------------------------------------------------------------- masks
 
@@ -110,14 +109,12 @@ class Arrays(Numbers):
         axes = joined((left, right), scope.order)
         left, right = aligned(left, axes), aligned(right, axes)
         if left.python and right.python:
-            return Value(f"{left.within(BOTH)} and {right.within(BOTH + 1)}", axes, "bool", None, BOTH, True)
-        return Value(f"{left.within(AND)} & {right.within(AND + 1)}", axes, "bool", "bool", AND)
+            return Value(Infix("and", left.code, right.code), axes, "bool", None, True)
+        return Value(Infix("&", left.code, right.code), axes, "bool", "bool")
 
     def opposite(self, value: Value) -> Value:
         """Where a condition fails."""
-        if value.python:
-            return value.but(text=f"not {value.within(NOT)}", binds=NOT)
-        return value.but(text=f"~{value.within(UNARY)}", binds=UNARY)
+        return value.but(Prefix("not " if value.python else "~", value.code))
 
     def conjunction(self, masks: list[Value], scope: Scope) -> Value | None:
         """Where all of these hold: those of fewer axes first, so that little is computed often."""
@@ -139,9 +136,8 @@ class Arrays(Numbers):
         mask: Value | None = None
         for part in (*masks, *(() if test.python else (test,))):
             mask = part if mask is None else self.both(mask, part, scope)
-        tests = [*plain, *((test,) if test.python else ())]
-        shown = [part.within(BOTH if len(tests) + (mask is not None) > 1 else EITHER) for part in tests]
-        self.refuse_once(" and ".join([*shown, *(() if mask is None else (self.any(mask),))]), code, message)
+        tests = [part.code for part in (*plain, *((test,) if test.python else ()))]
+        self.refuse_once(chain("and", [*tests, *(() if mask is None else (self.any(mask),))]), code, message)
 
     def holding(self, scope: Scope, own: set[Coordinate] | None = None) -> tuple[list[Value], list[Value]]:
         """What holds at a point that is evaluated: plain conditions, and masks; only those about some coordinates of
@@ -165,12 +161,12 @@ class Arrays(Numbers):
     def is_about(self, condition: ir.Expr, own: set[Coordinate], scope: Scope) -> bool:
         """Whether a condition varies with some coordinates, or with none, and can be asked here."""
         over = condition.type.coordinates
-        steps = {c for c in over if (step := scope.places[c].step) is not None and step.isidentifier()}
+        steps = {c for c in over if isinstance(scope.places[c].step, Name)}
         return (not over - steps or not own.isdisjoint(over)) and bool(self.text.loops or not steps)
 
-    def any(self, mask: Value) -> str:
+    def any(self, mask: Value) -> Node:
         """Whether a mask holds somewhere, as a condition of Python's."""
-        return f"{mask.atom}.any()" if mask.axes else mask.within(BOTH)
+        return method(mask.code, "any") if mask.axes else mask.code
 
 
 def _opposite(condition: ir.Expr) -> ir.Expr:
@@ -188,11 +184,11 @@ def is_linear_map(product: Value, other: Value, axes: tuple[Coordinate, ...]) ->
     return len(left.axes) == len(right.axes) == 2 and other.axes == axes[-1:]
 
 
-def added_product(sign: str, left: Value, right: Value, other: Value) -> str:
+def added_product(sign: str, left: Value, right: Value, other: Value) -> Node:
     """A product and what is added to it, in one call."""
     if sign == "*":
-        return f"torch.addcmul({other.text}, {left.text}, {right.text})"
+        return call("torch.addcmul", other.code, left.code, right.code)
     if len(left.axes) == 1:
-        left, right = right.but(text=f"{right.atom}.mT"), left
-    name = "addmm" if len(right.axes) == 2 else "addmv"
-    return f"torch.{name}({other.text}, {left.text}, {right.text})"
+        left, right = right.but(Attribute(right.code, "mT")), left
+    name = "torch.addmm" if len(right.axes) == 2 else "torch.addmv"
+    return call(name, other.code, left.code, right.code)

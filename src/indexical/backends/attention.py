@@ -10,8 +10,9 @@ from ..plan.homes import has_keys
 from ..plan.norms import Norm
 from ..plan.steps import Attend
 from .backward import Backward
-from .base import ATOM, EITHER, TERNARY, Value
+from .base import Value, plain
 from .blocks import Blocks
+from .code import NAN, NONE, List, Name, Ternary, call, fill, infix, method
 from .cuts import Cutting
 from .experts import Experts
 from .expressions import constant
@@ -57,25 +58,22 @@ class Attending(Backward, Cutting, Blocks, Experts):
         value = self.turned(value, frame.scope.order)
         if attend.attention.empty == "nan" and attend.shape is None:
             heard = self.value(hears_somebody(attend), frame.scope)
-            nothing = Value("math.nan", (), "real", None, ATOM, True)
-            value = self.where(heard, self.text.short(value, let.name), nothing, frame.scope, value.dtype)
+            value = self.where(heard, self.text.short(value, let.name), plain(NAN, "real"), frame.scope, value.dtype)
         if attend.attention.empty == "keyless":
             value = self.unless_keyless(let, attend, frame, value)
         clause = let.clauses[0]
         guard = clause.guard
         if guard is not None:
-            zero = Value("0", (), "real", None, ATOM, True)
-            value = self.where(
-                self.value(guard, frame.scope), self.text.short(value, let.name), zero, frame.scope, value.dtype
-            )
-        self.text.line(f"{variable} = {self.finished(let, value, clause, {}).text}")
+            kept = self.value(guard, frame.scope)
+            value = self.where(kept, self.text.short(value, let.name), plain(0, "real"), frame.scope, value.dtype)
+        self.text.assign(variable, self.finished(let, value, clause, {}).code)
         self.stored[let.name] = Stored(variable, self.dtypes[let.name])
 
     def unless_keyless(self, let: ir.Let, attend: Attend, frame: Frame, value: Value) -> Value:
         """The rows of an attention that is a quotient: NaN where there are no keys at all."""
         some = self.value(has_keys(attend.attention), frame.scope)
         value = self.text.named(value, f"{let.name}_rows")
-        return value.but(text=f"{value.text} if {some.within(EITHER)} else {value.text} + math.nan", binds=TERNARY)
+        return value.but(Ternary(value.code, some.code, infix("+", value.code, NAN)))
 
     def layer_norm(self, let: ir.Let, norm: Norm, covers: tuple[str, ...]) -> None:
         """The library's layer normalisation, over the last axis of what it is given."""
@@ -87,32 +85,30 @@ class Attending(Backward, Cutting, Blocks, Experts):
         x = self.spread(self.turned(self.strong(self.real(self.value(norm.x, scope))), axes), axes, scope)
         length = self.length(last, scope)
         if not self.is_filled(last, scope):
-            self.refuse_once(f"{length} == 0", "IX310", "`mean` over no points has no value")
+            self.refuse_once(infix("==", length, 0), "IX310", "`mean` over no points has no value")
         beside = [None if part is None else self.value(part, scope) for part in (norm.gain, norm.bias)]
-        words = ["None" if part is None else self.strong(self.real(part)).text for part in beside]
-        eps = constant(norm.eps).text
-        call = f"torch.nn.functional.layer_norm({x.text}, ({length},), {', '.join(words)}, {eps})"
+        codes = [NONE if part is None else self.strong(self.real(part)).code for part in beside]
+        code = call("torch.nn.functional.layer_norm", x.code, (length,), *codes, constant(norm.eps).code)
         variable = self.text.fresh(let.name)
-        value = self.turned(x.but(text=call, axes=axes, binds=ATOM), scope.order)
-        self.text.line(f"{variable} = {self.finished(let, value, clause, {}).text}")
+        value = self.turned(x.but(code, axes=axes), scope.order)
+        self.text.assign(variable, self.finished(let, value, clause, {}).code)
         self.stored[let.name] = Stored(variable, self.dtypes[let.name])
 
     def intervals(self, let: ir.Let, attend: Attend, frame: Frame, tiles: bool) -> Value:
         """Each query with its intervals of keys, computed from the guard by arithmetic."""
         met = self.meeting(let, attend, frame, tiles)
-        call = self.restored(f"{met.function}({', '.join((*met.operands, met.words))})", let, attend, frame)
-        learned = met.learned
-        if not learned:
-            return call
+        result = self.restored(met.code(), let, attend, frame)
+        if not met.learned:
+            return result
         variable = self.text.fresh(f"{let.name}_rows")
-        self.text.line(f"if {self.text.helper('learns')}({', '.join(learned)}):")
+        self.text.add("if", call(self.text.helper("learns"), *met.learned))
         with self.block():
             streamed = self.stream(let, attend, frame)
-            self.text.line(f"{variable} = {streamed.text}")
-        self.text.line("else:")
+            self.text.assign(variable, streamed.code)
+        self.text.add("else")
         with self.block():
-            self.text.line(f"{variable} = {self.turned(call, streamed.axes).text}")
-        return streamed.but(text=variable, binds=ATOM)
+            self.text.assign(variable, self.turned(result, streamed.axes).code)
+        return streamed.but(Name(variable))
 
     def stream(self, let: ir.Let, attend: Attend, frame: Frame) -> Value:
         """An online softmax over blocks of keys, for scores of any kind."""
@@ -123,25 +119,20 @@ class Attending(Backward, Cutting, Blocks, Experts):
         name = stream.write()
         if stream.one_way is not None and stream.learned():
             # Refused before it is computed, so that the plain lowering runs, which has a gradient.
-            wanted = f"{self.text.helper('learns')}({', '.join(stream.learned())})"
+            wanted = call(self.text.helper("learns"), *stream.learned())
             self.text.refuse(wanted, "IX218", stream.one_way)
         value = self.text.short(self.real(self.heard_value(attend.attention.value, frame.heard)), let.name)
         if value.dtype != self.dtypes[let.name]:
             value = self.text.dialect.cast(self.strong(value), self.dtypes[let.name])
         axes = (*frame.batch, key, *carry)
-        value = self.spread(self.turned(value, axes), axes, frame.scope)
-        shown = (
-            value.text
-            if len(carry) == 1
-            else f"{value.atom}[..., None]"
-            if not carry
-            else f"{value.atom}.flatten({-len(carry)})"
-        )
+        answers = self.spread(self.turned(value, axes), axes, frame.scope).code
+        if not carry:
+            answers = fill("{x}[..., None]", x=answers)
+        elif len(carry) > 1:
+            answers = method(answers, "flatten", -len(carry))
         bounds = [self.hull_of(op, attend, frame) for op in ("min", "max")]
-        call = f"{name}([{', '.join(stream.arguments)}], {shown}, {bounds[0]}, {bounds[1]})"
-        result = Value(
-            call, (*frame.batch, *(() if frame.row is None else (frame.row,)), *carry), "real", self.dtypes[let.name]
-        )
+        code = call(name, List(tuple(stream.arguments)), answers, *bounds)
+        axes = (*frame.batch, *(() if frame.row is None else (frame.row,)), *carry)
         if frame.row is None or len(carry) != 1:
-            result = result.but(text=f"{call}.reshape({self.shape(result.axes, frame.scope) if result.axes else '()'})")
-        return result
+            code = method(code, "reshape", self.shape(axes, frame.scope))
+        return Value(code, axes, "real", self.dtypes[let.name])

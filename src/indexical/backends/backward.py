@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import walk
 from ..plan.choose import FUSED, TILES
 from ..plan.steps import Attend, Gradient, Step, Target
-from .base import PRODUCT, Value
+from .base import Value
+from .code import Attribute, Name, Node, call, infix
 from .frames import Frame
 from .fused import Fused
-from .intervals import Intervals, Meeting
+from .intervals import Intervals, KernelCall
 from .state import Stored
 from .values import permuted
 
@@ -46,10 +47,10 @@ class Backward(Fused, Intervals):
         variables = {side: self.text.fresh(target.definition) for side, target in targets.items()}
         again = self._again(attend, gradient)
         if again:
-            self.text.line(f"if {self.text.helper('learns')}({', '.join(again)}):")
+            self.text.add("if", call(self.text.helper("learns"), *again))
             with self.block():
                 self._plainly(covered, {variables[side]: self.lets[t.definition] for side, t in targets.items()})
-            self.text.line("else:")
+            self.text.add("else")
             with self.block():
                 self._kernel_back(let, gradient, frame, variables)
         else:
@@ -81,7 +82,7 @@ class Backward(Fused, Intervals):
             self.speak_of(let)
             clause = let.clauses[0]
             value = self.clause_value(let, clause, {})
-            self.text.line(f"{variable} = {self.finished(let, value, clause, {}).text}")
+            self.text.assign(variable, self.finished(let, value, clause, {}).code)
         self.stored, self.quiet = stored, False
 
     def _kernel_back(self, let: ir.Let, gradient: Gradient, frame: Frame, variables: dict[str, str]) -> None:
@@ -90,7 +91,6 @@ class Backward(Fused, Intervals):
         met = self._met(let, gradient, frame)
         carry = attend.layout.carry
         arriving = self.operand(gradient.arriving, frame.row, carry, frame, let)
-        call = f"{met.function}({', '.join((arriving, *met.operands, met.words))})"
         sides = self._sides(gradient)
         dot = attend.scores.dot
         assert dot is not None
@@ -99,26 +99,26 @@ class Backward(Fused, Intervals):
         key = attend.attention.coordinate
         axes = {"query": (frame.row, compared), "key": (key, compared), "value": (key, carry)}
         names = {side: self.text.fresh(f"d_{side}") if target else "_" for side, target in sides.items()}
-        finished: dict[str, str] = {}
+        finished: dict[str, Node] = {}
         for side, target in sides.items():
             if target is not None:
-                value = self._restored(names[side], frame, *axes[side], let)
+                value = self._restored(Name(names[side]), frame, *axes[side], let)
                 if side == "query" and dot.scale is not None and self.is_scaled_before(attend):
                     value = self._scaled(value, dot.scale, frame)
-                shown = self._finished(value, target)
-                if shown == names[side]:
+                code = self._finished(value, target)
+                if code == Name(names[side]):
                     names[side] = variables[side]
                 else:
-                    finished[variables[side]] = shown
-        self.text.line(f"{', '.join(names.values())} = {call}")
-        for variable, shown in finished.items():
-            self.text.line(f"{variable} = {shown}")
+                    finished[variables[side]] = code
+        self.text.unpack(list(names.values()), met.code(arriving))
+        for variable, code in finished.items():
+            self.text.assign(variable, code)
 
-    def _met(self, let: ir.Let, gradient: Gradient, frame: Frame) -> Meeting:
+    def _met(self, let: ir.Let, gradient: Gradient, frame: Frame) -> KernelCall:
         attend = gradient.attend
         if gradient.kernel != FUSED:
             met = self.meeting(let, attend, frame, gradient.kernel == TILES)
-            return Meeting(f"{met.function}.backward", met.operands, met.words)
+            return replace(met, function=Attribute(met.function, "backward"))
         dot = attend.scores.dot
         assert dot is not None
         key = attend.attention.coordinate
@@ -128,31 +128,21 @@ class Backward(Fused, Intervals):
         k = self.operand(dot.key, key, compared, frame, let)
         v = self.operand(attend.attention.value, key, attend.layout.carry, frame, let)
         self.kernels.setdefault("torch_backward", set()).add("attend_backward")
-        causal = "is_causal=True, " if attend.shape == "causal" else ""
-        return Meeting("attend_backward", (q, k, v), f"{causal}scale={scale}")
+        return KernelCall(Name("attend_backward"), (q, k, v), keywords=self.scaling(attend, scale))
 
     def _restored(
-        self, text: str, frame: Frame, row: Coordinate, columns: tuple[Coordinate, ...], let: ir.Let
+        self, code: Node, frame: Frame, row: Coordinate, columns: tuple[Coordinate, ...], let: ir.Let
     ) -> Value:
         """A gradient of an operand with the axes of what the operand was made of."""
-        batch = frame.batch
-        value = Value(text, (*batch, row, *columns), "real", self.dtypes[let.name])
-        if len(batch) < 2:
-            value = value.but(text=f"{value.atom}[0, 0]" if not batch else f"{value.atom}[0]")
-        elif len(batch) > 2:
-            value = value.but(text=f"{value.atom}.unflatten(0, {self.shape(batch[:-1], frame.scope)})")
-        if not columns:
-            value = value.but(text=f"{value.atom}[..., 0]")
-        elif len(columns) > 1:
-            value = value.but(text=f"{value.atom}.unflatten(-1, {self.shape(columns, frame.scope)})")
-        return value
+        code = self.unfolded_columns(self.unfolded_batch(code, frame), columns, frame)
+        return Value(code, (*frame.batch, row, *columns), "real", self.dtypes[let.name])
 
     def _scaled(self, value: Value, scale: ir.Expr, frame: Frame) -> Value:
         factor = self.text.short(self.value(scale, frame.scope), "scale")
-        return value.but(text=f"{value.atom} * {factor.within(PRODUCT + 1)}", binds=PRODUCT)
+        return value.but(infix("*", value.code, factor.code))
 
-    def _finished(self, value: Value, target: Target) -> str:
+    def _finished(self, value: Value, target: Target) -> Node:
         """A gradient with the axes and the dtype of the definition that it is."""
         value = permuted(value, tuple(value.axes[n] for n in target.order), self.text)
         dtype = self.dtypes[target.definition]
-        return (value if value.dtype == dtype else self.cast_to(value, dtype)).text
+        return (value if value.dtype == dtype else self.cast_to(value, dtype)).code

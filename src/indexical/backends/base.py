@@ -1,4 +1,4 @@
-"""What emitted source is made of: values with named axes, and statements of text."""
+"""Values with named axes, and the emitted function as it grows."""
 
 from __future__ import annotations
 
@@ -10,82 +10,40 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ..ir.types import Coordinate, Dtype, Kind
-from .layout import (
-    AND,
-    ATOM,
-    BOTH,
-    COMPARISON,
-    EITHER,
-    NOT,
-    OR,
-    POWER,
-    PRODUCT,
-    SUM,
-    TERNARY,
-    UNARY,
-    Statement,
-    render,
-)
-
-__all__ = (
-    "AND",
-    "ATOM",
-    "BOTH",
-    "COMPARISON",
-    "EITHER",
-    "NOT",
-    "OR",
-    "POWER",
-    "PRODUCT",
-    "SUM",
-    "TERNARY",
-    "UNARY",
-    "Dialect",
-    "Text",
-    "Value",
-)
+from .code import Index, Name, Node, Part, String, Tuple, call, names, node, show
+from .layout import Block, Statement, arranged, render
+from .layout import Kind as StatementKind
 
 WIDEST = 96
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """An array as text: `axes` name its axes in order. `python` marks a plain Python number, which is weak:
-    it has no dtype, and takes that of the array it meets. `turned` is the value from before its axes were put in
-    another order, where nothing else was done to it; `product` are the sign of a product and its two factors."""
+    """An array as code: `axes` name its axes in order. `python` marks a plain Python number, which is weak: it has no
+    dtype, and takes that of the array it meets. `turned` is the value from before its axes were put in another order,
+    where nothing else was done to it; `product` are the sign of a product and its two factors."""
 
-    text: str
+    code: Node
     axes: tuple[Coordinate, ...]
     kind: Kind
     dtype: Dtype | None
-    binds: int = ATOM
     python: bool = False
     turned: Value | None = None
     product: tuple[str, Value, Value] | None = None
 
+    def but(self, code: Node, **changes: Any) -> Value:
+        """The value with another code, and whatever else changes with it."""
+        return replace(self, code=code, **{"turned": None, "product": None, **changes})
+
     @property
-    def atom(self) -> str:
-        """The text, fit for an attribute or an index behind it."""
-        return self.text if self.binds == ATOM and not is_number(self.text) else f"({self.text})"
-
-    def but(self, **changes: Any) -> Value:
-        """The value with another text, and whatever else changes with it."""
-        return replace(self, **{"turned": None, "product": None, **changes})
-
-    def within(self, binds: int) -> str:
-        """The text as an operand of something that binds this tightly."""
-        return self.text if self.binds >= binds else f"({self.text})"
+    def is_named(self) -> bool:
+        """Whether this is a variable."""
+        return isinstance(self.code, Name)
 
 
-def is_step(text: str) -> bool:
-    """Whether a text starts with a step: a value that was computed, and not handed in."""
-    found = re.match(r"\w+", text)
-    return found is not None and "__" in found[0] and not found[0].startswith("place__")
-
-
-def is_number(text: str) -> bool:
-    """Whether a text is a number as written."""
-    return text[:1].isdigit() and bool(re.fullmatch(r"\d[\d.]*(e[+-]?\d+)?", text))
+def plain(code: Part, kind: Kind = "whole") -> Value:
+    """A plain number of the emitted code."""
+    return Value(node(code), (), kind, None, True)
 
 
 class Dialect(Protocol):
@@ -95,23 +53,24 @@ class Dialect(Protocol):
     module: str
     header: tuple[str, ...]
 
-    def arange(self, start: str, stop: str) -> str: ...
-    def where(self, condition: Value, then: str, otherwise: str) -> str: ...
+    def arange(self, start: Node, stop: Node) -> Node: ...
+    def where(self, condition: Value, then: Node, otherwise: Node) -> Node: ...
     def cast(self, value: Value, dtype: Dtype) -> Value: ...
-    def constant(self, text: str, dtype: Dtype) -> str: ...
-    def array(self, text: str, dtype: Dtype) -> str: ...
-    def full(self, shape: str, text: str, dtype: Dtype) -> str: ...
-    def permute(self, text: str, order: tuple[int, ...]) -> str: ...
-    def flip(self, text: str, axis: int) -> str: ...
-    def tensordot(self, left: str, right: str, axes: tuple[tuple[int, ...], tuple[int, ...]]) -> str: ...
-    def function(self, op: str, arguments: list[Value], text: Text) -> str: ...
-    def reduction(self, op: str, value: Value, axes: tuple[int, ...], text: Text, empty: bool = True) -> str: ...
-    def softmax(self, op: str, text: str, axis: int, source: Text) -> str: ...
-    def divide(self, op: str, a: Value, b: Value, safe: bool, text: Text) -> str: ...
+    def constant(self, code: Node, dtype: Dtype) -> Node: ...
+    def array(self, code: Node, dtype: Dtype) -> Node: ...
+    def full(self, shape: Node, code: Node, dtype: Dtype) -> Node: ...
+    def permute(self, code: Node, order: tuple[int, ...]) -> Node: ...
+    def flip(self, code: Node, axis: int) -> Node: ...
+    def tensordot(self, left: Node, right: Node, axes: tuple[tuple[int, ...], tuple[int, ...]]) -> Node: ...
+    def function(self, op: str, arguments: list[Value], text: Text) -> Node: ...
+    def reduction(self, op: str, value: Value, axes: tuple[int, ...], text: Text, empty: bool = True) -> Node: ...
+    def softmax(self, op: str, code: Node, axis: int, text: Text) -> Node: ...
+    def divide(self, op: str, a: Value, b: Value, safe: bool, text: Text) -> Node: ...
     def helper(self, name: str) -> str: ...
-    def dtype(self, dtype: Dtype) -> str: ...
-    def stack(self, text: str, axis: int) -> str: ...
-    def copy(self, text: str) -> str: ...
+    def dtype(self, dtype: Dtype) -> Node: ...
+    def stack(self, rows: Node, axis: int) -> Node: ...
+    def copy(self, code: Node) -> Node: ...
+    def narrow(self, code: Node, dtype: Dtype) -> Node: ...
 
 
 @dataclass
@@ -124,29 +83,54 @@ class Text:
     helpers: dict[str, str] = field(default_factory=dict)
     indent: int = 1
     checks: bool = True
-    statements: list[Statement | list[Statement]] = field(default_factory=list)
+    statements: Block = field(default_factory=list)
     block: int = 0
     blocks: int = 0
-    loops: list[tuple[list[Statement | list[Statement]], int, int]] = field(default_factory=list)
+    loops: list[tuple[Block, int, int]] = field(default_factory=list)
 
     @property
     def lines(self) -> list[str]:
         """The body of the function: nothing that is not used, small steps where they are used."""
         return render(self.statements, self.taken)
 
-    def add(self, text: str, kind: str = "line", target: str = "", binds: int = ATOM) -> None:
-        self.statements.append(Statement(self.indent, self.block, text, kind, target, binds))
+    @property
+    def used(self) -> set[str]:
+        """The names that the body of the function mentions."""
+        return {word for statement in arranged(self.statements, self.taken) for word in statement.words}
 
-    def line(self, text: str) -> None:
-        found = re.match(r"([^\W\d]\w*) = (?!\{)", text)
-        if found:
-            self.add(text[found.end() :], "assign", found[1])
-        else:
-            self.add(text, "line" if text else "blank")
+    def add(self, kind: StatementKind, code: Node | None = None, target: str = "", place: Node | None = None) -> None:
+        self.statements.append(Statement(self.indent, self.block, kind, target, code, place))
+
+    def assign(self, variable: str, code: Part) -> None:
+        """`variable = code`, left out where nobody reads it."""
+        self.add("assign", node(code), variable)
+
+    def unpack(self, variables: list[str], code: Part) -> None:
+        """`a, b = code`."""
+        self.add("unpack", node(code), place=Tuple(tuple(map(Name, variables))))
+
+    def update(self, variable: str, code: Part) -> None:
+        """`variable = code`, of a variable that is there already, or that something else than what follows reads."""
+        self.add("store", node(code), variable, Name(variable))
+
+    def increase(self, variable: str, code: Part) -> None:
+        """`variable += code`."""
+        self.add("augment", node(code), variable)
+
+    def do(self, code: Node) -> None:
+        """A call for its effect."""
+        self.add("do", code)
+
+    def give(self, *values: Part) -> None:
+        """`return values`."""
+        self.add("return", node(values[0]) if len(values) == 1 else node(values))
+
+    def blank(self) -> None:
+        self.add("blank")
 
     def comment(self, text: str) -> None:
         for line in text.splitlines():
-            self.add(f"# {line}".rstrip(), "comment")
+            self.add("comment", target=line)
 
     @contextmanager
     def indented(self) -> Iterator[None]:
@@ -157,18 +141,18 @@ class Text:
         self.indent, self.block = self.indent - 1, outer
 
     @contextmanager
-    def loop(self, header: str) -> Iterator[None]:
+    def loop(self, variable: str, over: Node) -> Iterator[None]:
         """A loop, and before it a place for what stays the same in all its turns."""
-        ahead: list[Statement | list[Statement]] = []
-        self.statements.append(ahead)  # type: ignore[arg-type]
+        ahead: Block = []
+        self.statements.append(ahead)
         self.loops.append((ahead, self.indent, self.block))
-        self.line(header)
+        self.add("for", over, variable)
         with self.indented():
             yield
         self.loops.pop()
 
     @contextmanager
-    def ahead(self) -> Iterator[list[Statement | list[Statement]]]:
+    def ahead(self) -> Iterator[Block]:
         """What is emitted here stands before the outermost loop."""
         outside = self.statements, self.indent, self.block
         self.statements, self.indent, self.block = self.loops[0]
@@ -178,7 +162,7 @@ class Text:
         self.loops = loops
 
     @contextmanager
-    def inside(self, statements: list[Statement | list[Statement]], block: int) -> Iterator[None]:
+    def inside(self, statements: Block, block: int) -> Iterator[None]:
         """What is emitted here goes into a block that is put in its place later."""
         outside = self.statements, self.indent, self.block
         self.statements, self.indent, self.block = statements, self.indent + 1, block
@@ -199,28 +183,28 @@ class Text:
         return result
 
     def keep(self, value: Value, name: str) -> Value:
-        """The value under a name of its own, where its text is more than a name. Used once, it goes back to where
-        it is used."""
-        if value.text.isidentifier() or (value.python and len(value.text) < 20):
+        """The value under a name of its own, where its code is more than a name. Used once, it goes back to where it
+        is used."""
+        if value.is_named or (value.python and len(show(value.code)) < 20):
             return value
         # A step is later called by this name alone where it can be.
         variable = self.fresh("part__1" if keyword.iskeyword(name) or name in RESERVED else f"{name}__1")
-        self.add(value.text, "temporary", variable, value.binds)
-        return value.but(text=variable, binds=ATOM, product=value.product)
+        self.add("temporary", value.code, variable)
+        return value.but(Name(variable), product=value.product)
 
     def named(self, value: Value, name: str) -> Value:
         """The value under a name that it keeps."""
         variable = self.fresh(name)
-        self.add(value.text, "assign", variable)
-        return value.but(text=variable, binds=ATOM)
+        self.assign(variable, value.code)
+        return value.but(Name(variable))
 
     def short(self, value: Value, name: str) -> Value:
-        """The value, under a name of its own where its text grew too long to read."""
-        return self.keep(value, name) if len(value.text) > WIDEST - 24 else value
+        """The value, under a name of its own where its code grew too long to read."""
+        return self.keep(value, name) if len(show(value.code)) > WIDEST - 24 else value
 
-    def store(self, variable: str, place: str, text: str) -> None:
-        """`variable[place] = text`."""
-        self.add(f"{variable}[{place}] = {text}", "store", variable)
+    def store(self, variable: str, slots: tuple[Node, ...], code: Part) -> None:
+        """`variable[slots] = code`."""
+        self.add("store", node(code), variable, Index(Name(variable), slots))
 
     def helper(self, name: str) -> str:
         """A small function that stands above the emitted one."""
@@ -230,16 +214,22 @@ class Text:
                 self.helper("check")
         return name
 
-    def refuse(self, condition: str, code: str, message: str) -> None:
+    def refuse(self, condition: Node, code: str, message: str) -> None:
         """Raise where a check fails. Whoever calls from Indexical gets the place in the text besides."""
-        self.line(f"if {condition}:")
+        self.add("if", condition)
         with self.indented():
-            self.add(f"raise Refused({quoted(code)}, {quoted(message)})", "raise")
+            self.add("raise", refused(code, message))
 
 
-def quoted(text: str) -> str:
-    """A text as Python writes it, between double quotes where that needs no escape."""
-    return f'"{text}"' if '"' not in text and "\\" not in text and text.isprintable() else repr(text)
+def refused(code: str, message: str) -> Node:
+    """The error of emitted code: a code and a message."""
+    return call("Refused", String(code), String(message))
+
+
+def is_step(code: Node) -> bool:
+    """Whether code starts with a step: a value that was computed, and not handed in."""
+    first = next(iter(names(code)), "")
+    return "__" in first and not first.startswith("place__")
 
 
 RESERVED = frozenset(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..ir import build
 from ..ir import nodes as ir
 from .base import Value
+from .code import Node, call, fill, method
 from .contraction import Contractor, conjuncts_of
 from .scope import Place, Scope, static_bounds
 from .state import Stored
@@ -35,9 +36,11 @@ class Binder(Contractor):
         for bound, op in ((range.lower, "min"), (range.upper, "max")):
             value = self.text.keep(self.strong(self.value(bound, scope)), range.coordinate.name)
             name = self.text.fresh(f"{range.coordinate.name}_{op}")
-            empty = f" if 0 not in {value.text}.shape else 0" if value.axes else ""
-            shown = f"int({value.text}.{op}()){empty}" if value.axes else f"int({value.text})"
-            self.text.line(f"{name} = {shown}")
+            code: Node = call("int", value.code)
+            if value.axes:
+                most = call("int", method(value.code, op))
+                code = fill("{most} if 0 not in {array}.shape else 0", most=most, array=value.code)
+            self.text.assign(name, code)
             result.append(self.scalar(name, range))
         return result[0], result[1]
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from ..ir import nodes as ir
 from ..ir.types import DEFAULT_DTYPE, Coordinate, Dtype, widest
-from .base import ATOM, EITHER, TERNARY, Value
-from .layout import Statement
+from .base import Value
+from .code import Name, Ternary
+from .layout import Block
 from .memory import Memory
 from .scope import Scope
 from .values import joined
@@ -20,7 +21,7 @@ from .wholes import LARGEST
 class Branch:
     """The statements of one side of an `if`."""
 
-    statements: list[Statement | list[Statement]]
+    statements: Block
     block: int
 
 
@@ -90,20 +91,19 @@ class Branches(Memory):
         values = [value for _, value in sides]
         python = all(value.python for value in values)
         if python and not any(branch.statements for branch, _ in sides):
-            shown = f"{values[0].within(EITHER)} if {condition.within(EITHER)} else {values[1].within(TERNARY)}"
-            return values[0].but(text=shown, binds=TERNARY)
+            return values[0].but(Ternary(values[0].code, condition.code, values[1].code))
         axes = joined(values, scope.order)
         dtype = None if python else widest(value.dtype for value in values)
         variable = self.text.fresh(self.label)
         for branch, value in sides:
             with self.within_branch(branch):
-                shown = value.text if python else self.filled_out(value, axes, dtype, scope).text
-                self.text.add(shown, "assign", variable)
-        self.text.line(f"if {condition.text}:")
+                code = value.code if python else self.filled_out(value, axes, dtype, scope).code
+                self.text.assign(variable, code)
+        self.text.add("if", condition.code)
         self.text.statements += sides[0][0].statements
-        self.text.line("else:")
+        self.text.add("else")
         self.text.statements += sides[1][0].statements
-        return Value(variable, axes, values[0].kind, dtype, ATOM, python)
+        return Value(Name(variable), axes, values[0].kind, dtype, python)
 
     @contextmanager
     def within_branch(self, branch: Branch) -> Iterator[None]:
@@ -120,6 +120,6 @@ class Branches(Memory):
             chosen = dtype or (self.compute if value.kind == "real" else DEFAULT_DTYPE[value.kind])
             if not axes:
                 return self.strong(value, chosen)
-            return Value(self.text.dialect.full(self.shape(axes, scope), value.text, chosen), axes, value.kind, chosen)
+            return Value(self.text.dialect.full(self.shape(axes, scope), value.code, chosen), axes, value.kind, chosen)
         value = self.spread(value, axes, scope)
         return value if dtype is None or value.dtype == dtype else replace(self.cast_to(value, dtype), kind=value.kind)

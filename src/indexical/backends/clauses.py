@@ -10,14 +10,15 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Dtype
 from ..ir.walk import renamed_apart
-from .base import Value, is_step
+from .base import Value, is_step, plain
+from .code import ALL, ELLIPSIS, ZERO, Name, Node, Slice, Tuple, call
 from .removal import Remover, is_written, mask_name
 from .scope import Place, Scope
 from .state import Stored
 from .values import aligned
 from .wholes import LARGEST
 
-NO_STEPS: Mapping[int, str] = {}
+NO_STEPS: Mapping[int, Node] = {}
 
 
 @dataclass
@@ -38,10 +39,10 @@ class Clauses(Remover):
         clause = let.clauses[0]
         value = self.clause_value(let, clause, {})
         if not let.axes and value.python:
-            self.text.add(value.text, "assign", variable)
+            self.text.assign(variable, value.code)
             self.stored[let.name] = Stored(variable, None, True)
             return
-        self.text.add(self.finished(let, value, clause, {}).text, "assign", variable)
+        self.text.assign(variable, self.finished(let, value, clause, {}).code)
         starts = tuple(range.lower for range in clause.ranges)
         self.stored[let.name] = Stored(variable, self.dtypes[let.name], starts=starts)
         self.define_mask(let)
@@ -49,10 +50,10 @@ class Clauses(Remover):
     def define_by_clauses(self, let: ir.Let, variable: str) -> None:
         """An array of zeros first, then each clause in its place."""
         shape = self.home(let, ())
-        self.text.add(self.text.dialect.full(shape, zero_of(let), self.dtypes[let.name]), "assign", variable)
+        self.text.assign(variable, self.text.dialect.full(shape, zero_of(let), self.dtypes[let.name]))
         for clause in let.clauses:
-            shown = self.placed(let, self.clause_value(let, clause, {}), clause, {})
-            self.text.store(variable, self.slots(let, clause, ()), shown)
+            code = self.placed(let, self.clause_value(let, clause, {}), clause, {})
+            self.text.store(variable, self.slots(let, clause, ()), code)
         self.stored[let.name] = Stored(variable, self.dtypes[let.name])
         self.define_mask(let)
 
@@ -65,7 +66,7 @@ class Clauses(Remover):
 
     def begin(self, let: ir.Let, covered: Sequence[ir.Let] = ()) -> None:
         self.speak_of(let)
-        self.text.line("")
+        self.text.blank()
         for text in dict.fromkeys(clause.span.text for other in (*covered, let) for clause in other.clauses):
             self.text.comment(text)
 
@@ -82,12 +83,12 @@ class Clauses(Remover):
         name = let.name[len(max(owners, key=len)) + 1 :] if let.hidden and owners else let.name
         return name if len(name) <= 10 and name.isidentifier() and not keyword.iskeyword(name) else "part"
 
-    def home(self, let: ir.Let, without: tuple[int, ...]) -> str:
-        return tuple_of([self.extent(axis.extent) for n, axis in enumerate(let.axes) if n not in without])
+    def home(self, let: ir.Let, without: tuple[int, ...]) -> Tuple:
+        return Tuple(tuple(self.extent(axis.extent) for n, axis in enumerate(let.axes) if n not in without))
 
     # ------------------------------------------------------------------ clauses
 
-    def scope_of(self, clause: ir.Clause, steps: dict[int, str]) -> Scope:
+    def scope_of(self, clause: ir.Clause, steps: Mapping[int, Node]) -> Scope:
         """The coordinates of a clause in the order of its slots; those of stepped axes have their step."""
         ranges = {range.coordinate: range for range in clause.ranges}
         scope = Scope({})
@@ -98,14 +99,14 @@ class Clauses(Remover):
                 scope = scope.binding(range, place)
         return scope
 
-    def clause_value(self, let: ir.Let, clause: ir.Clause, steps: dict[int, str]) -> Value:
+    def clause_value(self, let: ir.Let, clause: ir.Clause, steps: Mapping[int, Node]) -> Value:
         """The body, with 0 where the guard removes a point."""
         scope = self.scope_of(clause, steps)
         taken = {coordinate.name for coordinate in scope.places}
         body = renamed_apart(clause.body, taken)
         if clause.guard is None:
             return self._typed(let, self.value(body, scope))
-        zero = Value(zero_of(let), (), let.kind, None, python=True)
+        zero = plain(zero_of(let), let.kind)
         guard = renamed_apart(clause.guard, taken)
         return self.choose(
             guard,
@@ -119,43 +120,43 @@ class Clauses(Remover):
     def _typed(self, let: ir.Let, value: Value) -> Value:
         return self.real(value) if let.kind == "real" else value
 
-    def finished(self, let: ir.Let, value: Value, clause: ir.Clause, steps: dict[int, str], own: bool = True) -> Value:
+    def finished(
+        self, let: ir.Let, value: Value, clause: ir.Clause, steps: Mapping[int, Node], own: bool = True
+    ) -> Value:
         """All points of the clause's slots, in the definition's dtype, in memory of its `own`."""
         scope = self.scope_of(clause, steps)
         axes = scope.sort(scope.places)
         dtype = self.dtypes[let.name]
         if value.python:
-            shape = self.shape(axes, scope) if axes else "()"
-            return Value(self.text.dialect.full(shape, value.text, dtype), axes, let.kind, dtype)
+            return Value(self.text.dialect.full(self.shape(axes, scope), value.code, dtype), axes, let.kind, dtype)
         shared = value.axes != axes or self.is_shared(clause.body, value)
         value = self.spread(self.turned(value, axes), axes, scope)
         if value.dtype != dtype:
             value = self.narrowed(value, dtype, clause, scope)
         elif shared and own:
-            value = value.but(text=self.text.dialect.copy(value.atom))
+            value = value.but(self.text.dialect.copy(value.code))
         return value
 
-    def placed(self, let: ir.Let, value: Value, clause: ir.Clause, steps: dict[int, str]) -> str:
+    def placed(self, let: ir.Let, value: Value, clause: ir.Clause, steps: Mapping[int, Node]) -> Node:
         """What is put into the clause's slots of an array: that repeats and rounds it by itself."""
         if value.python:
-            return value.text
+            return value.code
         scope = self.scope_of(clause, steps)
         axes = scope.sort(scope.places)
         value = self.turned(value, axes)
         if value.dtype != self.dtypes[let.name] and self.dtypes[let.name] in ("i32", "bf16"):
             value = self.narrowed(value, self.dtypes[let.name], clause, scope)
-        return aligned(value, axes).text
+        return aligned(value, axes).code
 
     def narrowed(self, value: Value, dtype: Dtype, clause: ir.Clause, scope: Scope) -> Value:
         """Rounded to the definition's dtype; whole numbers of 32 bits have to fit."""
         if dtype == "i32" and self.largest(clause.body, scope) > LARGEST["i32"]:
-            shown = f"{self.text.helper('fitting_32')}({value.text})"
-            return value.but(text=shown, dtype=dtype, binds=value.binds)
+            return value.but(call(self.text.helper("fitting_32"), value.code), dtype=dtype)
         return replace(self.cast_to(value, dtype), kind=value.kind)
 
     def is_shared(self, body: ir.Expr, value: Value) -> bool:
         """Whether a value is another one's memory, which the caller holds too or may come to hold."""
-        if is_step(value.text):
+        if is_step(value.code):
             return False
         match body:
             case ir.Select(_, then, otherwise):
@@ -165,29 +166,29 @@ class Clauses(Remover):
         return isinstance(body, ir.Read) and (body.tensor not in self.lets or not self.lets[body.tensor].hidden)
 
     def slots(
-        self, let: ir.Let, clause: ir.Clause, without: tuple[int, ...], steps: Mapping[int, str] = NO_STEPS
-    ) -> str:
+        self, let: ir.Let, clause: ir.Clause, without: tuple[int, ...], steps: Mapping[int, Node] = NO_STEPS
+    ) -> tuple[Node, ...]:
         """Where the points of a clause go."""
         ranges = {range.coordinate: range for range in clause.ranges}
-        shown = []
+        slots: list[Node] = []
         for n, (slot, axis) in enumerate(zip(clause.slots, let.axes, strict=True)):
             if n in without:
                 continue
             if n in steps:
-                shown.append(steps[n])
+                slots.append(steps[n])
             elif isinstance(slot, ir.Coord):
                 range = ranges[slot.coordinate]
                 start, stop = self.number(range.lower), self.number(range.upper)
                 length = self.prover.polynomial(axis.extent)
                 if not self.prover.entails((), self.prover.polynomial(range.upper), also=(length - 1,)):
-                    stop = f"max(0, {stop})"
-                start = "" if start == "0" else start
-                shown.append(f"{start}:{'' if self.is_same(range.upper, axis.extent) else stop}")
+                    stop = call("max", 0, stop)
+                whole = self.is_same(range.upper, axis.extent)
+                slots.append(Slice(None if start == ZERO else start, None if whole else stop))
             else:
-                shown.append(self.number(slot))
-        while shown and shown[-1] == ":":
-            shown.pop()
-        return ", ".join(shown) or "..."
+                slots.append(self.number(slot))
+        while slots and slots[-1] == ALL:
+            slots.pop()
+        return tuple(slots) or (ELLIPSIS,)
 
     # -------------------------------------------------------------------- masks
 
@@ -201,10 +202,10 @@ class Clauses(Remover):
             return
         mask = self.mask_of(let)
         variable = self.text.fresh(f"{let.name}_removed")
-        self.text.add(self.text.dialect.full(self.home(let, ()), "False", "bool"), "assign", variable)
+        self.text.assign(variable, self.text.dialect.full(self.home(let, ()), zero_of(mask), "bool"))
         for clause in mask.clauses:
-            shown = self.placed(mask, self.clause_value(mask, clause, {}), clause, {})
-            self.text.store(variable, self.slots(mask, clause, ()), shown)
+            code = self.placed(mask, self.clause_value(mask, clause, {}), clause, {})
+            self.text.store(variable, self.slots(mask, clause, ()), code)
         self.stored[mask.name] = Stored(variable, "bool")
 
     def mask_of(self, let: ir.Let) -> ir.Let:
@@ -219,10 +220,5 @@ class Clauses(Remover):
         return mask
 
 
-def zero_of(let: ir.Let) -> str:
-    return "False" if let.kind == "bool" else "0"
-
-
-def tuple_of(parts: list[str]) -> str:
-    """A tuple, as Python writes it."""
-    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+def zero_of(tensor: ir.Let | ir.Input) -> Node:
+    return Name("False") if tensor.kind == "bool" else ZERO

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from ..ir import nodes as ir
 from ..ir.types import Coordinate, Dtype
-from .base import ATOM, PRODUCT, Value
+from .base import Value, plain
+from .code import ONE, Infix, Name, Node, chain, fill, infix, method
 from .expressions import is_wild
 from .indexing import Reader
 from .scope import Scope
@@ -73,8 +74,7 @@ class Contractor(Reader):
             result = self.times(result, value, inner)
         if masks and any(map(self.may_blow_up, fixed)):
             some = self.some(masks, over, inner)
-            zero = Value("0", (), "real", None, ATOM, True)
-            result = self.where(some, self.strong(result), zero, inner, result.dtype)
+            result = self.where(some, self.strong(result), plain(0, "real"), inner, result.dtype)
         return result
 
     def may_blow_up(self, factor: Factor) -> bool:
@@ -84,8 +84,7 @@ class Contractor(Reader):
     def repeated(self, value: Value, idle: Iterable[Coordinate], scope: Scope) -> Value:
         """The value as often as these coordinates have points, with which no factor varies."""
         for axis in idle:
-            count = Value(_factor(self.length(axis, scope)), (), "whole", None, ATOM, True)
-            value = self.times(value, count, scope)
+            value = self.times(value, plain(self.length(axis, scope)), scope)
         return value
 
     def is_harmless(
@@ -107,8 +106,8 @@ class Contractor(Reader):
         gone = tuple(n for n, axis in enumerate(mask.axes) if axis in bound)
         if not gone:
             return mask
-        shown = self.text.dialect.reduction("any", mask, gone, self.text)
-        return Value(shown, tuple(axis for axis in mask.axes if axis not in bound), "bool", "bool")
+        code = self.text.dialect.reduction("any", mask, gone, self.text)
+        return Value(code, tuple(axis for axis in mask.axes if axis not in bound), "bool", "bool")
 
     def factor(self, factor: Factor, value: Value) -> Value:
         """A factor as it is multiplied; a divisor as `1 / x`, which `times` takes apart again."""
@@ -117,7 +116,7 @@ class Contractor(Reader):
             return value
         if value.python:
             value = self.strong(value)
-        return value.but(text=f"1 / {value.within(PRODUCT + 1)}", binds=PRODUCT)
+        return value.but(infix("/", 1, value.code))
 
     def times(self, left: Value, right: Value, scope: Scope) -> Value:
         """A product of two values. By `1 / x` it is a quotient."""
@@ -125,10 +124,11 @@ class Contractor(Reader):
         axes = joined((left, right), scope.order)
         dtype = widest((left.dtype, right.dtype))
         sign = "*"
-        if right.binds == PRODUCT and right.text.startswith("1 / "):
-            sign, right = "/", right.but(text=right.text[4:], binds=PRODUCT + 1)
-        shown = f"{aligned(left, axes).within(PRODUCT)} {sign} {aligned(right, axes).within(PRODUCT + 1)}"
-        return Value(shown, axes, "real", dtype, PRODUCT, left.python and right.python)
+        match right.code:
+            case Infix("/", one, divisor) if one == ONE:
+                sign, right = "/", right.but(divisor)
+        code = Infix(sign, aligned(left, axes).code, aligned(right, axes).code)
+        return Value(code, axes, "real", dtype, left.python and right.python)
 
     def masked_factors(self, values: list[Value], masks: list[Value], scope: Scope) -> list[Value]:
         """Every mask removes its points from all factors that have its axes; else it is a factor of its own."""
@@ -143,7 +143,7 @@ class Contractor(Reader):
         for n, found in covered.items():
             mask_of_all = self.conjunction(found, scope)
             assert mask_of_all is not None
-            zero = Value("0", (), "real", None, ATOM, True)
+            zero = plain(0, "real")
             result[n] = self.where(mask_of_all, self.strong(values[n]), zero, scope, values[n].dtype)
         return result
 
@@ -172,8 +172,7 @@ class Contractor(Reader):
         if not gone:
             return value
         kept = tuple(axis for n, axis in enumerate(value.axes) if n not in gone)
-        shown = self.text.dialect.reduction("sum", value, gone, self.text)
-        return value.but(text=shown, axes=kept, binds=ATOM)
+        return value.but(self.text.dialect.reduction("sum", value, gone, self.text), axes=kept)
 
     # ------------------------------------------------------------ a pair of arrays
 
@@ -233,9 +232,9 @@ class Contractor(Reader):
         if len(over) > 1 and self.text.dialect.name == "torch":
             return self.as_matrices(before[0], before[1], mine, over, theirs, scope)
         places = tuple(tuple(value.axes.index(axis) for axis in over) for value in before)
-        shown = self.text.dialect.tensordot(before[0].text, before[1].text, places)  # type: ignore[arg-type]
+        code = self.text.dialect.tensordot(before[0].code, before[1].code, places)  # type: ignore[arg-type]
         axes = tuple(axis for value in before for axis in value.axes if axis not in over)
-        return Value(shown, axes, "real", None)
+        return Value(code, axes, "real", None)
 
     def matrix_by_stack(
         self, matrix: Value, stack: Value, over: Coordinate, wanted: tuple[Coordinate, ...]
@@ -264,22 +263,29 @@ class Contractor(Reader):
         over = tuple(axis for axis in right.axes if axis in over)
         first, second = self.folded(left, (), mine, over, scope), self.folded(right, (), over, theirs, scope)
         result = _matmul(first, second, (*mine, *theirs))
-        if len(mine) > 1 or len(theirs) > 1:
-            shape = self.shape(result.axes, scope)
-            return result.but(text=f"{result.atom}.reshape{shape}", binds=ATOM)
-        return result
+        return self.unfolded_sides(result, scope) if len(mine) > 1 or len(theirs) > 1 else result
+
+    def unfolded_sides(self, value: Value, scope: Scope) -> Value:
+        """A matrix product with an axis for every coordinate again."""
+        return value.but(method(value.code, "reshape", *self.shape(value.axes, scope).items))
 
     def folded_once(self, small: Value, large: Value, over: Coordinate, scope: Scope) -> Value | None:
         """A matrix and an array of several axes that stays the same in a loop: before it, this is made a matrix too."""
         kept = tuple(axis for axis in large.axes if axis != over)
-        if small.axes[-1] != over or len(small.axes) > 2 or large.axes[-1] != over or not self.is_steady(large):
+        if small.axes[-1] != over or len(small.axes) > 2 or large.axes[-1] != over:
             return None
-        rows = " * ".join(_factor(self.length(axis, scope)) for axis in kept)
-        shown = f"{large.text}.reshape({rows}, {self.length(over, scope)}).swapaxes(-1, -2)"
-        matrix = self.named_ahead(Value(shown, (over, Coordinate("")), "real", large.dtype), f"{large.text}_folded")
-        axes = (*small.axes[:-1], *kept)
-        product = f"({small.within(PRODUCT)} @ {matrix.text}).reshape{self.shape(axes, scope)}"
-        return Value(product, axes, "real", None)
+        if not isinstance(large.code, Name) or not self.is_steady(large.code):
+            return None
+        rows = self.product_of_lengths(kept, scope)
+        code = fill("{x}.reshape({rows}, {n}).swapaxes(-1, -2)", x=large.code, rows=rows, n=self.length(over, scope))
+        folded = Value(code, (over, Coordinate("")), "real", large.dtype)
+        matrix = self.named_ahead(folded, f"{large.code.text}_folded")
+        product = Value(Infix("@", small.code, matrix.code), (*small.axes[:-1], *kept), "real", None)
+        return self.unfolded_sides(product, scope)
+
+    def product_of_lengths(self, axes: tuple[Coordinate, ...], scope: Scope) -> Node:
+        """How many points some coordinates have together."""
+        return chain("*", [self.length(axis, scope) for axis in axes])
 
     def batched(
         self,
@@ -297,14 +303,11 @@ class Contractor(Reader):
         first = self.folded(left, both, mine, over, scope)
         if not theirs:
             column = self.folded(right, both, (), over, scope)
-            text = f"({first.within(PRODUCT)} @ {column.atom}[..., None])[..., 0]"
-            result = Value(text, (*both, *mine), "real", None)
+            code = fill("({first} @ {column}[..., None])[..., 0]", first=first.code, column=column.code)
+            result = Value(code, (*both, *mine), "real", None)
         else:
             result = _matmul(first, self.folded(right, both, over, theirs, scope), (*both, *mine, *theirs))
-        if len(mine) > 1 or len(theirs) > 1:
-            shape = self.shape(result.axes, scope)
-            result = result.but(text=f"{result.atom}.reshape{shape}", binds=ATOM)
-        return result
+        return self.unfolded_sides(result, scope) if len(mine) > 1 or len(theirs) > 1 else result
 
     def folded(
         self,
@@ -321,17 +324,12 @@ class Contractor(Reader):
         lengths = [self.length(axis, scope) for axis in both]
         for side in (rows, columns):
             if side:
-                lengths.append(" * ".join(_factor(self.length(axis, scope)) for axis in side))
-        return value.but(text=f"{value.atom}.reshape({', '.join(lengths)})", binds=ATOM)
+                lengths.append(self.product_of_lengths(side, scope))
+        return value.but(method(value.code, "reshape", *lengths))
 
 
 def _matmul(left: Value, right: Value, axes: tuple[Coordinate, ...]) -> Value:
-    shown = f"{left.within(PRODUCT)} @ {right.within(PRODUCT + 1)}"
-    return Value(shown, axes, "real", None, PRODUCT, product=("@", left, right))
-
-
-def _factor(text: str) -> str:
-    return text if text.isidentifier() or text.isdigit() or text.startswith("max(") else f"({text})"
+    return Value(Infix("@", left.code, right.code), axes, "real", None, product=("@", left, right))
 
 
 def _is_worthwhile(homes: list[frozenset[Coordinate]], bound: frozenset[Coordinate], masks: list[Value]) -> bool:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
-from .base import ATOM, Value
+from .base import Value
+from .code import ALL, NONE, ZERO, Name, Node, call, method
 from .contraction import factors_of
 from .indexing import Index, held_axes
 from .scope import Scope
 from .shifts import Shifter
-from .values import permuted
+from .values import permuted, sliced
 
 # A convolution has at most so many coordinates that are shifted.
 _MOST = 3
@@ -119,53 +120,43 @@ class Convolver(Shifter):
         """One call of PyTorch's, its axes named and in order."""
         self.text.helper("windows")
         stored = self.stored[shifted.tensor]
-        base = Value(stored.variable, (), "real", stored.dtype, ATOM, stored.python)
+        base = Value(Name(stored.variable), (), "real", stored.dtype, stored.python)
         # Of an axis that is shifted, the name is that of what survives.
         held = [index.access.coordinates for _, index in held_axes(plan) if index.access is not None]
         names = tuple(next((c for c in axis if c in roles.counts), axis[0]) for axis in held)
-        x = self.sliced(base, plan, inner).but(axes=names)
+        x = replace(self.sliced(base, plan, inner), axes=names)
         w = self.widened(self.real(self.value(other, inner)))
         first = self.laid_out(x, (roles.groups, roles.batch, roles.inner), roles.counts)
         second = self.laid_out(w, (roles.groups, roles.outer, roles.inner), roles.sizes)
-        counts = tuple(self.length(axis, inner) for axis in roles.counts)
-        numbers = ", ".join(map(_tuple, (counts, roles.steps, roles.dilations)))
-        text = f"{self.text.helper('convolved')}({first}, {second}, {numbers})"
+        counts = self.shape(roles.counts, inner)
+        code = call(self.text.helper("convolved"), first, second, counts, roles.steps, roles.dilations)
         kept = (roles.groups, roles.batch, roles.outer)
-        value = self.taken_apart(Value(text, (), "real", x.dtype), kept, roles.counts, inner)
+        value = self.taken_apart(Value(code, (), "real", x.dtype), kept, roles.counts, inner)
         return permuted(value, scope.sort(value.axes), self.text)
 
-    def laid_out(self, value: Value, roles: Iterable[tuple[Coordinate, ...]], last: tuple[Coordinate, ...]) -> str:
+    def laid_out(self, value: Value, roles: Iterable[tuple[Coordinate, ...]], last: tuple[Coordinate, ...]) -> Node:
         """The value with one axis for each role, of one point for a role that nothing has."""
         roles = tuple(roles)
         value = permuted(value, (*(c for role in roles for c in role), *last), self.text)
-        text, slots, at = value.atom, [], 0
+        code, at = value.code, 0
+        slots: list[Node] = []
         for role in roles:
             if len(role) > 1:
-                text = f"{text}.flatten({at}, {at + len(role) - 1})"
-            slots.append(":" if role else "None")
+                code = method(code, "flatten", at, at + len(role) - 1)
+            slots.append(ALL if role else NONE)
             at += bool(role)
-        if "None" in slots:
-            while slots[-1] == ":":
-                slots.pop()
-            text = f"{text}[{', '.join(slots)}]"
-        return self.text.short(value.but(text=text, binds=ATOM), self.label).text
+        return self.text.short(value.but(sliced(code, slots)), self.label).code
 
     def taken_apart(
         self, value: Value, roles: Iterable[tuple[Coordinate, ...]], last: tuple[Coordinate, ...], scope: Scope
     ) -> Value:
         """A result with one axis for each role, with its own axes again."""
         roles = tuple(roles)
-        text = value.text
+        code = value.code
         for n, role in reversed(list(enumerate(roles))):
             if len(role) > 1:
-                text = f"{text}.unflatten({n}, {self.shape(role, scope)})"
-        slots = [part for role in roles for part in ([":"] * len(role) or ["0"])]
-        if "0" in slots:
-            while slots[-1] == ":":
-                slots.pop()
-            text = f"{text}[{', '.join(slots)}]"
-        return value.but(text=text, axes=(*(c for role in roles for c in role), *last), binds=ATOM)
-
-
-def _tuple(parts: tuple[object, ...]) -> str:
-    return f"({', '.join(map(str, parts))}{',' if len(parts) == 1 else ''})"
+                code = method(code, "unflatten", n, self.shape(role, scope))
+        slots: list[Node] = []
+        for role in roles:
+            slots += [ALL] * len(role) if role else [ZERO]
+        return value.but(sliced(code, slots), axes=(*(c for role in roles for c in role), *last))

@@ -14,6 +14,7 @@ from ..plan.blocks import POINTS
 from ..plan.steps import Block
 from ..source import Span
 from .clauses import zero_of
+from .code import ALL, ONE, Name, Node, Slice, call, chain, fill
 from .frames import Framed
 from .proofs import Prover
 from .scope import Place, Scope
@@ -56,20 +57,20 @@ class Cutting(Framed):
         for name, variable in wholes.items():
             let = self.lets[name]
             dtype = wide.get(name) or self.dtypes[name]
-            self.text.line(f"{variable} = {self.text.dialect.full(self.home(let, ()), zero_of(let), dtype)}")
+            self.text.assign(variable, self.text.dialect.full(self.home(let, ()), zero_of(let), dtype))
         first, last, count = (self.text.fresh(name) for name in ("r0", "r1", "rows"))
         rows = self.number(block.rows)
-        self.text.line(f"{count} = {self.helped('block_rows', BLOCK_ROWS)}({self._points(block)})")
-        self.text.line(f"for {first} in range(0, {rows}, {count}):")
+        self.text.assign(count, call(self.helped("block_rows", BLOCK_ROWS), self._points(block)))
+        self.text.add("for", call("range", 0, rows, count), first)
         before = self._enter(first, last, block.rows.span)
         with self.block():
-            self.text.line(f"{last} = min({first} + {count}, {rows})")
+            self.text.assign(last, fill("min({first} + {count}, {rows})", first=first, count=count, rows=rows))
             for let in ordered:
                 self._turn(let, block, inner.get(let.name), (first, last), wholes)
         self._leave(before)
         for name, variable in wholes.items():
             if name in wide and wide[name] != self.dtypes[name]:
-                self.text.line(f"{variable} = {self._narrow(variable, name)}")
+                self.text.assign(variable, self.text.dialect.narrow(Name(variable), self.dtypes[name]))
             self.stored[name] = Stored(variable, self.dtypes[name])
 
     def _wide(self, name: str) -> Dtype:
@@ -77,14 +78,10 @@ class Cutting(Framed):
         dtype = self.dtypes[name]
         return "f32" if dtype in ("f16", "bf16") else dtype
 
-    def _narrow(self, variable: str, name: str) -> str:
-        cast = self.text.dialect.dtype(self.dtypes[name])
-        return f"{variable}.to({cast})" if self.text.dialect.name == "torch" else f"{variable}.astype({cast})"
-
-    def _points(self, block: Block) -> str:
+    def _points(self, block: Block) -> Node:
         """How many points a row of the largest definitions has."""
         axes = [axis for n, axis in enumerate(self.lets[block.weights].axes) if n != dict(block.inner)[block.weights]]
-        return " * ".join(self.extent(axis.extent) for axis in axes) or "1"
+        return chain("*", [self.extent(axis.extent) for axis in axes] or [ONE])
 
     def _enter(self, first: str, last: str, span: Span) -> tuple[object, ...]:
         before = self.lets, self.tensors, self.prover, dict(self.stored), dict(self.dtypes)
@@ -123,20 +120,20 @@ class Cutting(Framed):
     def _fill(self, let: ir.Let, cut: ir.Let, axis: int | None, ends: tuple[str, str], wholes: dict[str, str]) -> None:
         clause = cut.clauses[0]
         self.speak_of(let)
-        self.text.line("")
+        self.text.blank()
         if axis is None:
             self.dtypes[let.name] = self._wide(let.name)
             value = self.clause_value(cut, clause, {})
-            self.text.line(f"{wholes[let.name]} += {self.finished(cut, value, clause, {}).text}")
+            self.text.increase(wholes[let.name], self.finished(cut, value, clause, {}).code)
             return
         variable = self.text.fresh(f"{let.name}_rows" if let.name in wholes else let.name)
         value = self.clause_value(cut, clause, {})
-        self.text.add(self.finished(cut, value, clause, {}).text, "assign", variable)
+        self.text.assign(variable, self.finished(cut, value, clause, {}).code)
         starts = tuple(r.lower for r in clause.ranges)
         self.stored[let.name] = Stored(variable, self.dtypes[let.name], starts=starts)
         if let.name in wholes:
-            slots = [":"] * axis + [f"{ends[0]}:{ends[1]}"]
-            self.text.store(wholes[let.name], ", ".join(slots), variable)
+            slots = (*[ALL] * axis, Slice(Name(ends[0]), Name(ends[1])))
+            self.text.store(wholes[let.name], slots, variable)
 
     def _total(self, let: ir.Let, block: Block, start: ir.Expr, stop: ir.Expr) -> tuple[Coordinate, ir.Let]:
         """A sum over the rows of a block."""

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial
 from ..ir.walk import reads_of
 from ..plan.recurrences import stepped_axes
+from .code import ONE, ZERO, Between, Index, Infix, Name, Node, call, chain, infix, node
+from .layout import Kind
 from .removal import mask_name
 from .scans import Scanner
 from .state import Stored
+
+# What a turn of a loop is asked: all of these comparisons hold. Without any, it is not asked.
+Test: TypeAlias = tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +27,8 @@ class Part:
     `exclusive`, exactly one of the tests holds in every turn."""
 
     let: ir.Let
-    steps: dict[int, str]
-    tests: tuple[str, ...]
+    steps: dict[int, Node]
+    tests: tuple[Test, ...]
     groups: tuple[tuple[ir.Clause, ...], ...]
     exclusive: bool
 
@@ -32,7 +37,7 @@ class Part:
 class Definer(Scanner):
     """Every definition of a program, as statements. `most` are the turns of each loop, by its variable."""
 
-    most: dict[str, Polynomial | None] = field(default_factory=dict)
+    most: dict[Node, Polynomial | None] = field(default_factory=dict)
 
     def run(self, order: ir.Order, needed: set[str]) -> None:
         """A definition or a recurrence, where something needs it."""
@@ -81,25 +86,25 @@ class Definer(Scanner):
 
     # --------------------------------------------------------------------- loops
 
-    def loop(self, order: ir.Stepwise, steps: dict[str, dict[int, str]], alike: bool) -> None:
+    def loop(self, order: ir.Stepwise, steps: dict[str, dict[int, Node]], alike: bool) -> None:
         """One loop, with those inside it. Base cases that all definitions share stand before it."""
         extents = [self.lets[name].axes[axis].extent for name, axis in order.axes]
         alike = alike and all(self.is_same(extents[0], extent) for extent in extents)
         count, most = self.longest(extents)
         first, axis = order.axes[0]
-        step = self.text.fresh(self.lets[first].axes[axis].coordinate.name)
+        variable = self.text.fresh(self.lets[first].axes[axis].coordinate.name)
+        step = Name(variable)
         inner = {**steps, **{name: {**steps.get(name, {}), axis: step} for name, axis in order.axes}}
         self.most[step] = most
         body = [item if isinstance(item, ir.Stepwise) else self.parts(item, inner, alike) for item in order.body]
         start = self.peeled(body, step) if order.forward and not steps else 0
-        numbers = f"{start}, {count}" if start else count
-        header = f"range({numbers})" if order.forward else f"reversed(range({numbers}))"
+        numbers = call("range", start, count) if start else call("range", count)
         known = dict(self.known)
         if not self.turning:
             self.hoisted = known
         self.turning.append((step, order.forward))
         self.done = set()
-        with self.text.loop(f"for {step} in {header}:"):
+        with self.text.loop(variable, numbers if order.forward else call("reversed", numbers)):
             for item in _merged(body):
                 if isinstance(item, ir.Stepwise):
                     self.loop(item, inner, alike)
@@ -109,29 +114,29 @@ class Definer(Scanner):
                 self.forget(self.lets[name], step, order.forward)
         self.turning.pop()
         self.done = set()
-        self.text.taken.discard(step)
+        self.text.taken.discard(variable)
         self.known = {**known, **self.hoisted}
 
-    def longest(self, extents: list[ir.Expr]) -> tuple[str, Polynomial | None]:
+    def longest(self, extents: list[ir.Expr]) -> tuple[Node, Polynomial | None]:
         """The largest of some extents, and what is known of it."""
         known = [self.prover.polynomial(extent) for extent in extents]
         for extent, here in zip(extents, known, strict=True):
             if all(self.prover.entails((), here - other) for other in known):
                 return self.number(extent), here
-        return f"max({', '.join(dict.fromkeys(self.number(extent) for extent in extents))})", None
+        return call("max", *dict.fromkeys(self.number(extent) for extent in extents)), None
 
-    def parts(self, order: ir.Once, steps: dict[str, dict[int, str]], alike: bool) -> list[Part]:
+    def parts(self, order: ir.Once, steps: dict[str, dict[int, Node]], alike: bool) -> list[Part]:
         """A definition in a turn of the loop, and the mask beside it."""
         beside = self.tensors.get(mask_name(order.name))
         lets = [self.lets[order.name], *([beside] if isinstance(beside, ir.Let) else [])]
         return [self.part(let, steps[order.name], alike) for let in lets]
 
-    def part(self, let: ir.Let, steps: dict[int, str], alike: bool) -> Part:
+    def part(self, let: ir.Let, steps: dict[int, Node], alike: bool) -> Part:
         """What a definition does in a turn of the loop: clauses that ask the same stand together."""
-        tests: list[str] = []
+        tests: list[Test] = []
         groups: list[tuple[ir.Clause, ...]] = []
         for clause in let.clauses:
-            test = " and ".join(self.tests(clause, steps))
+            test = self.test(clause, steps)
             if tests and tests[-1] == test:
                 groups[-1] = (*groups[-1], clause)
             else:
@@ -139,27 +144,27 @@ class Definer(Scanner):
                 groups.append((clause,))
         whole = alike and not any(self.is_partial(let, clause, steps) for clause in let.clauses)
         last = list(steps.values())[-1]
-        exclusive = tests == [""] or (len(tests) > 1 and (whole or _is_chain(tuple(tests), last)))
+        exclusive = tests == [()] or (len(tests) > 1 and (whole or _is_chain(tuple(tests), last)))
         return Part(let, steps, tuple(tests), tuple(groups), exclusive)
 
-    def tests(self, clause: ir.Clause, steps: dict[int, str]) -> list[str]:
+    def test(self, clause: ir.Clause, steps: dict[int, Node]) -> Test:
         """When a clause speaks of this step; what every step fulfils is left out."""
         ranges = {range.coordinate: range for range in clause.ranges}
-        result = []
+        result: list[Node] = []
         for axis, step in steps.items():
             slot = clause.slots[axis]
             if not isinstance(slot, ir.Coord):
-                result.append(f"{step} == {self.number(slot)}")
+                result.append(Infix("==", step, self.number(slot)))
                 continue
             range = ranges[slot.coordinate]
             lower, upper = self.narrowest(range, self.most[step])
             if lower is not None and upper is not None:
-                result.append(f"{self.number(lower)} <= {step} < {self.number(upper)}")
+                result.append(Between(self.number(lower), step, self.number(upper)))
             elif lower is not None:
-                result.append(f"{step} >= {self.number(lower)}")
+                result.append(Infix(">=", step, self.number(lower)))
             elif upper is not None:
-                result.append(f"{step} < {self.number(upper)}")
-        return result
+                result.append(Infix("<", step, self.number(upper)))
+        return tuple(result)
 
     def narrowest(self, range: ir.Range, most: Polynomial | None) -> tuple[ir.Expr | None, ir.Expr | None]:
         """The bounds of a range that not every step of a loop keeps; of the largest or least of some, the one that
@@ -174,7 +179,7 @@ class Definer(Scanner):
         lower = None if not lowers else lowers[0] if len(lowers) == 1 else range.lower
         return lower, None if not uppers else uppers[0] if len(uppers) == 1 else range.upper
 
-    def peeled(self, body: list[list[Part] | ir.Stepwise], step: str) -> int:
+    def peeled(self, body: list[list[Part] | ir.Stepwise], step: Node) -> int:
         """Write the base cases before the loop, where every definition has the same; how many there are."""
         parts = [part for item in body if isinstance(item, list) for part in item]
         if not parts or any(isinstance(item, ir.Stepwise) for item in body):
@@ -184,7 +189,7 @@ class Definer(Scanner):
             return 0
         for number in range(len(tests) - 1):
             for part in parts:
-                self.fill(part, number, dict.fromkeys(part.steps, str(number)))
+                self.fill(part, number, dict.fromkeys(part.steps, node(number)))
         return len(tests) - 1
 
     def turn(self, parts: list[Part], start: int) -> None:
@@ -199,9 +204,9 @@ class Definer(Scanner):
             if number < start:
                 continue
             last = exclusive and number == len(tests) - 1
-            header = "else:" if last else f"{'elif' if exclusive and number else 'if'} {test}:"
+            kind: Kind = "else" if last else "elif" if exclusive and number else "if"
             known, done = dict(self.known), set(self.done)
-            with self.under("" if not test or (start and last) else header):
+            with self.under(kind, () if start and last else test):
                 for part in parts:
                     self.fill(part, number, part.steps)
                     self.known.pop(("so far", part.let.name), None)
@@ -213,48 +218,48 @@ class Definer(Scanner):
             self.done |= {part.let.name for part in parts}
 
     @contextmanager
-    def under(self, header: str) -> Iterator[None]:
+    def under(self, kind: Kind, test: Test) -> Iterator[None]:
         """What is emitted under a test; with none, as it stands."""
-        if not header:
+        if not test:
             yield
             return
-        self.text.line(header)
+        self.text.add(kind, None if kind == "else" else chain("and", list(test)))
         with self.text.indented():
             yield
 
     # --------------------------------------------------------------------- steps
 
-    def fill(self, part: Part, number: int, steps: dict[int, str]) -> None:
+    def fill(self, part: Part, number: int, steps: dict[int, Node]) -> None:
         """The points of some clauses at one step."""
         let, clauses = part.let, part.groups[number]
         self.speak_of(let)
         stored = self.stored[let.name]
         if part.exclusive:
             self.start_row(let, steps, clauses)
-        key = ", ".join(steps[axis] for axis in stored.rows)
+        key = tuple(steps[axis] for axis in stored.rows)
         for clause in clauses:
             value = self.clause_value(let, clause, steps)
             if stored.rows and not self.is_partial(let, clause, steps):
                 # Rows are stacked in the end, or copied where they are read; not so what a function read of its own.
                 own = let.hidden and self.kept(let) is not None
-                self.text.store(stored.variable, key, self.finished(let, value, clause, steps, own).text)
+                self.text.store(stored.variable, key, self.finished(let, value, clause, steps, own).code)
                 continue
             slots = self.slots(let, clause, stored.rows, steps)
-            place = f"{key}][{slots}" if stored.rows else slots
-            self.text.store(stored.variable, place, self.placed(let, value, clause, steps))
+            row = Index(Name(stored.variable), key) if stored.rows else Name(stored.variable)
+            self.text.add("store", self.placed(let, value, clause, steps), stored.variable, Index(row, slots))
 
-    def start_row(self, let: ir.Let, steps: dict[int, str], clauses: tuple[ir.Clause, ...]) -> None:
+    def start_row(self, let: ir.Let, steps: dict[int, Node], clauses: tuple[ir.Clause, ...]) -> None:
         """A row of zeros, where clauses that have only a part of it follow."""
         stored = self.stored[let.name]
         if stored.rows and any(self.is_partial(let, clause, steps) for clause in clauses):
-            key = ", ".join(steps[axis] for axis in stored.rows)
+            key = tuple(steps[axis] for axis in stored.rows)
             self.text.store(stored.variable, key, self.empty_row(let, stored))
 
-    def is_partial(self, let: ir.Let, clause: ir.Clause, steps: dict[int, str]) -> bool:
+    def is_partial(self, let: ir.Let, clause: ir.Clause, stepped: Collection[int]) -> bool:
         """Whether a clause fills only a part of its row."""
         ranges = {range.coordinate: range for range in clause.ranges}
         for n, (slot, axis) in enumerate(zip(clause.slots, let.axes, strict=True)):
-            if n in steps:
+            if n in stepped:
                 continue
             if not isinstance(slot, ir.Coord):
                 return True
@@ -287,18 +292,20 @@ def _merged(body: list[list[Part] | ir.Stepwise]) -> Iterator[list[Part] | ir.St
         yield found
 
 
-def _without_failed(tests: tuple[str, ...]) -> tuple[str, ...]:
+def _without_failed(tests: tuple[Test, ...]) -> tuple[Test, ...]:
     """Tests that are asked one after the other: where `t == 0` failed, `t >= 1` is known."""
-    failed = [test.removesuffix(" == 0") for test in tests if re.fullmatch(r"\w+ == 0", test)]
-    result = []
-    for number, test in enumerate(tests):
-        before = [step for step in failed if f"{step} == 0" in tests[:number]]
-        parts = [part for part in test.split(" and ") if part not in [f"{step} >= 1" for step in before]]
-        result.append(" and ".join(parts) or test)
+    known: set[Node] = set()
+    result: list[Test] = []
+    for test in tests:
+        result.append(tuple(part for part in test if part not in known) or test)
+        match test:
+            case (Infix("==", step, zero),) if zero == ZERO:
+                known.add(Infix(">=", step, ONE))
     return tuple(result)
 
 
-def _is_chain(tests: tuple[str, ...], step: str) -> bool:
+def _is_chain(tests: tuple[Test, ...], step: Node) -> bool:
     """Whether tests ask for the first steps one by one, and for all others last."""
     count = len(tests) - 1
-    return count > 0 and tests == (*(f"{step} == {n}" for n in range(count)), f"{step} >= {count}")
+    first = [(infix("==", step, n),) for n in range(count)]
+    return count > 0 and tests == (*first, (infix(">=", step, count),))

@@ -7,7 +7,8 @@ from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import fresh
 from ..plan.steps import Chosen
-from .base import ATOM, Value
+from .base import Value
+from .code import Node, call, method
 from .frames import Framed
 from .scope import Scope
 from .state import Stored
@@ -35,27 +36,24 @@ class Experts(Framed):
         rows = self.flat(chosen.x, (chosen.rows, over), inner, let)
         table = self.flat(whole, ((number,), chosen.columns, over), inner, let)
         places = self.flat(where, (chosen.rows,), inner, let)
-        call = f"{self.text.helper('by_place')}({rows}, {table}, {places})"
+        code: Node = call(self.text.helper("by_place"), rows, table, places)
         axes = (*chosen.rows, *chosen.columns)
         if len(axes) != 2:
-            call = f"{call}.reshape{self.shape(axes, scope)}"
-        value = self.turned(Value(call, axes, "real", self.dtypes[let.name], ATOM), scope.order)
+            code = method(code, "reshape", self.shape(axes, scope))
+        value = self.turned(Value(code, axes, "real", self.dtypes[let.name]), scope.order)
         variable = self.text.fresh(let.name)
-        self.text.line(f"{variable} = {self.finished(let, value, clause, {}).text}")
+        self.text.assign(variable, self.finished(let, value, clause, {}).code)
         self.stored[let.name] = Stored(variable, self.dtypes[let.name])
 
-    def flat(self, expr: ir.Expr, groups: tuple[tuple[Coordinate, ...], ...], scope: Scope, let: ir.Let) -> str:
+    def flat(self, expr: ir.Expr, groups: tuple[tuple[Coordinate, ...], ...], scope: Scope, let: ir.Let) -> Node:
         """An expression as an array in which each group of coordinates is one axis."""
         axes = tuple(axis for group in groups for axis in group)
         value = self.strong(self.value(expr, scope))
         if expr.type.kind == "real":
             value = self.cast_to(self.real(value), self.dtypes[let.name])
-        value = self.spread(self.turned(value, axes), axes, scope)
-        text = value.text
+        code = self.spread(self.turned(value, axes), axes, scope).code
         for n in reversed(range(len(groups))):
             start, count = sum(map(len, groups[:n])), len(groups[n])
             if count > 1:
-                value = value.but(text=text, binds=value.binds)
-                text = f"{value.atom}.flatten({start}, {start + count - 1})"
-                value = value.but(text=text, binds=ATOM)
-        return text
+                code = method(code, "flatten", start, start + count - 1)
+        return code

@@ -12,13 +12,14 @@ from ..ir import nodes as ir
 from ..ir.functions import operation
 from ..ir.types import Coordinate, Dtype
 from ..ir.walk import walk
-from .base import AND, ATOM, COMPARISON, EITHER, OR, POWER, PRODUCT, SUM, UNARY, Value
+from .base import Value, plain
 from .branches import Branches
+from .code import Infix, Name, Node, Number, Prefix, call, fill
 from .scope import Scope
 from .values import aligned, joined, widest
 from .wholes import LARGEST
 
-_LEVELS = {"+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT}
+_SIGNS = frozenset(("+", "-", "*", "/"))
 _COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">="))
 
 
@@ -31,7 +32,7 @@ class Emitter(Branches):
             case ir.Const():
                 return constant(expr)
             case ir.Size(coordinate):
-                return Value(self.sizes[coordinate], (), "whole", None, ATOM, True)
+                return plain(self.sizes[coordinate])
             case ir.Coord(coordinate):
                 return self.coordinate(coordinate, scope)
             case ir.Read(_, ()):
@@ -103,7 +104,7 @@ class Emitter(Branches):
             values = [self.widened(value) for value in values]
         among = [value.dtype for value in values if value.kind == "real" and not value.python and value.axes]
         helped = self.text.dialect.name == "torch" or self.compute == "f64"
-        if op not in _LEVELS or self.compute not in among or not helped:
+        if op not in _SIGNS or self.compute not in among or not helped:
             return [self.real(value) for value in values]
         return [replace(v, kind="real", dtype=self.compute) if v.kind == "whole" else v for v in values]
 
@@ -121,11 +122,11 @@ class Emitter(Branches):
         if expr.type.kind == "whole":
             found = self.whole(expr, values, dtype, scope)
         elif op in _COMPARISONS:
-            found = self.infix(op, self.wide_enough(expr, values, scope), COMPARISON, expr, "bool", scope)
-        elif op in _LEVELS or op == "**":
+            found = self.infix(op, self.wide_enough(expr, values, scope), expr, "bool", scope)
+        elif op in _SIGNS or op == "**":
             found = self.arithmetic(expr, values, dtype, scope)
         elif op == "neg":
-            found = values[0].but(text=f"-{values[0].within(UNARY)}", binds=UNARY)
+            found = values[0].but(Prefix("-", values[0].code))
         else:
             found = self.function(expr, values, dtype, scope)
         return self.without_removed(expr, found, scope) if op in ("*", "/") and self.is_loud(expr) else found
@@ -136,11 +137,11 @@ class Emitter(Branches):
         if not scope.conditions():
             return values
         for at, stand_in in self.poles(expr):
-            closely = stand_in == "0" or self.isolate
+            closely = stand_in == 0 or self.isolate
             kept = None if values[at].python else self.looked_at(set(values[at].axes), closely, scope)
             if kept is not None:
                 self.leans += 1
-                other = Value(stand_in, (), "real", None, ATOM, True)
+                other = plain(stand_in, "real")
                 safe = self.where(kept, self.strong(values[at]), other, scope, values[at].dtype)
                 values = [*values[:at], safe, *values[at + 1 :]]
         return values
@@ -155,20 +156,20 @@ class Emitter(Branches):
             whole = self.conjunction(wider, scope)
             assert whole is not None
             gone = tuple(n for n, axis in enumerate(whole.axes) if axis not in own)
-            shown = self.text.dialect.reduction("any", whole, gone, self.text)
-            masks.append(Value(shown, tuple(axis for axis in whole.axes if axis in own), "bool", "bool"))
+            some = self.text.dialect.reduction("any", whole, gone, self.text)
+            masks.append(Value(some, tuple(axis for axis in whole.axes if axis in own), "bool", "bool"))
         return self.conjunction(masks, scope)
 
-    def poles(self, expr: ir.Map) -> Iterator[tuple[int, str]]:
+    def poles(self, expr: ir.Map) -> Iterator[tuple[int, int]]:
         """Which operands of a function must not be looked at where nobody asks for it, and what is harmless there."""
         row = operation(expr.op)
         for at, argument in enumerate(expr.arguments):
             others = [other for n, other in enumerate(expr.arguments) if n != at]
             handed = not row.settled or (expr.op in ("*", "/") and any(map(_is_learned, others)))
             if at in row.steep and _is_learned(argument):
-                yield at, "1"
+                yield at, 1
             elif handed and self.may_be_endless(argument):
-                yield at, "0"
+                yield at, 0
 
     def may_be_endless(self, expr: ir.Expr) -> bool:
         """Whether this may be infinite at points that a guard removed."""
@@ -194,7 +195,7 @@ class Emitter(Branches):
         gone = self.removed(expr, scope)
         if gone is None:
             return value
-        zero = Value("0", (), expr.type.kind, None, ATOM, True)
+        zero = plain(0, expr.type.kind)
         return self.where(self.text.keep(gone, "removed"), zero, self.strong(value), scope, value.dtype)
 
     def arithmetic(self, expr: ir.Map, values: list[Value], dtype: Dtype | None, scope: Scope) -> Value:
@@ -203,23 +204,21 @@ class Emitter(Branches):
         if expr.op == "**":
             if python and not _is_plain_power(values):
                 values[0] = self.strong(values[0])
-            return self.infix("**", values, POWER, expr, dtype or values[0].dtype, scope)
+            return self.infix("**", values, expr, dtype or values[0].dtype, scope)
         if python and (_is_wide(expr) or (expr.op == "/" and not _is_nonzero(values[1]))):
             values[0] = self.strong(values[0])
-        return self.infix(expr.op, values, _LEVELS[expr.op], expr, dtype or values[0].dtype, scope)
+        return self.infix(expr.op, values, expr, dtype or values[0].dtype, scope)
 
     def function(self, expr: ir.Map, values: list[Value], dtype: Dtype | None, scope: Scope) -> Value:
         """A function of reals. The root of a size is a plain number."""
         if values[0].python and expr.op == "sqrt" and _is_counted(expr):
-            return Value(f"math.sqrt({values[0].text})", (), "real", None, ATOM, True)
+            return plain(call("math.sqrt", values[0].code), "real")
         axes = joined(values, scope.order)
         values = [aligned(value, axes) for value in values]
         if expr.op not in ("max", "min") or all(value.python for value in values):
             values = self.leading(values)
         op = "root" if expr.op == "rsqrt" and _is_never_negative_zero(expr.arguments[0]) else expr.op
-        shown = self.text.dialect.function(op, values, self.text)
-        binds = PRODUCT if op == "root" and self.text.dialect.name == "numpy" else ATOM
-        return Value(shown, axes, "real", dtype or values[0].dtype, binds)
+        return Value(self.text.dialect.function(op, values, self.text), axes, "real", dtype or values[0].dtype)
 
     def logic(self, expr: ir.Map, scope: Scope) -> Value:
         """Truths. What stands to the right of `&&` is looked at only where the left holds, of `||` where it fails."""
@@ -233,9 +232,8 @@ class Emitter(Branches):
         axes = joined((first, second), scope.order)
         first, second = aligned(first, axes), aligned(second, axes)
         if first.python and second.python:
-            return Value(f"{first.within(EITHER)} or {second.within(EITHER + 1)}", axes, "bool", None, EITHER, True)
-        shown = f"{first.within(AND + 1)} | {second.within(AND + 1)}"
-        return Value(shown, axes, "bool", "bool", OR)
+            return Value(Infix("or", first.code, second.code), axes, "bool", None, True)
+        return Value(Infix("|", first.code, second.code), axes, "bool", "bool")
 
     def cast(self, expr: ir.Map, scope: Scope) -> Value:
         """To whole: truncated toward zero, where that fits. To real: rounded as the dtype rounds."""
@@ -243,15 +241,16 @@ class Emitter(Branches):
         value = self.value(expr.arguments[0], scope)
         if expr.type.kind == "bool" or value.dtype == dtype:
             return value
-        bits = 31 if dtype == "i32" else 63
+        bits = Number("31" if dtype == "i32" else "63")
         if expr.type.kind == "whole" and value.kind == "real":
             value = self.text.keep(self.strong(value), self.label)
-            shown = f"~((-(2.0**{bits}) <= {value.text}) & ({value.text} < 2.0**{bits}))"
-            test = Value(shown, value.axes, "bool", "bool", UNARY)
+            code = fill("~((-(2.0**{bits}) <= {x}) & ({x} < 2.0**{bits}))", bits=bits, x=value.code)
+            test = Value(code, value.axes, "bool", "bool")
             self.fail_where(test, "IX505", f"this is not a whole number that {dtype} holds", scope)
         elif dtype == "i32" and value.kind == "whole" and self.largest(expr.arguments[0], scope) > LARGEST["i32"]:
             value = self.text.keep(self.strong(value), self.label)
-            test = Value(f"({value.text} < -(2**31)) | ({value.text} >= 2**31)", value.axes, "bool", "bool", OR)
+            code = fill("({x} < -(2**31)) | ({x} >= 2**31)", x=value.code)
+            test = Value(code, value.axes, "bool", "bool")
             self.fail_where(test, "IX505", "this whole number does not fit in 32 bits", scope)
         if value.python and value.kind == "whole" and expr.type.kind == "real":
             value = replace(value, kind="real")
@@ -266,36 +265,39 @@ def _is_learned(expr: ir.Expr) -> bool:
 def constant(expr: ir.Const) -> Value:
     """A number as written."""
     if isinstance(expr.value, bool):
-        return Value(str(expr.value), (), "bool", None, ATOM, True)
-    binds = ATOM if expr.value >= 0 else UNARY
+        return plain(expr.value, "bool")
     small = 1 + LARGEST["i64"] if expr.type.kind == "whole" else 2**53
     if isinstance(expr.value, int) and abs(expr.value) <= small:
-        return Value(str(expr.value), (), expr.type.kind, None, binds, True)
-    return Value(float_text(expr.value), (), "real", None, binds, True)
+        return plain(expr.value, expr.type.kind)
+    return plain(float_code(expr.value), "real")
 
 
-def float_text(value: int | Fraction) -> str:
+def float_code(value: int | Fraction) -> Node:
+    """A number as Python's floats have it."""
     try:
-        return repr(float(value))
+        return Number(repr(float(value)))
     except OverflowError:
-        return "math.inf" if value > 0 else "-math.inf"
+        return Name("math.inf") if value > 0 else Prefix("-", Name("math.inf"))
+
+
+def literal(code: Node) -> float | None:
+    """A number that is written out; None for any other."""
+    try:
+        return float(code.text) if isinstance(code, Number) else None
+    except OverflowError:
+        return None
 
 
 def _is_nonzero(value: Value) -> bool:
     """Whether a plain number is one that is written out, and not 0."""
-    try:
-        return float(value.text) != 0
-    except ValueError:
-        return False
+    number = literal(value.code)
+    return number is not None and number != 0
 
 
 def _is_plain_power(values: list[Value]) -> bool:
     """Whether a power of numbers that are written out stays among Python's floats."""
-    try:
-        base, exponent = (float(value.text) for value in values)
-        return base > 0 and abs(exponent * math.log(base)) < 700
-    except (ValueError, OverflowError):
-        return False
+    base, exponent = (literal(value.code) for value in values)
+    return base is not None and exponent is not None and base > 0 and abs(exponent * math.log(base)) < 700
 
 
 def _is_never_negative_zero(expr: ir.Expr) -> bool:

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import renamed_apart, walk
 from ..plan.steps import Attend, Step
-from .base import ATOM, PRODUCT, Value
+from .base import Value
+from .code import (
+    ALL,
+    NAN,
+    NONE,
+    ZERO,
+    Index,
+    Infix,
+    List,
+    Name,
+    Node,
+    Number,
+    Part,
+    Prefix,
+    Ternary,
+    call,
+    chain,
+    fill,
+    method,
+)
 from .expressions import constant
 from .scope import Place, Scope
-from .tiles import Meeting
+from .tiles import Meeting, spaced
 from .values import aligned
 
 
@@ -70,7 +89,7 @@ class Framed(Meeting):
 
     def operand(
         self, expr: ir.Expr, row: Coordinate | None, columns: tuple[Coordinate, ...], frame: Frame, let: ir.Let
-    ) -> str:
+    ) -> Node:
         """An array of four axes: what keeps apart twice, a row, a column."""
         value = self.text.short(self.real(self.heard_value(expr, frame.heard)), let.name)
         dtype = self.dtypes[let.name]
@@ -83,56 +102,61 @@ class Framed(Meeting):
         missing = tuple(axis for axis in inner if axis not in value.axes)
         if missing or present != frame.batch:
             value = self.spread(value, (*frame.batch, *inner), frame.scope)
-        text = value.atom
+        code = value.code
         if row is None:
-            text = f"{text}[..., None, :]" if columns else f"{text}[..., None]"
+            code = fill("{x}[..., None, :]" if columns else "{x}[..., None]", x=code)
         if not columns:
-            text = f"{text}[..., None]"
+            code = fill("{x}[..., None]", x=code)
         if len(columns) > 1:
-            text = f"{text}.flatten({-len(columns)})"
-        return self.folded_batch(text, len(frame.batch))
+            code = method(code, "flatten", -len(columns))
+        return self.folded_batch(code, len(frame.batch))
 
-    def folded_batch(self, text: str, count: int) -> str:
+    def folded_batch(self, code: Node, count: int) -> Node:
         """What keeps apart, as two axes."""
         if count == 0:
-            return f"{text}[None, None]"
+            return fill("{x}[None, None]", x=code)
         if count == 1:
-            return f"{text}[None]"
-        return text if count == 2 else f"{text}.flatten(0, {count - 2})"
+            return fill("{x}[None]", x=code)
+        return code if count == 2 else method(code, "flatten", 0, count - 2)
 
-    def restored(self, text: str, let: ir.Let, attend: Attend, frame: Frame) -> Value:
+    def restored(self, code: Node, let: ir.Let, attend: Attend, frame: Frame) -> Value:
         """The result of a kernel with its own axes again."""
-        batch, carry = frame.batch, attend.layout.carry
-        value = Value(text, (), "real", self.dtypes[let.name])
-        if len(batch) < 2:
-            value = value.but(text=f"{value.atom}[0, 0]" if not batch else f"{value.atom}[0]")
-        elif len(batch) > 2:
-            value = value.but(text=f"{value.atom}.unflatten(0, {self.shape(batch[:-1], frame.scope)})")
-        if not carry:
-            value = value.but(text=f"{value.atom}[..., 0]")
-        elif len(carry) > 1:
-            value = value.but(text=f"{value.atom}.unflatten(-1, {self.shape(carry, frame.scope)})")
+        carry = attend.layout.carry
+        code = self.unfolded_columns(self.unfolded_batch(code, frame), carry, frame)
         rows: tuple[Coordinate, ...] = () if frame.row is None else (frame.row,)
         if frame.row is None:
-            value = value.but(text=f"{value.atom}[{', '.join([':'] * len(batch) + ['0'])}]")
-        return replace(value, axes=(*batch, *rows, *carry))
+            code = Index(code, (*(ALL for _ in frame.batch), ZERO))
+        return Value(code, (*frame.batch, *rows, *carry), "real", self.dtypes[let.name])
 
-    def scale(self, attend: Attend, frame: Frame) -> tuple[str, ir.Expr]:
+    def unfolded_batch(self, code: Node, frame: Frame) -> Node:
+        """An array whose first two axes were what keeps apart, with the axes that they were made of."""
+        if len(frame.batch) < 2:
+            return fill("{x}[0]" if frame.batch else "{x}[0, 0]", x=code)
+        if len(frame.batch) == 2:
+            return code
+        return method(code, "unflatten", 0, self.shape(frame.batch[:-1], frame.scope))
+
+    def unfolded_columns(self, code: Node, columns: tuple[Coordinate, ...], frame: Frame) -> Node:
+        """An array whose last axis was all columns, with an axis for each."""
+        if not columns:
+            return fill("{x}[..., 0]", x=code)
+        return code if len(columns) == 1 else method(code, "unflatten", -1, self.shape(columns, frame.scope))
+
+    def scale(self, attend: Attend, frame: Frame) -> tuple[Node, ir.Expr]:
         """The scale of the scores as a plain number, and the query's side; a scale from an array goes there."""
         dot = attend.scores.dot
         assert dot is not None
         if dot.scale is None:
-            return "1.0", dot.query
+            return Number("1.0"), dot.query
         if self.is_scaled_before(attend):
-            return "1.0", build.apply("*", (dot.query, dot.scale), "real", dot.query.span)
-        divisors: list[str] = []
-        shown = self.plain_scale(dot.scale, divisors)
-        assert shown is not None
-        if not divisors:
-            return shown.text, dot.query
+            return Number("1.0"), build.apply("*", (dot.query, dot.scale), "real", dot.query.span)
+        scale = self.plain_scale(dot.scale)
+        assert scale is not None
+        if not isinstance(scale, Ternary):
+            return scale, dot.query
         variable = self.text.fresh("scale")
-        self.text.line(f"{variable} = {shown.text} if {' and '.join(divisors)} else math.nan")
-        return variable, dot.query
+        self.text.assign(variable, scale)
+        return Name(variable), dot.query
 
     def is_scaled_before(self, attend: Attend) -> bool:
         """Whether a kernel is handed a query that is scaled already: it takes plain numbers, and one that masks before
@@ -141,34 +165,36 @@ class Framed(Meeting):
         if scale is None:
             return False
         negative = any(isinstance(part, ir.Const) and part.value < 0 for part in walk(scale))
-        return negative or self.plain_scale(scale, []) is None
+        return negative or self.plain_scale(scale) is None
 
-    def plain_scale(self, expr: ir.Expr, divisors: list[str]) -> Value | None:
+    def plain_scale(self, expr: ir.Expr) -> Node | None:
         """A scale of figures, sizes and their roots, in plain Python; None for any other. By 0 it is NaN."""
+        divisors: list[Node] = []
+        code = self._figures(expr, divisors)
+        return code if code is None or not divisors else Ternary(code, chain("and", divisors), NAN)
 
-        def number(text: str, binds: int = ATOM) -> Value:
-            return Value(text, (), "real", None, binds, True)
-
+    def _figures(self, expr: ir.Expr, divisors: list[Node]) -> Node | None:
+        """The scale itself. `divisors` grow by the sizes that it divides by."""
         match expr:
             case ir.Const():
-                return constant(expr)
+                return constant(expr).code
             case ir.Size(coordinate):
-                return number(self.sizes[coordinate])
+                return Name(self.sizes[coordinate])
             case ir.Map("sqrt", (ir.Size(coordinate),)):
-                return number(f"math.sqrt({self.sizes[coordinate]})")
+                return call("math.sqrt", self.sizes[coordinate])
             case ir.Map("*" | "/" as op, (left, right)) if expr.type.kind == "real":
-                first, second = self.plain_scale(left, divisors), self.plain_scale(right, divisors)
+                first, second = self._figures(left, divisors), self._figures(right, divisors)
                 if first is None or second is None:
                     return None
                 if op == "/":
-                    divisors += [self.sizes[p.coordinate] for p in walk(right) if isinstance(p, ir.Size)]
-                return number(f"{first.within(PRODUCT)} {op} {second.within(PRODUCT + 1)}", PRODUCT)
+                    divisors += [Name(self.sizes[p.coordinate]) for p in walk(right) if isinstance(p, ir.Size)]
+                return Infix(op, first, second)
             case _:
                 return None
 
     # -------------------------------------------------------------- who is heard
 
-    def bound(self, op: str, bounds: tuple[ir.Expr, ...], key: ir.Range, frame: Frame) -> str:
+    def bound(self, op: str, bounds: tuple[ir.Expr, ...], key: ir.Range, frame: Frame) -> Node:
         """A bound of every row's keys, counted from the first key: three axes, of which the first two may be 1."""
         first = key.lower
         expr = bounds[0] if bounds else key.lower if op == "max" else key.upper
@@ -178,33 +204,33 @@ class Framed(Meeting):
             expr = build.apply("-", (expr, first), "whole", expr.span)
         return self.three(self.value(expr, frame.scope), frame.row, frame)
 
-    def three(self, value: Value, last: Coordinate | None, frame: Frame) -> str:
+    def three(self, value: Value, last: Coordinate | None, frame: Frame) -> Node:
         """A whole array as (batch or 1, head or 1, rows)."""
         lasts = () if last is None else (last,)
         if value.python:
-            length = "1" if last is None else self.length(last, frame.scope)
-            return f"torch.full((1, 1, {length}), {value.text}, device=device)"
+            length: Part = 1 if last is None else self.length(last, frame.scope)
+            return call("torch.full", (1, 1, length), value.code, device="device")
         many = len(frame.batch) > 2
         axes = tuple(a for a in (*frame.batch, *lasts) if a in value.axes or a in lasts or many)
-        value = self.spread(self.turned(value, axes), axes, frame.scope)
+        code = self.spread(self.turned(value, axes), axes, frame.scope).code
         if last is None:
-            value = replace(value, text=f"{value.atom}[..., None]")
+            code = fill("{x}[..., None]", x=code)
         if many:
-            return f"{value.atom}.flatten(0, {len(frame.batch) - 2})"
-        slots = ["None"] * (2 - len(frame.batch)) + [":" if axis in axes else "None" for axis in frame.batch]
-        if slots == [":", ":"]:
-            return value.text
-        return f"{value.atom}[{', '.join(slots)}]"
+            return self.folded_batch(code, len(frame.batch))
+        new = [NONE] * (2 - len(frame.batch))
+        return spaced(code, [*new, *(ALL if axis in axes else NONE for axis in frame.batch)])
 
-    def group_words(self, groups: tuple[tuple[ir.Expr, ir.Expr], ...], frame: Frame, key: Coordinate) -> str:
+    def group_operands(
+        self, groups: tuple[tuple[ir.Expr, ir.Expr], ...], frame: Frame, key: Coordinate
+    ) -> tuple[Node, ...]:
         """The groups of queries and keys; several of them as one."""
         query = [self.three(self.value(asks, frame.scope), frame.row, frame) for asks, _ in groups]
         keys = [self.three(self.value(answers, frame.scope), key, frame) for _, answers in groups]
         if len(groups) == 1:
-            return f", {query[0]}, {keys[0]}"
+            return query[0], keys[0]
         pair = self.text.fresh("groups")
-        self.text.line(f"{pair} = {self.helped('joint', JOINT)}([{', '.join(query)}], [{', '.join(keys)}])")
-        return f", *{pair}"
+        self.text.assign(pair, call(self.helped("joint", JOINT), List(tuple(query)), List(tuple(keys))))
+        return (Prefix("*", Name(pair)),)
 
     def is_hull(self, attend: Attend) -> bool:
         """Whether one interval for each row says all that the guard says."""
@@ -214,7 +240,7 @@ class Framed(Meeting):
             case _:
                 return False
 
-    def hull_of(self, op: str, attend: Attend, frame: Frame) -> str:
+    def hull_of(self, op: str, attend: Attend, frame: Frame) -> Node:
         """The first key (the one beyond the last) that each row may hear, counted from the first there is."""
         key = attend.attention.key
         expr = self.hull_expr(op, attend)
@@ -225,12 +251,12 @@ class Framed(Meeting):
         value = self.value(expr, frame.scope)
         rows = () if frame.row is None else (frame.row,)
         if value.python:
-            length = "1" if frame.row is None else self.length(frame.row, frame.scope)
-            return f"torch.full(({length},), {value.text}, device=device)"
+            length: Part = 1 if frame.row is None else self.length(frame.row, frame.scope)
+            return call("torch.full", (length,), value.code, device="device")
         axes = (*frame.batch, *rows)
         inner = tuple(axis for axis in axes if axis in value.axes or axis in rows)
         shown = aligned(self.spread(self.turned(value, inner), inner, frame.scope), axes)
-        return shown.text if rows else f"{shown.atom}[..., None]"
+        return shown.code if rows else fill("{x}[..., None]", x=shown.code)
 
     def hull_expr(self, op: str, attend: Attend) -> ir.Expr | None:
         """The bounds of the one piece as one; None where there are several pieces, or none to say."""
@@ -243,13 +269,13 @@ class Framed(Meeting):
             expr = build.apply("max" if op == "min" else "min", (expr, other), "whole", other.span)
         return expr
 
-    def hull(self, op: str, attend: Attend, frame: Frame) -> str:
+    def hull(self, op: str, attend: Attend, frame: Frame) -> Node:
         """The first (one beyond the last) key that some row may hear: for each row where that is plain."""
         key = attend.attention.key
         expr = self.hull_expr(op, attend)
         if expr is None or not expr.type.coordinates <= {frame.row}:
             return self.number(key.lower if op == "min" else key.upper)
-        return self.value(expr, frame.scope).text
+        return self.value(expr, frame.scope).code
 
 
 def hears_somebody(attend: Attend) -> ir.Expr:

@@ -8,6 +8,7 @@ from ..ir.affine import polynomial
 from ..ir.types import Coordinate
 from ..plan.steps import Attend
 from .base import Value
+from .code import Call, Name, Node, infix
 from .frames import Frame, Framed
 from .scope import Place, Scope
 
@@ -23,28 +24,32 @@ class Fused(Framed):
         compared = tuple(range.coordinate for range in dot.compared)
         groups = self.grouped(attend, frame)
         q = self.operand(query, frame.row, compared, frame, let)
-        causal = ", is_causal=True" if attend.shape == "causal" else ""
-        words = f"{causal}, scale={scale}"
-        name = self.helped("attend", ATTEND)
+        keywords = self.scaling(attend, scale)
+        kernel = Name(self.helped("attend", ATTEND))
         if groups is not None:
             shared, test, key, answer = groups
             k = self.operand(key, attend.attention.coordinate, compared, shared, let)
             v = self.operand(answer, attend.attention.coordinate, attend.layout.carry, shared, let)
             variable = self.text.fresh(f"{let.name}_rows")
-            self.text.line(f"if {test}:")
+            self.text.add("if", test)
             with self.block():
-                self.text.line(f"{variable} = {name}({q}, {k}, {v}{words}, enable_gqa=True)")
-            self.text.line("else:")
+                self.text.assign(variable, Call(kernel, (q, k, v), (*keywords, ("enable_gqa", Name("True")))))
+            self.text.add("else")
             with self.block():
                 k = self.operand(dot.key, attend.attention.coordinate, compared, frame, let)
                 v = self.operand(attend.attention.value, attend.attention.coordinate, attend.layout.carry, frame, let)
-                self.text.line(f"{variable} = {name}({q}, {k}, {v}{words})")
-            return self.restored(variable, let, attend, frame)
+                self.text.assign(variable, Call(kernel, (q, k, v), keywords))
+            return self.restored(Name(variable), let, attend, frame)
         k = self.operand(dot.key, attend.attention.coordinate, compared, frame, let)
         v = self.operand(attend.attention.value, attend.attention.coordinate, attend.layout.carry, frame, let)
-        return self.restored(f"{name}({q}, {k}, {v}{words})", let, attend, frame)
+        return self.restored(Call(kernel, (q, k, v), keywords), let, attend, frame)
 
-    def grouped(self, attend: Attend, frame: Frame) -> tuple[Frame, str, ir.Expr, ir.Expr] | None:
+    def scaling(self, attend: Attend, scale: Node) -> tuple[tuple[str, Node], ...]:
+        """What the library's kernel takes by name."""
+        causal = (("is_causal", Name("True")),) if attend.shape == "causal" else ()
+        return (*causal, ("scale", scale))
+
+    def grouped(self, attend: Attend, frame: Frame) -> tuple[Frame, Node, ir.Expr, ir.Expr] | None:
         """Heads that share keys and values, `K[b, h / G, j, d]`: the frame of the shared ones, when that is all
         of them, and both sides read at the shared head."""
         dot = attend.scores.dot
@@ -76,11 +81,11 @@ class Fused(Framed):
         }
         inner = Scope(order, scope.trail)
         new = Frame((*frame.batch[:-1], shared), frame.row, inner, Scope(order, (*inner.trail, *frame.heard.trail)))
-        test = f"{self.number(place.stop)} == {self._times(group, extent)}"
+        test = infix("==", self.number(place.stop), self._times(group, extent))
         read = [_reading(expr, n, shared) for expr, n, _, _ in found]
         return new, test, read[0], read[1]
 
-    def _times(self, group: ir.Expr, extent: ir.Expr) -> str:
+    def _times(self, group: ir.Expr, extent: ir.Expr) -> Node:
         return self.number(build.apply("*", (group, extent), "whole", extent.span))
 
 

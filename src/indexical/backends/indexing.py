@@ -9,11 +9,12 @@ from ..ir import nodes as ir
 from ..ir.affine import expression, polynomial
 from ..ir.types import DEFAULT_DTYPE, Coordinate
 from ..ir.walk import fresh
-from .base import ATOM, Value
-from .expressions import float_text
+from .base import Value
+from .code import ALL, NONE, List, Name, Node, Number, call, fill, infix, method, node
+from .expressions import float_code
 from .scope import Place, Scope
 from .state import Stored
-from .values import aligned, joined, permuted
+from .values import aligned, joined, permuted, sliced
 from .views import Access, Views
 
 
@@ -36,7 +37,7 @@ class Reader(Views):
     def read(self, expr: ir.Read, scope: Scope) -> Value:
         """A tensor at indices; a scalar has none."""
         stored = self.stored[expr.tensor]
-        base = Value(stored.variable, (), expr.type.kind, stored.dtype, ATOM, stored.python)
+        base = Value(Name(stored.variable), (), expr.type.kind, stored.dtype, stored.python)
         if not expr.indices:
             return base
         extents = [axis.extent for axis in self.tensors[expr.tensor].axes]
@@ -67,10 +68,9 @@ class Reader(Views):
         dtype = self.compute if expr.type.kind == "real" else DEFAULT_DTYPE[expr.type.kind]
         cells = [_cell(cell) for cell in expr.cells]
         for length in reversed(expr.shape[1:]):
-            cells = [f"[{', '.join(cells[n : n + length])}]" for n in range(0, len(cells), max(1, length))]
-        literal = f"[{', '.join(cells)}]"
-        shown = self.text.dialect.array(literal, dtype)
-        base = self.text.keep(Value(shown, (), expr.type.kind, dtype), "figures")
+            cells = [List(tuple(cells[n : n + length])) for n in range(0, len(cells), max(1, length))]
+        code = self.text.dialect.array(List(tuple(cells)), dtype)
+        base = self.text.keep(Value(code, (), expr.type.kind, dtype), "figures")
         extents: list[ir.Expr] = [build.whole(length, expr.span) for length in expr.shape]
         return self.at(base, list(expr.indices), extents, "an index of an array literal is out of bounds", scope)
 
@@ -124,9 +124,9 @@ class Reader(Views):
             message = f"`{index.expr.coordinate}` has one size here and another there"
             if self.text.loops and not (place.stop.type.coordinates or index.extent.type.coordinates):
                 with self.outside_loops():
-                    self.refuse_once(f"{here} != {there}", "IX304", message)
+                    self.refuse_once(infix("!=", here, there), "IX304", message)
             else:
-                self.refuse_once(f"{here} != {there}", "IX304", message)
+                self.refuse_once(infix("!=", here, there), "IX304", message)
 
     def merged(
         self, base: Value, indices: list[ir.Expr], extents: list[ir.Expr], message: str, scope: Scope
@@ -183,7 +183,7 @@ class Reader(Views):
         apart[axes[0]], apart[axes[1]] = (build.coord(c, zero.span) for c in (high, low))
         value = self.at(base, apart, extents, message, inner)
         result = tuple(dict.fromkeys(coordinate if c in (high, low) else c for c in value.axes))
-        return value.but(text=f"{value.atom}.reshape{self.shape(result, scope)}", axes=result, binds=ATOM)
+        return value.but(method(value.code, "reshape", *self.shape(result, scope).items), axes=result)
 
     # -------------------------------------------------------------------- views
 
@@ -195,25 +195,23 @@ class Reader(Views):
     def sliced(self, base: Value, plan: list[Index], scope: Scope) -> Value:
         """All places that a read reaches, and no others, in the order of its coordinates."""
         padded = {n: i.access for n, i in enumerate(plan) if i.access is not None and i.access.padded}
-        text = self.padded(base.text if padded else base.atom, padded, [index.expr.span for index in plan], scope)
+        code = self.padded(base.code, padded, [index.expr.span for index in plan], scope)
         if padded:
-            text = self.text.keep(base.but(text=text, binds=ATOM), self.label).text
-        slices = [":" if i.access is None else self.slice(i.access, i.expr, i.extent, scope) for i in plan]
+            code = self.text.keep(base.but(code), self.label).code
+        slices: list[Node] = [ALL if i.access is None else self.slice(i.access, i.expr, i.extent, scope) for i in plan]
         step = None if padded else self.step_among(base, plan, scope)
         if step is not None:
-            text = f"{self.unbound(base.text, step)}[{slices.pop(step)}]"
-        while slices and slices[-1] == ":":
-            slices.pop()
-        if slices:
-            text = f"{text}[{', '.join(slices)}]"
+            assert isinstance(base.code, Name)
+            code = fill("{steps}[{at}]", steps=self.unbound(base.code, step), at=slices.pop(step))
+        code = sliced(code, slices)
         for axis, (_, index) in enumerate(held_axes(plan)):
             if index.access is not None and index.access.backward:
-                text = self.text.dialect.flip(text, axis)
-        return base.but(text=text, binds=ATOM)
+                code = self.text.dialect.flip(code, axis)
+        return base.but(code)
 
     def step_among(self, base: Value, plan: list[Index], scope: Scope) -> int | None:
         """The axis of an array that stays the same in a loop, of which each turn takes one step."""
-        if base.text not in {stored.variable for stored in self.stored.values() if not stored.growing}:
+        if base.code not in [Name(stored.variable) for stored in self.stored.values() if not stored.growing]:
             return None
         for n, index in enumerate(plan):
             stepped = any(scope.places[c].step is not None for c in index.coordinates)
@@ -223,9 +221,9 @@ class Reader(Views):
 
     def unfolded(self, value: Value, held: list[tuple[int, Index]], scope: Scope) -> Value:
         """Axes that two coordinates share, taken apart."""
-        text = value.text
+        code = value.code
         if any(index.access is not None and index.access.how == "split" for _, index in held):
-            text = f"{text}.reshape({', '.join(self.lengths(held, scope))})"
+            code = method(code, "reshape", *self.lengths(held, scope))
         names: list[list[Coordinate]] = []
         for n, index in held:
             if index.access is None:
@@ -240,27 +238,27 @@ class Reader(Views):
                 outer, inner = names[axis]
                 index = steps[outer, inner]
                 assert index.access is not None
-                step = self.plain(index.access.step, index.expr.span, scope).text
-                lengths = f"{self.length(outer, scope)}, {self.length(inner, scope)}"
-                behind = "" if index.access.dilation == 1 else f", {index.access.dilation}"
-                text = f"{self.text.helper('windows')}({text}, {axis}, {lengths}, {step}{behind})"
+                step = self.plain(index.access.step, index.expr.span, scope).code
+                lengths = self.length(outer, scope), self.length(inner, scope)
+                apart = () if index.access.dilation == 1 else (index.access.dilation,)
+                code = call(self.text.helper("windows"), code, axis, *lengths, step, *apart)
                 names = [*names[:axis], [outer], *names[axis + 1 :], [inner]]
         axes = tuple(name for (name,) in names)
         for coordinate in (c for _, index in held if index.access is not None for c in index.access.flipped):
-            text = self.text.dialect.flip(text, axes.index(coordinate))
-        return value.but(text=text, axes=axes, binds=ATOM)
+            code = self.text.dialect.flip(code, axes.index(coordinate))
+        return value.but(code, axes=axes)
 
-    def lengths(self, held: list[tuple[int, Index]], scope: Scope) -> list[str]:
+    def lengths(self, held: list[tuple[int, Index]], scope: Scope) -> list[Node]:
         """How long the axes are after all splits, and before any windows."""
-        result = []
+        result: list[Node] = []
         for _, index in held:
             if index.access is None:
                 result.append(self.number(index.extent, scope))
             elif index.access.how == "windows":
                 reach, span = index.access.beyond - index.access.first, index.expr.span
-                shown = self.plain(reach, span, scope).text
+                length = self.plain(reach, span, scope).code
                 sure = self.prover.entails(scope.standing, self.through(reach, span))
-                result.append(shown if sure else f"max(0, {shown})")
+                result.append(length if sure else call("max", 0, length))
             else:
                 result += [self.length(coordinate, scope) for coordinate in index.access.coordinates]
         return result
@@ -297,25 +295,24 @@ class Reader(Views):
         one = not union and self.text.dialect.name == "torch" and any(not place.python for place, _ in places.values())
         # PyTorch has an index for several axes, but a slow one, and a slower way back through it.
         several = self.text.dialect.name == "torch" and bool(union) and len(places) > 1
-        slots = []
+        plain = safe and not several
+        slots: list[Node] = []
         for axis in value.axes:
-            whole = ":" if safe and not several else "None"
             place = aligned(places[axis][0], union) if axis in places else None
-            alone = place is not None and one and not place.python
-            slots.append(whole if place is None else f"{place.atom}[None]" if alone else place.text)
-        while slots[-1] in (":", "None"):
+            if place is None:
+                slots.append(ALL if plain else NONE)
+            else:
+                slots.append(fill("{x}[None]", x=place.code) if one and not place.python else place.code)
+        while slots[-1] in (ALL, NONE):
             slots.pop()
-        if safe and not several:
-            text = f"{value.atom}[{', '.join(slots)}]"
-        else:
-            text = f"{self.text.helper('pick')}({', '.join([value.text, *slots])})"
+        code = sliced(value.code, slots) if plain else call(self.text.helper("pick"), value.code, *slots)
         at = [n for n, axis in enumerate(value.axes) if axis in places]
         rest = [axis for axis in value.axes if axis not in places]
         first = at[0] if at[-1] - at[0] == len(at) - 1 or not (union or one) else 0
         if one:
-            text = f"{text}.squeeze({first})"
+            code = method(code, "squeeze", first)
         axes = (*rest[:first], *union, *rest[first:])
-        return self.text.keep(value.but(text=text, axes=axes, binds=ATOM), self.label)
+        return self.text.keep(value.but(code, axes=axes), self.label)
 
 
 def minus(left: ir.Expr, right: ir.Expr) -> ir.Expr:
@@ -333,7 +330,7 @@ def _mark(axis: int) -> Coordinate:
     return Coordinate(f"?{axis}")
 
 
-def _cell(cell: ir.Const) -> str:
+def _cell(cell: ir.Const) -> Node:
     if cell.type.kind == "bool":
-        return str(bool(cell.value))
-    return str(cell.value) if cell.type.kind == "whole" else float_text(cell.value)
+        return node(bool(cell.value))
+    return Number(str(cell.value)) if cell.type.kind == "whole" else float_code(cell.value)

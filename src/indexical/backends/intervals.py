@@ -6,25 +6,30 @@ from dataclasses import dataclass
 
 from ..ir import nodes as ir
 from ..plan.steps import Attend
+from .code import Call, List, Name, Node, Tuple, call
 from .frames import Frame, Framed
 from .tiles import Tile
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
-    """A kernel by name, its query, key and value, all else that it takes, and the arrays among that which may want a
+class KernelCall:
+    """A kernel, its query, key and value, all else that it takes, and the arrays among that which may want a
     gradient."""
 
-    function: str
-    operands: tuple[str, str, str]
-    words: str
+    function: Node
+    operands: tuple[Node, ...]
+    keywords: tuple[tuple[str, Node], ...] = ()
     learned: tuple[str, ...] = ()
+
+    def code(self, *before: Node) -> Node:
+        """The call, with some operands ahead."""
+        return Call(self.function, (*before, *self.operands), self.keywords)
 
 
 class Intervals(Framed):
     """Each query with its intervals of keys, computed from the guard by arithmetic."""
 
-    def meeting(self, let: ir.Let, attend: Attend, frame: Frame, tiles: bool) -> Meeting:
+    def meeting(self, let: ir.Let, attend: Attend, frame: Frame, tiles: bool) -> KernelCall:
         """Who meets whom; `tiles` where something is added to the scores, or the guard is more than intervals."""
         dot = attend.scores.dot
         assert dot is not None
@@ -46,19 +51,19 @@ class Intervals(Framed):
             upper.append(self.bound("min", (), attend.attention.key, frame))
             rest = attend.attention.guard
         bounds = self.text.fresh("lower"), self.text.fresh("upper")
-        for name, texts in zip(bounds, (lower, upper), strict=True):
-            several = f"torch.broadcast_tensors({', '.join(texts)})" if len(texts) > 1 else f"({texts[0]},)"
-            self.text.line(f"{name} = torch.stack({several})")
-        words = f"{bounds[0]}, {bounds[1]}, {scale}"
+        for name, codes in zip(bounds, (lower, upper), strict=True):
+            several = call("torch.broadcast_tensors", *codes) if len(codes) > 1 else Tuple(tuple(codes))
+            self.text.assign(name, call("torch.stack", several))
+        operands: tuple[Node, ...] = (q, k, v, Name(bounds[0]), Name(bounds[1]), scale)
         if groups and tiles:
             rest, groups = attend.attention.guard, ()
         if groups:
-            words += self.group_words(groups, frame, key)
+            operands += self.group_operands(groups, frame, key)
         if not tiles or (attend.scores.bias is None and not rest):
             self.kernels.setdefault("torch_intervals", set()).add("attend_within")
-            return Meeting("attend_within", (q, k, v), words)
+            return KernelCall(Name("attend_within"), operands)
         self.kernels.setdefault("torch_intervals", set()).add("with_tiles")
         tile = Tile(self, let, attend, frame.batch, frame.row, attend.scores.bias, rest)
         name = tile.write()
-        words = f"{words}, arrays=[{', '.join(tile.arguments)}]"
-        return Meeting(name, (q, k, v), words, tuple(tile.learned()))
+        arrays = List(tuple(tile.arguments))
+        return KernelCall(Name(name), operands, (("arrays", arrays),), tuple(tile.learned()))

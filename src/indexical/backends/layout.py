@@ -5,58 +5,134 @@ Every right-hand side is a value without effects, so that it may be moved down t
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 from ..ir.functions import FUNCTIONS
-
-# How tightly a text binds, so that parentheses stand only where they are needed.
-ATOM, POWER, UNARY, PRODUCT, SUM, AND, OR, COMPARISON, NOT, BOTH, EITHER, TERNARY = range(11, -1, -1)
+from .code import (
+    Call,
+    Comprehension,
+    Index,
+    Name,
+    Node,
+    Tuple,
+    binding,
+    names,
+    parts,
+    rebuilt,
+    renamed,
+    show,
+)
 
 # A line is at most this long; a step that was moved to its use makes none longer than the second.
 LONGEST = 110
 COMFORTABLE = 92
 MOVED = 64
 
-_WORD = re.compile(r"[^\W\d]\w*")
-_QUOTED = re.compile(r'"[^"]*"')
+# A `temporary` may be moved to its use and renamed, an `assign` may only be left out; a `store` changes a part of its
+# target; an `if`, `elif`, `else`, `for` or `def` opens a block of what stands further in; all else stays as it is.
+Kind: TypeAlias = Literal[
+    "temporary",
+    "assign",
+    "unpack",
+    "store",
+    "augment",
+    "do",
+    "return",
+    "if",
+    "elif",
+    "else",
+    "for",
+    "def",
+    "raise",
+    "comment",
+    "blank",
+]
+OPENING = frozenset(("if", "elif", "else", "for", "def"))
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One line before it is laid out. Of an assignment `text` is the right-hand side.
-
-    A `temporary` may be moved to its use and renamed, an `assign` may only be left out; a `store` changes a part of
-    its target; all else stays as it is.
-    """
+    """One line before it is laid out: `target = code`, or what its kind says. Of a `for` loop, `code` is what it runs
+    over, of a `def` its parameters; of a comment `target` is the text."""
 
     indent: int
     block: int
-    text: str
-    kind: str
+    kind: Kind
     target: str = ""
-    binds: int = ATOM
+    code: Node | None = None
+    place: Node | None = None
 
     @property
-    def words(self) -> list[str]:
-        return [] if self.kind in ("comment", "raise", "blank") else _WORD.findall(_QUOTED.sub("", self.text))
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(part for part in (self.place, self.code) if part is not None)
+
+    @property
+    def words(self) -> Iterator[str]:
+        """The variables that are read here, as often as they are."""
+        for part in self.nodes:
+            yield from names(part)
 
     @property
     def shown(self) -> str:
-        return f"{self.target} = {self.text}" if self.kind in ("temporary", "assign") else self.text
+        """The line, however long."""
+        code = "" if self.code is None else show(self.code)
+        match self.kind:
+            case "temporary" | "assign":
+                return f"{self.target} = {code}"
+            case "store":
+                assert self.place is not None
+                return f"{show(self.place)} = {code}"
+            case "unpack":
+                assert self.place is not None
+                assert self.code is not None
+                return f"{_bare(self.place)} = {_bare(self.code)}"
+            case "augment":
+                return f"{self.target} += {code}"
+            case "return":
+                assert self.code is not None
+                return f"return {_bare(self.code)}"
+            case "if" | "elif":
+                return f"{self.kind} {code}:"
+            case "else":
+                return "else:"
+            case "for":
+                return f"for {self.target} in {code}:"
+            case "def":
+                return f"def {self.target}{code}:"
+            case "raise":
+                return f"raise {code}"
+            case "comment":
+                return f"# {self.target}".rstrip()
+            case "blank":
+                return ""
+            case _:
+                return code
 
 
-def render(statements: Iterable[Statement | list[Statement]], taken: set[str]) -> list[str]:
+def _bare(code: Node) -> str:
+    """Several values side by side, without the brackets of a tuple."""
+    if isinstance(code, Tuple):
+        return ", ".join(map(show, code.items)) + ("," if len(code.items) == 1 else "")
+    return show(code)
+
+
+Block: TypeAlias = "list[Statement | Block]"
+
+
+def render(statements: Iterable[Statement | Block], taken: set[str]) -> list[str]:
     """The lines of a function's body."""
-    flat = list(_flattened(statements))
-    used = _moved(_used(flat))
-    named = _renamed(used, taken)
-    return [line for statement in named for line in _lines(statement)]
+    return [line for statement in arranged(statements, taken) for line in _lines(statement)]
 
 
-def _flattened(statements: Iterable[Statement | list[Statement]]) -> Iterable[Statement]:
+def arranged(statements: Iterable[Statement | Block], taken: set[str]) -> list[Statement]:
+    """The statements of a function's body as they are written."""
+    return _renamed(_moved(_used(list(_flattened(statements)))), taken)
+
+
+def _flattened(statements: Iterable[Statement | Block]) -> Iterable[Statement]:
     for statement in statements:
         if isinstance(statement, Statement):
             yield statement
@@ -71,11 +147,12 @@ def _used(statements: list[Statement]) -> list[Statement]:
     for statement in reversed(statements):
         if statement.kind in ("temporary", "assign") and statement.target not in needed:
             continue
-        opens = statement.text.endswith(":") and statement.kind == "line"
-        if opens and not (kept and kept[-1].indent > statement.indent):
+        if statement.kind in OPENING and not (kept and kept[-1].indent > statement.indent):
             continue
         kept.append(statement)
         needed.update(statement.words)
+        if statement.kind == "augment":
+            needed.add(statement.target)
     return kept[::-1]
 
 
@@ -85,94 +162,80 @@ def _used(statements: list[Statement]) -> list[Statement]:
 def _moved(statements: list[Statement]) -> list[Statement]:
     """With what is used once in its own block standing there, where the line stays comfortable."""
     uses = Counter(word for statement in statements for word in statement.words)
-    current = list(statements)
-    for number, statement in enumerate(current):
-        if statement.kind == "temporary" and uses[statement.target] == 1:
-            user = _user(current, number)
+    current: list[Statement | None] = [*statements]
+    for number, statement in enumerate(statements):
+        step = current[number]
+        if step is not None and statement.kind == "temporary" and uses[statement.target] == 1:
+            user = _user(current, number, step)
             if user is not None:
-                moved = _put(current[user], statement)
+                using = current[user]
+                assert using is not None
+                moved = _put(using, step)
                 if moved is not None:
-                    current[user] = moved
-                    current[number] = replace(statement, kind="gone")
-    return [statement for statement in current if statement.kind != "gone"]
+                    current[user], current[number] = moved, None
+    return [statement for statement in current if statement is not None]
 
 
-def _user(statements: list[Statement], number: int) -> int | None:
+def _user(statements: list[Statement | None], number: int, step: Statement) -> int | None:
     """The statement that uses another one's target, where nothing that it reads changes in between."""
-    step = statements[number]
     reads = set(step.words)
     for place in range(number + 1, len(statements)):
         statement = statements[place]
-        if statement.kind == "gone":
+        if statement is None:
             continue
         if step.target in statement.words:
-            return place if statement.block == step.block and " for " not in statement.text else None
-        if statement.kind == "store" and statement.target in reads:
+            return place if statement.block == step.block and not any(map(_repeats, statement.nodes)) else None
+        if statement.kind in ("store", "augment") and statement.target in reads:
             return None
         if statement.indent < step.indent:
             return None
     return None
 
 
+def _repeats(code: Node) -> bool:
+    """Whether a part of this is computed again and again."""
+    return isinstance(code, Comprehension) or any(map(_repeats, parts(code)))
+
+
 def _put(user: Statement, step: Statement) -> Statement | None:
     """A step in the place of its name; None where that would be hard to read."""
-    if user.text == step.target:
-        return replace(user, text=step.text, binds=step.binds)
-    if user.kind == "store" and user.text.endswith(f"] = {step.target}"):
-        return replace(user, text=user.text.removesuffix(step.target) + step.text)
-    found = re.search(rf"\b{step.target}\b", user.text)
-    assert found is not None
-    before, after = user.text[: found.start()], user.text[found.end() :]
-    if _FRESH.match(step.text) and _WRITES_OVER.search(before) and after.startswith(")"):
-        before = f"{before[:-1]}_("  # a new array, used here alone: PyTorch writes over it
-    needed = max(_left_needs(before), _right_needs(after))
-    if step.binds < needed and after.startswith("["):
+    assert step.code is not None
+    if user.code == Name(step.target) and user.kind in ("temporary", "assign", "store"):
+        return replace(user, code=step.code)
+    place = None if user.place is None else _placed(user.place, step.target, step.code)
+    code = None if user.code is None else _placed(user.code, step.target, step.code)
+    if place is False or code is False:
         return None
-    shown = step.text if step.binds >= needed else f"({step.text})"
-    text = before + shown + after
-    moved = replace(user, text=text)
-    width = 4 * user.indent + len(moved.shown) - 2 * moved.shown.count("__")
-    return moved if width <= COMFORTABLE and len(step.text) <= MOVED else None
+    moved = replace(user, place=place, code=code)
+    shown = moved.shown
+    width = 4 * user.indent + len(shown) - 2 * shown.count("__")
+    return moved if width <= COMFORTABLE and len(show(step.code)) <= MOVED else None
 
 
-_FRESH = re.compile(r"torch\.add(mm|mv|cmul)\(")
-_WRITING = (re.escape(row.torch.call) for row in FUNCTIONS.values() if row.torch.in_place)
-_WRITES_OVER = re.compile(rf"\b({'|'.join(_WRITING)})\($")
-
-_LEFT = (
-    (re.compile(r"\*\* ?$"), UNARY),
-    (re.compile(r"(\*|/|//|%|@) ?$"), PRODUCT + 1),
-    (re.compile(r"(^|[(\[,=:] ?|[*/%@+\-<>&|] |return )-$"), UNARY),
-    (re.compile(r"~$"), UNARY),
-    (re.compile(r"[+-] $"), SUM + 1),
-    (re.compile(r"& $"), AND + 1),
-    (re.compile(r"\| $"), OR + 1),
-    (re.compile(r"(<|>|<=|>=|==|!=) $"), COMPARISON + 1),
-    (re.compile(r"\bnot $"), NOT),
-    (re.compile(r"\band $"), BOTH + 1),
-    (re.compile(r"\bor $"), EITHER + 1),
-    (re.compile(r"\b(if|else) $"), EITHER),
-)
-_RIGHT = (
-    (re.compile(r"[.\[(]"), ATOM),
-    (re.compile(r" \*\* "), ATOM),
-    (re.compile(r" (\*|/|//|%|@) "), PRODUCT),
-    (re.compile(r" [+-] "), SUM),
-    (re.compile(r" & "), AND),
-    (re.compile(r" \| "), OR),
-    (re.compile(r" (<|>|<=|>=|==|!=) "), COMPARISON + 1),
-    (re.compile(r" and "), BOTH),
-    (re.compile(r" or "), EITHER),
-    (re.compile(r" (if|else) "), EITHER),
-)
+_WRITES_OVER = {row.torch.call: f"{row.torch.call}_" for row in FUNCTIONS.values() if row.torch.in_place}
+_FRESH = frozenset(("torch.addmm", "torch.addmv", "torch.addcmul"))
 
 
-def _left_needs(before: str) -> int:
-    return next((level for pattern, level in _LEFT if pattern.search(before)), TERNARY)
+def _placed(code: Node, target: str, step: Node) -> Node | Literal[False]:
+    """The code with a step in the place of its name; False where an index would stand behind brackets."""
+    match code:
+        case Name(text):
+            return step if text == target else code
+        case Call(Name(function), (Name(text),), ()) if text == target and function in _WRITES_OVER and _is_fresh(step):
+            return Call(Name(_WRITES_OVER[function]), (step,))  # a new array, used here alone: PyTorch writes over it
+        case Index(Name(text)) if text == target and binding(step) < binding(Name(text)):
+            return False
+    if target not in names(code):
+        return code
+    found = [_placed(part, target, step) for part in parts(code)]
+    if False in found:
+        return False
+    waiting = iter(found)
+    return rebuilt(code, lambda _: next(waiting))  # type: ignore[arg-type, return-value]
 
 
-def _right_needs(after: str) -> int:
-    return next((level for pattern, level in _RIGHT if pattern.match(after)), TERNARY)
+def _is_fresh(code: Node) -> bool:
+    return isinstance(code, Call) and isinstance(code.function, Name) and code.function.text in _FRESH
 
 
 # ------------------------------------------------------------------------ names
@@ -180,8 +243,9 @@ def _right_needs(after: str) -> int:
 
 def _renamed(statements: list[Statement], taken: set[str]) -> list[Statement]:
     """With short names for the steps that stayed: `scores`, `scores_2`, …"""
-    known = taken | {word for statement in statements for word in (statement.target, *statement.words)}
-    names: dict[str, str] = {}
+    known = taken | {word for statement in statements for word in statement.words}
+    known |= {statement.target for statement in statements if statement.kind != "comment"}
+    found: dict[str, str] = {}
     for statement in statements:
         if statement.kind == "temporary":
             name = base = statement.target.rsplit("__", 1)[0]
@@ -190,15 +254,16 @@ def _renamed(statements: list[Statement], taken: set[str]) -> list[Statement]:
                 number += 1
                 name = f"{base}_{number}"
             known.add(name)
-            names[statement.target] = name
-    return [_with_names(statement, names) for statement in statements] if names else statements
+            found[statement.target] = name
+    return [_with_names(statement, found) for statement in statements] if found else statements
 
 
-def _with_names(statement: Statement, names: Mapping[str, str]) -> Statement:
-    if statement.kind in ("comment", "raise", "blank"):
+def _with_names(statement: Statement, known: Mapping[str, str]) -> Statement:
+    if not statement.nodes:
         return statement
-    text = _WORD.sub(lambda word: names.get(word[0], word[0]), statement.text)
-    return replace(statement, text=text, target=names.get(statement.target, statement.target))
+    place = None if statement.place is None else renamed(statement.place, known)
+    code = None if statement.code is None else renamed(statement.code, known)
+    return replace(statement, target=known.get(statement.target, statement.target), code=code, place=place)
 
 
 # ------------------------------------------------------------------------ lines
@@ -209,7 +274,7 @@ def _lines(statement: Statement) -> list[str]:
     if statement.kind == "blank":
         return [""]
     if statement.kind == "comment":
-        return _comment(statement.text, margin)
+        return _comment(statement.shown, margin)
     return broken(statement.shown, margin)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import walk
-from .base import ATOM, Value
+from .base import Value, plain
+from .code import ALL, ZERO, Infix, Name, Node, call, index, method
+from .layout import Statement
 from .scope import Place, Scope
 from .values import permuted
 from .wholes import Wholes
@@ -83,37 +85,40 @@ class Memory(Wholes):
         """One point of a row."""
         place, at = scope.places[coordinate], value.axes.index(coordinate)
         start = self.number(place.start, scope)
-        index = str(place.step) if start == "0" else f"{place.step} - {start}"
-        if self.is_unbound() and value.text.isidentifier():
-            shown = f"{self.unbound(value.text, at)}[{index}]"
+        assert place.step is not None
+        step = place.step if start == ZERO else Infix("-", place.step, start)
+        if self.is_unbound() and isinstance(value.code, Name):
+            code = index(self.unbound(value.code, at), step)
         else:
-            shown = f"{value.atom}[{', '.join([':'] * at + [index])}]"
-        return value.but(text=shown, axes=tuple(axis for axis in value.axes if axis != coordinate), binds=ATOM)
+            code = index(value.code, *[ALL] * at, step)
+        return value.but(code, axes=tuple(axis for axis in value.axes if axis != coordinate))
 
     def is_unbound(self) -> bool:
         """Whether the steps of an array are taken apart before a loop: PyTorch would build a gradient as large as the
         array for every step that is sliced out of it."""
         return bool(self.text.loops) and self.text.checks and self.text.dialect.name == "torch"
 
-    def unbound(self, variable: str, axis: int) -> str:
+    def unbound(self, variable: Name, axis: int) -> Node:
         """The steps of an array, taken apart before the loops."""
-        shown = Value(f"{variable}.unbind({axis})", (), "real", None)
-        return self.named_ahead(shown, f"{variable.split('__')[0]}_steps").text
+        steps = Value(method(variable, "unbind", axis), (), "real", None)
+        return self.named_ahead(steps, f"{variable.text.split('__')[0]}_steps").code
 
     def steady(self, value: Value) -> Value:
         """A value whose axes are in another order, turned once before the loops, where it stays the same in them."""
-        if value.turned is None or not self.is_steady(value.turned):
+        before = None if value.turned is None else value.turned.code
+        if not isinstance(before, Name) or not self.is_steady(before):
             return value
-        return value.but(text=self.named_ahead(value, f"{value.turned.text}_turned").text)
+        return value.but(self.named_ahead(value, f"{before.text}_turned").code)
 
-    def is_steady(self, value: Value) -> bool:
-        """Whether a value is an array that stays the same in the loops around."""
-        steady = {stored.variable for stored in self.stored.values() if not stored.growing}
-        return bool(self.text.loops) and self.text.checks and value.text in steady
+    def is_steady(self, code: Node) -> bool:
+        """Whether this is an array that stays the same in the loops around."""
+        if not isinstance(code, Name) or not self.text.loops or not self.text.checks:
+            return False
+        return any(stored.variable == code.text and not stored.growing for stored in self.stored.values())
 
     def named_ahead(self, value: Value, name: str) -> Value:
         """The value under a name of its own, before the loops."""
-        key = ("ahead", value.text)
+        key = ("ahead", value.code)
         if key not in self.known:
             with self.outside_loops():
                 self.known[key] = self.text.named(value, name)
@@ -131,7 +136,7 @@ class Memory(Wholes):
         with self.outside_loops() as ahead:
             start = len(ahead)
             found = self.computed(expr, scope)
-            good = all(not isinstance(s, list) and s.kind in ("temporary", "assign") for s in ahead[start:])
+            good = all(isinstance(s, Statement) and s.kind in ("temporary", "assign") for s in ahead[start:])
             if not good or (self.leans > leans and not leaning):
                 del ahead[start:]
                 good = False
@@ -144,18 +149,18 @@ class Memory(Wholes):
         """A coordinate: its step in a loop, else all its points."""
         place = scope.places[coordinate]
         if place.step is not None:
-            return Value(place.step, (), "whole", None, ATOM, True)
+            return plain(place.step)
         start, stop = self.number(place.start, scope), self.number(place.stop, scope)
-        if self.text.dialect.name == "torch" and self.length(coordinate, scope).startswith("max("):
-            stop = f"max({start}, {stop})"
+        if self.text.dialect.name == "torch" and self.may_be_reversed(coordinate, scope):
+            stop = call("max", start, stop)
         key = ("arange", coordinate, start, stop)
         if key not in self.known:
-            shown = Value(self.text.dialect.arange(start, stop), (coordinate,), "whole", "i64")
+            points = Value(self.text.dialect.arange(start, stop), (coordinate,), "whole", "i64")
             if self.text.loops and not (place.start.type.coordinates or place.stop.type.coordinates):
                 with self.outside_loops():
-                    self.known[key] = self.text.named(shown, coordinate.name)
+                    self.known[key] = self.text.named(points, coordinate.name)
             else:
-                self.known[key] = self.text.named(shown, coordinate.name)
+                self.known[key] = self.text.named(points, coordinate.name)
         return self.known[key]
 
 

@@ -1,11 +1,12 @@
-"""Normalisers → array text: softmax, log_softmax, cumsum."""
+"""Normalisers → array code: softmax, log_softmax, cumsum."""
 
 from __future__ import annotations
 
 from ..facts.distributions import keeps_a_point
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
-from .base import ATOM, Value
+from .base import Value, plain
+from .code import call, method
 from .contraction import conjuncts_of
 from .reductions import Reducer
 from .scope import Scope
@@ -48,16 +49,16 @@ class Normalizer(Reducer):
         last = -1 if at == len(axes) - 1 else at
         if mask is None:
             whole = self.spread(body, axes, scope)
-            return Value(self.text.dialect.softmax(expr.op, whole.text, last, self.text), axes, "real", body.dtype)
+            return Value(self.text.dialect.softmax(expr.op, whole.code, last, self.text), axes, "real", body.dtype)
         simple = expr.op == "softmax" and not self.isolate and scope.places[expr.coordinate].within is None
         if simple and keeps_a_point(expr, scope.trail, self.lets):
             kept = self.spread(self.filled(expr, body, mask, scope), axes, scope)
-            return Value(self.text.dialect.softmax(expr.op, kept.text, last, self.text), axes, "real", body.dtype)
+            return Value(self.text.dialect.softmax(expr.op, kept.code, last, self.text), axes, "real", body.dtype)
         helper = self.text.helper(f"guarded_{expr.op}")
         body = self.spread(body, axes, scope)
         mask = self.spread(mask, scope.sort({*mask.axes, expr.coordinate}), scope)
-        shown = f"{helper}({body.text}, {aligned(mask, axes).text}, {at - len(axes)})"
-        return Value(shown, axes, "real", body.dtype)
+        code = call(helper, body.code, aligned(mask, axes).code, at - len(axes))
+        return Value(code, axes, "real", body.dtype)
 
     def running(
         self,
@@ -69,17 +70,17 @@ class Normalizer(Reducer):
         scope: Scope,
     ) -> Value:
         """`cumsum`: what is removed adds nothing, and is 0 itself."""
-        zero = Value("0", (), body.kind, None, ATOM, True)
+        zero = plain(0, body.kind)
         if mask is not None:
             mask = self.text.keep(mask, "kept")
             body = self.where(mask, body, zero, scope, body.dtype)
         body = self.spread(body, axes, scope)
         dtype = "i64" if expr.type.kind == "whole" else body.dtype
         if expr.type.kind == "whole" and self.largest(expr, scope) > LARGEST["i64"]:
-            shown = f"{self.text.helper('checked_cumsum')}({body.text}, {at})"
+            code = call(self.text.helper("checked_cumsum"), body.code, at)
         else:
-            shown = f"{body.atom}.cumsum({at})"
-        result = Value(shown, axes, expr.type.kind, dtype)
+            code = method(body.code, "cumsum", at)
+        result = Value(code, axes, expr.type.kind, dtype)
         return result if mask is None else self.where(mask, result, zero, scope, dtype)
 
     def normalized_row(self, expr: ir.Normalize, scope: Scope) -> Value:

@@ -8,7 +8,9 @@ from functools import reduce
 from ..ir.functions import FUNCTIONS
 from ..ir.types import Dtype
 from .base import Text, Value
+from .code import ALL, ZERO, Attribute, Name, Node, Slice, call, index, infix, method, negative, spelled
 from .numpy_helpers import HELPERS
+from .torch_ import ZEROS, one_or_all
 
 _NAMES: dict[Dtype, str] = {
     "bool": "bool",
@@ -19,12 +21,6 @@ _NAMES: dict[Dtype, str] = {
     "f32": "float32",
     "f64": "float64",
 }
-_LEAST = {
-    ("max", "real"): "-np.inf",
-    ("min", "real"): "np.inf",
-    ("max", "whole"): "np.iinfo({}).min",
-    ("min", "whole"): "np.iinfo({}).max",
-}
 
 
 class NumPy:
@@ -34,80 +30,84 @@ class NumPy:
     module = "np"
     header: tuple[str, ...] = ("import numpy as np",)
 
-    def dtype(self, dtype: Dtype) -> str:
-        return f"np.{_NAMES[dtype]}" if dtype != "bool" else "bool"
+    def dtype(self, dtype: Dtype) -> Node:
+        return Name(f"np.{_NAMES[dtype]}" if dtype != "bool" else "bool")
 
-    def arange(self, start: str, stop: str) -> str:
-        return f"np.arange({stop})" if start == "0" else f"np.arange({start}, {stop})"
+    def arange(self, start: Node, stop: Node) -> Node:
+        return call("np.arange", stop) if start == ZERO else call("np.arange", start, stop)
 
-    def where(self, condition: Value, then: str, otherwise: str) -> str:
-        return f"np.where({condition.text}, {then}, {otherwise})"
+    def where(self, condition: Value, then: Node, otherwise: Node) -> Node:
+        return call("np.where", condition.code, then, otherwise)
 
     def cast(self, value: Value, dtype: Dtype) -> Value:
         if value.python:
-            return Value(f"{self.dtype(dtype)}({value.text})", value.axes, value.kind, dtype)
+            return Value(call(self.dtype(dtype), value.code), value.axes, value.kind, dtype)
         if value.dtype == "bf16" and dtype == "f32":
             return replace(value, dtype=dtype, turned=None)
-        return Value(f"{value.atom}.astype({self.dtype(dtype)})", value.axes, value.kind, dtype)
+        return Value(self.narrow(value.code, dtype), value.axes, value.kind, dtype)
 
-    def constant(self, text: str, dtype: Dtype) -> str:
-        return f"{self.dtype(dtype)}({text})" if dtype != "bool" else f"np.bool_({text})"
+    def narrow(self, code: Node, dtype: Dtype) -> Node:
+        return method(code, "astype", self.dtype(dtype))
 
-    def array(self, text: str, dtype: Dtype) -> str:
-        return f"np.array({text}, {self.dtype(dtype)})"
+    def constant(self, code: Node, dtype: Dtype) -> Node:
+        return call(self.dtype(dtype) if dtype != "bool" else "np.bool_", code)
 
-    def full(self, shape: str, text: str, dtype: Dtype) -> str:
-        if text in ("0", "0.0", "False"):
-            return f"np.zeros({shape}, {self.dtype(dtype)})"
-        return f"np.full({shape}, {text}, {self.dtype(dtype)})"
+    def array(self, code: Node, dtype: Dtype) -> Node:
+        return call("np.array", code, self.dtype(dtype))
 
-    def permute(self, text: str, order: tuple[int, ...]) -> str:
-        return f"{text}.transpose({', '.join(map(str, order))})"
+    def full(self, shape: Node, code: Node, dtype: Dtype) -> Node:
+        if code in ZEROS:
+            return call("np.zeros", shape, self.dtype(dtype))
+        return call("np.full", shape, code, self.dtype(dtype))
 
-    def flip(self, text: str, axis: int) -> str:
-        return f"{text}[{', '.join([':'] * axis + ['::-1'])}]"
+    def permute(self, code: Node, order: tuple[int, ...]) -> Node:
+        return method(code, "transpose", *order)
 
-    def tensordot(self, left: str, right: str, axes: tuple[tuple[int, ...], tuple[int, ...]]) -> str:
-        places = ", ".join(_axes(side) for side in axes)
-        return f"np.tensordot({left}, {right}, ({places}))"
+    def flip(self, code: Node, axis: int) -> Node:
+        return index(code, *[ALL] * axis, Slice(step=negative(1)))
 
-    def function(self, op: str, arguments: list[Value], text: Text) -> str:
-        shown = [argument.text for argument in arguments]
+    def tensordot(self, left: Node, right: Node, axes: tuple[tuple[int, ...], tuple[int, ...]]) -> Node:
+        return call("np.tensordot", left, right, tuple(one_or_all(side) for side in axes))
+
+    def function(self, op: str, arguments: list[Value], text: Text) -> Node:
+        codes = [argument.code for argument in arguments]
         match op:
             case "root":
-                return f"1 / np.sqrt({shown[0]})"
+                return infix("/", 1, call("np.sqrt", codes[0]))
             case "%":
-                return f"np.fmod({shown[0]}, {shown[1]})"
+                return call("np.fmod", *codes)
         row = FUNCTIONS[op]
         if row.numpy.helper:
             text.helper(op)
         if row.arity is not None:
-            return row.numpy.spelled(*shown)
-        return reduce(row.numpy.spelled, shown)
+            return spelled(row.numpy.call, *codes)
+        return reduce(lambda left, right: spelled(row.numpy.call, left, right), codes)
 
-    def reduction(self, op: str, value: Value, axes: tuple[int, ...], text: Text, empty: bool = True) -> str:
-        where = _axes(axes if axes != (len(value.axes) - 1,) else (-1,))
+    def reduction(self, op: str, value: Value, axes: tuple[int, ...], text: Text, empty: bool = True) -> Node:
+        where = one_or_all(axes if axes != (len(value.axes) - 1,) else (-1,))
         if op in ("max", "min") and empty:
-            least = _LEAST[op, value.kind].format(self.dtype(value.dtype or "i64"))
-            return f"{value.atom}.{op}({where}, initial={least})"
-        return f"{value.atom}.{op}({where})"
+            return method(value.code, op, where, initial=self._least(op, value))
+        return method(value.code, op, where)
 
-    def softmax(self, op: str, text: str, axis: int, source: Text) -> str:
-        return f"{source.helper(op)}({text}, {axis})"
+    def _least(self, op: str, value: Value) -> Node:
+        """The largest or smallest of no numbers."""
+        if value.kind == "real":
+            return negative("np.inf") if op == "max" else Name("np.inf")
+        info = call("np.iinfo", self.dtype(value.dtype or "i64"))
+        return Attribute(info, "min" if op == "max" else "max")
 
-    def divide(self, op: str, a: Value, b: Value, safe: bool, text: Text) -> str:
+    def softmax(self, op: str, code: Node, axis: int, text: Text) -> Node:
+        return call(text.helper(op), code, axis)
+
+    def divide(self, op: str, a: Value, b: Value, safe: bool, text: Text) -> Node:
         """Whole division, truncated toward zero. Where it is not safe, a guard removes what is divided by zero."""
-        return f"np.fmod({a.text}, {b.text})" if op == "%" else f"{text.helper('quotient')}({a.text}, {b.text})"
+        return call("np.fmod" if op == "%" else text.helper("quotient"), a.code, b.code)
 
-    def stack(self, text: str, axis: int) -> str:
-        return f"np.stack({text})" if axis == 0 else f"np.stack({text}, {axis})"
+    def stack(self, rows: Node, axis: int) -> Node:
+        return call("np.stack", rows) if axis == 0 else call("np.stack", rows, axis)
 
-    def copy(self, text: str) -> str:
-        return f"{text}.copy()"
+    def copy(self, code: Node) -> Node:
+        return method(code, "copy")
 
     def helper(self, name: str) -> str:
         return HELPERS[name]
-
-
-def _axes(axes: tuple[int, ...]) -> str:
-    return str(axes[0]) if len(axes) == 1 else f"({', '.join(map(str, axes))})"

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir import nodes as ir
-from ..ir.affine import ONE, Monomial, Polynomial, expression, polynomial
+from ..ir.affine import ONE as UNIT
+from ..ir.affine import Monomial, Polynomial, expression, polynomial
 from ..ir.types import Coordinate
 from ..source import Span
-from .base import ATOM, PRODUCT, SUM, UNARY, Value
+from .base import Value, plain
+from .code import ZERO, Infix, Name, Node, Tuple, call, chain, infix, negative, node
 from .scope import Scope
 from .state import State
 
@@ -16,98 +18,92 @@ from .state import State
 class Numbers(State):
     """Whole expressions that vary with nothing but the steps of a loop."""
 
-    def number(self, expr: ir.Expr, scope: Scope | None = None) -> str:
+    def number(self, expr: ir.Expr, scope: Scope | None = None) -> Node:
         """A whole expression free of coordinates, as plain Python."""
-        return self.plain(polynomial(expr), expr.span, scope).text
+        return self.plain(polynomial(expr), expr.span, scope).code
 
-    def written(self, expr: ir.Expr) -> str:
+    def written(self, expr: ir.Expr) -> Node:
         """The same with nothing named on the way: fit for another function, which has names of its own."""
         self.naming = False
-        shown = self.number(expr)
+        code = self.number(expr)
         self.naming = True
-        return shown
+        return code
 
     def plain(self, value: Polynomial, span: Span, scope: Scope | None = None) -> Value:
         """A polynomial as plain Python: what is added first, then what is taken away."""
         terms = sorted(value.terms.items(), key=lambda term: (term[1] < 0, not term[0]))
-        result: Value | None = None
+        result: Node | None = None
         for monomial, factor in terms:
             term = self._term(monomial, abs(factor), span, scope)
             if result is None:
-                result = term if factor > 0 else _plain(f"-{term.within(UNARY)}", UNARY)
+                result = term if factor > 0 else negative(term)
             else:
-                sign = "+" if factor > 0 else "-"
-                result = _plain(f"{result.within(SUM)} {sign} {term.within(SUM + 1)}", SUM)
-        return result or _plain("0")
+                result = Infix("+" if factor > 0 else "-", result, term)
+        return plain(ZERO if result is None else result)
 
-    def _term(self, monomial: Monomial, factor: int, span: Span, scope: Scope | None) -> Value:
+    def _term(self, monomial: Monomial, factor: int, span: Span, scope: Scope | None) -> Node:
         """A product of atoms and a number."""
-        if monomial == ONE:
-            return _plain(str(factor))
-        leaves = [] if factor == 1 else [_plain(str(factor))]
+        if monomial == UNIT:
+            return node(factor)
+        leaves = [] if factor == 1 else [node(factor)]
         for atom, power in sorted(monomial, key=str):
             leaves += [self._leaf(atom, span, scope)] * power
-        if len(leaves) == 1:
-            return leaves[0]
-        first, *others = leaves
-        return _plain(" * ".join([first.within(PRODUCT), *(leaf.within(PRODUCT + 1) for leaf in others)]), PRODUCT)
+        return chain("*", leaves)
 
-    def _leaf(self, atom: Coordinate | ir.Expr, span: Span, scope: Scope | None) -> Value:
+    def _leaf(self, atom: Coordinate | ir.Expr, span: Span, scope: Scope | None) -> Node:
         """What cannot be taken apart any more."""
         if isinstance(atom, Coordinate):
             assert scope is not None
             step = scope.places[atom].step
             assert step is not None, f"`{atom}` is no plain number here"
-            return _plain(step)
+            return step
         match atom:
             case ir.Size(coordinate):
-                return _plain(self.sizes[coordinate])
+                return Name(self.sizes[coordinate])
             case ir.Read(tensor, ()):
                 stored = self.stored[tensor]
-                return _plain(stored.variable if stored.python else f"int({stored.variable})")
+                return Name(stored.variable) if stored.python else call("int", stored.variable)
             case ir.Map("max" | "min" | "abs" as op, arguments):
-                return _plain(f"{op}({', '.join(self.number(a, scope) for a in arguments)})")
+                return call(op, *(self.number(argument, scope) for argument in arguments))
             case ir.Map("//" | "%" as op, (left, right)):
                 return self._divided(op, left, right, scope)
             case _:
-                return _plain(f"int({self.value(atom, scope or Scope({})).text})")
+                return call("int", self.value(atom, scope or Scope({})).code)
 
-    def _divided(self, op: str, left: ir.Expr, right: ir.Expr, scope: Scope | None) -> Value:
+    def _divided(self, op: str, left: ir.Expr, right: ir.Expr, scope: Scope | None) -> Node:
         """Truncated toward zero. That is Python's own division where nothing is negative."""
         box = () if scope is None else scope.box
         divisor = self.prover.polynomial(right)
-        a, b = (self.plain(polynomial(side), side.span, scope) for side in (left, right))
+        a, b = (self.plain(polynomial(side), side.span, scope).code for side in (left, right))
         if self.prover.entails(box, divisor) and self.prover.at_least(left, 0, scope):
             if not self.prover.entails(box, divisor - 1):
-                self.refuse_once(f"{b.within(SUM)} == 0", "IX505", "a whole number divided by zero")
-            return self.named_number(_plain(f"{a.within(PRODUCT)} {op} {b.within(PRODUCT + 1)}", PRODUCT))
-        whole = f"{self.text.helper('truncated')}({a.text}, {b.text})"
-        if op == "//":
-            return _plain(whole)
-        return _plain(f"{a.within(SUM)} - {whole} * {b.within(PRODUCT + 1)}", SUM)
+                self.refuse_once(infix("==", b, 0), "IX505", "a whole number divided by zero")
+            return self.named_number(Infix(op, a, b))
+        whole = call(self.text.helper("truncated"), a, b)
+        return whole if op == "//" else infix("-", a, infix("*", whole, b))
 
-    def named_number(self, value: Value) -> Value:
+    def named_number(self, code: Node) -> Node:
         """A quotient under a name, so that it is written once."""
-        key = ("number", value.text)
+        key = ("number", code)
         if not self.naming:
-            return value
+            return code
         if key not in self.known:
-            self.known[key] = self.text.keep(replace(value, python=False), "n").but(python=True)
-        return self.known[key]
+            self.known[key] = self.text.keep(replace(plain(code), python=False), "n")
+        return self.known[key].code
 
-    def is_below(self, value: Polynomial, span: Span, scope: Scope | None) -> str:
+    def is_below(self, value: Polynomial, span: Span, scope: Scope | None) -> Node:
         """`value < 0`, with what is taken away on the other side."""
         if value.constant is not None:
-            return str(value.constant < 0)
+            return node(value.constant < 0)
         sides = [Polynomial({m: abs(f) for m, f in value.terms.items() if (f < 0) == below}) for below in (False, True)]
-        left, right = (self.plain(side, span, scope).within(SUM) for side in sides)
-        return f"{left} < {right}"
+        left, right = (self.plain(side, span, scope).code for side in sides)
+        return Infix("<", left, right)
 
-    def refuse_once(self, condition: str, code: str, message: str) -> None:
+    def refuse_once(self, condition: Node, code: str, message: str) -> None:
         """A check of plain numbers, made only where it was not made before."""
         key = ("refused", condition)
         if self.text.checks and key not in self.known:
-            self.known[key] = _plain(condition)
+            self.known[key] = plain(condition)
             self.text.refuse(condition, code, message)
 
     # ------------------------------------------------------------------ lengths
@@ -132,25 +128,22 @@ class Numbers(State):
         count = self.prover.polynomial(place.stop) - self.prover.polynomial(place.start)
         return self.prover.entails(scope.standing, count - 1)
 
-    def length(self, coordinate: Coordinate, scope: Scope) -> str:
-        """How many points a coordinate has here."""
+    def may_be_reversed(self, coordinate: Coordinate, scope: Scope) -> bool:
+        """Whether the range of a coordinate may end before it starts: then it has no points."""
         place = scope.places[coordinate]
-        count = self.extent_of(coordinate, scope)
-        shown = self.plain(count, place.stop.span, scope).text
-        whole = self.through(count, place.stop.span)
-        if (isinstance(place.stop, ir.Size) and place.measured) or self.prover.entails(scope.standing, whole):
-            return shown
-        return f"max(0, {shown})"
+        if isinstance(place.stop, ir.Size) and place.measured:
+            return False
+        return not self.prover.entails(scope.standing, self.through(self.extent_of(coordinate, scope), place.stop.span))
 
-    def shape(self, axes: tuple[Coordinate, ...], scope: Scope) -> str:
-        lengths = [self.length(axis, scope) for axis in axes]
-        return f"({lengths[0]},)" if len(lengths) == 1 else f"({', '.join(lengths)})"
+    def length(self, coordinate: Coordinate, scope: Scope) -> Node:
+        """How many points a coordinate has here."""
+        code = self.plain(self.extent_of(coordinate, scope), scope.places[coordinate].stop.span, scope).code
+        return call("max", 0, code) if self.may_be_reversed(coordinate, scope) else code
 
-    def extent(self, expr: ir.Expr) -> str:
+    def shape(self, axes: tuple[Coordinate, ...], scope: Scope) -> Tuple:
+        return Tuple(tuple(self.length(axis, scope) for axis in axes))
+
+    def extent(self, expr: ir.Expr) -> Node:
         """How long an axis of a definition is: its extent, or 0 where that is negative."""
-        shown = self.number(expr)
-        return shown if self.prover.entails((), self.prover.polynomial(expr)) else f"max(0, {shown})"
-
-
-def _plain(text: str, binds: int = ATOM) -> Value:
-    return Value(text, (), "whole", None, binds, True)
+        code = self.number(expr)
+        return code if self.prover.entails((), self.prover.polynomial(expr)) else call("max", 0, code)

@@ -1,19 +1,19 @@
-"""Reductions → array text."""
+"""Reductions → array code."""
 
 from __future__ import annotations
 
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import walk
-from .base import ATOM, COMPARISON, PRODUCT, UNARY, Value
+from .base import Value, plain
+from .code import ONE, ZERO, Infix, Name, Node, call, chain, infix, method, negative, node
 from .contraction import factors_of
 from .convolution import Convolver
 from .scope import Scope
 from .values import aligned, joined, permuted
 from .wholes import LARGEST
 
-_NEUTRAL = {"sum": "0", "mean": "0", "prod": "1", "any": "False", "all": "True"}
-_INFINITY = {"max": "-math.inf", "min": "math.inf"}
+_NEUTRAL: dict[str, Node] = {"sum": ZERO, "mean": ZERO, "prod": ONE, "any": Name("False"), "all": Name("True")}
 
 
 class Reducer(Convolver):
@@ -113,42 +113,40 @@ class Reducer(Convolver):
             self.check_count(expr, count, inner, scope, f"`{expr.op}` of whole numbers over no points has no value")
         if whole and expr.op in ("sum", "prod") and self.largest(expr, scope) > LARGEST["i64"]:
             helper = self.text.helper("checked_sum" if expr.op == "sum" else "checked_prod")
-            shown = f"{helper}({body.text}, {_tuple(gone)})"
-            return permuted(Value(shown, kept, "whole", "i64"), scope.sort(kept), self.text)
+            total = Value(call(helper, body.code, gone), kept, "whole", "i64")
+            return permuted(total, scope.sort(kept), self.text)
         if expr.op == "mean" and mask is None:
             self.check_count(expr, None, inner, scope, "`mean` over no points has no value")
         op = "sum" if expr.op == "mean" and mask is not None else expr.op
         empty = not all(self.is_filled(coordinate, inner) for coordinate in bound)
-        shown = self.text.dialect.reduction(op, body, gone, self.text, empty)
+        code = self.text.dialect.reduction(op, body, gone, self.text, empty)
         dtype = "i64" if whole and op in ("sum", "prod") else body.dtype
-        result = permuted(Value(shown, kept, expr.type.kind, dtype), scope.sort(kept), self.text)
+        result = permuted(Value(code, kept, expr.type.kind, dtype), scope.sort(kept), self.text)
         return self.averaged(result, expr, [mask], inner, scope) if expr.op == "mean" and mask is not None else result
 
     def filled(self, expr: ir.Reduce | ir.Normalize, body: Value, mask: Value, scope: Scope) -> Value:
         """The neutral value of the operation where the mask removes a point."""
         body = self.strong(body)
         if expr.op in _NEUTRAL:
-            text = _NEUTRAL[expr.op]
+            neutral = _NEUTRAL[expr.op]
         elif body.kind == "real":
-            text = _INFINITY.get(expr.op, "-math.inf")
+            neutral = Name("math.inf") if expr.op == "min" else negative("math.inf")
         else:
             most = LARGEST[body.dtype or "i64"]
-            text = str(-most - 1 if expr.op == "max" else most)
-        neutral = Value(text, (), body.kind, None, UNARY if text.startswith("-") else ATOM, True)
-        return self.where(mask, body, neutral, scope, body.dtype)
+            neutral = node(-most - 1 if expr.op == "max" else most)
+        return self.where(mask, body, plain(neutral, body.kind), scope, body.dtype)
 
     # --------------------------------------------------------------- over no points
 
     def count(self, mask: Value | None, bound: tuple[Coordinate, ...], inner: Scope) -> Value:
         """How many points are left."""
         if mask is None:
-            lengths = [self.length(axis, inner) for axis in bound]
-            return Value(" * ".join(lengths), (), "whole", None, PRODUCT if len(lengths) > 1 else ATOM, True)
+            return plain(chain("*", [self.length(axis, inner) for axis in bound]))
         axes = inner.sort({*mask.axes, *bound})
         spread = self.spread(mask, axes, inner)
         gone = tuple(n for n, axis in enumerate(axes) if axis in bound)
-        shown = self.text.dialect.reduction("sum", spread, gone, self.text)
-        return Value(shown, tuple(axis for axis in axes if axis not in bound), "whole", "i64")
+        code = self.text.dialect.reduction("sum", spread, gone, self.text)
+        return Value(code, tuple(axis for axis in axes if axis not in bound), "whole", "i64")
 
     def check_count(self, expr: ir.Reduce, mask: Value | None, inner: Scope, scope: Scope, message: str) -> None:
         """Refuse where no point is left."""
@@ -156,12 +154,10 @@ class Reducer(Convolver):
         if mask is None:
             for coordinate in bound:
                 if not self.is_filled(coordinate, inner):
-                    length = self.length(coordinate, inner)
-                    count = self.extent_of(coordinate, inner)
-                    shown = (
-                        self.is_below(count - 1, expr.span, inner) if length.startswith("max(") else f"{length} == 0"
-                    )
-                    self.fail_where(Value(shown, (), "bool", None, COMPARISON, True), "IX310", message, scope)
+                    test: Node = infix("==", self.length(coordinate, inner), 0)
+                    if self.may_be_reversed(coordinate, inner):
+                        test = self.is_below(self.extent_of(coordinate, inner) - 1, expr.span, inner)
+                    self.fail_where(plain(test, "bool"), "IX310", message, scope)
             return
         some = self.some([self.spread(mask, inner.sort({*mask.axes, *bound}), inner)], frozenset(bound), inner)
         self.fail_where(self.opposite(self.text.keep(some, "some")), "IX310", message, scope)
@@ -177,11 +173,11 @@ class Reducer(Convolver):
                 self.check_count(expr, None, inner, scope, "`mean` over no points has no value")
             else:
                 count = self.text.keep(count, "count")
-                test = Value(f"{count.text} == 0", count.axes, "bool", "bool", COMPARISON)
+                test = Value(infix("==", count.code, 0), count.axes, "bool", "bool")
                 self.fail_where(test, "IX310", "`mean` over no points has no value", scope)
         axes = joined((total, count), scope.order)
         left, right = aligned(total, axes), aligned(self.real(count, total.dtype), axes)
-        return Value(f"{left.within(PRODUCT)} / {right.within(PRODUCT + 1)}", axes, "real", total.dtype, PRODUCT)
+        return Value(Infix("/", left.code, right.code), axes, "real", total.dtype)
 
     def is_data_guard(self, expr: ir.Reduce) -> bool:
         """Whether a guard depends on an input or on figures, through definitions too."""
@@ -208,25 +204,22 @@ class Reducer(Convolver):
         message = f"`{expr.op}` over no points has no value"
         if mask is None and scope.conditions() and not self.is_filled(coordinate, inner):
             # Nobody may look at what has no value: a library would refuse it all the same.
-            mask = Value(self.text.dialect.full(self.shape(axes, inner), "True", "bool"), axes, "bool", "bool")
+            mask = Value(self.text.dialect.full(self.shape(axes, inner), Name("True"), "bool"), axes, "bool", "bool")
         if mask is None:
             self.check_count(expr, None, inner, scope, message)
-            result = Value(f"{body.atom}.{expr.op}({at})", others, "whole", "i64")
+            result = Value(method(body.code, expr.op, at), others, "whole", "i64")
         else:
             mask = self.text.keep(self.spread(mask, axes, inner), "kept")
-            shown = f"{self.text.helper(expr.op)}({body.text}, {mask.text}, {at})"
-            result = self.text.keep(Value(shown, others, "whole", "i64"), "place")
+            code = call(self.text.helper(expr.op), body.code, mask.code, at)
+            result = self.text.keep(Value(code, others, "whole", "i64"), "place")
             if not self.is_data_guard(expr):
-                test = Value(f"{result.text} < 0", others, "bool", "bool", COMPARISON)
+                test = Value(infix("<", result.code, 0), others, "bool", "bool")
                 self.fail_where(test, "IX310", message, scope)
         start = self.number(inner.places[coordinate].start, inner)
-        if start == "0":
+        if start == ZERO:
             return result
+        place = infix("+", result.code, start)
         if mask is None or not self.is_data_guard(expr):
-            return Value(f"{result.text} + {start}", others, "whole", "i64", PRODUCT - 1)
-        some = Value(f"{result.text} >= 0", others, "bool", "bool", COMPARISON)
-        return Value(self.text.dialect.where(some, f"{result.text} + {start}", "-1"), others, "whole", "i64")
-
-
-def _tuple(axes: tuple[int, ...]) -> str:
-    return f"({', '.join(map(str, axes))}{',' if len(axes) == 1 else ''})"
+            return Value(place, others, "whole", "i64")
+        some = Value(infix(">=", result.code, 0), others, "bool", "bool")
+        return Value(self.text.dialect.where(some, place, negative(1)), others, "whole", "i64")

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from ..ir import nodes as ir
 from ..ir.affine import number, of_atom, polynomial
 from ..plan.scans import Recurrence
-from .base import ATOM, Value
-from .clauses import Clauses, tuple_of, zero_of
+from .base import Value
+from .clauses import Clauses, zero_of
+from .code import Comprehension, Dict, Index, Name, Node, Tuple, call, infix, method
 from .scope import Scope
 from .state import Stored
 from .views import Access
@@ -21,7 +22,7 @@ class Rows(Clauses):
     `recurrences` are those of the plan, `done` what has its row in this turn already."""
 
     recurrences: dict[str, Recurrence] = field(default_factory=dict)
-    turning: list[tuple[str, bool]] = field(default_factory=list)
+    turning: list[tuple[Node, bool]] = field(default_factory=list)
     done: set[str] = field(default_factory=set)
     whole_names: dict[str, str] = field(default_factory=dict)
 
@@ -30,28 +31,28 @@ class Rows(Clauses):
         dtype = self.dtypes[let.name]
         self.whole_names[let.name] = variable = self.text.fresh(let.name)
         if self.text.dialect.name == "numpy" and self.kept(let) is None:
-            self.text.add(self.text.dialect.full(self.home(let, ()), zero_of(let), dtype), "assign", variable)
+            self.text.assign(variable, self.text.dialect.full(self.home(let, ()), zero_of(let), dtype))
             self.stored[let.name] = Stored(variable, dtype, growing=True)
         else:
             variable = self.text.fresh(f"{let.name}_rows")
             self.stored[let.name] = stored = Stored(variable, dtype, rows=stepped, growing=True, before=before)
             if before:
-                steps = tuple_of([str(-n) for n in range(before, 0, -1)])
-                self.text.add(f"{variable} = dict.fromkeys({steps}, {self.empty_row(let, stored)})")
+                steps = tuple(range(-before, 0))
+                self.text.update(variable, method("dict", "fromkeys", steps, self.empty_row(let, stored)))
             else:
-                self.text.line(f"{variable} = {{}}")
+                self.text.update(variable, Dict())
 
     def kept(self, let: ir.Let) -> int | None:
         """How many steps of a definition are there at a time; None for all."""
         recurrence = self.recurrences.get(let.name)
         return None if recurrence is None else recurrence.kept
 
-    def forget(self, let: ir.Let, step: str, forward: bool) -> None:
+    def forget(self, let: ir.Let, step: Node, forward: bool) -> None:
         """A step that no later one reads is let go."""
         kept = self.kept(let)
         if kept is not None:
-            sign = "-" if forward else "+"
-            self.text.add(f"{self.stored[let.name].variable}.pop({step} {sign} {kept}, None)")
+            last = infix("-" if forward else "+", step, kept)
+            self.text.do(method(self.stored[let.name].variable, "pop", last, None))
 
     def assemble(self, let: ir.Let, stepped: tuple[int, ...]) -> None:
         """The steps of a recurrence as one array."""
@@ -66,24 +67,22 @@ class Rows(Clauses):
         if len(stepped) == 1 and any(not isinstance(clause.slots[stepped[0]], ir.Coord) for clause in let.clauses):
             step = self.text.fresh(let.axes[stepped[0]].coordinate.name)
             self.text.taken.discard(step)
-            listed = f"[{stored.variable}[{step}] for {step} in range({counts[0]})]"
-            shown = self.text.dialect.stack(listed, stepped[0])
+            row = Index(Name(stored.variable), (Name(step),))
+            code = self.text.dialect.stack(Comprehension(row, step, call("range", counts[0])), stepped[0])
         else:
-            shown = self.so_far(let, stored, counts)
+            code = self.so_far(let, stored, counts)
         variable = self.whole_names[let.name]
-        self.text.add(shown, "assign", variable)
+        self.text.assign(variable, code)
         self.stored[let.name] = Stored(variable, stored.dtype)
 
-    def so_far(self, let: ir.Let | ir.Input, stored: Stored, counts: list[str]) -> str:
+    def so_far(self, let: ir.Let | ir.Input, stored: Stored, counts: list[Node]) -> Node:
         """What is there, as one array, with zeros for what is not."""
-        places = tuple_of(counts), tuple_of([str(axis) for axis in stored.rows])
         row = self.empty_row(let, stored)
-        return f"{self.text.helper('stacked')}({stored.variable}, {places[0]}, {places[1]}, {row})"
+        return call(self.text.helper("stacked"), stored.variable, tuple(counts), stored.rows, row)
 
-    def empty_row(self, let: ir.Let | ir.Input, stored: Stored) -> str:
-        lengths = [self.extent(axis.extent) for n, axis in enumerate(let.axes) if n not in stored.rows]
-        zero = "False" if let.kind == "bool" else "0"
-        return self.text.dialect.full(tuple_of(lengths), zero, stored.dtype or self.compute)
+    def empty_row(self, let: ir.Let | ir.Input, stored: Stored) -> Node:
+        lengths = tuple(self.extent(axis.extent) for n, axis in enumerate(let.axes) if n not in stored.rows)
+        return self.text.dialect.full(Tuple(lengths), zero_of(let), stored.dtype or self.compute)
 
     def read_rows(
         self,
@@ -101,8 +100,8 @@ class Rows(Clauses):
         if any(access is None or access.how != "fixed" for access in accesses):
             if ("so far", tensor) not in self.known:
                 counts = [self.extent(extents[axis]) for axis in stored.rows]
-                shown = base.but(text=self.so_far(let, stored, counts), binds=ATOM)
-                self.known["so far", tensor] = self.text.keep(shown, "so_far")
+                whole = base.but(self.so_far(let, stored, counts))
+                self.known["so far", tensor] = self.text.keep(whole, "so_far")
             return self.at(self.known["so far", tensor], indices, extents, message, scope)
         safe = True
         for axis, access in zip(stored.rows, accesses, strict=True):
@@ -111,12 +110,12 @@ class Rows(Clauses):
         safe = safe and (
             not scope.conditions() or self.is_earlier(tensor, [indices[axis] for axis in stored.rows], scope)
         )
-        key = ", ".join(self.number(indices[axis], scope) for axis in stored.rows)
+        key = tuple(self.number(indices[axis], scope) for axis in stored.rows)
         if safe or stored.before:
-            row = base.but(text=f"{stored.variable}[{key}]")
+            row = base.but(Index(Name(stored.variable), key))
         else:
-            place = key if len(stored.rows) == 1 else f"({key})"
-            row = base.but(text=f"{stored.variable}.get({place}, {self.empty_row(let, stored)})")
+            place = key[0] if len(key) == 1 else Tuple(key)
+            row = base.but(method(stored.variable, "get", place, self.empty_row(let, stored)))
         others = [n for n in range(len(indices)) if n not in stored.rows]
         if not others:
             return row

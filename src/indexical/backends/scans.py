@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..ir import build
@@ -11,8 +11,10 @@ from ..ir.types import Coordinate, Dtype, Kind
 from ..plan.linear import Linear
 from ..plan.scans import Scan
 from .base import Value
+from .code import ALL, NONE, ZERO, Dict, Index, Name, Node, Slice, Tuple, call, method, node
 from .rows import Rows
 from .state import Stored
+from .values import sliced
 
 
 @dataclass
@@ -30,56 +32,55 @@ class Scanner(Rows):
         start, times, plus, heard = found
         last = self.kept(let) is not None
         if scan.is_sum and shares is not None:
-            shown = self.running_sum(start, plus, scan, last)
+            code = self.running_sum(start, plus, scan, last)
         else:
             name = "last_of_scan" if last else "scan"
             self.kernels.setdefault(f"{self.text.dialect.name}_scan", set()).add(name)
-            words = [start, times, plus]
-            words += [str(scan.axis)] if scan.axis else []
-            words += [f"heard={heard}"] if heard is not None else []
-            words += ["backward=True"] if not scan.forward else []
-            shown = f"{name}({', '.join(words)})"
+            axis = [scan.axis] if scan.axis else []
+            listening = {} if heard is None else {"heard": heard}
+            way = {} if scan.forward else {"backward": True}
+            code = call(name, start, times, plus, *axis, **listening, **way)
         dtype = self.dtypes[let.name]
         axes = tuple(axis.coordinate for axis in let.axes)
-        shown = self.cast_to(Value(shown, axes, "real", self.compute), dtype).text
+        code = self.cast_to(Value(code, axes, "real", self.compute), dtype).code
         if not last:
-            self.text.add(shown, "assign", variable)
+            self.text.assign(variable, code)
             self.stored[let.name] = Stored(variable, dtype)
             return
         rows = self.text.fresh(f"{let.name}_rows")
         extent = let.axes[scan.axis].extent
         end = self.number(build.apply("-", (extent, build.whole(1, let.span)), "whole", let.span))
-        self.text.add(f"{rows} = {{{end if scan.forward else 0}: {shown}}}")
+        self.text.update(rows, Dict(((end if scan.forward else ZERO, code),)))
         self.stored[let.name] = Stored(rows, dtype, rows=(scan.axis,))
 
-    def running_sum(self, start: str, plus: str, scan: Scan, last: bool) -> str:
+    def running_sum(self, start: Node, plus: Node, scan: Scan, last: bool) -> Node:
         """Steps that are only added up, all of them or the last."""
         module, axis = self.text.dialect.module, scan.axis
         parts = (start, plus) if scan.forward else (plus, start)
         name = "cat" if module == "torch" else "concatenate"
-        shown = f"{module}.{name}(({', '.join(parts)}){f', {axis}' if axis else ''})"
+        code = call(f"{module}.{name}", parts, *([axis] if axis else []))
         if last:
-            return f"{shown}.sum({axis})"
+            return method(code, "sum", axis)
         if scan.forward:
-            return f"{shown}.cumsum({axis})"
+            return method(code, "cumsum", axis)
         flip = self.text.dialect.flip
-        return flip(f"{flip(shown, axis)}.cumsum({axis})", axis)
+        return flip(method(flip(code, axis), "cumsum", axis), axis)
 
     # ----------------------------------------------------------------- operands
 
-    def parted(self, let: ir.Let, scan: Scan, shares: tuple[int, ...]) -> tuple[str, str, str, str | None]:
+    def parted(self, let: ir.Let, scan: Scan, shares: tuple[int, ...]) -> tuple[Node, Node, Node, Node | None]:
         """The steps it starts with; then, for all others, the factor, what is added, and where it listens at all."""
         *first, rest = shares
         clause, part = scan.clauses[rest], scan.parts[rest]
         start = self.beginning(let, scan, first)
         times = self.factor_of(let, clause, part.times or build.whole(0, clause.span), "real")
         heard = None if part.heard is None else self.factor_of(let, clause, part.heard, "bool")
-        return start, times, self.computed_part(let, clause, part.plus).text, heard
+        return start, times, self.computed_part(let, clause, part.plus).code, heard
 
     def shares(self, let: ir.Let, scan: Scan) -> tuple[int, ...] | None:
         """Base cases that are one point each, in order, then one rule for all other steps: their numbers. None where
         the clauses lie in another way."""
-        if any(self.is_partial(let, clause, {scan.axis: ""}) for clause in scan.clauses):
+        if any(self.is_partial(let, clause, (scan.axis,)) for clause in scan.clauses):
             return None
         if scan.divided:
             return (0, 1)
@@ -116,41 +117,36 @@ class Scanner(Rows):
             extent - ends
         ).constant == 0 else -1 if ends.constant is None else ends.constant
 
-    def is_partial(self, let: ir.Let, clause: ir.Clause, steps: dict[int, str]) -> bool:
+    def is_partial(self, let: ir.Let, clause: ir.Clause, stepped: Collection[int]) -> bool:
         """Whether a clause fills only a part of its row."""
         raise NotImplementedError
 
-    def beginning(self, let: ir.Let, scan: Scan, first: Sequence[int]) -> str:
+    def beginning(self, let: ir.Let, scan: Scan, first: Sequence[int]) -> Node:
         """The steps that base cases say."""
         if scan.divided:
-            return self.computed_part(let, scan.clauses[first[0]], scan.parts[first[0]].plus).text
-        at = f"[{', '.join([':'] * scan.axis + ['None'])}]"
-        rows = []
-        for number in first:
-            value = self.computed_part(let, scan.clauses[number], scan.parts[number].plus)
-            rows.append(value)
+            return self.computed_part(let, scan.clauses[first[0]], scan.parts[first[0]].plus).code
+        rows = tuple(self.computed_part(let, scan.clauses[n], scan.parts[n].plus).code for n in first)
         if len(rows) == 1:
-            return f"{rows[0].atom}{at}"
-        return self.text.dialect.stack(f"({', '.join(row.text for row in rows)})", scan.axis)
+            return Index(rows[0], (*[ALL] * scan.axis, NONE))
+        return self.text.dialect.stack(Tuple(rows), scan.axis)
 
     def computed_part(self, let: ir.Let, clause: ir.Clause, expr: ir.Expr | None) -> Value:
         """A part of a clause at all its points, in the dtype that is computed in."""
         scope = self.scope_of(clause, {})
         axes = scope.sort(scope.places)
-        if expr is None:
-            shape = self.shape(axes, scope) if axes else "()"
-            return Value(self.text.dialect.full(shape, "0", self.compute), axes, "real", self.compute)
-        value = self.part_value(let, clause, expr, "real")
-        if value.python:
-            shape = self.shape(axes, scope) if axes else "()"
-            return Value(self.text.dialect.full(shape, value.text, self.compute), axes, "real", self.compute)
+        value = None if expr is None else self.part_value(let, clause, expr, "real")
+        if value is None or value.python:
+            number = ZERO if value is None else value.code
+            return Value(
+                self.text.dialect.full(self.shape(axes, scope), number, self.compute), axes, "real", self.compute
+            )
         return self.text.short(self.spread(self.turned(value, axes), axes, scope), let.name)
 
-    def factor_of(self, let: ir.Let, clause: ir.Clause, expr: ir.Expr, kind: Kind) -> str:
+    def factor_of(self, let: ir.Let, clause: ir.Clause, expr: ir.Expr, kind: Kind) -> Node:
         """A factor or a condition, 1 long along axes that it does not vary with; a number where it varies with none."""
         value = self.part_value(let, clause, expr, kind)
         if value.python and kind == "real":
-            return value.text
+            return value.code
         return self.among(self.text.short(self.strong(value), let.name), clause)
 
     def part_value(self, let: ir.Let, clause: ir.Clause, expr: ir.Expr, kind: Kind) -> Value:
@@ -163,33 +159,32 @@ class Scanner(Rows):
 
     # ------------------------------------------------------------------- filled in
 
-    def filled_operands(self, let: ir.Let, scan: Scan) -> tuple[str, str, str, str | None]:
+    def filled_operands(self, let: ir.Let, scan: Scan) -> tuple[Node, Node, Node, Node | None]:
         """The same for clauses of any shape: each put in its place in arrays of zeros."""
         plus = self.put_together(let, scan, "plus", [part.plus for part in scan.parts])
         times = self.put_together(let, scan, "times", [part.times for part in scan.parts])
         asks = [_asked(part, let) for part in scan.parts] if any(part.heard for part in scan.parts) else None
         heard = None if asks is None else self.put_together(let, scan, "heard", asks)
-        before = [":"] * scan.axis
-        offset = scan.offset
-        front, back = (f":{offset}", f"{offset}:") if scan.forward else (f"-{offset}:", f":-{offset}")
-        first, rest = f"[{', '.join([*before, front])}]", f"[{', '.join([*before, back])}]"
-        return plus + first, times + rest, plus + rest, None if heard is None else heard + rest
+        edge = node(scan.offset if scan.forward else -scan.offset)
+        front, back = Slice(None, edge), Slice(edge, None)
+        first, rest = ((*[ALL] * scan.axis, end) for end in ((front, back) if scan.forward else (back, front)))
+        return Index(plus, first), Index(times, rest), Index(plus, rest), None if heard is None else Index(heard, rest)
 
-    def put_together(self, let: ir.Let, scan: Scan, label: str, parts: Sequence[ir.Expr | None]) -> str:
+    def put_together(self, let: ir.Let, scan: Scan, label: str, parts: Sequence[ir.Expr | None]) -> Name:
         """One part of every clause, in an array of its own; 0 where a clause has none."""
         kind: Kind = "bool" if label == "heard" else "real"
         variable = self.text.fresh(f"{let.name}_{label}")
         dtype: Dtype = "bool" if kind == "bool" else self.compute
-        self.text.add(self.text.dialect.full(self.home(let, ()), "0", dtype), "assign", variable)
+        self.text.assign(variable, self.text.dialect.full(self.home(let, ()), ZERO, dtype))
         for clause, part in zip(scan.clauses, parts, strict=True):
             if part is None:
                 continue
             value = self.part_value(let, clause, part, kind)
-            shown = value.text if value.python else self.among(value, clause)
-            self.text.store(variable, self.slots(let, clause, ()), shown)
-        return variable
+            code = value.code if value.python else self.among(value, clause)
+            self.text.store(variable, self.slots(let, clause, ()), code)
+        return Name(variable)
 
-    def among(self, value: Value, clause: ir.Clause) -> str:
+    def among(self, value: Value, clause: ir.Clause) -> Node:
         """A value as it is put into the slots of a clause."""
         scope = self.scope_of(clause, {})
         axes = scope.sort(scope.places)
@@ -202,9 +197,6 @@ def _asked(part: Linear, let: ir.Let) -> ir.Expr | None:
     return part.heard or build.truth(True, let.span)
 
 
-def placed_among(value: Value, axes: tuple[Coordinate, ...]) -> str:
+def placed_among(value: Value, axes: tuple[Coordinate, ...]) -> Node:
     """The value with a place for every one of these axes."""
-    slots = [":" if axis in value.axes else "None" for axis in axes]
-    while slots and slots[-1] == ":":
-        slots.pop()
-    return f"{value.atom}[{', '.join(slots)}]" if slots else value.text
+    return sliced(value.code, [ALL if axis in value.axes else NONE for axis in axes])

@@ -13,12 +13,14 @@ from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, substitute, walk
 from ..plan.groups import grouped
 from ..plan.scatters import Scatter, find
-from .base import ATOM, Value
+from .base import Value, plain
 from .binding import Binder
+from .code import ZERO, call, infix, method
 from .contraction import Factor, conjuncts_of, factors_of
 from .expressions import is_wild
 from .indexing import Index, minus
 from .scope import Scope
+from .torch_ import one_or_all
 from .values import aligned, permuted
 from .wholes import LARGEST
 
@@ -131,17 +133,15 @@ class Scatterer(Binder):
         idle = tuple(n for n, axis in enumerate(axes) if axis not in told)
         if idle:
             # What neither a place nor a mask varies with is added up before.
-            summed = f"{body.atom}.sum({idle[0] if len(idle) == 1 else idle})"
             axes = tuple(axis for axis in axes if axis in told)
-            body = body.but(text=summed, axes=(*axes, *rest), binds=ATOM)
-        shown = [aligned(self.rank(axis, inner), axes).text for axis in around]
-        shown += [aligned(place, axes).text for place in places]
-        counts = [self.length(axis, scope) for axis in (*around, *scatter.targets)]
-        parts = [self.text.short(body, self.label).text, _tuple(shown), _tuple(counts)]
-        if kept is not None:
-            parts.append(aligned(kept, axes).text)
-        text = f"{self.text.helper('scattered')}({', '.join(parts)})"
-        result = Value(text, (*around, *scatter.targets, *rest), expr.type.kind, body.dtype)
+            body = body.but(method(body.code, "sum", one_or_all(idle)), axes=(*axes, *rest))
+        where = [aligned(self.rank(axis, inner), axes).code for axis in around]
+        where += [aligned(place, axes).code for place in places]
+        counts = self.shape((*around, *scatter.targets), scope)
+        added = self.text.short(body, self.label).code
+        last = () if kept is None else (aligned(kept, axes).code,)
+        code = call(self.text.helper("scattered"), added, tuple(where), counts, *last)
+        result = Value(code, (*around, *scatter.targets, *rest), expr.type.kind, body.dtype)
         if dtype is not None and result.dtype != dtype:
             result = self.cast_to(result, dtype)
         return permuted(self.text.keep(result, self.label), scope.sort(result.axes), self.text)
@@ -150,7 +150,7 @@ class Scatterer(Binder):
         """The points of an axis, counted from the first."""
         start = self.number(scope.places[axis].start, scope)
         value = self.coordinate(axis, scope)
-        return value if start == "0" else value.but(text=f"({value.text} - {start})")
+        return value if start == ZERO else value.but(infix("-", value.code, start))
 
     def place_masks(self, scatter: Scatter, inner: Scope, outer: Scope) -> tuple[list[Value], list[Value]]:
         """What removes points, and where those that are left go, counted from the first place there is. That they
@@ -184,8 +184,7 @@ class Scatterer(Binder):
         mask = self.conjunction(masks, inner)
         if mask is None:
             return value
-        zero = Value("0", (), value.kind, None, ATOM, True)
-        return self.where(mask, value, zero, inner, value.dtype)
+        return self.where(mask, value, plain(0, value.kind), inner, value.dtype)
 
 
 def substituted_trail(trail: Trail, values: Mapping[Coordinate, ir.Expr]) -> tuple[Trail, Trail]:
@@ -209,7 +208,3 @@ def substituted_trail(trail: Trail, values: Mapping[Coordinate, ir.Expr]) -> tup
 def _length_before(inner: Scope, scatter: Scatter) -> int:
     """How much of a trail stands before the conditions of a scatter."""
     return next(n for n, step in enumerate(inner.trail) if step == (scatter.guard[0], True))
-
-
-def _tuple(parts: list[str]) -> str:
-    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"

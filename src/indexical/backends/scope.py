@@ -13,19 +13,20 @@ from ..ir.context import Trail
 from ..ir.prove import conjuncts, no_definitions
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, substitute
+from .code import Node
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """A coordinate that runs from `start` up to `stop`, both free of coordinates; or, in a loop, one that has
-    the value of the variable `step`. `within` holds where the coordinate is inside a range that depends on
+    the value `step`. `within` holds where the coordinate is inside a range that depends on
     others. `measured` says that its size is that of every axis it indexes bare."""
 
     start: ir.Expr
     stop: ir.Expr
     measured: bool
     within: ir.Expr | None = None
-    step: str | None = None
+    step: Node | None = None
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,12 @@ from ..ir.affine import expression, of_atom, polynomial
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, substitute
 from ..plan.strides import Strided, find
-from .base import ATOM, Value
+from .base import Value
+from .code import ALL, ZERO, Node, Slice, call, infix, method
 from .contraction import factors_of
 from .scatter import Scatterer, substituted_trail
 from .scope import Place, Scope
+from .values import sliced
 
 
 class Shifter(Scatterer):
@@ -52,8 +54,7 @@ class Shifter(Scatterer):
         value = self.reduce(turned, around)
         for c in chosen:
             if c in value.axes:
-                shown = self.text.dialect.flip(value.atom, value.axes.index(c))
-                value = value.but(text=shown, binds=ATOM)
+                value = value.but(self.text.dialect.flip(value.code, value.axes.index(c)))
         return value
 
     def is_turnable(self, coordinate: Coordinate, expr: ir.Reduce, inner: Scope) -> bool:
@@ -145,15 +146,14 @@ class Shifter(Scatterer):
         high, low = found.high.coordinate, found.low.coordinate
         at = value.axes.index(high)
         lengths = [self.length(c, inner) for c in value.axes if c != low]
-        lengths[at] = f"{self.length(low, inner)} * {self.length(high, inner)}"
-        start = self.plain(found.shift, found.value.span, scope).text
-        stop = self.plain(found.shift + polynomial(scope.places[found.target].stop), found.value.span, scope).text
-        if self.length(found.target, scope).startswith("max("):
-            stop = f"max({start}, {stop})"
-        part = ", ".join([":"] * at + [f"{'' if start == '0' else start}:{stop}"])
-        text = f"{value.atom}.reshape({', '.join(lengths)})[{part}]"
+        lengths[at] = infix("*", self.length(low, inner), self.length(high, inner))
+        start = self.plain(found.shift, found.value.span, scope).code
+        stop = self.plain(found.shift + polynomial(scope.places[found.target].stop), found.value.span, scope).code
+        if self.may_be_reversed(found.target, scope):
+            stop = call("max", start, stop)
+        slots: list[Node] = [*[ALL] * at, Slice(None if start == ZERO else start, stop)]
         axes = tuple(found.target if c == high else c for c in value.axes if c != low)
-        return value.but(text=text, axes=axes, binds=ATOM)
+        return value.but(sliced(method(value.code, "reshape", *lengths), slots), axes=axes)
 
 
 def turned_scope(scope: Scope, values: Mapping[Coordinate, ir.Expr]) -> Scope:

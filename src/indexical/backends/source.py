@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+import ast
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -12,7 +12,8 @@ from ..ir import nodes as ir
 from ..plan.steps import Plan
 from .arguments import Argument
 from .attention import Attending
-from .base import NOT, UNARY, Dialect
+from .base import Dialect
+from .code import Attribute, Name, Node, Prefix, Slice, String, call, index, infix, method, node
 from .definitions import Definer
 from .numpy_ import NumPy
 from .numpy_helpers import HELPERS as NUMPY_HELPERS
@@ -55,37 +56,35 @@ def taking(emitter: Definer, arguments: Mapping[str, Argument]) -> None:
     arrays = [t.name for t in emitter.program.inputs if arguments[t.name].dtype is not None]
     first = emitter.stored[arrays[0]].variable if arrays else None
     if text.dialect.name == "torch":
-        text.line('device = "cpu"' if first is None else f"device = {first}.device")
+        text.assign("device", String("cpu") if first is None else Attribute(Name(first), "device"))
     for tensor in emitter.program.inputs:
         take(emitter, tensor, arguments[tensor.name])
     for tensor in emitter.program.inputs:
         for n, axis in enumerate(tensor.axes):
             if not isinstance(axis.extent, ir.Size):
-                shape = f"{emitter.stored[tensor.name].variable}.shape[{n}]"
+                length = index(_shape(emitter.stored[tensor.name].variable), n)
                 message = f"`{tensor.name}` has another size than is stated"
-                text.refuse(f"{shape} != {emitter.extent(axis.extent)}", "IX304", message)
+                text.refuse(infix("!=", length, emitter.extent(axis.extent)), "IX304", message)
 
 
 def take(emitter: Definer, tensor: ir.Input, argument: Argument) -> None:
     text = emitter.text
     name = emitter.stored[tensor.name].variable
     if argument.converted and argument.dtype is not None:
-        cast = text.dialect.dtype(argument.dtype)
-        text.line(f"{name} = {name}.astype({cast})" if text.dialect.name == "numpy" else f"{name} = {name}.to({cast})")
+        text.assign(name, text.dialect.narrow(Name(name), argument.dtype))
     if not tensor.axes:
         return
     lead = tensor.axes[0].coordinate
     if lead.rest:
         rest = text.fresh(f"lead_{lead.name}")
         tail = len(tensor.axes) - 1
-        text.line(f"{rest} = {name}.shape[:{-tail if tail else ''}]")
-        flat = f"math.prod({rest})"
+        text.assign(rest, index(_shape(name), Slice(None, node(-tail) if tail else None)))
         known = emitter.sizes.get(lead)
         emitter.leads.setdefault(lead, rest)
         if known is not None:
-            text.refuse(f"{rest} != {emitter.leads[lead]}", "IX304", f"`{lead}` differs between inputs")
-        tails = f", *{name}.shape[{-tail}:]" if tail else ""
-        text.line(f"{name} = {name}.reshape({flat}{tails})")
+            text.refuse(infix("!=", rest, emitter.leads[lead]), "IX304", f"`{lead}` differs between inputs")
+        tails = [Prefix("*", index(_shape(name), Slice(node(-tail))))] if tail else []
+        text.assign(name, method(name, "reshape", call("math.prod", rest), *tails))
     names: list[str] = []
     for axis in tensor.axes:
         if not isinstance(axis.extent, ir.Size):
@@ -106,48 +105,50 @@ def unpack(emitter: Definer, tensor: ir.Input, names: list[str]) -> None:
     new = [n for n, name in enumerate(names) if name != "_" and name not in emitter.unpacked and names.index(name) == n]
     emitter.unpacked |= {names[n] for n in new}
     if len(new) == len(names):
-        text.line(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {array}.shape")
+        text.unpack(names, _shape(array))
         return
     for n in new:
-        text.line(f"{names[n]} = {array}.shape[{n}]")
-    expected = [f"{array}.shape[{n}]" if name == "_" else name for n, name in enumerate(names)]
+        text.assign(names[n], index(_shape(array), n))
     if any(n not in new and name != "_" for n, name in enumerate(names)):
-        shape = f"({', '.join(expected)}{',' if len(expected) == 1 else ''})"
+        expected = tuple(index(_shape(array), n) if name == "_" else Name(name) for n, name in enumerate(names))
         message = f"`{tensor.name}` is not [{home}] with the sizes of the other inputs"
-        text.refuse(f"{array}.shape != {shape}", "IX304", message)
+        text.refuse(infix("!=", _shape(array), expected), "IX304", message)
+
+
+def _shape(array: str) -> Node:
+    return Attribute(Name(array), "shape")
 
 
 def asserting(emitter: Definer) -> None:
     for claim in emitter.program.asserts:
         emitter.compute = "f64"
-        emitter.text.line("")
+        emitter.text.blank()
         emitter.text.comment(claim.span.text)
         value = emitter.value(claim.condition, Scope({}))
-        test = f"not {value.within(NOT)}" if value.python else f"(~{value.within(UNARY)}).any()"
+        test = Prefix("not ", value.code) if value.python else method(Prefix("~", value.code), "any")
         emitter.text.refuse(test, "IX506", claim.message)
 
 
 def returning(emitter: Definer, wanted: tuple[str, ...]) -> None:
-    shown = []
+    results: list[Node] = []
     for name in wanted:
         let = emitter.lets[name]
         stored = emitter.stored[name]
-        variable = stored.variable
+        result: Node = Name(stored.variable)
         if stored.python:
-            variable = emitter.text.dialect.array(variable, emitter.dtypes[name])
+            result = emitter.text.dialect.array(result, emitter.dtypes[name])
         elif not let.axes and emitter.text.dialect.name == "numpy":
-            variable = f"np.asarray({variable})"
+            result = call("np.asarray", result)
         if any(axis.coordinate.rest for axis in let.axes):
-            lengths = [_lengths(emitter, axis) for axis in let.axes]
-            variable = f"{variable}.reshape(({', '.join(lengths)},))"
-        shown.append(variable)
-    emitter.text.line(f"return {', '.join(shown)}")
+            result = method(result, "reshape", tuple(_lengths(emitter, axis) for axis in let.axes))
+        results.append(result)
+    emitter.text.give(*results)
 
 
-def _lengths(emitter: Definer, axis: ir.Axis) -> str:
+def _lengths(emitter: Definer, axis: ir.Axis) -> Node:
     """How many points an axis has; of `..r`, all the axes that it stands for."""
     if axis.coordinate.rest and isinstance(axis.extent, ir.Size):
-        return f"*{emitter.leads[axis.extent.coordinate]}"
+        return Prefix("*", Name(emitter.leads[axis.extent.coordinate]))
     return emitter.extent(axis.extent)
 
 
@@ -180,8 +181,18 @@ TILED = frozenset(("arrays", "batch", "head", "rows", "keys", "d_score", "gradie
 def reserved(backend: str) -> frozenset[str]:
     """Names that an emitted module has uses for: none of its variables may be called so."""
     texts = [path.read_text(encoding="utf-8") for path in resources.files(KERNELS).iterdir() if backend in path.name]
-    names = {name for text in texts for name in re.findall(r"^(?:def |class )?(\w+)(?: = |\()", text, re.MULTILINE)}
+    names = {name for text in texts for name in _defined(text)}
     return frozenset({*names, *HELPERS[backend], "attend", "joint", "check", "program", "Fraction"})
+
+
+def _defined(text: str) -> Iterator[str]:
+    """The functions, classes and variables of a module."""
+    for statement in ast.parse(text).body:
+        match statement:
+            case ast.FunctionDef(name) | ast.ClassDef(name) | ast.AnnAssign(ast.Name(name)):
+                yield name
+            case ast.Assign(targets):
+                yield from (target.id for target in targets if isinstance(target, ast.Name))
 
 
 def kernel_text(file: str) -> str:

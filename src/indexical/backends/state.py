@@ -10,7 +10,7 @@ from ..ir import nodes as ir
 from ..ir.algebra.safety import Sides
 from ..ir.types import Coordinate, Dtype
 from .base import Text, Value
-from .layout import Statement
+from .layout import Block
 from .proofs import Prover
 from .scope import Scope
 
@@ -75,7 +75,7 @@ class State:
         self.known = {**known, **self.hoisted}
 
     @contextmanager
-    def outside_loops(self) -> Iterator[list[Statement | list[Statement]]]:
+    def outside_loops(self) -> Iterator[Block]:
         """What is emitted here stands before the loops, and knows only what stands there."""
         inside, self.known = self.known, dict(self.hoisted)
         with self.text.ahead() as ahead:

@@ -9,11 +9,12 @@ from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import rebuild, renamed_apart
 from .adjoint import Adjoint, Undifferentiable, pretend
-from .base import Value
+from .base import Text, Value
+from .code import ALL, NONE, ZERO, Name, Node, String, call, fill
 from .contraction import Factor, factors_of
 from .scope import Scope
 from .state import Stored
-from .tiles import Tile, Windowed
+from .tiles import Function, Tile, Windowed, attention_of, spaced
 
 
 class Stream(Tile):
@@ -36,38 +37,32 @@ class Stream(Tile):
         functions = [self.scores(), self.way_back()]
         if self.rest:
             functions.append(self.allowed())
-        owner = self.owner
-        names = [function[0] for function in functions]
-        attend = owner.text.fresh(f"attend_{self.let.name}")
-        openings = [[o for o in self.opening() if o.split(",")[0].strip() in "\n".join(f[3])] for f in functions]
-        # All functions take the same arrays, so all are looked at before the first is written.
-        for _ in range(2):
-            written = [
-                [*self.preamble(self._emitter, [*opening, *function[3]], "arrays"), *opening]
-                for opening, function in zip(openings, functions, strict=True)
-            ]
-        for (name, parameters, words, lines), head in zip(functions, written, strict=True):
-            owner.functions.append("\n".join([f"def {name}({parameters}):", f'    """{words}"""', *head, *lines]))
-        owner.functions.append(f'{attend} = streaming("{attend}", {", ".join(names)})')
-        self.arguments = self.handed()
+        attend = self.owner.text.fresh(f"attend_{self.let.name}")
+        self.emit(functions)
+        self.owner.functions.append(attention_of(attend, "streaming", *(function.name for function in functions)))
         return attend
 
-    def opening(self) -> list[str]:
-        first = self.owner.written(self.attend.attention.key.lower)
-        shift = "" if first == "0" else f"{first} + "
-        rows = [] if self.row is None else ["    r0, r1 = rows"]
-        return [*rows, f"    k0, k1 = {shift}keys[0], {shift}keys[1]" if shift else "    k0, k1 = keys"]
+    def opening(self, used: set[str]) -> Text:
+        opening = Text(self.owner.text.dialect)
+        if self.row is not None and "r0" in used:
+            opening.unpack(["r0", "r1"], "rows")
+        if "k0" in used:
+            ends = (self.key_at(fill("keys[0]")), self.key_at(fill("keys[1]")))
+            opening.unpack(["k0", "k1"], "keys" if self.first == ZERO else ends)
+        return opening
+
+    def function(self, name: str, about: str, body: Text, *more: str) -> Function:
+        return Function(name, ("arrays", "rows", "keys", *more), about, self.opening(body.used), body)
 
     def begin(self) -> tuple[Windowed, Scope]:
         emitter, scope = self.emitter(self.windows())
-        self._emitter = emitter
         emitter.text.taken |= {"arrays", "rows", "keys", "gradients", "d_score", "r0", "r1", "k0", "k1"}
         return emitter, scope
 
-    def tiled(self, value: Value, emitter: Windowed, scope: Scope) -> str:
+    def tiled(self, value: Value, emitter: Windowed, scope: Scope) -> Node:
         """A value of the tile with all its axes."""
         value = emitter.spread(emitter.turned(emitter.strong(value), self.axes), self.axes, scope)
-        return value.text if self.row is not None else f"{value.atom}[..., None, :]"
+        return value.code if self.row is not None else fill("{x}[..., None, :]", x=value.code)
 
     def scaled(
         self, expr: ir.Expr, emitter: Windowed, scope: Scope, made: dict[str, tuple[ir.Expr, ir.Expr]]
@@ -99,13 +94,11 @@ class Stream(Tile):
         asks = [side for side in sides if isinstance(side.expr, ir.Read) and key not in side.expr.type.coordinates]
         if not asks or len(sides) < 2 or asks[0].inverse:
             return None
-        divisors: list[str] = []
-        scale = self.owner.plain_scale(product_of(plain, dot), divisors)
+        scale = self.owner.plain_scale(product_of(plain, dot))
         if scale is None:
             return None
         name = emitter.text.fresh("scale")
-        zero = f" if {' and '.join(divisors)} else math.nan" if divisors else ""
-        emitter.text.line(f"{name} = {scale.text}{zero}")
+        emitter.text.assign(name, scale)
         emitter.stored[name] = Stored(name, None, True)
         factor = build.read(name, (), "real", dot.span)
         larger = build.apply("*", (asks[0].expr, factor), "real", dot.span)
@@ -117,43 +110,39 @@ class Stream(Tile):
         rest = [Factor(read, False), *(side for side in sides if side is not asks[0])]
         return build.reduce("sum", dot.ranges, product_of(rest, dot), dot.guard, "real", dot.span)
 
-    def scores(self) -> tuple[str, str, str, list[str]]:
+    def scores(self) -> Function:
         emitter, scope = self.begin()
         score = renamed_apart(self.attend.attention.score, {c.name for c in scope.places})
         heard = self.heard(scope)
         score = self.scaled(score, emitter, heard, {})
         value = emitter.real(emitter.value(score, heard))
         if isinstance(score, ir.Read):
-            value = value.but(text=emitter.text.dialect.copy(value.atom))
-        emitter.text.line(f"return {self.tiled(value, emitter, scope)}")
-        lines = emitter.text.lines
+            value = value.but(emitter.text.dialect.copy(value.code))
+        emitter.text.give(self.tiled(value, emitter, scope))
         name = self.owner.text.fresh(f"{self.let.name}_score")
-        return name, "arrays, rows, keys", "The scores of some rows against some keys.", lines
+        return self.function(name, "The scores of some rows against some keys.", emitter.text)
 
-    def allowed(self) -> tuple[str, str, str, list[str]]:
+    def allowed(self) -> Function:
         emitter, scope = self.begin()
         mask = emitter.conjunction(emitter.masks((), build.conjunction(self.rest), scope), scope)
         assert mask is not None
         mask = emitter.turned(emitter.strong(mask), tuple(a for a in self.axes if a in mask.axes))
-        slots = [":" if axis in mask.axes else "None" for axis in self.axes]
+        slots: list[Node] = [ALL if axis in mask.axes else NONE for axis in self.axes]
         if self.row is None:
-            slots.insert(-1, "None")
-        shown = mask.text if set(slots) == {":"} else f"{mask.atom}[{', '.join(slots)}]"
-        emitter.text.line(f"return {shown}")
-        lines = emitter.text.lines
+            slots.insert(-1, NONE)
+        emitter.text.give(spaced(mask.code, slots))
         name = self.owner.text.fresh(f"{self.let.name}_allowed")
-        return name, "arrays, rows, keys", "Which of some keys are heard by some rows.", lines
+        return self.function(name, "Which of some keys are heard by some rows.", emitter.text)
 
-    def way_back(self) -> tuple[str, str, str, list[str]]:
+    def way_back(self) -> Function:
         emitter, scope = self.begin()
         emitter.text.checks = False
         name = self.owner.text.fresh(f"{self.let.name}_score_backward")
-        parameters = "arrays, rows, keys, d_score, gradients"
-        words = "What the gradient of the scores adds to the gradients of the arrays; None for one that wants none."
+        about = "What the gradient of the scores adds to the gradients of the arrays; None for one that wants none."
         score = renamed_apart(self.attend.attention.score, {c.name for c in scope.places})
-        arriving = Value("d_score", self.axes, "real", emitter.compute)
+        arriving = Value(Name("d_score"), self.axes, "real", emitter.compute)
         if self.row is None:
-            emitter.text.line("d_score = d_score[..., 0, :]")
+            emitter.text.assign("d_score", fill("d_score[..., 0, :]"))
         try:
             adjoint = Adjoint(emitter, self.names)
             heard = self.heard(scope)
@@ -161,8 +150,13 @@ class Stream(Tile):
             adjoint.flow(adjoint.forward(score, heard), pretend(emitter, arriving, self.let.span), heard)
         except Undifferentiable as problem:
             self.one_way = str(problem)
-            return name, parameters, words, [f"    raise NotImplementedError({str(problem)!r})"]
-        return name, parameters, words, emitter.text.lines or ["    pass"]
+            body = Text(self.owner.text.dialect)
+            body.add("raise", call("NotImplementedError", String(self.one_way)))
+        else:
+            body = emitter.text
+            if not body.lines:
+                body.do(Name("pass"))
+        return self.function(name, about, body, "d_score", "gradients")
 
 
 def product_of(factors: list[Factor], like: ir.Expr) -> ir.Expr:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -12,8 +11,10 @@ from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import renamed_apart, walk
 from ..plan.steps import Attend
-from .base import Text, Value, quoted
+from .base import Text, Value
+from .code import ALL, NONE, ZERO, Attribute, Call, Index, Infix, Name, Node, String, call, fill, infix, method
 from .definitions import Definer
+from .layout import Block, Statement, render
 from .proofs import Prover
 from .scope import Place, Scope
 from .state import Stored
@@ -31,9 +32,9 @@ class Meeting(Definer):
     def read(self, expr: ir.Read, scope: Scope) -> Value:
         return self.met(expr, super().read(expr, scope))
 
-    def any(self, mask: Value) -> str:
+    def any(self, mask: Value) -> Node:
         """Whether a mask holds somewhere: said of an array, also of one without axes."""
-        return f"{mask.atom}.any()"
+        return method(mask.code, "any")
 
     def heard_value(self, expr: ir.Expr, heard: Scope) -> Value:
         """A query, key or value: it is evaluated where some pair that it takes part in is kept."""
@@ -48,32 +49,20 @@ class Meeting(Definer):
 class Checked(Text):
     """Source in which a test of an array becomes part of the graph where `torch.compile` reads it."""
 
-    def refuse(self, condition: str, code: str, message: str) -> None:
-        plain, _, mask = condition.rpartition(" and ")
-        if self.dialect.name != "torch" or not mask.endswith(".any()"):
-            super().refuse(condition, code, message)
-            return
-        self.helper("check")
-        shown = mask.removesuffix(".any()")
-        call = f"check({bare(shown)}, {quoted(code)}, {quoted(message)})"
-        if not plain:
-            self.line(call)
-            return
-        self.line(f"if {plain}:")
-        with self.indented():
-            self.line(call)
+    def refuse(self, condition: Node, code: str, message: str) -> None:
+        match condition:
+            case Call(Attribute(mask, "any"), (), ()) if self.dialect.name == "torch":
+                self.check(mask, code, message)
+            case Infix("and", plain, Call(Attribute(mask, "any"), (), ())) if self.dialect.name == "torch":
+                self.add("if", plain)
+                with self.indented():
+                    self.check(mask, code, message)
+            case _:
+                super().refuse(condition, code, message)
 
-
-def bare(text: str) -> str:
-    """A text without the brackets around it, where they belong together."""
-    if not text.startswith("("):
-        return text
-    depth = 0
-    for place, sign in enumerate(text):
-        depth += (sign == "(") - (sign == ")")
-        if depth == 0 and place < len(text) - 1:
-            return text
-    return text[1:-1]
+    def check(self, mask: Node, code: str, message: str) -> None:
+        """Refuse where a mask holds somewhere."""
+        self.do(call(self.helper("check"), mask, String(code), String(message)))
 
 
 # What the first and the one beyond the last point of a window are called.
@@ -131,8 +120,30 @@ class Windowed(Meeting):
                 value = self.text.dialect.cast(value, "f32")
             return value
         stored = self.stored[expr.tensor]
-        value = Value(stored.variable, self.pretended[expr.tensor], "real", stored.dtype)
+        value = Value(Name(stored.variable), self.pretended[expr.tensor], "real", stored.dtype)
         return self.turned(value, scope.sort(value.axes))
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of a tile: its `opening` says which windows it is for, and its `body` goes on from there."""
+
+    name: str
+    parameters: tuple[str, ...]
+    about: str
+    opening: Text
+    body: Text
+
+    @property
+    def used(self) -> set[str]:
+        """The names that it mentions."""
+        return self.opening.used | self.body.used
+
+    def shown(self, head: Block) -> str:
+        """The text, with some statements ahead."""
+        lines = render([*head, *self.opening.statements, *self.body.statements], self.body.taken)
+        first = f"def {self.name}({', '.join(self.parameters)}):"
+        return "\n".join([first, f'    """{self.about}"""', *lines])
 
 
 class Tile:
@@ -154,7 +165,7 @@ class Tile:
         parts = [part for part in (bias, value, *rest) if part is not None]
         self.names = list(dict.fromkeys(r.tensor for part in parts for r in walk(part) if isinstance(r, ir.Read)))
         self.read = frozenset(self.names)
-        self.arguments: list[str] = []
+        self.arguments: list[Node] = []
 
     # ------------------------------------------------------------------- parts
 
@@ -203,60 +214,73 @@ class Tile:
         emitter.prover.counted.add(own)
         return build.read(own, (), "whole", self.let.span)
 
-    def shaped(self, value: Value, emitter: Windowed, scope: Scope) -> str:
+    def shaped(self, value: Value, emitter: Windowed) -> Node:
         """A value of a tile as four axes: batch, head, rows, keys, of which any may be 1."""
         rows = () if self.row is None else (self.row,)
         axes = (*self.batch, *rows, self.attend.attention.coordinate)
         value = emitter.turned(emitter.strong(value), axes)
-        slots = ["None"] * (2 - len(self.batch)) if len(self.batch) < 2 else []
-        slots += [":" if axis in value.axes else "None" for axis in self.batch]
-        slots += [":" if self.row in value.axes else "None"]
-        slots += [":" if axes[-1] in value.axes else "None"]
-        return value.text if set(slots) == {":"} else f"{value.atom}[{', '.join(slots)}]"
+        new = [NONE] * (2 - len(self.batch))
+        every = (*self.batch, self.row, self.attend.attention.coordinate)
+        return spaced(value.code, [*new, *(ALL if axis in value.axes else NONE for axis in every)])
 
-    def preamble(self, emitter: Windowed, lines: list[str], taken: str) -> list[str]:
-        """The arrays by name, and the sizes and plain numbers that the lines mention, from them."""
-        used = set(re.findall(r"\w+", "\n".join(lines)))
-        self.take_over(used)
+    def emit(self, functions: list[Function]) -> None:
+        """Functions that all take the same arrays: all are looked at before the first is written."""
+        used = [function.used for function in functions]
+        for names in used:
+            self.take_over(names)
+            self.measured(names)
+        for function, names in zip(functions, used, strict=True):
+            self.owner.functions.append(function.shown(self.preamble(names)))
+        self.arguments = self.handed()
+
+    def preamble(self, used: set[str]) -> Block:
+        """The arrays by name, and the device, sizes and plain numbers that a function mentions, from them."""
+        arriving = [self.arrives(name, self.owner.stored[name]) for name in self.names]
+        text = Text(self.owner.text.dialect)
+        if arriving:
+            text.unpack([stored.variable for stored in arriving], "arrays")
+        text.assign("device", Attribute(Name(arriving[0].variable), "device") if arriving else String("cpu"))
+        for stored in arriving:
+            if stored.python:
+                text.assign(stored.variable, call("int", stored.variable))
+        for variable, size in self.measured(used).items():
+            text.assign(variable, size)
+        return text.statements
+
+    def measured(self, used: set[str]) -> dict[str, Node]:
+        """The sizes that a function mentions, from the shapes of arrays that are handed over from now on."""
         tensors = self.owner.tensors
-        wanted = {c: variable for c, variable in emitter.sizes.items() if variable in used}
-        sources: dict[str, str] = {}
+        wanted = {c: variable for c, variable in self.owner.sizes.items() if variable in used}
+        found: dict[str, Node] = {}
         for name in [*self.names, *tensors]:
             if name not in self.owner.stored or self.owner.stored[name].rows:
                 continue
+            array = self.arrives(name, self.owner.stored[name]).variable
             for n, axis in enumerate(tensors[name].axes):
-                extent = axis.extent
-                if isinstance(extent, ir.Size) and extent.coordinate in wanted and extent.coordinate not in sources:
+                variable = wanted.get(axis.extent.coordinate) if isinstance(axis.extent, ir.Size) else None
+                if variable is not None and variable not in found:
                     if name not in self.names:
                         self.names.append(name)
-                    sources[extent.coordinate] = (
-                        f"{wanted[extent.coordinate]} = {emitter.stored[name].variable}.shape[{n}]"
-                    )
-        variables = [emitter.stored[name].variable for name in self.names]
-        head = [f"    {', '.join(variables)}{',' if len(variables) == 1 else ''} = {taken}"] if variables else []
-        if re.search(r"\bdevice\b", "\n".join(lines)):
-            head.append(f"    device = {variables[0]}.device" if variables else '    device = "cpu"')
-        numbers = [emitter.stored[name].variable for name in self.names if emitter.stored[name].python]
-        counts = [f"    {name} = int({name})" for name in numbers if name in used]
-        return head + counts + [f"    {line}" for line in sources.values()]
+                    found[variable] = fill("{x}.shape[{n}]", x=array, n=n)
+        return found
 
     def take_over(self, used: set[str]) -> None:
-        """Hand over what the lines mention though neither bias nor mask reads it: what counts a range, and what a guard
-        is made of that keeps an index in bounds."""
+        """Hand over what a function mentions though neither bias nor mask reads it: what counts a range, and what a
+        guard is made of that keeps an index in bounds."""
         for name, stored in self.owner.stored.items():
             if self.arrives(name, stored).variable in used and name not in self.names and not stored.rows:
                 self.names.append(name)
 
-    def handed(self) -> list[str]:
+    def handed(self) -> list[Node]:
         """What the emitted function hands over: every array, plain numbers as tensors of one."""
-        result = []
+        result: list[Node] = []
         for name in self.names:
             stored = self.owner.stored[name]
             if stored.python:
-                dtype = "int64" if self.is_whole(name) else "float64"
-                result.append(f"torch.tensor({stored.variable}, dtype=torch.{dtype})")
+                dtype = self.owner.text.dialect.dtype("i64" if self.is_whole(name) else "f64")
+                result.append(call("torch.tensor", stored.variable, dtype=dtype))
             else:
-                result.append(stored.variable if name in self.read else f"{stored.variable}.detach()")
+                result.append(Name(stored.variable) if name in self.read else method(stored.variable, "detach"))
         return result
 
     def learned(self) -> list[str]:
@@ -277,40 +301,56 @@ class Tile:
         names = [("b0", "b1"), ("h0", "h1")][2 - len(self.batch) :] if len(self.batch) <= 2 else []
         windows.update(dict(zip(self.batch, names, strict=False)))
         emitter, scope = self.emitter(windows)
-        results = []
-        if self.bias is None:
-            results.append("None")
-        else:
+        bias: Node = NONE
+        if self.bias is not None:
             renamed = renamed_apart(self.bias, {c.name for c in scope.places})
             value = emitter.real(emitter.value(renamed, self.heard(scope)))
-            results.append(self.shaped(value, emitter, scope))
-        if not self.rest:
-            results.append("None")
-        else:
+            bias = self.shaped(value, emitter)
+        heard: Node = NONE
+        if self.rest:
             masks = emitter.masks((), build.conjunction(self.rest), scope)
             mask = emitter.conjunction(masks, scope)
             assert mask is not None
-            results.append(self.shaped(mask, emitter, scope))
-        emitter.text.line(f"return {', '.join(results)}")
-        lines = emitter.text.lines
+            heard = self.shaped(mask, emitter)
+        emitter.text.give(bias, heard)
+        opening = self.opening(emitter.text.used)
+        name = self.owner.text.fresh(f"{self.let.name}_tile")
+        about = "What is added to the scores of a tile, and which keys are heard in it."
+        function = Function(name, ("arrays", "batch", "head", "rows", "keys"), about, opening, emitter.text)
+        attend = self.owner.text.fresh(f"attend_{self.let.name}")
+        self.emit([function])
+        self.owner.functions.append(attention_of(attend, "with_tiles", name))
+        return attend
+
+    def opening(self, used: set[str]) -> Text:
+        """Where the windows begin and end that a function mentions."""
+        opening = Text(self.owner.text.dialect)
         counts = [("b0", "b1", "batch"), ("h0", "h1", "head")][2 - len(self.batch) :]
-        used = set(re.findall(r"\w+", "\n".join(lines)))
-        opening = []
         for (start, stop, given), coordinate in zip(counts, self.batch, strict=True):
             place = self.owner.scope_of(self.let.clauses[0], {}).places[coordinate]
             if start in used:
-                opening.append(f"    {start}, {stop}, _ = {given}.indices({self.owner.written(place.stop)})")
+                opening.unpack([start, stop, "_"], method(given, "indices", self.owner.written(place.stop)))
         if "r0" in used:
-            opening.append("    r0, r1 = rows.start, rows.stop")
-        first = self.owner.written(self.attend.attention.key.lower)
-        shift = "" if first == "0" else f"{first} + "
+            opening.unpack(["r0", "r1"], fill("(rows.start, rows.stop)"))
         if "k0" in used:
-            opening.append(f"    k0, k1 = {shift}keys.start, {shift}keys.stop")
-        head = [*self.preamble(emitter, [*opening, *lines], "arrays"), *opening]
-        name = self.owner.text.fresh(f"{self.let.name}_tile")
-        words = "What is added to the scores of a tile, and which keys are heard in it."
-        body = [f"def {name}(arrays, batch, head, rows, keys):", f'    """{words}"""', *head, *lines]
-        attend = self.owner.text.fresh(f"attend_{self.let.name}")
-        self.owner.functions.append("\n".join([*body, "", "", f'{attend} = with_tiles("{attend}", {name})']))
-        self.arguments = self.handed()
-        return attend
+            opening.unpack(["k0", "k1"], (self.key_at(fill("keys.start")), self.key_at(fill("keys.stop"))))
+        return opening
+
+    @property
+    def first(self) -> Node:
+        """The first key."""
+        return self.owner.written(self.attend.attention.key.lower)
+
+    def key_at(self, place: Node) -> Node:
+        """The key at a place that is counted from the first one."""
+        return place if self.first == ZERO else infix("+", self.first, place)
+
+
+def spaced(code: Node, slots: list[Node]) -> Node:
+    """An array with new axes among its own, where there are any."""
+    return Index(code, tuple(slots)) if NONE in slots else code
+
+
+def attention_of(attend: str, maker: str, *functions: str) -> str:
+    """The line that makes an attention of the functions of its tiles."""
+    return Statement(0, 0, "assign", attend, call(maker, String(attend), *functions)).shown

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ..ir.functions import FUNCTIONS
 from ..ir.types import Dtype
-from .base import COMPARISON, Text, Value
+from .base import Text, Value
+from .code import ZERO, Name, Node, Number, Part, call, fill, infix, method, spelled
 from .torch_helpers import HELPERS
 
 _NAMES: dict[Dtype, str] = {
@@ -25,107 +26,114 @@ class Torch:
     module = "torch"
     header: tuple[str, ...] = ("import torch",)
 
-    def dtype(self, dtype: Dtype) -> str:
-        return f"torch.{_NAMES[dtype]}"
+    def dtype(self, dtype: Dtype) -> Node:
+        return Name(f"torch.{_NAMES[dtype]}")
 
-    def arange(self, start: str, stop: str) -> str:
-        bounds = stop if start == "0" else f"{start}, {stop}"
-        return f"torch.arange({bounds}, device=device)"
+    def arange(self, start: Node, stop: Node) -> Node:
+        bounds = (stop,) if start == ZERO else (start, stop)
+        return call("torch.arange", *bounds, device="device")
 
-    def where(self, condition: Value, then: str, otherwise: str) -> str:
-        return f"torch.where({self.truth(condition)}, {then}, {otherwise})"
+    def where(self, condition: Value, then: Node, otherwise: Node) -> Node:
+        return call("torch.where", self.truth(condition), then, otherwise)
 
-    def truth(self, condition: Value) -> str:
+    def truth(self, condition: Value) -> Node:
         """A condition as a tensor."""
-        return f"torch.tensor({condition.text}, device=device)" if condition.python else condition.text
+        return call("torch.tensor", condition.code, device="device") if condition.python else condition.code
 
     def cast(self, value: Value, dtype: Dtype) -> Value:
-        if value.python:
-            return Value(self.constant(value.text, dtype), value.axes, value.kind, dtype)
-        return Value(f"{value.atom}.to({self.dtype(dtype)})", value.axes, value.kind, dtype)
+        code = self.constant(value.code, dtype) if value.python else self.narrow(value.code, dtype)
+        return Value(code, value.axes, value.kind, dtype)
 
-    def constant(self, text: str, dtype: Dtype) -> str:
-        return f"torch.tensor({text}, dtype={self.dtype(dtype)}, device=device)"
+    def narrow(self, code: Node, dtype: Dtype) -> Node:
+        return method(code, "to", self.dtype(dtype))
 
-    def array(self, text: str, dtype: Dtype) -> str:
-        return self.constant(text, dtype)
+    def constant(self, code: Node, dtype: Dtype) -> Node:
+        return call("torch.tensor", code, dtype=self.dtype(dtype), device="device")
 
-    def full(self, shape: str, text: str, dtype: Dtype) -> str:
-        if text in ("0", "0.0", "False"):
-            return f"torch.zeros({shape}, dtype={self.dtype(dtype)}, device=device)"
-        return f"torch.full({shape}, {text}, dtype={self.dtype(dtype)}, device=device)"
+    def array(self, code: Node, dtype: Dtype) -> Node:
+        return self.constant(code, dtype)
 
-    def permute(self, text: str, order: tuple[int, ...]) -> str:
-        return f"{text}.permute({', '.join(map(str, order))})"
+    def full(self, shape: Node, code: Node, dtype: Dtype) -> Node:
+        if code in ZEROS:
+            return call("torch.zeros", shape, dtype=self.dtype(dtype), device="device")
+        return call("torch.full", shape, code, dtype=self.dtype(dtype), device="device")
 
-    def flip(self, text: str, axis: int) -> str:
-        return f"{text}.flip({axis})"
+    def permute(self, code: Node, order: tuple[int, ...]) -> Node:
+        return method(code, "permute", *order)
 
-    def tensordot(self, left: str, right: str, axes: tuple[tuple[int, ...], tuple[int, ...]]) -> str:
-        places = ", ".join(f"[{', '.join(map(str, side))}]" for side in axes)
-        return f"torch.tensordot({left}, {right}, ({places}))"
+    def flip(self, code: Node, axis: int) -> Node:
+        return method(code, "flip", axis)
 
-    def function(self, op: str, arguments: list[Value], text: Text) -> str:
-        shown = [argument.text for argument in arguments]
+    def tensordot(self, left: Node, right: Node, axes: tuple[tuple[int, ...], tuple[int, ...]]) -> Node:
+        return call("torch.tensordot", left, right, tuple(list(side) for side in axes))
+
+    def function(self, op: str, arguments: list[Value], text: Text) -> Node:
+        codes = [argument.code for argument in arguments]
         match op:
             case "clamp":
-                above = Value(self._extreme("max", arguments[:2]), (), arguments[0].kind, arguments[0].dtype)
-                return self._extreme("min", [above, arguments[2]])
+                above = self._extreme("max", arguments[:2])
+                return self._extreme("min", [arguments[0].but(above), arguments[2]])
             case "max" | "min":
                 return self._extreme(op, arguments)
             case "root":
-                return f"torch.rsqrt({shown[0]})"
+                return call("torch.rsqrt", codes[0])
             case "%":
-                return f"torch.fmod({shown[0]}, {shown[1]})"
+                return call("torch.fmod", *codes)
         row = FUNCTIONS[op]
         if row.torch.helper:
             text.helper(op)
-        return row.torch.spelled(*shown)
+        return spelled(row.torch.call, *codes)
 
-    def _extreme(self, op: str, arguments: list[Value]) -> str:
+    def _extreme(self, op: str, arguments: list[Value]) -> Node:
         """The largest or smallest: numbers bound an array, arrays meet one another."""
-        result, *others = sorted(arguments, key=lambda value: value.python)
+        first, *others = sorted(arguments, key=lambda value: value.python)
+        result = first.code
         for other in others:
-            if other.python:
-                bound = other.text if op == "max" else f"max={other.text}"
-                shown = f"{result.atom}.clamp({bound})"
+            if not other.python:
+                result = call(f"torch.{op}imum", result, other.code)
+            elif op == "max":
+                result = method(result, "clamp", other.code)
             else:
-                shown = f"torch.{op}imum({result.text}, {other.text})"
-            result = Value(shown, (), result.kind, result.dtype)
-        return result.text
+                result = method(result, "clamp", max=other.code)
+        return result
 
-    def reduction(self, op: str, value: Value, axes: tuple[int, ...], text: Text, empty: bool = True) -> str:
-        where = _axes(axes if axes != (len(value.axes) - 1,) else (-1,))
+    def reduction(self, op: str, value: Value, axes: tuple[int, ...], text: Text, empty: bool = True) -> Node:
+        where = one_or_all(axes if axes != (len(value.axes) - 1,) else (-1,))
         match op:
             case "max" | "min" if empty:
-                helper = text.helper("largest" if op == "max" else "smallest")
-                return f"{helper}({value.text}, ({', '.join(map(str, axes))}{',' if len(axes) == 1 else ''}))"
+                return call(text.helper("largest" if op == "max" else "smallest"), value.code, axes)
             case "max" | "min":
-                return f"{value.atom}.a{op}({where})"
+                return method(value.code, f"a{op}", where)
             case "prod":
-                result = value.atom
+                result = value.code
                 for axis in sorted(axes, reverse=True):
-                    result = f"{result}.prod({axis})"
+                    result = method(result, "prod", axis)
                 return result
-        return f"{value.atom}.{op}({where})"
+        return method(value.code, op, where)
 
-    def softmax(self, op: str, text: str, axis: int, source: Text) -> str:
-        return f"torch.{op}({text}, {axis})"
+    def softmax(self, op: str, code: Node, axis: int, text: Text) -> Node:
+        return call(f"torch.{op}", code, axis)
 
-    def divide(self, op: str, a: Value, b: Value, safe: bool, text: Text) -> str:
+    def divide(self, op: str, a: Value, b: Value, safe: bool, text: Text) -> Node:
         """Whole division, truncated toward zero. Where it is not safe, a guard removes what is divided by zero."""
-        by = b.text if safe else f"torch.where({b.within(COMPARISON + 1)} == 0, 1, {b.text})"
-        return f"torch.fmod({a.text}, {by})" if op == "%" else f'torch.div({a.text}, {by}, rounding_mode="trunc")'
+        by = b.code if safe else call("torch.where", infix("==", b.code, 0), 1, b.code)
+        if op == "%":
+            return call("torch.fmod", a.code, by)
+        return fill("torch.div({a}, {by}, rounding_mode='trunc')", a=a.code, by=by)
 
-    def stack(self, text: str, axis: int) -> str:
-        return f"torch.stack({text})" if axis == 0 else f"torch.stack({text}, {axis})"
+    def stack(self, rows: Node, axis: int) -> Node:
+        return call("torch.stack", rows) if axis == 0 else call("torch.stack", rows, axis)
 
-    def copy(self, text: str) -> str:
-        return f"{text}.clone()"
+    def copy(self, code: Node) -> Node:
+        return method(code, "clone")
 
     def helper(self, name: str) -> str:
         return HELPERS[name]
 
 
-def _axes(axes: tuple[int, ...]) -> str:
-    return str(axes[0]) if len(axes) == 1 else f"({', '.join(map(str, axes))})"
+ZEROS = (ZERO, Number("0.0"), Name("False"))
+
+
+def one_or_all(axes: tuple[int, ...]) -> Part:
+    """An axis by its number, several as a tuple."""
+    return axes[0] if len(axes) == 1 else axes

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..ir.types import Coordinate, widest
-from .base import ATOM, UNARY, Text, Value
+from .base import Text, Value
+from .code import ALL, NONE, Index, Name, Node, Prefix, method
 
-__all__ = ("aligned", "joined", "permuted", "widest")
+__all__ = ("aligned", "joined", "permuted", "sliced", "widest")
 
 
 def aligned(value: Value, axes: tuple[Coordinate, ...]) -> Value:
@@ -15,15 +16,21 @@ def aligned(value: Value, axes: tuple[Coordinate, ...]) -> Value:
     if not value.axes:
         return value
     used = axes[axes.index(value.axes[0]) :]
-    slots = [":" if axis in value.axes else "None" for axis in used]
-    if "None" not in slots:
+    slots: list[Node] = [ALL if axis in value.axes else NONE for axis in used]
+    if NONE not in slots:
         return value
-    while slots[-1] == ":":
+    match value.code:
+        case Prefix("-", Name() as inner):
+            return value.but(Prefix("-", sliced(inner, slots)))
+    return value.but(sliced(value.code, slots))
+
+
+def sliced(code: Node, slots: Iterable[Node]) -> Node:
+    """An array at some slots, without those at the end that take a whole axis."""
+    slots = list(slots)
+    while slots and slots[-1] == ALL:
         slots.pop()
-    index = f"[{', '.join(slots)}]"
-    if value.binds == UNARY and value.text[1:].isidentifier():
-        return value.but(text=value.text + index)
-    return value.but(text=value.atom + index, binds=ATOM)
+    return Index(code, tuple(slots)) if slots else code
 
 
 def permuted(value: Value, axes: tuple[Coordinate, ...], text: Text) -> Value:
@@ -35,8 +42,11 @@ def permuted(value: Value, axes: tuple[Coordinate, ...], text: Text) -> Value:
     if order == tuple(range(len(order))):
         return before
     swapped = (*range(len(order) - 2), len(order) - 1, len(order) - 2)
-    shown = f"{before.atom}.swapaxes(-1, -2)" if order == swapped else text.dialect.permute(before.atom, order)
-    return before.but(text=shown, axes=axes, binds=ATOM, turned=before)
+    if order == swapped:
+        code: Node = method(before.code, "swapaxes", -1, -2)
+    else:
+        code = text.dialect.permute(before.code, order)
+    return before.but(code, axes=axes, turned=before)
 
 
 def joined(values: Iterable[Value], order: tuple[Coordinate, ...]) -> tuple[Coordinate, ...]:

@@ -11,7 +11,8 @@ from ..ir.affine import Polynomial, number, polynomial
 from ..ir.types import Coordinate
 from ..ir.walk import substitute
 from ..source import Span
-from .base import BOTH, COMPARISON, EITHER, NOT, OR, SUM, Value
+from .base import Value, plain
+from .code import ALL, ONE, ZERO, Between, Dict, Node, Prefix, Slice, Tuple, call, chain, infix, node
 from .expressions import Emitter
 from .scope import Scope
 
@@ -169,11 +170,9 @@ class Views(Emitter):
         if not open_ends:
             return
         tests = [self.is_below(end, span, scope) for end in open_ends]
-        wrong = Value(" or ".join(tests), (), "bool", None, EITHER if len(tests) > 1 else COMPARISON, True)
         empty = [c for c in access.coordinates if not self.is_filled(c, scope)]
-        some = [f"{self.plain(self.extent_of(c, scope), span, scope).within(SUM)} > 0" for c in empty]
-        shown = " and ".join([*some, wrong.within(BOTH)]) if some else wrong.text
-        self.refuse_once(shown, "IX305", message)
+        some = [infix(">", self.plain(self.extent_of(c, scope), span, scope).code, 0) for c in empty]
+        self.refuse_once(chain("and", [*some, chain("or", tests)]), "IX305", message)
 
     def check_index(self, index: ir.Expr, extent: ir.Expr, message: str, scope: Scope) -> None:
         """Refuse where an index is out of bounds at a point that is evaluated."""
@@ -189,16 +188,15 @@ class Views(Emitter):
         if place.python or (not scope.conditions() and self.is_rising(index, scope)):
             self.check_last(index, extent, below, above, message, scope)
             return
-        end = self.plain(polynomial(extent), extent.span, scope).within(SUM)
-        shown = place.within(SUM)
+        end = self.plain(polynomial(extent), extent.span, scope).code
+        before, behind = infix("<", place.code, 0), infix(">=", place.code, end)
+        test: Node = before if below else behind
         if not place.axes and self.text.dialect.name == "numpy":
-            text = f"not 0 <= {shown} < {end}" if below and above else f"{shown} < 0" if below else f"{shown} >= {end}"
-            test = Value(text, (), "bool", None, NOT if below and above else COMPARISON, True)
-        elif below and above:
-            test = Value(f"({shown} < 0) | ({shown} >= {end})", place.axes, "bool", "bool", OR)
-        else:
-            test = Value(f"{shown} < 0" if below else f"{shown} >= {end}", place.axes, "bool", "bool", COMPARISON)
-        self.fail_where(test, "IX305", message, scope)
+            test = Prefix("not ", Between(ZERO, place.code, end)) if below and above else test
+            self.fail_where(plain(test, "bool"), "IX305", message, scope)
+            return
+        test = infix("|", before, behind) if below and above else test
+        self.fail_where(Value(test, place.axes, "bool", "bool"), "IX305", message, scope)
 
     def is_rising(self, index: ir.Expr, scope: Scope) -> bool:
         """Whether an index is a quotient that grows with its one coordinate: then its ends are enough to look at."""
@@ -210,44 +208,43 @@ class Views(Emitter):
 
     def check_last(self, index: ir.Expr, extent: ir.Expr, below: bool, above: bool, message: str, scope: Scope) -> None:
         """Refuse where the first or the last place of an index is out of bounds, by plain numbers."""
-        first, last, some = index, index, ""
+        first, last = index, index
+        some: list[Node] = []
         for coordinate in scope.sort(index.type.coordinates):
             place = scope.places[coordinate]
             end = build.apply("-", (place.stop, build.whole(1, index.span)), "whole", index.span)
             first, last = substitute(first, {coordinate: place.start}), substitute(last, {coordinate: end})
             if not self.is_filled(coordinate, scope):
-                some = f"{self.plain(self.extent_of(coordinate, scope), index.span, scope).within(SUM)} > 0 and "
+                some = [infix(">", self.plain(self.extent_of(coordinate, scope), index.span, scope).code, 0)]
         tests = [self.is_below(polynomial(first), index.span, scope)] if below else []
         if above:
             tests.append(self.is_below(polynomial(extent) - polynomial(last) - 1, index.span, scope))
-        shown = " or ".join(tests)
-        level = BOTH if some else EITHER if len(tests) > 1 else COMPARISON
-        test = Value(some + (f"({shown})" if some and len(tests) > 1 else shown), (), "bool", None, level, True)
+        test = plain(chain("and", [*some, chain("or", tests)]), "bool")
         self.fail_where(test, "IX305", message, scope)
 
     # ----------------------------------------------------------------- the slice
 
-    def slice(self, access: Access, index: ir.Expr, extent: ir.Expr, scope: Scope) -> str:
+    def slice(self, access: Access, index: ir.Expr, extent: ir.Expr, scope: Scope) -> Node:
         """What stands in the bracket for a view of one axis."""
         span = index.span
         if access.how == "fixed":
-            return self.plain(access.first, span, scope).text
-        step = self.plain(access.step, span, scope).text if access.how == "run" else "1"
-        behind = "" if step == "1" else f":{step}"
+            return self.plain(access.first, span, scope).code
+        step = self.plain(access.step, span, scope).code if access.how == "run" else ONE
+        every = ALL if step == ONE else Slice(step=step)
         if access.padded or self.is_whole(access, index, extent, scope):
-            return f":{behind}"
+            return every
         around = scope.standing
         first, beyond = self.through(access.first, span), self.through(access.beyond, span)
         length = self.prover.polynomial(extent)
-        start = "" if not first.terms else self.plain(access.first, span, scope).text
+        start = None if not first.terms else self.plain(access.first, span, scope).code
         if not self.prover.entails(around, first, also=(length - 1,)):
-            start = f"max(0, {start})"
+            start = call("max", 0, start)
         if beyond == length:
-            return f"{start}:{behind}"
-        stop = self.plain(access.beyond, span, scope).text
+            return replace(every, start=start)
+        stop = self.plain(access.beyond, span, scope).code
         if not self.is_safe_stop(first, beyond, length, around):
-            stop = f"max(0, {stop})"
-        return f"{start}:{stop}{behind}"
+            stop = call("max", 0, stop)
+        return replace(every, start=start, stop=stop)
 
     def is_whole(self, access: Access, index: ir.Expr, extent: ir.Expr, scope: Scope) -> bool:
         """Whether a view has every place of its axis."""
@@ -272,12 +269,12 @@ class Views(Emitter):
             return True
         return self.prover.entails(around, first - beyond - length, also=(length - 1, -beyond - 1))
 
-    def padded(self, text: str, accesses: dict[int, Access], spans: list[Span], scope: Scope) -> str:
+    def padded(self, code: Node, accesses: dict[int, Access], spans: list[Span], scope: Scope) -> Node:
         """Zeros where these axes are left."""
         if not accesses:
-            return text
-        places = []
+            return code
+        places: list[tuple[Node, Node]] = []
         for axis, access in accesses.items():
-            ends = [self.plain(end, spans[axis], scope).text for end in (access.first, access.beyond)]
-            places.append(f"{axis}: ({', '.join(ends)})")
-        return f"{self.text.helper('padded')}({text}, {{{', '.join(places)}}})"
+            ends = (self.plain(end, spans[axis], scope).code for end in (access.first, access.beyond))
+            places.append((node(axis), Tuple(tuple(ends))))
+        return call(self.text.helper("padded"), code, Dict(tuple(places)))

@@ -7,11 +7,11 @@ from ..ir.affine import polynomial
 from ..ir.types import Coordinate, Dtype
 from ..ir.walk import walk
 from .arrays import Arrays
-from .base import AND, ATOM, COMPARISON, PRODUCT, SUM, UNARY, Value
+from .base import Value, plain
+from .code import Prefix, call, fill, infix
 from .scope import Place, Scope
 from .values import aligned, joined, widest
 
-_SIGNS = {"+": SUM, "-": SUM, "*": PRODUCT}
 _CHECKED = {"+": "add", "-": "subtract", "*": "multiply"}
 
 # What an axis can be as long as, and where counting stops.
@@ -34,32 +34,31 @@ class Wholes(Arrays):
             values = [v if v.python else self.cast_to(v, "i64") for v in values]
         dtype = widest(value.dtype for value in values)
         python = all(value.python for value in values)
-        if op in _SIGNS:
+        if op in _CHECKED:
             return self.added(expr, values, dtype, scope)
         if op in ("neg", "abs") and self.largest(expr, scope) > LARGEST["i64"]:
             values = self.asked(values, scope)
         if op == "neg" and self.largest(expr, scope) > LARGEST["i64"]:
-            helper = "fitting" if python else "subtract"
-            shown = f"-{values[0].within(UNARY)}" if python else f"0, {values[0].text}"
-            return values[0].but(text=f"{self.text.helper(helper)}({shown})", binds=ATOM)
+            if python:
+                return values[0].but(call(self.text.helper("fitting"), Prefix("-", values[0].code)))
+            return values[0].but(call(self.text.helper("subtract"), 0, values[0].code))
         if op == "neg":
-            return values[0].but(text=f"-{values[0].within(UNARY)}", binds=UNARY)
+            return values[0].but(Prefix("-", values[0].code))
         if op in ("//", "%"):
             return self.divided(expr, values, dtype, scope)
         if op == "abs" and self.largest(expr, scope) > LARGEST["i64"]:
-            shown = f"fitting(abs({values[0].text}))" if python else f"magnitude({values[0].text})"
-            self.text.helper(shown[: shown.index("(")])
-            return values[0].but(text=shown, binds=ATOM)
+            if python:
+                return values[0].but(call(self.text.helper("fitting"), call("abs", values[0].code)))
+            return values[0].but(call(self.text.helper("magnitude"), values[0].code))
         if python and op in ("max", "min", "abs"):
-            return Value(f"{op}({', '.join(v.text for v in values)})", (), "whole", None, ATOM, True)
+            return plain(call(op, *(value.code for value in values)))
         if op == "**":
             return self.raised(expr, values, dtype, scope)
         axes = joined(values, scope.order)
         values = [aligned(value, axes) for value in values]
         if op not in ("max", "min") or python:
             values = self.leading(values)
-        shown = self.text.dialect.function(op, values, self.text)
-        return Value(shown, axes, "whole", dtype or values[0].dtype)
+        return Value(self.text.dialect.function(op, values, self.text), axes, "whole", dtype or values[0].dtype)
 
     def wide_enough(self, expr: ir.Map, values: list[Value], scope: Scope) -> list[Value]:
         """The operands, arrays with 64 bits where a plain number may need more than 32: PyTorch would cut it down to
@@ -82,14 +81,13 @@ class Wholes(Arrays):
     def added(self, expr: ir.Map, values: list[Value], dtype: Dtype | None, scope: Scope) -> Value:
         """A sum, a difference or a product. One that might leave 64 bits is looked at."""
         if self.largest(expr, scope) <= LARGEST["i64"]:
-            return self.infix(expr.op, values, _SIGNS[expr.op], expr, dtype, scope)
+            return self.infix(expr.op, values, expr, dtype, scope)
         axes = joined(values, scope.order)
         if all(value.python for value in values):
-            found = self.infix(expr.op, values, _SIGNS[expr.op], expr, dtype, scope)
-            return found.but(text=f"{self.text.helper('fitting')}({found.text})", binds=ATOM)
+            found = self.infix(expr.op, values, expr, dtype, scope)
+            return found.but(call(self.text.helper("fitting"), found.code))
         left, right = (aligned(value, axes) for value in self.asked(values, scope))
-        shown = f"{self.text.helper(_CHECKED[expr.op])}({left.text}, {right.text})"
-        return Value(shown, axes, "whole", dtype)
+        return Value(call(self.text.helper(_CHECKED[expr.op]), left.code, right.code), axes, "whole", dtype)
 
     def asked(self, values: list[Value], scope: Scope) -> list[Value]:
         """Operands whose result is looked at for overflow, with 0 where guards removed the point: there it may be any
@@ -101,8 +99,7 @@ class Wholes(Arrays):
             kept = None if value.python else self.looked_at(set(value.axes), True, scope)
             if kept is not None:
                 self.leans += 1
-                zero = Value("0", (), "whole", None, ATOM, True)
-                value = self.text.keep(self.where(kept, value, zero, scope, value.dtype), self.label)
+                value = self.text.keep(self.where(kept, value, plain(0), scope, value.dtype), self.label)
             result.append(value)
         return result
 
@@ -118,43 +115,42 @@ class Wholes(Arrays):
         edge = self.largest(dividend, scope) > LARGEST["i64"] and not self.prover.entails(scope.box, by)
         if all(value.python for value in values) and not scope.conditions():
             if not safe:
-                self.refuse_once(f"{self.number(divisor, scope)} == 0", "IX505", "a whole number divided by zero")
+                by_zero = infix("==", self.number(divisor, scope), 0)
+                self.refuse_once(by_zero, "IX505", "a whole number divided by zero")
             found = self.plain(polynomial(expr), expr.span, scope)
-            return found.but(text=f"{self.text.helper('fitting')}({found.text})", binds=ATOM) if edge else found
+            return found.but(call(self.text.helper("fitting"), found.code)) if edge else found
         counted = self.prover.entails(scope.box, by) and self.prover.at_least(dividend, 0, scope)
         if not safe:
             values[1] = self.checked_divisor(values[1], counted, scope)
             safe = not scope.conditions() or (counted and values[1].python)
         if counted and safe:
             self.leans += not self.prover.entails(scope.box, self.prover.polynomial(dividend))
-            return self.infix(expr.op, values, PRODUCT, expr, dtype, scope)
+            return self.infix(expr.op, values, expr, dtype, scope)
         axes = joined(values, scope.order)
         if edge and by.constant in (None, -1):
             values = self.off_the_edge(expr.op, values, axes, scope)
         left = aligned(self.strong(values[0], dtype), axes)
         right = aligned(values[1] if safe else self.strong(values[1], dtype), axes)
-        shown = self.text.dialect.divide(expr.op, left, right, safe, self.text)
-        return Value(shown, axes, "whole", dtype or "i64")
+        return Value(self.text.dialect.divide(expr.op, left, right, safe, self.text), axes, "whole", dtype or "i64")
 
     def off_the_edge(self, op: str, values: list[Value], axes: tuple[Coordinate, ...], scope: Scope) -> list[Value]:
         """A dividend and a divisor, with 1 for a divisor of -1 beside the least whole number: their quotient has no
         64 bits, and a processor that is asked for it, or for their remainder, may stop."""
         kept = [self.text.keep(self.strong(value, "i64"), self.label) for value in values]
         left, right = (aligned(value, axes) for value in kept)
-        shown = f"({left.text} == -(2**63)) & ({right.text} == -1)"
-        edge = self.text.keep(Value(shown, axes, "bool", "bool", AND), self.label)
+        code = fill("({left} == -(2**63)) & ({right} == -1)", left=left.code, right=right.code)
+        edge = self.text.keep(Value(code, axes, "bool", "bool"), self.label)
         if op == "//":
             self.fail_where(edge, "IX505", "this whole number does not fit in 64 bits", scope)
-        one = Value("1", (), "whole", None, ATOM, True)
-        return [kept[0], self.text.keep(self.where(edge, one, kept[1], scope, "i64"), self.label)]
+        return [kept[0], self.text.keep(self.where(edge, plain(1), kept[1], scope, "i64"), self.label)]
 
     def checked_divisor(self, value: Value, counted: bool, scope: Scope) -> Value:
         """A divisor that is not 0 where it is evaluated; nowhere, if it is a plain number that is not negative."""
         value = value if value.python else self.text.keep(value, self.label)
-        test = Value(f"{value.within(SUM)} == 0", value.axes, "bool", "bool", COMPARISON, value.python)
+        test = Value(infix("==", value.code, 0), value.axes, "bool", "bool", value.python)
         self.fail_where(test, "IX505", "a whole number divided by zero", scope)
         if value.python and counted and scope.conditions():
-            return value.but(text=f"max(1, {value.text})", binds=ATOM)
+            return value.but(call("max", 1, value.code))
         return value
 
     def raised(self, expr: ir.Map, values: list[Value], dtype: Dtype | None, scope: Scope) -> Value:
@@ -162,14 +158,14 @@ class Wholes(Arrays):
         exponent = expr.arguments[1]
         base, power = (self.text.keep(self.strong(value, dtype), self.label) for value in values)
         if not self.prover.entails(scope.box, self.prover.polynomial(exponent)):
-            test = Value(f"{power.text} < 0", power.axes, "bool", "bool", COMPARISON)
+            test = Value(infix("<", power.code, 0), power.axes, "bool", "bool")
             self.fail_where(test, "IX505", "a whole number to a negative power is not whole", scope)
         axes = joined(values, scope.order)
         helper = "power" if self.largest(expr, scope) <= LARGEST["i64"] else "checked_power"
         if helper == "checked_power":
             base, power = self.asked([base, power], scope)
-        shown = f"{self.text.helper(helper)}({aligned(base, axes).text}, {aligned(power, axes).text})"
-        return Value(shown, axes, "whole", dtype or "i64")
+        code = call(self.text.helper(helper), aligned(base, axes).code, aligned(power, axes).code)
+        return Value(code, axes, "whole", dtype or "i64")
 
     # ---------------------------------------------------------------- magnitudes
 

@@ -56,15 +56,12 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """How a library writes a function: what is called, or a text around `{0}`. `helper` is a definition that stands
+    """How a library writes a function: what is called, or a template around `{0}`. `helper` is a definition that stands
     above; `in_place` says that the same name with `_` writes over its argument, and that no derivative minds."""
 
     call: str
     helper: str = ""
     in_place: bool = False
-
-    def spelled(self, *arguments: str) -> str:
-        return self.call.format(*arguments) if "{" in self.call else f"{self.call}({', '.join(arguments)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,24 +93,74 @@ class Function(Operation):
 # ------------------------------------------------------------------------ operators
 
 _SUM = Operation(
-    name="+", keeps_whole=True, exact=False, domain=REALS, values=REALS, finite=True, endless=REALS, trend=UNKNOWN,
-    present=NONE, undefined=NONE, steep=NONE, settled=True,
+    name="+",
+    keeps_whole=True,
+    exact=False,
+    domain=REALS,
+    values=REALS,
+    finite=True,
+    endless=REALS,
+    trend=UNKNOWN,
+    present=NONE,
+    undefined=NONE,
+    steep=NONE,
+    settled=True,
 )
 _QUOTIENT = Operation(
-    name="/", keeps_whole=True, exact=False, domain=UNKNOWN, values=REALS, finite=False, endless=REALS, trend=UNKNOWN,
-    present=SECOND, undefined=SECOND, steep=SECOND, settled=True,
+    name="/",
+    keeps_whole=True,
+    exact=False,
+    domain=UNKNOWN,
+    values=REALS,
+    finite=False,
+    endless=REALS,
+    trend=UNKNOWN,
+    present=SECOND,
+    undefined=SECOND,
+    steep=SECOND,
+    settled=True,
 )
 _POWER = Operation(
-    name="**", keeps_whole=True, exact=False, domain=UNKNOWN, values=REALS, finite=False, endless=REALS, trend=UNKNOWN,
-    present=EVERY, undefined=EVERY, steep=FIRST, settled=True,
+    name="**",
+    keeps_whole=True,
+    exact=False,
+    domain=UNKNOWN,
+    values=REALS,
+    finite=False,
+    endless=REALS,
+    trend=UNKNOWN,
+    present=EVERY,
+    undefined=EVERY,
+    steep=FIRST,
+    settled=True,
 )
 _CONDITION = Operation(
-    name="&&", keeps_whole=False, exact=True, domain=REALS, values=(0, 1), finite=True, endless=(), trend=UNKNOWN,
-    present=NONE, undefined=NONE, steep=NONE, settled=True,
+    name="&&",
+    keeps_whole=False,
+    exact=True,
+    domain=REALS,
+    values=(0, 1),
+    finite=True,
+    endless=(),
+    trend=UNKNOWN,
+    present=NONE,
+    undefined=NONE,
+    steep=NONE,
+    settled=True,
 )
 CAST: Final = Operation(
-    name="as", keeps_whole=False, exact=False, domain=UNKNOWN, values=REALS, finite=True, endless=REALS, trend="rising",
-    present=NONE, undefined=NONE, steep=NONE, settled=True,
+    name="as",
+    keeps_whole=False,
+    exact=False,
+    domain=UNKNOWN,
+    values=REALS,
+    finite=True,
+    endless=REALS,
+    trend="rising",
+    present=NONE,
+    undefined=NONE,
+    steep=NONE,
+    settled=True,
 )
 
 OPERATORS: Final[Mapping[str, Operation]] = {

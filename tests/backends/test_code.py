@@ -1,0 +1,119 @@
+"""Code as nodes: what is printed is what was meant, templates fill their holes, steps move to where they are used."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexical.backends import code as nodes
+from indexical.backends.code import (
+    ALL,
+    Infix,
+    Name,
+    Node,
+    Number,
+    Prefix,
+    Slice,
+    call,
+    fill,
+    index,
+    infix,
+    method,
+    show,
+)
+from indexical.backends.layout import Statement, render
+
+NAMES = st.sampled_from(("x", "y", "n_i", "scores")).map(Name)
+NUMBERS = st.sampled_from(("0", "1", "2.5", "1e-05")).map(Number)
+SIGNS = st.sampled_from(("+", "-", "*", "/", "//", "%", "@", "**", "&", "|", "<", "==", "and", "or"))
+
+
+def _larger(inner: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
+    # Python reads one slot that is a tuple as several slots.
+    single = inner.filter(lambda code: not isinstance(code, nodes.Tuple))
+    slots = st.one_of(single, st.just(ALL), st.builds(Slice, inner, inner), st.just(nodes.NONE))
+    some = st.lists(inner, min_size=1, max_size=3)
+    return st.one_of(
+        st.builds(Infix, SIGNS, inner, inner),
+        st.builds(Prefix, st.sampled_from(("-", "~", "not ")), inner),
+        st.builds(nodes.Ternary, inner, inner, inner),
+        st.builds(nodes.Between, inner, inner, inner),
+        some.map(lambda items: nodes.Tuple(tuple(items))),
+        some.map(lambda items: nodes.List(tuple(items))),
+        st.builds(lambda of, few: index(of, *few), inner, st.lists(slots, min_size=1, max_size=3)),
+        st.builds(lambda of, few: method(of, "sum", *few, dim=few[0]), inner, some),
+        some.map(lambda items: call("torch.where", *items)),
+    )
+
+
+CODE: st.SearchStrategy[Node] = st.recursive(st.one_of(NAMES, NUMBERS), _larger, max_leaves=12)
+
+
+@given(CODE)
+def test_what_is_printed_is_read_back_as_the_same_code(code: Node) -> None:
+    text = show(code)
+    assert fill(text) == code, ast.unparse(ast.parse(text))
+
+
+@given(CODE, CODE)
+def test_a_template_is_filled_with_code_and_not_with_text(left: Node, right: Node) -> None:
+    assert fill("{a} * {b}", a=left, b=right) == Infix("*", left, right)
+    assert fill("f({*both}, 1)", both=[left, right]) == call("f", left, right, 1)
+    assert fill(show(fill("{a}[{b}:].T", a=left, b=right))) == nodes.Attribute(index(left, Slice(right)), "T")
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (infix("*", infix("+", "a", "b"), "c"), "(a + b) * c"),
+        (infix("-", "a", infix("-", "b", "c")), "a - (b - c)"),
+        (infix("**", nodes.negative("a"), 2), "(-a) ** 2"),
+        (nodes.negative(infix("**", "a", 2)), "-a ** 2"),
+        (method(Number("2"), "sum"), "(2).sum()"),
+        (infix("|", infix("&", "a", "b"), "c"), "(a & b) | c"),
+        (infix("&", infix("<", "a", "b"), "c"), "(a < b) & c"),
+        (call("f", (), ("a",), ["a", 1]), "f((), (a,), [a, 1])"),
+        (nodes.String('a "quoted" word'), "'a \"quoted\" word'"),
+    ],
+)
+def test_brackets_stand_where_they_are_needed(code: Node, text: str) -> None:
+    assert show(code) == text
+
+
+# ------------------------------------------------------------------------ layout
+
+
+def _step(target: str, code: Node) -> Statement:
+    return Statement(1, 0, "temporary", target, code)
+
+
+def test_a_step_that_is_used_once_moves_to_its_use() -> None:
+    lines = render([_step("a__1", infix("+", "x", "y")), Statement(1, 0, "return", code=infix("*", "a__1", 2))], set())
+    assert lines == ["    return (x + y) * 2"]
+
+
+def test_a_step_that_is_used_twice_gets_a_short_name() -> None:
+    lines = render(
+        [_step("a__1", infix("+", "x", 1)), Statement(1, 0, "return", code=infix("*", "a__1", "a__1"))], set()
+    )
+    assert lines == ["    a = x + 1", "    return a * a"]
+
+
+def test_what_nobody_reads_is_left_out_and_blocks_with_it() -> None:
+    empty = [Statement(1, 0, "if", code=Name("x")), Statement(2, 1, "assign", "a", Name("y"))]
+    assert render([*empty, Statement(1, 0, "return", code=Name("x"))], set()) == ["    return x"]
+
+
+def test_a_step_stays_before_a_change_of_what_it_reads() -> None:
+    store = Statement(1, 0, "store", "x", Number("1"), index("x", 0))
+    lines = render([_step("a__1", infix("+", "x", 1)), store, Statement(1, 0, "return", code=Name("a__1"))], set())
+    assert lines == ["    a = x + 1", "    x[0] = 1", "    return a"]
+
+
+def test_a_fresh_array_that_is_used_once_is_written_over() -> None:
+    fresh = call("torch.addmm", "b", "x", "w")
+    lines = render([_step("a__1", fresh), Statement(1, 0, "return", code=call("torch.tanh", "a__1"))], set())
+    assert lines == ["    return torch.tanh_(torch.addmm(b, x, w))"]
