@@ -6,7 +6,7 @@ which each pair reads a place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
@@ -38,10 +38,11 @@ class Factor:
 Term = tuple[list[Factor], bool]
 
 
-def contract(found: Recognized, needed: Collection[str]) -> tuple[Recognized, dict[str, list[Refusal]]]:
-    """The attentions, and weights that are built, with every sum of their scores that reads an array at a place of
-    query and key contracted before that place is taken, as a definition of its own; and why others are not."""
+def contract(found: Recognized, needed: set[str]) -> tuple[Recognized, dict[str, list[Refusal]]]:
+    """The attentions, and what else is needed, with every sum that reads an array at a place of query and key
+    contracted before that place is taken, as a definition of its own; and why those of scores are not."""
     search = _Contraction(found.program)
+    stepped = {name for item in found.program.order if isinstance(item, ir.Stepwise) for name, _ in item.axes}
     attentions = dict(found.attentions)
     changed: dict[str, ir.Let] = {}
     before: dict[str, list[ir.Let]] = {}
@@ -55,9 +56,9 @@ def contract(found: Recognized, needed: Collection[str]) -> tuple[Recognized, di
                 attentions[let.name] = attention
                 changed[let.name] = replace(let, clauses=(replace(clause, body=body),))
                 before[let.name] = search.made[made:]
-        elif let.name in needed and weights_of(let) is not None:
+        elif let.name in needed - stepped and let.kind == "real" and len(let.clauses) == 1:
             made = len(search.made)
-            body = search.weighed(let)
+            body = search.plain(let)
             if len(search.made) > made:
                 changed[let.name] = replace(let, clauses=(replace(let.clauses[0], body=body),))
                 before[let.name] = search.made[made:]
@@ -89,12 +90,14 @@ class _Contraction:
         site = _Site(self, let, ranges, held, attention.coordinate, asks)
         return replace(attention, score=site.rewritten(attention.score))
 
-    def weighed(self, let: ir.Let) -> ir.Expr:
-        """The softmax that a definition is."""
-        body = weights_of(let)
-        assert body is not None
-        ranges = {range.coordinate: range for range in let.clauses[0].ranges}
-        held = {text(condition) for condition in conjuncts_of(body.guard)}
+    def plain(self, let: ir.Let) -> ir.Expr:
+        """The body of a definition that no kernel computes: weights that are built, scores, what flows back to them."""
+        clause, body = let.clauses[0], weights_of(let)
+        ranges = {range.coordinate: range for range in clause.ranges}
+        guard = clause.guard if body is None else body.guard
+        held = {text(condition) for condition in conjuncts_of(guard)}
+        if body is None:
+            return _Site(self, let, ranges, held, None, frozenset(ranges)).rewritten(clause.body)
         site = _Site(self, let, ranges, held, body.coordinate, frozenset(ranges) - {body.coordinate})
         score = site.rewritten(body.body)
         return build.normalize(body.op, body.coordinate, score, body.guard, "real", body.span)
@@ -109,13 +112,14 @@ class _Contraction:
 
 @dataclass
 class _Site:
-    """A score: the ranges of its coordinates, and the conditions under which it is evaluated, as text."""
+    """A score: the ranges of its coordinates, and the conditions under which it is evaluated, as text. Without a key
+    it may be anything else with a point for every pair."""
 
     owner: _Contraction
     let: ir.Let
     ranges: Mapping[Coordinate, ir.Range]
     held: set[str]
-    key: Coordinate
+    key: Coordinate | None
     asks: frozenset[Coordinate]
 
     def rewritten(self, expr: ir.Expr) -> ir.Expr:
@@ -170,7 +174,9 @@ class _Site:
     def apart(self, expr: ir.Reduce, whole: ir.Expr) -> ir.Expr:
         """A sum that varies with the query or with the key alone, scaled: computed once for all pairs."""
         varies = expr.type.coordinates
-        if not varies or not varies <= self.ranges.keys() or (self.key in varies and varies & self.asks):
+        if self.key is None or not varies or not varies <= self.ranges.keys():
+            return whole
+        if self.key in varies and varies & self.asks:
             return whole
         if not is_bare(whole) or not all(map(self.is_counted, varies)):
             return whole
@@ -189,9 +195,12 @@ class _Site:
         return isinstance(expr, ir.Read) and any(self.is_pair(index) for index in expr.indices)
 
     def is_pair(self, index: ir.Expr) -> bool:
-        return self.key in index.type.coordinates and bool(index.type.coordinates & self.asks)
+        varies = index.type.coordinates
+        return len(varies & self.asks) > 1 if self.key is None else self.key in varies and bool(varies & self.asks)
 
     def refuse(self, expr: ir.Expr, reason: str) -> None:
+        if self.key is None:
+            return
         refusal = Refusal(self.let.name, CONTRACTED, reason, expr.span)
         known = self.owner.refusals.setdefault(self.let.name, [])
         if refusal not in known:

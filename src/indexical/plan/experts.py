@@ -64,7 +64,7 @@ class _Search:
     def clause(self, let: ir.Let, clause: ir.Clause) -> ir.Expr:
         if clause.guard is not None:
             tables = [
-                factor for part in walk(clause.body) if isinstance(part, ir.Reduce) for factor in _factors(part.body)
+                factor for part in walk(clause.body) if isinstance(part, ir.Reduce) for factor in factors_of(part.body)
             ]
             if any(_place(factor) is not None for factor in tables):
                 reason = "its place may be out of bounds where a guard removes it"
@@ -90,7 +90,7 @@ class _Search:
         return expr if guarded or trail is None else self.rewritten(expr, trail, let)
 
     def total(self, expr: ir.Reduce, trail: Trail, let: ir.Let) -> ir.Expr | None:
-        factors = [self.opened(factor) for factor in _factors(expr.body)]
+        factors = [self.opened(factor) for factor in factors_of(expr.body)]
         tables = [factor for factor in factors if _place(factor) is not None]
         if len(tables) != 1 or any(bound.type.coordinates for r in expr.ranges for bound in (r.lower, r.upper)):
             return None
@@ -165,9 +165,10 @@ class _Search:
         return factor
 
 
-def _factors(expr: ir.Expr) -> list[ir.Expr]:
+def factors_of(expr: ir.Expr) -> list[ir.Expr]:
+    """The factors of a product of reals."""
     if isinstance(expr, ir.Map) and expr.op == "*" and expr.type.kind == "real":
-        return [factor for argument in expr.arguments for factor in _factors(argument)]
+        return [factor for argument in expr.arguments for factor in factors_of(argument)]
     return [expr]
 
 

@@ -5,7 +5,7 @@ As written, every query has a matrix of values of its own. With the weights by p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..ir import build
@@ -14,11 +14,13 @@ from ..ir.affine import expression, of_atom, polynomial
 from ..ir.context import assume
 from ..ir.removal import negated, removal, removal_through
 from ..ir.types import Coordinate
-from ..ir.walk import Inexpressible, fresh, rebuild, substitute, walk
+from ..ir.walk import Inexpressible, fresh, is_bare, rebuild, substitute, walk
 from .contractions import Factor, extent_read, joined, multiplied_out, starts_at_zero
+from .experts import factors_of
 from .ordering import definition, preceded
 from .reach import reach
-from .scatters import conjuncts, within
+from .scatters import conjuncts, solve, within
+from .strides import tidied
 
 Ranges = Mapping[Coordinate, ir.Range]
 
@@ -64,18 +66,18 @@ class _Search:
             case ir.Map(_, arguments) if expr.type.kind == "real":
                 changed = tuple(self.rewritten(argument, ranges, let) for argument in arguments)
                 return expr if changed == arguments else rebuild(expr, dict(zip(arguments, changed, strict=True)).get)  # type: ignore[arg-type]
-            case ir.Reduce("sum", (range,)) if expr.type.kind == "real":
-                return self.total(expr, range, ranges, let)
+            case ir.Reduce("sum") if expr.type.kind == "real":
+                around = {**ranges, **{range.coordinate: range for range in expr.ranges}}
+                if any(bound.type.coordinates for range in expr.ranges for bound in (range.lower, range.upper)):
+                    return expr
+                keys = [r for r in expr.ranges if any(_is_pair_read(part, r.coordinate) for part in walk(expr.body))]
+                return self.total(expr, keys[-1], around, let) if keys else self.scattered(expr, ranges, around, let)
             case _:
                 return expr
 
     def total(self, expr: ir.Reduce, bound: ir.Range, ranges: Ranges, let: ir.Let) -> ir.Expr:
-        key = bound.coordinate
-        if bound.lower.type.coordinates or bound.upper.type.coordinates:
-            return expr
-
         def is_distant(part: ir.Expr) -> bool:
-            return isinstance(part, ir.Read) and any(_is_pair(index, key) for index in part.indices)
+            return _is_pair_read(part, bound.coordinate)
 
         made, result = len(self.made), None
         for factors, positive in multiplied_out(expr.body, is_distant, lambda _: False):
@@ -93,10 +95,10 @@ class _Search:
     ) -> ir.Expr | None:
         """A product under a sum as a sum over places; None where it is none, or gains nothing by it."""
         key, span = bound.coordinate, expr.span
-        distant = [f for f in factors if any(_is_pair_read(part, key) for part in walk(f.expr))]
-        if len(distant) != 1 or not distant[0].upper:
+        tables = [f for f in factors if f.upper and _is_pair_read(f.expr, key) and _carried(f, factors, expr)]
+        if len(tables) != 1:
             return None
-        read, others = distant[0].expr, [factor for factor in factors if factor is not distant[0]]
+        read, others = tables[0].expr, [factor for factor in factors if factor is not tables[0]]
         if not isinstance(read, ir.Read) or not others:
             return None
         pairs = [n for n, index in enumerate(read.indices) if _is_pair(index, key)]
@@ -104,26 +106,56 @@ class _Search:
         weights = joined(others, expr)
         varies = weights.type.coordinates
         plain = len(pairs) == 1 and all(isinstance(i, ir.Coord) and i.coordinate in ranges for i in rest)
-        carried = build.varying(rest) - varies
-        own = [c for c in ranges if c in varies]
+        carried = _carried(tables[0], factors, expr)
+        own = [c for c in ranges if c in varies and c != key]
         counted = all(_is_counted(ranges[c]) for c in (*own, *carried)) if plain else False
-        if not counted or not carried or not index.type.coordinates <= varies or not starts_at_zero(self.lets, read):
+        if not counted or not index.type.coordinates <= varies or not starts_at_zero(self.lets, read):
             return None
         if any(isinstance(part, ir.Normalize | ir.Reduce) for part in walk(weights)):
             return None
-        highest = reach(index, {**ranges, key: bound}, self.lets).highest
+        highest = reach(index, ranges, self.lets).highest
         if highest is None:
             return None
         axis = self.tensors[read.tensor].axes[pairs[0]]
-        place = fresh(Coordinate(axis.coordinate.name), {c.name for c in (*ranges, key)})
+        place = fresh(Coordinate(axis.coordinate.name), {c.name for c in ranges})
         there = ir.Range(place, build.whole(0, span), extent_read(axis.extent, highest), True, span)
         body = _at_place(expr, bound, weights, index, place)
         name = self.named(f"{let.name}_{read.tensor}", definition("", [*(ranges[c] for c in own), there], body))
         indices = tuple(build.coord(place, span) if n == pairs[0] else i for n, i in enumerate(read.indices))
         by_place = build.read(name, tuple(build.coord(c, span) for c in (*own, place)), "real", span)
         table = build.read(read.tensor, indices, "real", span)
-        self.claim(expr, weights, index, axis.extent, {**ranges, key: bound}, read)
-        return build.reduce("sum", (there,), build.apply("*", (by_place, table), "real", span), None, "real", span)
+        self.claim(expr, weights, index, axis.extent, ranges, read)
+        over = (*(r for r in expr.ranges if r is not bound), there)
+        return build.reduce("sum", over, build.apply("*", (by_place, table), "real", span), None, "real", span)
+
+    def scattered(self, expr: ir.Reduce, ranges: Ranges, around: Ranges, let: ir.Let) -> ir.Expr:
+        """`sum[i, j](a[i, j] * b[i, d] where place == p)` as `sum[i](b[i, d] * sum[j](a[i, j] where place == p))`: only
+        what varies with `j` is put in its place one by one."""
+        conditions = conjuncts(expr.guard)
+        solved = [found for c in conditions if (found := solve(c, ranges.keys(), expr.coordinates)) is not None]
+        factors = factors_of(expr.body)
+        for _, place in solved:
+            for bound in (r for r in expr.ranges if r.coordinate in place.type.coordinates):
+                key, span = bound.coordinate, expr.span
+                moved = [factor for factor in factors if key in factor.type.coordinates]
+                others = [factor for factor in factors if key not in factor.type.coordinates]
+                held = [c for c in conditions if key in c.type.coordinates]
+                varies = build.varying((*moved, *held)) - {key}
+                if not moved or not others or len(expr.ranges) < 2 or not varies <= around.keys():
+                    continue
+                own = [c for c in around if c in varies]
+                carried = (build.varying(others) - varies) & ranges.keys()
+                if not carried or not all(_is_counted(around[c]) for c in own) or not all(map(is_bare, moved)):
+                    continue
+                weights = joined([Factor(factor, True) for factor in moved], expr)
+                total = build.reduce("sum", (bound,), weights, build.conjunction(held), "real", span)
+                name = self.named(f"{let.name}_sum", definition("", [around[c] for c in own], total))
+                read = build.read(name, tuple(build.coord(c, span) for c in own), "real", span)
+                body = joined([Factor(factor, True) for factor in (read, *others)], expr)
+                guard = build.conjunction(c for c in conditions if c not in held)
+                rest = tuple(r for r in expr.ranges if r is not bound)
+                return build.reduce("sum", rest, body, guard, "real", span)
+        return expr
 
     def claim(
         self, expr: ir.Reduce, weights: ir.Expr, index: ir.Expr, extent: ir.Expr, ranges: Ranges, read: ir.Read
@@ -158,6 +190,13 @@ class _Search:
         return free
 
 
+def _carried(table: Factor, factors: Sequence[Factor], expr: ir.Reduce) -> frozenset[Coordinate]:
+    """What a table varies with alone, of all that is not summed."""
+    return table.expr.type.coordinates.difference(
+        expr.coordinates, *(factor.expr.type.coordinates for factor in factors if factor is not table)
+    )
+
+
 def _at_place(expr: ir.Reduce, bound: ir.Range, weights: ir.Expr, index: ir.Expr, place: Coordinate) -> ir.Expr:
     """The weights at a place: of the one key that has it, or the sum over all that do."""
     key, span = bound.coordinate, expr.span
@@ -168,8 +207,8 @@ def _at_place(expr: ir.Reduce, bound: ir.Range, weights: ir.Expr, index: ir.Expr
         solved = expression(-rest if factor == 1 else rest, span)
         if key not in solved.type.coordinates:
             try:
-                guards = [substitute(condition, {key: solved}) for condition in conjuncts(expr.guard)]
-                body = substitute(weights, {key: solved})
+                guards = [tidied(substitute(condition, {key: solved})) for condition in conjuncts(expr.guard)]
+                body = tidied(substitute(weights, {key: solved}))
             except Inexpressible:
                 pass
             else:
