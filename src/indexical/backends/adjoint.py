@@ -10,7 +10,7 @@ from ..ir import nodes as ir
 from ..ir.walk import rebuild, walk
 from ..transform.slopes import partials
 from .base import Value
-from .code import Name, Tuple, fill, infix, method
+from .code import Name, call, fill, infix, method
 from .scope import Scope
 from .state import Stored
 from .tiles import Windowed
@@ -135,17 +135,26 @@ class Adjoint:
                 text.do(method(view.code, "add_", aligned(value, axes).code))
                 return
             around = replace(outer, trail=emitter.prover.projected(scope, mine).trail)
-            places = [emitter.strong(emitter.value(index, around)) for index in read.indices]
+            lead = self.led(read, extents, outer)
+            base = Value(target, (), "real", None)
+            view = emitter.at(base, list(read.indices[:lead]), extents[:lead], "", outer) if lead else base
+            places = [emitter.strong(emitter.value(index, around)) for index in read.indices[lead:]]
             # What nobody hears adds 0, wherever it would be read.
-            bounded = Tuple(
-                tuple(
-                    fill("{place}.clamp(0, {x}.shape[{n}] - 1)", place=aligned(place, axes).code, x=target, n=n)
-                    for n, place in enumerate(places)
-                )
-            )
-            whole = emitter.spread(value, axes, outer).code
-            put = "{x}.index_put_({places}, {whole}.to({x}.dtype), accumulate=True)"
-            text.do(fill(put, x=target, places=bounded, whole=whole))
+            at = tuple(aligned(place, axes[lead:]).code for place in places)
+            whole = emitter.spread(value, axes, outer)
+            text.do(call(text.helper("add_at"), view.code, at, whole.code))
+
+    def led(self, read: ir.Read, extents: list[ir.Expr], scope: Scope) -> int:
+        """How many of the first axes are read at a coordinate each that comes first and is read at no other."""
+        axes = scope.sort(read.type.coordinates)
+        count = 0
+        for index, extent, axis in zip(read.indices, extents, axes, strict=False):
+            rest = build.varying((*read.indices[:count], *read.indices[count + 1 :]))
+            alone = isinstance(index, ir.Coord) and index.coordinate == axis and axis not in rest
+            if not alone or not self.emitter.prover.is_inside(index, extent, scope, False):
+                break
+            count += 1
+        return min(count, len(read.indices) - 1)
 
 
 def pretend(emitter: Windowed, value: Value, span: object) -> ir.Expr:

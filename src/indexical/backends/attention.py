@@ -14,6 +14,7 @@ from .base import Value, plain
 from .blocks import Blocks
 from .code import NAN, NONE, List, Name, Ternary, call, fill, infix, method
 from .cuts import Cutting
+from .experts import Experts
 from .expressions import constant
 from .frames import Frame, hears_somebody
 from .state import Stored
@@ -21,7 +22,7 @@ from .streams import Stream
 
 
 @dataclass
-class Attending(Backward, Cutting, Blocks):
+class Attending(Backward, Cutting, Blocks, Experts):
     """Definitions, of which some are attentions that a kernel computes whole."""
 
     def define(self, let: ir.Let) -> None:
@@ -34,6 +35,9 @@ class Attending(Backward, Cutting, Blocks):
             return
         if step is not None and step.norm is not None:
             self.layer_norm(let, step.norm, step.covers)
+            return
+        if step is not None and step.chosen is not None:
+            self.grouped_rows(let, step.chosen)
             return
         if step is None or step.attend is None:
             super().define(let)

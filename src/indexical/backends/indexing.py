@@ -297,16 +297,19 @@ class Reader(Views):
         safe = all(inside for _, inside in places.values())
         # PyTorch asks for the number of a place that is an array of no axes, which a graph does not know.
         one = not union and self.text.dialect.name == "torch" and any(not place.python for place, _ in places.values())
+        # PyTorch has an index for several axes, but a slow one, and a slower way back through it.
+        several = self.text.dialect.name == "torch" and bool(union) and len(places) > 1
+        plain = safe and not several
         slots: list[Node] = []
         for axis in value.axes:
             place = aligned(places[axis][0], union) if axis in places else None
             if place is None:
-                slots.append(ALL if safe else NONE)
+                slots.append(ALL if plain else NONE)
             else:
                 slots.append(fill("{x}[None]", x=place.code) if one and not place.python else place.code)
         while slots[-1] in (ALL, NONE):
             slots.pop()
-        code = sliced(value.code, slots) if safe else call(self.text.helper("pick"), value.code, *slots)
+        code = sliced(value.code, slots) if plain else call(self.text.helper("pick"), value.code, *slots)
         at = [n for n, axis in enumerate(value.axes) if axis in places]
         rest = [axis for axis in value.axes if axis not in places]
         first = at[0] if at[-1] - at[0] == len(at) - 1 or not (union or one) else 0

@@ -15,6 +15,7 @@ from .affine import Monomial, Polynomial, number, of_atom, polynomial
 from .algebra.canonical import text, written
 from .prove import Assumptions, inequalities
 from .types import Coordinate
+from .walk import is_bare
 
 # A guard with more alternatives than this is asked point by point.
 MOST_PIECES = 8
@@ -79,12 +80,13 @@ def congruence(fact: ir.Expr, known: Assumptions) -> tuple[Polynomial, ir.Expr] 
 
 @dataclass
 class _Found:
-    """A slice as it is put together."""
+    """A slice as it is put together. `real` are those labels that are real numbers, each with its fact."""
 
     lower: list[Polynomial] = field(default_factory=list)
     upper: list[Polynomial] = field(default_factory=list)
     choices: list[ir.Expr] = field(default_factory=list)
     labels: list[tuple[ir.Expr, ir.Expr]] = field(default_factory=list)
+    real: list[tuple[tuple[ir.Expr, ir.Expr], ir.Expr]] = field(default_factory=list)
     rest: list[ir.Expr] = field(default_factory=list)
 
 
@@ -152,6 +154,10 @@ class _Solver:
                     return None
             else:
                 self._sort(fact, found)
+        if len(found.labels) > 1:
+            # Several labels become one by arithmetic, which real ones have none of.
+            found.rest += [fact for _, fact in found.real]
+            found.labels = [pair for pair in found.labels if all(pair is not label for label, _ in found.real)]
         start, end = self._polynomial(self.key.lower), self._polynomial(self.key.upper)
         lower = self._strongest([bound for bound in found.lower if not self.known.entails(start - bound)], 1)
         upper = self._strongest([bound for bound in found.upper if not self.known.entails(bound - end)], -1)
@@ -185,6 +191,7 @@ class _Solver:
         pair = self._pair(fact)
         if pair is not None:
             found.labels.append(pair)
+            found.real += [(pair, fact)] if "real" in (pair[0].type.kind, pair[1].type.kind) else []
         elif not fact.type.coordinates & self.apart:
             one, zero = build.whole(1, fact.span), build.whole(0, fact.span)
             found.labels.append((one, build.select(fact, one, zero, fact.span)))
@@ -297,6 +304,9 @@ class _Solver:
                     sides.reverse()
                 asked, answered = sides
                 return (asked, answered) if self._are_sides(asked, answered) else None
+            case ir.Map("==", (left, right)) if is_bare(fact):
+                labels = (right, left) if self.key.coordinate in left.type.coordinates else (left, right)
+                return labels if self._are_sides(*labels) else None
         return None
 
     def _are_sides(self, asked: ir.Expr, answered: ir.Expr) -> bool:

@@ -60,6 +60,12 @@ def reads_of(let: Let) -> tuple[Read, ...]:
     return let.reads
 
 
+def is_bare(expr: Expr) -> bool:
+    """Whether every read is at coordinates alone, and so never out of bounds."""
+    reads = [part for part in walk(expr) if isinstance(part, Read | Array)]
+    return all(isinstance(index, Coord) for read in reads for index in read.indices)
+
+
 def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
     """The same node over changed children, its type worked out again."""
     match expr:

@@ -13,7 +13,7 @@ from ..ir.algebra.predicates import is_exponential
 from ..ir.algebra.sums import opened
 from ..ir.types import Coordinate
 from ..ir.walk import parts_of, reads_of, walk
-from .cotangents import Use, Weights, relaxed, use_of
+from .cotangents import Use, Weights, parted, relaxed, use_of
 from .ordering import Uses, uses_of
 from .softmaxes import weights_of
 
@@ -162,7 +162,7 @@ class Flowing:
             return True
         if isinstance(found, str):
             return len(let.clauses) != 1
-        for _, term in found.terms:
+        for _, term in parted(found, self.weights, self.algebra).terms:
             if self.weights.is_in(term.key):
                 uses = self.uses(term)
                 if len(uses) != 1 or uses[0][0].flow is not None:

@@ -142,6 +142,10 @@ class _Cut:
             slot = let.clauses[0].slots[self.inner[name]]
             if isinstance(slot, ir.Coord):
                 yield from ((read, slot.coordinate) for read in reads_of(let))
+        elif name in self.totals:
+            indices = [read.indices[self.inner[read.tensor]] for read in reads_of(let) if read.tensor in self.inner]
+            rows = dict.fromkeys(index.coordinate for index in indices if isinstance(index, ir.Coord))
+            yield from ((read, row) for read, sums in _under_sums(let) for row in rows if row in sums)
 
     def fits(self, let: ir.Let) -> bool:
         """Whether a definition is one clause over all its points."""
@@ -172,7 +176,7 @@ class _Cut:
             return f"`{let.name}` reads rows of what it needs along several coordinates"
         if -1 in axes:
             self.totals.add(let.name)
-            return []
+            return [let.name]
         self.inner[let.name] = axes.pop()
         return [let.name]
 

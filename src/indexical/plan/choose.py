@@ -13,14 +13,18 @@ from ..ir.needs import asserted, reached, read_in
 from ..ir.types import Coordinate, Dtype
 from ..ir.walk import reads_of, walk
 from .blocks import cut
+from .contractions import contract
 from .dtypes import definition_dtypes, weak_definitions
+from .experts import GROUPED, group
 from .fuse import fuse
 from .gradients import Derived, derive
 from .norms import LAYER_NORM, Norm, find_norm
+from .places import by_places
 from .recognize import Recognizer, recognize
 from .recurrences import arrange, step_of
 from .scores import lay_out, take_apart
-from .steps import Attend, Attention, Block, Gradient, Layout, Plan, Recognized, Refusal, Scores, Step
+from .softmaxes import weights_of
+from .steps import Attend, Attention, Block, Chosen, Gradient, Layout, Plan, Recognized, Refusal, Scores, Step
 from .wording import words_of
 
 FUSED = "scaled_dot_product_attention"
@@ -42,8 +46,12 @@ def choose(
     """The plan of a call: what is needed, every attention by the best kernel that takes it. What flows back through
     one is computed from weights that are made again, unless `recompute` says to keep them."""
     original = program
+    placed: list[str] = []
+    if not isolate:
+        program, placed = by_places(program, needed_by(program, wanted, {}))
     derived = Derived.none(program) if isolate else _derived(program, wanted, backend, recompute)
     program = derived.program
+    derived = replace(derived, left=derived.left | _gathering_built(program, placed))
     found = Recognized(program, {}, ()) if isolate else recognize(program, wanted, derived.left, derived.computed)
     refusals = {refusal.definition: refusal for refusal in (*found.refusals, *derived.refusals)}
     fused = dict(found.attentions)
@@ -54,7 +62,15 @@ def choose(
             refusals[name] = Refusal(name, "fused attention", reason)
             del fused[name]
             found = _taken_back(found, name, program)
+    needed = needed_by(found.program, wanted, _reading(fused, derived))
+    found, uncontracted = _contracted(replace(found, attentions=fused), needed, dtypes)
+    fused = dict(found.attentions)
     program = fuse(found.program, {*wanted, *fused, *derived.left}) if not isolate else found.program
+    chosen: dict[str, Chosen] = {}
+    if not isolate and backend == "torch":
+        needed = needed_by(program, wanted, _reading(fused, derived))
+        program, chosen, ungrouped = group(program, needed, {*fused, *derived.left})
+        refusals = {**ungrouped, **refusals}
     arranged = arrange(program, wanted, isolate)
     reading = _reading(fused, derived)
     program, blocks = _cut(arranged.program, wanted, derived.flowing, reading, refusals)
@@ -72,10 +88,13 @@ def choose(
             continue
         if let.name in fused:
             step = _attend(let, fused[let.name], lets, backend)
-            steps.append(replace(step, covers=_covered((let.name,), written, needed)))
+            more = (*step.refusals, *uncontracted.get(let.name, ()))
+            steps.append(replace(step, covers=_covered((let.name,), written, needed), refusals=more))
         elif let.name in norms:
             covers = _covered((let.name,), written, needed)
             steps.append(Step(let.name, LAYER_NORM, covers=covers, norm=norms[let.name]))
+        elif let.name in chosen and let.name not in inside:
+            steps.append(Step(let.name, GROUPED, chosen=chosen[let.name]))
         else:
             refused = (refusals[let.name],) if let.name in refusals else ()
             steps.append(known[let.name] if let.name in known else step_of(let.name, arranged, refused))
@@ -87,6 +106,22 @@ def choose(
     weak = weak_definitions(program, given)
     same = agreed(original)
     return Plan(program, wanted, types, backend, device, isolate, tuple(steps), unread, weak, recompute, same)
+
+
+def _gathering_built(program: ir.Program, placed: list[str]) -> set[str]:
+    """The definitions that gather with weights which are built anyway, because they are wanted by place: for these a
+    kernel would compute the same weights once more."""
+    reads = {let.name: {read.tensor for read in reads_of(let)} for let in program.lets}
+    weights = {let.name for let in program.lets if weights_of(let) is not None}
+    built = {name for place in placed for name in reads[place] & weights}
+    return {name for name, read in reads.items() if read & built} - set(placed)
+
+
+def _contracted(
+    found: Recognized, needed: set[str], dtypes: Mapping[str, Dtype]
+) -> tuple[Recognized, dict[str, list[Refusal]]]:
+    """Attentions whose scores at distances are products of matrices. In 16 bits that would round them once more."""
+    return (found, {}) if {"f16", "bf16"} & set(dtypes.values()) else contract(found, needed)
 
 
 def _norms(program: ir.Program, taken: set[str], dtypes: Mapping[str, Dtype]) -> dict[str, Norm]:
@@ -176,14 +211,16 @@ def _cut(
     blocks: list[Block] = []
     for name in flowing:
         needed = needed_by(program, wanted, reading)
-        taken = {member for block in blocks for member, _ in block.inner}
+        taken = {member for block in blocks for member in (*dict(block.inner), *block.totals)}
         if name not in needed - taken:
             continue
         found = cut(program, name, wanted, needed, read)
         if isinstance(found, str):
             refusals.pop(name, None)
             refusals |= {name: Refusal(name, "blocks of rows", found)} if found else {}
-        elif not taken & {member for member, _ in found[1].inner}:
+        elif taken & {*dict(found[1].inner), *found[1].totals}:
+            refusals[name] = Refusal(name, "blocks of rows", "what it is needed for is computed in blocks already")
+        else:
             program = found[0]
             blocks.append(found[1])
     return program, blocks

@@ -113,6 +113,41 @@ def _relaxed(term: Product, weights: Weights, algebra: Algebra) -> Form:
     return result
 
 
+def parted(value: Form, weights: Weights, algebra: Algebra) -> Form:
+    """A form with every sum apart that gathers with these weights plus others: `(w - u) * v` is `w * v - u * v`."""
+    terms: list[tuple[Number, Product]] = []
+    for number, term in value.terms:
+        found = form(((1, product((), term.exponent, term.conditions)),))
+        for atom, power in term.factors:
+            inner = form(((1, product(((atom, power),))),))
+            if power == 1 and isinstance(atom, Sum) and not atom.softmax and weights.is_in(atom.key):
+                binders, body = opened(atom, algebra)
+                inner = summed(_multiplied_out(body, weights), binders, algebra)
+            found = times(found, inner)
+        terms += [(number * own, part) for own, part in found.terms]
+    return form(terms)
+
+
+def _multiplied_out(value: Form, weights: Weights) -> Form:
+    """Products without groups of which some terms have the weights as a factor."""
+    terms: list[tuple[Number, Product]] = []
+    for number, term in value.terms:
+        group = next(
+            (a for a, power in term.factors if power == 1 and isinstance(a, Group) and _mixes(a.form, weights)), None
+        )
+        if group is None:
+            terms.append((number, term))
+            continue
+        rest = product([f for f in term.factors if f[0] is not group], term.exponent, term.conditions)
+        inner = form((number * own, multiplied(rest, part)) for own, part in group.form.terms)
+        terms += _multiplied_out(inner, weights).terms
+    return form(terms)
+
+
+def _mixes(value: Form, weights: Weights) -> bool:
+    return any(_read_at(atom, weights) is not None for _, term in value.terms for atom, _ in term.factors)
+
+
 def _factored(value: Form, weights: Weights) -> Form:
     """A sum of terms that all have the weights as a factor, as a product of these and of the sum of what is left."""
     shared = [

@@ -38,6 +38,18 @@ def extended(program: ir.Program, made: list[ir.Let], changed: Mapping[str, ir.L
     return replace(program, lets=(*lets, *made), order=order)
 
 
+def preceded(
+    program: ir.Program, before: Mapping[str, Sequence[ir.Let]], changed: Mapping[str, ir.Let]
+) -> ir.Program:
+    """The program with further definitions right before some, and some in another form."""
+    lets = tuple(new for let in program.lets for new in (*before.get(let.name, ()), changed.get(let.name, let)))
+    order: list[ir.Order] = []
+    for item in program.order:
+        order += [ir.Once(new.name) for new in before.get(item.name, ())] if isinstance(item, ir.Once) else []
+        order.append(item)
+    return replace(program, lets=lets, order=tuple(order))
+
+
 @dataclass(frozen=True, slots=True)
 class Uses:
     """The definitions that are needed, and by the name of each tensor the needed definitions that read it, each with

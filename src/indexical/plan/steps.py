@@ -166,6 +166,19 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class Chosen:
+    """`sum[summed](table · x)`, where the table is read at a place of the rows along one axis, and `x` varies with no
+    more than the rows and what is summed; the columns are the table's alone."""
+
+    table: ir.Read
+    place: int
+    x: ir.Expr
+    rows: tuple[Coordinate, ...]
+    columns: tuple[Coordinate, ...]
+    summed: tuple[ir.Range, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """How one definition is computed: by which kernel, what is said of it, and which better ways were refused.
 
@@ -184,6 +197,7 @@ class Step:
     block: Block | None = None
     beside: tuple[str, ...] = ()
     norm: Norm | None = None
+    chosen: Chosen | None = None
 
     @property
     def definitions(self) -> tuple[str, ...]:

@@ -299,7 +299,7 @@ def _plans(
     shapes = [lower.shape[1:3], upper.shape[1:3], *(group.shape[:2] for group in groups)]
     batches, heads = (max(sizes) for sizes in zip(*shapes, strict=True))
     lower, upper = (bound.clamp(0, key.shape[2]).expand(-1, batches, heads, -1) for bound in (lower, upper))
-    groups = [group.expand(batches, heads, -1) for group in groups]
+    groups = [group.expand(batches, heads, -1) for group in _numbered(groups)]
     tallest, in_batches, in_heads = _parts(query, key, (batches, heads), extent)
     if _kernel(query, width, True) is None:
         tallest = max(1, min((4 << 20) // (key.shape[2] * in_batches.step * in_heads.step), TILE_ROWS))
@@ -351,6 +351,17 @@ def _recalled(
     plans = list(_plans(query, key, width, hearing, extent))
     _recent[:] = [(sizes, [tensor.clone() for tensor in hearing], plans), *_recent[:7]]
     return plans
+
+
+def _numbered(groups: list[Tensor]) -> list[Tensor]:
+    """Groups of queries and of keys that are real numbers, as whole ones: equal where they are. NaN is nobody's."""
+    if not any(group.is_floating_point() for group in groups):
+        return groups
+    labels = torch.cat([group.flatten() for group in groups])
+    numbers = torch.where(labels == labels, torch.unique(labels, return_inverse=True)[1], -1)
+    asks, answers = numbers[: groups[0].numel()], numbers[groups[0].numel() :]
+    answers = torch.where(answers < 0, -2, answers)
+    return [numbers.view(group.shape) for numbers, group in zip((asks, answers), groups, strict=True)]
 
 
 def _in_order(

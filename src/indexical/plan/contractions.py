@@ -1,0 +1,350 @@
+"""Scores at distances: `sum[d](Q[i, d] * R[i - j, d])` is `G[i, i - j]`, where `G[i, p] = sum[d](Q[i, d] * R[p, d])`.
+
+As written, every pair of query and key has a product of its own. Contracted first it is one product of matrices, of
+which each pair reads a place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.affine import expression, polynomial
+from ..ir.algebra.canonical import text
+from ..ir.conditions import conjuncts_of
+from ..ir.types import Coordinate
+from ..ir.walk import fresh, is_bare, walk
+from .homes import body_of
+from .ordering import preceded
+from .reach import reach
+from .softmaxes import weights_of
+from .steps import Attention, Recognized, Refusal
+
+CONTRACTED = "a product of matrices"
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A factor of a product, or a divisor."""
+
+    expr: ir.Expr
+    upper: bool
+
+
+# A product, and whether it is added.
+Term = tuple[list[Factor], bool]
+
+
+def contract(found: Recognized, needed: set[str]) -> tuple[Recognized, dict[str, list[Refusal]]]:
+    """The attentions, and what else is needed, with every sum that reads an array at a place of query and key
+    contracted before that place is taken, as a definition of its own; and why those of scores are not."""
+    search = _Contraction(found.program)
+    stepped = {name for item in found.program.order if isinstance(item, ir.Stepwise) for name, _ in item.axes}
+    attentions = dict(found.attentions)
+    changed: dict[str, ir.Let] = {}
+    before: dict[str, list[ir.Let]] = {}
+    for let in found.program.lets:
+        if let.name in attentions:
+            made = len(search.made)
+            attention = search.contracted(let, attentions[let.name])
+            if len(search.made) > made:
+                clause = let.clauses[0]
+                body = body_of(attention, _is_stated(clause.body), clause.body.span)
+                attentions[let.name] = attention
+                changed[let.name] = replace(let, clauses=(replace(clause, body=body),))
+                before[let.name] = search.made[made:]
+        elif let.name in needed - stepped and let.kind == "real" and len(let.clauses) == 1:
+            made = len(search.made)
+            body = search.plain(let)
+            if len(search.made) > made:
+                changed[let.name] = replace(let, clauses=(replace(let.clauses[0], body=body),))
+                before[let.name] = search.made[made:]
+    if not changed:
+        return found, search.refusals
+    return replace(found, program=preceded(found.program, before, changed), attentions=attentions), search.refusals
+
+
+def _is_stated(body: ir.Expr) -> bool:
+    """Whether the sum over the keys of an attention states its range."""
+    total = next(part for part in walk(body) if isinstance(part, ir.Reduce) and part.op == "sum")
+    return total.ranges[0].stated
+
+
+@dataclass
+class _Contraction:
+    program: ir.Program
+    made: list[ir.Let] = field(default_factory=list)
+    refusals: dict[str, list[Refusal]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.lets = {let.name: let for let in self.program.lets}
+        self.tensors = dict(self.program.tensors)
+
+    def contracted(self, let: ir.Let, attention: Attention) -> Attention:
+        ranges = {range.coordinate: range for range in (*let.clauses[0].ranges, attention.key)}
+        held = {text(condition) for condition in attention.guard}
+        asks = let.clauses[0].body.type.coordinates - attention.value.type.coordinates
+        site = _Site(self, let, ranges, held, attention.coordinate, asks)
+        return replace(attention, score=site.rewritten(attention.score))
+
+    def plain(self, let: ir.Let) -> ir.Expr:
+        """The body of a definition that no kernel computes: weights that are built, scores, what flows back to them."""
+        clause, body = let.clauses[0], weights_of(let)
+        ranges = {range.coordinate: range for range in clause.ranges}
+        guard = clause.guard if body is None else body.guard
+        held = {text(condition) for condition in conjuncts_of(guard)}
+        if body is None:
+            return _Site(self, let, ranges, held, None, frozenset(ranges)).rewritten(clause.body)
+        site = _Site(self, let, ranges, held, body.coordinate, frozenset(ranges) - {body.coordinate})
+        score = site.rewritten(body.body)
+        return build.normalize(body.op, body.coordinate, score, body.guard, "real", body.span)
+
+    def fresh(self, name: str) -> str:
+        count, result = 1, name
+        while result in self.tensors:
+            count += 1
+            result = f"{name}_{count}"
+        return result
+
+
+@dataclass
+class _Site:
+    """A score: the ranges of its coordinates, and the conditions under which it is evaluated, as text. Without a key
+    it may be anything else with a point for every pair."""
+
+    owner: _Contraction
+    let: ir.Let
+    ranges: Mapping[Coordinate, ir.Range]
+    held: set[str]
+    key: Coordinate | None
+    asks: frozenset[Coordinate]
+
+    def rewritten(self, expr: ir.Expr) -> ir.Expr:
+        """The score with what is contracted read by name; what is not is left as it is."""
+        match expr:
+            case ir.Map("*" | "/" as op, (ir.Reduce("sum") as total, scale)) if not scale.type.coordinates:
+                return self.total(total, (Factor(scale, op == "*"),))
+            case ir.Map("*", (scale, ir.Reduce("sum") as total)) if not scale.type.coordinates:
+                return self.total(total, (Factor(scale, True),))
+            case ir.Map(op, arguments) if expr.type.kind == "real":
+                changed = tuple(self.rewritten(argument) for argument in arguments)
+                return expr if changed == arguments else build.apply(op, changed, "real", expr.span)
+            case ir.Select(condition, then, otherwise):
+                then, otherwise = self.rewritten(then), self.rewritten(otherwise)
+                if then is expr.then and otherwise is expr.otherwise:
+                    return expr
+                return build.select(condition, then, otherwise, expr.span)
+            case ir.Reduce("sum") if expr.type.kind == "real":
+                return self.total(expr)
+            case _:
+                return expr
+
+    def total(self, expr: ir.Reduce, scale: tuple[Factor, ...] = ()) -> ir.Expr:
+        """A sum, scaled, as the sum of its products, each contracted where it may be."""
+        whole = joined((Factor(expr, True), *scale), expr)
+        if self.is_open(expr):
+            return whole
+        if not self.holds_distant(expr.body):
+            return self.apart(expr, whole)
+        outside: list[ir.Expr] = []
+        for condition in conjuncts_of(expr.guard):
+            if condition.type.coordinates & expr.coordinates:
+                self.refuse(expr, "what is compared has a guard of its own")
+                return whole
+            if text(condition) not in self.held:
+                outside.append(condition)
+        made, result = len(self.owner.made), None
+        for factors, positive in multiplied_out(expr.body, self.is_distant, self.is_held):
+            part = self.part(expr, [*scale, *factors])
+            if part is None:
+                plain = build.reduce("sum", expr.ranges, joined(factors, expr), None, "real", expr.span)
+                part = joined((Factor(plain, True), *scale), expr)
+            if result is not None:
+                result = build.apply("+" if positive else "-", (result, part), "real", expr.span)
+            else:
+                result = part if positive else build.apply("neg", (part,), "real", expr.span)
+        if result is None or len(self.owner.made) == made:
+            return whole
+        guard = build.conjunction(outside)
+        return result if guard is None else build.select(guard, result, build.whole(0, expr.span), expr.span)
+
+    def apart(self, expr: ir.Reduce, whole: ir.Expr) -> ir.Expr:
+        """A sum that varies with the query or with the key alone, scaled: computed once for all pairs."""
+        varies = expr.type.coordinates
+        if self.key is None or not varies or not varies <= self.ranges.keys():
+            return whole
+        if self.key in varies and varies & self.asks:
+            return whole
+        if not is_bare(whole) or not all(map(self.is_counted, varies)):
+            return whole
+        return self.defined(whole, [c for c in self.ranges if c in varies], None, "score")
+
+    def is_counted(self, coordinate: Coordinate) -> bool:
+        """Whether a coordinate runs from 0 up to a number."""
+        range = self.ranges[coordinate]
+        return isinstance(range.lower, ir.Const) and range.lower.value == 0 and not range.upper.type.coordinates
+
+    def is_open(self, expr: ir.Reduce) -> bool:
+        return any(bound.type.coordinates for range in expr.ranges for bound in (range.lower, range.upper))
+
+    def is_distant(self, expr: ir.Expr) -> bool:
+        """Whether an expression is read at a place of query and key."""
+        return isinstance(expr, ir.Read) and any(self.is_pair(index) for index in expr.indices)
+
+    def is_pair(self, index: ir.Expr) -> bool:
+        varies = index.type.coordinates
+        return len(varies & self.asks) > 1 if self.key is None else self.key in varies and bool(varies & self.asks)
+
+    def refuse(self, expr: ir.Expr, reason: str) -> None:
+        if self.key is None:
+            return
+        refusal = Refusal(self.let.name, CONTRACTED, reason, expr.span)
+        known = self.owner.refusals.setdefault(self.let.name, [])
+        if refusal not in known:
+            known.append(refusal)
+
+    # ------------------------------------------------------------------------ products
+
+    def holds_distant(self, expr: ir.Expr) -> bool:
+        return any(self.is_distant(part) for part in walk(expr))
+
+    def is_held(self, condition: ir.Expr) -> bool:
+        return all(text(part) in self.held for part in conjuncts_of(condition))
+
+    def part(self, expr: ir.Reduce, factors: list[Factor]) -> ir.Expr | None:
+        """A product under a sum as a read of what is contracted; None, and why, where that is not done."""
+        distant = [factor for factor in factors if self.holds_distant(factor.expr)]
+        if not distant:
+            return None
+        read, reason = distant[0].expr, self.reason(expr, factors, distant)
+        if reason is not None:
+            self.refuse(expr, reason)
+            return None
+        assert isinstance(read, ir.Read)
+        place = next(n for n, index in enumerate(read.indices) if self.is_pair(index))
+        index, axis = read.indices[place], self.owner.tensors[read.tensor].axes[place]
+        highest = reach(index, self.ranges, self.owner.lets).highest
+        assert highest is not None
+        new = self.coordinate(expr, axis.coordinate)
+        others = [factor for factor in factors if factor is not distant[0]]
+        indices = (*read.indices[:place], build.coord(new, index.span), *read.indices[place + 1 :])
+        table = build.read(read.tensor, indices, "real", read.span)
+        body = joined([*others, Factor(table, True)], expr)
+        total = build.reduce("sum", expr.ranges, body, None, "real", expr.span)
+        own = [c for c in self.ranges if c in total.type.coordinates]
+        place_of = ir.Range(new, build.whole(0, index.span), extent_read(axis.extent, highest), True, index.span)
+        return self.defined(total, own, (place_of, index), read.tensor)
+
+    def reason(self, expr: ir.Reduce, factors: Sequence[Factor], distant: Sequence[Factor]) -> str | None:
+        """Why a product is not contracted before its place is taken."""
+        read = distant[0].expr
+        if len(distant) > 1 or not distant[0].upper or not isinstance(read, ir.Read):
+            return "more than one factor is read at a place of query and key"
+        pairs = [index for index in read.indices if self.is_pair(index)]
+        rest = [index for index in read.indices if not self.is_pair(index)]
+        beside = [factor.expr for factor in factors if factor is not distant[0]]
+        if len(pairs) > 1 or pairs[0].type.coordinates & expr.coordinates:
+            return f"`{read.tensor}` is read at two places of query and key"
+        varies = build.varying((*beside, *rest)) - expr.coordinates
+        if not varies <= self.ranges.keys() or pairs[0].type.coordinates <= varies:
+            return "what is compared varies with query and key already"
+        if not all(map(is_bare, beside)) or not all(isinstance(index, ir.Coord | ir.Const) for index in rest):
+            return "what is compared may be out of bounds where a guard removes it"
+        if not all(map(self.is_counted, varies)) or not starts_at_zero(self.owner.lets, read):
+            return "a range around it does not start at 0, or depends on another coordinate"
+        if reach(pairs[0], self.ranges, self.owner.lets).highest is None:
+            return f"how far `{read.tensor}` is read is known only from data"
+        return None
+
+    def coordinate(self, expr: ir.Reduce, like: Coordinate) -> Coordinate:
+        """A name for the places."""
+        taken = {c.name for c in (*self.ranges, *expr.coordinates)}
+        return fresh(Coordinate(like.name, False, like.space), taken)
+
+    def defined(
+        self, total: ir.Expr, own: list[Coordinate], place: tuple[ir.Range, ir.Expr] | None, like: str
+    ) -> ir.Expr:
+        """A definition for a sum, unless there is one that is the same; and the read of it, last at a place."""
+        span = total.span
+        ranges = [replace(self.ranges[c], span=span) for c in own]
+        indices: list[ir.Expr] = [build.coord(c, span) for c in own]
+        if place is not None:
+            ranges.append(place[0])
+            indices.append(place[1])
+        slots = tuple(build.coord(r.coordinate, span) for r in ranges)
+        axes = tuple(ir.Axis(r.coordinate, r.upper) for r in ranges)
+        clauses = (ir.Clause(slots, tuple(ranges), total, None, span),)
+        name = next((let.name for let in self.owner.made if (let.axes, let.clauses) == (axes, clauses)), None)
+        if name is None:
+            name = self.owner.fresh(f"{self.let.name}_{like}")
+            new = ir.Let(name, axes, "real", clauses, True, span, self.let.call)
+            self.owner.made.append(new)
+            self.owner.tensors[name] = new
+        return build.read(name, tuple(indices), "real", span)
+
+
+def multiplied_out(
+    expr: ir.Expr, is_distant: Callable[[ir.Expr], bool], is_held: Callable[[ir.Expr], bool]
+) -> Iterator[Term]:
+    """The body of a sum as products that are added: multiplied out where a part is read at a distance. What is 0
+    unless a condition holds is taken as it is there, where that is held."""
+
+    def holds(part: ir.Expr) -> bool:
+        return any(map(is_distant, walk(part)))
+
+    def products(part: ir.Expr) -> Iterator[Term]:
+        match part:
+            case ir.Map("+" | "-" as op, (left, right)) if holds(part):
+                yield from products(left)
+                yield from ((factors, positive == (op == "+")) for factors, positive in products(right))
+            case ir.Map("neg", (operand,)) if holds(part):
+                yield from ((factors, not positive) for factors, positive in products(operand))
+            case ir.Map("*", (left, right)):
+                for (one, first), (other, second) in product(products(left), products(right)):
+                    yield [*one, *other], first == second
+            case ir.Map("/", (left, right)) if not holds(right):
+                for factors, positive in products(left):
+                    yield [*factors, Factor(right, False)], positive
+            case ir.Select(condition, then, ir.Const(0)) if is_held(condition):
+                yield from products(then)
+            case _:
+                yield [Factor(part, True)], True
+
+    return products(expr)
+
+
+def starts_at_zero(lets: Mapping[str, ir.Let], read: ir.Read) -> bool:
+    """Whether all places of a tensor are there."""
+    let = lets.get(read.tensor)
+    if let is None:
+        return True
+    ranges = [range for clause in let.clauses for range in clause.ranges]
+    return len(let.clauses) == 1 and all(isinstance(r.lower, ir.Const) and r.lower.value == 0 for r in ranges)
+
+
+def extent_read(length: ir.Expr, highest: ir.Expr) -> ir.Expr:
+    """So many places as there are, and as are read."""
+    beyond = expression(polynomial(highest) + 1, length.span)
+    if beyond == length:
+        return length
+    sure = all(factor > 0 for factor in polynomial(beyond).terms.values()) and not any(
+        isinstance(part, ir.Map | ir.Read) for part in walk(beyond) if isinstance(part, ir.Read)
+    )
+    beyond = beyond if sure else build.apply("max", (build.whole(0, length.span), beyond), "whole", length.span)
+    return build.apply("min", (length, beyond), "whole", length.span)
+
+
+def joined(factors: Sequence[Factor], like: ir.Expr) -> ir.Expr:
+    """Factors as one product."""
+    result: ir.Expr | None = None
+    for factor in sorted(factors, key=lambda factor: not factor.upper):
+        if result is None:
+            one = build.whole(1, like.span)
+            result = factor.expr if factor.upper else build.apply("/", (one, factor.expr), "real", like.span)
+        else:
+            result = build.apply("*" if factor.upper else "/", (result, factor.expr), "real", like.span)
+    assert result is not None
+    return result

@@ -1,0 +1,109 @@
+"""How far an index reaches: the least and the largest place, as whole expressions free of coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.affine import expression, polynomial
+from ..ir.types import Coordinate
+from ..ir.walk import at
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The ends of an index, both included; None where an end is not known."""
+
+    lowest: ir.Expr | None
+    highest: ir.Expr | None
+
+
+UNKNOWN = Reach(None, None)
+
+
+def reach(expr: ir.Expr, ranges: Mapping[Coordinate, ir.Range], lets: Mapping[str, ir.Let]) -> Reach:
+    """The places an index takes where coordinates run over these ranges. Where a range is empty they mean nothing."""
+    found = _reach(expr, ranges, lets)
+    return Reach(*(None if end is None else expression(polynomial(end), expr.span) for end in _ends(found)))
+
+
+def _ends(found: Reach) -> tuple[ir.Expr | None, ir.Expr | None]:
+    return found.lowest, found.highest
+
+
+def _reach(expr: ir.Expr, ranges: Mapping[Coordinate, ir.Range], lets: Mapping[str, ir.Let]) -> Reach:
+    match expr:
+        case ir.Const() | ir.Size() | ir.Read(_, ()):
+            return Reach(expr, expr)
+        case ir.Coord(coordinate) if coordinate in ranges:
+            return _range(ranges[coordinate])
+        case ir.Map("neg", (operand,)):
+            return _turned(_reach(operand, ranges, lets))
+        case ir.Map("*", (ir.Const(int() as factor), inner)) | ir.Map("*", (inner, ir.Const(int() as factor))):
+            found = _reach(inner, ranges, lets)
+            found = found if factor >= 0 else _turned(found)
+            by = build.whole(abs(factor), expr.span)
+            return Reach(*(_both("*", end, by) for end in _ends(found)))
+        case ir.Map("//", (inner, ir.Const(int() as divisor) as by)) if divisor > 0:
+            return Reach(*(_both("//", end, by) for end in _ends(_reach(inner, ranges, lets))))
+        case ir.Map("%", (_, ir.Const(int() as divisor))) if divisor > 0:
+            return Reach(build.whole(1 - divisor, expr.span), build.whole(divisor - 1, expr.span))
+        case ir.Map(op, arguments):
+            return _mapped(op, [_reach(argument, ranges, lets) for argument in arguments])
+        case ir.Read(tensor, indices) if tensor in lets:
+            clause, *others = lets[tensor].clauses
+            meant = None if others or clause.guard is not None else at(clause, clause.body, indices)
+            return UNKNOWN if meant is None else _reach(meant, ranges, lets)
+        case _:
+            return UNKNOWN
+
+
+def _range(range: ir.Range) -> Reach:
+    if range.lower.type.coordinates or range.upper.type.coordinates:
+        return UNKNOWN
+    return Reach(range.lower, build.apply("-", (range.upper, build.whole(1, range.span)), "whole", range.span))
+
+
+def _mapped(op: str, parts: list[Reach]) -> Reach:
+    match op, parts:
+        case "+", [one, other]:
+            return Reach(_both("+", one.lowest, other.lowest), _both("+", one.highest, other.highest))
+        case "-", [one, other]:
+            return Reach(_both("-", one.lowest, other.highest), _both("-", one.highest, other.lowest))
+        case "clamp", [inner, lower, upper]:
+            return _mapped("min", [_mapped("max", [inner, lower]), upper])
+        case "min", _:
+            return Reach(_all("min", [p.lowest for p in parts]), _some("min", [p.highest for p in parts]))
+        case "max", _:
+            return Reach(_some("max", [p.lowest for p in parts]), _all("max", [p.highest for p in parts]))
+        case _:
+            return UNKNOWN
+
+
+def _turned(found: Reach) -> Reach:
+    """The ends of the negative."""
+    ends = [None if e is None else build.apply("neg", (e,), "whole", e.span) for e in (found.highest, found.lowest)]
+    return Reach(*ends)
+
+
+def _both(op: str, left: ir.Expr | None, right: ir.Expr | None) -> ir.Expr | None:
+    return None if left is None or right is None else build.apply(op, (left, right), "whole", left.span)
+
+
+def _all(op: str, ends: list[ir.Expr | None]) -> ir.Expr | None:
+    """The largest, or least, of ends that are all known."""
+    known = [end for end in ends if end is not None]
+    return _some(op, ends) if len(known) == len(ends) else None
+
+
+def _some(op: str, ends: list[ir.Expr | None]) -> ir.Expr | None:
+    """The largest, or least, of the ends that are known: a bound, where not all of them are."""
+    known = list(dict.fromkeys(end for end in ends if end is not None))
+    if not known:
+        return None
+    numbers = [end.value for end in known if isinstance(end, ir.Const)]
+    if len(numbers) == len(known):
+        return build.whole(int(min(numbers) if op == "min" else max(numbers)), known[0].span)
+    return known[0] if len(known) == 1 else build.apply(op, tuple(known), "whole", known[0].span)
