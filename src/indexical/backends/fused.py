@@ -42,7 +42,28 @@ class Fused(Framed):
             return self.restored(variable, let, attend, frame)
         k = self.operand(dot.key, attend.attention.coordinate, compared, frame, let)
         v = self.operand(attend.attention.value, attend.attention.coordinate, attend.layout.carry, frame, let)
-        return self.restored(f"{name}({q}, {k}, {v}{words})", let, attend, frame)
+        if not all(side.isidentifier() for side in (q, k, v)):
+            return self.restored(f"{name}({q}, {k}, {v}{words})", let, attend, frame)
+        # Arrays that the library takes as they are go straight to it: of a small call most is what stands around it.
+        variable = self.text.fresh(f"{let.name}_rows")
+        self.text.line(f"if {self._taken_as_they_are(attend, frame, compared, (q, k, v))}:")
+        with self.block():
+            self.text.line(f"{variable} = {LIBRARY}({q}, {k}, {v}{words})")
+        self.text.line("else:")
+        with self.block():
+            self.text.line(f"{variable} = {name}({q}, {k}, {v}{words})")
+        return self.restored(variable, let, attend, frame)
+
+    def _taken_as_they_are(
+        self, attend: Attend, frame: Frame, compared: tuple[Coordinate, ...], sides: tuple[str, str, str]
+    ) -> str:
+        """A test that widths are equal, no array has gaps, and no key is past the last query of a causal call."""
+        widths = [" * ".join(self.length(c, frame.scope) for c in axes) for axes in (compared, attend.layout.carry)]
+        tests = [f"{widths[0] or 1} == {widths[1] or 1}"] if widths[0] != widths[1] else []
+        if attend.shape == "causal" and frame.row is not None:
+            rows, keys = (self.length(c, frame.scope) for c in (frame.row, attend.attention.coordinate))
+            tests += [f"{keys} <= {rows}"] if rows != keys else []
+        return " and ".join([*tests, *(f"{side}.is_contiguous()" for side in sides)])
 
     def grouped(self, attend: Attend, frame: Frame) -> tuple[Frame, str, ir.Expr, ir.Expr] | None:
         """Heads that share keys and values, `K[b, h / G, j, d]`: the frame of the shared ones, when that is all
@@ -88,6 +109,8 @@ def _reading(expr: ir.Read, axis: int, shared: Coordinate) -> ir.Expr:
     indices = tuple(build.coord(shared, index.span) if n == axis else index for n, index in enumerate(expr.indices))
     return build.read(expr.tensor, indices, expr.type.kind, expr.span)
 
+
+LIBRARY = "torch.nn.functional.scaled_dot_product_attention"
 
 ATTEND = '''
 def attend(query, key, value, is_causal=False, scale=1.0, enable_gqa=False):
