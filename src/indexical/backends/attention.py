@@ -94,12 +94,10 @@ class Attending(Backward, Cutting, Blocks):
         self.stored[let.name] = Stored(variable, self.dtypes[let.name])
 
     def intervals(self, let: ir.Let, attend: Attend, frame: Frame, tiles: bool) -> Value:
-        """Each query with its intervals of keys, computed from the guard by arithmetic."""
-        met = self.meeting(let, attend, frame, tiles)
-        call = self.restored(f"{met.function}({', '.join((*met.operands, met.words))})", let, attend, frame)
-        learned = met.learned
+        """Each query with its intervals of keys, computed from the guard by arithmetic; over few pairs, by a mask."""
+        learned = self.learned(let, attend, frame) if tiles else []
         if not learned:
-            return call
+            return self.unlearned(let, attend, frame, tiles)
         variable = self.text.fresh(f"{let.name}_rows")
         self.text.line(f"if {self.text.helper('learns')}({', '.join(learned)}):")
         with self.block():
@@ -107,8 +105,24 @@ class Attending(Backward, Cutting, Blocks):
             self.text.line(f"{variable} = {streamed.text}")
         self.text.line("else:")
         with self.block():
+            call = self.unlearned(let, attend, frame, tiles)
             self.text.line(f"{variable} = {self.turned(call, streamed.axes).text}")
         return streamed.but(text=variable, binds=ATOM)
+
+    def unlearned(self, let: ir.Let, attend: Attend, frame: Frame, tiles: bool) -> Value:
+        """The same where no gradient flows to what is added to the scores."""
+        taken = self.kernel_operands(let, attend, frame)
+        few = self.few(attend, frame)
+        if few is None:
+            return self.restored(str(self.meeting(let, attend, frame, tiles, taken)), let, attend, frame)
+        variable = self.text.fresh(f"{let.name}_heard")
+        self.text.line(f"if {few}:")
+        with self.block():
+            self.text.line(f"{variable} = {self.masked_call(let, attend, frame, taken, 'attend_masked')}")
+        self.text.line("else:")
+        with self.block():
+            self.text.line(f"{variable} = {self.meeting(let, attend, frame, tiles, taken)}")
+        return self.restored(variable, let, attend, frame)
 
     def stream(self, let: ir.Let, attend: Attend, frame: Frame) -> Value:
         """An online softmax over blocks of keys, for scores of any kind."""
@@ -133,11 +147,46 @@ class Attending(Backward, Cutting, Blocks):
             if not carry
             else f"{value.atom}.flatten({-len(carry)})"
         )
-        bounds = [self.hull_of(op, attend, frame) for op in ("min", "max")]
-        call = f"{name}([{', '.join(stream.arguments)}], {shown}, {bounds[0]}, {bounds[1]})"
+        few = self.few_scores(attend, frame)
+        if few is None:
+            call = self.streamed(name, stream, shown, attend, frame)
+        else:
+            call = self.text.fresh(f"{let.name}_heard")
+            self.few_or_streamed(few, call, name, stream, shown, attend, frame)
         result = Value(
             call, (*frame.batch, *(() if frame.row is None else (frame.row,)), *carry), "real", self.dtypes[let.name]
         )
         if frame.row is None or len(carry) != 1:
             result = result.but(text=f"{call}.reshape({self.shape(result.axes, frame.scope) if result.axes else '()'})")
         return result
+
+    def few_or_streamed(
+        self, few: str, variable: str, name: str, stream: Stream, shown: str, attend: Attend, frame: Frame
+    ) -> None:
+        """Few scores at once, where each of them is finite because both sides take part; else the stream."""
+        heard = self.all_heard(attend, frame)
+        allowed: str | None = None
+        test = few if heard in (None, "True") else f"{heard} and {few}"
+        if heard is None:
+            self.kernels.setdefault("torch_masked", set()).add("all_take_part")
+            allowed, test = self.text.fresh("allowed"), self.text.fresh("few")
+            self.text.line(f"{test} = {few}")
+            self.text.line(f"if {test}:")
+            with self.block():
+                self.text.line(f"{allowed} = {self.allowed_pairs(stream, attend, *self.inside(stream))}")
+                self.text.line(f"{test} = all_take_part({allowed})")
+        self.kernels.setdefault("torch_masked", set()).add("attend_scores")
+        self.text.line(f"if {test}:")
+        with self.block():
+            inner, scope = self.inside(stream)
+            mask = allowed or self.allowed_pairs(stream, attend, inner, scope)
+            words = f", {mask}" if mask is not None else ""
+            scores = self.scored(stream, attend, inner, scope)
+            self.text.line(f"{variable} = attend_scores({scores}, {shown}{words})")
+        self.text.line("else:")
+        with self.block():
+            self.text.line(f"{variable} = {self.streamed(name, stream, shown, attend, frame)}")
+
+    def streamed(self, name: str, stream: Stream, shown: str, attend: Attend, frame: Frame) -> str:
+        bounds = [self.hull_of(op, attend, frame) for op in ("min", "max")]
+        return f"{name}([{', '.join(stream.arguments)}], {shown}, {bounds[0]}, {bounds[1]})"

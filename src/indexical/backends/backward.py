@@ -87,10 +87,9 @@ class Backward(Fused, Intervals):
     def _kernel_back(self, let: ir.Let, gradient: Gradient, frame: Frame, variables: dict[str, str]) -> None:
         """The kernel's own way back."""
         attend = gradient.attend
-        met = self._met(let, gradient, frame)
+        taken = self.kernel_operands(let, attend, frame)
         carry = attend.layout.carry
         arriving = self.operand(gradient.arriving, frame.row, carry, frame, let)
-        call = f"{met.function}({', '.join((arriving, *met.operands, met.words))})"
         sides = self._sides(gradient)
         dot = attend.scores.dot
         assert dot is not None
@@ -110,26 +109,32 @@ class Backward(Fused, Intervals):
                     names[side] = variables[side]
                 else:
                     finished[variables[side]] = shown
-        self.text.line(f"{', '.join(names.values())} = {call}")
+        few = self.few(attend, frame)
+        if few is not None:
+            self.text.line(f"if {few}:")
+            with self.block():
+                met = self.masked_call(let, attend, frame, taken, "attend_masked_backward")
+                self._back(names, arriving, met)
+            self.text.line("else:")
+            with self.block():
+                self._back(names, arriving, self._met(let, gradient, frame, taken))
+        else:
+            self._back(names, arriving, self._met(let, gradient, frame, taken))
         for variable, shown in finished.items():
             self.text.line(f"{variable} = {shown}")
 
-    def _met(self, let: ir.Let, gradient: Gradient, frame: Frame) -> Meeting:
+    def _back(self, names: dict[str, str], arriving: str, met: Meeting) -> None:
+        call = f"{met.function}({', '.join((arriving, *met.operands, met.words))})"
+        self.text.line(f"{', '.join(names.values())} = {call}")
+
+    def _met(self, let: ir.Let, gradient: Gradient, frame: Frame, taken: tuple[str, tuple[str, str, str]]) -> Meeting:
         attend = gradient.attend
         if gradient.kernel != FUSED:
-            met = self.meeting(let, attend, frame, gradient.kernel == TILES)
+            met = self.meeting(let, attend, frame, gradient.kernel == TILES, taken)
             return Meeting(f"{met.function}.backward", met.operands, met.words)
-        dot = attend.scores.dot
-        assert dot is not None
-        key = attend.attention.coordinate
-        scale, query = self.scale(attend, frame)
-        compared = tuple(range.coordinate for range in dot.compared)
-        q = self.operand(query, frame.row, compared, frame, let)
-        k = self.operand(dot.key, key, compared, frame, let)
-        v = self.operand(attend.attention.value, key, attend.layout.carry, frame, let)
         self.kernels.setdefault("torch_backward", set()).add("attend_backward")
         causal = "is_causal=True, " if attend.shape == "causal" else ""
-        return Meeting("attend_backward", (q, k, v), f"{causal}scale={scale}")
+        return Meeting("attend_backward", taken[1], f"{causal}scale={taken[0]}")
 
     def _restored(
         self, text: str, frame: Frame, row: Coordinate, columns: tuple[Coordinate, ...], let: ir.Let

@@ -184,14 +184,14 @@ class Framed(Meeting):
         if value.python:
             length = "1" if last is None else self.length(last, frame.scope)
             return f"torch.full((1, 1, {length}), {value.text}, device=device)"
-        many = len(frame.batch) > 2
+        many = len(frame.batch) > 2 and any(axis in value.axes for axis in frame.batch)
         axes = tuple(a for a in (*frame.batch, *lasts) if a in value.axes or a in lasts or many)
         value = self.spread(self.turned(value, axes), axes, frame.scope)
         if last is None:
             value = replace(value, text=f"{value.atom}[..., None]")
         if many:
             return f"{value.atom}.flatten(0, {len(frame.batch) - 2})"
-        slots = ["None"] * (2 - len(frame.batch)) + [":" if axis in axes else "None" for axis in frame.batch]
+        slots = ["None"] * (2 - len(frame.batch)) + [":" if axis in axes else "None" for axis in frame.batch[:2]]
         if slots == [":", ":"]:
             return value.text
         return f"{value.atom}[{', '.join(slots)}]"

@@ -11,6 +11,7 @@ from ..ir.types import Dtype
 from ..ir.walk import reads_of, walk
 from .blocks import cut
 from .dtypes import definition_dtypes, weak_definitions
+from .few import few_pairs
 from .fuse import fuse
 from .gradients import Derived, derive
 from .lowerings import described
@@ -41,7 +42,7 @@ def choose(
     """The plan of a call: what is needed, every attention by the best kernel that takes it. What flows back through
     one is computed from weights that are made again, unless `recompute` says to keep them."""
     original = program
-    derived = Derived.none(program) if isolate else _derived(program, wanted, backend, recompute)
+    derived = Derived.none(program) if isolate else _derived(program, wanted, backend, device, recompute)
     program = derived.program
     found = Recognized(program, {}, ()) if isolate else recognize(program, wanted, derived.left)
     refusals = {refusal.definition: refusal for refusal in (*found.refusals, *derived.refusals)}
@@ -66,7 +67,7 @@ def choose(
         if let.name not in needed - inside:
             continue
         if let.name in fused:
-            step = _attend(let, fused[let.name], program, backend)
+            step = _attend(let, fused[let.name], program, backend, device)
             steps.append(replace(step, covers=_covered((let.name,), original, needed)))
         elif let.name in norms:
             covers = _covered((let.name,), original, needed)
@@ -130,7 +131,7 @@ def _covered(names: tuple[str, ...], program: ir.Program, needed: set[str]) -> t
     return tuple(name for name in lets if name in found)
 
 
-def _derived(program: ir.Program, wanted: tuple[str, ...], backend: str, recompute: bool) -> Derived:
+def _derived(program: ir.Program, wanted: tuple[str, ...], backend: str, device: str, recompute: bool) -> Derived:
     """What flows back through attentions: by a kernel that has a way back, where weights may be made again."""
 
     def describe(program: ir.Program, name: str) -> tuple[Step, ir.Let] | str:
@@ -140,7 +141,7 @@ def _derived(program: ir.Program, wanted: tuple[str, ...], backend: str, recompu
         attention = found.attentions[name]
         reason = _unfit(name, attention, found.program)
         let = next(let for let in found.program.lets if let.name == name)
-        step = _attend(let, attention, found.program, backend)
+        step = _attend(let, attention, found.program, backend, device)
         if step.kernel == STREAM:
             reason = reason or step.refusals[-1].reason
         return reason or (step, let)
@@ -230,7 +231,7 @@ def _taken_back(found: Recognized, name: str, original: ir.Program) -> Recognize
 def _unfit(name: str, attention: Attention, program: ir.Program) -> str | None:
     """Why no kernel computes an attention; None where one does."""
     let = next(let for let in program.lets if let.name == name)
-    attend = _attend(let, attention, program, "numpy").attend
+    attend = _attend(let, attention, program, "numpy", "cpu").attend
     assert attend is not None
     if attention.empty == "nan" and any(piece.groups or piece.rest for piece in attend.mask.pieces):
         return "a row that hears nobody would be 0 and not NaN; which those are is known only of intervals"
@@ -242,7 +243,7 @@ def _unfit(name: str, attention: Attention, program: ir.Program) -> str | None:
     return None
 
 
-def _attend(let: ir.Let, attention: Attention, program: ir.Program, backend: str) -> Step:
+def _attend(let: ir.Let, attention: Attention, program: ir.Program, backend: str, device: str) -> Step:
     lets = {other.name: other for other in program.lets}
     ranges = {range.coordinate: range for range in let.clauses[0].ranges}
     axes = tuple(axis.coordinate for axis in let.axes)
@@ -255,7 +256,9 @@ def _attend(let: ir.Let, attention: Attention, program: ir.Program, backend: str
     shape = kind(mask, attention.key, tuple(ranges[c] for c in guarded), lets)
     way, refusals = _way(let, attention.coordinate.name, layout, scores, mask, shape, backend)
     attend = Attend(attention, layout, scores, mask, shape)
-    return Step(let.name, way, words_of(attend, way == FUSED), refusals, attend)
+    if backend == "torch" and way != FUSED:
+        attend = replace(attend, few=few_pairs(attend, device))
+    return Step(let.name, way, words_of(attend, way == FUSED, way == STREAM), refusals, attend)
 
 
 def _way(
