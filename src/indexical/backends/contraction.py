@@ -258,7 +258,7 @@ class Contractor(Reader):
 
     def product_of_lengths(self, axes: tuple[Coordinate, ...], scope: Scope) -> Node:
         """How many points some coordinates have together."""
-        return chain("*", [self.length(axis, scope) for axis in axes])
+        return chain("*", [self.length(axis, scope) for axis in axes]) if axes else ONE
 
     def batched(
         self,

@@ -213,7 +213,7 @@ class Framed(Meeting):
         if value.python:
             length: Part = 1 if last is None else self.length(last, frame.scope)
             return call("torch.full", (1, 1, length), value.code, device="device")
-        many = len(frame.batch) > 2
+        many = len(frame.batch) > 2 and any(axis in value.axes for axis in frame.batch)
         axes = tuple(a for a in (*frame.batch, *lasts) if a in value.axes or a in lasts or many)
         code = self.spread(self.turned(value, axes), axes, frame.scope).code
         if last is None:
@@ -221,7 +221,7 @@ class Framed(Meeting):
         if many:
             return self.folded_batch(code, len(frame.batch))
         new = [NONE] * (2 - len(frame.batch))
-        return spaced(code, [*new, *(ALL if axis in axes else NONE for axis in frame.batch)])
+        return spaced(code, [*new, *(ALL if axis in axes else NONE for axis in frame.batch[:2])])
 
     def group_operands(
         self, groups: tuple[tuple[ir.Expr, ir.Expr], ...], frame: Frame, key: Coordinate

@@ -25,14 +25,14 @@ _CALLS = {
     "join": "stack stacked cat concatenate joint",
     "reduce": "sum any all amax amin max min prod mean argmax argmin largest smallest checked_sum checked_prod",
     "normalize": "softmax log_softmax guarded_softmax guarded_log_softmax cumsum checked_cumsum",
-    "contract": "@ tensordot addmm addmv",
+    "contract": "@ tensordot addmm addmv by_place",
     "gather": "pick",
-    "scatter": "scattered index_put_ add_",
+    "scatter": "scattered add_at add_",
     "convolve": "convolved",
     "scan": "scan last_of_scan",
-    "attend": "attend attend_within attend_blocks attend_backward",
+    "attend": "attend attend_within attend_blocks attend_backward scaled_dot_product_attention",
     "fused": "layer_norm",
-    "branch": "learns",
+    "branch": "learns is_contiguous all_take_part",
     "check": "check",
 }
 _KIND = {call: name for name, calls in _CALLS.items() for call in calls.split()}

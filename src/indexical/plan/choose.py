@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from ..ir import nodes as ir
 from ..ir.affine import number, of_atom, polynomial
@@ -16,6 +17,7 @@ from .blocks import cut
 from .contractions import contract
 from .dtypes import definition_dtypes, weak_definitions
 from .experts import GROUPED, group
+from .few import few_pairs
 from .fuse import fuse
 from .gradients import Derived, derive
 from .norms import LAYER_NORM, Norm, find_norm
@@ -49,7 +51,7 @@ def choose(
     placed: list[str] = []
     if not isolate:
         program, placed = by_places(program, needed_by(program, wanted, {}))
-    derived = Derived.none(program) if isolate else _derived(program, wanted, backend, recompute)
+    derived = Derived.none(program) if isolate else _derived(program, wanted, backend, device, recompute)
     program = derived.program
     derived = replace(derived, left=derived.left | _gathering_built(program, placed))
     found = Recognized(program, {}, ()) if isolate else recognize(program, wanted, derived.left, derived.computed)
@@ -87,7 +89,7 @@ def choose(
         if let.name not in needed or let.name in inside:
             continue
         if let.name in fused:
-            step = _attend(let, fused[let.name], lets, backend)
+            step = _attend(let, fused[let.name], lets, backend, device)
             more = (*step.refusals, *uncontracted.get(let.name, ()))
             steps.append(replace(step, covers=_covered((let.name,), written, needed), refusals=more))
         elif let.name in norms:
@@ -159,19 +161,20 @@ def _covered(names: tuple[str, ...], lets: Mapping[str, ir.Let], needed: set[str
     return tuple(name for name in lets if name in found)
 
 
-def _derived(program: ir.Program, wanted: tuple[str, ...], backend: str, recompute: bool) -> Derived:
+def _derived(program: ir.Program, wanted: tuple[str, ...], backend: str, device: str, recompute: bool) -> Derived:
     """What flows back through attentions: by a kernel that has a way back, where weights may be made again."""
     if not recompute:
         return replace(derive(program, wanted, None), flowing=())
-    return derive(program, wanted, _Describer if backend == "torch" else None)
+    return derive(program, wanted, partial(_Describer, device=device) if backend == "torch" else None)
 
 
 class _Describer:
     """The attentions of a program through which something flows back, each by its kernel."""
 
-    def __init__(self, program: ir.Program) -> None:
+    def __init__(self, program: ir.Program, device: str) -> None:
         self.recognizer = Recognizer(program)
         self.add = self.recognizer.add
+        self.device = device
 
     def describe(self, let: ir.Let) -> tuple[Step, ir.Let] | str:
         """The kernel of a further definition that is an attention, and the definition as the kernel sees it; or why
@@ -181,7 +184,7 @@ class _Describer:
             return found
         let, attention = found
         reason = _unfit(let, attention, self.recognizer.lets)
-        step = _attend(let, attention, self.recognizer.lets, "torch")
+        step = _attend(let, attention, self.recognizer.lets, "torch", self.device)
         if step.kernel == STREAM:
             reason = reason or step.refusals[-1].reason
         return reason or (step, let)
@@ -271,7 +274,7 @@ def _taken_back(found: Recognized, name: str, original: ir.Program) -> Recognize
 
 def _unfit(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let]) -> str | None:
     """Why no kernel computes an attention; None where one does."""
-    attend = _attend(let, attention, lets, "numpy").attend
+    attend = _attend(let, attention, lets, "numpy", "cpu").attend
     assert attend is not None
     if attention.empty == "nan" and not all(one.is_interval for one in attend.keys):
         return "a row that hears nobody would be 0 and not NaN; which those are is known only of intervals"
@@ -283,7 +286,7 @@ def _unfit(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let]) -> str
     return None
 
 
-def _attend(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let], backend: str) -> Step:
+def _attend(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let], backend: str, device: str) -> Step:
     ranges = {range.coordinate: range for range in let.clauses[0].ranges}
     axes = tuple(axis.coordinate for axis in let.axes)
     layout = lay_out(attention, axes)
@@ -295,7 +298,9 @@ def _attend(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let], backe
     shape = _shape(domain, keys, key, guarded)
     way, refusals = _way(let, key.coordinate.name, layout, scores, keys, shape, backend)
     attend = Attend(attention, layout, scores, domain, keys, shape)
-    return Step(let.name, way, words_of(attend, way == FUSED), refusals, attend)
+    if backend == "torch" and way != FUSED:
+        attend = replace(attend, few=few_pairs(attend, device))
+    return Step(let.name, way, words_of(attend, way == FUSED, way == STREAM), refusals, attend)
 
 
 def _shape(domain: Domain, keys: tuple[Slice, ...], key: ir.Range, rows: list[Coordinate]) -> str | None:

@@ -90,9 +90,18 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
+class Few:
+    """Up to how many points the mask of a call is built, and up to how many its scores."""
+
+    mask: int
+    scores: int
+
+
+@dataclass(frozen=True, slots=True)
 class Attend:
     """An attention with all that a kernel wants to know of it: the `domain` of who hears whom, and the keys of a query,
-    seen from it. `shape` is `full` or `causal` where that is all there is to its guard."""
+    seen from it. `shape` is `full` or `causal` where that is all there is to its guard; over `few` pairs it is computed
+    at once."""
 
     attention: Attention
     layout: Layout
@@ -100,6 +109,7 @@ class Attend:
     domain: Domain
     keys: tuple[Slice, ...]
     shape: str | None
+    few: Few | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,20 @@ from ..ir.text import shown
 from ..ir.walk import walk
 from .steps import Attend
 
+MASKED = "by scaled_dot_product_attention under that mask"
+PRODUCTS = "by products, all in memory"
 
-def words_of(attend: Attend, fused: bool) -> tuple[str, ...]:
-    """Who hears whom, what is added to a score, and what a value that is not finite does."""
+
+def words_of(attend: Attend, fused: bool, streams: bool) -> tuple[str, ...]:
+    """Who hears whom, what is added to a score, what is done where pairs are few, and what a value that is not finite
+    does."""
     key = attend.attention.coordinate.name
     lines = []
     if attend.shape == "full":
         lines.append(f"every query hears every `{key}`")
     elif attend.shape == "causal":
         guard = " && ".join(map(shown, attend.attention.guard))
-        lines.append(f"hears `{key}` where `{guard}`; no mask is built")
+        lines.append(f"hears `{key}` where `{guard}`{'; no mask is built' if fused else ''}")
     elif not attend.domain.pieces:
         lines.append(f"no query hears any `{key}`")
     else:
@@ -28,7 +32,13 @@ def words_of(attend: Attend, fused: bool) -> tuple[str, ...]:
             r.tensor for r in walk(attend.scores.bias) if isinstance(r, ir.Read) and r.type.kind == "real"
         )
         if learned and not fused:
-            lines.append(f"where {' or '.join(f'`{name}`' for name in learned)} wants a gradient: by stream")
+            products = f"; at most {attend.few.scores:,} scores {PRODUCTS}" if attend.few is not None else ""
+            wanted = " or ".join(f"`{name}`" for name in learned)
+            lines.append(f"where {wanted} wants a gradient: by stream{products}")
+    if attend.few is not None:
+        masked = f"where its mask has at most {attend.few.mask:,} points: {MASKED}"
+        products = f"where there are at most {attend.few.scores:,} scores: {PRODUCTS}"
+        lines.append(products if streams else masked)
     if attend.attention.empty == "nan":
         lines.append("a row that hears nobody is NaN: it is 0 / 0")
     if attend.attention.guard:
