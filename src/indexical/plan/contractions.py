@@ -87,7 +87,9 @@ class _Contraction:
         ranges = {range.coordinate: range for range in (*let.clauses[0].ranges, attention.key)}
         held = {text(condition) for condition in attention.guard}
         asks = let.clauses[0].body.type.coordinates - attention.value.type.coordinates
-        site = _Site(self, let, ranges, held, attention.coordinate, asks)
+        sums = [part.type.coordinates for part in walk(attention.score) if isinstance(part, ir.Reduce)]
+        compares = any(attention.coordinate in varies and varies & asks for varies in sums)
+        site = _Site(self, let, ranges, held, attention.coordinate, asks, compares)
         return replace(attention, score=site.rewritten(attention.score))
 
     def plain(self, let: ir.Let) -> ir.Expr:
@@ -113,7 +115,7 @@ class _Contraction:
 @dataclass
 class _Site:
     """A score: the ranges of its coordinates, and the conditions under which it is evaluated, as text. Without a key
-    it may be anything else with a point for every pair."""
+    it may be anything else with a point for every pair. One that `compares` has a sum with one for every pair."""
 
     owner: _Contraction
     let: ir.Let
@@ -121,6 +123,7 @@ class _Site:
     held: set[str]
     key: Coordinate | None
     asks: frozenset[Coordinate]
+    compares: bool = False
 
     def rewritten(self, expr: ir.Expr) -> ir.Expr:
         """The score with what is contracted read by name; what is not is left as it is."""
@@ -174,7 +177,7 @@ class _Site:
     def apart(self, expr: ir.Reduce, whole: ir.Expr) -> ir.Expr:
         """A sum that varies with the query or with the key alone, scaled: computed once for all pairs."""
         varies = expr.type.coordinates
-        if self.key is None or not varies or not varies <= self.ranges.keys():
+        if self.key is None or not self.compares or not varies or not varies <= self.ranges.keys():
             return whole
         if self.key in varies and varies & self.asks:
             return whole
