@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import indexical as ix  # noqa: E402
+from indexical.ir import whole  # noqa: E402
 from indexical.plan.choose import choose  # noqa: E402
 from indexical.plan.contractions import CONTRACTED  # noqa: E402
 
@@ -161,6 +162,20 @@ def test_a_table_may_be_as_short_as_a_guard_says() -> None:
     arrays = drawn(program, 6, p=3)
     for mine, right in zip(with_gradients(program, arrays), with_gradients(program, arrays, isolate=True), strict=True):
         torch.testing.assert_close(mine, right, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("guard", ["i - 3 < j <= i", "j <= i && i - j < -2", "2 <= i - j < 4"])
+def test_no_more_is_contracted_than_a_guard_keeps(guard: str) -> None:
+    score = f"let s[h, i, j] = {QK} + sum[d](Q[h, i, d] * R[h, i - j, d]) where {guard};"
+    program = ix.compile(written(score, guard))
+    table = next(let for let in planned(program).program.lets if let.name == "out_R")
+    extent = whole.value(table.axes[-1].extent, lambda leaf: 9)
+    assert extent == {"i - 3 < j <= i": 3, "j <= i && i - j < -2": 0, "2 <= i - j < 4": 4}[guard]
+    for points in (0, 1, 2, 6):
+        arrays = drawn(program, points)
+        plain = with_gradients(program, arrays, isolate=True)
+        for mine, right in zip(with_gradients(program, arrays), plain, strict=True):
+            torch.testing.assert_close(mine, right, rtol=1e-8, atol=1e-9)
 
 
 def test_a_table_that_is_too_short_is_named() -> None:

@@ -12,7 +12,7 @@ from itertools import product
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import expression, polynomial
+from ..ir.affine import expression, of_atom, polynomial
 from ..ir.algebra.canonical import text
 from ..ir.conditions import conjuncts_of
 from ..ir.types import Coordinate
@@ -85,9 +85,11 @@ class _Contraction:
 
     def contracted(self, let: ir.Let, attention: Attention) -> Attention:
         ranges = {range.coordinate: range for range in (*let.clauses[0].ranges, attention.key)}
-        held = {text(condition) for condition in attention.guard}
+        held = {text(condition): condition for condition in attention.guard}
         asks = let.clauses[0].body.type.coordinates - attention.value.type.coordinates
-        site = _Site(self, let, ranges, held, attention.coordinate, asks)
+        sums = [part.type.coordinates for part in walk(attention.score) if isinstance(part, ir.Reduce)]
+        compares = any(attention.coordinate in varies and varies & asks for varies in sums)
+        site = _Site(self, let, ranges, held, attention.coordinate, asks, compares)
         return replace(attention, score=site.rewritten(attention.score))
 
     def plain(self, let: ir.Let) -> ir.Expr:
@@ -95,7 +97,7 @@ class _Contraction:
         clause, body = let.clauses[0], weights_of(let)
         ranges = {range.coordinate: range for range in clause.ranges}
         guard = clause.guard if body is None else body.guard
-        held = {text(condition) for condition in conjuncts_of(guard)}
+        held = {text(condition): condition for condition in conjuncts_of(guard)}
         if body is None:
             return _Site(self, let, ranges, held, None, frozenset(ranges)).rewritten(clause.body)
         site = _Site(self, let, ranges, held, body.coordinate, frozenset(ranges) - {body.coordinate})
@@ -112,15 +114,16 @@ class _Contraction:
 
 @dataclass
 class _Site:
-    """A score: the ranges of its coordinates, and the conditions under which it is evaluated, as text. Without a key
-    it may be anything else with a point for every pair."""
+    """A score: the ranges of its coordinates, and the conditions under which it is evaluated, by their text. Without
+    a key it may be anything else with a point for every pair. One that `compares` has a sum with one for every pair."""
 
     owner: _Contraction
     let: ir.Let
     ranges: Mapping[Coordinate, ir.Range]
-    held: set[str]
+    held: Mapping[str, ir.Expr]
     key: Coordinate | None
     asks: frozenset[Coordinate]
+    compares: bool = False
 
     def rewritten(self, expr: ir.Expr) -> ir.Expr:
         """The score with what is contracted read by name; what is not is left as it is."""
@@ -174,7 +177,7 @@ class _Site:
     def apart(self, expr: ir.Reduce, whole: ir.Expr) -> ir.Expr:
         """A sum that varies with the query or with the key alone, scaled: computed once for all pairs."""
         varies = expr.type.coordinates
-        if self.key is None or not varies or not varies <= self.ranges.keys():
+        if self.key is None or not self.compares or not varies or not varies <= self.ranges.keys():
             return whole
         if self.key in varies and varies & self.asks:
             return whole
@@ -226,7 +229,7 @@ class _Site:
         assert isinstance(read, ir.Read)
         place = next(n for n, index in enumerate(read.indices) if self.is_pair(index))
         index, axis = read.indices[place], self.owner.tensors[read.tensor].axes[place]
-        highest = reach(index, self.ranges, self.owner.lets).highest
+        highest = reach(index, self.ranges, self.owner.lets, self.held.values()).highest
         assert highest is not None
         new = self.coordinate(expr, axis.coordinate)
         others = [factor for factor in factors if factor is not distant[0]]
@@ -255,7 +258,7 @@ class _Site:
             return "what is compared may be out of bounds where a guard removes it"
         if not all(map(self.is_counted, varies)) or not starts_at_zero(self.owner.lets, read):
             return "a range around it does not start at 0, or depends on another coordinate"
-        if reach(pairs[0], self.ranges, self.owner.lets).highest is None:
+        if reach(pairs[0], self.ranges, self.owner.lets, self.held.values()).highest is None:
             return f"how far `{read.tensor}` is read is known only from data"
         return None
 
@@ -327,14 +330,34 @@ def starts_at_zero(lets: Mapping[str, ir.Let], read: ir.Read) -> bool:
 
 def extent_read(length: ir.Expr, highest: ir.Expr) -> ir.Expr:
     """So many places as there are, and as are read."""
-    beyond = expression(polynomial(highest) + 1, length.span)
+    beyond = _plus(highest, 1)
     if beyond == length:
         return length
-    sure = all(factor > 0 for factor in polynomial(beyond).terms.values()) and not any(
-        isinstance(part, ir.Map | ir.Read) for part in walk(beyond) if isinstance(part, ir.Read)
-    )
-    beyond = beyond if sure else build.apply("max", (build.whole(0, length.span), beyond), "whole", length.span)
+    if not _is_count(beyond):
+        beyond = build.apply("max", (build.whole(0, length.span), beyond), "whole", length.span)
     return build.apply("min", (length, beyond), "whole", length.span)
+
+
+def _plus(expr: ir.Expr, number: int) -> ir.Expr:
+    """A sum, within a `min` or a `max` where that is all there is to it."""
+    value = polynomial(expr) + number
+    match [atom for monomial in value.terms for atom, _ in monomial]:
+        case [ir.Map("min" | "max" as op, arguments) as atom] if value.terms[frozenset(((atom, 1),))] == 1:
+            rest = (value - of_atom(atom)).constant
+            if rest is not None:
+                return build.apply(op, tuple(_plus(argument, rest) for argument in arguments), "whole", expr.span)
+    return expression(value, expr.span)
+
+
+def _is_count(expr: ir.Expr) -> bool:
+    """Whether an expression of sizes is never negative."""
+    match expr:
+        case ir.Map("min", arguments):
+            return all(map(_is_count, arguments))
+        case ir.Map("max", arguments):
+            return any(map(_is_count, arguments))
+    value = polynomial(expr)
+    return all(isinstance(atom, ir.Size) for atom in value.atoms) and all(f > 0 for f in value.terms.values())
 
 
 def joined(factors: Sequence[Factor], like: ir.Expr) -> ir.Expr:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import expression, polynomial
+from ..ir.affine import expression, no_constants, polynomial
+from ..ir.prove import inequalities
 from ..ir.types import Coordinate
 from ..ir.walk import at
 
@@ -23,10 +24,33 @@ class Reach:
 UNKNOWN = Reach(None, None)
 
 
-def reach(expr: ir.Expr, ranges: Mapping[Coordinate, ir.Range], lets: Mapping[str, ir.Let]) -> Reach:
-    """The places an index takes where coordinates run over these ranges. Where a range is empty they mean nothing."""
+def reach(
+    expr: ir.Expr,
+    ranges: Mapping[Coordinate, ir.Range],
+    lets: Mapping[str, ir.Let],
+    held: Iterable[ir.Expr] = (),
+) -> Reach:
+    """The places an index takes where coordinates run over these ranges, and conditions are held. Where there are no
+    such points they mean nothing."""
     found = _reach(expr, ranges, lets)
+    lower, upper = _held(expr, held)
+    found = Reach(_some("max", [found.lowest, *lower]), _some("min", [found.highest, *upper]))
     return Reach(*(None if end is None else expression(polynomial(end), expr.span) for end in _ends(found)))
+
+
+def _held(expr: ir.Expr, held: Iterable[ir.Expr]) -> tuple[list[ir.Expr], list[ir.Expr]]:
+    """Bounds that conditions set to an index, free of coordinates: `i - j` is at most 7 where `i - j < 8`."""
+    where = polynomial(expr)
+    lower: list[ir.Expr] = []
+    upper: list[ir.Expr] = []
+    for condition in held:
+        for row in inequalities(condition, no_constants) or ():
+            # A row is at least 0: so is what is left of the index when it is taken off, or put on.
+            for ends, rest in ((lower, where - row), (upper, where + row)):
+                bound = expression(rest, expr.span)
+                if not bound.type.coordinates:
+                    ends.append(bound)
+    return lower, upper
 
 
 def _ends(found: Reach) -> tuple[ir.Expr | None, ir.Expr | None]:
