@@ -74,7 +74,7 @@ class Attending(Backward, Cutting, Blocks):
         return value.but(text=f"{value.text} if {some.within(EITHER)} else {value.text} + math.nan", binds=TERNARY)
 
     def layer_norm(self, let: ir.Let, norm: Norm, covers: tuple[str, ...]) -> None:
-        """The library's layer normalisation, over the last axis of what it is given."""
+        """The library's normalisation, over the last axis of what it is given."""
         self.begin(let, [self.lets[name] for name in covers])
         clause = let.clauses[0]
         scope = self.scope_of(clause, {})
@@ -84,10 +84,11 @@ class Attending(Backward, Cutting, Blocks):
         length = self.length(last, scope)
         if not self.is_filled(last, scope):
             self.refuse_once(f"{length} == 0", "IX310", "`mean` over no points has no value")
-        beside = [None if part is None else self.value(part, scope) for part in (norm.gain, norm.bias)]
+        given = (norm.gain, norm.bias) if norm.centred else (norm.gain,)
+        beside = [None if part is None else self.value(part, scope) for part in given]
         words = ["None" if part is None else self.strong(self.real(part)).text for part in beside]
         eps = constant(norm.eps).text
-        call = f"torch.nn.functional.layer_norm({x.text}, ({length},), {', '.join(words)}, {eps})"
+        call = f"torch.nn.functional.{norm.kernel}({x.text}, ({length},), {', '.join(words)}, {eps})"
         variable = self.text.fresh(let.name)
         value = self.turned(x.but(text=call, axes=axes, binds=ATOM), scope.order)
         self.text.line(f"{variable} = {self.finished(let, value, clause, {}).text}")

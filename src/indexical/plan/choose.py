@@ -15,7 +15,7 @@ from .fuse import fuse
 from .gradients import Derived, derive
 from .lowerings import described
 from .masks import analyze, kind
-from .norms import LAYER_NORM, Norm, find_norm
+from .norms import Norm, find_norm
 from .recognize import Recognizer, recognize
 from .recurrences import arrange, step_of
 from .scores import lay_out, take_apart
@@ -74,7 +74,7 @@ def choose(
             steps.append(replace(step, covers=_covered((let.name,), written, needed)))
         elif let.name in norms:
             covers = _covered((let.name,), written, needed)
-            steps.append(Step(let.name, LAYER_NORM, covers=covers, norm=norms[let.name]))
+            steps.append(Step(let.name, norms[let.name].kernel, covers=covers, norm=norms[let.name]))
         else:
             refused = (refusals[let.name],) if let.name in refusals else ()
             step = known[let.name] if let.name in known else step_of(let.name, arranged, refused)
@@ -90,7 +90,7 @@ def choose(
 
 
 def _norms(program: ir.Program, taken: set[str], dtypes: Mapping[str, Dtype]) -> dict[str, Norm]:
-    """The layer normalisations of a program, other than those that are computed some other way. PyTorch's kernel wants
+    """The normalisations of a program, other than those that are computed some other way. PyTorch's kernel wants
     one dtype for all that it is given."""
     if len({dtypes.get(tensor.name) for tensor in program.inputs if tensor.kind == "real" and tensor.axes}) != 1:
         return {}
