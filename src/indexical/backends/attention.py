@@ -15,6 +15,7 @@ from .blocks import Blocks
 from .cuts import Cutting
 from .expressions import constant
 from .frames import Frame, hears_somebody
+from .losses import write_cross_entropy
 from .state import Stored
 from .streams import Stream
 
@@ -33,6 +34,9 @@ class Attending(Backward, Cutting, Blocks):
             return
         if step is not None and step.norm is not None:
             self.layer_norm(let, step.norm, step.covers)
+            return
+        if step is not None and step.loss is not None:
+            write_cross_entropy(self, let, step.loss, step.covers)
             return
         if step is None or step.attend is None:
             super().define(let)

@@ -13,6 +13,7 @@ from .blocks import cut
 from .dtypes import definition_dtypes, weak_definitions
 from .fuse import fuse
 from .gradients import Derived, derive
+from .losses import CROSS_ENTROPY, CrossEntropy, find_loss
 from .lowerings import described
 from .masks import analyze, kind
 from .norms import Norm, find_norm
@@ -59,6 +60,8 @@ def choose(
     program, blocks = _cut(arranged.program, wanted, derived.flowing, reading, refusals)
     norms = {} if isolate or backend != "torch" else _norms(program, {*fused, *reading}, dtypes)
     reading |= {name: norm.parts for name, norm in norms.items()}
+    losses = {} if isolate or backend != "torch" else _losses(program, wanted, reading, dtypes)
+    reading |= {name: loss.parts for name, loss in losses.items()}
     needed = needed_by(program, wanted, reading)
     together = _together(program, derived.gradients, blocks, needed, refusals)
     inside = {name for step in together for name in (*step.beside, *step.covers)}
@@ -75,6 +78,9 @@ def choose(
         elif let.name in norms:
             covers = _covered((let.name,), written, needed)
             steps.append(Step(let.name, norms[let.name].kernel, covers=covers, norm=norms[let.name]))
+        elif let.name in losses:
+            covers = _covered((let.name,), written, needed)
+            steps.append(Step(let.name, CROSS_ENTROPY, covers=covers, loss=losses[let.name]))
         else:
             refused = (refusals[let.name],) if let.name in refusals else ()
             step = known[let.name] if let.name in known else step_of(let.name, arranged, refused)
@@ -92,12 +98,40 @@ def choose(
 def _norms(program: ir.Program, taken: set[str], dtypes: Mapping[str, Dtype]) -> dict[str, Norm]:
     """The normalisations of a program, other than those that are computed some other way. PyTorch's kernel wants
     one dtype for all that it is given."""
-    if len({dtypes.get(tensor.name) for tensor in program.inputs if tensor.kind == "real" and tensor.axes}) != 1:
+    if len(_reals(program, dtypes)) != 1:
         return {}
     lets = {let.name: let for let in program.lets}
     once = {item.name for item in program.order if isinstance(item, ir.Once)} - taken
     found = {name: find_norm(lets[name], lets) for name in lets if name in once}
     return {name: norm for name, norm in found.items() if norm is not None}
+
+
+def _reals(program: ir.Program, dtypes: Mapping[str, Dtype]) -> set[Dtype | None]:
+    """The dtypes of the real arrays that a program is given."""
+    return {dtypes.get(tensor.name) for tensor in program.inputs if tensor.kind == "real" and tensor.axes}
+
+
+def _losses(
+    program: ir.Program,
+    wanted: tuple[str, ...],
+    reading: Mapping[str, tuple[ir.Expr, ...]],
+    dtypes: Mapping[str, Dtype],
+) -> dict[str, CrossEntropy]:
+    """The cross-entropies of a program, other than those whose logarithms are built in any case. The kernel rounds
+    after each step what has 16 bits."""
+    if len(_reals(program, dtypes)) != 1 or not _reals(program, dtypes) <= {"f32", "f64"}:
+        return {}
+    once = {item.name for item in program.order if isinstance(item, ir.Once)} - reading.keys()
+    lets = {let.name: let for let in program.lets if let.name in once}
+    found = {name: find_loss(let, lets) for name, let in lets.items()}
+    losses = {name: loss for name, loss in found.items() if loss is not None}
+    while losses:
+        built = needed_by(program, wanted, {**reading, **{name: loss.parts for name, loss in losses.items()}})
+        kept = {name: loss for name, loss in losses.items() if loss.log_softmax not in built and name in built}
+        if len(kept) == len(losses):
+            break
+        losses = kept
+    return losses
 
 
 def needed_by(program: ir.Program, wanted: tuple[str, ...], reading: Mapping[str, tuple[ir.Expr, ...]]) -> set[str]:

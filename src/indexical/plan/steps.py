@@ -10,6 +10,7 @@ from ..ir import nodes as ir
 from ..ir import whole
 from ..ir.types import Coordinate, Dtype
 from ..source import Span
+from .losses import CrossEntropy
 from .norms import Norm
 from .scans import Recurrence
 
@@ -203,6 +204,7 @@ class Step:
     block: Block | None = None
     beside: tuple[str, ...] = ()
     norm: Norm | None = None
+    loss: CrossEntropy | None = None
 
 
 @dataclass(frozen=True)
