@@ -22,7 +22,7 @@ from .transform.derive import gradient
 from .transform.flatness import flat_parts
 from .transform.tangents import pushed_forward
 from .views.figures import Unwritable
-from .views.source import written
+from .views.source import laid_out, spelled
 
 # What a program is told by: the program itself, its text, or its file.
 Told = Program | str | os.PathLike[str]
@@ -207,7 +207,7 @@ def _error(code: str, message: str, help: str | None, span: Span | None = None) 
 def _compiled(program: Program, derived: ir.Program, what: str) -> Program:
     """The derived program, from its printed text."""
     try:
-        text = written(derived)
+        text = laid_out(spelled(derived)) if derived.contracts else spelled(derived)
     except Unwritable as problem:
         raise _error("IX218", f"this {what} cannot be written in the language: {problem}", None) from None
     source = Source(f"{what} of {program.ir.source.name}", text)
@@ -225,8 +225,8 @@ class _Unread(Program):
 
     @cached_property
     def as_read(self) -> Program:
-        """The program with every warning answered in its text."""
-        return _answered(self.ir.source, self._what)
+        """The program of the text as it is laid out, with every warning answered in it."""
+        return _answered(Source(self.ir.source.name, laid_out(self.ir.source.text)), self._what)
 
 
 def _answered(source: Source, what: str) -> Program:

@@ -17,6 +17,7 @@ from .cuts import Cutting
 from .experts import Experts
 from .expressions import constant
 from .frames import Frame, hears_somebody
+from .losses import write_cross_entropy
 from .masked import TRUE
 from .state import Stored
 from .streams import Stream
@@ -39,6 +40,9 @@ class Attending(Backward, Cutting, Blocks, Experts):
             return
         if step is not None and step.chosen is not None:
             self.grouped_rows(let, step.chosen)
+            return
+        if step is not None and step.loss is not None:
+            write_cross_entropy(self, let, step.loss, step.covers)
             return
         if step is None or step.attend is None:
             super().define(let)
@@ -77,7 +81,7 @@ class Attending(Backward, Cutting, Blocks, Experts):
         return value.but(Ternary(value.code, some.code, infix("+", value.code, NAN)))
 
     def layer_norm(self, let: ir.Let, norm: Norm, covers: tuple[str, ...]) -> None:
-        """The library's layer normalisation, over the last axis of what it is given."""
+        """The library's normalisation, over the last axis of what it is given."""
         self.begin(let, [self.lets[name] for name in covers])
         clause = let.clauses[0]
         scope = self.scope_of(clause, {})
@@ -87,9 +91,10 @@ class Attending(Backward, Cutting, Blocks, Experts):
         length = self.length(last, scope)
         if not self.is_filled(last, scope):
             self.refuse_once(infix("==", length, 0), "IX310", "`mean` over no points has no value")
-        beside = [None if part is None else self.value(part, scope) for part in (norm.gain, norm.bias)]
+        given = (norm.gain, norm.bias) if norm.centred else (norm.gain,)
+        beside = [None if part is None else self.value(part, scope) for part in given]
         codes = [NONE if part is None else self.strong(self.real(part)).code for part in beside]
-        code = call("torch.nn.functional.layer_norm", x.code, (length,), *codes, constant(norm.eps).code)
+        code = call(f"torch.nn.functional.{norm.kernel}", x.code, (length,), *codes, constant(norm.eps).code)
         variable = self.text.fresh(let.name)
         value = self.turned(x.but(code, axes=axes), scope.order)
         self.text.assign(variable, self.finished(let, value, clause, {}))

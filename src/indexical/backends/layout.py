@@ -16,6 +16,7 @@ from .code import (
     Call,
     Comprehension,
     Index,
+    Infix,
     Name,
     Node,
     Tuple,
@@ -25,6 +26,7 @@ from .code import (
     rebuilt,
     renamed,
     show,
+    within,
 )
 
 # A line is at most this long; a step that was moved to its use makes none longer than the second.
@@ -285,7 +287,28 @@ def _lines(statement: Statement) -> list[str]:
         return [""]
     if statement.kind == "comment":
         return _comment(statement.shown, margin)
+    if (
+        statement.kind in ("if", "elif")
+        and isinstance(statement.code, Infix)
+        and len(margin + statement.shown) > LONGEST
+    ):
+        return _condition(statement.kind, statement.code, margin)
     return broken(statement.shown, margin)
+
+
+def _condition(kind: Kind, code: Infix, margin: str) -> list[str]:
+    """A long condition in brackets, each part on a line of its own."""
+    first, *others = _operands(code, code.op)
+    level = binding(code) + 1
+    parts = [within(first, level), *(f"{code.op} {within(part, level)}" for part in others)]
+    return [f"{margin}{kind} (", *(f"{margin}    {part}" for part in parts), f"{margin}):"]
+
+
+def _operands(code: Node, op: str) -> list[Node]:
+    """The operands of a chain with one sign between them."""
+    if isinstance(code, Infix) and code.op == op:
+        return [*_operands(code.left, op), code.right]
+    return [code]
 
 
 def _comment(text: str, margin: str) -> list[str]:

@@ -17,7 +17,7 @@ _CALLS = {
     "iota": "arange",
     "apply": "where fmod div maximum minimum clamp rsqrt sqrt round_bf16 quotient add subtract multiply magnitude "
     "power checked_power fitting fitting_32 truncated addcmul nan_to_num",
-    "cast": "to astype",
+    "cast": "to astype long",
     "view": "permute transpose swapaxes reshape flatten unflatten flip unbind squeeze broadcast_to broadcast_tensors "
     "windows detach",
     "pad": "padded",
@@ -31,7 +31,7 @@ _CALLS = {
     "convolve": "convolved",
     "scan": "scan last_of_scan",
     "attend": "attend attend_within attend_blocks attend_backward scaled_dot_product_attention",
-    "fused": "layer_norm",
+    "fused": "layer_norm rms_norm cross_entropy",
     "branch": "learns is_contiguous all_take_part",
     "check": "check",
 }

@@ -38,6 +38,7 @@ def emit(plan: Plan, arguments: Mapping[str, Argument]) -> Module:
     steps = {step.definition: step for step in plan.steps}
     emitter = Attending(text, program, isolate=plan.isolate, dtypes=dict(plan.dtypes), steps=steps, weak=plan.weak)
     emitter.prover.agreed = plan.agreed
+    emitter.handed_out = frozenset(plan.wanted)
     emitter.recurrences = {name: s.recurrence for name, s in steps.items() if s.recurrence is not None}
     needed = set(steps)
     taking(emitter, arguments)

@@ -20,7 +20,8 @@ from .experts import GROUPED, group
 from .few import few_pairs
 from .fuse import fuse
 from .gradients import Derived, derive
-from .norms import LAYER_NORM, Norm, find_norm
+from .losses import CROSS_ENTROPY, CrossEntropy, find_loss
+from .norms import Norm, find_norm
 from .places import by_places
 from .recognize import Recognizer, recognize
 from .recurrences import arrange, step_of
@@ -78,6 +79,8 @@ def choose(
     program, blocks = _cut(arranged.program, wanted, derived.flowing, reading, refusals)
     norms = {} if isolate or backend != "torch" else _norms(program, {*fused, *reading}, dtypes)
     reading |= {name: norm.parts for name, norm in norms.items()}
+    losses = {} if isolate or backend != "torch" else _losses(program, wanted, reading, dtypes)
+    reading |= {name: loss.parts for name, loss in losses.items()}
     needed = needed_by(program, wanted, reading)
     together = _together(program, derived.gradients, blocks, needed, refusals)
     inside = {name for step in together for name in (*step.beside, *step.covers)}
@@ -94,7 +97,10 @@ def choose(
             steps.append(replace(step, covers=_covered((let.name,), written, needed), refusals=more))
         elif let.name in norms:
             covers = _covered((let.name,), written, needed)
-            steps.append(Step(let.name, LAYER_NORM, covers=covers, norm=norms[let.name]))
+            steps.append(Step(let.name, norms[let.name].kernel, covers=covers, norm=norms[let.name]))
+        elif let.name in losses:
+            covers = _covered((let.name,), written, needed)
+            steps.append(Step(let.name, CROSS_ENTROPY, covers=covers, loss=losses[let.name]))
         elif let.name in chosen and let.name not in inside:
             steps.append(Step(let.name, GROUPED, chosen=chosen[let.name]))
         else:
@@ -127,14 +133,42 @@ def _contracted(
 
 
 def _norms(program: ir.Program, taken: set[str], dtypes: Mapping[str, Dtype]) -> dict[str, Norm]:
-    """The layer normalisations of a program, other than those that are computed some other way. PyTorch's kernel wants
+    """The normalisations of a program, other than those that are computed some other way. PyTorch's kernel wants
     one dtype for all that it is given."""
-    if len({dtypes.get(tensor.name) for tensor in program.inputs if tensor.kind == "real" and tensor.axes}) != 1:
+    if len(_reals(program, dtypes)) != 1:
         return {}
     lets = {let.name: let for let in program.lets}
     once = {item.name for item in program.order if isinstance(item, ir.Once)} - taken
     found = {name: find_norm(lets[name], lets) for name in lets if name in once}
     return {name: norm for name, norm in found.items() if norm is not None}
+
+
+def _reals(program: ir.Program, dtypes: Mapping[str, Dtype]) -> set[Dtype | None]:
+    """The dtypes of the real arrays that a program is given."""
+    return {dtypes.get(tensor.name) for tensor in program.inputs if tensor.kind == "real" and tensor.axes}
+
+
+def _losses(
+    program: ir.Program,
+    wanted: tuple[str, ...],
+    reading: Mapping[str, tuple[ir.Expr, ...]],
+    dtypes: Mapping[str, Dtype],
+) -> dict[str, CrossEntropy]:
+    """The cross-entropies of a program, other than those whose logarithms are built in any case. The kernel rounds
+    after each step what has 16 bits."""
+    if len(_reals(program, dtypes)) != 1 or not _reals(program, dtypes) <= {"f32", "f64"}:
+        return {}
+    once = {item.name for item in program.order if isinstance(item, ir.Once)} - reading.keys()
+    lets = {let.name: let for let in program.lets if let.name in once}
+    found = {name: find_loss(let, lets) for name, let in lets.items()}
+    losses = {name: loss for name, loss in found.items() if loss is not None}
+    while losses:
+        built = needed_by(program, wanted, {**reading, **{name: loss.parts for name, loss in losses.items()}})
+        kept = {name: loss for name, loss in losses.items() if loss.log_softmax not in built and name in built}
+        if len(kept) == len(losses):
+            break
+        losses = kept
+    return losses
 
 
 def needed_by(program: ir.Program, wanted: tuple[str, ...], reading: Mapping[str, tuple[ir.Expr, ...]]) -> set[str]:

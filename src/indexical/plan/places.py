@@ -113,7 +113,7 @@ class _Search:
             return None
         if any(isinstance(part, ir.Normalize | ir.Reduce) for part in walk(weights)):
             return None
-        highest = reach(index, ranges, self.lets, conjuncts(expr.guard)).highest
+        highest = reach(index, ranges, self.lets, conjuncts_of(expr.guard)).highest
         if highest is None:
             return None
         axis = self.tensors[read.tensor].axes[pairs[0]]

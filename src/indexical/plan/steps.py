@@ -11,6 +11,7 @@ from ..ir import whole
 from ..ir.domain import Domain, Slice
 from ..ir.types import Coordinate, Dtype
 from ..source import Span
+from .losses import CrossEntropy
 from .norms import Norm
 from .scans import Recurrence
 
@@ -208,6 +209,7 @@ class Step:
     beside: tuple[str, ...] = ()
     norm: Norm | None = None
     chosen: Chosen | None = None
+    loss: CrossEntropy | None = None
 
     @property
     def definitions(self) -> tuple[str, ...]:

@@ -41,6 +41,11 @@ def written(program: ir.Program, remarks: Mapping[str, str] = {}) -> str:
     What a function or a block brought along is a definition like any other. Expectations are left out.
     Raises `Unwritable` for what the language has no words for.
     """
+    return laid_out(spelled(program, remarks))
+
+
+def spelled(program: ir.Program, remarks: Mapping[str, str] = {}) -> str:
+    """The same before it is laid out: nothing stands below its like."""
     program = arranged(program)
     setting = _setting(program)
     blocks = [
@@ -48,9 +53,13 @@ def written(program: ir.Program, remarks: Mapping[str, str] = {}) -> str:
         *_definitions(program, setting, remarks),
         *([format_statement(statement) for statement in part] for part in _claims(program, setting)),
     ]
-    text = "\n\n".join("\n".join(block) for block in blocks if block)
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def laid_out(text: str) -> str:
+    """A text that was spelled, as `ix fmt` leaves it."""
     sink = Sink()
-    file = parse(Source("<written>", text + "\n"), sink)
+    file = parse(Source("<written>", text), sink)
     if sink.failed:
         raise Unwritable(next(iter(sink)).message)
     return format_source(file)
