@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 
 from . import build
@@ -77,24 +77,22 @@ def congruence(fact: ir.Expr, known: Assumptions) -> tuple[Polynomial, ir.Expr] 
     return None
 
 
-@dataclass
 class _Found:
     """A slice as it is put together."""
 
-    lower: list[Polynomial] = field(default_factory=list)
-    upper: list[Polynomial] = field(default_factory=list)
-    choices: list[ir.Expr] = field(default_factory=list)
-    labels: list[tuple[ir.Expr, ir.Expr]] = field(default_factory=list)
-    rest: list[ir.Expr] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.lower: list[Polynomial] = []
+        self.upper: list[Polynomial] = []
+        self.choices: list[ir.Expr] = []
+        self.labels: list[tuple[ir.Expr, ir.Expr]] = []
+        self.rest: list[ir.Expr] = []
 
 
-@dataclass(frozen=True)
 class _Solver:
     """The coordinate whose points are wanted, and what is known around it."""
 
-    key: ir.Range
-    apart: frozenset[Coordinate]
-    known: Assumptions
+    def __init__(self, key: ir.Range, apart: frozenset[Coordinate], known: Assumptions) -> None:
+        self.key, self.apart, self.known = key, apart, known
 
     # ---------------------------------------------------------------------- alternatives
 
