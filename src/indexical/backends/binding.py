@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.build import conjuncts_of
 from .base import Value
-from .contraction import Contractor, conjuncts_of
+from .contraction import Contractor
 from .scope import Place, Scope, static_bounds
 from .state import Stored
 

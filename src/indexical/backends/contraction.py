@@ -31,17 +31,6 @@ def factors_of(expr: ir.Expr) -> list[Factor]:
             return [Factor(expr, False)]
 
 
-def conjuncts_of(condition: ir.Expr | None) -> list[ir.Expr]:
-    """Conditions that must all hold."""
-    match condition:
-        case None:
-            return []
-        case ir.Map("&&", (left, right)):
-            return conjuncts_of(left) + conjuncts_of(right)
-        case _:
-            return [condition]
-
-
 class Contractor(Reader):
     """A `sum` whose body is a product of several arrays is contracted pair by pair, never built."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ..facts.distributions import keeps_a_point
 from ..ir import nodes as ir
+from ..ir.build import conjuncts_of
 from ..ir.types import Coordinate
 from .base import ATOM, Value
-from .contraction import conjuncts_of
 from .reductions import Reducer
 from .scope import Scope
 from .values import aligned

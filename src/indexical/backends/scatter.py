@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.build import conjuncts_of
 from ..ir.context import Trail
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, substitute, walk
@@ -15,7 +16,7 @@ from ..plan.groups import grouped
 from ..plan.scatters import Scatter, find
 from .base import ATOM, Value
 from .binding import Binder
-from .contraction import Factor, conjuncts_of, factors_of
+from .contraction import Factor, factors_of
 from .expressions import is_wild
 from .indexing import Index, minus
 from .scope import Scope

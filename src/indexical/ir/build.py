@@ -76,3 +76,14 @@ def conjunction(conditions: Iterable[Expr | None]) -> Expr | None:
         if condition is not None:
             result = condition if result is None else apply("&&", (result, condition), "bool", condition.span)
     return result
+
+
+def conjuncts_of(condition: Expr | None) -> list[Expr]:
+    """The conditions of a conjunction, in the order in which they are asked; named guards are not looked through."""
+    match condition:
+        case None:
+            return []
+        case Map("&&", (left, right)):
+            return conjuncts_of(left) + conjuncts_of(right)
+        case _:
+            return [condition]

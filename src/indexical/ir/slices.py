@@ -11,7 +11,7 @@ from itertools import product
 
 from . import build
 from . import nodes as ir
-from .affine import Monomial, Polynomial, number, of_atom, polynomial
+from .affine import Constants, Monomial, Polynomial, no_constants, number, of_atom, polynomial
 from .algebra.canonical import text, written
 from .prove import Assumptions, inequalities
 from .types import Coordinate
@@ -66,14 +66,14 @@ def _shown(one: Slice) -> str:
     return "|".join(" ".join(map(text, part)) for part in parts)
 
 
-def congruence(fact: ir.Expr, known: Assumptions) -> tuple[Polynomial, ir.Expr] | None:
+def congruence(fact: ir.Expr, constants: Constants = no_constants) -> tuple[Polynomial, ir.Expr] | None:
     """`x % n == 0` as the multiple and what it is a multiple of; None for any other condition."""
     match fact:
         case ir.Map("==", (left, right)) if left.type.kind == right.type.kind == "whole":
-            difference = polynomial(left, known.constants) - polynomial(right, known.constants)
+            difference = polynomial(left, constants) - polynomial(right, constants)
             match [list(monomial) for monomial in difference.terms]:
                 case [[(ir.Map("%", (multiple, divisor)), 1)]] if not divisor.type.coordinates:
-                    return polynomial(multiple, known.constants), divisor
+                    return polynomial(multiple, constants), divisor
     return None
 
 
@@ -282,7 +282,7 @@ class _Solver:
 
     def _pair(self, fact: ir.Expr) -> tuple[ir.Expr, ir.Expr] | None:
         """The two sides of an equation, the one free of the key and the other of what stands apart."""
-        found = congruence(fact, self.known)
+        found = congruence(fact, self.known.constants)
         residues = None if found is None else self._residues(*found)
         if residues is not None:
             return residues

@@ -5,9 +5,10 @@ from __future__ import annotations
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import expression, number, of_atom, polynomial
+from ..ir.build import conjuncts_of
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, substitute, walk
-from .scatters import conjuncts, within
+from .scatters import falls_within
 
 
 def grouped(expr: ir.Reduce, condition: ir.Expr) -> ir.Reduce | None:
@@ -46,14 +47,14 @@ def _unrolled(
     else:
         upper = build.apply("//", (expression(polynomial(range.upper) + (width - 1), span), many), "whole", span)
         place = expression(inside * number(width) + which, span)
-    in_range = within(place, range.lower, range.upper)
+    in_range = falls_within(place, range.lower, range.upper)
     if op == "%":
         short = build.apply("<", (build.coord(group, span), many), "bool", span)
         in_range = build.apply("&&", (short, in_range), "bool", span)
     values = {range.coordinate: place}
     try:
         # First, since all other conditions are only asked of members that there are.
-        conditions = [in_range, *(substitute(c, values) for c in conjuncts(expr.guard) if c is not condition)]
+        conditions = [in_range, *(substitute(c, values) for c in conjuncts_of(expr.guard) if c is not condition)]
         body = substitute(expr.body, values)
     except Inexpressible:
         return None

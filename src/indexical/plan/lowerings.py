@@ -7,13 +7,14 @@ from dataclasses import replace
 
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial, expression, extreme, polynomial
+from ..ir.build import conjuncts_of
 from ..ir.context import Trail, assume, visit_clause
 from ..ir.text import shown
 from ..ir.types import Coordinate
 from ..ir.walk import walk
 from . import scatters, strides
 from .groups import grouped
-from .scatters import Bounds, Scatter, conjuncts
+from .scatters import Bounds, Scatter
 from .steps import Refusal, Step
 
 SCATTER = "scatter-add"
@@ -47,7 +48,7 @@ def described(step: Step, program: ir.Program) -> Step:
 
 def _told(expr: ir.Reduce, trail: Trail, program: ir.Program, lets: Mapping[str, ir.Let]) -> Iterator[str | Refusal]:
     """What is done about each condition, in the order in which it is done."""
-    for condition in conjuncts(expr.guard):
+    for condition in conjuncts_of(expr.guard):
         by_group = grouped(expr, condition)
         if by_group is not None:
             yield f"`{shown(condition)}`: what belongs together is put side by side"

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import ONE, Polynomial, expression, number, of_atom, polynomial, tidied
+from ..ir.build import conjuncts_of
+from ..ir.slices import congruence
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, rebuild, substitute, walk
-from .scatters import Bounds, conjuncts, within
+from .scatters import Bounds, falls_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +29,10 @@ class Strided:
 
 def find(expr: ir.Reduce, bounds: Bounds) -> Strided | None:
     """The sum by remainders, where a condition says that two coordinates leave the same; None where none does."""
-    for condition in conjuncts(expr.guard) if expr.op == "sum" else ():
-        match condition:
-            case ir.Map("==", (ir.Map("%", (whole, ir.Const(int() as step))), ir.Const(0))) if step >= 2:
-                found = _found(expr, condition, polynomial(whole), step, bounds)
+    for condition in conjuncts_of(expr.guard) if expr.op == "sum" else ():
+        match congruence(condition):
+            case (multiple, ir.Const(int() as step)) if step >= 2:
+                found = _found(expr, condition, multiple, step, bounds)
             case _:
                 continue
         if found is not None:
@@ -144,13 +146,13 @@ def _by_remainders(
     member = expression(of_atom(turn) * number(step) + of_atom(low), span)
     values = {target: place, summed: member}
     try:
-        conditions = [tidied(substitute(c, values)) for c in conjuncts(expr.guard) if c is not condition]
+        conditions = [tidied(substitute(c, values)) for c in conjuncts_of(expr.guard) if c is not condition]
         body = tidied(substitute(expr.body, values))
     except Inexpressible:
         return None
     turns = ir.Range(turn, zero, rounded(polynomial(range.upper)), True, range.span)
     ranges = tuple(turns if r is range else r for r in expr.ranges)
-    guard = build.conjunction((within(member, range.lower, range.upper), *conditions))
+    guard = build.conjunction((falls_within(member, range.lower, range.upper), *conditions))
     return Strided(
         target,
         ir.Range(high, zero, rounded(polynomial(stop) + shift), True, span),
