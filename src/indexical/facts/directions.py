@@ -78,11 +78,11 @@ def _heard(view: View, positions: Positions, let: ir.Let, number: int) -> dict[s
         indices = [index for n, index in enumerate(scan.indices) if _runs(view, positions, scan, n, counted, group)]
         if not indices or found.get(scan.tensor, OWN) is None:
             continue
-        known = view.scanning(let, scan)
-        if not known.consistent:
+        reached = view.scanning(let, scan)
+        if reached.is_empty():
             continue
         for index in indices:
-            verdict = compare(known, build.coord(here, index.span), index)
+            verdict = compare(reached, build.coord(here, index.span), index)
             found[scan.tensor] = _both(found.get(scan.tensor, OWN), verdict)
     return {tensor.name: found[tensor.name] for tensor in view.program.inputs if tensor.name in found}
 

@@ -13,6 +13,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.factors import Forms
 from ..ir.context import Trail, assume, visit_clause
+from ..ir.domain import Domain
 from ..ir.needs import made_of
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
@@ -147,9 +148,8 @@ class View:
         trail = [step if isinstance(step, ir.Range) else (step, True) for step in more]
         return assume((*clause.ranges, *trail), self.lets)
 
-    def scanning(self, let: ir.Let, scan: Scan) -> Assumptions:
-        """What holds at every point that a scan reaches, in the coordinates of the definition's home."""
+    def scanning(self, let: ir.Let, scan: Scan) -> Domain:
+        """The points that a scan reaches, in the coordinates of the definition's home."""
         zero = build.whole(0, let.span)
         home = tuple(ir.Range(axis.coordinate, zero, axis.extent, False, let.span) for axis in let.axes)
-        held = tuple((condition, True) for condition in scan.conditions)
-        return assume((*home, *scan.ranges, *held), self.lets)
+        return Domain.of((*home, *scan.ranges), scan.conditions, self.lets)

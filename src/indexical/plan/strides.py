@@ -8,9 +8,10 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import ONE, Polynomial, expression, number, of_atom, polynomial, tidied
 from ..ir.conditions import conjuncts_of
+from ..ir.slices import congruence
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, rebuild, substitute, walk
-from .scatters import Bounds, within
+from .scatters import Bounds, falls_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,9 @@ class Strided:
 def find(expr: ir.Reduce, bounds: Bounds) -> Strided | None:
     """The sum by remainders, where a condition says that two coordinates leave the same; None where none does."""
     for condition in conjuncts_of(expr.guard) if expr.op == "sum" else ():
-        match condition:
-            case ir.Map("==", (ir.Map("%", (whole, ir.Const(int() as step))), ir.Const(0))) if step >= 2:
-                found = _found(expr, condition, polynomial(whole), step, bounds)
+        match congruence(condition):
+            case (multiple, ir.Const(int() as step)) if step >= 2:
+                found = _found(expr, condition, multiple, step, bounds)
             case _:
                 continue
         if found is not None:
@@ -151,7 +152,7 @@ def _by_remainders(
         return None
     turns = ir.Range(turn, zero, rounded(polynomial(range.upper)), True, range.span)
     ranges = tuple(turns if r is range else r for r in expr.ranges)
-    guard = build.conjunction((within(member, range.lower, range.upper), *conditions))
+    guard = build.conjunction((falls_within(member, range.lower, range.upper), *conditions))
     return Strided(
         target,
         ir.Range(high, zero, rounded(polynomial(stop) + shift), True, span),
