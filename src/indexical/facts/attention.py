@@ -16,7 +16,7 @@ from ..ir.algebra.weights import carried
 from ..ir.types import Coordinate
 from ..ir.walk import children, walk
 from ..source import Span
-from .weights import Weights, find_weights, may_contain_weights
+from .weights import Weights, added, find_weights, is_addition, may_add_weights, may_contain_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,25 +162,44 @@ def _site(forms: Forms, let: ir.Let, clause: ir.Clause, expr: ir.Expr) -> Iterat
 
 def _terms(forms: Forms, expr: ir.Expr) -> Iterator[tuple[ir.Expr, tuple[ir.Expr, ...]]]:
     """A sum of several terms as several sums, each with the terms beside it; also where the terms have a name."""
-    body = forms.written_out(expr.body if isinstance(expr, ir.Reduce) else expr)
-    if not isinstance(expr, ir.Reduce) or not _is_addition(body):
-        yield expr, ()
-        return
-    terms = added(body)
+    terms = _apart(forms, expr)
+    bodies = tuple(term.body if isinstance(term, ir.Reduce) else term for term in terms)
     for number, term in enumerate(terms):
-        single = build.reduce(expr.op, expr.ranges, term, expr.guard, expr.type.kind, expr.span)
-        yield single, (*terms[:number], *terms[number + 1 :])
+        yield term, (*bodies[:number], *bodies[number + 1 :])
 
 
-def _is_addition(expr: ir.Expr) -> bool:
-    return isinstance(expr, ir.Map) and expr.op in ("+", "-")
+# So many terms are told apart at most.
+_MOST_TERMS = 8
 
 
-def added(expr: ir.Expr) -> list[ir.Expr]:
-    """The terms of an addition; an expression that is none is its only term."""
-    if isinstance(expr, ir.Map) and expr.op in ("+", "-"):
-        return [term for argument in expr.arguments for term in added(argument)]
-    return [expr]
+def _apart(forms: Forms, expr: ir.Expr) -> list[ir.Expr]:
+    """A product as the terms that it adds up: of a sum, all of them; of a factor, where each may be weights."""
+    found = _distributed(forms, expr)
+    return found if len(found) <= _MOST_TERMS else [expr]
+
+
+def _distributed(forms: Forms, expr: ir.Expr) -> list[ir.Expr]:
+    match expr:
+        case ir.Map("*" | "/" as op, (left, right), _, span) if expr.type.kind == "real":
+            rights = _distributed(forms, right) if op == "*" else [right]
+            lefts = _distributed(forms, left)
+            if len(lefts) == len(rights) == 1:
+                return [expr]
+            return [build.apply(op, (one, other), "real", span) for one in lefts for other in rights]
+        case ir.Map("neg", (inner,)):
+            return [build.apply("neg", (term,), "real", expr.span) for term in _distributed(forms, inner)]
+        case ir.Reduce("sum", ranges, body, guard):
+            body = forms.written_out(body)
+            whole = added(body) if is_addition(body) else [expr.body]
+            terms = [term for one in whole for term in _distributed(forms, one)]
+            if len(terms) == 1:
+                return [expr]
+            return [build.reduce("sum", ranges, term, guard, expr.type.kind, expr.span) for term in terms]
+        case _:
+            inner = forms.written_out(expr)
+            if not may_add_weights(forms, inner):
+                return [expr]
+            return [term for one in added(inner) for term in _distributed(forms, one)]
 
 
 def _inner(expr: ir.Expr) -> list[ir.Expr]:

@@ -15,10 +15,11 @@ from ..ir.context import constants_of
 from ..ir.types import Coordinate
 from ..ir.walk import substitute, walk
 from .along import is_position, positions_of
-from .attention import Gather, Ungathered, added
+from .attention import Gather, Ungathered
 from .dependence import Scan
 from .roles import ROLES, Roles, query_of, roles
 from .view import View
+from .weights import added
 
 
 def check(view: View, sink: Sink) -> None:

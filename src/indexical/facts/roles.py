@@ -130,7 +130,7 @@ def _kind(
     if changed is not None:
         return "change"
     answers = [factor for factor in values if gather.coordinate in factor.coordinates]
-    pairs = bool(answers) and all(query & factor.coordinates for factor in answers)
+    pairs = all(query & factor.coordinates for factor in answers)
     return "mean" if pairs and not carry else "attention"
 
 

@@ -105,6 +105,22 @@ def _of_definition(forms: Forms, name: str) -> tuple[bool, bool]:
     return forms.exponential[name]
 
 
+def may_add_weights(forms: Forms, expr: ir.Expr) -> bool:
+    """Whether an expression adds up several terms, in each of which there could be weights."""
+    return is_addition(expr) and all(_exponentiates(forms, term)[1] for term in added(expr))
+
+
+def is_addition(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Map) and expr.op in ("+", "-")
+
+
+def added(expr: ir.Expr) -> list[ir.Expr]:
+    """The terms of an addition; an expression that is none is its only term."""
+    if isinstance(expr, ir.Map) and is_addition(expr):
+        return [term for argument in expr.arguments for term in added(argument)]
+    return [expr]
+
+
 def _may_be_normalised(forms: Forms, factor: Factor) -> bool:
     """Whether the total of some weights could be in a factor: known without its normal form."""
     if factor.expr.type.kind != "real" or (isinstance(factor.expr, ir.Read) and not factor.inverse):
