@@ -25,7 +25,7 @@ class Order:
 
 
 def compare(known: Assumptions, here: ir.Expr, there: ir.Expr) -> str | None:
-    """Where a position stands to another, wherever these assumptions hold."""
+    """The order of one position and another, wherever these assumptions hold."""
     before = known.proves(build.apply("<=", (there, here), "bool", there.span))
     after = known.proves(build.apply(">=", (there, here), "bool", there.span))
     return OWN if before and after else CAUSAL if before else ANTI_CAUSAL if after else None

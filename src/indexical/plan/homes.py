@@ -11,13 +11,13 @@ from ..ir.algebra.canonical import text
 from ..ir.algebra.normal import ONE, Form, under
 from ..ir.algebra.normalize import Algebra
 from ..ir.algebra.predicates import is_normalized
-from ..ir.algebra.safety import infinities
+from ..ir.algebra.safety import infinities, is_bare
 from ..ir.algebra.sums import replaced
 from ..ir.algebra.writing import name_for, named, written
 from ..ir.conditions import fails
 from ..ir.context import Trail
 from ..ir.types import Coordinate
-from ..ir.walk import substitute, walk
+from ..ir.walk import substitute
 from ..source import Span
 from .steps import Attention
 from .weights import Gathered
@@ -53,7 +53,7 @@ def settle(
     if infinities(attention.value, algebra.lets, {}):
         return "what is gathered is infinite where a guard removed it, and a kernel multiplies it with 0 there"
     body = body_of(attention, found.key.stated, span)
-    bare = _is_bare(body)
+    bare = is_bare(body)
     # Where a condition beside it fails, nothing is multiplied with it: there it may not be read at all.
     beside = () if bare else (*found.inside.conditions.values(), *found.outside.conditions.values())
     held, dropped = _conditions(order, ranges, (*trail, *((condition, True) for condition in beside)), span)
@@ -144,9 +144,3 @@ def _conditions(
         if text(ranges[c].lower) != "0":
             decided.append(build.apply("<=", (ranges[c].lower, build.coord(c, span)), "bool", span))
     return decided, len(held) > sum(1 for condition in held if condition.type.coordinates <= set(order))
-
-
-def _is_bare(body: ir.Expr) -> bool:
-    """Whether every read is at coordinates alone, and so never out of bounds."""
-    reads = [part for part in walk(body) if isinstance(part, ir.Read | ir.Array)]
-    return all(isinstance(index, ir.Coord) for read in reads for index in read.indices)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.canonical import text
+from ..ir.algebra.safety import is_bare
 from ..ir.types import Coordinate
-from ..ir.walk import rebuild, substitute, walk
+from ..ir.walk import rebuild, substitute
 
 Scope = Mapping[Coordinate, ir.Range]
 
@@ -99,7 +100,7 @@ class _Naming:
             case ir.Read(tensor, indices) if tensor in self.same:
                 other, order = self.same[tensor]
                 return build.read(other, tuple(indices[n] for n in order), "real", expr.span)
-            case ir.Normalize("softmax") if not itself and _is_bare(expr):
+            case ir.Normalize("softmax") if not itself and is_bare(expr):
                 return self.named(expr, scope)
             case _:
                 return expr
@@ -140,9 +141,3 @@ def _shape(expr: ir.Normalize, ranges: Scope) -> tuple[str, list[Coordinate]]:
     marks: dict[Coordinate, ir.Expr] = {c: build.coord(Coordinate(f"'{n}"), expr.span) for n, c in enumerate(order)}
     limits = ";".join(f"{text(ranges[c].lower)}..{text(ranges[c].upper)}" for c in order)
     return f"{text(substitute(expr, marks))} {limits}", order
-
-
-def _is_bare(expr: ir.Expr) -> bool:
-    """Whether every read is at coordinates alone, and so never out of bounds."""
-    reads = [part for part in walk(expr) if isinstance(part, ir.Read | ir.Array)]
-    return all(isinstance(index, ir.Coord) for read in reads for index in read.indices)

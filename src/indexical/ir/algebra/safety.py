@@ -1,4 +1,4 @@
-"""What may be evaluated anywhere: reads that are never out of bounds, quotients that never divide by zero."""
+"""Expressions that may be evaluated anywhere: no read is out of bounds, no quotient divides by zero."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def doubtful(program: ir.Program) -> frozenset[Coordinate]:
 
 @dataclass(frozen=True, slots=True)
 class Caution:
-    """What may go wrong at some point: `doubts` are coordinates at which a read may be out of bounds, `guarded` those
+    """The doubts about a place: `doubts` are coordinates at which a read may be out of bounds, `guarded` those
     that the conditions around are about; None where nothing is known of these."""
 
     doubts: frozenset[Coordinate] = frozenset()
@@ -43,6 +43,12 @@ class Caution:
             return True
         coordinates = index.type.coordinates
         return self.guarded is not None and bool(coordinates) and coordinates.isdisjoint(self.guarded)
+
+
+def is_bare(expr: ir.Expr) -> bool:
+    """Whether every read is at coordinates alone, and so never out of bounds."""
+    reads = [part for part in walk(expr) if isinstance(part, ir.Read | ir.Array)]
+    return all(isinstance(index, ir.Coord) for read in reads for index in read.indices)
 
 
 def is_safe(expr: ir.Expr, caution: Caution) -> bool:
