@@ -26,7 +26,7 @@ class Order:
 
 
 def compare(known: Assumptions | Domain, here: ir.Expr, there: ir.Expr) -> str | None:
-    """Where a position stands to another, wherever these assumptions hold, or at every point of a domain."""
+    """The order of one position and another, wherever these assumptions hold, or at every point of a domain."""
     before = known.proves(build.apply("<=", (there, here), "bool", there.span))
     after = known.proves(build.apply(">=", (there, here), "bool", there.span))
     return OWN if before and after else CAUSAL if before else ANTI_CAUSAL if after else None

@@ -76,7 +76,7 @@ class View:
         return {id(gather): comparisons_back(self.forms, gather) for gather in self.transposes}
 
     def comparisons(self, gather: Use) -> list[Comparison]:
-        """Where, in the score of a gather, what is asked meets what answers."""
+        """The places in the score of a gather where query and key are compared."""
         known = self._comparisons_back if isinstance(gather, Transposed) else self._comparisons
         return known[id(gather)]
 
@@ -94,7 +94,7 @@ class View:
         return check_spaces(self.program, Sink())
 
     def space_of(self, tensor: str, axis: int) -> object:
-        """What an axis shares with all axes of its space, and with no other."""
+        """A mark that an axis shares with all axes of its space, and with no other."""
         return self._classes.known((tensor, axis)) or self._classes.find((tensor, axis))
 
     def sites_of(self, let: ir.Let) -> list[Site]:
@@ -136,7 +136,7 @@ class View:
         return result
 
     def reads(self, name: str) -> tuple[ir.Read, ...]:
-        """What a definition reads; nothing for an input."""
+        """The reads of a definition; none for an input."""
         return reads_of(self.lets[name]) if name in self.lets else ()
 
     def normalizers(self, clause: ir.Clause) -> list[tuple[ir.Normalize, Trail]]:
@@ -144,7 +144,7 @@ class View:
         return [(expr, trail) for expr, trail in visit_clause(clause) if isinstance(expr, ir.Normalize)]
 
     def assume(self, clause: ir.Clause, *more: ir.Range | ir.Expr) -> Assumptions:
-        """What holds in a clause, and some more ranges and conditions."""
+        """The assumptions that hold in a clause, under some more ranges and conditions."""
         trail = [step if isinstance(step, ir.Range) else (step, True) for step in more]
         return assume((*clause.ranges, *trail), self.lets)
 

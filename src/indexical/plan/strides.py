@@ -49,7 +49,7 @@ def _split(expr: ir.Reduce, bounds: Bounds) -> Strided | None:
                 found.setdefault((target, step), set()).add(op)
     edges = {c for r in expr.ranges for c in r.lower.type.coordinates | r.upper.type.coordinates}
     for (target, step), ops in found.items():
-        if len(ops) < 2 or target not in bounds or target in edges or not _is_zero(bounds[target][0]):
+        if len(ops) < 2 or target not in bounds or target in edges or not build.is_number(bounds[target][0], 0):
             continue
         taken = {c.name for part in walk(expr) for c in part.type.coordinates} | {c.name for c in expr.coordinates}
         high = fresh(target, taken)
@@ -99,14 +99,10 @@ def _found(expr: ir.Reduce, condition: ir.Expr, whole: Polynomial, step: int, bo
                 continue
             rest = whole.plus(of_atom(target), -sign).plus(of_atom(summed), sign)
             shift = _shift(rest if sign > 0 else -rest, step)
-            plain = _is_zero(start) and _is_zero(range.lower) and not {summed, target} & edges
+            plain = build.is_number(start, 0) and build.is_number(range.lower, 0) and not {summed, target} & edges
             if shift is not None and plain and not range.upper.type.coordinates:
                 return _by_remainders(expr, condition, range, target, bounds[target][1], step, shift)
     return None
-
-
-def _is_zero(expr: ir.Expr) -> bool:
-    return isinstance(expr, ir.Const) and expr.value == 0
 
 
 def _shift(rest: Polynomial, step: int) -> Polynomial | None:
