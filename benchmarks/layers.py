@@ -4,7 +4,9 @@
     python benchmarks/layers.py --layers 12 --widths 128,512 --json layers.json
 
 One sequence of 128 positions, 4 heads, float32. A ratio is ours ÷ theirs, of medians that were taken in turn in one
-process; `step` is a forward and a backward pass. Seconds are those of `ix.compile` and of the first call.
+process; `step` is a forward and a backward pass by autograd, and `module` the same by `indexical.nn.Module`, named
+parameters and all, beside a module by hand. Seconds are those of `ix.compile`, of the first call, and of the gradient
+as a program: `ix.grad` and its first call.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import torch.nn.functional as F
 from contest.timing import Patience, compete
 
 import indexical as ix
+from indexical.nn import Module
 
 HEADS, POSITIONS = 4, 128
 WEIGHTS = """
@@ -69,6 +72,46 @@ def step(function: Callable[..., torch.Tensor], arrays: list[torch.Tensor]) -> C
     return run
 
 
+class ByHand(torch.nn.Module):
+    """The same blocks as a module."""
+
+    def __init__(self, names: list[str], blocks: Callable[..., torch.Tensor], arrays: list[torch.Tensor]) -> None:
+        super().__init__()
+        self.blocks = blocks
+        for name, array in zip(names[1:], arrays[1:], strict=True):
+            self.register_parameter(name, torch.nn.Parameter(array.clone()))
+
+    def forward(self, y: torch.Tensor) -> torch.Tensor:
+        return self.blocks(y, *self.parameters())
+
+
+def module_step(module: torch.nn.Module, y: torch.Tensor) -> Callable[[], Any]:
+    def run() -> None:
+        module.zero_grad()
+        module(y).sum().backward()
+
+    return run
+
+
+def modules(program: ix.Program, blocks: Callable[..., torch.Tensor], arrays: list[torch.Tensor]) -> float:
+    """A training step of the program as a module beside the module by hand."""
+    names = list(program.inputs)
+    given = {name: array.clone() for name, array in zip(names[1:], arrays[1:], strict=True)}
+    ours = Module(program, given)
+    plain = ByHand(names, blocks, arrays)
+    return ratio({"ours": module_step(ours, arrays[0]), "plain": module_step(plain, arrays[0])})
+
+
+def gradient_seconds(program: ix.Program, arrays: list[torch.Tensor]) -> tuple[float, float]:
+    """How long it takes to derive the gradient of all inputs, and to call it for the first time."""
+    started = time.perf_counter()
+    gradient = ix.grad(program)
+    derived = time.perf_counter()
+    with torch.no_grad():
+        gradient(*arrays, arrays[0])
+    return derived - started, time.perf_counter() - derived
+
+
 def ratio(calls: dict[str, Callable[[], Any]]) -> float:
     found = compete(calls, {}, Patience(4.0), "cpu")
     return found["ours"].median / found["plain"].median
@@ -88,13 +131,17 @@ def measure(layers: int, width: int) -> dict[str, float]:
         called = time.perf_counter()
         torch.testing.assert_close(ours, beside(*arrays), rtol=1e-4, atol=1e-5)
         forward = ratio({"ours": lambda: program(*arrays), "plain": lambda: beside(*arrays)})
+    derived, derived_called = gradient_seconds(program, arrays)
     return {
         "layers": layers,
         "width": width,
         "compile_s": compiled - started,
         "first_call_s": called - ready,
+        "gradient_s": derived,
+        "gradient_first_call_s": derived_called,
         "forward": forward,
         "step": ratio({"ours": step(program, arrays), "plain": step(beside, arrays)}),
+        "module": modules(program, beside, arrays),
     }
 
 
@@ -106,10 +153,12 @@ def main() -> None:
     options = parser.parse_args()
     os.environ.setdefault("IX_CACHE", "0")
     rows = [measure(options.layers, int(width)) for width in options.widths.split(",")]
-    print("layers  width  compile  first call  forward  step")
+    print("layers  width  compile  first call  gradient  first call  forward  step  module")
     for row in rows:
         times = f"{row['compile_s']:6.2f} s  {row['first_call_s']:8.2f} s"
-        print(f"{row['layers']:6}  {row['width']:5}  {times}  {row['forward']:7.2f}  {row['step']:4.2f}")
+        times += f"  {row['gradient_s']:6.2f} s  {row['gradient_first_call_s']:8.2f} s"
+        ratios = f"{row['forward']:7.2f}  {row['step']:4.2f}  {row['module']:6.2f}"
+        print(f"{row['layers']:6}  {row['width']:5}  {times}  {ratios}")
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(rows, file, indent=2)

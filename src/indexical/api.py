@@ -66,6 +66,15 @@ def compile_source(source: Source, despite: frozenset[str] = frozenset()) -> Pro
     return Program(source, program, tuple(_sorted(sink)))
 
 
+def read_program(source: Source) -> ir.Program:
+    """The Program that a text means, without what the lints would find in it; its contracts are not looked at."""
+    sink = Sink()
+    program = check_tree(parse(source, sink), sink, _derive)
+    if program is None:
+        raise CompileError([found for found in _sorted(sink) if found.severity == "error"])
+    return program
+
+
 def check(text_or_path: str | os.PathLike[str]) -> list[Diagnostic]:
     """Everything that can be said of a program without running it, in the order of the text."""
     sink = Sink()
@@ -113,9 +122,9 @@ class Program:
     """A compiled program. Call it with arrays: in the order of `inputs`, or by name."""
 
     def __init__(self, source: Source, program: ir.Program, diagnostics: tuple[Diagnostic, ...]) -> None:
-        self.source_text = source.text
         self.ir = program
-        self.diagnostics = diagnostics
+        self._text = source.text
+        self._diagnostics = diagnostics
         self._is_traced = tracing_test()
         self._functions: dict[int, Callable[..., Any]] = {}
         # Made when it is first asked for, and of nothing of this object: a program that is dropped is gone.
@@ -127,6 +136,21 @@ class Program:
     @property
     def _engine(self) -> Engine:
         return self._make_engine()
+
+    @property
+    def as_read(self) -> Program:
+        """The program as its text says it: itself, unless the text was not read yet."""
+        return self
+
+    @property
+    def source_text(self) -> str:
+        """The text of the program."""
+        return self.as_read._text
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """The warnings and notes about the program."""
+        return self.as_read._diagnostics
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -216,7 +240,7 @@ class Program:
         return self._engine.prepare(self.arguments(arrays, named), backend), self.wanted(outputs)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return compile_source, (self.ir.source,)
+        return compile_source, (self.as_read.ir.source,)
 
     def __str__(self) -> str:
         return self.source_text
@@ -225,7 +249,8 @@ class Program:
         # With the exact numbers behind it: a program that is only run does not wait for them.
         from .views.static import program_html
 
-        return program_html(self.ir.source, self.ir)
+        program = self.as_read.ir
+        return program_html(program.source, program)
 
     def __repr__(self) -> str:
         return f"<indexical program ({', '.join(self.inputs)}) -> ({', '.join(self.outputs)})>"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
-from .api import Program, compile, compile_source
+from .api import Program, compile, compile_source, read_program
 from .checker.names import suggest
 from .checker.scope import Refusal
 from .codes import CODES
@@ -19,10 +19,10 @@ from .syntax.tokens import KEYWORDS
 from .syntax.vocabulary import RESERVED
 from .transform.batch import Unbatchable, batched
 from .transform.derive import gradient
-from .transform.flatness import flat_part
+from .transform.flatness import flat_parts
 from .transform.tangents import pushed_forward
 from .views.figures import Unwritable
-from .views.source import written
+from .views.source import laid_out, spelled
 
 # What a program is told by: the program itself, its text, or its file.
 Told = Program | str | os.PathLike[str]
@@ -70,8 +70,7 @@ def _derived(
     """The derivative, in the first of these ways that the checker has nothing against."""
     against = ""
     try:
-        for name in by:
-            _check_flow(program, of, name, len(by) > 1)
+        _check_flow(program, of, by)
         for derive in ways:
             try:
                 return _compiled(program, derive(program.ir, of, by), what)
@@ -193,12 +192,11 @@ def _sources(program: Program, by: Names | None) -> tuple[str, ...]:
     return names
 
 
-def _check_flow(program: Program, of: Sequence[str], by: str, others: bool) -> None:
+def _check_flow(program: Program, of: Sequence[str], by: Sequence[str]) -> None:
     """Nothing at all flows through a step: a derivative of 0 would hide that."""
-    found = flat_part(program.ir, of, by)
-    if found is not None:
-        message = f"nothing flows from `{by}` to `{of[0]}`: `{found.op}` is flat wherever it has a derivative"
-        rest = f": leave `{by}` out of `by`" if others else ""
+    for name, found in flat_parts(program.ir, of, by):
+        message = f"nothing flows from `{name}` to `{of[0]}`: `{found.op}` is flat wherever it has a derivative"
+        rest = f": leave `{name}` out of `by`" if len(by) > 1 else ""
         raise _error("IX218", message, f"what moves in steps has no slope to follow{rest}", found.span)
 
 
@@ -207,18 +205,38 @@ def _error(code: str, message: str, help: str | None, span: Span | None = None) 
 
 
 def _compiled(program: Program, derived: ir.Program, what: str) -> Program:
-    """The derived program, from its printed text. Every warning about it is answered where it arises."""
+    """The derived program, from its printed text."""
     try:
-        text = written(derived)
+        text = laid_out(spelled(derived)) if derived.contracts else spelled(derived)
     except Unwritable as problem:
         raise _error("IX218", f"this {what} cannot be written in the language: {problem}", None) from None
-    name = f"{what} of {program.ir.source.name}"
-    compiled = compile_source(Source(name, text))
+    source = Source(f"{what} of {program.ir.source.name}", text)
+    if derived.contracts:
+        return _answered(source, what)
+    return _Unread(source, read_program(source), what)
+
+
+class _Unread(Program):
+    """A derived program that nobody has read yet: the lints look at it when its text or its findings are asked for."""
+
+    def __init__(self, source: Source, program: ir.Program, what: str) -> None:
+        super().__init__(source, program, ())
+        self._what = what
+
+    @cached_property
+    def as_read(self) -> Program:
+        """The program of the text as it is laid out, with every warning answered in it."""
+        return _answered(Source(self.ir.source.name, laid_out(self.ir.source.text)), self._what)
+
+
+def _answered(source: Source, what: str) -> Program:
+    """The program of a printed text, in which every warning is answered where it arises."""
+    compiled = compile_source(source)
     for _ in range(2):
         remarks = _remarks(compiled, {} if what == "batch" else _REASONS)
         if not remarks:
             break
-        compiled = compile_source(Source(name, _remarked(compiled.source_text, remarks)))
+        compiled = compile_source(Source(source.name, _remarked(compiled.source_text, remarks)))
     return compiled
 
 

@@ -387,6 +387,7 @@ def _shown(
     claims: tuple[Claim, ...],
     reason: str,
 ) -> Shown:
+    program = program.as_read
     source = program.ir.source
     title = Path(source.name).stem if source.name.endswith(".ix") else "a program"
     facts: Facts = program.facts

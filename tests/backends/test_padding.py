@@ -249,7 +249,8 @@ def test_convolutions_have_second_derivatives_and_vmap() -> None:
 def test_the_plan_says_what_is_padded() -> None:
     text, arrays = both_ways(CONVOLUTIONS["plain"], shaped(CONVOLUTIONS["plain"], SIZES))
     shown = str(ix.compile(text).plan(**arrays))
-    assert "`d_y` padded by `size(k) - 1` and `size(k) - 1` along `n - k`" in shown
+    assert "  by arrays: pad, contract" in shown
+    assert "leaves its axis: zeros before it, `size(k) - 1`, and after it, `size(k) - 1`" in shown
 
 
 def test_the_plan_says_why_not() -> None:

@@ -198,3 +198,13 @@ SUMS = {
 def test_a_length_that_is_a_sum_stays_one_number(name: str) -> None:
     text, arrays = SUMS[name]
     check(text, arrays, tuple(key for key in arrays if key != "p"))
+
+
+@pytest.mark.parametrize(
+    "range", ["0..i / 2 + 1", "max(0, i - 2)..i + 1", "0..min(i + 1, 3)", "0..size(i) / 2 - i / 3 + 1"]
+)
+@pytest.mark.parametrize("length", [0, 1, 2, 7])
+def test_a_range_that_grows_or_falls_with_a_coordinate_is_as_wide_as_at_its_ends(range: str, length: int) -> None:
+    text = f"input x[i]; let y[i] = sum[j in {range}](x[j] * x[i] * j where j < size(i));"
+    check(text, {"x": random(length)}, ("x",))
+    assert "max()" not in ix.compile(text).source(random(length), backend="numpy")

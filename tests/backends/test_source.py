@@ -47,6 +47,11 @@ PLAIN = {
 }
 
 
+@pytest.fixture(autouse=True)
+def many_pairs() -> None:
+    """The source is that of every call, few pairs and many."""
+
+
 @cache
 def cases() -> dict[str, tuple[ix.Program, dict[str, Any]]]:
     """Programs with NumPy arrays for them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.laws.attended import BASES, NAMES, text
+from tests.laws.attended import BASES, NAMES, RAW, text
 from tests.plan.families import FAMILIES
 
 import indexical as ix
@@ -20,6 +20,10 @@ def alone(written: str) -> str:
     return written[: written.index("let out[")] + "output weights;\n"
 
 
+def codes(written: str) -> set[str]:
+    return {finding.code for finding in ix.check(written)}
+
+
 def the_roles(written: str) -> Roles:
     (roles,) = ix.compile(written).roles
     return roles
@@ -32,6 +36,35 @@ def test_weights_have_roles(name: str) -> None:
     assert (roles.definition, roles.kind) == ("weights", "weights"), written
     found = (roles.query, roles.key, roles.compare, roles.carry, roles.hears, roles.direction)
     assert found == (("i",), ("j",), ("d",), (), "j <= i", "causal"), written
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_contract_of_weights_is_checked(name: str) -> None:
+    # A value that is multiplied with 0 is heard, and so is a score that only cancels: these are not causal.
+    causal = "" if name in RAW or name == "twice normalised" else ", causal"
+    written = alone(text(CAUSAL, name, True))
+    ix.compile(f"{written}attention weights(query i, key j, compare d, head h, batch b{causal});")
+    for wrong, code in (("query j", "IX421"), ("carry e", "IX421"), ("compare i", "IX421")):
+        assert code in codes(f"{written}attention weights({wrong});"), wrong
+    assert "IX423" in codes(alone(text(PLAIN, name, True)) + "attention weights(query i, key j, causal);")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_softmax_over_the_query_contradicts_a_contract_of_weights(name: str) -> None:
+    written = alone(text(PLAIN, name, True, over="i"))
+    # These sum to nothing over the query, and are no weights at all.
+    code = "IX420" if name == "shifted above the line alone" else "IX421"
+    assert code in codes(f"{written}attention weights(query i, key j, compare d);"), written
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_guard_behind_weights_is_named(name: str) -> None:
+    written = alone(text(PLAIN, name, True)).replace("output weights;", "output late;")
+    for late in ("weights[b, h, i, j] where j <= i", "weights[b, h, i, j] * ((j <= i) as f64)"):
+        assert "IX405" in codes(f"{written}let late[b, h, i, j] = {late};"), written
+    kept = "let kept[b, h, i, j] = weights[b, h, i, j] where j <= i;\n"
+    again = "let late[b, h, i, j] = kept[b, h, i, j] / sum[k](kept[b, h, i, k]);\n"
+    assert "IX405" not in codes(written + kept + again), written
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,6 +2,7 @@ import math
 
 import torch
 from indexical.backends.kernels.torch_stream import streaming
+from indexical.backends.kernels.torch_masked import attend_scores
 
 class Refused(ValueError):
     """The arrays do not fit the relation: a code and a message."""
@@ -54,9 +55,16 @@ def program(Q, K, V, cap):
     # let scores[b, h, i, j]  = cap * tanh(sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(size(d)) / cap);
     # let weights[b, h, i, j] = softmax[j](scores[b, h, i, j]) where j <= i;
     # let out[b, h, i, e]     = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
-    i = torch.arange(n_i, device=device)
-    out_2 = i + 1
-    out = attend_out(
-        [torch.tensor(cap, dtype=torch.float64), Q, K], V, torch.full((n_i,), 0, device=device), out_2
-    )
+    if n_i == n_j and n_b * n_h * n_i * n_j <= 524288:
+        j = torch.arange(n_j, device=device)
+        i = torch.arange(n_i, device=device)
+        out_2 = cap * torch.tanh(Q @ K.swapaxes(-1, -2) / (math.sqrt(n_d) * cap))
+        out_heard = attend_scores(out_2, V, j <= i[:, None])
+    else:
+        i_2 = torch.arange(n_i, device=device)
+        out_3 = i_2 + 1
+        out_heard = attend_out(
+            [torch.tensor(cap, dtype=torch.float64), Q, K], V, torch.full((n_i,), 0, device=device), out_3
+        )
+    out = out_heard
     return out

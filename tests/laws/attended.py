@@ -25,6 +25,8 @@ SPELLINGS = {
     "powers of two": "2.0 ** {s} / sum[k](2.0 ** {t}{v})",
     "powers of ten": "10 ** {s} / sum[k](10 ** {t}{v})",
     "shifted powers": "2.0 ** ({s} - max[k]({t}{v})) / sum[k](2.0 ** ({t} - max[l]({u}{x})){v})",
+    "powers by exp2": "exp2({s}) / sum[k](exp2({t}){v})",
+    "shifted powers by exp2": "exp2({s} - max[k]({t}{v})) / sum[k](exp2({t} - max[l]({u}{x})){v})",
     "half of it": "0.5 * softmax[j]({s}{w})",
     "twice and halved": "2 * softmax[j]({s}{w}) / 2",
     "times a scalar": "gain * softmax[j]({s}{w})",
@@ -43,6 +45,15 @@ RAW = {
 }
 
 NAMES = (*SPELLINGS, *RAW)
+
+# Weights that are no exponentials: the facts know them, and no kernel does.
+OTHERS = {
+    "relu": "relu({s}) / sum[k](relu({t}){v})",
+    "sigmoid times two": "2 * sigmoid({s}) / sum[k](2 * sigmoid({t}){v})",
+    "one more": "(1 + {s}) / sum[k](1 + {t}{v})",
+    "relu times a sigmoid": "relu({s}) * sigmoid({s}) / sum[k](sigmoid({t}) * relu({t}){v})",
+    "square": "{s} ** 2 / sum[k]({t} * {t}{v})",
+}
 BASES = {
     family.name: family
     for family in FAMILIES
@@ -68,7 +79,7 @@ def text(
         before = f"let raw[{lead}, j] = {_chosen(family, RAW[spelling].format(**words))};\n"
         weights = f"normalize(raw)[{lead}, j]"
     else:
-        weights = SPELLINGS[spelling].format(**words)
+        weights = {**SPELLINGS, **OTHERS}[spelling].format(**words)
     function, before, weights = (part.replace("max[j]", f"max[{over}]") for part in (function, before, weights))
     gathered, made = weights, ""
     if named:

@@ -16,7 +16,7 @@ from tests.facts.rewrites import (
     swap_operands,
 )
 from tests.facts.spelling import spell
-from tests.laws.attended import BASES, MASKED, NAMES, RAW, SCALES, are_same, by_facts, by_plan, text
+from tests.laws.attended import BASES, MASKED, NAMES, OTHERS, RAW, SCALES, are_same, by_facts, by_plan, text
 from tests.plan.agreement import arrays_for, checked, program_of
 from tests.plan.families import FAMILIES, Family
 from tests.plan.rewrites import spelling
@@ -49,6 +49,40 @@ def test_facts_and_plan_agree(base: str) -> None:
         (found,) = by_facts(ix.compile(written).ir).roles
         assert are_same(found, plain), f"{written}\n{found}"
         check(written)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("base", BASES)
+def test_weights_that_are_no_exponentials_have_roles_and_a_reason(base: str, name: str) -> None:
+    (plain,) = by_facts(ix.compile(text(BASES[base], "softmax", True)).ir).roles
+    for named in (False, True):
+        written = text(BASES[base], name, named)
+        program = ix.compile(written).ir
+        (found,) = by_facts(program).roles
+        assert are_same(found, plain), f"{written}\n{found}"
+        plan, reasons = by_plan(program)
+        assert not plan.roles
+        assert any("no exponentials" in reason for reason in reasons), written
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("value", ["V[b, h, i - j, e]", "V[b, h, (j + 1) % size(j), e]"])
+def test_values_read_at_a_distance_change_no_role(value: str, name: str) -> None:
+    (plain,) = by_facts(ix.compile(text(BASES["causal"], "softmax", True)).ir).roles
+    for named in (False, True):
+        written = text(BASES["causal"], name, named, value=value)
+        program = program_of(written)
+        for reading in (by_facts(program), by_plan(program)[0]):
+            (found,) = reading.roles
+            assert are_same(found, plain), f"{written}\n{found}"
+
+
+@pytest.mark.parametrize("score", ["sum[d](tanh(Q[b, h, i, d] + K[b, h, j, d]))", "-abs(i - j) * 1.0"])
+def test_values_read_at_a_distance_from_who_asks_are_of_the_key(score: str) -> None:
+    for name in NAMES:
+        written = text(BASES["causal"], name, True, value="V[b, h, i - j, e]", score=score)
+        (found,) = by_facts(program_of(written)).roles
+        assert (found.query, found.key, found.carry) == (("i",), ("j",), ("e",)), f"{written}\n{found}"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -75,3 +75,19 @@ def test_a_layer_costs_the_same_in_a_deep_stack(steps: Counter[str]) -> None:
     (shallow_compiled, shallow_planned), (deep_compiled, deep_planned) = found
     assert deep_compiled < 1.2 * shallow_compiled
     assert deep_planned < 1.1 * shallow_planned
+
+
+def test_a_layer_of_a_gradient_costs_the_same_in_a_deep_stack(steps: Counter[str]) -> None:
+    """Six layers take no more work for each than three do, to derive them and to plan what was derived."""
+    found = []
+    for layers in (3, 6):
+        program = ix.compile(stack(layers))
+        steps.clear()
+        gradient = ix.grad(program)
+        derived = steps.total()
+        given = arrays(layers)
+        gradient.plan(*given, given[0])
+        found.append((derived / layers, (steps.total() - derived) / layers))
+    (shallow_derived, shallow_planned), (deep_derived, deep_planned) = found
+    assert deep_derived < 1.05 * shallow_derived
+    assert deep_planned < 1.05 * shallow_planned

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir import build
 from ..ir import nodes as ir
+from ..ir.conditions import fails
 from ..ir.types import DEFAULT_DTYPE, Coordinate, Dtype, widest
 from .base import Value
 from .code import Attribute, Infix, Name, Node, Prefix, call, chain, method
@@ -149,7 +149,7 @@ class Arrays(Numbers):
         inside = scope.plainly()
         for condition, holds in scope.conditions():
             if own is None or self.is_about(condition, own, scope):
-                value = self.value(condition if holds else _opposite(condition), inside)
+                value = self.value(condition if holds else fails(condition), inside)
                 found = plain if value.python else masks
                 if value not in found:
                     found.append(value)
@@ -167,13 +167,6 @@ class Arrays(Numbers):
     def any(self, mask: Value) -> Node:
         """Whether a mask holds somewhere, as a condition of Python's."""
         return method(mask.code, "any") if mask.axes else mask.code
-
-
-def _opposite(condition: ir.Expr) -> ir.Expr:
-    """That a condition fails."""
-    if isinstance(condition, ir.Map) and condition.op == "!":
-        return condition.arguments[0]
-    return build.apply("!", (condition,), "bool", condition.span)
 
 
 def is_linear_map(product: Value, other: Value, axes: tuple[Coordinate, ...]) -> bool:

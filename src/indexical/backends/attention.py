@@ -12,11 +12,13 @@ from ..plan.steps import Attend
 from .backward import Backward
 from .base import Value, plain
 from .blocks import Blocks
-from .code import NAN, NONE, List, Name, Ternary, call, fill, infix, method
+from .code import NAN, NONE, Infix, List, Name, Node, Ternary, call, fill, infix, method
 from .cuts import Cutting
 from .experts import Experts
 from .expressions import constant
 from .frames import Frame, hears_somebody
+from .losses import write_cross_entropy
+from .masked import TRUE
 from .state import Stored
 from .streams import Stream
 
@@ -38,6 +40,9 @@ class Attending(Backward, Cutting, Blocks, Experts):
             return
         if step is not None and step.chosen is not None:
             self.grouped_rows(let, step.chosen)
+            return
+        if step is not None and step.loss is not None:
+            write_cross_entropy(self, let, step.loss, step.covers)
             return
         if step is None or step.attend is None:
             super().define(let)
@@ -66,7 +71,7 @@ class Attending(Backward, Cutting, Blocks, Experts):
         if guard is not None:
             kept = self.value(guard, frame.scope)
             value = self.where(kept, self.text.short(value, let.name), plain(0, "real"), frame.scope, value.dtype)
-        self.text.assign(variable, self.finished(let, value, clause, {}).code)
+        self.text.assign(variable, self.finished(let, value, clause, {}))
         self.stored[let.name] = Stored(variable, self.dtypes[let.name])
 
     def unless_keyless(self, let: ir.Let, attend: Attend, frame: Frame, value: Value) -> Value:
@@ -76,7 +81,7 @@ class Attending(Backward, Cutting, Blocks, Experts):
         return value.but(Ternary(value.code, some.code, infix("+", value.code, NAN)))
 
     def layer_norm(self, let: ir.Let, norm: Norm, covers: tuple[str, ...]) -> None:
-        """The library's layer normalisation, over the last axis of what it is given."""
+        """The library's normalisation, over the last axis of what it is given."""
         self.begin(let, [self.lets[name] for name in covers])
         clause = let.clauses[0]
         scope = self.scope_of(clause, {})
@@ -86,29 +91,45 @@ class Attending(Backward, Cutting, Blocks, Experts):
         length = self.length(last, scope)
         if not self.is_filled(last, scope):
             self.refuse_once(infix("==", length, 0), "IX310", "`mean` over no points has no value")
-        beside = [None if part is None else self.value(part, scope) for part in (norm.gain, norm.bias)]
+        given = (norm.gain, norm.bias) if norm.centred else (norm.gain,)
+        beside = [None if part is None else self.value(part, scope) for part in given]
         codes = [NONE if part is None else self.strong(self.real(part)).code for part in beside]
-        code = call("torch.nn.functional.layer_norm", x.code, (length,), *codes, constant(norm.eps).code)
+        code = call(f"torch.nn.functional.{norm.kernel}", x.code, (length,), *codes, constant(norm.eps).code)
         variable = self.text.fresh(let.name)
         value = self.turned(x.but(code, axes=axes), scope.order)
-        self.text.assign(variable, self.finished(let, value, clause, {}).code)
+        self.text.assign(variable, self.finished(let, value, clause, {}))
         self.stored[let.name] = Stored(variable, self.dtypes[let.name])
 
     def intervals(self, let: ir.Let, attend: Attend, frame: Frame, tiles: bool) -> Value:
-        """Each query with its intervals of keys, computed from the guard by arithmetic."""
-        met = self.meeting(let, attend, frame, tiles)
-        result = self.restored(met.code(), let, attend, frame)
-        if not met.learned:
-            return result
+        """Each query with its intervals of keys, computed from the guard by arithmetic; over few pairs, by a mask."""
+        learned = self.learned(let, attend, frame) if tiles else []
+        if not learned:
+            return self.unlearned(let, attend, frame, tiles)
         variable = self.text.fresh(f"{let.name}_rows")
-        self.text.add("if", call(self.text.helper("learns"), *met.learned))
+        self.text.add("if", call(self.text.helper("learns"), *learned))
         with self.block():
             streamed = self.stream(let, attend, frame)
             self.text.assign(variable, streamed.code)
         self.text.add("else")
         with self.block():
+            result = self.unlearned(let, attend, frame, tiles)
             self.text.assign(variable, self.turned(result, streamed.axes).code)
         return streamed.but(Name(variable))
+
+    def unlearned(self, let: ir.Let, attend: Attend, frame: Frame, tiles: bool) -> Value:
+        """The same where no gradient flows to what is added to the scores."""
+        taken = self.kernel_operands(let, attend, frame)
+        few = self.few(attend, frame)
+        if few is None:
+            return self.restored(self.meeting(let, attend, frame, tiles, taken).code(), let, attend, frame)
+        variable = self.text.fresh(f"{let.name}_heard")
+        self.text.add("if", few)
+        with self.block():
+            self.text.assign(variable, self.masked_call(let, attend, frame, taken, "attend_masked").code())
+        self.text.add("else")
+        with self.block():
+            self.text.assign(variable, self.meeting(let, attend, frame, tiles, taken).code())
+        return self.restored(Name(variable), let, attend, frame)
 
     def stream(self, let: ir.Let, attend: Attend, frame: Frame) -> Value:
         """An online softmax over blocks of keys, for scores of any kind."""
@@ -130,9 +151,46 @@ class Attending(Backward, Cutting, Blocks, Experts):
             answers = fill("{x}[..., None]", x=answers)
         elif len(carry) > 1:
             answers = method(answers, "flatten", -len(carry))
-        bounds = [self.hull_of(op, attend, frame) for op in ("min", "max")]
-        code = call(name, List(tuple(stream.arguments)), answers, *bounds)
+        few = self.few_scores(attend, frame)
+        if few is None:
+            code = self.streamed(name, stream, answers, attend, frame)
+        else:
+            variable = self.text.fresh(f"{let.name}_heard")
+            self.few_or_streamed(few, variable, name, stream, answers, attend, frame)
+            code = Name(variable)
         axes = (*frame.batch, *(() if frame.row is None else (frame.row,)), *carry)
         if frame.row is None or len(carry) != 1:
             code = method(code, "reshape", self.shape(axes, frame.scope))
         return Value(code, axes, "real", self.dtypes[let.name])
+
+    def few_or_streamed(
+        self, few: Node, variable: str, name: str, stream: Stream, answers: Node, attend: Attend, frame: Frame
+    ) -> None:
+        """Few scores at once, where each of them is finite because both sides take part; else the stream."""
+        heard = self.all_heard(attend, frame)
+        allowed: Node | None = None
+        test = few if heard in (None, TRUE) else Infix("and", heard, few)
+        if heard is None:
+            self.kernels.setdefault("torch_masked", set()).add("all_take_part")
+            mask, small = self.text.fresh("allowed"), self.text.fresh("few")
+            self.text.update(small, few)
+            self.text.add("if", Name(small))
+            with self.block():
+                self.text.assign(mask, self.allowed_pairs(stream, attend, *self.inside(stream)))
+                self.text.update(small, call("all_take_part", mask))
+            allowed, test = Name(mask), Name(small)
+        self.kernels.setdefault("torch_masked", set()).add("attend_scores")
+        self.text.add("if", test)
+        with self.block():
+            inner, scope = self.inside(stream)
+            allowed = allowed or self.allowed_pairs(stream, attend, inner, scope)
+            scores = self.scored(stream, attend, inner, scope)
+            self.text.assign(variable, call("attend_scores", scores, answers, *(() if allowed is None else (allowed,))))
+        self.text.add("else")
+        with self.block():
+            self.text.assign(variable, self.streamed(name, stream, answers, attend, frame))
+
+    def streamed(self, name: str, stream: Stream, answers: Node, attend: Attend, frame: Frame) -> Node:
+        """The call of a stream."""
+        bounds = [self.hull_of(op, attend, frame) for op in ("min", "max")]
+        return call(name, List(tuple(stream.arguments)), answers, *bounds)

@@ -14,7 +14,7 @@ from .base import Value
 from .code import Attribute, Name, Node, call, infix
 from .frames import Frame
 from .fused import Fused
-from .intervals import Intervals, KernelCall
+from .intervals import Intervals, KernelCall, Operands
 from .state import Stored
 from .values import permuted
 
@@ -88,7 +88,7 @@ class Backward(Fused, Intervals):
     def _kernel_back(self, let: ir.Let, gradient: Gradient, frame: Frame, variables: dict[str, str]) -> None:
         """The kernel's own way back."""
         attend = gradient.attend
-        met = self._met(let, gradient, frame)
+        taken = self.kernel_operands(let, attend, frame)
         carry = attend.layout.carry
         arriving = self.operand(gradient.arriving, frame.row, carry, frame, let)
         sides = self._sides(gradient)
@@ -110,25 +110,28 @@ class Backward(Fused, Intervals):
                     names[side] = variables[side]
                 else:
                     finished[variables[side]] = code
-        self.text.unpack(list(names.values()), met.code(arriving))
+        few = self.few(attend, frame)
+        if few is not None:
+            self.text.add("if", few)
+            with self.block():
+                met = self.masked_call(let, attend, frame, taken, "attend_masked_backward")
+                self.text.unpack(list(names.values()), met.code(arriving))
+            self.text.add("else")
+            with self.block():
+                self.text.unpack(list(names.values()), self._met(let, gradient, frame, taken).code(arriving))
+        else:
+            self.text.unpack(list(names.values()), self._met(let, gradient, frame, taken).code(arriving))
         for variable, code in finished.items():
             self.text.assign(variable, code)
 
-    def _met(self, let: ir.Let, gradient: Gradient, frame: Frame) -> KernelCall:
+    def _met(self, let: ir.Let, gradient: Gradient, frame: Frame, taken: Operands) -> KernelCall:
         attend = gradient.attend
         if gradient.kernel != FUSED:
-            met = self.meeting(let, attend, frame, gradient.kernel == TILES)
+            met = self.meeting(let, attend, frame, gradient.kernel == TILES, taken)
             return replace(met, function=Attribute(met.function, "backward"))
-        dot = attend.scores.dot
-        assert dot is not None
-        key = attend.attention.coordinate
-        scale, query = self.scale(attend, frame)
-        compared = tuple(range.coordinate for range in dot.compared)
-        q = self.operand(query, frame.row, compared, frame, let)
-        k = self.operand(dot.key, key, compared, frame, let)
-        v = self.operand(attend.attention.value, key, attend.layout.carry, frame, let)
         self.kernels.setdefault("torch_backward", set()).add("attend_backward")
-        return KernelCall(Name("attend_backward"), (q, k, v), keywords=self.scaling(attend, scale))
+        scale, operands = taken
+        return KernelCall(Name("attend_backward"), operands, keywords=self.scaling(attend, scale))
 
     def _restored(
         self, code: Node, frame: Frame, row: Coordinate, columns: tuple[Coordinate, ...], let: ir.Let

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from ..ir.types import Coordinate, Dtype, Kind
 from .code import Index, Name, Node, Part, String, Tuple, call, names, node, show
-from .layout import Block, Statement, arranged, render
+from .layout import Block, Statement, arranged, written
 from .layout import Kind as StatementKind
 
 WIDEST = 96
@@ -39,6 +39,11 @@ class Value:
     def is_named(self) -> bool:
         """Whether this is a variable."""
         return isinstance(self.code, Name)
+
+
+def as_code(value: Value | Part) -> Part:
+    """A value as a part of code."""
+    return value.code if isinstance(value, Value) else value
 
 
 def plain(code: Part, kind: Kind = "whole") -> Value:
@@ -87,23 +92,37 @@ class Text:
     block: int = 0
     blocks: int = 0
     loops: list[tuple[Block, int, int]] = field(default_factory=list)
+    subject: str = ""
+
+    @property
+    def body(self) -> list[Statement]:
+        """The statements of the function: nothing that is not used, small steps where they are used."""
+        return arranged(self.statements, self.taken)
 
     @property
     def lines(self) -> list[str]:
-        """The body of the function: nothing that is not used, small steps where they are used."""
-        return render(self.statements, self.taken)
+        """The body of the function."""
+        return written(self.body)
 
     @property
     def used(self) -> set[str]:
         """The names that the body of the function mentions."""
-        return {word for statement in arranged(self.statements, self.taken) for word in statement.words}
+        return {word for statement in self.body for word in statement.words}
 
     def add(self, kind: StatementKind, code: Node | None = None, target: str = "", place: Node | None = None) -> None:
-        self.statements.append(Statement(self.indent, self.block, kind, target, code, place))
+        self.statements.append(Statement(self.indent, self.block, kind, target, code, place, self.subject))
 
-    def assign(self, variable: str, code: Part) -> None:
-        """`variable = code`, left out where nobody reads it."""
-        self.add("assign", node(code), variable)
+    def assign(self, variable: str, value: Value | Part) -> None:
+        """`variable = value`, left out where nobody reads it."""
+        self.name("assign", variable, value if isinstance(value, Value) else None, node(as_code(value)))
+
+    def name(self, kind: StatementKind, variable: str, value: Value | None, code: Node) -> None:
+        """A name for an array, of which the axes are remembered."""
+        if value is None or value.python:
+            self.add(kind, code, variable)
+        else:
+            made = Statement(self.indent, self.block, kind, variable, code, None, self.subject, value.axes, value.dtype)
+            self.statements.append(made)
 
     def unpack(self, variables: list[str], code: Part) -> None:
         """`a, b = code`."""
@@ -189,13 +208,13 @@ class Text:
             return value
         # A step is later called by this name alone where it can be.
         variable = self.fresh("part__1" if keyword.iskeyword(name) or name in RESERVED else f"{name}__1")
-        self.add("temporary", value.code, variable)
+        self.name("temporary", variable, value, value.code)
         return value.but(Name(variable), product=value.product)
 
     def named(self, value: Value, name: str) -> Value:
         """The value under a name that it keeps."""
         variable = self.fresh(name)
-        self.assign(variable, value.code)
+        self.assign(variable, value)
         return value.but(Name(variable))
 
     def short(self, value: Value, name: str) -> Value:

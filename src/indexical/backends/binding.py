@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.conditions import conjuncts_of
 from .base import Value
 from .code import Node, call, fill, method
-from .contraction import Contractor, conjuncts_of
+from .contraction import Contractor
 from .scope import Place, Scope, static_bounds
 from .state import Stored
 

@@ -23,9 +23,12 @@ NO_STEPS: Mapping[int, Node] = {}
 
 @dataclass
 class Clauses(Remover):
-    """Every definition of a program, as assignments."""
+    """Every definition of a program, as assignments. An alias is copied where it is `handed_out`; None says that all
+    are. `borrowed` are definitions that are an alias of something else."""
 
     dtypes: dict[str, Dtype] = field(default_factory=dict)
+    handed_out: frozenset[str] | None = None
+    borrowed: set[str] = field(default_factory=set)
 
     # -------------------------------------------------------------- plain ones
 
@@ -42,7 +45,8 @@ class Clauses(Remover):
             self.text.assign(variable, value.code)
             self.stored[let.name] = Stored(variable, None, True)
             return
-        self.text.assign(variable, self.finished(let, value, clause, {}).code)
+        own = self.handed_out is None or let.name in self.handed_out
+        self.text.assign(variable, self.finished(let, value, clause, {}, own))
         starts = tuple(range.lower for range in clause.ranges)
         self.stored[let.name] = Stored(variable, self.dtypes[let.name], starts=starts)
         self.define_mask(let)
@@ -73,14 +77,16 @@ class Clauses(Remover):
     def speak_of(self, let: ir.Let) -> None:
         """Weak numbers take the dtype of this definition from here on, and steps its name. What has 16 bits is
         computed with 32."""
+        self.text.subject = let.name
         dtype = self.dtypes[let.name] if let.kind == "real" else "f64"
         self.compute = "f32" if dtype in ("f16", "bf16") else dtype
         self.label = self.step_name(let)
 
     def step_name(self, let: ir.Let) -> str:
         """What the steps of a definition are called: a local one without the name of its owner. A number is no name."""
-        owners = [o for o, other in self.lets.items() if not other.hidden and let.name.startswith(f"{o}_")]
-        name = let.name[len(max(owners, key=len)) + 1 :] if let.hidden and owners else let.name
+        ends = [end for end, letter in enumerate(let.name) if letter == "_"] if let.hidden else []
+        owned = [end for end in ends if let.name[:end] in self.lets and not self.lets[let.name[:end]].hidden]
+        name = let.name[owned[-1] + 1 :] if owned else let.name
         return name if len(name) <= 10 and name.isidentifier() and not keyword.iskeyword(name) else "part"
 
     def home(self, let: ir.Let, without: tuple[int, ...]) -> Tuple:
@@ -130,6 +136,8 @@ class Clauses(Remover):
         if value.python:
             return Value(self.text.dialect.full(self.shape(axes, scope), value.code, dtype), axes, let.kind, dtype)
         shared = value.axes != axes or self.is_shared(clause.body, value)
+        if shared and not own and not steps:
+            self.borrowed.add(let.name)
         value = self.spread(self.turned(value, axes), axes, scope)
         if value.dtype != dtype:
             value = self.narrowed(value, dtype, clause, scope)
@@ -163,7 +171,9 @@ class Clauses(Remover):
                 return self.is_shared(then, value) or self.is_shared(otherwise, value)
             case ir.Map(op, (operand,)) if op.startswith("as "):
                 return self.is_shared(operand, value)
-        return isinstance(body, ir.Read) and (body.tensor not in self.lets or not self.lets[body.tensor].hidden)
+        if not isinstance(body, ir.Read) or body.tensor in self.borrowed:
+            return isinstance(body, ir.Read)
+        return body.tensor not in self.lets or not self.lets[body.tensor].hidden
 
     def slots(
         self, let: ir.Let, clause: ir.Clause, without: tuple[int, ...], steps: Mapping[int, Node] = NO_STEPS

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..ir import nodes as ir
+from ..ir.algebra.factors import Factor, factors_of
 from ..ir.types import Coordinate, Dtype
 from .base import Value, plain
 from .code import ONE, Infix, Name, Node, chain, fill, infix, method
@@ -13,34 +14,6 @@ from .expressions import is_wild
 from .indexing import Reader
 from .scope import Scope
 from .values import aligned, joined, permuted, widest
-
-
-@dataclass(frozen=True, slots=True)
-class Factor:
-    expr: ir.Expr
-    inverse: bool
-
-
-def factors_of(expr: ir.Expr) -> list[Factor]:
-    """What a product is made of; a single factor for anything else."""
-    match expr:
-        case ir.Map("*", (left, right)) if expr.type.kind == "real":
-            return factors_of(left) + factors_of(right)
-        case ir.Map("/", (left, right)) if expr.type.kind == "real":
-            return factors_of(left) + [replace(f, inverse=not f.inverse) for f in factors_of(right)]
-        case _:
-            return [Factor(expr, False)]
-
-
-def conjuncts_of(condition: ir.Expr | None) -> list[ir.Expr]:
-    """Conditions that must all hold."""
-    match condition:
-        case None:
-            return []
-        case ir.Map("&&", (left, right)):
-            return conjuncts_of(left) + conjuncts_of(right)
-        case _:
-            return [condition]
 
 
 class Contractor(Reader):
@@ -285,7 +258,7 @@ class Contractor(Reader):
 
     def product_of_lengths(self, axes: tuple[Coordinate, ...], scope: Scope) -> Node:
         """How many points some coordinates have together."""
-        return chain("*", [self.length(axis, scope) for axis in axes])
+        return chain("*", [self.length(axis, scope) for axis in axes]) if axes else ONE
 
     def batched(
         self,

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ..ir import nodes as ir
+from ..ir.algebra.factors import factors_of
 from ..ir.types import Coordinate
 from .base import Value
 from .code import ALL, NONE, ZERO, Name, Node, call, method
-from .contraction import factors_of
 from .indexing import Index, held_axes
 from .scope import Scope
 from .shifts import Shifter
@@ -54,6 +54,7 @@ class Convolver(Shifter):
             roles = None if plan is None else self.roles(expr, plan, other, inner)
             if plan is not None and roles is not None:
                 idle = expr.coordinates - shifted.type.coordinates - other.type.coordinates
+                self.tell(f"a convolution along {', '.join(f'`{count}`' for count in roles.counts)}")
                 once = self.convolution(shifted, plan, other, roles, inner, scope)
                 return self.repeated(once, inner.sort(idle), inner)
         return None

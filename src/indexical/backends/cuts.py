@@ -128,7 +128,7 @@ class Cutting(Framed):
             return
         variable = self.text.fresh(f"{let.name}_rows" if let.name in wholes else let.name)
         value = self.clause_value(cut, clause, {})
-        self.text.assign(variable, self.finished(cut, value, clause, {}).code)
+        self.text.assign(variable, self.finished(cut, value, clause, {}))
         starts = tuple(r.lower for r in clause.ranges)
         self.stored[let.name] = Stored(variable, self.dtypes[let.name], starts=starts)
         if let.name in wholes:

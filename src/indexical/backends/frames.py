@@ -30,6 +30,7 @@ from .code import (
     method,
 )
 from .expressions import constant
+from .layout import Statement
 from .scope import Place, Scope
 from .tiles import Meeting, spaced
 from .values import aligned
@@ -48,10 +49,12 @@ class Frame:
 
 @dataclass
 class Framed(Meeting):
-    """Operands and results of kernels, the bounds of what is heard, in the coordinates of an attention."""
+    """Operands and results of kernels, the bounds of what is heard, in the coordinates of an attention.
+    `functions` are the functions of tiles, `inner` their statements."""
 
     steps: dict[str, Step] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
+    inner: list[Statement] = field(default_factory=list)
 
     def helped(self, name: str, text: str) -> str:
         """A small function above the emitted one, that kernels are called through."""
@@ -210,7 +213,7 @@ class Framed(Meeting):
         if value.python:
             length: Part = 1 if last is None else self.length(last, frame.scope)
             return call("torch.full", (1, 1, length), value.code, device="device")
-        many = len(frame.batch) > 2
+        many = len(frame.batch) > 2 and any(axis in value.axes for axis in frame.batch)
         axes = tuple(a for a in (*frame.batch, *lasts) if a in value.axes or a in lasts or many)
         code = self.spread(self.turned(value, axes), axes, frame.scope).code
         if last is None:
@@ -218,7 +221,7 @@ class Framed(Meeting):
         if many:
             return self.folded_batch(code, len(frame.batch))
         new = [NONE] * (2 - len(frame.batch))
-        return spaced(code, [*new, *(ALL if axis in axes else NONE for axis in frame.batch)])
+        return spaced(code, [*new, *(ALL if axis in axes else NONE for axis in frame.batch[:2])])
 
     def group_operands(
         self, groups: tuple[tuple[ir.Expr, ir.Expr], ...], frame: Frame, key: Coordinate
@@ -234,11 +237,7 @@ class Framed(Meeting):
 
     def is_hull(self, attend: Attend) -> bool:
         """Whether one interval for each row says all that the guard says."""
-        match attend.mask.pieces:
-            case (piece,):
-                return not piece.groups and not piece.rest
-            case _:
-                return False
+        return len(attend.keys) == 1 and attend.keys[0].is_interval
 
     def hull_of(self, op: str, attend: Attend, frame: Frame) -> Node:
         """The first key (the one beyond the last) that each row may hear, counted from the first there is."""
@@ -260,9 +259,9 @@ class Framed(Meeting):
 
     def hull_expr(self, op: str, attend: Attend) -> ir.Expr | None:
         """The bounds of the one piece as one; None where there are several pieces, or none to say."""
-        if len(attend.mask.pieces) != 1:
+        if len(attend.keys) != 1:
             return None
-        bounds = attend.mask.pieces[0].lower if op == "min" else attend.mask.pieces[0].upper
+        bounds = attend.keys[0].lower if op == "min" else attend.keys[0].upper
         expr = bounds[0] if bounds else None
         for other in bounds[1:]:
             assert expr is not None
@@ -282,7 +281,7 @@ def hears_somebody(attend: Attend) -> ir.Expr:
     """Whether a row hears any key at all, of a guard that is intervals."""
     key = attend.attention.key
     result: ir.Expr | None = None
-    for piece in attend.mask.pieces:
+    for piece in attend.keys:
         low, high = key.lower, key.upper
         for bound in piece.lower:
             low = build.apply("max", (low, bound), "whole", bound.span)

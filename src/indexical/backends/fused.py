@@ -8,7 +8,7 @@ from ..ir.affine import polynomial
 from ..ir.types import Coordinate
 from ..plan.steps import Attend
 from .base import Value
-from .code import Call, Name, Node, infix
+from .code import Call, Infix, Name, Node, chain, infix, method
 from .frames import Frame, Framed
 from .scope import Place, Scope
 
@@ -42,7 +42,28 @@ class Fused(Framed):
             return self.restored(Name(variable), let, attend, frame)
         k = self.operand(dot.key, attend.attention.coordinate, compared, frame, let)
         v = self.operand(attend.attention.value, attend.attention.coordinate, attend.layout.carry, frame, let)
-        return self.restored(Call(kernel, (q, k, v), keywords), let, attend, frame)
+        if not all(isinstance(side, Name) for side in (q, k, v)):
+            return self.restored(Call(kernel, (q, k, v), keywords), let, attend, frame)
+        # Arrays that the library takes as they are go straight to it: of a small call most is what stands around it.
+        variable = self.text.fresh(f"{let.name}_rows")
+        self.text.add("if", self._taken_as_they_are(attend, frame, compared, (q, k, v)))
+        with self.block():
+            self.text.assign(variable, Call(LIBRARY, (q, k, v), keywords))
+        self.text.add("else")
+        with self.block():
+            self.text.assign(variable, Call(kernel, (q, k, v), keywords))
+        return self.restored(Name(variable), let, attend, frame)
+
+    def _taken_as_they_are(
+        self, attend: Attend, frame: Frame, compared: tuple[Coordinate, ...], sides: tuple[Node, ...]
+    ) -> Node:
+        """A test that widths are equal, no array has gaps, and no key is past the last query of a causal call."""
+        widths = [self.product_of_lengths(axes, frame.scope) for axes in (compared, attend.layout.carry)]
+        tests: list[Node] = [Infix("==", *widths)] if widths[0] != widths[1] else []
+        if attend.shape == "causal" and frame.row is not None:
+            rows, keys = (self.length(c, frame.scope) for c in (frame.row, attend.attention.coordinate))
+            tests += [Infix("<=", keys, rows)] if rows != keys else []
+        return chain("and", [*tests, *(method(side, "is_contiguous") for side in sides)])
 
     def scaling(self, attend: Attend, scale: Node) -> tuple[tuple[str, Node], ...]:
         """What the library's kernel takes by name."""
@@ -93,6 +114,8 @@ def _reading(expr: ir.Read, axis: int, shared: Coordinate) -> ir.Expr:
     indices = tuple(build.coord(shared, index.span) if n == axis else index for n, index in enumerate(expr.indices))
     return build.read(expr.tensor, indices, expr.type.kind, expr.span)
 
+
+LIBRARY = Name("torch.nn.functional.scaled_dot_product_attention")
 
 ATTEND = '''
 def attend(query, key, value, is_causal=False, scale=1.0, enable_gqa=False):

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import expression, polynomial
+from ..ir.text import shown
 from ..ir.types import DEFAULT_DTYPE, Coordinate
-from ..ir.walk import fresh
+from ..ir.walk import fresh, walk
 from .base import Value
 from .code import ALL, NONE, List, Name, Node, Number, call, fill, infix, method, node
 from .expressions import float_code
@@ -269,6 +270,9 @@ class Reader(Views):
         """Axes that no view reaches: by places, first those that are one place, then by arrays of them."""
         places: dict[Coordinate, tuple[Value, bool]] = {}
         for n, index in plan:
+            if len(scope.sort(index.coordinates)) > 1 and is_arithmetic(index.expr):
+                reason = f"`{shown(index.expr)}` is no sum of multiples of two coordinates: it is gathered"
+                self.decline("windows", reason)
             with self.labelled("place"):
                 place = self.text.keep(self.value(index.expr, scope), "place")
             places[_mark(n)] = (place, self.checked_place(index, place, message, scope))
@@ -318,6 +322,11 @@ class Reader(Views):
 def minus(left: ir.Expr, right: ir.Expr) -> ir.Expr:
     """A difference of whole expressions, its terms collected."""
     return left if right == build.whole(0, right.span) else expression(polynomial(left) - polynomial(right), left.span)
+
+
+def is_arithmetic(index: ir.Expr) -> bool:
+    """Whether an index varies with coordinates alone, and not with what stands in an array."""
+    return not any(isinstance(part, ir.Read | ir.Reduce | ir.Array) and part.type.coordinates for part in walk(index))
 
 
 def held_axes(plan: list[Index]) -> list[tuple[int, Index]]:

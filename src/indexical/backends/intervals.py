@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ..ir import nodes as ir
 from ..plan.steps import Attend
 from .code import Call, List, Name, Node, Tuple, call
-from .frames import Frame, Framed
+from .frames import Frame
+from .masked import Masked
 from .tiles import Tile
+
+# The scale of the scores; query, key and value.
+Operands: TypeAlias = tuple[Node, tuple[Node, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """A kernel, its query, key and value, all else that it takes, and the arrays among that which may want a
-    gradient."""
+    """A kernel, its query, key and value, and all else that it takes."""
 
     function: Node
     operands: tuple[Node, ...]
     keywords: tuple[tuple[str, Node], ...] = ()
-    learned: tuple[str, ...] = ()
 
     def code(self, *before: Node) -> Node:
         """The call, with some operands ahead."""
         return Call(self.function, (*before, *self.operands), self.keywords)
 
 
-class Intervals(Framed):
+class Intervals(Masked):
     """Each query with its intervals of keys, computed from the guard by arithmetic."""
 
-    def meeting(self, let: ir.Let, attend: Attend, frame: Frame, tiles: bool) -> KernelCall:
-        """Who meets whom; `tiles` where something is added to the scores, or the guard is more than intervals."""
+    def kernel_operands(self, let: ir.Let, attend: Attend, frame: Frame) -> Operands:
+        """The scale of the scores, and query, key and value."""
         dot = attend.scores.dot
         assert dot is not None
         key = attend.attention.coordinate
@@ -39,13 +42,38 @@ class Intervals(Framed):
         q = self.operand(query, frame.row, compared, frame, let)
         k = self.operand(dot.key, key, compared, frame, let)
         v = self.operand(attend.attention.value, key, attend.layout.carry, frame, let)
-        pieces = attend.mask.pieces
+        return scale, (q, k, v)
+
+    def learned(self, let: ir.Let, attend: Attend, frame: Frame) -> list[str]:
+        """The arrays that are read by biases and masks, to which a gradient may flow."""
+        return Tile(self, let, attend, frame.batch, frame.row, attend.scores.bias, self.tested(attend)).learned()
+
+    def tested(self, attend: Attend) -> tuple[ir.Expr, ...]:
+        """The conditions that are tested tile by tile: those that are no intervals, or all where that is not plain."""
+        pieces = attend.keys
+        plain = all(not piece.labels and (len(pieces) == 1 or not piece.rest) for piece in pieces)
+        return pieces[0].rest if plain else attend.attention.guard
+
+    def masked_call(self, let: ir.Let, attend: Attend, frame: Frame, taken: Operands, name: str) -> KernelCall:
+        """A call over few pairs, by the kernel of this name."""
+        self.kernels.setdefault("torch_masked", set()).add(name)
+        scale, operands = taken
+        heard = self.all_heard(attend, frame)
+        operands = (*operands, *self.masked_operands(let, attend, frame), scale)
+        keywords = (("all_heard", heard),) if attend.attention.guard and heard is not None else ()
+        return KernelCall(Name(name), operands, keywords)
+
+    def meeting(self, let: ir.Let, attend: Attend, frame: Frame, tiles: bool, taken: Operands) -> KernelCall:
+        """The call of a kernel of intervals; `tiles` where something is added to the scores, or the guard is more than
+        intervals."""
+        key = attend.attention.coordinate
+        pieces = attend.keys
         alone = len(pieces) == 1
         lower = [self.bound("max", piece.lower, attend.attention.key, frame) for piece in pieces]
         upper = [self.bound("min", piece.upper, attend.attention.key, frame) for piece in pieces]
         rest = pieces[0].rest if alone else ()
-        groups = pieces[0].groups if alone else ()
-        if not alone and any(piece.rest or piece.groups for piece in pieces):
+        groups = pieces[0].labels if alone else ()
+        if not alone and any(piece.rest or piece.labels for piece in pieces):
             lower, upper = lower[:0], upper[:0]
             lower.append(self.bound("max", (), attend.attention.key, frame))
             upper.append(self.bound("min", (), attend.attention.key, frame))
@@ -54,7 +82,7 @@ class Intervals(Framed):
         for name, codes in zip(bounds, (lower, upper), strict=True):
             several = call("torch.broadcast_tensors", *codes) if len(codes) > 1 else Tuple(tuple(codes))
             self.text.assign(name, call("torch.stack", several))
-        operands: tuple[Node, ...] = (q, k, v, Name(bounds[0]), Name(bounds[1]), scale)
+        operands: tuple[Node, ...] = (*taken[1], Name(bounds[0]), Name(bounds[1]), taken[0])
         if groups and tiles:
             rest, groups = attend.attention.guard, ()
         if groups:
@@ -65,5 +93,4 @@ class Intervals(Framed):
         self.kernels.setdefault("torch_intervals", set()).add("with_tiles")
         tile = Tile(self, let, attend, frame.batch, frame.row, attend.scores.bias, rest)
         name = tile.write()
-        arrays = List(tuple(tile.arguments))
-        return KernelCall(Name(name), operands, (("arrays", arrays),), tuple(tile.learned()))
+        return KernelCall(Name(name), operands, (("arrays", List(tuple(tile.arguments))),))

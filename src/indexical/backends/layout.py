@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from ..ir.functions import FUNCTIONS
+from ..ir.types import Coordinate, Dtype
 from .code import (
     Call,
     Comprehension,
     Index,
+    Infix,
     Name,
     Node,
     Tuple,
@@ -24,6 +26,7 @@ from .code import (
     rebuilt,
     renamed,
     show,
+    within,
 )
 
 # A line is at most this long; a step that was moved to its use makes none longer than the second.
@@ -56,7 +59,8 @@ OPENING = frozenset(("if", "elif", "else", "for", "def"))
 @dataclass(frozen=True, slots=True)
 class Statement:
     """One line before it is laid out: `target = code`, or what its kind says. Of a `for` loop, `code` is what it runs
-    over, of a `def` its parameters; of a comment `target` is the text."""
+    over, of a `def` its parameters; of a comment `target` is the text. `subject` is the definition that it is for, and
+    `axes` and `dtype` are those of an array that gets a name."""
 
     indent: int
     block: int
@@ -64,6 +68,9 @@ class Statement:
     target: str = ""
     code: Node | None = None
     place: Node | None = None
+    subject: str = ""
+    axes: tuple[Coordinate, ...] | None = None
+    dtype: Dtype | None = None
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -124,7 +131,12 @@ Block: TypeAlias = "list[Statement | Block]"
 
 def render(statements: Iterable[Statement | Block], taken: set[str]) -> list[str]:
     """The lines of a function's body."""
-    return [line for statement in arranged(statements, taken) for line in _lines(statement)]
+    return written(arranged(statements, taken))
+
+
+def written(statements: Iterable[Statement]) -> list[str]:
+    """Statements as lines."""
+    return [line for statement in statements for line in _lines(statement)]
 
 
 def arranged(statements: Iterable[Statement | Block], taken: set[str]) -> list[Statement]:
@@ -275,7 +287,28 @@ def _lines(statement: Statement) -> list[str]:
         return [""]
     if statement.kind == "comment":
         return _comment(statement.shown, margin)
+    if (
+        statement.kind in ("if", "elif")
+        and isinstance(statement.code, Infix)
+        and len(margin + statement.shown) > LONGEST
+    ):
+        return _condition(statement.kind, statement.code, margin)
     return broken(statement.shown, margin)
+
+
+def _condition(kind: Kind, code: Infix, margin: str) -> list[str]:
+    """A long condition in brackets, each part on a line of its own."""
+    first, *others = _operands(code, code.op)
+    level = binding(code) + 1
+    parts = [within(first, level), *(f"{code.op} {within(part, level)}" for part in others)]
+    return [f"{margin}{kind} (", *(f"{margin}    {part}" for part in parts), f"{margin}):"]
+
+
+def _operands(code: Node, op: str) -> list[Node]:
+    """The operands of a chain with one sign between them."""
+    if isinstance(code, Infix) and code.op == op:
+        return [*_operands(code.left, op), code.right]
+    return [code]
 
 
 def _comment(text: str, margin: str) -> list[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ..facts.distributions import keeps_a_point
 from ..ir import nodes as ir
+from ..ir.conditions import conjuncts_of
 from ..ir.types import Coordinate
 from .base import Value, plain
 from .code import call, method
-from .contraction import conjuncts_of
 from .reductions import Reducer
 from .scope import Scope
 from .values import aligned

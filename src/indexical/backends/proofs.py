@@ -8,9 +8,10 @@ from functools import cached_property
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import Atom, Polynomial, expression, number, of_atom, polynomial
+from ..ir.affine import Atom, Polynomial, number, of_atom, polynomial
 from ..ir.context import Trail, assume, bound_by, constants_of, look_through
-from ..ir.prove import Assumptions, conjuncts, inequalities, project
+from ..ir.domain import Domain
+from ..ir.prove import Assumptions, conjuncts, inequalities
 from ..ir.types import Coordinate
 from ..ir.walk import walk
 from .scope import Place, Scope
@@ -182,27 +183,25 @@ class Prover:
     def _projection(
         self, facts: list[ir.Expr], gone: Mapping[Coordinate, ir.Range], around: Trail
     ) -> list[ir.Expr] | None:
-        """What affine facts say without some coordinates, beyond what holds all around; None where that is not
-        decided."""
-        rows: list[Polynomial] = []
-        for fact in facts:
-            found = inequalities(fact, self.constants)
-            # A sum of data that is put another way could overflow where what was written does not.
-            if found is None or any(isinstance(part, ir.Read) and part.indices for part in walk(fact)):
-                return None
-            rows += found
-        for range in gone.values():
-            point = of_atom(range.coordinate)
-            rows += [point - self.polynomial(range.lower), self.polynomial(range.upper) - point - 1]
-        left = project(rows, reversed(tuple(gone)))
-        if left is None:
+        """What facts say without some coordinates, beyond what holds all around; None where that is not decided."""
+        # A sum of data that is put another way could overflow where what was written does not.
+        if any(isinstance(part, ir.Read) and part.indices for fact in facts for part in walk(fact)):
             return None
-        for row in list(left):
-            if self.entails(around, row, tuple(other for other in left if other is not row)):
-                left = [other for other in left if other is not row]
-        span = facts[0].span
-        zero = build.whole(0, span)
-        return [build.apply("<=", (zero, expression(row, span)), "bool", span) for row in left]
+        box = (*(step for step in around if isinstance(step, ir.Range)), *gone.values())
+        found = Domain.of(box, facts, self.lets).project(gone)
+        if found is None or not found.exact:
+            return None
+        if len(found.pieces) != 1:
+            condition = found.condition(facts[0].span)
+            return [] if condition is None else [condition]
+        left = found.pieces[0].facts
+        for fact in left:
+            others = tuple(other for other in left if other is not fact)
+            known = tuple(row for other in others for row in inequalities(other, self.constants) or ())
+            rows = inequalities(fact, self.constants)
+            if rows is not None and all(self.entails(around, row, known) for row in rows):
+                left = others
+        return list(left)
 
 
 def _replaced(value: Polynomial, atom: ir.Expr, by: Polynomial) -> Polynomial:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ..ir import nodes as ir
+from ..ir.algebra.factors import factors_of
 from ..ir.types import Coordinate
 from ..ir.walk import walk
 from .base import Value, plain
 from .code import ONE, ZERO, Infix, Name, Node, call, chain, infix, method, negative, node
-from .contraction import factors_of
 from .convolution import Convolver
 from .scope import Scope
 from .values import aligned, joined, permuted

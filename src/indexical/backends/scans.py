@@ -42,15 +42,15 @@ class Scanner(Rows):
             code = call(name, start, times, plus, *axis, **listening, **way)
         dtype = self.dtypes[let.name]
         axes = tuple(axis.coordinate for axis in let.axes)
-        code = self.cast_to(Value(code, axes, "real", self.compute), dtype).code
+        value = self.cast_to(Value(code, axes, "real", self.compute), dtype)
         if not last:
-            self.text.assign(variable, code)
+            self.text.assign(variable, value)
             self.stored[let.name] = Stored(variable, dtype)
             return
         rows = self.text.fresh(f"{let.name}_rows")
         extent = let.axes[scan.axis].extent
         end = self.number(build.apply("-", (extent, build.whole(1, let.span)), "whole", let.span))
-        self.text.update(rows, Dict(((end if scan.forward else ZERO, code),)))
+        self.text.update(rows, Dict(((end if scan.forward else ZERO, value.code),)))
         self.stored[let.name] = Stored(rows, dtype, rows=(scan.axis,))
 
     def running_sum(self, start: Node, plus: Node, scan: Scan, last: bool) -> Node:

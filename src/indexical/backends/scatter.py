@@ -8,7 +8,10 @@ from fractions import Fraction
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.factors import Factor, factors_of
+from ..ir.conditions import conjuncts_of
 from ..ir.context import Trail
+from ..ir.text import shown
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, substitute, walk
 from ..plan.groups import grouped
@@ -16,7 +19,6 @@ from ..plan.scatters import Scatter, find
 from .base import Value, plain
 from .binding import Binder
 from .code import ZERO, call, infix, method
-from .contraction import Factor, conjuncts_of, factors_of
 from .expressions import is_wild
 from .indexing import Index, minus
 from .scope import Scope
@@ -36,6 +38,8 @@ class Scatterer(Binder):
             if c in expr.type.coordinates and place.step is None and place.within is None
         }
         found = find(expr, bounds)
+        if isinstance(found, str):
+            self.decline("scatter-add", found)
         if not isinstance(found, Scatter):
             return None
         if expr.type.kind == "whole" and self.largest(expr, scope) > LARGEST["i64"]:
@@ -50,6 +54,8 @@ class Scatterer(Binder):
         except Inexpressible:
             return None
         self.check_bare(expr, found.targets, scope)
+        over = ", ".join(f"`{range.coordinate}`" for range in found.moved)
+        self.tell(f"scatter-add over {over} by {', '.join(f'`{shown(value)}`' for value in found.values.values())}")
         result = self.added_up(found, expr, inner, scope)
         for factor in apart[1] if apart is not None else ():
             result = self.times(result, self.real(self.value(factor, scope)), scope)
@@ -60,6 +66,7 @@ class Scatterer(Binder):
         for condition in conjuncts_of(expr.guard) if expr.op == "sum" else ():
             found = grouped(expr, condition)
             if found is not None:
+                self.tell(f"`{shown(condition)}`: the members of a group are put side by side")
                 gone = tuple(c for c in expr.coordinates if c not in {r.coordinate for r in found.ranges})
                 self.check_bare(expr, gone, self.bind(expr.ranges, scope))
                 return self.value(found, scope)

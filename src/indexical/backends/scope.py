@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import polynomial
+from ..ir.affine import extreme
 from ..ir.context import Trail
 from ..ir.prove import conjuncts, no_definitions
 from ..ir.types import Coordinate
@@ -138,38 +138,10 @@ def _speaks_of(step: ir.Range | tuple[ir.Expr, bool], coordinate: Coordinate) ->
 def static_bounds(range: ir.Range, scope: Scope) -> tuple[ir.Expr, ir.Expr] | None:
     """Bounds of a range that depends on other coordinates, wide enough for all of them; None where that takes
     more than arithmetic."""
-    lower = _extreme(range.lower, scope, least=True)
-    upper = _extreme(range.upper, scope, least=False)
+    ends: dict[Coordinate, tuple[ir.Expr, ir.Expr]] = {}
+    for coordinate, place in scope.places.items():
+        if place.step is None:
+            last = build.apply("-", (place.stop, build.whole(1, range.span)), "whole", range.span)
+            ends[coordinate] = place.start, last
+    lower, upper = extreme(range.lower, ends, least=True), extreme(range.upper, ends, least=False)
     return None if lower is None or upper is None else (lower, upper)
-
-
-def _extreme(expr: ir.Expr, scope: Scope, least: bool) -> ir.Expr | None:
-    """The least or largest value of an affine expression over the coordinates in force."""
-    for coordinate in sorted(expr.type.coordinates):
-        place = scope.places[coordinate]
-        if place.step is not None:
-            continue
-        sign = _direction(expr, coordinate)
-        if sign is None:
-            return None
-        last = build.apply("-", (place.stop, build.whole(1, expr.span)), "whole", expr.span)
-        expr = substitute(expr, {coordinate: place.start if (sign > 0) == least else last})
-    return expr
-
-
-def _direction(expr: ir.Expr, coordinate: Coordinate) -> int | None:
-    """1 where a whole expression grows with a coordinate, -1 where it falls, None where that is not plain."""
-    sign = 0
-    for monomial, factor in polynomial(expr).terms.items():
-        atoms = dict(monomial)
-        if coordinate in atoms:
-            others = [atom for atom in atoms if atom != coordinate]
-            if atoms[coordinate] != 1 or not all(isinstance(atom, ir.Size) for atom in others):
-                return None
-            here = 1 if factor > 0 else -1
-            if sign not in (0, here):
-                return None
-            sign = here
-        elif any(not isinstance(a, Coordinate) and coordinate in a.type.coordinates for a in atoms):
-            return None
-    return sign or 1

@@ -13,12 +13,12 @@ from dataclasses import replace
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import expression, of_atom, polynomial
+from ..ir.algebra.factors import factors_of
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, substitute
 from ..plan.strides import Strided, find
 from .base import Value
 from .code import ALL, ZERO, Node, Slice, call, infix, method
-from .contraction import factors_of
 from .scatter import Scatterer, substituted_trail
 from .scope import Place, Scope
 from .values import sliced
@@ -109,6 +109,7 @@ class Shifter(Scatterer):
             inner = self.remainder_scope(found, scope)
         except Inexpressible:
             return None
+        self.tell(f"one sum for each remainder of `{found.target}`: nothing is multiplied that leaves another")
         outside = self.bind(expr.ranges, scope)
         gone = expr.coordinates - {range.coordinate for range in found.sum.ranges}
         self.check_bare(expr, (found.target, *gone), outside)

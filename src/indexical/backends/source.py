@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 
@@ -15,10 +15,11 @@ from .attention import Attending
 from .base import Dialect
 from .code import Attribute, Name, Node, Prefix, Slice, String, call, index, infix, method, node
 from .definitions import Definer
+from .layout import Statement, written
 from .numpy_ import NumPy
 from .numpy_helpers import HELPERS as NUMPY_HELPERS
 from .scope import Scope
-from .state import Stored
+from .state import Note, Stored
 from .tiles import WINDOWS, Checked
 from .torch_ import Torch
 from .torch_helpers import HELPERS as TORCH_HELPERS
@@ -37,6 +38,7 @@ def emit(plan: Plan, arguments: Mapping[str, Argument]) -> Module:
     steps = {step.definition: step for step in plan.steps}
     emitter = Attending(text, program, isolate=plan.isolate, dtypes=dict(plan.dtypes), steps=steps, weak=plan.weak)
     emitter.prover.agreed = plan.agreed
+    emitter.handed_out = frozenset(plan.wanted)
     emitter.recurrences = {name: s.recurrence for name, s in steps.items() if s.recurrence is not None}
     needed = set(steps)
     taking(emitter, arguments)
@@ -154,11 +156,14 @@ def _lengths(emitter: Definer, axis: ir.Axis) -> Node:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """An emitted module: everything but the kernels it calls, by file and name."""
+    """An emitted module: everything but the kernels it calls, by file and name. `body` are the statements of its
+    functions, `notes` what was decided while they were made."""
 
     before: str
     after: str
     kernels: tuple[tuple[str, tuple[str, ...]], ...]
+    body: tuple[Statement, ...] = field(compare=False, repr=False)
+    notes: Mapping[str, Iterable[Note]] = field(compare=False, repr=False)
 
     def linked(self) -> str:
         """The module with its kernels imported from here."""
@@ -222,6 +227,7 @@ def module(emitter: Attending) -> Module:
     after.append("")
     if text.dialect.name == "numpy":
         after.append('@np.errstate(all="ignore")')
-    after += [f"def program({inputs}):", *text.lines, ""]
+    body = text.body
+    after += [f"def program({inputs}):", *written(body), ""]
     kernels = tuple((file, tuple(sorted(names))) for file, names in emitter.kernels.items())
-    return Module("\n".join(lines), "\n".join(after), kernels)
+    return Module("\n".join(lines), "\n".join(after), kernels, (*emitter.inner, *body), emitter.notes)

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from ..ir import nodes as ir
 from ..ir.algebra.safety import Sides
 from ..ir.types import Coordinate, Dtype
+from ..plan.steps import Refusal
 from .base import Text, Value
 from .layout import Block
 from .proofs import Prover
 from .scope import Scope
+
+# What the plan says of a definition: how it is computed, or which better way was not taken.
+Note: TypeAlias = str | Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,7 @@ class State:
 
     `known` are the values that have a name already, `hoisted` those that stand before the loops. `leans` counts what
     was computed on the strength of a guard: such a value is right only where the guard holds. While it is `asking`
-    whether a guard holds, nothing is checked, and every read is safe.
+    whether a guard holds, nothing is checked, and every read is safe. `notes` are what the plan says of definitions.
     """
 
     text: Text
@@ -58,6 +63,7 @@ class State:
     endless: dict[str, Sides] = field(default_factory=dict)
     naming: bool = True
     asking: bool = False
+    notes: dict[str, dict[Note, None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.tensors: Mapping[str, ir.Input | ir.Let] = self.program.tensors
@@ -89,6 +95,18 @@ class State:
         outer, self.label = self.label, label
         yield
         self.label = outer
+
+    def tell(self, words: str) -> None:
+        """Say in the plan how a part of the definition is computed."""
+        self._note(words)
+
+    def decline(self, way: str, reason: str) -> None:
+        """Say in the plan why a part of the definition is not computed some better way."""
+        self._note(Refusal(self.text.subject, way, reason))
+
+    def _note(self, note: Note) -> None:
+        if not self.asking:
+            self.notes.setdefault(self.text.subject, {})[note] = None
 
     def value(self, expr: ir.Expr, scope: Scope) -> Value:
         """An expression over all points of the coordinates it varies over."""

@@ -6,12 +6,12 @@ from fractions import Fraction
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.factors import Factor, factors_of
 from ..ir.types import Coordinate
 from ..ir.walk import rebuild, renamed_apart
 from .adjoint import Adjoint, Undifferentiable, pretend
 from .base import Text, Value
 from .code import ALL, NONE, ZERO, Name, Node, String, call, fill
-from .contraction import Factor, factors_of
 from .scope import Scope
 from .state import Stored
 from .tiles import Function, Tile, Windowed, attention_of, spaced

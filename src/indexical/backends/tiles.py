@@ -14,7 +14,7 @@ from ..plan.steps import Attend
 from .base import Text, Value
 from .code import ALL, NONE, ZERO, Attribute, Call, Index, Infix, Name, Node, String, call, fill, infix, method
 from .definitions import Definer
-from .layout import Block, Statement, render
+from .layout import Block, Statement, arranged, written
 from .proofs import Prover
 from .scope import Place, Scope
 from .state import Stored
@@ -139,11 +139,14 @@ class Function:
         """The names that it mentions."""
         return self.opening.used | self.body.used
 
-    def shown(self, head: Block) -> str:
-        """The text, with some statements ahead."""
-        lines = render([*head, *self.opening.statements, *self.body.statements], self.body.taken)
+    def statements(self, head: Block) -> list[Statement]:
+        """Its body, with some statements ahead."""
+        return arranged([*head, *self.opening.statements, *self.body.statements], self.body.taken)
+
+    def shown(self, statements: list[Statement]) -> str:
+        """Its text, with this body."""
         first = f"def {self.name}({', '.join(self.parameters)}):"
-        return "\n".join([first, f'    """{self.about}"""', *lines])
+        return "\n".join([first, f'    """{self.about}"""', *written(statements)])
 
 
 class Tile:
@@ -179,6 +182,7 @@ class Tile:
         whole = {**scope.places, key.coordinate: owner.key_place(self.let, key)}
         emitter = Windowed(text, owner.program, dtypes=owner.dtypes, unbounded=whole, weak=owner.weak)
         emitter.prover.agreed = owner.prover.agreed
+        emitter.notes, text.subject = owner.notes, self.let.name
         emitter.sizes, emitter.compute, emitter.label = dict(owner.sizes), owner.compute, self.let.name
         emitter.stored = dict(owner.stored)
         if inside is None:
@@ -230,7 +234,9 @@ class Tile:
             self.take_over(names)
             self.measured(names)
         for function, names in zip(functions, used, strict=True):
-            self.owner.functions.append(function.shown(self.preamble(names)))
+            statements = function.statements(self.preamble(names))
+            self.owner.inner += statements
+            self.owner.functions.append(function.shown(statements))
         self.arguments = self.handed()
 
     def preamble(self, used: set[str]) -> Block:

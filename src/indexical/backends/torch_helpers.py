@@ -230,7 +230,7 @@ def pick(x, *places):
         at = at * x.shape[axis] + places[axis].clamp(0, x.shape[axis] - 1)
     # Axes that lie side by side are one: both ways, this is several times as fast as an index for each.
     found = x.flatten(axes[0], axes[-1]).index_select(axes[0], at.flatten())
-    return found.reshape(*x.shape[: axes[0]], *at.shape, *x.shape[axes[-1] + 1 :])
+    return found.reshape((*x.shape[: axes[0]], *at.shape, *x.shape[axes[-1] + 1 :]))
 ''',
     "add_at": '''
 def add_at(total, places, part):

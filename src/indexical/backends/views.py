@@ -7,7 +7,8 @@ from typing import Literal
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import Polynomial, number, polynomial
+from ..ir.affine import Polynomial, expression, number, polynomial
+from ..ir.text import shown
 from ..ir.types import Coordinate
 from ..ir.walk import substitute
 from ..source import Span
@@ -159,7 +160,12 @@ class Views(Emitter):
         if not self.prover.is_inside(index, extent, scope, guarded=True):
             self.check_index(index, extent, message, scope)
         self.leans += 1
-        return None if access.how == "fixed" else replace(access, padded=True)
+        if access.how == "fixed":
+            return None
+        ends = (-access.first, access.beyond - polynomial(extent))
+        before, after = (shown(expression(end, index.span)) for end in ends)
+        self.tell(f"`{shown(index)}` leaves its axis: zeros before it, `{before}`, and after it, `{after}`")
+        return replace(access, padded=True)
 
     def check_reach(self, access: Access, index: ir.Expr, extent: ir.Expr, message: str, scope: Scope) -> None:
         """Refuse where the first or the last place is out of bounds; with no points there is none."""

@@ -9,6 +9,7 @@ from typing import assert_never
 from ..diagnostics import Label, Sink
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.conditions import fails
 from ..ir.context import Trail, assume, inside
 from ..ir.functions import operation
 from ..ir.walk import at
@@ -91,8 +92,8 @@ def _leaks(expr: ir.Expr, trail: Trail, search: _Search) -> list[Exposure]:
             return [] if expr.type.kind == "bool" else found
         case ir.Select(condition):
             _, then, otherwise = (_leaks(part, part_trail, search) for part, part_trail in inside(expr, trail))
-            opposite = build.apply("!", (condition,), "bool", condition.span)
-            return [_unless(leak, opposite) for leak in then] + [_unless(leak, condition) for leak in otherwise]
+            gone = [_unless(leak, fails(condition)) for leak in then]
+            return gone + [_unless(leak, condition) for leak in otherwise]
         case ir.Reduce() | ir.Normalize():
             parts = inside(expr, trail)
             within = [_leaks(part, part_trail, search) for part, part_trail in parts]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..diagnostics import Label
-from ..ir import build
 from ..ir import nodes as ir
+from ..ir.conditions import fails
 from ..ir.prove import Assumptions
 from ..syntax import tree
 from ..syntax.literals import array_shape
@@ -50,8 +50,7 @@ def asserts(unit: Unit, found: list[tree.Assert], scope: Scope) -> tuple[ir.Asse
         known = Assumptions(constants=unit.constant)
         if known.proves(condition):
             continue
-        negated = build.apply("!", (condition,), "bool", claim.span)
-        if known.proves(negated):
+        if known.proves(fails(condition)):
             unit.report("IX506", f"this never holds: {claim.message}", Label(claim.condition.span))
             continue
         result.append(ir.Assert(condition, claim.message, claim.span))

@@ -9,6 +9,7 @@ from typing import assert_never
 from ..diagnostics import Label
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.conditions import fails
 from ..ir.walk import renamed_apart
 from ..source import Span
 from ..syntax import tree
@@ -147,7 +148,7 @@ def _operation(
             return None if inner is None else build.apply("!", (inner,), "bool", span)
         case tree.Binary("&&" | "||" as op, left, right, span):
             first = condition(unit, scope, left, f"a side of `{op}`")
-            inner_scope = scope if first is None else scope.given(first if op == "&&" else opposite(first))
+            inner_scope = scope if first is None else scope.given(first if op == "&&" else fails(first))
             second = condition(unit, inner_scope, right, f"a side of `{op}`")
             return None if first is None or second is None else build.apply(op, (first, second), "bool", span)
         case tree.Binary(op, left, right, span):
@@ -162,10 +163,6 @@ def _operation(
             return _conditional(unit, scope, node)
         case _:
             assert_never(node)
-
-
-def opposite(condition: ir.Expr) -> ir.Expr:
-    return build.apply("!", (condition,), "bool", condition.span)
 
 
 def condition(unit: Unit, scope: Scope, node: tree.Expr, what: str) -> ir.Expr | None:
@@ -190,7 +187,7 @@ def _comparison(
 def _conditional(unit: Unit, scope: Scope, node: tree.If) -> ir.Expr | None:
     test = condition(unit, scope, node.condition, "the condition of an `if`")
     then = expression(unit, scope.given(test), node.then)
-    otherwise = expression(unit, scope if test is None else scope.given(opposite(test)), node.otherwise)
+    otherwise = expression(unit, scope if test is None else scope.given(fails(test)), node.otherwise)
     if test is None or then is None or otherwise is None:
         return None
     if (then.type.kind == "bool") != (otherwise.type.kind == "bool"):

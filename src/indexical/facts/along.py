@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from ..checker.spaces import tied
 from ..ir import nodes as ir
+from ..ir.needs import read_in
 from ..ir.walk import walk
-from .attention import Gather
+from .attention import Gather, Ungathered
 from .positions import counted_from, is_declared
 from .view import View
 from .wording import plain
@@ -27,9 +28,9 @@ class Along:
     offsets: bool
 
 
-def positions_of(view: View, let: ir.Let, asks: int, gather: Gather) -> Along:
+def positions_of(view: View, let: ir.Let, asks: int, gather: Gather | Ungathered) -> Along:
     """The positions of an attention, whose query is this axis of a definition."""
-    key = gather.key.coordinate
+    key = gather.coordinate
     spaces = {view.space_of(let.name, asks)}
     names = {plain(let.axes[asks].coordinate.name)} | (set() if gather.site.let.hidden else {plain(key.name)})
     answering = [f for comparison in view.comparisons(gather) for f in comparison.answering]
@@ -42,28 +43,17 @@ def positions_of(view: View, let: ir.Let, asks: int, gather: Gather) -> Along:
                         spaces.add(view.space_of(part.tensor, number))
                         if not (isinstance(tensor, ir.Let) and tensor.hidden):
                             names.add(plain(tensor.axes[number].coordinate.name))
-    made_of = _made_of(view, [factor.expr for factor in (*answering, *gather.values)])
-    place = next(r.span for r in gather.key.reduce.ranges if r.coordinate == key)
+    reads = read_in(*(factor.expr for factor in (*answering, *gather.values)))
+    made_of = frozenset(name for name in view.made_of(*reads) if name not in view.lets)
+    place = gather.key.range.span if isinstance(gather, Gather) else None
     at_key = any(
         (coordinate := tied(index)) is not None
-        and any(r.coordinate == coordinate and r.span == place for r in scan.ranges)
+        and (coordinate == key or any(r.coordinate == coordinate and r.span == place for r in scan.ranges))
         for scan in view.influence.of(let.name)
         if scan.tensor in made_of
         for index in scan.indices
     )
     return Along(frozenset(spaces), frozenset(names), made_of, not at_key)
-
-
-def _made_of(view: View, exprs: list[ir.Expr]) -> frozenset[str]:
-    """The inputs that expressions read, through all definitions."""
-    found: set[str] = set()
-    waiting = [part.tensor for expr in exprs for part in walk(expr) if isinstance(part, ir.Read)]
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting += [read.tensor for read in view.reads(name)]
-    return frozenset(found - set(view.lets))
 
 
 def is_position(view: View, tensor: str, number: int, index: ir.Expr, positions: Along) -> bool:

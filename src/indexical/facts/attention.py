@@ -6,15 +6,16 @@ Deciding where to look (the score) and what arrives (the values) are two steps, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.factors import Condition, Factor, Factored, Forms, Summed
 from ..ir.algebra.predicates import is_exponential, is_root
+from ..ir.algebra.weights import carried
 from ..ir.types import Coordinate
 from ..ir.walk import children, walk
 from ..source import Span
-from .products import Condition, Factor, Forms, Product, Summed
 from .weights import Weights, find_weights, may_contain_weights
 
 
@@ -26,7 +27,7 @@ class Site:
     let: ir.Let
     clause: ir.Clause
     expr: ir.Expr
-    product: Product
+    product: Factored
     weights: tuple[Weights, ...]
     beside: tuple[ir.Expr, ...] = ()
 
@@ -57,6 +58,11 @@ class Gather:
         return self.key.coordinate
 
     @property
+    def span(self) -> Span:
+        """Where it gathers."""
+        return self.key.reduce.span
+
+    @property
     def values(self) -> list[Factor]:
         return self.site.values(self.weights)
 
@@ -70,11 +76,12 @@ class Gather:
     def asks(self) -> frozenset[Coordinate]:
         """The coordinates of the weights that do not come with the values: among them is who asks."""
         links = self.site.product.bound - {self.key.coordinate}
-        carried = [f for f in self.values if self.key.coordinate in f.coordinates and reads_something(f)]
-        for factor in carried:
+        key = self.key.coordinate
+        gathered = [f for f in self.values if key in f.coordinates and reads_something(f)]
+        for factor in gathered:
             here = factor.coordinates & links
-            carried += [f for f in self.values if f not in carried and f.coordinates & here]
-        return self.weight_coordinates - _all(tuple(carried))
+            gathered += [f for f in self.values if f not in gathered and f.coordinates & here]
+        return self.weight_coordinates.difference(*(carried(factor.expr, key) for factor in gathered))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +93,8 @@ class Ungathered:
     weights: Weights
     # Among these is who asks.
     asks: frozenset[Coordinate]
+    # The definitions that are these weights, under further conditions or none.
+    again: tuple[Site, ...] = ()
 
     @property
     def name(self) -> str:
@@ -95,6 +104,11 @@ class Ungathered:
     def coordinate(self) -> Coordinate:
         """The key, who answers."""
         return self.weights.coordinate
+
+    @property
+    def span(self) -> Span:
+        """Where they are normalised."""
+        return self.weights.span
 
     @property
     def values(self) -> list[Factor]:
@@ -142,15 +156,13 @@ def _site(forms: Forms, let: ir.Let, clause: ir.Clause, expr: ir.Expr) -> Iterat
     for term, beside in _terms(forms, expr):
         product = forms.expand(term, taken, lambda read: may_contain_weights(forms, read.tensor))
         if expr is clause.body and clause.guard is not None and not product.summed:
-            product = Product(conditions=(Condition(clause.guard, True),)).times(product)
+            product = Factored(conditions=(Condition(clause.guard, True),)).times(product)
         yield Site(let, clause, term, product, tuple(find_weights(forms, product, clause.ranges)), beside)
 
 
 def _terms(forms: Forms, expr: ir.Expr) -> Iterator[tuple[ir.Expr, tuple[ir.Expr, ...]]]:
     """A sum of several terms as several sums, each with the terms beside it; also where the terms have a name."""
-    body = expr.body if isinstance(expr, ir.Reduce) else expr
-    while isinstance(body, ir.Read) and (found := forms.opened(body)) is not None and found[1] is None:
-        body = found[0]
+    body = forms.written_out(expr.body if isinstance(expr, ir.Reduce) else expr)
     if not isinstance(expr, ir.Reduce) or not _is_addition(body):
         yield expr, ()
         return
@@ -201,12 +213,14 @@ def ungathered(forms: Forms, found: list[Site], used: set[Span]) -> list[Ungathe
         if site.expr is not site.clause.body or site.product.summed or len(site.weights) != 1:
             continue
         (weights,) = site.weights
-        apart = [factor for factor in site.values(weights) if factor.coordinates]
+        apart = [f for f in site.values(weights) if f.coordinates and as_condition(forms, f) is None]
         if apart or weights.coordinate not in survives or weights.span in used or is_shared(forms, weights):
             continue
         known = result.get(weights.span)
+        again = (*(() if known is None else known.again), site)
         if known is None or (known.site.let.hidden and not site.let.hidden):
-            result[weights.span] = Ungathered(site, weights, _who_asks(forms, site, weights))
+            known = Ungathered(site, weights, _who_asks(forms, site, weights))
+        result[weights.span] = replace(known, again=again)
     inner = {span for each in result.values() for span in each.site.spans(each.weights) - {each.weights.span}}
     return [each for span, each in result.items() if span not in inner]
 
@@ -217,7 +231,7 @@ def _who_asks(forms: Forms, site: Site, weights: Weights) -> frozenset[Coordinat
     others = site.expr.type.coordinates - {weights.coordinate}
     reach: dict[Coordinate, int] = {}
     for coordinate in others:
-        found = compare(forms, weights.score, weights.coordinate, frozenset((coordinate,)))
+        found = compare(forms, weights.basis, weights.coordinate, frozenset((coordinate,)))
         sizes = [len(comparison.expr.type.coordinates & others) for comparison in found]
         if sizes:
             reach[coordinate] = max(sizes)
@@ -227,7 +241,7 @@ def _who_asks(forms: Forms, site: Site, weights: Weights) -> frozenset[Coordinat
 
 def is_shared(forms: Forms, weights: Weights) -> bool:
     """Whether every side of the scores varies with what is normalised over: then it is a head, not a key."""
-    expr = weights.score
+    expr = weights.basis
     while isinstance(expr, ir.Read):
         found = forms.opened(expr)
         expr = None if found is None else found[0]
@@ -244,7 +258,7 @@ def is_shared(forms: Forms, weights: Weights) -> bool:
 class Comparison:
     """A product inside a score, one side of which varies with who asks and the other with who answers."""
 
-    product: Product
+    product: Factored
     asking: tuple[Factor, ...]
     answering: tuple[Factor, ...]
     expr: ir.Expr
@@ -275,7 +289,7 @@ def _all(factors: tuple[Factor, ...]) -> frozenset[Coordinate]:
 def comparisons(forms: Forms, gather: Gather | Ungathered) -> list[Comparison]:
     """The places in a score where what is asked meets what answers. Definitions are written out only until
     both sides are in sight, so that `Q[i, d]` and `K[j, d]` stay what the reader wrote."""
-    return compare(forms, gather.weights.score, gather.weights.coordinate, gather.asks)
+    return compare(forms, gather.weights.basis, gather.weights.coordinate, gather.asks)
 
 
 def compare(forms: Forms, score: ir.Expr | None, key: Coordinate, asks: frozenset[Coordinate]) -> list[Comparison]:
@@ -302,7 +316,7 @@ def compare(forms: Forms, score: ir.Expr | None, key: Coordinate, asks: frozense
 
 
 def _inside_factors(
-    forms: Forms, closed: Product, key: Coordinate, asks: frozenset[Coordinate], expr: ir.Expr
+    forms: Forms, closed: Factored, key: Coordinate, asks: frozenset[Coordinate], expr: ir.Expr
 ) -> list[Comparison]:
     """The comparisons in the factors that vary with the key; or, where nothing is compared in them alone, in
     the product with these written out: a sum may stand outside of what it compares."""
@@ -333,6 +347,17 @@ def _level(forms: Forms, found: Comparison | None, key: Coordinate, asks: frozen
     return deeper if deeper is not None and not deeper.bridged else found
 
 
+def as_condition(forms: Forms, factor: Factor) -> ir.Expr | None:
+    """The condition that a factor is, in place or by name: `(j <= i) as f64`, `if j <= i { 1 } else { 0 }`."""
+    match forms.written_out(factor.expr):
+        case ir.Map(op, (inner,)) if op.startswith("as ") and inner.type.kind == "bool" and not factor.inverse:
+            return inner
+        case ir.Select(condition, ir.Const(one), ir.Const(zero)) if one == 1 and zero == 0 and not factor.inverse:
+            return condition
+        case _:
+            return None
+
+
 def reads_something(factor: Factor) -> bool:
     return any(isinstance(part, ir.Read) for part in walk(factor.expr))
 
@@ -341,7 +366,7 @@ def _is_data(factor: Factor) -> bool:
     return isinstance(factor.expr, ir.Read) and bool(factor.expr.indices)
 
 
-def _two_sided(product: Product, key: Coordinate, asks: frozenset[Coordinate], expr: ir.Expr) -> Comparison | None:
+def _two_sided(product: Factored, key: Coordinate, asks: frozenset[Coordinate], expr: ir.Expr) -> Comparison | None:
     """A product in which some factors vary with the key and others with who asks, none with both."""
     plain = [factor for factor in product.factors if not factor.inverse]
     answering = [factor for factor in plain if key in factor.coordinates]
@@ -356,7 +381,7 @@ def _two_sided(product: Product, key: Coordinate, asks: frozenset[Coordinate], e
 
 
 def _connected(
-    product: Product, asking: list[Factor], answering: list[Factor]
+    product: Factored, asking: list[Factor], answering: list[Factor]
 ) -> tuple[tuple[Factor, ...], tuple[Factor, ...]]:
     """Both sides with the factors that hang on them by a summed coordinate of their own, such as the
     projection in `sum[m](x[j, m] * W[m, d])`."""

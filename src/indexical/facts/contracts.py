@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice, product
 
 from ..checker.sizes import show
@@ -10,13 +10,13 @@ from ..diagnostics import Label, Sink
 from ..ir import build, whole
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
+from ..ir.algebra.factors import Factor
 from ..ir.context import constants_of
 from ..ir.types import Coordinate
 from ..ir.walk import substitute, walk
 from .along import is_position, positions_of
-from .attention import Gather, added
+from .attention import Gather, Ungathered, added
 from .dependence import Scan
-from .products import Factor
 from .roles import ROLES, Roles, query_of, roles
 from .view import View
 
@@ -30,7 +30,7 @@ def check(view: View, sink: Sink) -> None:
                 "IX420",
                 f"`{contract.name}` is not an attention",
                 Label(contract.span, "claimed here"),
-                Label(view.lets[contract.name].span, "no weights are gathered in it, or in what it reads"),
+                Label(view.lets[contract.name].span, "neither it nor what it reads has weights"),
                 help="an attention sums values under weights that are normalised over what it sums",
             )
             continue
@@ -38,7 +38,7 @@ def check(view: View, sink: Sink) -> None:
         good = _check_roles(contract, found, view, gather, sink)
         if good:
             _check_sides(contract, found, view, gather, sink)
-            good = _check_residual(contract, found, view, gather, sink)
+            good = not isinstance(gather, Gather) or _check_residual(contract, found, view, gather, sink)
         for flag, size in contract.flags:
             if flag == "causal" and good:
                 _check_causal(contract, view, gather, found, sink)
@@ -46,26 +46,19 @@ def check(view: View, sink: Sink) -> None:
                 _check_groups(contract, flag, size, view, gather, sink)
 
 
-def _gather_of(view: View, name: str) -> Gather | None:
-    """The gather in a definition, or the nearest one in what it reads."""
-    waiting = [name]
-    seen = set()
-    while waiting:
-        here = waiting.pop(0)
-        if here in seen:
-            continue
-        seen.add(here)
-        found = [gather for gather in view.gathers if gather.name == here]
-        if found:
-            return found[0]
-        waiting += [read.tensor for read in view.reads(here) if read.tensor in view.lets]
-    return None
+def _gather_of(view: View, name: str) -> Gather | Ungathered | None:
+    """The gather in a definition, or the nearest one in what it reads; or else the weights that are there, of which
+    all can be said but what is carried."""
+    nearest = view.made_of(name)
+    known: tuple[Sequence[Gather | Ungathered], ...] = (view.gathers, view.ungathered)
+    found = (use for uses in known for here in nearest for use in uses if use.name == here)
+    return next(found, None)
 
 
 # ----------------------------------------------------------------------- roles
 
 
-def _check_roles(contract: ir.Contract, found: Roles, view: View, gather: Gather, sink: Sink) -> bool:
+def _check_roles(contract: ir.Contract, found: Roles, view: View, gather: Gather | Ungathered, sink: Sink) -> bool:
     good = True
     for role, name in contract.roles:
         if name in found.names[role] or (role in ("head", "batch") and name in found.names["shared"]):
@@ -77,14 +70,14 @@ def _check_roles(contract: ir.Contract, found: Roles, view: View, gather: Gather
             message = f"the contract calls `{name}` the {_WORDS[role]}, and no coordinate of that name takes part"
         else:
             message = f"the contract calls `{name}` the {_WORDS[role]}, and it is the {_WORDS[other]}"
-        sink.report(
-            "IX421",
-            message,
-            Label(contract.span, f"{role} `{name}` claimed here"),
-            Label(gather.key.reduce.span, f"here, {actual} is the {_WORDS[role]}"),
-            Label(gather.weights.span, f"normalised over `{view.shown(gather.weights.coordinate)}`"),
-            help=_REMEDY.get((role, other or ""), "correct the relation, or the contract"),
-        )
+        place = Label(gather.span, f"here, {actual} is the {_WORDS[role]}")
+        labels = [Label(contract.span, f"{role} `{name}` claimed here"), place]
+        help = _REMEDY.get((role, other or ""), "correct the relation, or the contract")
+        if isinstance(gather, Gather):
+            labels.append(Label(gather.weights.span, f"normalised over `{view.shown(gather.coordinate)}`"))
+        elif role == "carry":
+            help = "nothing is gathered with these weights: sum values under them, or claim nothing of what is carried"
+        sink.report("IX421", message, *labels, help=help)
     return good
 
 
@@ -103,7 +96,7 @@ _REMEDY = {
 }
 
 
-def _check_sides(contract: ir.Contract, found: Roles, view: View, gather: Gather, sink: Sink) -> None:
+def _check_sides(contract: ir.Contract, found: Roles, view: View, gather: Gather | Ungathered, sink: Sink) -> None:
     """What was declared at the query must be read at the query in the scores, and so for the key."""
     claimed = {role: {name for r, name in contract.roles if r == role} for role in ("query", "key")}
     for comparison in view.comparisons(gather):
@@ -149,7 +142,7 @@ def _homes(view: View, expr: ir.Expr, names: set[str]) -> set[str]:
 # ---------------------------------------------------------------------- causal
 
 
-def _check_causal(contract: ir.Contract, view: View, gather: Gather, found: Roles, sink: Sink) -> None:
+def _check_causal(contract: ir.Contract, view: View, gather: Gather | Ungathered, found: Roles, sink: Sink) -> None:
     """Everything that is read along the positions is read at the query, or before it."""
     let = view.lets[contract.name]
     asks = _query_axis(view, let, gather)
@@ -171,7 +164,7 @@ def _check_causal(contract: ir.Contract, view: View, gather: Gather, found: Role
 def _report_causal(
     contract: ir.Contract,
     view: View,
-    gather: Gather,
+    gather: Gather | Ungathered,
     found: Roles,
     scan: Scan,
     index: ir.Expr,
@@ -184,8 +177,10 @@ def _report_causal(
     words = "no guard removes the future" if guard is None else "this guard keeps it"
     if guard is not None and point is None:
         words = "this guard does not prove it"
-    read = Label(gather.key.reduce.span, f"gathered here; `{scan.tensor}` is read at `{show(index)}`")
-    key, query = view.shown(gather.key.coordinate), found.query[0] if found.query else here.coordinate.name
+    at = view.shown(index.coordinate) if isinstance(index, ir.Coord) else show(index)
+    done = "gathered" if isinstance(gather, Gather) else "normalised"
+    read = Label(gather.span, f"{done} here; `{scan.tensor}` is read at `{at}`")
+    key, query = view.shown(gather.coordinate), found.query[0] if found.query else here.coordinate.name
     if point is None:
         message = f"causal is not proved: that `{show(index)} <= {here.coordinate}` does not follow from the guards"
     else:
@@ -200,7 +195,7 @@ def _report_causal(
     )
 
 
-def _query_axis(view: View, let: ir.Let, gather: Gather) -> int | None:
+def _query_axis(view: View, let: ir.Let, gather: Gather | Ungathered) -> int | None:
     """Which axis of a definition is the query of its attention."""
     query = query_of(view, gather)
     for indices in view.read_as(let, gather.site.let):
@@ -270,10 +265,10 @@ def _reads_data(expr: ir.Expr) -> bool:
 def _check_residual(contract: ir.Contract, found: Roles, view: View, gather: Gather, sink: Sink) -> bool:
     """What is added to an attention belongs to who asks: it is added once, at the query. Whether it is."""
     good = True
-    key = gather.key.coordinate
+    key = gather.coordinate
     for term in gather.site.beside:
         if key in term.type.coordinates and not gather.asks & term.type.coordinates:
-            place = Label(gather.key.reduce.span, f"all of them are summed over `{key.name}`")
+            place = Label(gather.span, f"all of them are summed over `{key.name}`")
             _report_residual(term, key.name, Label(term.span, "one for every key"), place, sink)
             good = False
     let = view.lets[contract.name]
@@ -282,7 +277,7 @@ def _check_residual(contract: ir.Contract, found: Roles, view: View, gather: Gat
         return good
     positions = positions_of(view, let, asks, gather)
     for term in (term for clause in let.clauses for term in added(clause.body)):
-        if isinstance(term, ir.Reduce) and term.span == gather.key.reduce.span:
+        if isinstance(term, ir.Reduce) and term.span == gather.span:
             continue
         if isinstance(term, ir.Reduce) and term.op in ("sum", "mean") and isinstance(term.body, ir.Read):
             term = term.body
@@ -301,17 +296,9 @@ def _is_at(index: ir.Expr, coordinate: Coordinate) -> bool:
     return isinstance(index, ir.Coord) and index.coordinate == coordinate
 
 
-def _reads_weights(view: View, name: str, gather: Gather) -> bool:
+def _reads_weights(view: View, name: str, gather: Gather | Ungathered) -> bool:
     """Whether a definition is, or is made of, the attention itself."""
-    waiting, seen = [name], set()
-    while waiting:
-        here = waiting.pop()
-        if here == gather.name:
-            return True
-        if here not in seen:
-            seen.add(here)
-            waiting += [read.tensor for read in view.reads(here)]
-    return False
+    return gather.name in view.made_of(name)
 
 
 def _report_residual(term: ir.Expr, where: str, primary: Label, other: Label, sink: Sink) -> None:
@@ -326,7 +313,7 @@ def _report_residual(term: ir.Expr, where: str, primary: Label, other: Label, si
 
 
 def _check_groups(
-    contract: ir.Contract, flag: str, size: ir.Expr | None, view: View, gather: Gather, sink: Sink
+    contract: ir.Contract, flag: str, size: ir.Expr | None, view: View, gather: Gather | Ungathered, sink: Sink
 ) -> None:
     """Heads that share a key: neighbours where the groups are contiguous, every G-th where interleaved."""
     claimed = Label(contract.span, "claimed here")
@@ -356,7 +343,7 @@ def _check_groups(
         return
 
 
-def _grouped(view: View, gather: Gather) -> Iterator[ir.Map]:
+def _grouped(view: View, gather: Gather | Ungathered) -> Iterator[ir.Map]:
     """The indices of keys and values in which a head is divided."""
     factors = [f for comparison in view.comparisons(gather) for f in comparison.answering] + gather.values
     for factor in factors:

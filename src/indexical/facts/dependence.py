@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.conditions import fails
 from ..ir.context import Trail, inside
 from ..ir.types import Coordinate
 from ..ir.walk import at, fresh, substitute
@@ -175,7 +176,7 @@ def _conditions(trail: Trail) -> Iterator[ir.Expr]:
     for step in trail:
         if not isinstance(step, ir.Range):
             condition, holds = step
-            yield condition if holds else build.apply("!", (condition,), "bool", condition.span)
+            yield condition if holds else fails(condition)
 
 
 def _parts(expr: ir.Expr, trail: Trail, lets: Mapping[str, ir.Let]) -> list[tuple[ir.Expr, Trail]]:
@@ -221,8 +222,7 @@ def support(expr: ir.Expr, lets: Mapping[str, ir.Let]) -> ir.Expr | None:
             sides = [support(then, lets), support(otherwise, lets)]
             if sides == [None, None]:
                 return None
-            opposite = build.apply("!", (condition,), "bool", condition.span)
-            cases = [build.conjunction((c, s)) for c, s in zip((condition, opposite), sides, strict=True)]
+            cases = [build.conjunction((c, s)) for c, s in zip((condition, fails(condition)), sides, strict=True)]
             return build.apply("||", tuple(case for case in cases if case is not None), "bool", expr.span)
         case _:
             return None

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 from ..checker.spaces import tied
 from ..ir import nodes as ir
+from ..ir.algebra.factors import Factor
 from ..ir.context import look_through
 from ..ir.prove import conjuncts
 from ..ir.types import Coordinate
 from ..ir.walk import walk
 from .attention import Comparison, Gather, Ungathered
 from .orders import Order, order
-from .products import Factor
 from .transposes import Transposed, Use, changing
 from .view import View
 from .wording import relation

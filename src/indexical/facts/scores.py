@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.factors import Forms
 from ..ir.algebra.normal import Form, TooLarge, form, plus
-from ..ir.algebra.predicates import is_exponential
+from ..ir.algebra.predicates import exponential_of
 from ..ir.algebra.sums import split
 from ..ir.algebra.weights import inlined
 from ..ir.algebra.writing import named, written
 from ..ir.types import NOWHERE, Coordinate
 from ..source import Span
-from .products import Forms
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +31,20 @@ def score_of(forms: Forms, expr: ir.Expr, key: Coordinate) -> Score | None:
             return score_of(forms, found[0], key)
         case ir.Normalize("softmax", _, body):
             return Score(body, expr)
-        case ir.Map("exp", (inner,)):
-            return _unshifted(forms, inner, key)
-        case ir.Map("**", (base, exponent)) if is_exponential(expr):
-            found_inside = _unshifted(forms, exponent, key)
+        case ir.Map() if (power := exponential_of(expr)) is not None:
+            base, exponent = power
+            inside = _unshifted(forms, exponent, key)
+            if base is None:
+                return inside
             rate = build.apply("log", (base,), "real", base.span)
-            return replace(
-                found_inside, expr=build.apply("*", (found_inside.expr, rate), "real", found_inside.expr.span)
-            )
+            return replace(inside, expr=build.apply("*", (inside.expr, rate), "real", inside.expr.span))
         case _:
             return None
 
 
 def _unshifted(forms: Forms, exponent: ir.Expr, key: Coordinate) -> Score:
     """The score in `score - max` and in `log_softmax`: less what does not vary along the keys."""
-    while isinstance(exponent, ir.Read) and (found := forms.opened(exponent)) is not None:
-        exponent = found[0]
+    exponent = forms.written_out(exponent)
     match exponent:
         case ir.Normalize("log_softmax", _, body):
             return Score(body, exponent)
@@ -58,9 +56,7 @@ def _unshifted(forms: Forms, exponent: ir.Expr, key: Coordinate) -> Score:
 
 def _is_shift(forms: Forms, expr: ir.Expr, key: Coordinate) -> bool:
     """Whether a definition is a score less something, or reads on to one."""
-    match expr:
-        case ir.Read() if (found := forms.opened(expr)) is not None:
-            return _is_shift(forms, found[0], key)
+    match forms.written_out(expr):
         case ir.Normalize("log_softmax"):
             return True
         case ir.Map("-", (_, shift)):
@@ -98,8 +94,8 @@ def is_shifted(forms: Forms, expr: ir.Expr) -> bool:
                 seen.add(tensor)
                 found = forms.opened(part)
                 waiting += [] if found is None else [(found[0], summed)]
-            case ir.Map("exp", (inner,)) | ir.Map("**", (_, inner)) if summed & inner.type.coordinates:
-                if not any(_is_shift(forms, inner, key) for key in summed):
+            case ir.Map() if (power := exponential_of(part)) is not None and summed & power[1].type.coordinates:
+                if not any(_is_shift(forms, power[1], key) for key in summed):
                     return False
             case ir.Reduce("sum"):
                 waiting.append((part.body, summed | part.coordinates))

@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.factors import Factor, Forms
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, substitute
 from .attention import Comparison, Gather, Site, Ungathered, compare, is_shared, reads_something
-from .products import Factor, Forms
 from .weights import Weights
 
 
@@ -74,7 +74,7 @@ def transposes(forms: Forms, found: list[Site]) -> Iterator[Transposed]:
 
 def comparisons(forms: Forms, transposed: Transposed) -> list[Comparison]:
     """Where, in the scores, what is asked meets what answers."""
-    return compare(forms, transposed.weights.score, transposed.coordinate, transposed.weight_coordinates)
+    return compare(forms, transposed.weights.basis, transposed.coordinate, transposed.weight_coordinates)
 
 
 # --------------------------------------------------------------------- changes
@@ -84,10 +84,7 @@ def changing(forms: Forms, gather: Use) -> Factor | None:
     """The factor that makes weights into how they change: a value less its own mean under these weights. Over the
     key such a product sums to exactly 0."""
     for factor in gather.values:
-        expr: ir.Expr = factor.expr
-        while isinstance(expr, ir.Read) and (found := forms.opened(expr)) is not None and found[1] is None:
-            expr = found[0]
-        match expr:
+        match forms.written_out(factor.expr):
             case ir.Map("-", (value, mean)) if not factor.inverse and _is_mean(forms, gather, value, mean):
                 return factor
     return None
@@ -101,15 +98,16 @@ def _is_mean(forms: Forms, gather: Use, value: ir.Expr, mean: ir.Expr) -> bool:
     product = gather.site.product
     taken = {c.name for factor in product.factors for c in factor.coordinates} | {c.name for c in product.bound}
     running = fresh(key, taken)
-    total = forms.expand(mean, [*value.type.coordinates, *(c for f in product.factors for c in f.coordinates)])
+    mean = forms.written_out(mean)
+    total = forms.form(mean, {})
     try:
         weighted = _weighted(gather, value, build.coord(running, value.span))
     except Inexpressible:
         return False
-    for step in total.summed:
-        around = ir.Range(running, step.range.lower, step.range.upper, False, value.span)
+    for step in forms.expand(mean).summed:
+        around = ir.Range(running, step.range.lower, step.range.upper, step.range.stated, value.span)
         whole = build.reduce("sum", (around,), weighted, None, "real", value.span)
-        if forms.product_key(forms.expand(whole), {}) == forms.product_key(total, {}):
+        if forms.is_same(total, forms.form(whole, {})):
             return True
     return False
 

@@ -11,13 +11,14 @@ from ..checker.spaces import check as check_spaces
 from ..diagnostics import Sink
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.factors import Forms
 from ..ir.context import Trail, assume, visit_clause
+from ..ir.needs import made_of
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import reads_of, walk
 from .attention import Comparison, Gather, Site, Ungathered, comparisons, gathers, sites, ungathered
 from .dependence import Dependence, Scan
-from .products import Forms
 from .transposes import Transposed, Use, transposes
 from .transposes import comparisons as comparisons_back
 from .wording import plain
@@ -104,13 +105,11 @@ class View:
 
     def reaches(self, name: str, other: str) -> bool:
         """Whether a definition is made of another."""
-        waiting, seen = [name], set()
-        while waiting:
-            here = waiting.pop()
-            if here not in seen:
-                seen.add(here)
-                waiting += [read.tensor for read in self.reads(here)]
-        return other in seen - {name}
+        return name != other and other in self.made_of(name)
+
+    def made_of(self, *names: str) -> list[str]:
+        """Tensors and all that these are made of, the nearest first."""
+        return made_of(names, self.lets)
 
     def shown(self, coordinate: Coordinate) -> str:
         """A coordinate as the program calls it: without the number that inlining put behind its name."""
@@ -135,9 +134,9 @@ class View:
                     waiting += [] if opened is None else [opened[0]]
         return result
 
-    def reads(self, name: str) -> list[ir.Read]:
+    def reads(self, name: str) -> tuple[ir.Read, ...]:
         """What a definition reads; nothing for an input."""
-        return reads_of(self.lets[name]) if name in self.lets else []
+        return reads_of(self.lets[name]) if name in self.lets else ()
 
     def normalizers(self, clause: ir.Clause) -> list[tuple[ir.Normalize, Trail]]:
         """The normalisers of a clause, each with what holds around it."""

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra import normal
 from ..ir.algebra.canonical import text
-from ..ir.algebra.normal import Form, Sum, TooLarge, plus
-from ..ir.algebra.powers import power
+from ..ir.algebra.factors import Factor, Factored, Forms
+from ..ir.algebra.normal import Binder, Form, Sum, plus
 from ..ir.algebra.predicates import is_exponential, is_root
 from ..ir.algebra.weights import matched, summand, totals
 from ..ir.types import NOWHERE, Coordinate
 from ..ir.walk import walk
 from ..source import Span
-from .products import Factor, Forms, Product
 from .scores import Score, in_words, is_exponent, is_shifted, score_of
 
 Ranges = Mapping[Coordinate, ir.Range]
@@ -41,6 +40,13 @@ class Weights:
     by_hand: bool
     normalizer: ir.Normalize | None
     exact: bool = True
+    # The factor that is normalised, where nothing is exponentiated.
+    raw: ir.Expr | None = None
+
+    @property
+    def basis(self) -> ir.Expr | None:
+        """The expression in which who asks is compared with who answers."""
+        return self.raw if self.score is None else self.score
 
 
 def may_contain_weights(forms: Forms, name: str) -> bool:
@@ -65,14 +71,15 @@ def _is_weight_like(forms: Forms, factor: Factor) -> bool:
     if factor.inverse:
         return bool(factor.coordinates)
     match factor.expr:
-        case ir.Normalize("softmax") | ir.Map("exp"):
+        case ir.Normalize("softmax"):
             return True
         case ir.Select(_, then, otherwise):
             return any(is_exponential(part) and isinstance(part, ir.Map) for part in (then, otherwise))
-        case ir.Map("**"):
-            return is_exponential(factor.expr) or _may_be_normalised(forms, factor)
+        case ir.Map(op):
+            rooted = op == "**" or is_root(factor.expr)
+            return is_exponential(factor.expr) or (rooted and _may_be_normalised(forms, factor))
         case _:
-            return is_root(factor.expr) and _may_be_normalised(forms, factor)
+            return False
 
 
 def _exponentiates(forms: Forms, expr: ir.Expr) -> tuple[bool, bool]:
@@ -105,7 +112,7 @@ def _may_be_normalised(forms: Forms, factor: Factor) -> bool:
     return _exponentiates(forms, factor.expr)[1]
 
 
-def find_weights(forms: Forms, product: Product, ranges: Iterable[ir.Range]) -> Iterator[Weights]:
+def find_weights(forms: Forms, product: Factored, ranges: Iterable[ir.Range]) -> Iterator[Weights]:
     """The factors of a product that sum to 1 over some coordinate. `ranges` are those around the product."""
     scope = {r.coordinate: r for r in (*ranges, *(step.range for step in product.summed))}
     softmaxes = {n: f.expr for n, f in enumerate(product.factors) if isinstance(f.expr, ir.Normalize) and not f.inverse}
@@ -129,48 +136,71 @@ def find_weights(forms: Forms, product: Product, ranges: Iterable[ir.Range]) -> 
 # ------------------------------------------------------------------------ equal factors
 
 
-def _by_hand(forms: Forms, product: Product, scope: Ranges, done: frozenset[int]) -> Iterator[Weights]:
+def _by_hand(forms: Forms, product: Factored, scope: Ranges, done: frozenset[int]) -> Iterator[Weights]:
     """`f(j) / sum[k](f(k))`: whatever is divided by its own sum, by other divisors than those that are done."""
+    taken = {c for factor in product.factors for c in factor.coordinates}
     for number, divisor in enumerate(product.factors):
-        if number in done or not divisor.inverse or divisor.expr.type.kind != "real":
+        if number in done or not divisor.inverse or not (taken - divisor.coordinates):
             continue
-        taken = {c for factor in product.factors for c in factor.coordinates}
-        total = forms.expand(divisor.expr, taken)
-        for step in total.summed:
-            for coordinate in sorted(taken - divisor.coordinates, key=str):
-                used = _same_factors(forms, product, total, step.coordinate, coordinate)
-                if used is not None and len(total.summed) == 1:
-                    held = {forms.key(c.expr, {step.coordinate: str(coordinate)}) for c in total.conditions}
-                    kept = [c.expr for c in product.conditions if forms.key(c.expr) in held]
-                    parts = {n: _in_algebra(forms, product.factors[n], scope) for n in used}
-                    exponent = _exponent(part for part in parts.values() if part is not None)
-                    made_of = used | {number}
-                    yield _described(forms, product, coordinate, made_of, divisor.expr.span, kept, exponent)
-                    break
+        total = _total(forms, divisor.expr, scope)
+        if total is None:
+            continue
+        for coordinate in sorted(taken - divisor.coordinates, key=str):
+            found = _share(forms, product, divisor, total, coordinate, scope)
+            if found is not None:
+                used, kept = found
+                parts = [_in_algebra(forms, product.factors[n], scope) for n in used]
+                exponent = _exponent(part for part in parts if part is not None)
+                yield _described(forms, product, coordinate, used | {number}, divisor.expr.span, kept, exponent)
+                break
 
 
-def _same_factors(
-    forms: Forms, product: Product, total: Product, inside: Coordinate, outside: Coordinate
-) -> frozenset[int] | None:
-    """Which factors of a product are those of a total, with its coordinate in place of the one summed."""
-    wanted = Counter(forms.factor_key(factor, {inside: str(outside)}) for factor in total.factors)
-    held = Counter(forms.key(condition.expr, {inside: str(outside)}) for condition in total.conditions)
-    here = Counter(forms.key(condition.expr) for condition in product.conditions)
-    if not wanted or held - here:
+def _total(forms: Forms, expr: ir.Expr, scope: Ranges) -> Form | None:
+    """A divisor in normal form that is a sum, or several; None for any other. A name for one is written out."""
+    expr = forms.written_out(expr)
+    if expr.type.kind != "real" or not any(isinstance(part, ir.Reduce) for part in walk(expr)):
         return None
-    used = set()
-    for number, factor in enumerate(product.factors):
-        key = forms.factor_key(factor, {})
-        if wanted.get(key, 0) > 0:
-            wanted[key] -= 1
-            used.add(number)
-    return frozenset(used) if not +wanted else None
+    value = forms.form(expr, scope)
+    return None if value is None or not _sums(value) else value
+
+
+def _sums(value: Form) -> list[Sum]:
+    return [atom for _, term in value.terms for atom, n in term.factors if n == 1 and isinstance(atom, Sum)]
+
+
+# Weights have so many factors at most where they are none of the exponential kind.
+_MOST_FACTORS = 3
+
+
+def _share(
+    forms: Forms, product: Factored, divisor: Factor, total: Form, coordinate: Coordinate, scope: Ranges
+) -> tuple[frozenset[int], list[ir.Expr]] | None:
+    """The factors of a product that sum to a total over a coordinate, and the conditions under which they do."""
+    (first, *_) = _sums(total)
+    (over, *rest) = first.binders
+    if rest or not _same_range(forms, over, scope.get(coordinate)):
+        return None
+    algebra = forms.algebra
+    at_key = {over.coordinate: build.coord(coordinate, divisor.expr.span)}
+    wanted = algebra.conditions_at(first.body, at_key)
+    held = [(c.expr, algebra.conditions(c.expr)) for c in product.conditions]
+    kept = [expr for expr, keys in held if keys.keys() <= wanted.keys()]
+    if wanted.keys() - {key for _, keys in held for key in keys}:
+        return None
+    own = divisor.coordinates | {coordinate}
+    candidates = [n for n, f in enumerate(product.factors) if f is not divisor and f.coordinates <= own]
+    binder = Binder(coordinate, over.lower, over.upper, over.stated)
+    for size in range(1, min(len(candidates), _MOST_FACTORS) + 1):
+        for used in combinations(candidates, size):
+            if forms.is_same(total, forms.total([product.factors[n] for n in used], wanted, binder, scope)):
+                return frozenset(used), kept
+    return None
 
 
 # ------------------------------------------------------------------------- exponentials
 
 
-def _exponentials(forms: Forms, product: Product, scope: Ranges, covered: frozenset[int]) -> Iterator[Weights]:
+def _exponentials(forms: Forms, product: Factored, scope: Ranges, covered: frozenset[int]) -> Iterator[Weights]:
     """The weights that are e to a score over the sum of what it is, whatever the words: `exp(log_softmax[j](s))`,
     `exp(s - log(sum[j](exp(s))))`, powers of 2."""
     factors = [(n, f) for n, f in enumerate(product.factors) if n not in covered]
@@ -195,22 +225,11 @@ def _in_algebra(forms: Forms, factor: Factor, scope: Ranges) -> normal.Product |
     """A factor in normal form that is exponential, a condition as a number, or 1; None for any other."""
     if factor.expr.type.kind != "real":
         return None
-    algebra = forms.algebra
-    algebra.work = algebra.depth = 0
-    around = {c: _whole_range(c, factor.expr.span) for c in factor.coordinates if c not in scope}
-    try:
-        value = algebra.form(factor.expr, {**around, **scope})
-        value = power(value, -1) if factor.inverse else value
-    except TooLarge:
-        return None
-    if len(value.terms) != 1 or value.terms[0][0] < 0:
+    value = forms.product_form((factor,), scope)
+    if value is None or len(value.terms) != 1 or value.terms[0][0] < 0:
         return None
     number, part = value.terms[0]
     return part if part.exponential or (number == 1 and not part.factors) else None
-
-
-def _whole_range(coordinate: Coordinate, span: Span) -> ir.Range:
-    return ir.Range(coordinate, build.whole(0, span), build.size(coordinate, span), False, span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +252,7 @@ def _over(
         return None
     varying = {c for part in parts.values() if part.exponent is not None for c in part.exponent.coordinates}
     for coordinate in sorted(varying - total.coordinates, key=str):
-        if not _same_range(forms, total, scope.get(coordinate)):
+        if not _same_range(forms, total.binders[0], scope.get(coordinate)):
             continue
         share = summand(forms.algebra, total, coordinate)
         if isinstance(share, str) or not held >= share.conditions.keys():
@@ -277,9 +296,8 @@ def _exponent(parts: Iterable[normal.Product]) -> Form | None:
     return result
 
 
-def _same_range(forms: Forms, total: Sum, around: ir.Range | None) -> bool:
+def _same_range(forms: Forms, over: Binder, around: ir.Range | None) -> bool:
     """Whether a total runs over the points of a range; two sizes that were never stated are one, or no call fits."""
-    over = total.binders[0]
     if around is None or not (around.stated or over.stated):
         return True
     lower, upper = (text(forms.algebra.whole(bound)) for bound in (around.lower, around.upper))
@@ -294,7 +312,7 @@ def _worded(forms: Forms, kept: tuple[ir.Expr, ...], conditions: Mapping[str, ir
 
 def _described(
     forms: Forms,
-    product: Product,
+    product: Factored,
     coordinate: Coordinate,
     used: frozenset[int],
     span: Span,
@@ -311,7 +329,9 @@ def _described(
     if exponent is not None and (found is None or not is_exponent(forms, found.expr, exponent, coordinate)):
         found = Score(in_words(exponent, coordinate, span))
     if found is None:
-        return Weights(coordinate, None, tuple(kept), used, span, False, True, None)
+        varying = [product.factors[n] for n in sorted(used) if coordinate in product.factors[n].coordinates]
+        raw = next((factor.expr for factor in varying if not factor.inverse), None)
+        return Weights(coordinate, None, tuple(kept), used, span, False, True, None, raw=raw)
     normalizer = found.normalizer
     guard = () if normalizer is None or normalizer.guard is None else (normalizer.guard,)
     shifted = normalizer is not None or all(is_shifted(forms, product.factors[n].expr) for n in used)

@@ -1,4 +1,4 @@
-"""Whole expressions as polynomials, so that indices, bounds and sizes can be compared.
+"""Whole expressions as polynomials, so that indices, bounds and sizes can be compared, and their extremes found.
 
 The atoms are coordinates, sizes, scalars and whatever cannot be taken apart (`i / 2`, a gather).
 """
@@ -11,12 +11,19 @@ from typing import TypeAlias
 
 from ..source import Span
 from . import build
-from .nodes import Const, Coord, Expr, Map, Read
+from .nodes import Const, Coord, Expr, Map, Read, Size
 from .types import Coordinate
+from .walk import rebuild, substitute
 
 Atom: TypeAlias = Coordinate | Expr
 Monomial: TypeAlias = frozenset[tuple[Atom, int]]
 ONE: Monomial = frozenset()
+
+# The first and the last point of coordinates.
+Ends: TypeAlias = Mapping[Coordinate, tuple[Expr, Expr]]
+
+_WHOLE = frozenset(("+", "-", "*", "//", "%", "neg"))
+_SAME, _UP, _DOWN = 0, 1, -1
 
 # What a scalar of this name is, where that is known: a whole constant of the program.
 Constants: TypeAlias = Callable[[str], Expr | None]
@@ -166,3 +173,80 @@ def _term(monomial: Monomial, factor: int, span: Span) -> Expr:
             result = leaf if result is None else build.apply("*", (result, leaf), "whole", span)
     assert result is not None
     return result
+
+
+def tidied(expr: Expr) -> Expr:
+    """The expression with its whole parts collected: `(2 * q + r - 2 * a - r) / 2` is `q - a`."""
+    if expr.type.kind == "whole" and isinstance(expr, Map) and expr.op in _WHOLE:
+        inner = rebuild(expr, tidied)
+        return expression(polynomial(inner), expr.span)
+    return rebuild(expr, tidied)
+
+
+def is_counted(value: Polynomial) -> bool:
+    """A sum of products of sizes and positive numbers: never negative. One that is divided by is not 0 either."""
+    return all(
+        factor > 0 and all(isinstance(atom, Size) for atom, _ in monomial) for monomial, factor in value.terms.items()
+    )
+
+
+# ---------------------------------------------------------------------- extremes
+
+
+def extreme(expr: Expr, ends: Ends, least: bool) -> Expr | None:
+    """The least (or largest) value for coordinates that run from a first point to a last one, both included.
+
+    It is taken at an end of each interval, so that it is a value of the expression wherever no interval is empty. None
+    where the expression is not known to grow or to fall with one of them.
+    """
+    for coordinate in sorted(expr.type.coordinates & ends.keys()):
+        way = direction(expr, coordinate)
+        if way is None:
+            return None
+        first, last = ends[coordinate]
+        expr = substitute(expr, {coordinate: first if (way >= 0) == least else last})
+    return expr
+
+
+def direction(expr: Expr, coordinate: Coordinate) -> int | None:
+    """1 where a whole expression never falls as a coordinate grows, -1 where it never grows, 0 where it stays the same;
+    None where that is not plain."""
+    return _along(polynomial(expr), coordinate)
+
+
+def _along(value: Polynomial, coordinate: Coordinate) -> int | None:
+    ways: list[int | None] = []
+    for monomial, factor in value.terms.items():
+        moving = [(atom, power) for atom, power in monomial if _varies(atom, coordinate)]
+        if not moving:
+            continue
+        others = [atom for atom, _ in monomial if not _varies(atom, coordinate)]
+        if len(moving) > 1 or moving[0][1] != 1 or not all(isinstance(atom, Size) for atom in others):
+            return None
+        way = _way_of(moving[0][0], coordinate)
+        ways.append(None if way is None else way if factor > 0 else -way)
+    return _both(ways)
+
+
+def _varies(atom: Atom, coordinate: Coordinate) -> bool:
+    return atom == coordinate if isinstance(atom, Coordinate) else coordinate in atom.type.coordinates
+
+
+def _way_of(atom: Atom, coordinate: Coordinate) -> int | None:
+    """A quotient rounds toward 0, which keeps an order; so does the larger or smaller of two."""
+    match atom:
+        case Coordinate():
+            return _UP
+        case Map("//", (dividend, divisor)) if is_counted(polynomial(divisor)):
+            return direction(dividend, coordinate)
+        case Map("max" | "min", arguments):
+            return _both([direction(argument, coordinate) for argument in arguments])
+        case _:
+            return None
+
+
+def _both(ways: list[int | None]) -> int | None:
+    found = set(ways) - {_SAME}
+    if None in found or found == {_UP, _DOWN}:
+        return None
+    return found.pop() if found else _SAME

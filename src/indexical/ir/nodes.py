@@ -197,6 +197,8 @@ class Let:
     call: Span | None = field(default=None, compare=False, repr=False)
     captured: int = 0
     derived: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    # Found once, by `walk.reads_of`.
+    reads: tuple[Read, ...] | None = field(default=None, init=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

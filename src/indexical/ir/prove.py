@@ -13,8 +13,9 @@ from functools import partial
 from math import gcd
 from typing import TypeAlias
 
-from . import build, walk
-from .affine import ONE, Atom, Constants, Monomial, Polynomial, no_constants, number, of_atom, polynomial
+from . import walk
+from .affine import ONE, Atom, Constants, Monomial, Polynomial, is_counted, no_constants, number, of_atom, polynomial
+from .conditions import negated
 from .nodes import Const, Expr, Map, Range, Read, Size
 from .types import Coordinate
 
@@ -23,7 +24,6 @@ Row: TypeAlias = dict[Monomial, int]
 
 _MOST_ROWS = 160
 
-_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 # What the definition of this name says at these indices, where a guard may be looked through.
 Definitions: TypeAlias = Callable[[Read], Expr | None]
@@ -137,11 +137,7 @@ def conjuncts(condition: Expr, holds: bool, definitions: Definitions) -> list[Ex
             meaning = definitions(condition)
             if meaning is not None:
                 return conjuncts(meaning, holds, definitions)
-        case Map(op, arguments, type, span) if not holds and op in _OPPOSITE:
-            # Of reals, only equality has an opposite: nothing else holds of a NaN.
-            if op in ("==", "!=") or all(argument.type.kind == "whole" for argument in arguments):
-                return [Map(_OPPOSITE[op], arguments, type, span)]
-    return [condition if holds else build.apply("!", (condition,), "bool", condition.span)]
+    return [condition if holds else negated(condition)]
 
 
 def inequalities(fact: Expr, constants: Constants) -> list[Polynomial] | None:
@@ -219,9 +215,9 @@ def _facts_of(atom: Atom, facts: list[Polynomial], assumptions: Assumptions) -> 
             dividend = polynomial(left, assumptions.constants)
             divisor = polynomial(right, assumptions.constants)
             plain = Assumptions(tuple(facts))
-            if any(inner == atom for inner in walk.walk(left)) or not _is_counted(divisor):
+            if any(inner == atom for inner in walk.walk(left)) or not is_counted(divisor):
                 return []
-            if _is_nested(left) or not (_is_counted(dividend) or plain_entails(plain, dividend)):
+            if _is_nested(left) or not (is_counted(dividend) or plain_entails(plain, dividend)):
                 return []
             quotient = of_atom(Map("//", atom.arguments, atom.type, atom.span))
             remainder = dividend - quotient * divisor
@@ -241,13 +237,6 @@ def plain_entails(assumptions: Assumptions, goal: Polynomial) -> bool:
 
 def _is_nested(expr: Expr) -> bool:
     return any(isinstance(inner, Map) and inner.op in ("//", "%") for inner in walk.walk(expr))
-
-
-def _is_counted(value: Polynomial) -> bool:
-    """A sum of products of sizes and positive numbers: never negative."""
-    return all(
-        factor > 0 and all(isinstance(atom, Size) for atom, _ in monomial) for monomial, factor in value.terms.items()
-    )
 
 
 def eliminate(rows: list[Row], keep: frozenset[Atom]) -> list[Row] | None:
@@ -305,37 +294,6 @@ def _tidy(rows: list[Row]) -> list[Row] | None:
         bound = constant // share
         strongest[key] = min(bound, strongest.get(key, bound))
     return [{**dict(key), ONE: bound} for key, bound in strongest.items()]
-
-
-def project(facts: Iterable[Polynomial], coordinates: Iterable[Coordinate]) -> list[Polynomial] | None:
-    """What the facts say of all else: exactly where some point of the coordinates makes all of them at least 0.
-
-    None where that is not decided: a coordinate with a factor other than 1 or -1, or inside a product or quotient.
-    """
-    rows = list(facts)
-    for coordinate in coordinates:
-        point: Monomial = frozenset(((coordinate, 1),))
-        free = [row for row in rows if point not in row.terms]
-        bounds = [row for row in rows if point in row.terms]
-        if any(abs(row.terms[point]) != 1 for row in bounds) or len(bounds) > 16:
-            return None
-        if any(_varies(row - _scaled_atom(coordinate, row.terms.get(point, 0)), coordinate) for row in rows):
-            return None
-        above = [row for row in bounds if row.terms[point] > 0]
-        below = [row for row in bounds if row.terms[point] < 0]
-        rows = [*free, *(lower + upper for lower in above for upper in below)]
-    return list(dict.fromkeys(row for row in rows if row.constant is None or row.constant < 0))
-
-
-def _scaled_atom(atom: Atom, factor: int) -> Polynomial:
-    return Polynomial({frozenset(((atom, 1),)): factor} if factor else {})
-
-
-def _varies(value: Polynomial, coordinate: Coordinate) -> bool:
-    return any(
-        atom == coordinate if isinstance(atom, Coordinate) else coordinate in atom.type.coordinates
-        for atom in value.atoms
-    )
 
 
 def always_possible(known: Iterable[Polynomial], at_least: int = 1) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from . import build
+from .conditions import fails
 from .nodes import Clause, Coord, Expr, Let, Map, Normalize, Read, Select
 from .walk import at
 
@@ -15,7 +16,7 @@ def removal(expr: Expr, of_read: Callable[[Read], Expr | None]) -> Expr | None:
         case Read():
             return of_read(expr)
         case Normalize(op="softmax" | "cumsum", guard=guard) if guard is not None:
-            return negated(guard)
+            return fails(guard)
         case Map("*", arguments):
             return either(*(removal(argument, of_read) for argument in arguments))
         case Map("/" | "neg", arguments):
@@ -24,14 +25,14 @@ def removal(expr: Expr, of_read: Callable[[Read], Expr | None]) -> Expr | None:
             first, second = removal(then, of_read), removal(otherwise, of_read)
             return either(
                 None if first is None else build.conjunction((condition, first)),
-                None if second is None else build.conjunction((negated(condition), second)),
+                None if second is None else build.conjunction((fails(condition), second)),
             )
     return None
 
 
 def removal_of(clause: Clause, of_read: Callable[[Read], Expr | None]) -> Expr | None:
     """The condition under which a point of a clause is removed."""
-    guard = None if clause.guard is None else negated(clause.guard)
+    guard = None if clause.guard is None else fails(clause.guard)
     return either(guard, removal(clause.body, of_read))
 
 
@@ -52,11 +53,6 @@ def removal_through(lets: Mapping[str, Let]) -> Callable[[Read], Expr | None]:
         return None if condition is None else at(clause, condition, read.indices)
 
     return of_read
-
-
-def negated(condition: Expr) -> Expr:
-    """That a condition fails."""
-    return build.apply("!", (condition,), "bool", condition.span)
 
 
 def either(*conditions: Expr | None) -> Expr | None:

@@ -51,9 +51,13 @@ def parts_of(let: Let) -> Iterator[Expr]:
             yield range.upper
 
 
-def reads_of(let: Let) -> list[Read]:
-    """Every read of a definition."""
-    return [part for expr in parts_of(let) for part in walk(expr) if isinstance(part, Read)]
+def reads_of(let: Let) -> tuple[Read, ...]:
+    """Every read of a definition, which is walked when it is first asked for."""
+    if let.reads is None:
+        found = tuple(part for expr in parts_of(let) for part in walk(expr) if isinstance(part, Read))
+        object.__setattr__(let, "reads", found)
+        return found
+    return let.reads
 
 
 def is_bare(expr: Expr) -> bool:

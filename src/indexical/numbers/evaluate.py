@@ -10,8 +10,8 @@ from typing import Any
 
 from ..diagnostics import CallError, Diagnostic, Label
 from ..ir import nodes as ir
+from ..ir.needs import members
 from ..ir.walk import reads_of
-from ..run.needs import members
 from ..run.pointwise import check_work
 from ..run.reference import Evaluation, Table
 from ..run.trace import clause_at

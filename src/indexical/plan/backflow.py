@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from ..ir import nodes as ir
 from ..ir.algebra.normal import Binder, Form, Product, Sum, TooLarge, multiplied, product
@@ -13,7 +14,7 @@ from ..ir.algebra.sums import opened
 from ..ir.types import Coordinate
 from ..ir.walk import parts_of, reads_of, walk
 from .cotangents import Use, Weights, parted, relaxed, use_of
-from .ordering import Uses, needed_for
+from .ordering import Uses, uses_of
 from .softmaxes import weights_of
 
 
@@ -29,37 +30,63 @@ def flows_back(let: ir.Let, uses: Uses) -> bool:
     return False
 
 
-def _pointwise(name: str, program: ir.Program) -> set[str]:
+def _pointwise(name: str, uses: Uses) -> set[str]:
     """The weights, and the definitions that are made of them point by point, however often."""
     found = {name}
-    recurrent = {n for item in program.order if isinstance(item, ir.Stepwise) for n, _ in item.axes}
-    lets = {let.name: let for let in program.lets}
-    for item in program.order:
-        if not isinstance(item, ir.Once) or item.name in recurrent:
-            continue
-        let = lets[item.name]
-        if len(let.clauses) != 1 or let.kind != "real":
-            continue
-        slots = {slot.coordinate for slot in let.clauses[0].slots if isinstance(slot, ir.Coord)}
-        reads = (r for r in reads_of(let) if r.tensor in found)
-        if any(read.type.coordinates and read.type.coordinates <= slots for read in reads):
-            found.add(let.name)
+    waiting = [name]
+    while waiting:
+        for let, reads in uses.readers.get(waiting.pop(), ()):
+            if let.name in found or let.name in uses.stepped or len(let.clauses) != 1 or let.kind != "real":
+                continue
+            slots = {slot.coordinate for slot in let.clauses[0].slots if isinstance(slot, ir.Coord)}
+            if any(read.type.coordinates and read.type.coordinates <= slots for read in reads):
+                found.add(let.name)
+                waiting.append(let.name)
     return found
 
 
-def _parts(let: ir.Let) -> Iterator[ir.Expr]:
-    return (part for expr in parts_of(let) for part in walk(expr))
+@dataclass
+class Scene:
+    """A program whose weights are looked at one after the other: what holds of all of them is found once.
+
+    `exponential` are definitions in which something is exponentiated, `copies` those that only read on, or nearly.
+    """
+
+    program: ir.Program
+    wanted: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        self.uses = uses_of(self.program, self.wanted)
+        self.exponential = {let.name for let in self.program.lets if _is_exponential(let)}
+        algebra = Algebra(self.program, set(self.exponential))
+        self.copies = {let.name for let in self.program.lets if algebra.is_copied(let.name)}
+        self.caution = algebra.caution
+
+    def change(self, program: ir.Program, changed: Iterable[ir.Let]) -> None:
+        """Go on with a program that says the same, in which these definitions are new or have another form."""
+        self.program = program
+        self.uses = uses_of(program, self.wanted)
+        for let in changed:
+            self.caution = self.caution.beside(let)
+            self.copies.discard(let.name)
+            self.exponential.discard(let.name)
+            if _is_exponential(let):
+                self.exponential.add(let.name)
+
+
+def _is_exponential(let: ir.Let) -> bool:
+    return any(is_exponential(part) for expr in parts_of(let) for part in walk(expr))
 
 
 @dataclass
 class Flowing:
     """The weights of this name, and what is made of them."""
 
-    program: ir.Program
+    scene: Scene
     name: str
-    wanted: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        self.program = self.scene.program
         self.lets = {let.name: let for let in self.program.lets}
         let = self.lets[self.name]
         clause = let.clauses[0]
@@ -69,37 +96,50 @@ class Flowing:
         ranges = {r.coordinate: r for r in clause.ranges}
         ordered = tuple(ranges[c] for c in axes)
         self.weights = Weights(self.name, axes, axes.index(body.coordinate), ordered, body.guard)
-        self.algebra = Algebra(self.program)
-        self.pointwise = _pointwise(self.name, self.program)
-        others = [let for let in self.program.lets if let.name not in self.pointwise]
-        exponential = {let.name for let in others if any(map(is_exponential, _parts(let)))}
-        self.algebra.kept |= {self.name, *exponential}
-        self.opening = self.pointwise | self._averages()
-        gathers = {let.name for let in self.program.lets if self._reads(let, {self.name})} - self.pointwise
-        few = [let for let in self.program.lets if len(let.axes) < len(axes)]
-        self.results = gathers | {let.name for let in few if self._reads(let, gathers)}
-        self.needed = needed_for(self.program, self.wanted)
+        self.pointwise = _pointwise(self.name, self.scene.uses)
+        few = {let.name for let in self._readers({self.name}) if len(let.axes) < len(axes)}
+        # Definitions with one point for each row of the weights, and what as large as these is made of them.
+        self.opening = self.pointwise | few | {r.name for r in self._readers(few) if len(r.axes) == len(axes)}
+        gathers = {let.name for let in self._readers({self.name})} - self.pointwise
+        self.results = gathers | {let.name for let in self._readers(gathers) if len(let.axes) < len(axes)}
+        self.algebra = Algebra(self.program, self._closed())
+        self.algebra.caution = self.scene.caution
 
-    def _averages(self) -> set[str]:
-        """Definitions with one point for each row of the weights, and what as large as these is made of them."""
-        count = len(self.weights.axes)
-        few = {let.name for let in self.program.lets if len(let.axes) < count and self._reads(let, {self.name})}
-        return few | {let.name for let in self.program.lets if len(let.axes) == count and self._reads(let, few)}
+    def _closed(self) -> set[str]:
+        """The definitions that are not written out: all that are not made of the weights, or are more than copies."""
+        exponential = self.scene.exponential
+        apart = exponential - self.pointwise
+        if exponential & self.pointwise == {self.name}:
+            apart |= self.lets.keys() - self.opening - self.results - self._large() - self.scene.copies
+        return apart | {self.name}
 
-    def _reads(self, let: ir.Let, names: set[str]) -> bool:
-        return any(read.tensor in names for read in reads_of(let))
+    def _large(self) -> set[str]:
+        """The definitions as large as the weights that stand beside them, or that copies of which do."""
+        found: set[str] = set()
+        waiting = [*self.opening, *(let.name for let in self.readers)]
+        while waiting:
+            for read in reads_of(self.lets[waiting.pop()]):
+                if len(read.type.coordinates) >= len(self.weights.axes) and read.tensor not in found:
+                    found.add(read.tensor)
+                    waiting += [read.tensor] if read.tensor in self.scene.copies else []
+        return found
 
-    @property
+    def _readers(self, names: Iterable[str]) -> list[ir.Let]:
+        """The definitions that are needed and read one of these."""
+        found = {let.name: let for name in names for let, _ in self.scene.uses.readers.get(name, ())}
+        return list(found.values())
+
+    @cached_property
     def readers(self) -> list[ir.Let]:
         """What is needed and reads something that is made of the weights point by point."""
-        lets = [let for let in self.program.lets if let.name in self.needed - self.pointwise]
-        return [let for let in lets if any(read.tensor in self.pointwise for read in reads_of(let))]
+        found = {let.name for let in self._readers(self.pointwise)} - self.pointwise
+        return [let for let in self.program.lets if let.name in found]
 
     def made_of(self) -> set[str]:
         """The definitions that are made of the weights in another way than attention is; none where they are only
         gathered with."""
         others = {let.name for let in self.readers if not self.is_gather(let)}
-        return others | (self.pointwise & self.needed) - {self.name} if others else set()
+        return others | self.pointwise - {self.name} if others else set()
 
     def is_derived(self) -> bool:
         """Whether weights stand beside weights somewhere, as in what flows back through a softmax."""
@@ -134,9 +174,7 @@ class Flowing:
     def form(self, let: ir.Let) -> Form | str:
         """A definition in normal form, with all that is made of the weights point by point written out."""
         clause = let.clauses[0]
-        reads = [
-            r for part in parts_of(let) for r in walk(part) if isinstance(r, ir.Read) and r.tensor in self.pointwise
-        ]
+        reads = [read for read in reads_of(let) if read.tensor in self.pointwise]
         inside = [r for r in walk(clause.body) if isinstance(r, ir.Read) and r.tensor in self.pointwise]
         if len(let.clauses) != 1 or self.algebra.canonical.clause(let.name) is None or len(reads) != len(inside):
             return f"`{let.name}` has several cases, or asks for the weights in a guard"

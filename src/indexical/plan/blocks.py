@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
 from ..ir.graph import components
+from ..ir.needs import reached
 from ..ir.types import Coordinate
 from ..ir.walk import children, parts_of, reads_of, walk
 from .parts import Split, row_of
@@ -220,14 +221,8 @@ class _Cut:
         return {read.tensor for read in reads_of(self.lets[name]) if read.tensor in self.lets}
 
     def reached(self, steps: Reads, start: set[str]) -> set[str]:
-        found: set[str] = set()
-        waiting = list(start)
-        while waiting:
-            for name in steps(waiting.pop()):
-                if name not in found:
-                    found.add(name)
-                    waiting.append(name)
-        return found
+        """All that lies behind some definitions, one or more steps away."""
+        return set(reached({name for each in start for name in steps(each)}, steps))
 
     # --------------------------------------------------------------------------- checks
 

@@ -4,40 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from ..ir import nodes as ir
+from ..ir.affine import number, of_atom, polynomial
 from ..ir.context import agreed
-from ..ir.types import Dtype
+from ..ir.domain import Domain, Slice
+from ..ir.needs import asserted, reached, read_in
+from ..ir.types import Coordinate, Dtype
 from ..ir.walk import reads_of, walk
 from .blocks import cut
 from .contractions import contract
 from .dtypes import definition_dtypes, weak_definitions
 from .experts import GROUPED, group
+from .few import few_pairs
 from .fuse import fuse
 from .gradients import Derived, derive
-from .lowerings import described
-from .masks import analyze, kind
-from .norms import LAYER_NORM, Norm, find_norm
+from .losses import CROSS_ENTROPY, CrossEntropy, find_loss
+from .norms import Norm, find_norm
 from .places import by_places
-from .recognize import recognize
+from .recognize import Recognizer, recognize
 from .recurrences import arrange, step_of
 from .scores import lay_out, take_apart
 from .softmaxes import weights_of
-from .steps import (
-    Attend,
-    Attention,
-    Block,
-    Chosen,
-    Gradient,
-    Layout,
-    Mask,
-    Piece,
-    Plan,
-    Recognized,
-    Refusal,
-    Scores,
-    Step,
-)
+from .steps import Attend, Attention, Block, Chosen, Gradient, Layout, Plan, Recognized, Refusal, Scores, Step
 from .wording import words_of
 
 FUSED = "scaled_dot_product_attention"
@@ -62,14 +52,15 @@ def choose(
     placed: list[str] = []
     if not isolate:
         program, placed = by_places(program, needed_by(program, wanted, {}))
-    derived = Derived.none(program) if isolate else _derived(program, wanted, backend, recompute)
+    derived = Derived.none(program) if isolate else _derived(program, wanted, backend, device, recompute)
     program = derived.program
     derived = replace(derived, left=derived.left | _gathering_built(program, placed))
-    found = Recognized(program, {}, ()) if isolate else recognize(program, wanted, derived.left)
+    found = Recognized(program, {}, ()) if isolate else recognize(program, wanted, derived.left, derived.computed)
     refusals = {refusal.definition: refusal for refusal in (*found.refusals, *derived.refusals)}
     fused = dict(found.attentions)
+    lets = {let.name: let for let in found.program.lets}
     for name, attention in list(fused.items()):
-        reason = _unfit(name, attention, found.program)
+        reason = _unfit(lets[name], attention, lets)
         if reason is not None:
             refusals[name] = Refusal(name, "fused attention", reason)
             del fused[name]
@@ -88,26 +79,33 @@ def choose(
     program, blocks = _cut(arranged.program, wanted, derived.flowing, reading, refusals)
     norms = {} if isolate or backend != "torch" else _norms(program, {*fused, *reading}, dtypes)
     reading |= {name: norm.parts for name, norm in norms.items()}
+    losses = {} if isolate or backend != "torch" else _losses(program, wanted, reading, dtypes)
+    reading |= {name: loss.parts for name, loss in losses.items()}
     needed = needed_by(program, wanted, reading)
     together = _together(program, derived.gradients, blocks, needed, refusals)
     inside = {name for step in together for name in (*step.beside, *step.covers)}
+    known = {step.definition: step for step in reversed(together)}
+    lets = {let.name: let for let in program.lets}
+    written = {let.name: let for let in original.lets}
     steps = []
     for let in program.lets:
-        if let.name not in needed - inside:
+        if let.name not in needed or let.name in inside:
             continue
         if let.name in fused:
-            step = _attend(let, fused[let.name], program, backend)
+            step = _attend(let, fused[let.name], lets, backend, device)
             more = (*step.refusals, *uncontracted.get(let.name, ()))
-            steps.append(replace(step, covers=_covered((let.name,), original, needed), refusals=more))
+            steps.append(replace(step, covers=_covered((let.name,), written, needed), refusals=more))
         elif let.name in norms:
-            covers = _covered((let.name,), original, needed)
-            steps.append(Step(let.name, LAYER_NORM, covers=covers, norm=norms[let.name]))
+            covers = _covered((let.name,), written, needed)
+            steps.append(Step(let.name, norms[let.name].kernel, covers=covers, norm=norms[let.name]))
+        elif let.name in losses:
+            covers = _covered((let.name,), written, needed)
+            steps.append(Step(let.name, CROSS_ENTROPY, covers=covers, loss=losses[let.name]))
         elif let.name in chosen and let.name not in inside:
             steps.append(Step(let.name, GROUPED, chosen=chosen[let.name]))
         else:
             refused = (refusals[let.name],) if let.name in refusals else ()
-            known = next((step for step in together if step.definition == let.name), None)
-            steps.append(described(known or step_of(let.name, arranged, refused), program))
+            steps.append(known[let.name] if let.name in known else step_of(let.name, arranged, refused))
     built = needed - {name for step in together for name in step.covers}
     asked = needed_by(original, wanted, {})
     unread = tuple(let.name for let in original.lets if let.name in asked - built and let.axes and not let.hidden)
@@ -135,9 +133,9 @@ def _contracted(
 
 
 def _norms(program: ir.Program, taken: set[str], dtypes: Mapping[str, Dtype]) -> dict[str, Norm]:
-    """The layer normalisations of a program, other than those that are computed some other way. PyTorch's kernel wants
+    """The normalisations of a program, other than those that are computed some other way. PyTorch's kernel wants
     one dtype for all that it is given."""
-    if len({dtypes.get(tensor.name) for tensor in program.inputs if tensor.kind == "real" and tensor.axes}) != 1:
+    if len(_reals(program, dtypes)) != 1:
         return {}
     lets = {let.name: let for let in program.lets}
     once = {item.name for item in program.order if isinstance(item, ir.Once)} - taken
@@ -145,58 +143,85 @@ def _norms(program: ir.Program, taken: set[str], dtypes: Mapping[str, Dtype]) ->
     return {name: norm for name, norm in found.items() if norm is not None}
 
 
+def _reals(program: ir.Program, dtypes: Mapping[str, Dtype]) -> set[Dtype | None]:
+    """The dtypes of the real arrays that a program is given."""
+    return {dtypes.get(tensor.name) for tensor in program.inputs if tensor.kind == "real" and tensor.axes}
+
+
+def _losses(
+    program: ir.Program,
+    wanted: tuple[str, ...],
+    reading: Mapping[str, tuple[ir.Expr, ...]],
+    dtypes: Mapping[str, Dtype],
+) -> dict[str, CrossEntropy]:
+    """The cross-entropies of a program, other than those whose logarithms are built in any case. The kernel rounds
+    after each step what has 16 bits."""
+    if len(_reals(program, dtypes)) != 1 or not _reals(program, dtypes) <= {"f32", "f64"}:
+        return {}
+    once = {item.name for item in program.order if isinstance(item, ir.Once)} - reading.keys()
+    lets = {let.name: let for let in program.lets if let.name in once}
+    found = {name: find_loss(let, lets) for name, let in lets.items()}
+    losses = {name: loss for name, loss in found.items() if loss is not None}
+    while losses:
+        built = needed_by(program, wanted, {**reading, **{name: loss.parts for name, loss in losses.items()}})
+        kept = {name: loss for name, loss in losses.items() if loss.log_softmax not in built and name in built}
+        if len(kept) == len(losses):
+            break
+        losses = kept
+    return losses
+
+
 def needed_by(program: ir.Program, wanted: tuple[str, ...], reading: Mapping[str, tuple[ir.Expr, ...]]) -> set[str]:
     """The definitions that are computed: those asked for, those asserted, and what they read; of those that a kernel
     computes, only what it is `reading`."""
     lets = {let.name: let for let in program.lets}
-    needed: set[str] = set()
-    waiting = [name for name in wanted if name in lets]
-    waiting += [p.tensor for claim in program.asserts for p in walk(claim.condition) if isinstance(p, ir.Read)]
-    while waiting:
-        name = waiting.pop()
-        if name in needed or name not in lets:
-            continue
-        needed.add(name)
-        if name in reading:
-            waiting += [part.tensor for expr in reading[name] for part in walk(expr) if isinstance(part, ir.Read)]
-            extents = [axis.extent for axis in lets[name].axes]
-            waiting += [part.tensor for expr in extents for part in walk(expr) if isinstance(part, ir.Read)]
-        else:
-            waiting += [read.tensor for read in reads_of(lets[name])]
-    return needed
+
+    def step(name: str) -> list[str]:
+        if name not in reading:
+            return [read.tensor for read in reads_of(lets[name])] if name in lets else []
+        return read_in(*reading[name], *(axis.extent for axis in lets[name].axes))
+
+    return lets.keys() & reached((*wanted, *asserted(program)), step)
 
 
-def _covered(names: tuple[str, ...], program: ir.Program, needed: set[str]) -> tuple[str, ...]:
+def _covered(names: tuple[str, ...], lets: Mapping[str, ir.Let], needed: set[str]) -> tuple[str, ...]:
     """The definitions that a kernel computes on the way, in the order of the text."""
-    lets = {other.name: other for other in program.lets}
-    found: set[str] = set()
-    waiting = [name for name in names if name in lets]
-    while waiting:
-        for read in reads_of(lets[waiting.pop()]):
-            if read.tensor in lets and read.tensor not in needed | found:
-                found.add(read.tensor)
-                waiting.append(read.tensor)
+
+    def step(name: str) -> list[str]:
+        reads = [read.tensor for read in reads_of(lets[name])] if name in lets else []
+        return [tensor for tensor in reads if tensor not in needed]
+
+    found = set(reached(names, step)).difference(names)
     return tuple(name for name in lets if name in found)
 
 
-def _derived(program: ir.Program, wanted: tuple[str, ...], backend: str, recompute: bool) -> Derived:
+def _derived(program: ir.Program, wanted: tuple[str, ...], backend: str, device: str, recompute: bool) -> Derived:
     """What flows back through attentions: by a kernel that has a way back, where weights may be made again."""
+    if not recompute:
+        return replace(derive(program, wanted, None), flowing=())
+    return derive(program, wanted, partial(_Describer, device=device) if backend == "torch" else None)
 
-    def describe(program: ir.Program, name: str) -> tuple[Step, ir.Let] | str:
-        found = recognize(program, (name,))
-        if name not in found.attentions:
-            return next((r.reason for r in found.refusals if r.definition == name), "no attention is recognised")
-        attention = found.attentions[name]
-        reason = _unfit(name, attention, found.program)
-        let = next(let for let in found.program.lets if let.name == name)
-        step = _attend(let, attention, found.program, backend)
+
+class _Describer:
+    """The attentions of a program through which something flows back, each by its kernel."""
+
+    def __init__(self, program: ir.Program, device: str) -> None:
+        self.recognizer = Recognizer(program)
+        self.add = self.recognizer.add
+        self.device = device
+
+    def describe(self, let: ir.Let) -> tuple[Step, ir.Let] | str:
+        """The kernel of a further definition that is an attention, and the definition as the kernel sees it; or why
+        none takes it."""
+        found = self.recognizer.find(let)
+        if isinstance(found, str):
+            return found
+        let, attention = found
+        reason = _unfit(let, attention, self.recognizer.lets)
+        step = _attend(let, attention, self.recognizer.lets, "torch", self.device)
         if step.kernel == STREAM:
             reason = reason or step.refusals[-1].reason
         return reason or (step, let)
-
-    if not recompute:
-        return replace(derive(program, wanted, None), flowing=())
-    return derive(program, wanted, describe if backend == "torch" else None)
 
 
 def _reading(fused: Mapping[str, Attention], derived: Derived) -> dict[str, tuple[ir.Expr, ...]]:
@@ -247,11 +272,14 @@ def _together(
 ) -> list[Step]:
     """Definitions that are computed at once, where the first of them stands."""
     order = [item.name for item in program.order if isinstance(item, ir.Once)]
+    place = {name: number for number, name in enumerate(order)}
+    lets = {let.name: let for let in program.lets}
     steps = []
     for gradient in gradients:
-        names = [name for name in order if name in gradient.definitions and name in needed]
+        own = {name for name in gradient.definitions if name in place and name in needed}
+        names = sorted(own, key=place.__getitem__)
         if names:
-            covers = _covered(tuple(names), program, needed)
+            covers = _covered(tuple(names), lets, needed)
             words = ("where this is to be differentiated again: by arrays",)
             step = Step(names[0], f"the backward of {gradient.kernel}", (*words, *gradient.words), gradient.refusals)
             beside = tuple(names[1:])
@@ -278,12 +306,11 @@ def _taken_back(found: Recognized, name: str, original: ir.Program) -> Recognize
     return replace(found, program=replace(found.program, lets=lets))
 
 
-def _unfit(name: str, attention: Attention, program: ir.Program) -> str | None:
+def _unfit(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let]) -> str | None:
     """Why no kernel computes an attention; None where one does."""
-    let = next(let for let in program.lets if let.name == name)
-    attend = _attend(let, attention, program, "numpy").attend
+    attend = _attend(let, attention, lets, "numpy", "cpu").attend
     assert attend is not None
-    if attention.empty == "nan" and any(piece.groups or piece.rest for piece in attend.mask.pieces):
+    if attention.empty == "nan" and not all(one.is_interval for one in attend.keys):
         return "a row that hears nobody would be 0 and not NaN; which those are is known only of intervals"
     dot = attend.scores.dot
     if not attend.layout.rows and dot is not None:
@@ -293,24 +320,42 @@ def _unfit(name: str, attention: Attention, program: ir.Program) -> str | None:
     return None
 
 
-def _attend(let: ir.Let, attention: Attention, program: ir.Program, backend: str) -> Step:
-    lets = {other.name: other for other in program.lets}
+def _attend(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let], backend: str, device: str) -> Step:
     ranges = {range.coordinate: range for range in let.clauses[0].ranges}
     axes = tuple(axis.coordinate for axis in let.axes)
     layout = lay_out(attention, axes)
     scores = take_apart(attention, layout)
-    mask = analyze(attention.guard, attention.key, tuple(ranges.values()), lets, frozenset(layout.rows))
-    if not mask.pieces:
-        mask = Mask((Piece((attention.key.upper,), (attention.key.lower,), (), ()),))
+    key = attention.key
+    domain = Domain.of((*ranges.values(), key), attention.guard, lets)
+    keys = domain.bounds(key.coordinate, layout.rows) or (Slice((key.upper,), (key.lower,)),)
     guarded = [c for c in layout.rows if any(c in guard.type.coordinates for guard in attention.guard)]
-    shape = kind(mask, attention.key, tuple(ranges[c] for c in guarded), lets)
-    way, refusals = _way(let, attention.coordinate.name, layout, scores, mask, shape, backend)
-    attend = Attend(attention, layout, scores, mask, shape)
-    return Step(let.name, way, words_of(attend, way == FUSED), refusals, attend)
+    shape = _shape(domain, keys, key, guarded)
+    way, refusals = _way(let, key.coordinate.name, layout, scores, keys, shape, backend)
+    attend = Attend(attention, layout, scores, domain, keys, shape)
+    if backend == "torch" and way != FUSED:
+        attend = replace(attend, few=few_pairs(attend, device))
+    return Step(let.name, way, words_of(attend, way == FUSED, way == STREAM), refusals, attend)
+
+
+def _shape(domain: Domain, keys: tuple[Slice, ...], key: ir.Range, rows: list[Coordinate]) -> str | None:
+    """`full` where every query hears every key, `causal` where the query at `i` hears the keys up to `i`."""
+    if keys == (Slice(),):
+        return "full"
+    if len(keys) != 1 or len(rows) != 1 or keys[0].lower or not keys[0].is_interval or len(keys[0].upper) != 1:
+        return None
+    past = polynomial(keys[0].upper[0], domain.known.constants) - of_atom(rows[0])
+    starts = (key.lower, domain.range(rows[0]).lower)
+    return "causal" if past == number(1) and all(polynomial(start) == number(0) for start in starts) else None
 
 
 def _way(
-    let: ir.Let, key: str, layout: Layout, scores: Scores, mask: Mask, shape: str | None, backend: str
+    let: ir.Let,
+    key: str,
+    layout: Layout,
+    scores: Scores,
+    keys: tuple[Slice, ...],
+    shape: str | None,
+    backend: str,
 ) -> tuple[str, tuple[Refusal, ...]]:
     """The first kernel that takes it, and why the others before it do not."""
     refusals: list[Refusal] = []
@@ -328,7 +373,7 @@ def _way(
         return _tiled(let, layout, refusals)
     query = layout.rows[-1].name if layout.rows else "i"
     refusals.append(Refusal(let.name, FUSED, f"it knows no guard but `{key} <= {query}`"))
-    if any(piece.rest for piece in mask.pieces) or (len(mask.pieces) > 1 and any(p.groups for p in mask.pieces)):
+    if any(one.rest for one in keys) or (len(keys) > 1 and any(one.labels for one in keys)):
         return _tiled(let, layout, refusals)
     return INTERVALS, tuple(refusals)
 

@@ -14,10 +14,10 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import expression, of_atom, polynomial
 from ..ir.algebra.canonical import text
+from ..ir.conditions import conjuncts_of
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, is_bare, walk
 from .homes import body_of
-from .linear import conjuncts_of
 from .ordering import preceded
 from .reach import reach
 from .softmaxes import weights_of

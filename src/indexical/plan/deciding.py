@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.conditions import fails
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import rebuild
@@ -41,7 +42,7 @@ def _fails(condition: ir.Expr, known: Assumptions) -> bool:
     """Whether a condition never holds; of several that must all hold, one is enough."""
     if isinstance(condition, ir.Map) and condition.op == "&&":
         return any(_fails(part, known) for part in condition.arguments)
-    return known.proves(build.apply("!", (condition,), "bool", condition.span))
+    return known.proves(fails(condition))
 
 
 def _is_zero(expr: ir.Expr) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import permutations
+from typing import Protocol
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -26,17 +27,25 @@ from ..ir.algebra.normal import (
 )
 from ..ir.algebra.sums import replaced, summed
 from ..ir.algebra.writing import name_for, named, written
+from ..ir.needs import needed
 from ..ir.types import Coordinate
 from ..ir.walk import parts_of, walk
-from .backflow import Flowing, binder_of, flows_back
+from .backflow import Flowing, Scene, binder_of, flows_back
 from .cotangents import Gather, Use, adjoint_of, gathered, read_of
-from .ordering import arranged, definition, extended, fresh_name, needed_for, uses_of
+from .ordering import arranged, definition, extended, fresh_name
 from .softmaxes import name_softmaxes, weights_of
 from .steps import Attend, Gradient, Refusal, Step, Target
 
-# Describes a definition that is an attention: its kernel, all that this wants to know, and the definition as the kernel
-# sees it; or says why none takes it.
-Describe = Callable[[ir.Program, str], "tuple[Step, ir.Let] | str"]
+
+class Describer(Protocol):
+    """Knows the attentions among the definitions of a program."""
+
+    def describe(self, let: ir.Let) -> tuple[Step, ir.Let] | str:
+        """The kernel of a further definition that is an attention, all that this wants to know, and the definition as
+        the kernel sees it; or why none takes it."""
+
+    def add(self, let: ir.Let) -> None:
+        """A definition that the program has from now on, or has in another form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +62,36 @@ class Derived:
     flowing: tuple[str, ...]
     left: frozenset[str]
 
+    @property
+    def computed(self) -> frozenset[str]:
+        """The definitions that the backward of a kernel computes."""
+        return frozenset(name for gradient in self.gradients for name in gradient.definitions)
+
     @classmethod
     def none(cls, program: ir.Program) -> Derived:
         """A program through which nothing flows back."""
         return cls(program, (), (), (), frozenset())
 
 
-def derive(program: ir.Program, wanted: tuple[str, ...], describe: Describe | None) -> Derived:
+def derive(
+    program: ir.Program, wanted: tuple[str, ...], describing: Callable[[ir.Program], Describer] | None
+) -> Derived:
     """A program that says the same, with a definition for everything that the backward of an attention computes;
-    without `describe` there is no such kernel."""
+    without `describing` there is no such kernel."""
     if not any(isinstance(p, ir.Normalize) and p.op == "softmax" for let in program.lets for p in _walked(let)):
         return Derived.none(program)
     gradients: list[Gradient] = []
     refusals: list[Refusal] = []
     flowing: list[str] = []
     left: set[str] = set()
-    current = name_softmaxes(program, needed_for(program, wanted))
-    uses = uses_of(current, wanted)
-    for let in current.lets:
-        if weights_of(let) is None or let.name not in uses.needed or not flows_back(let, uses):
+    scene = Scene(name_softmaxes(program, needed(program, wanted)), wanted)
+    describer: Describer | None = None
+    for let in scene.program.lets:
+        if weights_of(let) is None or let.name not in scene.uses.needed or not flows_back(let, scene.uses):
             continue
-        search = _Search(current, let.name, wanted, describe)
+        if describing is not None and describer is None:
+            describer = describing(scene.program)
+        search = _Search(scene, let.name, describer)
         made_of = search.made_of()
         if not made_of:
             continue
@@ -83,13 +101,15 @@ def derive(program: ir.Program, wanted: tuple[str, ...], describe: Describe | No
             flowing.append(let.name)
             refusals += [Refusal(let.name, "the backward of its kernel", found, let.span)] if found else []
         else:
-            current, made = found
-            uses = uses_of(current, wanted)
-            gradients += made
+            gradients += found.gradients
+            scene.change(found.program, found.changed)
+            for changed in found.changed:
+                assert describer is not None
+                describer.add(changed)
     if not gradients and not flowing:
         return Derived.none(program)
-    left |= {name for gradient in gradients for name in gradient.definitions}
-    return Derived(current, tuple(gradients), tuple(refusals), tuple(flowing), frozenset(left))
+    derived = Derived(scene.program, tuple(gradients), tuple(refusals), tuple(flowing), frozenset())
+    return replace(derived, left=derived.computed.union(left))
 
 
 def _walked(let: ir.Let) -> Iterator[ir.Expr]:
@@ -125,25 +145,36 @@ class _Forward:
     number: Number
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A program in which gradients are definitions, those of its definitions that are new or changed, and the
+    gradients."""
+
+    program: ir.Program
+    changed: tuple[ir.Let, ...]
+    gradients: list[Gradient]
+
+
 @dataclass
 class _Search(Flowing):
     """What flows back through one softmax, as the derivative of a gather."""
 
-    describe: Describe | None = None
+    describer: Describer | None = None
     forwards: dict[str, _Forward] = field(default_factory=dict)
+    gathers: list[ir.Let] = field(default_factory=list)
     parts: dict[str, list[_Part | Form]] = field(default_factory=dict)
 
-    def found(self) -> tuple[ir.Program, list[Gradient]] | str:
+    def found(self) -> _Found | str:
         """The program with the gradients as definitions, or why there are none."""
-        if self.describe is None:
+        if self.describer is None:
             return ""
         try:
             return self.run()
         except TooLarge:
             return "what it is made of grows too large when it is written out"
 
-    def run(self) -> tuple[ir.Program, list[Gradient]] | str:
-        asked = [name for name in self.wanted if name in self.pointwise - {self.name}]
+    def run(self) -> _Found | str:
+        asked = [name for name in self.scene.wanted if name in self.pointwise - {self.name}]
         if asked:
             return f"`{asked[0]}` is asked for whole"
         readers = self.readers
@@ -191,18 +222,16 @@ class _Search(Flowing):
                 return "what arrives varies with more than what is gathered"
         arriving, value = (self._named(side, names) for side in (gather.arriving, gather.value))
         gather = replace(gather, arriving=arriving, value=value)
-        let = self._forward(carried, value)
-        program = extended(self.program, [let], {})
-        assert self.describe is not None
-        described = self.describe(program, let.name)
+        assert self.describer is not None
+        described = self.describer.describe(self._forward(carried, value))
         if isinstance(described, str):
             return described
         step, let = described
-        program = extended(self.program, [let], {})
         forward = self._described(let, step, flow, gather)
         if isinstance(forward, str):
             return forward
-        self.program = program
+        self.program = extended(self.program, [let], {})
+        self.gathers.append(let)
         self.forwards[flow.key] = forward
         return None
 
@@ -319,7 +348,7 @@ class _Search(Flowing):
 
     # ------------------------------------------------------------------------- building
 
-    def built(self) -> tuple[ir.Program, list[Gradient]] | str:
+    def built(self) -> _Found | str:
         """The program with a definition for each gradient, or with the definition that is one in its place."""
         made: dict[tuple[str, str], ir.Let] = {}
         targets: dict[tuple[str, str], Target] = {}
@@ -339,8 +368,10 @@ class _Search(Flowing):
                 continue
             changed[name] = self._rewritten(let, parts, targets, made)
         gradients = [self._gradient(forward, targets) for forward in self.forwards.values()]
-        program = extended(self.program, list(made.values()), changed)
-        return arranged(program, gradients)
+        program = arranged(extended(self.program, list(made.values()), changed), gradients)
+        if isinstance(program, str):
+            return program
+        return _Found(program, (*self.gathers, *made.values(), *changed.values()), gradients)
 
     def _rewritten(
         self,
@@ -375,7 +406,7 @@ class _Search(Flowing):
         dot = forward.attend.scores.dot
         assert dot is not None
         flow = adjoint_of(forward.flow, weights, self.algebra)
-        let = next(let for let in self.program.lets if let.name == forward.name)
+        let = next(let for let in self.gathers if let.name == forward.name)
         own = {r.coordinate: r for r in (*let.clauses[0].ranges, *dot.compared)}
         over, columns = {
             "query": (weights.key, tuple(r.coordinate for r in dot.compared)),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import expression, number, of_atom, polynomial
+from ..ir.conditions import conjuncts_of
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, substitute, walk
-from .scatters import conjuncts, within
+from .scatters import within
 
 
 def grouped(expr: ir.Reduce, condition: ir.Expr) -> ir.Reduce | None:
@@ -53,7 +54,7 @@ def _unrolled(
     values = {range.coordinate: place}
     try:
         # First, since all other conditions are only asked of members that there are.
-        conditions = [in_range, *(substitute(c, values) for c in conjuncts(expr.guard) if c is not condition)]
+        conditions = [in_range, *(substitute(c, values) for c in conjuncts_of(expr.guard) if c is not condition)]
         body = substitute(expr.body, values)
     except Inexpressible:
         return None

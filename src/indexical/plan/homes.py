@@ -14,6 +14,7 @@ from ..ir.algebra.predicates import is_normalized
 from ..ir.algebra.safety import infinities
 from ..ir.algebra.sums import replaced
 from ..ir.algebra.writing import name_for, named, written
+from ..ir.conditions import fails
 from ..ir.context import Trail
 from ..ir.types import Coordinate
 from ..ir.walk import is_bare, substitute
@@ -137,7 +138,7 @@ def _conditions(
     """What holds wherever the attention is read, as far as its own coordinates decide it, and whether that is
     not all."""
     steps = [step for step in trail if isinstance(step, tuple)]
-    held = [condition if holds else build.apply("!", (condition,), "bool", span) for condition, holds in steps]
+    held = [condition if holds else fails(condition) for condition, holds in steps]
     decided = [condition for condition in held if condition.type.coordinates <= set(order)]
     for c in order:
         if text(ranges[c].lower) != "0":

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
 from ..ir.context import constants_of
+from ..ir.needs import needed
 from ..ir.walk import reads_of, walk
 from .scans import Recurrence
 
@@ -19,15 +20,15 @@ def keep_last(
     lets = {let.name: let for let in program.lets}
     result = dict(recurrences)
     asked = [part for claim in program.asserts for part in walk(claim.condition) if isinstance(part, ir.Read)]
-    needed = _needed(lets, {*wanted, *(read.tensor for read in asked)})
+    names = needed(program, wanted)
     for order in program.order:
         if not isinstance(order, ir.Stepwise) or any(isinstance(item, ir.Stepwise) for item in order.body):
             continue
         group = dict(order.axes)
-        outside = [read for name in needed - set(group) for read in reads_of(lets[name])] + asked
+        outside = [read for name in names - set(group) for read in reads_of(lets[name])] + asked
         for name, axis in group.items():
             ends = [read.indices[axis] for read in outside if read.tensor == name]
-            if name in wanted or name not in needed or (ends and not _ends_last(name, group, order.forward, lets)):
+            if name in wanted or name not in names or (ends and not _ends_last(name, group, order.forward, lets)):
                 continue
             if not all(_is_last(end, lets[name], axis, order.forward, lets) for end in ends):
                 continue
@@ -36,18 +37,6 @@ def keep_last(
             if back is not None and (scan is None or (back == 1 and ends)):
                 result[name] = replace(recurrences[name], kept=max(1, back))
     return result
-
-
-def _needed(lets: Mapping[str, ir.Let], wanted: Collection[str]) -> set[str]:
-    """The definitions that some are made of."""
-    found: set[str] = set()
-    waiting = list(wanted)
-    while waiting:
-        name = waiting.pop()
-        if name in lets and name not in found:
-            found.add(name)
-            waiting += [read.tensor for read in reads_of(lets[name])]
-    return found
 
 
 def _ends_last(name: str, group: Mapping[str, int], forward: bool, lets: Mapping[str, ir.Let]) -> bool:

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.conditions import conjuncts_of
 from ..ir.walk import walk
 from ..source import Span
 
@@ -139,17 +140,6 @@ def split_guard(expr: ir.Reduce) -> tuple[ir.Expr | None, ir.Expr | None]:
     while count < len(conditions) and not conditions[count].type.coordinates & expr.coordinates:
         count += 1
     return build.conjunction(conditions[:count]), build.conjunction(conditions[count:])
-
-
-def conjuncts_of(condition: ir.Expr | None) -> list[ir.Expr]:
-    """Conditions that must all hold."""
-    match condition:
-        case None:
-            return []
-        case ir.Map("&&", (left, right)):
-            return conjuncts_of(left) + conjuncts_of(right)
-        case _:
-            return [condition]
 
 
 def _added(op: str, left: Linear, right: Linear, span: Span) -> Linear:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.graph import components
+from ..ir.needs import asserted, reached
 from ..ir.walk import reads_of, walk
 from .steps import Gradient
 
@@ -52,45 +53,35 @@ def preceded(
 @dataclass(frozen=True, slots=True)
 class Uses:
     """The definitions that are needed, and by the name of each tensor the needed definitions that read it, each with
-    its reads of it."""
+    its reads of it. `stepped` are those that are made of themselves."""
 
     needed: frozenset[str]
     readers: Mapping[str, list[tuple[ir.Let, list[ir.Read]]]]
+    stepped: frozenset[str]
 
 
 def uses_of(program: ir.Program, wanted: tuple[str, ...]) -> Uses:
     """Who reads what, of all that some definitions and all assertions are made of; each definition is walked once."""
-    reads: dict[str, list[ir.Read]] = {}
-    needed = frozenset(needed_for(program, wanted, reads))
+    lets = {let.name: let for let in program.lets}
+    reads: dict[str, Sequence[ir.Read]] = {}
+
+    def step(name: str) -> list[str]:
+        reads[name] = reads_of(lets[name]) if name in lets else []
+        return [read.tensor for read in reads[name]]
+
+    needed = frozenset(lets.keys() & reached((*wanted, *asserted(program)), step))
     readers: dict[str, list[tuple[ir.Let, list[ir.Read]]]] = {}
     for let in program.lets:
         by_name: dict[str, list[ir.Read]] = {}
-        for read in reads.get(let.name, ()):
+        for read in reads_of(let) if let.name in needed else ():
             by_name.setdefault(read.tensor, []).append(read)
         for name, found in by_name.items():
             readers.setdefault(name, []).append((let, found))
-    return Uses(needed, readers)
+    stepped = frozenset(name for item in program.order if isinstance(item, ir.Stepwise) for name, _ in item.axes)
+    return Uses(needed, readers, stepped)
 
 
-def needed_for(
-    program: ir.Program, wanted: tuple[str, ...], reads: dict[str, list[ir.Read]] | None = None
-) -> set[str]:
-    """The definitions that some definitions, and all assertions, are made of. Their reads go into `reads`."""
-    lets = {let.name: let for let in program.lets}
-    reads = {} if reads is None else reads
-    found: set[str] = set()
-    waiting = [name for name in wanted if name in lets]
-    waiting += [p.tensor for claim in program.asserts for p in walk(claim.condition) if isinstance(p, ir.Read)]
-    while waiting:
-        name = waiting.pop()
-        if name in lets and name not in found:
-            found.add(name)
-            reads[name] = reads_of(lets[name])
-            waiting += [read.tensor for read in reads[name]]
-    return found
-
-
-def arranged(program: ir.Program, gradients: list[Gradient]) -> tuple[ir.Program, list[Gradient]] | str:
+def arranged(program: ir.Program, gradients: list[Gradient]) -> ir.Program | str:
     """The program in an order in which all gradients of one attention are computed at once."""
     lets = {let.name: let for let in program.lets}
     owners: dict[str, ir.Order] = {}
@@ -99,12 +90,10 @@ def arranged(program: ir.Program, gradients: list[Gradient]) -> tuple[ir.Program
         owners.update(dict.fromkeys(names, item))
     position = {id(item): n for n, item in enumerate(program.order)}
     edges: dict[int, list[int]] = {}
-    for item in program.order:
-        names = [name for name, owner in owners.items() if owner is item]
+    for here, item in enumerate(program.order):
+        names = [item.name] if isinstance(item, ir.Once) else [name for name, _ in item.axes]
         reads = {read.tensor for name in names for read in reads_of(lets[name])}
-        edges[position[id(item)]] = sorted(
-            {position[id(owners[name])] for name in reads if name in owners and owners[name] is not item}
-        )
+        edges[here] = sorted({position[id(owners[name])] for name in reads if name in owners} - {here})
     for gradient in gradients:
         members = [position[id(owners[name])] for name in gradient.definitions]
         reads = {p.tensor for p in walk(gradient.arriving) if isinstance(p, ir.Read)}
@@ -118,4 +107,4 @@ def arranged(program: ir.Program, gradients: list[Gradient]) -> tuple[ir.Program
     if any(len(group) > 1 for group in groups):
         return "what arrives is made of what flows back"
     order = tuple(program.order[group[0]] for group in groups)
-    return replace(program, order=order), gradients
+    return replace(program, order=order)

@@ -10,17 +10,17 @@ from dataclasses import dataclass, field, replace
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import expression, of_atom, polynomial
+from ..ir.affine import expression, of_atom, polynomial, tidied
+from ..ir.conditions import conjuncts_of, negated
 from ..ir.context import assume
-from ..ir.removal import negated, removal, removal_through
+from ..ir.removal import removal, removal_through
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, is_bare, rebuild, substitute, walk
 from .contractions import Factor, extent_read, joined, multiplied_out, starts_at_zero
 from .experts import factors_of
 from .ordering import definition, preceded
 from .reach import reach
-from .scatters import conjuncts, solve, within
-from .strides import tidied
+from .scatters import solve, within
 
 Ranges = Mapping[Coordinate, ir.Range]
 
@@ -113,7 +113,7 @@ class _Search:
             return None
         if any(isinstance(part, ir.Normalize | ir.Reduce) for part in walk(weights)):
             return None
-        highest = reach(index, ranges, self.lets, conjuncts(expr.guard)).highest
+        highest = reach(index, ranges, self.lets, conjuncts_of(expr.guard)).highest
         if highest is None:
             return None
         axis = self.tensors[read.tensor].axes[pairs[0]]
@@ -131,7 +131,7 @@ class _Search:
     def scattered(self, expr: ir.Reduce, ranges: Ranges, around: Ranges, let: ir.Let) -> ir.Expr:
         """`sum[i, j](a[i, j] * b[i, d] where place == p)` as `sum[i](b[i, d] * sum[j](a[i, j] where place == p))`: only
         what varies with `j` is put in its place one by one."""
-        conditions = conjuncts(expr.guard)
+        conditions = conjuncts_of(expr.guard)
         solved = [found for c in conditions if (found := solve(c, ranges.keys(), expr.coordinates)) is not None]
         factors = factors_of(expr.body)
         for _, place in solved:
@@ -207,7 +207,7 @@ def _at_place(expr: ir.Reduce, bound: ir.Range, weights: ir.Expr, index: ir.Expr
         solved = expression(-rest if factor == 1 else rest, span)
         if key not in solved.type.coordinates:
             try:
-                guards = [tidied(substitute(condition, {key: solved})) for condition in conjuncts(expr.guard)]
+                guards = [tidied(substitute(condition, {key: solved})) for condition in conjuncts_of(expr.guard)]
                 body = tidied(substitute(weights, {key: solved}))
             except Inexpressible:
                 pass
@@ -216,7 +216,7 @@ def _at_place(expr: ir.Reduce, bound: ir.Range, weights: ir.Expr, index: ir.Expr
                 assert kept is not None
                 return build.select(kept, body, build.whole(0, span), span)
     here = build.apply("==", (index, build.coord(place, span)), "bool", span)
-    guard = build.conjunction((*conjuncts(expr.guard), here))
+    guard = build.conjunction((*conjuncts_of(expr.guard), here))
     return build.reduce("sum", (bound,), weights, guard, "real", span)
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.factors import Forms
 from ..ir.algebra.normal import Form, Number, Product, TooLarge, form
 from ..ir.algebra.normalize import Algebra
 from ..ir.algebra.predicates import holds_exponential, is_exponential
 from ..ir.algebra.writing import named, written
 from ..ir.context import Trail
+from ..ir.needs import members, needed
 from ..ir.walk import reads_of, rebuild, walk
 from ..source import Span
 from .homes import Home, settle
@@ -20,38 +22,95 @@ from .steps import Attention, Recognized, Refusal
 from .weights import Gathered, gather, placed
 
 
-def recognize(program: ir.Program, wanted: tuple[str, ...], left: Collection[str] = ()) -> Recognized:
+def recognize(
+    program: ir.Program, wanted: tuple[str, ...], left: Collection[str] = (), kept: Collection[str] = ()
+) -> Recognized:
     """A program that says the same, in which every attention that the wanted definitions need is a definition
-    of its own. A definition that is made of itself is `left` as it is, and so are these."""
+    of its own. A definition that is made of itself is `left` as it is, and so are these; what is `kept` is not written
+    out where it is read."""
+    wanted_here = needed(program, wanted) - set(left)
     if not any(is_exponential(part) for let in program.lets for c in let.clauses for part in walk(c.body)):
-        return Recognized(program, {}, ())
-    search = _Search(program, Algebra(program))
-    needed = _needed(program, wanted) - set(left)
+        return Recognized(program, {}, tuple(_other_weights(program, wanted_here)))
+    search = _Search(program, Algebra(program, set(kept)))
     order: list[ir.Order] = []
     for item in program.order:
         if isinstance(item, ir.Stepwise):
-            search.pass_by(name for name, _ in item.axes if name in needed)
-        elif item.name in needed:
+            search.pass_by(name for name, _ in item.axes if name in wanted_here)
+        elif item.name in wanted_here:
             search.define(item.name)
             order += [ir.Once(let.name) for let in search.before.get(item.name, ())]
         order.append(item)
     lets = tuple(let for old in program.lets for let in (*search.before.get(old.name, ()), search.lets[old.name]))
     changed = replace(program, lets=lets, order=tuple(order)) if search.attentions else program
-    return Recognized(changed, search.attentions, tuple(dict.fromkeys(search.refusals)))
+    others = _other_weights(program, wanted_here - search.exponential - search.attentions.keys())
+    return Recognized(changed, search.attentions, tuple(dict.fromkeys((*search.refusals, *others))))
 
 
-def _needed(program: ir.Program, wanted: tuple[str, ...]) -> set[str]:
-    """The definitions that some definitions, and all assertions, are made of."""
-    lets = {let.name: let for let in program.lets}
-    found: set[str] = set()
-    waiting = list(wanted)
-    waiting += [p.tensor for claim in program.asserts for p in walk(claim.condition) if isinstance(p, ir.Read)]
-    while waiting:
-        name = waiting.pop()
-        if name in lets and name not in found:
-            found.add(name)
-            waiting += [read.tensor for read in reads_of(lets[name])]
-    return found
+def _other_weights(program: ir.Program, names: Collection[str]) -> Iterator[Refusal]:
+    """The attentions whose weights are no exponentials, of these definitions: no kernel computes them."""
+    forms = Forms(program)
+    lets = [let for let in program.lets if let.name in names]
+    quotients = [part for let in lets for c in let.clauses for part in walk(c.body) if _is_quotient(part)]
+    divisors = [forms.written_out(part.arguments[1]) for part in quotients if isinstance(part, ir.Map)]
+    if not any(isinstance(divisor, ir.Reduce) for divisor in divisors):
+        return
+    from ..facts.view import View
+
+    for found in View(program).gathers:
+        if found.name in names and found.weights.score is None:
+            reason = "its weights are no exponentials of scores, and a kernel wants these"
+            yield Refusal(found.name, "fused attention", reason, found.span)
+
+
+def _is_quotient(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Map) and expr.op == "/" and bool(expr.arguments[1].type.coordinates)
+
+
+class Recognizer:
+    """Further definitions of a program as attentions: all that they are made of is gone through once for all."""
+
+    def __init__(self, program: ir.Program) -> None:
+        self.search = _Search(program, Algebra(program))
+        self.order = program.order
+        self.place = {name: n for n, item in enumerate(program.order) for name in members(item)}
+        self.seen: set[int] = set()
+
+    @property
+    def lets(self) -> Mapping[str, ir.Let]:
+        """The definitions, as they are after what was found."""
+        return self.search.lets
+
+    def add(self, let: ir.Let) -> None:
+        """A definition that the program has from now on, or has in another form."""
+        self.search.algebra.add(let)
+
+    def find(self, let: ir.Let) -> tuple[ir.Let, Attention] | str:
+        """The definition as an attention; or why it is none."""
+        self.add(let)
+        for item in self._behind(let):
+            if isinstance(item, ir.Stepwise):
+                self.search.pass_by(members(item))
+            else:
+                self.search.define(item.name)
+        known = len(self.search.refusals)
+        self.search.define(let.name)
+        if let.name in self.search.attentions:
+            return self.search.lets[let.name], self.search.attentions[let.name]
+        refused = (refusal.reason for refusal in self.search.refusals[known:])
+        return next(refused, "no attention is recognised")
+
+    def _behind(self, let: ir.Let) -> list[ir.Order]:
+        """What a definition is made of and was not gone through yet, in the order of its computation."""
+        found: set[int] = set()
+        waiting = [let]
+        while waiting:
+            for read in reads_of(waiting.pop()):
+                place = self.place.get(read.tensor)
+                if place is not None and place not in self.seen:
+                    self.seen.add(place)
+                    found.add(place)
+                    waiting += [self.search.lets[name] for name in members(self.order[place])]
+        return [self.order[place] for place in sorted(found)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,9 +279,10 @@ class _Search:
         return value
 
     def _fresh(self, name: str) -> str:
-        taken = self.program.tensors.keys() | self.lets.keys() | {home.let.name for home in self.made}
+        inputs = {tensor.name for tensor in self.program.inputs}
+        made = {home.let.name for home in self.made}
         number, result = 1, name
-        while result in taken:
+        while result in inputs or result in self.lets or result in made:
             number += 1
             result = f"{name}_{number}"
         return result

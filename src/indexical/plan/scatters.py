@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import expression, of_atom, polynomial
+from ..ir.conditions import conjuncts_of
 from ..ir.functions import operation
 from ..ir.text import shown
 from ..ir.types import Coordinate
@@ -49,7 +50,7 @@ def find(expr: ir.Reduce, bounds: Bounds) -> Scatter | str | None:
     present: list[ir.Expr] = []
     reason: str | None = None
     try:
-        for condition in conjuncts(expr.guard):
+        for condition in conjuncts_of(expr.guard):
             condition = substitute(condition, values)
             place = solve(condition, set(bounds) - set(values), expr.coordinates)
             if place is None or any(place[0] in value.type.coordinates for value in values.values()):
@@ -162,14 +163,3 @@ def _is_total(expr: ir.Expr) -> bool:
             return True
         case _:
             return False
-
-
-def conjuncts(condition: ir.Expr | None) -> list[ir.Expr]:
-    """Conditions that must all hold."""
-    match condition:
-        case None:
-            return []
-        case ir.Map("&&", (left, right)):
-            return conjuncts(left) + conjuncts(right)
-        case _:
-            return [condition]

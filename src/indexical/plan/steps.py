@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from ..ir import nodes as ir
 from ..ir import whole
+from ..ir.domain import Domain, Slice
 from ..ir.types import Coordinate, Dtype
 from ..source import Span
+from .losses import CrossEntropy
 from .norms import Norm
 from .scans import Recurrence
 
@@ -61,27 +63,6 @@ class Recognized:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Keys that a query may hear, as arithmetic: from the largest of `lower` up to, not including, the
-    smallest of `upper`; those whose group is the query's, for every pair (query's, key's) of `groups`; those
-    for which every condition of `rest` holds. Bounds and query groups are free of the key, key groups of
-    the query.
-    """
-
-    lower: tuple[ir.Expr, ...]
-    upper: tuple[ir.Expr, ...]
-    groups: tuple[tuple[ir.Expr, ir.Expr], ...]
-    rest: tuple[ir.Expr, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Mask:
-    """A guard, analysed: a key is heard where some piece holds. The pieces may overlap."""
-
-    pieces: tuple[Piece, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Dot:
     """`scale · sum[compared](query · key)`: the query's factors are free of the key, the key's of the query."""
 
@@ -110,15 +91,26 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
+class Few:
+    """Up to how many points the mask of a call is built, and up to how many its scores."""
+
+    mask: int
+    scores: int
+
+
+@dataclass(frozen=True, slots=True)
 class Attend:
-    """An attention with all that a kernel wants to know of it. `shape` is `full` or `causal` where that is all
-    there is to its guard."""
+    """An attention with all that a kernel wants to know of it: the `domain` of who hears whom, and the keys of a query,
+    seen from it. `shape` is `full` or `causal` where that is all there is to its guard; over `few` pairs it is computed
+    at once."""
 
     attention: Attention
     layout: Layout
     scores: Scores
-    mask: Mask
+    domain: Domain
+    keys: tuple[Slice, ...]
     shape: str | None
+    few: Few | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +209,31 @@ class Step:
     beside: tuple[str, ...] = ()
     norm: Norm | None = None
     chosen: Chosen | None = None
+    loss: CrossEntropy | None = None
+
+    @property
+    def definitions(self) -> tuple[str, ...]:
+        """The definitions that it computes, on the way too."""
+        inner = () if self.block is None else tuple(name for name, _ in self.block.inner)
+        return tuple(dict.fromkeys((self.definition, *self.beside, *self.covers, *inner)))
+
+    def noted(self, notes: Iterable[str | Refusal]) -> Step:
+        """The step with what is said of it while it is lowered."""
+        words, refused = (tuple(n for n in notes if isinstance(n, kind)) for kind in (str, Refusal))
+        return replace(self, words=(*self.words, *words), refusals=(*self.refusals, *refused))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call of an array library, of a kernel or of a helper: `name` is what kind of operation it is, `call` what is
+    called. It is for a definition, and goes into the array `result`, which has these axes where they are known."""
+
+    definition: str
+    name: str
+    call: str
+    result: str
+    axes: tuple[Coordinate, ...] | None
+    dtype: Dtype | None
 
 
 @dataclass(frozen=True)
@@ -225,7 +242,7 @@ class Plan:
 
     `unbuilt` are definitions that were asked for on the way and never exist; `weak` ones take the dtype of what
     they meet. Where it may not `recompute`, the way back finds all that it reads in memory. `agreed` are pairs of
-    extents that the program as it was written takes to be equal.
+    extents that the program as it was written takes to be equal. `operations` are those of the emitted function.
     """
 
     program: ir.Program
@@ -239,6 +256,14 @@ class Plan:
     weak: frozenset[str]
     recompute: bool = True
     agreed: tuple[tuple[ir.Expr, ir.Expr], ...] = ()
+    operations: tuple[Operation, ...] = ()
+
+    def noted(self, notes: Mapping[str, Iterable[str | Refusal]], operations: Iterable[Operation]) -> Plan:
+        """The plan with what was decided while it was lowered: its operations, and what is said of definitions."""
+        steps = tuple(
+            step.noted([note for name in step.definitions for note in notes.get(name, ())]) for step in self.steps
+        )
+        return replace(self, steps=steps, operations=tuple(operations))
 
 
 # How many bytes a point has.

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import ONE, Polynomial, expression, number, of_atom, polynomial
+from ..ir.affine import ONE, Polynomial, expression, number, of_atom, polynomial, tidied
+from ..ir.conditions import conjuncts_of
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, rebuild, substitute, walk
-from .scatters import Bounds, conjuncts, within
-
-_WHOLE = frozenset(("+", "-", "*", "//", "%", "neg"))
+from .scatters import Bounds, within
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class Strided:
 
 def find(expr: ir.Reduce, bounds: Bounds) -> Strided | None:
     """The sum by remainders, where a condition says that two coordinates leave the same; None where none does."""
-    for condition in conjuncts(expr.guard) if expr.op == "sum" else ():
+    for condition in conjuncts_of(expr.guard) if expr.op == "sum" else ():
         match condition:
             case ir.Map("==", (ir.Map("%", (whole, ir.Const(int() as step))), ir.Const(0))) if step >= 2:
                 found = _found(expr, condition, polynomial(whole), step, bounds)
@@ -146,7 +145,7 @@ def _by_remainders(
     member = expression(of_atom(turn) * number(step) + of_atom(low), span)
     values = {target: place, summed: member}
     try:
-        conditions = [tidied(substitute(c, values)) for c in conjuncts(expr.guard) if c is not condition]
+        conditions = [tidied(substitute(c, values)) for c in conjuncts_of(expr.guard) if c is not condition]
         body = tidied(substitute(expr.body, values))
     except Inexpressible:
         return None
@@ -161,11 +160,3 @@ def _by_remainders(
         place,
         build.reduce("sum", ranges, body, guard, expr.type.kind, expr.span),
     )
-
-
-def tidied(expr: ir.Expr) -> ir.Expr:
-    """The expression with its whole parts collected: `(2 * q + r - 2 * a - r) / 2` is `q - a`."""
-    if expr.type.kind == "whole" and isinstance(expr, ir.Map) and expr.op in _WHOLE:
-        inner = rebuild(expr, tidied)
-        return expression(polynomial(inner), expr.span)
-    return rebuild(expr, tidied)

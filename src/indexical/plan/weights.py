@@ -27,7 +27,8 @@ from ..ir.algebra.normalize import Algebra
 from ..ir.algebra.predicates import LARGE, holds_exponential, reads_in
 from ..ir.algebra.safety import arranged
 from ..ir.algebra.sums import is_safe_atom, is_safe_form, opened, split, summed
-from ..ir.algebra.weights import matched, summand, totals
+from ..ir.algebra.weights import carried, matched, summand, totals
+from ..ir.algebra.writing import written_atom
 from ..ir.context import Trail
 from ..ir.types import Coordinate
 from .nothing import Written, is_undefined
@@ -72,9 +73,7 @@ class _Site:
     written: Written
 
 
-def gather(
-    algebra: Algebra, number: Number, term: Product, trail: Trail, written: Written
-) -> Gathered | list[str]:
+def gather(algebra: Algebra, number: Number, term: Product, trail: Trail, written: Written) -> Gathered | list[str]:
     """The attention in a term, or why there is none: nothing to say where nothing is normalised."""
     reasons: list[str] = []
     for atom, power in term.factors:
@@ -154,8 +153,9 @@ def _match_key(site: _Site, total: Sum, key: Binder) -> Gathered | str:
         return ""
     if any(holds_exponential(atom) for atom, _ in values):
         return "other sums of exponentials stand beside it"
-    carried = frozenset().union(*(atom.coordinates for atom, _ in values))
-    exponents = matched(site.algebra, exponent, share, coordinate, carried)
+    span = key.lower.span
+    brought = frozenset().union(*(carried(written_atom(atom, span), coordinate) for atom, _ in values))
+    exponents = matched(site.algebra, exponent, share, coordinate, brought)
     if exponents is None:
         return "what is exponentiated above the line and below it differ"
     above, below = exponents

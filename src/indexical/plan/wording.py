@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 from ..ir import nodes as ir
+from ..ir.domain import Slice
 from ..ir.text import shown
 from ..ir.walk import walk
-from .steps import Attend, Piece
+from .steps import Attend
+
+MASKED = "by scaled_dot_product_attention under that mask"
+PRODUCTS = "by products, all in memory"
 
 
-def words_of(attend: Attend, fused: bool) -> tuple[str, ...]:
-    """Who hears whom, what is added to a score, and what a value that is not finite does."""
+def words_of(attend: Attend, fused: bool, streams: bool) -> tuple[str, ...]:
+    """Who hears whom, what is added to a score, what is done where pairs are few, and what a value that is not finite
+    does."""
     key = attend.attention.coordinate.name
     lines = []
     if attend.shape == "full":
         lines.append(f"every query hears every `{key}`")
     elif attend.shape == "causal":
         guard = " && ".join(map(shown, attend.attention.guard))
-        lines.append(f"hears `{key}` where `{guard}`; no mask is built")
-    elif not attend.mask.pieces:
+        lines.append(f"hears `{key}` where `{guard}`{'; no mask is built' if fused else ''}")
+    elif not attend.domain.pieces:
         lines.append(f"no query hears any `{key}`")
     else:
-        lines += [f"{'or ' if n else ''}hears {_heard(piece, key)}" for n, piece in enumerate(attend.mask.pieces)]
+        lines += [f"{'or ' if n else ''}hears {_heard(one, key)}" for n, one in enumerate(attend.keys)]
     if attend.scores.bias is not None and attend.scores.dot is not None:
         lines.append(f"added to the scores, tile by tile: `{shown(attend.scores.bias)}`")
         learned = dict.fromkeys(
             r.tensor for r in walk(attend.scores.bias) if isinstance(r, ir.Read) and r.type.kind == "real"
         )
         if learned and not fused:
-            lines.append(f"where {' or '.join(f'`{name}`' for name in learned)} wants a gradient: by stream")
+            products = f"; at most {attend.few.scores:,} scores {PRODUCTS}" if attend.few is not None else ""
+            wanted = " or ".join(f"`{name}`" for name in learned)
+            lines.append(f"where {wanted} wants a gradient: by stream{products}")
+    if attend.few is not None:
+        masked = f"where its mask has at most {attend.few.mask:,} points: {MASKED}"
+        products = f"where there are at most {attend.few.scores:,} scores: {PRODUCTS}"
+        lines.append(products if streams else masked)
     if attend.attention.empty == "nan":
         lines.append("a row that hears nobody is NaN: it is 0 / 0")
     if attend.attention.guard:
@@ -36,13 +47,13 @@ def words_of(attend: Attend, fused: bool) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _heard(piece: Piece, key: str) -> str:
-    lower, upper = _bound("max", piece.lower), _bound("min", piece.upper)
+def _heard(one: Slice, key: str) -> str:
+    lower, upper = _bound("max", one.lower), _bound("min", one.upper)
     conditions = []
     if lower or upper:
         conditions.append(" ".join([*([f"{lower} <="] if lower else []), key, *([f"< {upper}"] if upper else [])]))
-    conditions += [_same(asks, answers) for asks, answers in piece.groups]
-    conditions += [shown(condition) for condition in piece.rest]
+    conditions += [_same(asks, answers) for asks, answers in one.labels]
+    conditions += [shown(condition) for condition in one.rest]
     return f"`{key}` where `{' && '.join(conditions)}`" if conditions else f"every `{key}`"
 
 

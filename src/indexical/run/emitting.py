@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ..backends.operations import operations_of
 from ..backends.source import Module, emit
 from ..ir import nodes as ir
 from ..plan.choose import ARRAYS, choose
-from ..plan.lowerings import LOWERINGS
 from ..plan.steps import WIDTH, Plan, Step
 from .kernel import Call
 from .parts import Array, Part
@@ -15,6 +15,12 @@ def emitted(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool)
     """The plan and the text for calls like this one."""
     plan = choose(call.program, wanted, call.bound.dtypes, call.backend, call.device, isolate, recompute)
     return plan, emit(plan, call.arguments)
+
+
+def described(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool) -> tuple[Plan, Module]:
+    """The same, the plan with its operations and with what was decided while it was lowered."""
+    plan, module = emitted(call, wanted, isolate, recompute)
+    return plan.noted(module.notes, operations_of(module.body)), module
 
 
 def parts_of(plan: Plan) -> tuple[Part, ...]:
@@ -27,7 +33,6 @@ def _part(step: Step, lets: dict[str, ir.Let], plan: Plan) -> Part:
     def array(name: str) -> Array:
         return Array(name, WIDTH[plan.dtypes[name]], tuple(axis.extent for axis in lets[name].axes))
 
-    refused = [refusal for refusal in step.refusals if refusal.way not in LOWERINGS]
-    kept = refused[0].reason if step.kernel == ARRAYS and refused else ""
+    kept = step.refusals[0].reason if step.kernel == ARRAYS and step.refusals else ""
     covers = tuple(array(name) for name in step.covers if name in lets)
     return Part(array(step.definition), covers, step.attend is not None, step.gradient is not None, kept)

@@ -154,9 +154,9 @@ class Engine:
         self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool = True
     ) -> tuple[Plan, Module]:
         """The plan and the text for calls like this one, not loaded."""
-        from .emitting import emitted
+        from .emitting import described
 
-        return emitted(call, wanted, isolate, recompute)
+        return described(call, wanted, isolate, recompute)
 
     def run(self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool = True) -> dict[str, Any]:
         """The wanted definitions."""

@@ -11,11 +11,12 @@ import numpy as np
 from ..diagnostics import CallError, Diagnostic, Label
 from ..ir import nodes as ir
 from ..ir import whole
+from ..ir.needs import members
+from ..ir.needs import needed as needs
 from ..ir.types import Dtype
 from ..ir.walk import children
 from .bind import NUMPY, Bound, bind
 from .floats import Floats, round_to
-from .needs import members, needs
 from .reference import Table, evaluate
 
 # The reference evaluator visits at most this many points, and stores this many of a definition.

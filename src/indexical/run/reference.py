@@ -15,8 +15,9 @@ from typing import Any, assert_never
 
 from ..diagnostics import CallError, Diagnostic, Label
 from ..ir import nodes as ir
+from ..ir.needs import members
+from ..ir.needs import needed as needs
 from ..ir.types import Coordinate
-from .needs import members, needs
 from .operations import operation
 from .reads import cell, element
 from .removal import removal

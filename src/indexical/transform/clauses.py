@@ -10,11 +10,11 @@ from fractions import Fraction
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Constants, expression
+from ..ir.algebra.quotients import Quotient, total, without_sign
+from ..ir.conditions import negated
 from ..ir.types import Coordinate
 from ..ir.walk import walk
 from ..source import Span
-from .products import Product, total, without_sign
-from .reverse import negated
 from .segments import placed, segments
 from .terms import Term
 
@@ -146,9 +146,9 @@ def collected(terms: Sequence[Term]) -> list[Term]:
         for place, (known, other) in enumerate(found):
             if known == parts:
                 number = other.product.number + term.product.number
-                product = Product(number, other.product.factors, other.product.divisors)
+                product = Quotient(number, other.product.factors, other.product.divisors)
                 found[place] = (known, Term(product, term.ranges, term.guards, term.cases))
                 break
         else:
             found.append((parts, term))
-    return [term for _, term in found if term.product.number] or [Term(Product(Fraction(0)), (), ())]
+    return [term for _, term in found if term.product.number] or [Term(Quotient(Fraction(0)), (), ())]

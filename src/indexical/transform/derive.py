@@ -9,9 +9,9 @@ from fractions import Fraction
 from ..checker.scope import Refusal
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.walk import parts_of, walk
+from ..ir.walk import reads_of, walk
 from ..source import Span
-from .flatness import flat_part
+from .flatness import flat_parts
 from .gradient import Derived, Seeds, derive, fresh_name, home_of
 from .statement import Agreement, restated
 
@@ -56,8 +56,7 @@ def jacobian(
     program = ir.Program(span.source, inputs, lets, (of,), (), (), (), ())
     if of == by:
         return (_identity(name, program.tensors[of], span),)
-    step = flat_part(program, (of,), by)
-    if step is not None:
+    for _, step in flat_parts(program, (of,), (by,)):
         raise Refusal(f"nothing flows from `{by}` to `{of}`: `{step.op}` is flat wherever it has a derivative")
     lead = home_of(program.tensors[of], (), span)
     derived = derive(program, Seeds({of: None}, lead), (by,), {by: name}, span, taken)
@@ -102,11 +101,13 @@ def pruned(program: ir.Program) -> ir.Program:
     """The program with nothing but what its outputs need; assertions stay that speak of what is left."""
     lets = {let.name: let for let in program.lets}
     sizes = (axis.extent for tensor in program.inputs for axis in tensor.axes)
-    needed = list(dict.fromkeys((*program.outputs, *_reads(sizes))))
-    for name in needed:
-        if name in lets:
-            needed += [read for read in _reads(parts_of(lets[name])) if read not in needed]
-    kept = frozenset(needed) | {tensor.name for tensor in program.inputs}
+    kept = {tensor.name for tensor in program.inputs}
+    waiting = [*program.outputs, *_reads(sizes)]
+    while waiting:
+        name = waiting.pop()
+        if name in lets and name not in kept:
+            kept.add(name)
+            waiting += [read.tensor for read in reads_of(lets[name])]
     asserts = tuple(claim for claim in program.asserts if set(_reads([claim.condition])) <= kept)
     left = tuple(let for let in program.lets if let.name in kept)
     return replace(program, lets=left, asserts=asserts, contracts=(), expects=())

@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..ir import nodes as ir
-from .gradient import Seeds, is_reached
+from .gradient import reached_from
 from .slopes import is_flat
 
 
-def flat_part(program: ir.Program, of: Sequence[str], by: str) -> ir.Map | ir.Reduce | None:
-    """The step that everything from `by` to `of` goes through; None where something flows, or nothing depends on it.
+def flat_parts(program: ir.Program, of: Sequence[str], by: Sequence[str]) -> Iterator[tuple[str, ir.Map | ir.Reduce]]:
+    """Those of `by` from which everything to `of` goes through a step, each with that step. Where something flows, or
+    nothing depends on it, there is none.
 
     A condition or a guard is no step: what it chooses between has slopes of its own.
     """
-    if is_reached(program, Seeds(dict.fromkeys(of)), by):
-        return None
+    reached = reached_from(program, of)
+    for name in by:
+        found = None if name in reached else _flat_part(program, of, name)
+        if found is not None:
+            yield name, found
+
+
+def _flat_part(program: ir.Program, of: Sequence[str], by: str) -> ir.Map | ir.Reduce | None:
+    """The step that everything from `by` to `of` goes through, where nothing flows."""
     lets = {let.name: let for let in program.lets}
     dependent = {by}
     for _ in program.lets:

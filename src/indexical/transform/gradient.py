@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.quotients import Quotient
 from ..ir.context import constants_of
 from ..ir.graph import components
+from ..ir.needs import reached
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, renamed_clause, walk
 from ..source import Span
@@ -20,7 +23,6 @@ from .clauses import collected, definition
 from .naming import name_parts, scans
 from .polish import with_plain_names, without_copies, without_number
 from .presence import looked_after
-from .products import Product
 from .reverse import Share, shares_of
 from .terms import Term, settle
 
@@ -36,9 +38,9 @@ class Seeds:
     of: Mapping[str, str | None]
     lead: tuple[ir.Range, ...] = ()
 
-    def at(self, name: str, slots: tuple[ir.Expr, ...], span: Span) -> Product:
+    def at(self, name: str, slots: tuple[ir.Expr, ...], span: Span) -> Quotient:
         given = self.of[name]
-        return Product() if given is None else Product(factors=(build.read(given, slots, "real", span),))
+        return Quotient() if given is None else Quotient(factors=(build.read(given, slots, "real", span),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,8 @@ def _names(
 ) -> dict[str, str]:
     taken = {*program.tensors, *called.values(), *reserved}
     names: dict[str, str] = {}
-    for name in sorted(flow.owed, key=[*program.tensors].index):
+    place = {name: number for number, name in enumerate(program.tensors)}
+    for name in sorted(flow.owed, key=place.__getitem__):
         ending = "_total" if name in seeds.of else ""
         names[name] = called.get(name) or fresh_name(f"d_{name}{ending}", taken)
     return names
@@ -152,7 +155,7 @@ class _Book:
         for share in self.owed_by(name, _number(terms)):
             self.shares.setdefault(share.tensor, []).append(share)
 
-    def owed_by(self, name: str, number: Product | None) -> Iterable[Share]:
+    def owed_by(self, name: str, number: Quotient | None) -> Iterable[Share]:
         flow, lead, span = self.flow, self.seeds.lead, self.span
         counts = counting(flow.live)
         leading = tuple(build.coord(range.coordinate, span) for range in lead)
@@ -161,16 +164,16 @@ class _Book:
             if number is not None:
                 yield from shares_of(flow.lets[name], apart, number, counts, flow.every)
             elif name in flow.owed:
-                owed = Product(factors=(build.read(self.names[name], (*leading, *apart.slots), "real", span),))
+                owed = Quotient(factors=(build.read(self.names[name], (*leading, *apart.slots), "real", span),))
                 yield from shares_of(flow.lets[name], apart, owed, counts, flow.every)
             elif lead:
-                for share in shares_of(flow.lets[name], apart, Product(), counts, flow.every):
+                for share in shares_of(flow.lets[name], apart, Quotient(), counts, flow.every):
                     yield replace(share, indices=(*apart.slots, *share.indices))
             else:
                 yield from shares_of(flow.lets[name], apart, self.seeds.at(name, apart.slots, span), counts, flow.every)
 
 
-def _number(terms: Sequence[Term]) -> Product | None:
+def _number(terms: Sequence[Term]) -> Quotient | None:
     """What terms come to, where it is one number, the same at every point."""
     if len(terms) != 1 or terms[0].ranges or terms[0].guards or terms[0].cases or terms[0].product.coordinates:
         return None
@@ -192,26 +195,19 @@ def _targets(let: ir.Let) -> set[str]:
     """The tensors whose values flow into a definition, and not only their order or their place."""
     if let.kind != "real":
         return set()
-    every = (shares_of(let, clause, Product(), lambda expr: True) for clause in let.clauses)
+    every = (shares_of(let, clause, Quotient(), lambda expr: True) for clause in let.clauses)
     return {share.tensor for shares in every for share in shares}
 
 
 def _between(flows: Mapping[str, set[str]], of: Iterable[str], by: Sequence[str]) -> list[str]:
     """What lies on a way from `of` to `by`, both included."""
-    reached = _closure(of, lambda name: flows.get(name, ()))
+    found = reached(of, lambda name: sorted(flows.get(name, ())))
     backward: dict[str, set[str]] = {}
     for name, targets in flows.items():
         for target in targets:
             backward.setdefault(target, set()).add(name)
-    leading = _closure(by, lambda name: backward.get(name, ()))
-    return [name for name in reached if name in leading]
-
-
-def _closure(start: Iterable[str], step: Callable[[str], Iterable[str]]) -> list[str]:
-    found = list(dict.fromkeys(start))
-    for name in found:
-        found += sorted(target for target in step(name) if target not in found)
-    return found
+    leading = set(reached(by, lambda name: backward.get(name, ())))
+    return [name for name in found if name in leading]
 
 
 def counting(live: Iterable[str]) -> Callable[[ir.Expr], bool]:
@@ -244,17 +240,31 @@ def _in_order(flow: _Flow, program: ir.Program) -> list[list[str]]:
     definitions, the last ones first."""
     place = {name: number for number, name in enumerate(program.tensors)}
     owed = sorted(flow.owed, key=place.__getitem__)
-    payers = {name: [other for other in owed if name in flow.targets.get(other, ())] for name in owed}
+    payers: dict[str, list[str]] = {name: [] for name in owed}
+    for other in owed:
+        for name in flow.targets.get(other, ()):
+            if name in payers:
+                payers[name].append(other)
     groups = components(payers)
+    group_of = {name: number for number, group in enumerate(groups) for name in group}
+    waiting = [{group_of[payer] for name in group for payer in payers[name]} for group in groups]
+    paid: dict[int, list[int]] = {}
+    for number, payer_groups in enumerate(waiting):
+        payer_groups.discard(number)
+        for other_number in payer_groups:
+            paid.setdefault(other_number, []).append(number)
     inputs = {tensor.name for tensor in program.inputs}
-    done: set[str] = set()
+    turns = [_turn(group, inputs, place) for group in groups]
+    ready = [(turns[number], number) for number in range(len(groups)) if not waiting[number]]
+    heapify(ready)
     result: list[list[str]] = []
-    while groups:
-        ready = [group for group in groups if all(p in done or p in group for name in group for p in payers[name])]
-        group = min(ready, key=lambda group: _turn(group, inputs, place))
-        groups.remove(group)
-        done.update(group)
-        result.append(sorted(group, key=lambda name: -place[name]))
+    while ready:
+        _, number = heappop(ready)
+        result.append(sorted(groups[number], key=lambda name: -place[name]))
+        for later in paid.get(number, ()):
+            waiting[later].discard(number)
+            if not waiting[later]:
+                heappush(ready, (turns[later], later))
     return result
 
 
@@ -289,12 +299,13 @@ def _seed_terms(name: str, seeds: Seeds, home: tuple[ir.Range, ...], span: Span)
         return [Term(seeds.at(name, places, span), (), ())]
     wanted = (build.coord(range.coordinate, span) for range in seeds.lead)
     same = tuple(build.apply("==", pair, "bool", span) for pair in zip(wanted, places, strict=True))
-    return [Term(Product(), (), same)]
+    return [Term(Quotient(), (), same)]
 
 
-def is_reached(program: ir.Program, seeds: Seeds, by: str) -> bool:
-    """Whether a change of `by` changes anything of what is differentiated."""
-    return by in _Flow(program, seeds, (by,)).live
+def reached_from(program: ir.Program, of: Iterable[str]) -> frozenset[str]:
+    """The tensors a change of which changes anything of what is differentiated."""
+    flows = {let.name: _targets(let) for let in program.lets}
+    return frozenset(reached(of, lambda name: flows.get(name, ())))
 
 
 def live_between(program: ir.Program, seeds: Seeds, by: Sequence[str]) -> list[str]:

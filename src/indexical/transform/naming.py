@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
+from ..ir.conditions import negated
 from ..ir.functions import operation
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, rebuild, walk
-from .reverse import count, negated, runs_over_rest
+from .reverse import count, runs_over_rest
 from .slopes import is_flat, is_said_by_value
 
 _LINEAR = frozenset(("+", "-", "neg"))

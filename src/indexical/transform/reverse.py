@@ -12,10 +12,11 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import expression, of_atom, polynomial
 from ..ir.affine import number as constant
+from ..ir.algebra.quotients import Quotient, quotient_of, without_sign
+from ..ir.conditions import negated
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, substitute, walk
 from .presence import needed_presence, presence
-from .products import Product, taken_apart, without_sign
 from .slopes import is_flat, slope
 
 
@@ -29,7 +30,7 @@ class Share:
 
     tensor: str
     indices: tuple[ir.Expr, ...]
-    product: Product
+    product: Quotient
     ranges: tuple[ir.Range, ...]
     guards: tuple[ir.Expr, ...]
     cases: tuple[ir.Expr, ...]
@@ -103,7 +104,7 @@ def names_in(clause: ir.Clause) -> set[str]:
 def shares_of(
     let: ir.Let,
     clause: ir.Clause,
-    cotangent: Product,
+    cotangent: Quotient,
     counts: Callable[[ir.Expr], bool],
     lets: Mapping[str, ir.Let] = {},
 ) -> Iterator[Share]:
@@ -116,7 +117,7 @@ def shares_of(
     yield from shares(clause.body, cotangent, way, itself)
 
 
-def shares(expr: ir.Expr, owed: Product, way: Walk, itself: ir.Expr | None = None) -> Iterator[Share]:
+def shares(expr: ir.Expr, owed: Quotient, way: Walk, itself: ir.Expr | None = None) -> Iterator[Share]:
     """What the reads of an expression are owed, where `owed` is what it is owed itself.
 
     `itself` is how the value of the expression can be read, where it has a name.
@@ -142,7 +143,7 @@ def shares(expr: ir.Expr, owed: Product, way: Walk, itself: ir.Expr | None = Non
             assert_never(expr)
 
 
-def _through_map(expr: ir.Map, owed: Product, way: Walk, itself: ir.Expr | None) -> Iterator[Share]:
+def _through_map(expr: ir.Map, owed: Quotient, way: Walk, itself: ir.Expr | None) -> Iterator[Share]:
     if is_flat(expr):
         return
     for number, argument in enumerate(expr.arguments):
@@ -157,32 +158,18 @@ def _through_map(expr: ir.Map, owed: Product, way: Walk, itself: ir.Expr | None)
             yield from shares(argument, product, way.given(there).where(*conditions))
 
 
-_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-
-
-def negated(condition: ir.Expr) -> ir.Expr:
-    """The opposite of a condition. Of reals only equality has one: nothing compares with NaN."""
-    match condition:
-        case ir.Map("!", (inner,)):
-            return inner
-        case ir.Map(op, arguments, type, span) if op in _OPPOSITE:
-            if op in ("==", "!=") or all(argument.type.kind == "whole" for argument in arguments):
-                return ir.Map(_OPPOSITE[op], arguments, type, span)
-    return build.apply("!", (condition,), "bool", condition.span)
-
-
 # -------------------------------------------------------------------- reductions
 
 
-def _through_reduction(expr: ir.Reduce, owed: Product, way: Walk) -> Iterator[Share]:
+def _through_reduction(expr: ir.Reduce, owed: Quotient, way: Walk) -> Iterator[Share]:
     inner = way.within(expr.ranges, expr.guard)
     match expr.op:
         case "sum":
             yield from shares(expr.body, owed, inner)
         case "mean":
-            yield from shares(expr.body, owed.over(taken_apart(count(expr))), inner)
+            yield from shares(expr.body, owed.over(quotient_of(count(expr))), inner)
         case "prod":
-            yield from shares(expr.body, owed.times(Product(factors=(others(expr, way.fresh),))), inner)
+            yield from shares(expr.body, owed.times(Quotient(factors=(others(expr, way.fresh),))), inner)
         case "max" | "min":
             yield from shares(expr.body, owed, inner.where(*is_first(expr, way.fresh)))
         case _:
@@ -260,7 +247,7 @@ def is_first(expr: ir.Reduce, choose: Callable[[Coordinate], Coordinate]) -> lis
 # ------------------------------------------------------------------- normalisers
 
 
-def _through_normalizer(expr: ir.Normalize, owed: Product, way: Walk, itself: ir.Expr | None) -> Iterator[Share]:
+def _through_normalizer(expr: ir.Normalize, owed: Quotient, way: Walk, itself: ir.Expr | None) -> Iterator[Share]:
     coordinate, span = expr.coordinate, expr.span
     way = way.loosened(coordinate)
     outside = tuple(guard for guard in (*way.guards, *way.cases) if coordinate in guard.type.coordinates)
@@ -269,14 +256,14 @@ def _through_normalizer(expr: ir.Normalize, owed: Product, way: Walk, itself: ir
         present = build.conjunction(outside)
         assert present is not None
         zero = build.whole(0, span)
-        owed, itself = Product(factors=(build.select(present, owed.expression(span), zero, span),)), None
+        owed, itself = Quotient(factors=(build.select(present, owed.expression(span), zero, span),)), None
         guards, cases = (tuple(g for g in some if g not in outside) for some in (way.guards, way.cases))
         way = replace(way, guards=guards, cases=cases)
     value = expr if itself is None else itself
     yield from shares(expr.body, _through(expr, owed, value, way), way.given(expr.guard))
 
 
-def _through(expr: ir.Normalize, owed: Product, value: ir.Expr, way: Walk) -> Product:
+def _through(expr: ir.Normalize, owed: Quotient, value: ir.Expr, way: Walk) -> Quotient:
     """What the body of a normaliser is owed at its own point."""
     coordinate, span = expr.coordinate, expr.span
     other = way.fresh(coordinate)
@@ -284,11 +271,11 @@ def _through(expr: ir.Normalize, owed: Product, value: ir.Expr, way: Walk) -> Pr
     elsewhere = {coordinate: build.coord(other, span)}
     guard = None if expr.guard is None else substitute(expr.guard, elsewhere)
 
-    def gathered(product: Product, guard: ir.Expr | None) -> ir.Expr:
+    def gathered(product: Quotient, guard: ir.Expr | None) -> ir.Expr:
         body = product.substituted(elsewhere).expression(span)
         return build.reduce("sum", (range,), body, guard, "real", span)
 
-    def minus(left: Product, right: ir.Expr) -> ir.Expr:
+    def minus(left: Quotient, right: ir.Expr) -> ir.Expr:
         opposite = without_sign(right)
         if opposite is not None:
             return build.apply("+", (left.expression(span), opposite), "real", span)
@@ -296,16 +283,16 @@ def _through(expr: ir.Normalize, owed: Product, value: ir.Expr, way: Walk) -> Pr
 
     match expr.op:
         case "softmax":
-            mine = Product(factors=(value,))
+            mine = Quotient(factors=(value,))
             needed = None if isinstance(value, ir.Read) else guard
-            return mine.times(Product(factors=(minus(owed, gathered(mine.times(owed), needed)),)))
+            return mine.times(Quotient(factors=(minus(owed, gathered(mine.times(owed), needed)),)))
         case "log_softmax":
             share = build.apply("exp", (value,), "real", span)
             whole = build.apply("*", (share, gathered(owed, guard)), "real", span)
-            return Product(factors=(minus(owed, whole),))
+            return Quotient(factors=(minus(owed, whole),))
         case "cumsum":
             sides = (build.coord(coordinate, span), build.coord(other, span))
             later = build.apply("<=", sides, "bool", span)
-            return Product(factors=(gathered(owed, build.conjunction((later, guard))),))
+            return Quotient(factors=(gathered(owed, build.conjunction((later, guard))),))
         case _:
             raise AssertionError(expr.op)

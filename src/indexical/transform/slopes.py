@@ -7,12 +7,12 @@ from typing import TypeAlias
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.quotients import Quotient, quotient_of, total
 from ..ir.formulas import read
 from ..ir.functions import FUNCTIONS
-from .products import Product, taken_apart, total
 
 # A factor, and the conditions under which it counts.
-Slope: TypeAlias = tuple[Product, tuple[ir.Expr, ...]]
+Slope: TypeAlias = tuple[Quotient, tuple[ir.Expr, ...]]
 
 
 def is_flat(expr: ir.Map) -> bool:
@@ -31,7 +31,7 @@ def slope(expr: ir.Map, number: int, itself: ir.Expr) -> list[Slope]:
     At a kink it is that of one side: `relu` and `abs` are 0 at 0, of equal arguments `max` and `min` take the first.
     """
     arguments = expr.arguments
-    one = Product()
+    one = Quotient()
     match expr.op, arguments:
         case "+", _:
             return [(one, ())]
@@ -40,26 +40,26 @@ def slope(expr: ir.Map, number: int, itself: ir.Expr) -> list[Slope]:
         case "neg", _:
             return [(one.scaled(-1), ())]
         case "*", (left, right):
-            return [(taken_apart(right if number == 0 else left), ())]
+            return [(quotient_of(right if number == 0 else left), ())]
         case "/", (_, below) if number == 0:
-            return [(one.over(taken_apart(below)), ())]
+            return [(one.over(quotient_of(below)), ())]
         case "/", (above, below):
             if isinstance(itself, ir.Read):
-                return [(taken_apart(itself).over(taken_apart(below)).scaled(-1), ())]
-            return [(taken_apart(above).over(taken_apart(below)).over(taken_apart(below)).scaled(-1), ())]
+                return [(quotient_of(itself).over(quotient_of(below)).scaled(-1), ())]
+            return [(quotient_of(above).over(quotient_of(below)).over(quotient_of(below)).scaled(-1), ())]
         case "%", (above, below) if number == 1:
             turns = build.apply("-", (above, itself), "real", expr.span)
-            return [(taken_apart(turns).over(taken_apart(below)).scaled(-1), ())]
+            return [(quotient_of(turns).over(quotient_of(below)).scaled(-1), ())]
         case "**", (base, ir.Const(exponent)) if number == 0:
             return [(_power(base, Fraction(exponent), expr), ())]
         case "**", (base, exponent) if number == 0:
             # `0 ** 0` is 1, and stays so.
             less = build.apply("-", (exponent, build.whole(1, expr.span)), exponent.type.kind, expr.span)
             power = build.apply("**", (base, less), "real", expr.span)
-            return [(taken_apart(exponent).times(Product(factors=(power,))), (_holds("!=", exponent, _zero(expr)),))]
+            return [(quotient_of(exponent).times(Quotient(factors=(power,))), (_holds("!=", exponent, _zero(expr)),))]
         case "**", (base, _):
             growth = build.apply("log", (base,), "real", expr.span)
-            return [(Product(factors=(itself, growth)), (_holds("!=", base, _zero(expr)),))]
+            return [(Quotient(factors=(itself, growth)), (_holds("!=", base, _zero(expr)),))]
         case "clamp", (x, low, high):
             return [(one, _clamped(x, low, high, number))]
         case (("max" | "min"), several):
@@ -121,18 +121,18 @@ def _of_one(expr: ir.Map, itself: ir.Expr) -> list[Slope]:
             lambda op, values: build.apply(op, values, "bool", x.span),
         )
 
-    return [(taken_apart(formula(text)), (holds(condition),) if condition else ()) for text, condition in cases]
+    return [(quotient_of(formula(text)), (holds(condition),) if condition else ()) for text, condition in cases]
 
 
-def _power(base: ir.Expr, exponent: Fraction, expr: ir.Map) -> Product:
+def _power(base: ir.Expr, exponent: Fraction, expr: ir.Map) -> Quotient:
     """`x ** n` has slope `n * x ** (n - 1)`, and `2 * x` is written so."""
     if exponent in (0, 1):
-        return Product(exponent)
+        return Quotient(exponent)
     if exponent == 2:
-        return Product(exponent, (base,))
+        return Quotient(exponent, (base,))
     whole = exponent.denominator == 1
     less = build.whole(int(exponent - 1), expr.span) if whole else build.real(exponent - 1, expr.span)
-    return Product(exponent, (build.apply("**", (base, less), "real", expr.span),))
+    return Quotient(exponent, (build.apply("**", (base, less), "real", expr.span),))
 
 
 def _zero(expr: ir.Expr) -> ir.Expr:

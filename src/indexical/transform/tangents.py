@@ -10,6 +10,7 @@ from typing import assert_never
 from ..checker.scope import Refusal
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.quotients import Quotient, quotient_of, total
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, substitute, walk
 from .clauses import collected
@@ -18,7 +19,6 @@ from .gradient import Seeds, counting, fresh_name, live_between
 from .naming import name_parts
 from .polish import with_plain_names
 from .presence import looked_after, needed_presence, presence
-from .products import Product, taken_apart, total
 from .reverse import count, is_first, names_in, others
 from .slopes import is_flat, slope
 from .terms import Term, counted
@@ -67,7 +67,7 @@ def _tangent(
     return ir.Let(name, let.axes, "real", tuple(clauses), False, let.span, let.call, let.captured)
 
 
-def _sum(terms: list[Product], expr: ir.Expr) -> ir.Expr:
+def _sum(terms: list[Quotient], expr: ir.Expr) -> ir.Expr:
     alike = collected([Term(term, (), ()) for term in terms]) if terms else []
     found = [term.product.expression(expr.span) for term in alike]
     ordered = sorted(found, key=lambda term: isinstance(term, ir.Map) and term.op == "neg")
@@ -88,7 +88,7 @@ class _Pushing:
         self.taken.add(found.name)
         return found
 
-    def tangent(self, expr: ir.Expr, itself: ir.Expr | None = None) -> list[Product]:
+    def tangent(self, expr: ir.Expr, itself: ir.Expr | None = None) -> list[Quotient]:
         """How an expression changes, as terms to add up; none where it does not."""
         if not self.counts(expr):
             return []
@@ -96,7 +96,7 @@ class _Pushing:
             case ir.Const() | ir.Coord() | ir.Size() | ir.Array():
                 return []
             case ir.Read(tensor, indices, span=span):
-                change = Product(factors=(build.read(self.names[tensor], indices, "real", span),))
+                change = Quotient(factors=(build.read(self.names[tensor], indices, "real", span),))
                 there = presence(expr, self.given)
                 return [change if there is None else _where(change, (there,), expr)]
             case ir.Map():
@@ -105,7 +105,7 @@ class _Pushing:
                 sides = [self._side(self.tangent(branch), branch) for branch in (then, otherwise)]
                 if all(isinstance(side, ir.Const) for side in sides):
                     return []
-                return [Product(factors=(build.select(condition, sides[0], sides[1], expr.span),))]
+                return [Quotient(factors=(build.select(condition, sides[0], sides[1], expr.span),))]
             case ir.Reduce():
                 return self._reduction(expr)
             case ir.Normalize():
@@ -113,10 +113,10 @@ class _Pushing:
             case _:
                 assert_never(expr)
 
-    def _side(self, terms: list[Product], branch: ir.Expr) -> ir.Expr:
+    def _side(self, terms: list[Quotient], branch: ir.Expr) -> ir.Expr:
         return _sum(terms, branch) if terms else build.whole(0, branch.span)
 
-    def _map(self, expr: ir.Map, itself: ir.Expr | None) -> list[Product]:
+    def _map(self, expr: ir.Map, itself: ir.Expr | None) -> list[Quotient]:
         if is_flat(expr):
             return []
         result = []
@@ -134,7 +134,7 @@ class _Pushing:
                     result.append(_where(product, conditions, expr))
         return result
 
-    def _reduction(self, expr: ir.Reduce) -> list[Product]:
+    def _reduction(self, expr: ir.Reduce) -> list[Quotient]:
         inner = replace(self, ranges=(*self.ranges, *expr.ranges))
         change = _together(inner.tangent(expr.body), expr.body)
         guard = expr.guard
@@ -142,28 +142,28 @@ class _Pushing:
             case "sum" | "mean":
                 pass
             case "prod":
-                change = change.times(Product(factors=(others(expr, self.fresh),)))
+                change = change.times(Quotient(factors=(others(expr, self.fresh),)))
             case "max" | "min":
                 guard = build.conjunction((guard, *is_first(expr, self.fresh)))
             case _:
                 return []
         term = counted(Term(change, expr.ranges, () if guard is None else (guard,)))
-        number, body = Product(term.product.number), replace(term.product, number=Fraction(1))
+        number, body = Quotient(term.product.number), replace(term.product, number=Fraction(1))
         if term.ranges:
             inner_sum = build.reduce("sum", term.ranges, body.expression(expr.span), guard, "real", expr.span)
-            body = Product(factors=(inner_sum,))
+            body = Quotient(factors=(inner_sum,))
         elif guard is not None:
             body = _where(body, (guard,), expr)
         summed = number.times(body)
-        return [summed.over(taken_apart(count(expr))) if expr.op == "mean" else summed]
+        return [summed.over(quotient_of(count(expr))) if expr.op == "mean" else summed]
 
-    def _normalizer(self, expr: ir.Normalize, itself: ir.Expr | None) -> list[Product]:
+    def _normalizer(self, expr: ir.Normalize, itself: ir.Expr | None) -> list[Quotient]:
         coordinate, span = expr.coordinate, expr.span
         value = itself or expr
         change = _together(self.tangent(expr.body), expr.body)
         if expr.op == "cumsum":
             return [
-                Product(
+                Quotient(
                     factors=(build.normalize("cumsum", coordinate, change.expression(span), expr.guard, "real", span),)
                 )
             ]
@@ -173,32 +173,32 @@ class _Pushing:
         range = next(range for range in reversed(self.ranges) if range.coordinate == coordinate)
         needless = isinstance(weight, ir.Read) and _is_plain(change)
         guard = None if expr.guard is None or needless else substitute(expr.guard, elsewhere)
-        mean = Product(factors=(weight,)).times(change).substituted(elsewhere).expression(span)
+        mean = Quotient(factors=(weight,)).times(change).substituted(elsewhere).expression(span)
         gathered = build.reduce("sum", (replace(range, coordinate=other),), mean, guard, "real", span)
         centred = build.apply("-", (change.expression(span), gathered), "real", span)
         if expr.op == "softmax":
             kept = () if expr.guard is None or _is_plain(change) else (expr.guard,)
-            return [_where(Product(factors=(value, centred)), kept, expr)]
-        return [_where(Product(factors=(centred,)), () if expr.guard is None else (expr.guard,), expr)]
+            return [_where(Quotient(factors=(value, centred)), kept, expr)]
+        return [_where(Quotient(factors=(centred,)), () if expr.guard is None else (expr.guard,), expr)]
 
 
-def _is_plain(product: Product) -> bool:
+def _is_plain(product: Quotient) -> bool:
     """Whether it only reads tensors at coordinates: that can be done anywhere."""
     reads = [part for factor in product.factors for part in walk(factor) if isinstance(part, ir.Read)]
     return not product.divisors and all(isinstance(index, ir.Coord) for read in reads for index in read.indices)
 
 
-def _together(terms: list[Product], expr: ir.Expr) -> Product:
+def _together(terms: list[Quotient], expr: ir.Expr) -> Quotient:
     """Terms as one factor."""
     if len(terms) == 1:
         return terms[0]
-    return Product(factors=(_sum(terms, expr),)) if terms else Product(Fraction(0))
+    return Quotient(factors=(_sum(terms, expr),)) if terms else Quotient(Fraction(0))
 
 
-def _where(product: Product, conditions: tuple[ir.Expr, ...], expr: ir.Expr) -> Product:
+def _where(product: Quotient, conditions: tuple[ir.Expr, ...], expr: ir.Expr) -> Quotient:
     condition = build.conjunction(conditions)
     if condition is None:
         return product
     body = replace(product, number=Fraction(1)).expression(expr.span)
     chosen = build.select(condition, body, build.whole(0, expr.span), expr.span)
-    return Product(product.number, (chosen,))
+    return Quotient(product.number, (chosen,))

@@ -9,12 +9,12 @@ from fractions import Fraction
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Constants, expression, polynomial
+from ..ir.algebra.quotients import Quotient, sorted_by
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, rebuild, renamed_apart, substitute, walk
 from ..source import Span
 from .inversion import Inverse, invert, normalised
-from .products import Product, sorted_by
 from .reverse import Share, length
 
 
@@ -23,7 +23,7 @@ class Term:
     """The sum of `product` over the points of `ranges` at which `guards` hold; without ranges, the product itself
     where they hold, and 0 in other `cases`."""
 
-    product: Product
+    product: Quotient
     ranges: tuple[ir.Range, ...]
     guards: tuple[ir.Expr, ...]
     cases: tuple[ir.Expr, ...] = ()
@@ -45,7 +45,7 @@ class Term:
         summed = sorted_by(body, order).expression(span)
         guard = build.conjunction((*self.guards, *self.cases))
         result = build.reduce("sum", self.ranges, summed, guard, "real", span)
-        return Product(rest.number, (*rest.factors, result), rest.divisors).expression(span)
+        return Quotient(rest.number, (*rest.factors, result), rest.divisors).expression(span)
 
 
 def settle(share: Share, lead: tuple[ir.Range, ...], home: tuple[ir.Range, ...], constants: Constants) -> Term:
@@ -205,7 +205,7 @@ def counted(term: Term) -> Term:
         if range.coordinate in mentioned | later or not _is_count(range):
             continue
         many = length(range)
-        factor = Product(Fraction(many.value)) if isinstance(many, ir.Const) else Product(factors=(many,))
+        factor = Quotient(Fraction(many.value)) if isinstance(many, ir.Const) else Quotient(factors=(many,))
         product = factor.times(product)
         ranges.remove(range)
     return Term(product, tuple(ranges), term.guards, term.cases)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from heapq import heappop, heappush
 
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.context import constants_of
 from ..ir.graph import components
+from ..ir.needs import asserted, made_of, needed, read_in
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, reads_of, rebuild, substitute, walk
@@ -47,9 +49,8 @@ def _needed(program: ir.Program) -> ir.Program:
     """What stands in the text stays, unless expectations alone read it; what was brought along only if it is read."""
     lets = {let.name: let for let in program.lets}
     contracts = tuple(contract for contract in program.contracts if contract.name in lets)
-    claims = [name for claim in program.asserts for name in _read_in(claim.condition)]
-    wanted = _closure([*program.outputs, *(contract.name for contract in contracts), *claims], lets)
-    expected = _closure([name for expect in program.expects for name in _read_in(expect.body)], lets)
+    wanted = needed(program, (*program.outputs, *(contract.name for contract in contracts)))
+    expected = _closure(read_in(*(expect.body for expect in program.expects)), lets)
     idle = [name for name, let in lets.items() if not let.hidden and name not in expected]
     kept = wanted | _closure(idle, lets)
     return replace(
@@ -61,18 +62,8 @@ def _needed(program: ir.Program) -> ir.Program:
 
 
 def _closure(names: Iterable[str], lets: dict[str, ir.Let]) -> set[str]:
-    found: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name in lets and name not in found:
-            found.add(name)
-            waiting += [read.tensor for read in reads_of(lets[name])]
-    return found
-
-
-def _read_in(expr: ir.Expr) -> list[str]:
-    return [part.tensor for part in walk(expr) if isinstance(part, ir.Read)]
+    """The definitions that some are made of."""
+    return lets.keys() & made_of(names, lets)
 
 
 # ------------------------------------------------------------------ a whole box
@@ -140,7 +131,7 @@ def _without_aliases(program: ir.Program) -> ir.Program:
     """`let o = norm(X);` is what the function's result is, under the name and the coordinates of `o`."""
     lets = {let.name: let for let in program.lets}
     reads = Counter(read.tensor for let in program.lets for read in reads_of(let))
-    reads.update(name for claim in program.asserts for name in _read_in(claim.condition))
+    reads.update(asserted(program))
     for name in [let.name for let in program.lets]:
         while name in lets and (repeated := _repeated(lets[name], lets, reads)) is not None:
             lets[name] = _under_name(lets[name], repeated)
@@ -225,23 +216,27 @@ def _in_order(program: ir.Program) -> list[ir.Let]:
     """Each definition after all that it reads, but for recurrences; else as they stood. What was brought along
     stands just before what first needs it, and derivatives behind all the others."""
     lets = {let.name: let for let in program.lets}
+    place = {name: number for number, name in enumerate(lets)}
     hidden = {name: let for name, let in lets.items() if let.hidden}
     placed: dict[str, ir.Let] = {}
     for let in (let for let in program.lets if not let.hidden):
         brought = _closure([read.tensor for read in reads_of(let)], hidden)
-        for other in (*(other for other in program.lets if other.name in brought), let):
-            placed.setdefault(other.name, other)
+        for name in sorted(brought, key=place.__getitem__):
+            placed[name] = hidden.pop(name)
+        placed.setdefault(let.name, let)
     names = _sorted(list({**placed, **lets}), lets)
-    derived = {name for name in names if is_derivative(name, program)}
+    tensors = program.tensors.keys()
+    derived = {name for name in names if is_derivative(name, tensors)}
     others = [name for name in names if name not in derived]
     if _closure(others, lets).isdisjoint(derived):
         names = others + [name for name in names if name in derived]
     return [lets[name] for name in names]
 
 
-def is_derivative(name: str, program: ir.Program) -> bool:
+def is_derivative(name: str, tensors: Collection[str]) -> bool:
     """Whether a definition is called `d_x` or `dot_x` after something that there is."""
-    return any(name.startswith((f"d_{tensor}", f"dot_{tensor}")) for tensor in program.tensors)
+    start = next((len(mark) for mark in ("d_", "dot_") if name.startswith(mark)), None)
+    return start is not None and any(name[start:end] in tensors for end in range(start + 1, len(name) + 1))
 
 
 def _sorted(names: list[str], lets: Mapping[str, ir.Let]) -> list[str]:
@@ -249,9 +244,17 @@ def _sorted(names: list[str], lets: Mapping[str, ir.Let]) -> list[str]:
     reads = {name: sorted({read.tensor for read in reads_of(let)} & lets.keys()) for name, let in lets.items()}
     circles = {name: set(group) for group in components(reads) for name in group}
     waiting = {name: set(reads[name]) - circles[name] for name in names}
+    readers: dict[str, list[int]] = {}
+    for number, name in enumerate(names):
+        for read in waiting[name]:
+            readers.setdefault(read, []).append(number)
+    ready = [number for number, name in enumerate(names) if not waiting[name]]
     result: list[str] = []
-    while waiting:
-        ready = next(name for name, wanted in waiting.items() if wanted.isdisjoint(waiting))
-        del waiting[ready]
-        result.append(ready)
+    while ready:
+        name = names[heappop(ready)]
+        result.append(name)
+        for number in readers.get(name, ()):
+            waiting[names[number]].discard(name)
+            if not waiting[names[number]]:
+                heappush(ready, number)
     return result

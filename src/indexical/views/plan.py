@@ -6,10 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import fields
 
+from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
+from ..ir.walk import walk
 from ..plan.scans import steps_of
-from ..plan.steps import Plan, Step, extent_of, size_of
+from ..plan.steps import WIDTH, Operation, Plan, Step, extent_of, size_of
 from .fragment import text_html
 from .rooms import kept_for_the_way_back, show_bytes, way_back
 
@@ -26,7 +28,7 @@ def show_plan(plan: Plan, sizes: Mapping[Coordinate, int]) -> str:
         several = [other for other in several if not other.hidden] or several
         lines.append("")
         lines += [f"{_home(let)}  {plan.dtypes[let.name]}{_room(let, plan, sizes)}" for let in several]
-        lines.append(f"  by {step.kernel}")
+        lines.append(f"  by {step.kernel}{_told(step, plan)}")
         lines += [f"  {words}" for words in _words(step, let, plan, sizes)]
         lines += [f"  not by {refusal.way}: {refusal.reason}" for refusal in step.refusals]
     if plan.unbuilt:
@@ -37,6 +39,18 @@ def show_plan(plan: Plan, sizes: Mapping[Coordinate, int]) -> str:
         lines += ["", "kept for the way back"]
         lines += [f"  {_home(lets[name])}{_room(lets[name], plan, sizes)}" for name in kept]
     return "\n".join(lines)
+
+
+# Operations that the plan names in its text; all others only move or look at what is there.
+_TOLD = frozenset(("reduce", "normalize", "contract", "gather", "scatter", "convolve", "scan", "pad"))
+
+
+def _told(step: Step, plan: Plan) -> str:
+    """The operations of a step that is computed with arrays, each named once."""
+    if step.kernel != "arrays":
+        return ""
+    names = dict.fromkeys(operation.name for operation in _operations(step, plan) if operation.name in _TOLD)
+    return f": {', '.join(names)}" if names else ""
 
 
 def plan_json(plan: Plan, sizes: Mapping[Coordinate, int]) -> dict[str, object]:
@@ -64,7 +78,47 @@ def _step_json(step: Step, plan: Plan, let: ir.Let, sizes: Mapping[Coordinate, i
         "words": _words(step, let, plan, sizes),
         "refused": [{"kernel": refusal.way, "reason": refusal.reason} for refusal in step.refusals],
         "bytes": size_of(let, plan, sizes),
+        "operations": [_operation_json(operation, plan, sizes) for operation in _operations(step, plan)],
     }
+
+
+def _operations(step: Step, plan: Plan) -> list[Operation]:
+    """The operations of the emitted function that are there for a step."""
+    return [operation for operation in plan.operations if operation.definition in step.definitions]
+
+
+def _operation_json(operation: Operation, plan: Plan, sizes: Mapping[Coordinate, int]) -> dict[str, object]:
+    """An operation, with the axes of the array that it goes into, how long they are, and how many bytes it has; None
+    for what is not known before the call."""
+    axes = operation.axes
+    shape = None if axes is None else [_length(axis, operation, plan, sizes) for axis in axes]
+    known = shape is not None and operation.dtype is not None and None not in shape
+    return {
+        "operation": operation.name,
+        "call": operation.call,
+        "result": operation.result,
+        "axes": None if axes is None else [str(axis) for axis in axes],
+        "shape": shape,
+        "dtype": operation.dtype,
+        "bytes": math.prod(n or 0 for n in shape) * WIDTH[operation.dtype]
+        if known and shape and operation.dtype
+        else None,
+    }
+
+
+def _length(axis: Coordinate, operation: Operation, plan: Plan, sizes: Mapping[Coordinate, int]) -> int | None:
+    """How many points a coordinate has in a definition, where all its ranges there have as many."""
+    let = next((let for let in plan.program.lets if let.name == operation.definition), None)
+    ranges = [r for clause in let.clauses for r in (*clause.ranges, *_bound(clause))] if let is not None else []
+    own = [r for r in ranges if r.coordinate == axis]
+    found = {extent_of(ir.Axis(axis, build.apply("-", (r.upper, r.lower), "whole", r.span)), sizes) for r in own}
+    return found.pop() if len(found) == 1 else None
+
+
+def _bound(clause: ir.Clause) -> list[ir.Range]:
+    """The ranges that reductions in a clause bind."""
+    parts = [part for expr in (clause.body, clause.guard) if expr is not None for part in walk(expr)]
+    return [r for part in parts if isinstance(part, ir.Reduce) for r in part.ranges]
 
 
 def _words(step: Step, let: ir.Let, plan: Plan, sizes: Mapping[Coordinate, int]) -> list[str]:

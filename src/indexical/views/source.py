@@ -41,6 +41,11 @@ def written(program: ir.Program, remarks: Mapping[str, str] = {}) -> str:
     What a function or a block brought along is a definition like any other. Expectations are left out.
     Raises `Unwritable` for what the language has no words for.
     """
+    return laid_out(spelled(program, remarks))
+
+
+def spelled(program: ir.Program, remarks: Mapping[str, str] = {}) -> str:
+    """The same before it is laid out: nothing stands below its like."""
     program = arranged(program)
     setting = _setting(program)
     blocks = [
@@ -48,9 +53,13 @@ def written(program: ir.Program, remarks: Mapping[str, str] = {}) -> str:
         *_definitions(program, setting, remarks),
         *([format_statement(statement) for statement in part] for part in _claims(program, setting)),
     ]
-    text = "\n\n".join("\n".join(block) for block in blocks if block)
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def laid_out(text: str) -> str:
+    """A text that was spelled, as `ix fmt` leaves it."""
     sink = Sink()
-    file = parse(Source("<written>", text + "\n"), sink)
+    file = parse(Source("<written>", text), sink)
     if sink.failed:
         raise Unwritable(next(iter(sink)).message)
     return format_source(file)
@@ -245,10 +254,14 @@ def _definitions(program: ir.Program, setting: Setting, remarks: Mapping[str, st
     """The definitions in paragraphs: a recurrence is one, so is what is named after one result, and so are
     derivatives after all that they are derivatives of."""
     lets = [let for let in program.lets if let.name not in setting.figures]
-    turn = _turn([is_derivative(let.name, program) for let in lets])
+    tensors = program.tensors.keys()
+    turn = _turn([is_derivative(let.name, tensors) for let in lets])
+    owners = _owners([let.name for let in lets])
     paragraph: list[str] = []
     for number, let in enumerate(lets):
-        if paragraph and (number == turn or _parts_from(lets, number)):
+        several = any(len(other.clauses) > 1 for other in lets[max(number - 1, 0) : number + 1])
+        apart = number and (owners[number] != owners[number - 1] or (not owners[number] and several))
+        if paragraph and (number == turn or apart):
             yield paragraph
             paragraph = []
         paragraph += _let(let, setting, remarks.get(let.name))
@@ -261,21 +274,22 @@ def _turn(marks: list[bool]) -> int | None:
     return first if first is not None and all(marks[first:]) else None
 
 
-def _parts_from(lets: list[ir.Let], number: int) -> bool:
-    """Whether an empty line stands before a definition."""
-    owner = _owner(lets, number)
-    several = any(len(let.clauses) > 1 for let in lets[number - 1 : number + 1])
-    return owner != _owner(lets, number - 1) or (not owner and several)
+def _owners(names: list[str]) -> list[str]:
+    """For every definition the result further down that it is named after, with all between; itself where one before
+    it is named after it."""
+    place = {name: number for number, name in enumerate(names)}
+    found = []
+    for number, name in enumerate(names):
+        shorter = [name[:end] for end, letter in enumerate(name) if letter == "_"]
+        places = sorted((place[owner] for owner in shorter if place.get(owner, -1) > number), reverse=True)
+        owner = next((names[at] for at in places if _are_named_after(names[number:at], names[at])), None)
+        own = name if number and names[number - 1].startswith(f"{name}_") else ""
+        found.append(owner or own)
+    return found
 
 
-def _owner(lets: list[ir.Let], number: int) -> str:
-    """The result further down that a definition is named after, with all between."""
-    name = lets[number].name
-    for at in range(len(lets) - 1, number, -1):
-        owner = lets[at].name
-        if all(let.name.startswith(f"{owner}_") for let in lets[number:at]):
-            return owner
-    return name if number and lets[number - 1].name.startswith(f"{name}_") else ""
+def _are_named_after(names: list[str], owner: str) -> bool:
+    return all(name.startswith(f"{owner}_") for name in names)
 
 
 def _let(let: ir.Let, setting: Setting, remark: str | None) -> list[str]:

@@ -65,7 +65,7 @@ def _terms(view: View, score: ir.Expr) -> list[ir.Expr]:
             case ir.Map("*", (left, right)) if not left.type.coordinates:
                 waiting.append(right)
             case ir.Reduce("sum", _, body):
-                inner = _written_out(view, body)
+                inner = view.forms.written_out(body)
                 if isinstance(inner, ir.Map) and inner.op in ("+", "-"):
                     waiting += inner.arguments
                 else:
@@ -79,12 +79,6 @@ def _terms(view: View, score: ir.Expr) -> list[ir.Expr]:
             case _:
                 result.append(expr)
     return result
-
-
-def _written_out(view: View, expr: ir.Expr) -> ir.Expr:
-    while isinstance(expr, ir.Read) and (found := view.forms.opened(expr)) is not None:
-        expr = found[0]
-    return expr
 
 
 def _no_influence(gather: Gather) -> Diagnostic:

@@ -6,73 +6,64 @@ from collections.abc import Iterator
 
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
-from ..attention import Gather
+from ..attention import Gather, Site, as_condition
 from ..view import View
+from ..weights import Weights
 
 CODE = "IX405"
 
 
 def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
     for gather in view.gathers:
-        if not any(gather.key.coordinate in value.coordinates for value in gather.values):
-            continue
-        found = list(_late(view, gather))
-        if not found or _is_mended(view, gather):
-            continue
-        for late in found:
-            known = view.assume(gather.site.clause, gather.key.range, *gather.weights.kept)
-            if known.proves(late):
-                continue
+        if any(gather.coordinate in value.coordinates for value in gather.values):
+            found = list(_late(view, gather.site, gather.weights))
+            if found and not _is_mended(view, gather):
+                yield from _reports(view, gather.site, gather.weights, found, gather.key.range)
+    for weights in view.ungathered:
+        for site in weights.again:
+            yield from _reports(view, site, site.weights[0], list(_late(view, site, site.weights[0])))
+
+
+def _reports(
+    view: View, site: Site, weights: Weights, late: list[ir.Expr], *ranges: ir.Range
+) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
+    known = view.assume(site.clause, *ranges, *weights.kept)
+    for condition in late:
+        if not known.proves(condition):
+            labels = (Label(condition.span, "removed here"), Label(weights.span, "normalised here, over more"))
+            note = f"what is left no longer sums to 1 over `{view.shown(weights.coordinate)}`"
+            help = f"guard the normaliser: `softmax[…](… where {condition.span.text})`, or divide by what is left"
             yield (
-                gather.site.let,
-                Diagnostic(
-                    CODE,
-                    "these weights are guarded after they were normalised",
-                    (Label(late.span, "removed here"), Label(gather.weights.span, "normalised here, over more")),
-                    (f"what is left no longer sums to 1 over `{view.shown(gather.key.coordinate)}`",),
-                    f"guard the normaliser: `softmax[…](… where {late.span.text})`, or divide by what is left",
-                ),
+                site.let,
+                Diagnostic(CODE, "these weights are guarded after they were normalised", labels, (note,), help),
             )
 
 
 def _is_mended(view: View, gather: Gather) -> bool:
     """Whether what was gathered is later divided by what is left of the weights."""
     forms, product = view.forms, gather.site.product
-    made_of = {forms.factor_key(product.factors[n], {}) for n in gather.weights.used}
-    held = {forms.key(condition.expr) for condition in product.conditions}
+    factors = [product.factors[n] for n in sorted(gather.weights.used)]
+    held = {k: c for each in product.conditions for k, c in forms.algebra.conditions(each.expr).items()}
     for let in view.program.lets:
-        for part in (part for clause in let.clauses for part in view.parts(clause)):
-            match part:
-                case ir.Map("/", (ir.Read(tensor), divisor)) if tensor == gather.name:
-                    total = forms.expand(divisor, [r.coordinate for c in let.clauses for r in c.ranges])
-                    for step in total.summed:
-                        names = {step.coordinate: str(gather.key.coordinate)}
-                        same = {forms.factor_key(factor, names) for factor in total.factors} == made_of
-                        if same and {forms.key(c.expr, names) for c in total.conditions} == held:
+        for clause in let.clauses:
+            scope = {r.coordinate: r for r in (*clause.ranges, *(step.range for step in product.summed))}
+            for part in view.parts(clause):
+                match part:
+                    case ir.Map("/", (ir.Read(tensor), divisor)) if tensor == gather.name:
+                        left = forms.total(factors, held, forms.algebra.binder(gather.key.range), scope)
+                        if forms.is_same(left, forms.form(forms.written_out(divisor), scope)):
                             return True
     return False
 
 
-def _late(view: View, gather: Gather) -> Iterator[ir.Expr]:
+def _late(view: View, site: Site, weights: Weights) -> Iterator[ir.Expr]:
     """Conditions on the key that stand outside the weights: guards, and factors that are 1 or 0."""
-    key = gather.key.coordinate
-    used = {id(condition) for weights in gather.site.weights for condition in weights.kept}
-    for condition in gather.site.product.conditions:
+    key = weights.coordinate
+    used = {id(condition) for each in site.weights for condition in each.kept}
+    for condition in site.product.conditions:
         if key in condition.expr.type.coordinates and id(condition.expr) not in used:
             yield condition.expr
-    for factor in gather.values:
-        opened = view.forms.opened(factor.expr) if isinstance(factor.expr, ir.Read) else None
-        test = _as_condition(factor.expr if opened is None else opened[0])
-        if test is not None and key in test.type.coordinates and not factor.inverse:
+    for factor in site.values(weights):
+        test = as_condition(view.forms, factor)
+        if test is not None and key in test.type.coordinates:
             yield test
-
-
-def _as_condition(expr: ir.Expr) -> ir.Expr | None:
-    """The condition in `(j <= i) as f64` and in `if j <= i { 1 } else { 0 }`."""
-    match expr:
-        case ir.Map(op, (inner,)) if op.startswith("as ") and inner.type.kind == "bool":
-            return inner
-        case ir.Select(condition, ir.Const(one), ir.Const(zero)) if one == 1 and zero == 0:
-            return condition
-        case _:
-            return None

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
 from ...ir.affine import Polynomial, polynomial
+from ...ir.algebra.factors import Factor
 from ...ir.context import constants_of
 from ...ir.types import Coordinate
 from ...ir.walk import walk
-from ..products import Factor
 from ..view import View
 
 CODE = "IX407"

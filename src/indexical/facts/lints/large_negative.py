@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
+from ...ir.algebra.predicates import exponential_of, is_exponential
 from ...ir.walk import children, walk
 from ..view import View
 
@@ -31,11 +32,10 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
 
 
 def _exponentiated(expr: ir.Expr) -> ir.Expr | None:
-    match expr:
-        case ir.Normalize("softmax" | "log_softmax", _, body) | ir.Map("exp", (body,)):
-            return body
-        case _:
-            return None
+    if isinstance(expr, ir.Normalize):
+        return expr.body if is_exponential(expr) else None
+    found = exponential_of(expr)
+    return None if found is None else found[1]
 
 
 def _distinct(masks: Iterator[Mask]) -> list[Mask]:
@@ -52,9 +52,9 @@ def _masks(view: View, score: ir.Expr, known: dict[str, list[Mask]]) -> Iterator
                 known[tensor] = _distinct(_masks(view, found[0], known))
             yield from known.get(tensor, ())
         case ir.Select(condition, then, otherwise):
-            if _is_large(_named(view, otherwise)):
+            if _is_large(view.forms.written_out(otherwise)):
                 yield otherwise, condition
-            elif _is_large(_named(view, then)):
+            elif _is_large(view.forms.written_out(then)):
                 yield then, None
             yield from _masks(view, then, known)
             yield from _masks(view, otherwise, known)
@@ -63,7 +63,7 @@ def _masks(view: View, score: ir.Expr, known: dict[str, list[Mask]]) -> Iterator
                 inside = list(_masks(view, argument, known))
                 yield from inside
                 if not inside and argument.type.coordinates:
-                    factors = [_named(view, factor.expr) for factor in view.forms.expand(argument).factors]
+                    factors = [view.forms.written_out(factor.expr) for factor in view.forms.expand(argument).factors]
                     if any(_is_large(factor) or _is_large_positive(factor) for factor in factors):
                         yield argument, None
         case ir.Map() | ir.Reduce():
@@ -71,13 +71,6 @@ def _masks(view: View, score: ir.Expr, known: dict[str, list[Mask]]) -> Iterator
                 yield from _masks(view, child, known)
         case _:
             return
-
-
-def _named(view: View, expr: ir.Expr) -> ir.Expr:
-    """A number by its name, as the number."""
-    while isinstance(expr, ir.Read) and not expr.indices and (found := view.forms.opened(expr)) is not None:
-        expr = found[0]
-    return expr
 
 
 def _is_large(expr: ir.Expr) -> bool:

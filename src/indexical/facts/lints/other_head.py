@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
 from ...ir.affine import Atom, Polynomial, expression, of_atom, polynomial
+from ...ir.algebra.canonical import text
+from ...ir.algebra.factors import Factor
 from ...ir.types import Coordinate
 from ...ir.walk import walk
 from ..attention import Gather
-from ..products import Factor
 from ..roles import is_given_back, query_of
 from ..view import View
 
@@ -81,7 +82,7 @@ def _indices(factors: tuple[Factor, ...], shared: Coordinate, key: Coordinate, v
                 continue
             part = _part(polynomial(index), shared)
             if not others or part != of_atom(shared):
-                found[view.forms.key(expression(part, index.span))] = index
+                found[text(view.forms.algebra.whole(expression(part, index.span)))] = index
     return found
 
 

@@ -8,9 +8,9 @@ from fractions import Fraction
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
 from ...ir.affine import Polynomial, number, polynomial
+from ...ir.algebra.factors import Factor
 from ...ir.context import constants_of
 from ..attention import Comparison, Gather, Ungathered
-from ..products import Factor
 from ..view import View
 
 WRONG, TWICE, MISSING = "IX408", "IX409", "IX410"
@@ -109,7 +109,7 @@ def _constants(view: View, gather: Gather | Ungathered, comparison: Comparison) 
             waiting += [] if found is None else [found[0]]
             continue
         product = view.forms.expand(expr, opens=lambda read: False)
-        if view.forms.key(expr) == view.forms.key(comparison.expr):
+        if expr == comparison.expr:
             break
         result += [f for f in product.factors if not f.coordinates]
         key = gather.weights.coordinate

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
+from ...ir.algebra.factors import Factor, Summed
 from ...ir.types import Coordinate
 from ...ir.walk import walk
 from ..attention import Site, compare
-from ..products import Factor, Summed
 from ..view import View
 from ..weights import Weights
 
@@ -52,7 +52,7 @@ def _is_key(view: View, site: Site, weights: Weights, step: Summed) -> bool:
     do not tell, it is, unless the values also vary with what is normalised over, and that is gathered later."""
     every = frozenset().union(*(site.product.factors[n].coordinates for n in weights.used))
     for pivot in (weights.coordinate, step.coordinate):
-        found = compare(view.forms, weights.score, pivot, every - {pivot})
+        found = compare(view.forms, weights.basis, pivot, every - {pivot})
         if found:
             sides = [_together(comparison.asking) for comparison in found]
             others = [_together(comparison.answering) for comparison in found]

@@ -11,6 +11,7 @@ from ...source import Span
 from .. import build
 from .. import nodes as ir
 from ..affine import ONE, Monomial, Polynomial, polynomial
+from ..conditions import OPPOSITE, fails
 from ..context import constants_of
 from ..prove import inequalities
 from ..types import Coordinate
@@ -18,7 +19,6 @@ from ..walk import at, rebuild, substitute
 from .normal import height
 from .safety import arranged
 
-_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _MIRRORED = {">": "<", ">=": "<="}
 
 
@@ -170,10 +170,10 @@ class Canonical:
                 inner = self.opened_condition(expr)
                 if inner is not None:
                     return self._facts(inner, holds)
-            case ir.Map(op, (left, right), _, span) if op in _OPPOSITE:
+            case ir.Map(op, (left, right), _, span) if op in OPPOSITE:
                 return self._comparison(op, left, right, holds, span)
         fact = self.atom(expr)
-        return [fact if holds else build.apply("!", (fact,), "bool", expr.span)]
+        return [fact if holds else fails(fact)]
 
     def opened_condition(self, read: ir.Read) -> ir.Expr | None:
         """What a Boolean definition says at these indices. Where it is absent it is false."""
@@ -214,16 +214,16 @@ class Canonical:
     def _comparison(self, op: str, left: ir.Expr, right: ir.Expr, holds: bool, span: Span) -> list[ir.Expr]:
         kinds = {left.type.kind, right.type.kind}
         if kinds == {"whole"}:
-            return self._whole_comparison(op if holds else _OPPOSITE[op], left, right, span)
+            return self._whole_comparison(op if holds else OPPOSITE[op], left, right, span)
         sides = (self.any(left), self.any(right))
         if op in _MIRRORED:
             op, sides = _MIRRORED[op], sides[::-1]
         elif op in ("==", "!="):
             if not holds:
-                op, holds = _OPPOSITE[op], True
+                op, holds = OPPOSITE[op], True
             sides = (sides[0], sides[1]) if text(sides[0]) <= text(sides[1]) else sides[::-1]
         fact = build.apply(op, sides, "bool", span)
-        return [fact if holds else build.apply("!", (fact,), "bool", span)]
+        return [fact if holds else fails(fact)]
 
     def _whole_comparison(self, op: str, left: ir.Expr, right: ir.Expr, span: Span) -> list[ir.Expr]:
         if op in ("==", "!="):
@@ -231,7 +231,7 @@ class Canonical:
             return _equation(op, difference, span)
         comparison = build.apply(op, (self.atom(left), self.atom(right)), "bool", span)
         rows = inequalities(comparison, constants_of(self.lets)) or []
-        return [fact for row in rows for part in self._rows(row) for fact in _at_least_zero(part, span)]
+        return [fact for row in rows for part in self._rows(row) for fact in at_least_zero(part, span)]
 
     def _rows(self, row: Polynomial) -> list[Polynomial]:
         """A row that is at least 0 as several that all are: a `max` is at most what each of its arguments is."""
@@ -311,7 +311,7 @@ def _equation(op: str, difference: Polynomial, span: Span) -> list[ir.Expr]:
     return [build.apply(op, (written(left, span), written(right, span)), "bool", span)]
 
 
-def _at_least_zero(row: Polynomial, span: Span) -> list[ir.Expr]:
+def at_least_zero(row: Polynomial, span: Span) -> list[ir.Expr]:
     """`a <= b`, or `a < b`, for a polynomial that is at least 0."""
     known = row.constant
     if known is not None:

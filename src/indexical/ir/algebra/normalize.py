@@ -10,7 +10,7 @@ from functools import cached_property
 from .. import build
 from .. import nodes as ir
 from ..types import Coordinate
-from ..walk import Inexpressible, walk
+from ..walk import Inexpressible, substitute, walk
 from .canonical import Canonical, signed, text
 from .canonical import written as whole_written
 from .normal import (
@@ -37,7 +37,7 @@ from .normal import (
     under,
 )
 from .powers import exponential, exponential_power, power
-from .predicates import has_logarithm, is_copy, is_exponential, is_mask, is_normalized, reads_in
+from .predicates import BASES, has_logarithm, is_copy, is_exponential, is_mask, is_normalized, reads_in
 from .safety import Caution, doubtful
 from .sums import logarithm, opened, replaced, summed
 from .writing import written
@@ -73,7 +73,7 @@ class Algebra:
 
     @cached_property
     def caution(self) -> Caution:
-        return Caution(doubtful(self.program))
+        return Caution(doubtful(self.program.lets))
 
     def again(self, expr: ir.Expr) -> Form:
         if isinstance(expr, ir.Read) and expr.type.kind == "real":
@@ -83,6 +83,11 @@ class Algebra:
 
     def conditions(self, expr: ir.Expr) -> Mapping[str, ir.Expr]:
         return self.canonical.conditions(expr)
+
+    def conditions_at(self, term: Product, values: Mapping[Coordinate, ir.Expr]) -> dict[str, ir.Expr]:
+        """The conditions of a term, with coordinates replaced."""
+        found = [self.conditions(substitute(condition, values)) for condition in term.conditions.values()]
+        return {key: condition for each in found for key, condition in each.items()}
 
     def whole(self, expr: ir.Expr) -> ir.Expr:
         return self.canonical.whole(expr)
@@ -161,6 +166,8 @@ class Algebra:
                 return power(self.form(arguments[0], scope), Fraction(-1, 2))
             case "exp":
                 return self._exponential(arguments[0], scope)
+            case _ if op in BASES and scope is not None:
+                return exponential_power(constant(BASES[op]), self.plain(arguments[0])) or ONE
             case "**":
                 return self._power(expr, scope)
             case "log" if scope is not None:
@@ -312,6 +319,19 @@ class Algebra:
         """Work out the form of a definition, after those of all that it reads: then none waits for another."""
         if self.may_open(name):
             self.definition(name)
+
+    def is_copied(self, name: str) -> bool:
+        """Whether what a definition says is read in its place: it only reads on, or nearly."""
+        self.work = self.depth = 0
+        inner = self.definition(name) if self.may_open(name) else None
+        return inner is not None and is_copy(inner)
+
+    def add(self, let: ir.Let) -> None:
+        """A further definition, or one in another form."""
+        self.lets[let.name] = let
+        self.known.pop(let.name, None)
+        self.exponential.pop(let.name, None)
+        self.caution = self.caution.beside(let)
 
     def has_sum(self, name: str) -> bool:
         """Whether a definition has a sum as a factor, or is too large to say."""

@@ -3,20 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
 
+from .. import build
 from .. import nodes as ir
+from ..formulas import read
+from ..functions import FUNCTIONS
 from .normal import Atom, Form, Function, Group, Leaf, Logarithm, Number, Product, Sum, form, magnitude
 
 
 def is_exponential(expr: ir.Expr) -> bool:
     """Whether something is exponentiated here; a power of a fixed base is an exponential too."""
+    return exponential_of(expr) is not None or (isinstance(expr, ir.Normalize) and expr.op != "cumsum")
+
+
+def exponential_of(expr: ir.Expr) -> tuple[ir.Expr | None, ir.Expr] | None:
+    """The base and the exponent of an exponential with a fixed base, which is e where it is None."""
     match expr:
-        case ir.Map("exp") | ir.Normalize("softmax" | "log_softmax"):
-            return True
-        case ir.Map("**", (base, exponent)):
-            return bool(exponent.type.coordinates) and not base.type.coordinates
+        case ir.Map("exp", (exponent,)):
+            return None, exponent
+        case ir.Map(op, (exponent,)) if op in BASES:
+            return build.whole(BASES[op], expr.span), exponent
+        case ir.Map("**", (base, exponent)) if exponent.type.coordinates and not base.type.coordinates:
+            return base, exponent
         case _:
-            return False
+            return None
+
+
+def _base(definition: str) -> int | None:
+    """The base in `exp(x * log(base))`."""
+    names: dict[str, Any] = {"x": "x"}
+    match read(definition, names, lambda number: number, lambda op, values: (op, *values)):
+        case ("exp", ("*", "x", ("log", Fraction(denominator=1) as base))):
+            return int(base)
+        case _:
+            return None
+
+
+# The functions that are powers of a number, by their definitions.
+BASES = {
+    name: base
+    for name, row in FUNCTIONS.items()
+    if row.definition is not None and (base := _base(row.definition)) is not None
+}
 
 
 def is_root(expr: ir.Expr) -> bool:

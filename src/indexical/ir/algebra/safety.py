@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -13,15 +13,15 @@ from ..types import NOWHERE, Coordinate
 from ..walk import walk
 
 
-def doubtful(program: ir.Program) -> frozenset[Coordinate]:
+def doubtful(lets: Collection[ir.Let]) -> frozenset[Coordinate]:
     """Coordinates that run over a stated range: an axis that they index need not have all of their points."""
-    ranges = [r for let in program.lets for clause in let.clauses for r in clause.ranges]
-    for let in program.lets:
+    ranges = [r for let in lets for clause in let.clauses for r in clause.ranges]
+    for let in lets:
         for clause in let.clauses:
             for part in (clause.body, clause.guard):
                 if part is not None:
                     ranges += [r for inner in walk(part) if isinstance(inner, ir.Reduce) for r in inner.ranges]
-    captured = [axis.coordinate for let in program.lets for axis in let.axes[: let.captured]]
+    captured = [axis.coordinate for let in lets for axis in let.axes[: let.captured]]
     return frozenset(r.coordinate for r in ranges if r.stated).union(captured)
 
 
@@ -36,6 +36,10 @@ class Caution:
     def under(self, conditions: Iterable[ir.Expr]) -> Caution:
         """The same under these conditions."""
         return Caution(self.doubts, NOWHERE.union(*(condition.type.coordinates for condition in conditions)))
+
+    def beside(self, let: ir.Let) -> Caution:
+        """The same in a program with a further definition."""
+        return Caution(self.doubts | doubtful((let,)), self.guarded)
 
     def trusts(self, index: ir.Expr) -> bool:
         """Whether an index is in bounds wherever it stands, or at least no condition around keeps it so."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from .. import build
 from .. import nodes as ir
 from ..types import Coordinate
+from ..walk import children
 from .normal import Atom, Form, Number, Product, Sum, TooLarge, form, plus, present
 from .normalize import Algebra
 from .sums import replaced
@@ -29,23 +30,33 @@ def summand(algebra: Algebra, total: Sum, coordinate: Coordinate) -> Product | s
 
 
 def matched(
-    algebra: Algebra, exponent: Form, share: Product, key: Coordinate, carried: frozenset[Coordinate]
+    algebra: Algebra, exponent: Form, share: Product, key: Coordinate, brought: frozenset[Coordinate]
 ) -> tuple[Form, Form] | None:
     """The exponent above the line and the one below it, where they differ by nothing that varies with the key.
-    Coordinates that are `carried` along with the values are not taken for who asks."""
+    Coordinates that are `brought` along with the values are not taken for who asks."""
     assert share.exponent is not None
-    above, below = inlined(algebra, exponent, share.exponent, key, carried)
+    above, below = inlined(algebra, exponent, share.exponent, key, brought)
     return None if key in plus(above, below, -1).coordinates else (above, below)
 
 
+def carried(value: ir.Expr, key: Coordinate) -> frozenset[Coordinate]:
+    """The coordinates that a value brings along: those that stand in it apart from the key. In `V[i - j, e]`, read at
+    a distance from who asks, `i` is not one of them."""
+    if isinstance(value, ir.Read | ir.Array):
+        return frozenset().union(*(i.type.coordinates for i in value.indices if key not in i.type.coordinates))
+    parts = children(value)
+    found = frozenset().union(*(carried(part, key) for part in parts)) if parts else value.type.coordinates
+    return found & value.type.coordinates
+
+
 def inlined(
-    algebra: Algebra, above: Form, below: Form, key: Coordinate, carried: frozenset[Coordinate]
+    algebra: Algebra, above: Form, below: Form, key: Coordinate, brought: frozenset[Coordinate]
 ) -> tuple[Form, Form]:
     """Both exponents, with every definition written out that varies with who asks and with the key; as they are
     where that grows too large."""
     work = algebra.work
     asks = (above.coordinates | below.coordinates) - {key}
-    asks = asks - carried or asks
+    asks = asks - brought or asks
 
     def opens(read: ir.Read) -> bool:
         coordinates = read.type.coordinates

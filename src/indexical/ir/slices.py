@@ -1,129 +1,122 @@
-"""Guards as arithmetic: from which key up to which, of which groups.
+"""One coordinate of a set of points, seen from the others: from which key up to which, with which labels.
 
-`j <= i` is an upper bound, `document[b, i] == document[b, j]` a group for each side, `j < p || j <= i` two pieces.
+`j <= i` is an upper bound of `j`, and a lower bound of `i`; `document[b, i] == document[b, j]` a label for each side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Literal
 
-from ..ir import build
-from ..ir import nodes as ir
-from ..ir.affine import Monomial, Polynomial, number, of_atom, polynomial
-from ..ir.algebra.canonical import disjuncts, text, written
-from ..ir.context import assume
-from ..ir.prove import Assumptions, conjuncts, inequalities
-from ..ir.types import Coordinate
-from ..ir.walk import is_bare
-from .steps import Mask, Piece
+from . import build
+from . import nodes as ir
+from .affine import Monomial, Polynomial, number, of_atom, polynomial
+from .algebra.canonical import text, written
+from .prove import Assumptions, inequalities
+from .types import Coordinate
+from .walk import is_bare
 
 # A guard with more alternatives than this is asked point by point.
 MOST_PIECES = 8
 
 
-def analyze(
-    guard: tuple[ir.Expr, ...],
-    key: ir.Range,
-    ranges: tuple[ir.Range, ...],
-    lets: Mapping[str, ir.Let],
-    asks: frozenset[Coordinate],
-) -> Mask:
-    """What a guard leaves of the keys. `ranges` bind the other coordinates; `asks` are those among them that the
-    queries have and the keys do not: what varies with them is no group of a key.
-
-    No piece at all means that no key is heard.
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Points of one coordinate, for a point of all others: from the largest of `lower` up to, not including, the
+    smallest of `upper`; those whose label is that of the others, for every pair (theirs, its own) of `labels`; those
+    for which every condition of `rest` holds. Bounds and the labels of the others are free of the coordinate, its own
+    labels of what stands apart from it.
     """
-    reading = _Reading(key, asks, assume((*ranges, key), lets))
-    try:
-        cases = reading.alternatives(guard)
-    except _TooMany:
-        return Mask((Piece((), (), (), guard),))
-    pieces: dict[str, Piece] = {}
-    for facts in cases:
-        piece = reading.piece(facts)
-        if piece is not None:
-            pieces.setdefault(_shown(piece), piece)
-    whole = next((piece for piece in pieces.values() if piece == Piece((), (), (), ())), None)
-    return Mask((whole,) if whole is not None else tuple(pieces.values()))
+
+    lower: tuple[ir.Expr, ...] = ()
+    upper: tuple[ir.Expr, ...] = ()
+    labels: tuple[tuple[ir.Expr, ir.Expr], ...] = ()
+    rest: tuple[ir.Expr, ...] = ()
+
+    @property
+    def is_interval(self) -> bool:
+        """Whether the bounds say all."""
+        return not self.labels and not self.rest
 
 
-def kind(
-    mask: Mask, key: ir.Range, rows: tuple[ir.Range, ...], lets: Mapping[str, ir.Let]
-) -> Literal["full", "causal"] | None:
-    """`full` where every query hears every key, `causal` where the query at `i` hears the keys up to `i`."""
-    if len(mask.pieces) != 1:
-        return None
-    piece = mask.pieces[0]
-    if piece == Piece((), (), (), ()):
-        return "full"
-    if piece.lower or piece.groups or piece.rest or len(piece.upper) != 1 or len(rows) != 1:
-        return None
-    if text(key.lower) != "0" or text(rows[0].lower) != "0":
-        return None
-    known = assume(rows, lets)
-    past = polynomial(piece.upper[0], known.constants) - of_atom(rows[0].coordinate)
-    return "causal" if past == number(1) else None
+WHOLE = Slice()
 
 
-def _shown(piece: Piece) -> str:
-    parts = (piece.lower, piece.upper, [side for pair in piece.groups for side in pair], piece.rest)
+def slices(
+    pieces: Iterable[tuple[ir.Expr, ...]], range: ir.Range, apart: frozenset[Coordinate], known: Assumptions
+) -> tuple[Slice, ...]:
+    """The points of a coordinate at which all facts of some piece hold: in some slice, and slices may overlap. `known`
+    holds wherever a fact is asked; a label of the coordinate does not vary with what stands `apart`.
+
+    No slice at all means no point.
+    """
+    solver = _Solver(range, apart, known)
+    given = list(pieces)
+    cases = [case for facts in given for case in solver.cases(facts)]
+    found: dict[str, Slice] = {}
+    for facts in cases if len(cases) <= MOST_PIECES else given:
+        one = solver.slice(facts)
+        if one is not None:
+            found.setdefault(_shown(one), one)
+    return (WHOLE,) if WHOLE in found.values() else tuple(found.values())
+
+
+def _shown(one: Slice) -> str:
+    parts = (one.lower, one.upper, [side for pair in one.labels for side in pair], one.rest)
     return "|".join(" ".join(map(text, part)) for part in parts)
 
 
-class _TooMany(Exception):
-    """More alternatives than are worth telling apart."""
+def congruence(fact: ir.Expr, known: Assumptions) -> tuple[Polynomial, ir.Expr] | None:
+    """`x % n == 0` as the multiple and what it is a multiple of; None for any other condition."""
+    match fact:
+        case ir.Map("==", (left, right)) if left.type.kind == right.type.kind == "whole":
+            difference = polynomial(left, known.constants) - polynomial(right, known.constants)
+            match [list(monomial) for monomial in difference.terms]:
+                case [[(ir.Map("%", (multiple, divisor)), 1)]] if not divisor.type.coordinates:
+                    return polynomial(multiple, known.constants), divisor
+    return None
 
 
 @dataclass
-class _Bounds:
-    """A piece as it is put together. `labels` are those groups that are real numbers, each with its fact."""
+class _Found:
+    """A slice as it is put together. `real` are those labels that are real numbers, each with its fact."""
 
     lower: list[Polynomial] = field(default_factory=list)
     upper: list[Polynomial] = field(default_factory=list)
     choices: list[ir.Expr] = field(default_factory=list)
-    groups: list[tuple[ir.Expr, ir.Expr]] = field(default_factory=list)
-    labels: list[tuple[tuple[ir.Expr, ir.Expr], ir.Expr]] = field(default_factory=list)
+    labels: list[tuple[ir.Expr, ir.Expr]] = field(default_factory=list)
+    real: list[tuple[tuple[ir.Expr, ir.Expr], ir.Expr]] = field(default_factory=list)
     rest: list[ir.Expr] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class _Reading:
-    """The keys of one guard, and what is known around it."""
+class _Solver:
+    """The coordinate whose points are wanted, and what is known around it."""
 
     key: ir.Range
-    asks: frozenset[Coordinate]
+    apart: frozenset[Coordinate]
     known: Assumptions
 
     # ---------------------------------------------------------------------- alternatives
 
-    def alternatives(self, guard: Iterable[ir.Expr]) -> list[list[ir.Expr]]:
-        """The guard as several conjunctions, one of which must hold."""
-        cases: list[list[ir.Expr]] = [[]]
-        for condition in guard:
-            for fact in conjuncts(condition, True, self.known.definitions):
-                choices = self._choices(fact)
-                cases = [[*case, *choice] for case, choice in product(cases, choices)]
-                if len(cases) > MOST_PIECES:
-                    raise _TooMany
+    def cases(self, facts: tuple[ir.Expr, ...]) -> list[tuple[ir.Expr, ...]]:
+        """Facts as several conjunctions, one of which must hold; left as they are where there would be too many."""
+        cases: list[tuple[ir.Expr, ...]] = [()]
+        for fact in facts:
+            cases = [(*case, choice) for case, choice in product(cases, self._choices(fact))]
+            if len(cases) > MOST_PIECES:
+                return [facts]
         return cases
 
-    def _choices(self, fact: ir.Expr) -> list[list[ir.Expr]]:
+    def _choices(self, fact: ir.Expr) -> list[ir.Expr]:
+        """A fact that leaves points on both sides, as the one side and the other."""
         match fact:
-            case ir.Map("||"):
-                return [case for side in disjuncts(fact) for case in self.alternatives((side,))]
-            case ir.Map("!", (ir.Map("&&", sides),)):
-                opposites = [build.apply("!", (side,), "bool", side.span) for side in sides]
-                return [case for side in opposites for case in self.alternatives((side,))]
             case ir.Map("!=", (left, right)) if self._is_linear(left, right):
-                below = build.apply("<", (left, right), "bool", fact.span)
-                above = build.apply("<", (right, left), "bool", fact.span)
-                return [[below], [above]]
+                return [build.apply("<", sides, "bool", fact.span) for sides in ((left, right), (right, left))]
             case ir.Map("<" | "<=" | ">" | ">=", (left, right)) if left.type.kind == right.type.kind == "whole":
                 return self._distances(fact)
-        return [[fact]]
+        return [fact]
 
     def _is_linear(self, left: ir.Expr, right: ir.Expr) -> bool:
         if left.type.kind != "whole" or right.type.kind != "whole":
@@ -131,48 +124,48 @@ class _Reading:
         parted = self._part(self._polynomial(left) - self._polynomial(right))
         return parted is not None and parted[0] != 0
 
-    def _distances(self, fact: ir.Expr) -> list[list[ir.Expr]]:
+    def _distances(self, fact: ir.Expr) -> list[ir.Expr]:
         """`abs(i - j) >= n` as the one side or the other."""
         (row,) = inequalities(fact, self.known.constants) or (None,)
         found = None if row is None else self._absolute(row)
         if row is None or found is None or found[1] < 0:
-            return [[fact]]
+            return [fact]
         inner, factor, rest = found
         sides = [inner, -inner]
-        return [[_at_least(_scaled(side, factor) + rest, fact)] for side in sides]
+        return [_at_least(_scaled(side, factor) + rest, fact) for side in sides]
 
     def _absolute(self, row: Polynomial) -> tuple[Polynomial, int, Polynomial] | None:
         """The distance in a row that varies with the key, its factor, and what else there is."""
         for monomial, factor in row.terms.items():
-            match [atom for atom, _ in monomial]:
-                case [ir.Map("abs", (inner,)) as atom] if self.key.coordinate in atom.type.coordinates:
+            match list(monomial):
+                case [(ir.Map("abs", (inner,)) as atom, 1)] if self.key.coordinate in atom.type.coordinates:
                     rest = Polynomial({m: f for m, f in row.terms.items() if m != monomial})
                     return self._polynomial(inner), factor, rest
         return None
 
-    # ---------------------------------------------------------------------------- pieces
+    # ---------------------------------------------------------------------------- slices
 
-    def piece(self, facts: list[ir.Expr]) -> Piece | None:
-        """A conjunction as a piece; None where it never holds."""
-        found = _Bounds()
+    def slice(self, facts: Iterable[ir.Expr]) -> Slice | None:
+        """A conjunction as a slice; None where it never holds."""
+        found = _Found()
         for fact in facts:
             if isinstance(fact, ir.Const):
                 if not fact.value:
                     return None
             else:
                 self._sort(fact, found)
-        if len(found.groups) > 1:
-            # Several groups become one by arithmetic, which real labels have none of.
-            found.rest += [fact for _, fact in found.labels]
-            found.groups = [pair for pair in found.groups if all(pair is not label for label, _ in found.labels)]
+        if len(found.labels) > 1:
+            # Several labels become one by arithmetic, which real ones have none of.
+            found.rest += [fact for _, fact in found.real]
+            found.labels = [pair for pair in found.labels if all(pair is not label for label, _ in found.real)]
         start, end = self._polynomial(self.key.lower), self._polynomial(self.key.upper)
         lower = self._strongest([bound for bound in found.lower if not self.known.entails(start - bound)], 1)
         upper = self._strongest([bound for bound in found.upper if not self.known.entails(bound - end)], -1)
         span = self.key.span
-        return Piece(
+        return Slice(
             tuple(sorted((written(bound, span) for bound in lower), key=text)),
             (*sorted((written(bound, span) for bound in upper), key=text), *found.choices),
-            tuple(found.groups),
+            tuple(found.labels),
             tuple(found.rest),
         )
 
@@ -186,7 +179,7 @@ class _Reading:
             result.append(bound)
         return result
 
-    def _sort(self, fact: ir.Expr, found: _Bounds) -> None:
+    def _sort(self, fact: ir.Expr, found: _Found) -> None:
         """Put a fact where it belongs."""
         if self.key.coordinate not in fact.type.coordinates:
             if not self.known.proves(fact):
@@ -197,17 +190,17 @@ class _Reading:
             return
         pair = self._pair(fact)
         if pair is not None:
-            found.groups.append(pair)
-            found.labels += [(pair, fact)] if "real" in (pair[0].type.kind, pair[1].type.kind) else []
-        elif not fact.type.coordinates & self.asks:
+            found.labels.append(pair)
+            found.real += [(pair, fact)] if "real" in (pair[0].type.kind, pair[1].type.kind) else []
+        elif not fact.type.coordinates & self.apart:
             one, zero = build.whole(1, fact.span), build.whole(0, fact.span)
-            found.groups.append((one, build.select(fact, one, zero, fact.span)))
+            found.labels.append((one, build.select(fact, one, zero, fact.span)))
         else:
             found.rest.append(fact)
 
     # ---------------------------------------------------------------------------- bounds
 
-    def _bound(self, rows: list[Polynomial], found: _Bounds) -> bool:
+    def _bound(self, rows: list[Polynomial], found: _Found) -> bool:
         """Whether rows that are at least 0 are bounds of the key; they are then put down."""
         lower: list[Polynomial] = []
         upper: list[Polynomial] = []
@@ -272,30 +265,36 @@ class _Reading:
         return bool(value.terms) and (sizes or self.known.entails(value - 1))
 
     def _divided(self, value: Polynomial, divisor: int, up: bool) -> Polynomial:
-        """A quotient rounded down, or up; `/` rounds toward 0."""
+        """A quotient rounded down, or up; `/` rounds toward 0. Where no point is negative, a bound that is negative may
+        be any other that is not positive."""
         if all(factor % divisor == 0 for factor in value.terms.values()):
             return Polynomial({monomial: factor // divisor for monomial, factor in value.terms.items()})
-        span = self.key.span
-        by = build.whole(divisor, span)
-        above = written(value + (divisor - 1 if up else 0), span)
-        below = written(-value + (0 if up else divisor - 1), span)
-        plain = build.apply("//", (above, by), "whole", span)
+        span, by = self.key.span, build.whole(divisor, self.key.span)
+
+        def quotient(dividend: Polynomial) -> Polynomial:
+            return of_atom(build.apply("//", (written(dividend, span), by), "whole", span))
+
         if self.known.entails(value):
-            return of_atom(plain)
-        other = build.apply("//", (below, by), "whole", span)
+            return quotient(value + (divisor - 1 if up else 0))
         if self.known.entails(-value):
-            return -of_atom(other)
+            return -quotient(-value + (0 if up else divisor - 1))
+        if self.known.entails(self._polynomial(self.key.lower)):
+            return quotient(value + (divisor - 1)) if up else quotient(value + divisor) - 1
         condition = build.apply("<=", (build.whole(0, span), written(value, span)), "bool", span)
-        negative = build.apply("neg", (other,), "whole", span)
-        return of_atom(build.select(condition, plain, negative, span))
+        above, below = quotient(value + (divisor - 1 if up else 0)), -quotient(-value + (0 if up else divisor - 1))
+        return of_atom(build.select(condition, written(above, span), written(below, span), span))
 
     def _polynomial(self, expr: ir.Expr) -> Polynomial:
         return polynomial(expr, self.known.constants)
 
-    # ---------------------------------------------------------------------------- groups
+    # ---------------------------------------------------------------------------- labels
 
     def _pair(self, fact: ir.Expr) -> tuple[ir.Expr, ir.Expr] | None:
-        """The two sides of an equation, the one free of the key and the other of who asks."""
+        """The two sides of an equation, the one free of the key and the other of what stands apart."""
+        found = congruence(fact, self.known)
+        residues = None if found is None else self._residues(*found)
+        if residues is not None:
+            return residues
         match fact:
             case ir.Map("==", (left, right)) if left.type.kind == right.type.kind == "whole":
                 return self._whole_pair(self._polynomial(left) - self._polynomial(right))
@@ -311,12 +310,9 @@ class _Reading:
         return None
 
     def _are_sides(self, asked: ir.Expr, answered: ir.Expr) -> bool:
-        return self.key.coordinate not in asked.type.coordinates and not answered.type.coordinates & self.asks
+        return self.key.coordinate not in asked.type.coordinates and not answered.type.coordinates & self.apart
 
     def _whole_pair(self, difference: Polynomial) -> tuple[ir.Expr, ir.Expr] | None:
-        remainder = self._remainder(difference)
-        if remainder is not None:
-            return remainder
         here, there = self._sides(difference)
         first = next(iter(sorted(map(str, there.terms.values()))), "")
         if first.startswith("-"):
@@ -330,21 +326,18 @@ class _Reading:
         here = {m: f for m, f in value.terms.items() if m not in there}
         return Polynomial(here), Polynomial(there)
 
-    def _remainder(self, difference: Polynomial) -> tuple[ir.Expr, ir.Expr] | None:
+    def _residues(self, multiple: Polynomial, divisor: ir.Expr) -> tuple[ir.Expr, ir.Expr] | None:
         """`(i - j) % n == 0` says that `i % n` is `j % n`, for numbers that are not negative."""
-        match [(list(monomial), factor) for monomial, factor in difference.terms.items()]:
-            case [([(ir.Map("%", (inner, divisor)), 1)], _)]:
-                here, there = self._sides(self._polynomial(inner))
-                if all(factor > 0 for factor in there.terms.values()):
-                    here, there = -here, -there
-                there = -there
-                if not self.known.entails(here) or not self.known.entails(there):
-                    return None
-                span = self.key.span
-                sides = [build.apply("%", (written(part, span), divisor), "whole", span) for part in (here, there)]
-                pair = sides[0], sides[1]
-                return pair if self._are_sides(*pair) and not divisor.type.coordinates else None
-        return None
+        here, there = self._sides(multiple)
+        if all(factor > 0 for factor in there.terms.values()):
+            here, there = -here, -there
+        there = -there
+        if not self.known.entails(here) or not self.known.entails(there):
+            return None
+        span = self.key.span
+        sides = [build.apply("%", (written(part, span), divisor), "whole", span) for part in (here, there)]
+        pair = sides[0], sides[1]
+        return pair if self._are_sides(*pair) else None
 
 
 def _scaled(value: Polynomial, factor: int) -> Polynomial:

@@ -1,4 +1,4 @@
-"""Guards as arithmetic: what a mask says is what the guard says, at every point."""
+"""The keys of a query: what slices say is what the guard says, at every point."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ import numpy as np
 import pytest
 from tests.plan.agreement import program_of
 
+from indexical.ir import build
 from indexical.ir import nodes as ir
 from indexical.ir.algebra.canonical import text
-from indexical.ir.types import Coordinate
-from indexical.plan.masks import MOST_PIECES, analyze, kind
+from indexical.ir.domain import Domain, Slice
+from indexical.ir.pairs import Block, Pairs
+from indexical.ir.slices import MOST_PIECES
+from indexical.ir.text import shown
+from indexical.ir.types import Coordinate, Dtype
+from indexical.plan.choose import choose
 from indexical.plan.recognize import recognize
-from indexical.plan.steps import Attention, Mask, Piece
+from indexical.plan.steps import Attention
 from indexical.run.floats import Floats
 from indexical.run.reference import Evaluation, Table
 
@@ -29,27 +34,37 @@ let near[i, j] = i - 2 < j;
 SIZES = {"b": 2, "i": 5, "j": 5, "d": 1, "e": 1}
 
 
+def source_of(guard: str, head: str = HEAD) -> str:
+    return f"{head}let out[b, i, e] = sum[j](softmax[j](sum[d](Q[b, i, d] * K[b, j, d]) where {guard}) * V[b, j, e]);"
+
+
 def attention_of(guard: str, head: str = HEAD) -> tuple[Attention, ir.Let, ir.Program]:
     """The attention that this guard gives, in its own definition."""
-    source = f"{head}let out[b, i, e] = sum[j](softmax[j](sum[d](Q[b, i, d] * K[b, j, d]) where {guard}) * V[b, j, e]);"
+    source = source_of(guard, head)
     program = recognize(program_of(source), ("out",)).program
     let = program.tensors["out"]
     assert isinstance(let, ir.Let)
     return recognize(program_of(source), ("out",)).attentions["out"], let, program
 
 
-def mask_of(guard: str, head: str = HEAD) -> tuple[Mask, Attention, ir.Let, ir.Program]:
+def keys_of(guard: str, head: str = HEAD) -> tuple[tuple[Slice, ...], Attention, ir.Let, ir.Program]:
     attention, let, program = attention_of(guard, head)
     lets = {other.name: other for other in program.lets}
-    asks = frozenset((Coordinate("i"),))
-    mask = analyze(attention.guard, attention.key, let.clauses[0].ranges, lets, asks)
-    return mask, attention, let, program
+    domain = Domain.of((*let.clauses[0].ranges, attention.key), attention.guard, lets)
+    return domain.bounds(attention.coordinate, (Coordinate("i"),)), attention, let, program
 
 
 def shape_of(guard: str, head: str = HEAD) -> str | None:
-    mask, attention, let, program = mask_of(guard, head)
-    rows = tuple(r for r in let.clauses[0].ranges if r.coordinate == "i")
-    return kind(mask, attention.key, rows, {other.name: other for other in program.lets})
+    return shape_in(source_of(guard, head))
+
+
+def shape_in(source: str) -> str | None:
+    """The shape that the plan of a program gives its attention."""
+    program = program_of(source)
+    dtypes: dict[str, Dtype] = {i.name: i.dtype or "f64" for i in program.inputs}
+    step = choose(program, ("out",), dtypes, "torch", "cpu", False).steps[-1]
+    assert step.attend is not None
+    return step.attend.shape
 
 
 def evaluation(program: ir.Program, seed: int, sizes: Mapping[str, int] = SIZES) -> Evaluation:
@@ -63,19 +78,19 @@ def evaluation(program: ir.Program, seed: int, sizes: Mapping[str, int] = SIZES)
     return Evaluation(program, tables, {Coordinate(name): size for name, size in sizes.items()}, Floats())
 
 
-def holds(piece: Piece, run: Evaluation, point: dict[Coordinate, int], key: Coordinate) -> bool:
+def holds(piece: Slice, run: Evaluation, point: dict[Coordinate, int], key: Coordinate) -> bool:
     here = point[key]
     return (
         all(here >= run.value(bound, point) for bound in piece.lower)
         and all(here < run.value(bound, point) for bound in piece.upper)
-        and all(run.value(asked, point) == run.value(answered, point) for asked, answered in piece.groups)
+        and all(run.value(asked, point) == run.value(answered, point) for asked, answered in piece.labels)
         and all(run.value(condition, point) for condition in piece.rest)
     )
 
 
-def check(guard: str, seed: int = 0, head: str = HEAD, sizes: Mapping[str, int] = SIZES) -> Mask:
-    """The mask of a guard; it holds where the guard does, and its parts vary with what they may."""
-    mask, attention, let, program = mask_of(guard, head)
+def check(guard: str, seed: int = 0, head: str = HEAD, sizes: Mapping[str, int] = SIZES) -> tuple[Slice, ...]:
+    """The slices of a guard; they hold where the guard does, and their parts vary with what they may."""
+    keys, attention, let, program = keys_of(guard, head)
     run = evaluation(program, seed, sizes)
     for order in program.order:
         if isinstance(order, ir.Once) and order.name != let.name and program.tensors[order.name].kind != "real":
@@ -84,22 +99,22 @@ def check(guard: str, seed: int = 0, head: str = HEAD, sizes: Mapping[str, int] 
     for b, i, j in product(range(sizes["b"]), range(sizes["i"]), range(run.value(attention.key.upper, {}))):
         point = {Coordinate("b"): b, Coordinate("i"): i, Coordinate("e"): 0, key: j}
         wanted = all(run.value(condition, point) for condition in attention.guard)
-        found = any(holds(piece, run, point, key) for piece in mask.pieces)
-        assert wanted == found, f"{guard} at {point}: {wanted}, and the mask says {found}"
-    for piece in mask.pieces:
-        bounds = [*piece.lower, *piece.upper, *(asked for asked, _ in piece.groups)]
+        found = any(holds(piece, run, point, key) for piece in keys)
+        assert wanted == found, f"{guard} at {point}: {wanted}, and the slices say {found}"
+    for piece in keys:
+        bounds = [*piece.lower, *piece.upper, *(asked for asked, _ in piece.labels)]
         assert all(key not in bound.type.coordinates for bound in bounds)
-        assert all(Coordinate("i") not in answered.type.coordinates for _, answered in piece.groups)
-    return mask
+        assert all(Coordinate("i") not in answered.type.coordinates for _, answered in piece.labels)
+    return keys
 
 
-def described(mask: Mask) -> list[str]:
+def described(keys: tuple[Slice, ...]) -> list[str]:
     """The parts of each piece, in short."""
     result = []
-    for piece in mask.pieces:
+    for piece in keys:
         parts = [f"{text(bound)} <= j" for bound in piece.lower]
         parts += [f"j < {text(bound)}" for bound in piece.upper]
-        parts += [f"{text(asked)} ~ {text(answered)}" for asked, answered in piece.groups]
+        parts += [f"{text(asked)} ~ {text(answered)}" for asked, answered in piece.labels]
         parts += [f"? {text(condition)}" for condition in piece.rest]
         result.append(", ".join(parts))
     return result
@@ -116,7 +131,7 @@ RELATIONS = {
     "abs(i - j) >= 2": ["(+ i 2) <= j", "j < (- i 1)"],
     "j >= i / 2 * 2": ["(* 2 (// i 2)) <= j"],
     "2 * j <= i": ["j < (+ (// i 2) 1)"],
-    "2 * j >= i - 1": ["(if (<= 0 (- i 1)) (// i 2) (neg (// (- 1 i) 2))) <= j"],
+    "2 * j >= i - 1": ["(// i 2) <= j"],
     "2 * j >= i + 1": ["(// (+ i 2) 2) <= j"],
     "3 * j < i + 2": ["j < (+ (// (+ i 1) 3) 1)"],
     "j == i": ["i <= j, j < (+ i 1)"],
@@ -155,8 +170,64 @@ RELATIONS = {
 @pytest.mark.parametrize("guard", RELATIONS)
 def test_a_guard_is_taken_apart(guard: str) -> None:
     for seed in range(2):
-        mask = check(guard, seed)
-    assert sorted(part.replace("j_1", "j") for part in described(mask)) == sorted(RELATIONS[guard])
+        keys = check(guard, seed)
+    assert sorted(part.replace("j_1", "j") for part in described(keys)) == sorted(RELATIONS[guard])
+
+
+# The keys of queries from r to s: those that some of them may hear, those that all of them hear, what else is asked;
+# then the same for the queries of keys from r to s.
+TILES = {
+    "j <= i": (["0..s | 0..r + 1"], ["r..size(i) | s - 1..size(i)"]),
+    "i - 4 < j <= i": (
+        ["max(0, r - 3)..s | max(0, s - 4)..r + 1"],
+        ["r..min(size(i), s + 3) | s - 1..min(size(i), r + 4)"],
+    ),
+    "i / 4 == j / 4 && j <= i": (
+        ["max(0, 4 * (r / 4))..s | max(0, 4 * ((s - 1) / 4))..r + 1"],
+        ["r..min(size(i), 4 * ((s - 1) / 4) + 4) | s - 1..min(size(i), 4 * (r / 4) + 4)"],
+    ),
+    "2 * j <= i": (
+        ["0..(s - 1) / 2 + 1 | 0..r / 2 + 1"],
+        ["2 * r..size(i) | 2 * s - 2..size(i)"],
+    ),
+    "j <= i && document[b, i] == document[b, j]": (
+        ["0..s | 0..r + 1 | document[b, i] ~ document[b, j]"],
+        ["r..size(i) | s - 1..size(i) | document[b, j] ~ document[b, i]"],
+    ),
+    "j < w || j <= i": (
+        ["0..min(size(i), w) | 0..min(size(i), w)", "0..s | 0..r + 1"],
+        [
+            "0..min(size(i), if r < w { size(i) } else { 0 }) | 0..min(size(i), if s <= w { size(i) } else { 0 })",
+            "r..size(i) | s - 1..size(i)",
+        ],
+    ),
+    "j <= document[b, i]": (
+        ["0..size(i) | 0..size(i) | ? j < document[b, i] + 1"],
+        ["0..size(i) | 0..size(i) | ? j <= document[b, i]"],
+    ),
+}
+
+
+@pytest.mark.parametrize("guard", TILES)
+def test_tiles_of_queries_and_of_keys(guard: str) -> None:
+    head = "input Q[b, i, d], K[b, i, d], V[b, i, e], document[b, i] : i64, w : i64;\n"
+    _, attention, let, program = keys_of(guard, head)
+    lets = {other.name: other for other in program.lets}
+    domain = Domain.of((*let.clauses[0].ranges, attention.key), attention.guard, lets)
+    ends = [build.read(name, (), "whole", let.span) for name in "rs"]
+    pairs = Pairs(domain, Coordinate("i"), attention.coordinate)
+    for way, wanted in zip((pairs, pairs.transpose()), TILES[guard], strict=True):
+        blocks = way.blocks(ends[0], ends[1])
+        assert sorted(shown_block(block).replace("i_1", "j") for block in blocks) == sorted(wanted)
+
+
+def shown_block(block: Block) -> str:
+    hull, full = (
+        f"{shown(block.first)}..{shown(block.beyond)}",
+        f"{shown(block.full_first)}..{shown(block.full_beyond)}",
+    )
+    asked = [f"{shown(one)} ~ {shown(other)}" for one, other in block.labels]
+    return " | ".join([hull, full, *asked, *(f"? {shown(condition)}" for condition in block.rest)])
 
 
 def test_any_guard_keeps_its_meaning() -> None:
@@ -173,9 +244,9 @@ def test_any_guard_keeps_its_meaning() -> None:
 
 def test_too_many_alternatives_are_left_as_they_are() -> None:
     sides = [f"(j < {n} || j >= i + {n})" for n in range(4)]
-    mask = check(" && ".join(sides))
-    assert len(mask.pieces) <= MOST_PIECES
-    assert mask.pieces[0].rest
+    keys = check(" && ".join(sides))
+    assert len(keys) <= MOST_PIECES
+    assert keys[0].rest
 
 
 @pytest.mark.parametrize(
@@ -211,10 +282,5 @@ def test_a_range_that_does_not_start_at_0_is_not_causal() -> None:
     let w[i] = sum[j in 1..size(j)](exp(sum[d](Q[i, d] * K[j, d])) where j <= i);
     let out[i, e] = sum[j in 1..size(j)](exp(sum[d](Q[i, d] * K[j, d])) * V[j, e] where j <= i) / w[i];
     """
-    program = recognize(program_of(source), ("out",)).program
-    attention = recognize(program_of(source), ("out",)).attentions["out"]
-    let = program.tensors["out"]
-    assert isinstance(let, ir.Let)
-    ranges = let.clauses[0].ranges
-    mask = analyze(attention.guard, attention.key, ranges, {}, frozenset((Coordinate("i"),)))
-    assert kind(mask, attention.key, ranges[:1], {}) is None
+    assert shape_in(source) is None
+    assert shape_in(source.replace("1..", "0..")) == "causal"

@@ -1,4 +1,4 @@
-"""Products: what a derivative is made of, taken apart so that nothing is left over when it is written."""
+"""Quotients as they are written, and sums of them: nothing is left over when they are written again."""
 
 from __future__ import annotations
 
@@ -6,59 +6,60 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ..ir import build
-from ..ir import nodes as ir
-from ..ir.types import Coordinate
-from ..ir.walk import substitute
-from ..source import Span
+from ...source import Span
+from .. import build
+from .. import nodes as ir
+from ..types import Coordinate
+from ..walk import substitute
+from .factors import factors_of
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class Quotient:
     """A number times `factors`, over `divisors`. The empty one is 1."""
 
     number: Fraction = Fraction(1)
     factors: tuple[ir.Expr, ...] = ()
     divisors: tuple[ir.Expr, ...] = ()
 
-    def times(self, other: Product) -> Product:
-        return Product(
+    def times(self, other: Quotient) -> Quotient:
+        return Quotient(
             self.number * other.number, (*self.factors, *other.factors), (*self.divisors, *other.divisors)
         ).reduced()
 
-    def over(self, other: Product) -> Product:
-        inverse = Product(1 / other.number, other.divisors, other.factors)
+    def over(self, other: Quotient) -> Quotient:
+        inverse = Quotient(1 / other.number, other.divisors, other.factors)
         return self.times(inverse)
 
-    def scaled(self, number: int | Fraction) -> Product:
+    def scaled(self, number: int | Fraction) -> Quotient:
         return replace(self, number=self.number * number)
 
-    def reduced(self) -> Product:
+    def reduced(self) -> Quotient:
         """What stands above and below falls out, where it cannot be 0: a size, or the root of one."""
         factors, divisors = list(self.factors), list(self.divisors)
         for divisor in self.divisors:
             if divisor in factors and _is_size(divisor):
                 factors.remove(divisor)
                 divisors.remove(divisor)
-        return Product(self.number, tuple(factors), tuple(divisors))
+        return Quotient(self.number, tuple(factors), tuple(divisors))
 
     @property
     def coordinates(self) -> frozenset[Coordinate]:
         return build.varying((*self.factors, *self.divisors))
 
-    def substituted(self, values: Mapping[Coordinate, ir.Expr]) -> Product:
+    def substituted(self, values: Mapping[Coordinate, ir.Expr]) -> Quotient:
         return self.changed(lambda expr: substitute(expr, values))
 
-    def changed(self, change: Callable[[ir.Expr], ir.Expr]) -> Product:
-        return Product(self.number, tuple(map(change, self.factors)), tuple(map(change, self.divisors)))
+    def changed(self, change: Callable[[ir.Expr], ir.Expr]) -> Quotient:
+        return Quotient(self.number, tuple(map(change, self.factors)), tuple(map(change, self.divisors)))
 
-    def split(self, inside: Callable[[ir.Expr], bool]) -> tuple[Product, Product]:
+    def split(self, inside: Callable[[ir.Expr], bool]) -> tuple[Quotient, Quotient]:
         """The part that stays inside, and the rest, with the number."""
         kept = tuple(expr for expr in self.factors if inside(expr))
         below = tuple(expr for expr in self.divisors if inside(expr))
         others = tuple(expr for expr in self.factors if not inside(expr))
         rest = tuple(expr for expr in self.divisors if not inside(expr))
-        return Product(Fraction(1), kept, below), Product(self.number, others, rest)
+        return Quotient(Fraction(1), kept, below), Quotient(self.number, others, rest)
 
     def expression(self, span: Span) -> ir.Expr:
         """The product as an expression; a number in front, divisors behind."""
@@ -114,23 +115,24 @@ def _is_size(expr: ir.Expr) -> bool:
             return False
 
 
-def taken_apart(expr: ir.Expr) -> Product:
-    """An expression as a product: numbers, signs, factors and divisors."""
-    match expr:
-        case ir.Const(value, rounding=None) if not isinstance(value, bool):
-            return Product(Fraction(value))
-        case ir.Map("neg", (inner,)):
-            return taken_apart(inner).scaled(-1)
-        case ir.Map("*", (left, right)) if expr.type.kind == "real":
-            return taken_apart(left).times(taken_apart(right))
-        case ir.Map("/", (left, right)):
-            below = taken_apart(right)
-            return Product(factors=(expr,)) if below.number == 0 else taken_apart(left).over(below)
-        case _:
-            return Product(factors=(expr,))
+def quotient_of(expr: ir.Expr) -> Quotient:
+    """An expression as a quotient: numbers, signs, factors and divisors."""
+    result = Quotient()
+    for factor in factors_of(expr):
+        match factor.expr:
+            case ir.Const(value, rounding=None) if not isinstance(value, bool):
+                if factor.inverse and value == 0:
+                    return Quotient(factors=(expr,))
+                part = Quotient(Fraction(value))
+            case ir.Map("neg", (inner,)):
+                part = quotient_of(inner).scaled(-1)
+            case plain:
+                part = Quotient(factors=(plain,))
+        result = result.over(part) if factor.inverse else result.times(part)
+    return result
 
 
-def sorted_by(product: Product, order: Sequence[Coordinate]) -> Product:
+def sorted_by(product: Quotient, order: Sequence[Coordinate]) -> Quotient:
     """Factors in the order in which their coordinates stand on the left, as matrices are multiplied."""
     places = {coordinate: number for number, coordinate in enumerate(order)}
 

@@ -1,0 +1,173 @@
+"""Attention over few pairs of a query and a key: one call of the library with a mask, or plain products.
+
+A mask, and for products all scores, are in memory at once. This text needs PyTorch and nothing else.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def _is_read_by_others() -> bool:
+    """Whether `torch.compile`, `torch.func` or forward mode reads what is computed: then no number may be looked at,
+    and under the last two the library's kernel may not be called."""
+    return torch.compiler.is_compiling() or _is_mapped()
+
+
+def _is_mapped() -> bool:
+    if torch.compiler.is_compiling():
+        return False
+    return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
+
+
+def all_take_part(allowed: Tensor) -> bool:
+    """Whether each query hears some key and each key is heard; False where numbers may not be looked at."""
+    if _is_read_by_others() or allowed.numel() == 0:
+        return False
+    flags = allowed.view(torch.uint8)  # A maximum of bytes is far faster than `any`.
+    return bool(flags.amax(-2).all()) and bool(flags.amax(-1).all())
+
+
+def attend_scores(scores: Tensor, value: Tensor, allowed: Tensor | None = None) -> Tensor:
+    """What rows hear by their scores (…, rows, keys), of which those that are not allowed count for nothing. Each row
+    hears some key, and each key is heard."""
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed, -math.inf)
+    wide = torch.promote_types(scores.dtype, torch.float32)
+    weights = torch.softmax(scores, -1, dtype=wide)
+    return (weights @ value.to(wide)).to(value.dtype)
+
+
+def attend_masked(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    allowed: Tensor | None,
+    bias: Tensor | None,
+    scale: float,
+    all_heard: bool = False,
+) -> Tensor:
+    """Softmax attention at pairs that are allowed, with a bias added to the scores, to which there is no gradient.
+
+    Query, key and value are (batch, head, place, width); what is allowed and the bias broadcast to (batch, head, query,
+    key). Who hears nothing gets 0, and a key that nobody hears is not read, unless it is known that `all_heard`.
+    """
+    deaf = None
+    if allowed is not None and not all_heard:
+        query, key, value, deaf = _apart(query, key, value, allowed)
+    if _is_mapped() or 0 in (query.numel(), key.numel(), value.numel()):
+        out = _products(query, key, value, allowed, bias, scale)
+    else:
+        out = _library(query, key, value, _joined(query, allowed, bias), scale)
+    return out if deaf is None else out.masked_fill(deaf, 0.0)
+
+
+def _apart(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Query, key and value with 0 where no pair takes part, and the rows that hear nothing; None if there are none."""
+    if allowed.numel() == 0 or all_take_part(allowed):
+        return query, key, value, None
+    deaf, unheard = ~allowed.any(-1, keepdim=True), ~allowed.any(-2).unsqueeze(-1)
+    return query.masked_fill(deaf, 0.0), key.masked_fill(unheard, 0.0), value.masked_fill(unheard, 0.0), deaf
+
+
+def _joined(query: Tensor, allowed: Tensor | None, bias: Tensor | None) -> Tensor | None:
+    """One mask as the library takes it: Boolean, or added to the scores."""
+    if bias is None:
+        return allowed
+    bias = bias.detach().to(torch.promote_types(query.dtype, torch.float32))
+    return bias if allowed is None else bias.masked_fill(~allowed, -math.inf)
+
+
+def _library(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """The fused kernel, which wants one width and no gaps in the last axis."""
+    width = value.shape[-1]
+    if query.shape[-1] != width:
+        most = max(query.shape[-1], width)
+        query, key, value = (torch.nn.functional.pad(x, (0, most - x.shape[-1])) for x in (query, key, value))
+    if not query.stride(-1) == key.stride(-1) == value.stride(-1) == 1:
+        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
+    out = torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, scale=scale)
+    return out if out.shape[-1] == width else out[..., :width]
+
+
+def _products(
+    query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, bias: Tensor | None, scale: float
+) -> Tensor:
+    """The same, plainly: rows that hear nothing are NaN, in which nobody is interested."""
+    weights = _weights(query, key, allowed, bias, scale)
+    return (weights @ value.to(weights.dtype)).to(value.dtype)
+
+
+def _weights(query: Tensor, key: Tensor, allowed: Tensor | None, bias: Tensor | None, scale: float) -> Tensor:
+    wide = torch.promote_types(query.dtype, torch.float32)
+    scores = query.to(wide) @ key.to(wide).mT * scale
+    if bias is not None:
+        scores = scores + bias.detach()
+    if allowed is None:
+        return torch.softmax(scores, -1)
+    weights = torch.softmax(scores.masked_fill(~allowed, -math.inf), -1)
+    return weights.masked_fill(~allowed, 0.0)
+
+
+_FORWARD: Any
+_BACKWARD: Any
+_FORWARD, _BACKWARD = (
+    getattr(torch.ops.aten, f"_scaled_dot_product_flash_attention_for_cpu{end}", None) for end in ("", "_backward")
+)
+
+
+def attend_masked_backward(
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    allowed: Tensor | None,
+    bias: Tensor | None,
+    scale: float,
+    all_heard: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of `attend_masked` by query, key and value, where `gradient` arrives at its result."""
+    deaf = None
+    if allowed is not None and not all_heard:
+        query, key, value, deaf = _apart(query, key, value, allowed)
+    if deaf is not None:
+        gradient = gradient.masked_fill(deaf, 0.0)
+    plain = _FORWARD is None or _BACKWARD is None or query.device.type != "cpu" or _is_mapped()
+    if plain or 0 in (query.numel(), key.numel(), value.numel()):
+        return _products_backward(gradient, query, key, value, allowed, bias, scale)
+    widths = query.shape[-1], key.shape[-1], value.shape[-1]
+    given = [_widened(x, max(widths)) for x in (gradient, query, key, value)]
+    mask = _joined(query, allowed, bias)
+    if mask is not None and mask.dtype == torch.bool:
+        mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(~mask, -math.inf)
+    gradient, *inputs = given
+    out, total = _FORWARD(*inputs, 0.0, False, attn_mask=mask, scale=scale)
+    found = _BACKWARD(gradient, *inputs, out, total, 0.0, False, attn_mask=mask, scale=scale)
+    to_query, to_key, to_value = (x[..., :width] for x, width in zip(found, widths, strict=True))
+    return to_query, to_key, to_value
+
+
+def _widened(tensor: Tensor, width: int) -> Tensor:
+    """Zeros behind the last axis, up to a width, and no gaps in it."""
+    if tensor.shape[-1] < width:
+        tensor = torch.nn.functional.pad(tensor, (0, width - tensor.shape[-1]))
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+
+
+def _products_backward(
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    allowed: Tensor | None,
+    bias: Tensor | None,
+    scale: float,
+) -> tuple[Any, Any, Any]:
+    weights = _weights(query, key, allowed, bias, scale)
+    given = gradient.to(weights.dtype)
+    to_weights = given @ value.to(weights.dtype).mT
+    to_scores = weights * (to_weights - (weights * to_weights).sum(-1, keepdim=True)) * scale
+    to_query, to_key = to_scores @ key.to(weights.dtype), to_scores.mT @ query.to(weights.dtype)
+    return to_query.to(query.dtype), to_key.to(key.dtype), (weights.mT @ given).to(value.dtype)

@@ -1,0 +1,125 @@
+"""Attention over few pairs: a mask and a bias of all of them, in memory, and one call."""
+
+from __future__ import annotations
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.context import assume
+from ..ir.types import Coordinate
+from ..ir.walk import renamed_apart, substitute
+from ..plan.steps import Attend
+from .base import Value
+from .code import ALL, ELLIPSIS, NONE, Index, Name, Node, fill, infix, method
+from .frames import Frame, Framed
+from .scope import Scope
+from .streams import Stream
+from .tiles import Tile, Windowed, spaced
+from .values import aligned
+
+TRUE = Name("True")
+
+
+class Masked(Framed):
+    """What a call over few pairs is handed, and when it is one."""
+
+    def few(self, attend: Attend, frame: Frame) -> Node | None:
+        """A test that the mask of this call, and what is added to its scores, have few points; None for never."""
+        if attend.few is None:
+            return None
+        parts = [*attend.attention.guard, *([] if attend.scores.bias is None else [attend.scores.bias])]
+        apart = {c for part in parts for c in part.type.coordinates} & set(frame.batch)
+        # Of more than two axes that keep apart some are folded into one, and a mask along one is built along all.
+        lead = frame.batch if apart and len(frame.batch) > 2 else tuple(c for c in frame.batch if c in apart)
+        points = self.product_of_lengths((*lead, *self._pair(attend, frame)), frame.scope)
+        return infix("<=", points, attend.few.mask)
+
+    def few_scores(self, attend: Attend, frame: Frame) -> Node | None:
+        """A test that there are few scores; None for never."""
+        if attend.few is None:
+            return None
+        points = self.product_of_lengths((*frame.batch, *self._pair(attend, frame)), frame.scope)
+        return infix("<=", points, attend.few.scores)
+
+    def _pair(self, attend: Attend, frame: Frame) -> tuple[Coordinate, ...]:
+        return (*(() if frame.row is None else (frame.row,)), attend.attention.coordinate)
+
+    def all_heard(self, attend: Attend, frame: Frame) -> Node | None:
+        """A test that follows from sizes that each query hears some key and each key is heard: there is none, or all
+        hear themselves. None where that takes a look at the mask."""
+        if not attend.attention.guard:
+            return TRUE
+        row, key = frame.row, attend.attention.key
+        if row is None or any(_first(frame.scope.places[c].start) != 0 for c in (row, key.coordinate)):
+            return None
+        itself = build.coord(row, key.span)
+        known = assume(frame.scope.box, self.lets)
+        for condition in attend.attention.guard:
+            if not known.proves(substitute(condition, {key.coordinate: itself})):
+                return None
+        sizes = [self.length(c, frame.scope) for c in (row, key.coordinate)]
+        return TRUE if sizes[0] == sizes[1] else infix("==", *sizes)
+
+    # ------------------------------------------------------------------------------ what is handed over
+
+    def masked_operands(self, let: ir.Let, attend: Attend, frame: Frame) -> tuple[Node, Node]:
+        """The mask and the bias of all pairs, as the masked call takes them; None for one that there is not."""
+        tile = Tile(self, let, attend, frame.batch, frame.row, attend.scores.bias, attend.attention.guard)
+        inner, scope = self.inside(tile)
+        allowed = self._allowed(attend, inner, scope)
+        mask = NONE if allowed is None else self._four(allowed, attend, frame, inner, scope)
+        if attend.scores.bias is None:
+            return mask, NONE
+        renamed = renamed_apart(attend.scores.bias, {c.name for c in scope.places})
+        bias = inner.real(inner.value(renamed, tile.heard(scope)))
+        return mask, self._four(inner.strong(bias), attend, frame, inner, scope)
+
+    def scored(self, stream: Stream, attend: Attend, inner: Windowed, scope: Scope) -> Node:
+        """All scores, with all their axes."""
+        heard = stream.heard(scope)
+        score = renamed_apart(attend.attention.score, {c.name for c in scope.places})
+        value = inner.real(inner.value(stream.scaled(score, inner, heard, {}), heard))
+        return stream.tiled(value, inner, scope)
+
+    def allowed_pairs(self, stream: Stream, attend: Attend, inner: Windowed, scope: Scope) -> Node | None:
+        """Which pairs are heard, so that it broadcasts against the scores."""
+        mask = self._allowed(attend, inner, scope)
+        if mask is None:
+            return None
+        pair = stream.axes[-2:] if stream.row is not None else stream.axes[-1:]
+        axes = tuple(a for a in stream.axes if a in mask.axes or a in pair)
+        mask = inner.spread(inner.turned(mask, tuple(a for a in axes if a in mask.axes)), axes, scope)
+        code = aligned(mask, stream.axes).code
+        return code if stream.row is not None else fill("{x}[..., None, :]", x=code)
+
+    def inside(self, tile: Tile) -> tuple[Windowed, Scope]:
+        """An emitter that writes here, and computes in 32 bits what is stored in 16."""
+        inner, scope = tile.emitter({}, self.text)
+        inner.widens = True
+        inner.compute = "f32" if inner.compute in ("f16", "bf16") else inner.compute
+        return inner, scope
+
+    def _allowed(self, attend: Attend, inner: Windowed, scope: Scope) -> Value | None:
+        masks = inner.masks((), build.conjunction(attend.attention.guard), scope)
+        mask = inner.conjunction(masks, scope)
+        return None if mask is None else inner.strong(mask)
+
+    def _four(self, value: Value, attend: Attend, frame: Frame, inner: Windowed, scope: Scope) -> Node:
+        """A value of pairs as the library takes a mask: query and key, before them nothing or two batch axes."""
+        pair = self._pair(attend, frame)
+        lead = tuple(c for c in frame.batch if c in value.axes)
+        if len(frame.batch) > 2 and lead:
+            lead = frame.batch
+        present = tuple(c for c in (*frame.batch, *pair) if c in value.axes)
+        code = inner.spread(inner.turned(value, present), (*lead, *pair), scope).code
+        if not lead:
+            return code if frame.row is not None else Index(code, (NONE,))
+        if len(frame.batch) > 2:
+            code = code if frame.row is not None else Index(code, (ELLIPSIS, NONE, ALL))
+            return method(code, "flatten", 0, len(frame.batch) - 2)
+        new = [NONE] * (2 - len(frame.batch))
+        batch = [ALL if c in lead else NONE for c in frame.batch]
+        return spaced(code, [*new, *batch, NONE if frame.row is None else ALL, ALL])
+
+
+def _first(expr: ir.Expr) -> object:
+    return expr.value if isinstance(expr, ir.Const) else None

@@ -1,0 +1,46 @@
+"""The definitions that others are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from . import nodes as ir
+from .walk import reads_of, walk
+
+
+def members(order: ir.Order) -> set[str]:
+    """The definitions that are computed together."""
+    return {order.name} if isinstance(order, ir.Once) else {name for name, _ in order.axes}
+
+
+def read_in(*exprs: ir.Expr) -> list[str]:
+    """The tensors that expressions read, in order."""
+    return [part.tensor for expr in exprs for part in walk(expr) if isinstance(part, ir.Read)]
+
+
+def asserted(program: ir.Program) -> list[str]:
+    """The tensors that assertions read."""
+    return read_in(*(claim.condition for claim in program.asserts))
+
+
+def reached(start: Iterable[str], step: Callable[[str], Iterable[str]]) -> list[str]:
+    """Names and all that lies behind them, step by step, the nearest first."""
+    found = dict.fromkeys(start)
+    waiting = list(found)
+    for name in waiting:
+        for target in step(name):
+            if target not in found:
+                found[target] = None
+                waiting.append(target)
+    return waiting
+
+
+def made_of(names: Iterable[str], lets: Mapping[str, ir.Let]) -> list[str]:
+    """Tensors and all that these are made of, inputs included, the nearest first."""
+    return reached(names, lambda name: [read.tensor for read in reads_of(lets[name])] if name in lets else ())
+
+
+def needed(program: ir.Program, wanted: Iterable[str]) -> set[str]:
+    """The definitions that some definitions, and all assertions, are made of."""
+    lets = {let.name: let for let in program.lets}
+    return lets.keys() & made_of((*wanted, *asserted(program)), lets)

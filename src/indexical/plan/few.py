@@ -1,0 +1,25 @@
+"""Which calls are small: where pairs of a query and a key are few, all of them at once cost less than tiles do.
+
+Kernels are kept by rank, and sizes are known at the call: emitted code compares these numbers with its sizes. They were
+measured on a CPU with `benchmarks/small.py`. On other devices a call costs as much whatever its size, and a mask that
+has to be looked at makes the device wait.
+"""
+
+from __future__ import annotations
+
+from .steps import Attend, Few
+
+# Points of a mask that arithmetic makes: 256 queries by 256 keys. Beyond, intervals leave out more than they cost.
+MASK = 1 << 16
+# Points of a mask that is data, and of a bias, which tiles make piece by piece.
+DATA = 1 << 18
+# Scores of all batches and heads, of which some copies are kept for the way back.
+SCORES = 1 << 19
+
+
+def few_pairs(attend: Attend, device: str) -> Few | None:
+    """Up to how many points a call is computed with its mask, or its scores, in memory; None where it never is."""
+    if device != "cpu":
+        return None
+    is_data = attend.scores.bias is not None or any(piece.rest for piece in attend.keys)
+    return Few(DATA if is_data else MASK, SCORES)

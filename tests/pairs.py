@@ -1,0 +1,20 @@
+"""Calls over few pairs of a query and a key have a mask, others tiles: which of the two a test goes through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from indexical.plan import few
+
+# Above what any test has.
+ALL = 1 << 40
+
+
+@contextmanager
+def called_few(pairs: int) -> Iterator[None]:
+    """Plan as if so many pairs were few; 0 has tiles always."""
+    usual = few.MASK, few.DATA, few.SCORES
+    few.MASK = few.DATA = few.SCORES = pairs
+    yield
+    few.MASK, few.DATA, few.SCORES = usual
