@@ -16,5 +16,7 @@ def called_few(pairs: int) -> Iterator[None]:
     """Plan as if so many pairs were few; 0 has tiles always."""
     usual = few.MASK, few.DATA, few.SCORES
     few.MASK = few.DATA = few.SCORES = pairs
-    yield
-    few.MASK, few.DATA, few.SCORES = usual
+    try:
+        yield
+    finally:
+        few.MASK, few.DATA, few.SCORES = usual

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -15,6 +16,7 @@ from tests.facts.rewrites import (
     shuffle_statements,
     swap_operands,
 )
+from tests.facts.shapes import SHAPES
 from tests.facts.spelling import spell
 from tests.laws.attended import BASES, MASKED, NAMES, OTHERS, RAW, SCALES, are_same, by_facts, by_plan, text
 from tests.plan.agreement import arrays_for, checked, program_of
@@ -22,6 +24,8 @@ from tests.plan.families import FAMILIES, Family
 from tests.plan.rewrites import spelling
 
 import indexical as ix
+from indexical.api import compile_anyway
+from indexical.plan.recognize import recognize
 
 REWRITES = (rename_coordinates, rename_tensors, permute_axes, shuffle_statements, swap_operands, respell_guards)
 
@@ -31,6 +35,7 @@ def check(written: str) -> None:
     program = ix.compile(written).ir
     facts, (plan, reasons) = by_facts(program), by_plan(program)
     words = f"{written}\nfacts: {facts}\nplan: {plan}\n{reasons}"
+    assert facts.roles, words
     if not plan.roles:
         assert reasons, words
         return
@@ -95,7 +100,7 @@ def test_the_plan_computes_what_it_recognises(name: str) -> None:
 
 @pytest.mark.parametrize("base", BASES)
 def test_facts_and_plan_agree_under_other_names_and_orders(base: str) -> None:
-    for seed, name in enumerate(NAMES):
+    for seed, name in enumerate((*NAMES, *OTHERS)):
         chance = Random(f"{base} {name}")
         check(rewrite(spell(text(BASES[base], name, bool(seed % 2))), chance, 4, REWRITES).text)
 
@@ -104,6 +109,49 @@ def test_facts_and_plan_agree_under_other_names_and_orders(base: str) -> None:
 def test_facts_and_plan_agree_on_the_spellings_of_the_plan(family: Family) -> None:
     for seed in range(4):
         check(spelling(family, seed).text)
+
+
+# A score less another, as one attention less another: in place, and by a name.
+DIFFERENCES = {
+    "in place": "let out[i, e] = sum[j]((softmax[j](s[i, j]) - 0.5 * softmax[j](t[i, j])) * V[j, e]);",
+    "by name": (
+        "let u[i, j] = softmax[j](s[i, j]); let w[i, j] = softmax[j](t[i, j]);\n"
+        "let both[i, j] = u[i, j] - gain * w[i, j];\nlet out[i, e] = sum[j](both[i, j] * V[j, e]);"
+    ),
+    "by hand": (
+        "let u[i, j] = exp(s[i, j]) / sum[k](exp(s[i, k])); let w[i, j] = 2 ** t[i, j] / sum[k](2 ** t[i, k]);\n"
+        "let out[i, e] = sum[j](V[j, e] * (u[i, j] + w[i, j])) / 2;"
+    ),
+    "apart": "let out[i, e] = sum[j](softmax[j](s[i, j]) * V[j, e]) - gain * sum[j](softmax[j](t[i, j]) * V[j, e]);",
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_facts_and_plan_agree_on_a_difference_of_attentions(name: str) -> None:
+    scores = "let s[i, j] = sum[d](Q[i, d] * K[j, d]); let t[i, j] = sum[d](R[i, d] * L[j, d]);\n"
+    written = f"input Q[i, d], K[j, d], R[i, d], L[j, d], V[j, e], gain;\n{scores}{DIFFERENCES[name]}\noutput out;"
+    check(written)
+    assert len(by_plan(ix.compile(written).ir)[0].roles) == 2
+
+
+# One example has two spaces confused, and is no program.
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.ix"))
+PROGRAMS = {
+    **{path.stem: path for path in EXAMPLES if "swapped" not in path.stem},
+    **{name: shape.text for name, shape in SHAPES.items()},
+    "the sum of all weights": "input s[i, j]; let out[i] = sum[j](softmax[j](s[i, j]));",
+    "values at the query": "input s[i, j], V[i, e]; let out[i, e] = sum[j](softmax[j](s[i, j]) * V[i, e]);",
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_the_facts_call_an_attention_the_plan_computes_or_gives_a_reason(name: str) -> None:
+    program = compile_anyway(PROGRAMS[name]).ir
+    found = recognize(program, tuple(let.name for let in program.lets))
+    refused = {refusal.definition for refusal in found.refusals}
+    for roles in by_facts(program).roles:
+        made = [other for other in found.attentions if other.startswith(f"{roles.definition}_attention")]
+        assert made or roles.definition in refused | found.attentions.keys(), roles
 
 
 # ------------------------------------------------------------------------------- mistakes
@@ -144,7 +192,13 @@ def test_a_mistake_is_named_in_every_spelling(code: str, name: str) -> None:
         assert all(label.span.text.strip() in written for label in found[0].labels), f"{written}\n{found[0]}"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("code", ["IX402", "IX403", "IX404", "IX405", "IX406", "IX407"])
+def test_a_mistake_with_other_weights_is_named(code: str, name: str) -> None:
+    test_a_mistake_is_named_in_every_spelling(code, name)
+
+
+@pytest.mark.parametrize("name", [*NAMES, *OTHERS])
 def test_a_right_contract_is_accepted_in_every_spelling(name: str) -> None:
     # A value that is multiplied with 0 is heard, and so is a score that only cancels: these are not causal.
     causal = "" if name in RAW or name == "twice normalised" else ", causal"

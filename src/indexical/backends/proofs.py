@@ -189,12 +189,10 @@ class Prover:
             return None
         box = (*(step for step in around if isinstance(step, ir.Range)), *gone.values())
         found = Domain.of(box, facts, self.lets).project(gone)
-        if found is None or not found.exact:
+        # Several alternatives are no shorter than the conditions that they stand for.
+        if found is None or not found.exact or len(found.pieces) > 1:
             return None
-        if len(found.pieces) != 1:
-            condition = found.condition(facts[0].span)
-            return [] if condition is None else [condition]
-        left = found.pieces[0].facts
+        left = found.pieces[0].facts if found.pieces else (build.truth(False, facts[0].span),)
         for fact in left:
             others = tuple(other for other in left if other is not fact)
             known = tuple(row for other in others for row in inequalities(other, self.constants) or ())

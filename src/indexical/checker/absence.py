@@ -53,7 +53,7 @@ def check(program: ir.Program, sink: Sink) -> None:
 
 
 def _of_let(name: str, search: _Search) -> list[Exposure]:
-    """Where a definition may be absent, in terms of its own coordinates."""
+    """The conditions under which a definition may be absent, in terms of its own coordinates."""
     if name in search.known:
         return search.known[name]
     search.known[name] = []
@@ -73,7 +73,7 @@ def _of_let(name: str, search: _Search) -> list[Exposure]:
 
 
 def _leaks(expr: ir.Expr, trail: Trail, search: _Search) -> list[Exposure]:
-    """Where the value of an expression may be absent. A place inside that cannot bear it is reported."""
+    """The conditions under which an expression may be absent. A place inside that cannot bear it is reported."""
     match expr:
         case ir.Const() | ir.Coord() | ir.Size():
             return []

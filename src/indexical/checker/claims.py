@@ -1,4 +1,4 @@
-"""What a program claims of itself: contracts, assertions, expectations."""
+"""The claims of a program about itself: contracts, assertions, expectations."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ def _rehearse(
     tensors: dict[str, Tensor],
     local: bool,
 ) -> dict[str, Tensor] | None:
-    """What definitions that read each other turn out to be; None where that cannot be found out so."""
+    """The kinds of definitions that read each other; None where that cannot be found out so."""
     sink, rehearsing = unit.sink, unit.rehearsing
     found: dict[str, Meaning] = {}
     for _ in range(len(groups) + 4):

@@ -1,4 +1,4 @@
-"""Where a guard attaches: to the one reduction or normaliser at its own bracket depth that binds a
+"""The place that a guard attaches to: the one reduction or normaliser at its own bracket depth that binds a
 coordinate of it, else to the declaration."""
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ Mentions: TypeAlias = Mapping[str, set[str]]
 
 
 def mentions(groups: Mapping[str, list[tree.Let]]) -> Mentions:
-    """Which of these definitions each of them mentions."""
+    """The definitions among these that each of them mentions."""
     return {name: _reads(clauses) & groups.keys() for name, clauses in groups.items()}
 
 

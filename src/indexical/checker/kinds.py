@@ -103,7 +103,7 @@ def numeric(unit: Unit, expr: ir.Expr, user: str) -> bool:
 
 
 def reduction_kind(unit: Unit, op: str, body: ir.Expr) -> Kind | None:
-    """What a reduction or normaliser over this body gives; None where it cannot be."""
+    """The kind that a reduction or normaliser over this body has; None where it cannot be."""
     if op in ("any", "all"):
         return "bool" if condition(unit, body, f"`{op}`") else None
     if not numeric(unit, body, f"`{op}`"):

@@ -1,4 +1,4 @@
-"""What a file declares, and what a misspelt name was probably meant to be."""
+"""The declarations of a file, and the name that a misspelt one was probably meant to be."""
 
 from __future__ import annotations
 

@@ -264,7 +264,7 @@ def _without_call(diagnostic: Diagnostic, place: Span) -> Diagnostic:
 
 
 def _outputs(unit: Unit, declared: Declarations, scope: Scope) -> tuple[str, ...]:
-    """What the program gives: what it says, else the definitions that no other definition reads."""
+    """The outputs of the program: those that it names, else the definitions that no other definition reads."""
     if declared.outputs:
         return tuple(dict.fromkeys(name.name for name in declared.outputs if _is_output(unit, declared, name)))
     mentioned = inline.mentions(declared.lets)

@@ -211,7 +211,7 @@ def is_plain(let: ir.Let) -> bool:
 
 
 def check_boxes(let: ir.Let, lookup: whole.Lookup, extents: tuple[int, ...]) -> Fault | None:
-    """How the clauses of a definition fail to cover it, for known sizes."""
+    """The point at which the clauses of a definition fail to cover it, for known sizes."""
     boxes = [clause_box(clause, lookup)[let.captured :] for clause in let.clauses]
     return cover(boxes, extents[let.captured :])
 

@@ -61,7 +61,7 @@ def reduction(unit: Unit, scope: Scope, node: tree.Reduction) -> ir.Expr | None:
 
 
 def _outer_parts(scope: Scope) -> list[Binding]:
-    """What the `..` coordinates of the statement around stand for: found inside, but bound outside."""
+    """The coordinates that the `..` of the statement around stand for: found inside, but bound outside."""
     rests = [meaning for meaning in scope.names.values() if isinstance(meaning, RestBinding)]
     return [part for rest in rests for part in rest.parts or ()]
 

@@ -1,4 +1,4 @@
-"""What names mean at a place of the text, and the statement in the making."""
+"""The meaning of names at a place of the text, and the statement in the making."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class Unit:
         self.sink.add(Diagnostic(code, message, tuple(places), notes, help, fix))
 
     def constant(self, name: str) -> ir.Expr | None:
-        """What a whole scalar definition is, where it is made of literals, sizes and scalar inputs."""
+        """The value of a whole scalar definition, where it is made of literals, sizes and scalar inputs."""
         let = self.lets.get(name)
         if let is None or let.axes or let.kind != "whole" or len(let.clauses) != 1:
             return None

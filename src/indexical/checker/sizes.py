@@ -55,7 +55,7 @@ def simplify(unit: Unit, expr: ir.Expr) -> ir.Expr:
 
 
 def extent(unit: Unit, range: ir.Range) -> ir.Expr:
-    """How many points a range has, where it has any."""
+    """The number of points of a range, where it has any."""
     if range.lower == build.whole(0, range.span):
         return range.upper
     difference = polynomial(range.upper, unit.constant) - polynomial(range.lower, unit.constant)
@@ -184,7 +184,7 @@ def fill_range(unit: Unit, frame: Frame, range: ir.Range) -> ir.Range:
 
 
 def settle_rest(unit: Unit, scope: Scope, rest: RestBinding) -> list[Binding]:
-    """What `..r` stands for; by default what the inputs' `..r` does."""
+    """The coordinates that `..r` stands for; by default those of the inputs' `..r`."""
     if rest.parts is None:
         axes = scope.rests.get(rest.name)
         if axes is None:
@@ -237,7 +237,7 @@ def _part(scope: Scope, axis: ir.Axis, rest: RestBinding) -> Binding:
 
 
 def reach(unit: Unit, intervals: list[tuple[ir.Expr, ir.Expr]]) -> ir.Expr:
-    """How far a row of intervals from 0 reaches. One that starts where another ends reaches further."""
+    """The end of a row of intervals from 0. One that starts where another ends reaches further."""
     if len(intervals) == 1:
         return intervals[0][1]
     ends = [(polynomial(lower, unit.constant), polynomial(upper, unit.constant)) for lower, upper in intervals]

@@ -18,7 +18,7 @@ Place: TypeAlias = tuple[str, int] | int
 
 
 class Classes:
-    """What is of one space. Each class knows its space, if one is declared, and the place that says so."""
+    """Axes and coordinates by space. Each class knows its space, if one is declared, and the place that says so."""
 
     def __init__(self) -> None:
         self.parent: dict[Place, Place] = {}
@@ -117,7 +117,7 @@ def _space_of_index(index: ir.Expr, trail: Trail, classes: Classes) -> str | Non
 
 
 def _binder(coordinate: Coordinate, trail: Trail) -> int:
-    """What binds a coordinate. What runs inside a normaliser is bound where it survives."""
+    """The ranges that bind a coordinate. One that runs inside a normaliser is bound where it survives."""
     outside = Coordinate(coordinate.name.rstrip("'"), coordinate.rest, coordinate.space)
     return id(bound_by(outside, trail))
 

@@ -1,1 +1,1 @@
-"""What is true of a Program, found without running it."""
+"""Facts about a Program, found without running it."""

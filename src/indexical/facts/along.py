@@ -1,4 +1,4 @@
-"""Which axes run over the positions of one attention, so that reading them may be reading the future."""
+"""The axes that run over the positions of one attention, so that reading them may be reading the future."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .wording import plain
 
 @dataclass(frozen=True)
 class Along:
-    """What runs over positions: the spaces of who asks and who answers, and the names they go by.
+    """The axes that run over positions: the spaces of query and key, and the names they go by.
 
     `answering` are the inputs that keys and values are made of. Where the key counts `offsets`, no axis of these
     stands at it.

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.algebra.factors import Condition, Factor, Factored, Forms, Summed
+from ..ir.algebra.factors import Condition, Factor, Factored, Forms, Summed, varying
 from ..ir.algebra.predicates import is_exponential, is_root
 from ..ir.algebra.weights import carried
 from ..ir.types import Coordinate
 from ..ir.walk import children, walk
 from ..source import Span
-from .weights import Weights, find_weights, may_contain_weights
+from .weights import Weights, added, find_weights, is_addition, may_add_weights, may_contain_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Site:
     beside: tuple[ir.Expr, ...] = ()
 
     def spans(self, weights: Weights) -> set[Span]:
-        """Where the factors of the weights are written, and where these are normalised."""
+        """The places of the factors of the weights, and of their normaliser."""
         return {weights.span, *(self.product.factors[n].expr.span for n in weights.used)}
 
     def values(self, weights: Weights) -> list[Factor]:
@@ -41,12 +41,11 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Gather:
-    """A site whose weights are normalised over a coordinate that its own sum consumes."""
+class Weighed:
+    """The weights of a site, and what is done with them."""
 
     site: Site
     weights: Weights
-    key: Summed
 
     @property
     def name(self) -> str:
@@ -54,13 +53,13 @@ class Gather:
 
     @property
     def coordinate(self) -> Coordinate:
-        """The key, who answers."""
-        return self.key.coordinate
+        """The key."""
+        return self.weights.coordinate
 
     @property
     def span(self) -> Span:
-        """Where it gathers."""
-        return self.key.reduce.span
+        """The place of the normaliser."""
+        return self.weights.span
 
     @property
     def values(self) -> list[Factor]:
@@ -68,55 +67,44 @@ class Gather:
 
     @property
     def weight_coordinates(self) -> frozenset[Coordinate]:
-        factors = [self.site.product.factors[n] for n in self.weights.used]
-        found = frozenset().union(*(factor.coordinates for factor in factors))
-        return found - {self.key.coordinate}
-
-    @property
-    def asks(self) -> frozenset[Coordinate]:
-        """The coordinates of the weights that do not come with the values: among them is who asks."""
-        links = self.site.product.bound - {self.key.coordinate}
-        key = self.key.coordinate
-        gathered = [f for f in self.values if key in f.coordinates and reads_something(f)]
-        for factor in gathered:
-            here = factor.coordinates & links
-            gathered += [f for f in self.values if f not in gathered and f.coordinates & here]
-        return self.weight_coordinates.difference(*(carried(factor.expr, key) for factor in gathered))
+        return varying(self.site.product.factors[n] for n in self.weights.used) - {self.coordinate}
 
 
 @dataclass(frozen=True, slots=True)
-class Ungathered:
-    """A site that is weights, times numbers at most, with which nothing is gathered: who asks, who answers and what
-    is compared is known all the same."""
+class Gather(Weighed):
+    """A site whose weights are normalised over a coordinate that its own sum consumes."""
 
-    site: Site
-    weights: Weights
-    # Among these is who asks.
+    key: Summed
+
+    @property
+    def span(self) -> Span:
+        """The sum that gathers."""
+        return self.key.reduce.span
+
+    @property
+    def asks(self) -> frozenset[Coordinate]:
+        """The coordinates of the weights that do not come with the values: the query is among them."""
+        links = self.site.product.bound - {self.coordinate}
+        gathered = [f for f in self.values if self.coordinate in f.coordinates and reads_something(f)]
+        for factor in gathered:
+            here = factor.coordinates & links
+            gathered += [f for f in self.values if f not in gathered and f.coordinates & here]
+        return self.weight_coordinates.difference(*(carried(factor.expr, self.coordinate) for factor in gathered))
+
+
+@dataclass(frozen=True, slots=True)
+class Ungathered(Weighed):
+    """A site that is weights, times numbers at most, with which nothing is gathered: query, key and what is compared
+    are known all the same."""
+
+    # The query is among these.
     asks: frozenset[Coordinate]
     # The definitions that are these weights, under further conditions or none.
     again: tuple[Site, ...] = ()
 
     @property
-    def name(self) -> str:
-        return self.site.let.name
-
-    @property
-    def coordinate(self) -> Coordinate:
-        """The key, who answers."""
-        return self.weights.coordinate
-
-    @property
-    def span(self) -> Span:
-        """Where they are normalised."""
-        return self.weights.span
-
-    @property
     def values(self) -> list[Factor]:
         return []
-
-    @property
-    def weight_coordinates(self) -> frozenset[Coordinate]:
-        return self.site.expr.type.coordinates - {self.coordinate}
 
 
 # --------------------------------------------------------------------- weights
@@ -162,29 +150,48 @@ def _site(forms: Forms, let: ir.Let, clause: ir.Clause, expr: ir.Expr) -> Iterat
 
 def _terms(forms: Forms, expr: ir.Expr) -> Iterator[tuple[ir.Expr, tuple[ir.Expr, ...]]]:
     """A sum of several terms as several sums, each with the terms beside it; also where the terms have a name."""
-    body = forms.written_out(expr.body if isinstance(expr, ir.Reduce) else expr)
-    if not isinstance(expr, ir.Reduce) or not _is_addition(body):
-        yield expr, ()
-        return
-    terms = added(body)
+    terms = _apart(forms, expr)
+    bodies = tuple(term.body if isinstance(term, ir.Reduce) else term for term in terms)
     for number, term in enumerate(terms):
-        single = build.reduce(expr.op, expr.ranges, term, expr.guard, expr.type.kind, expr.span)
-        yield single, (*terms[:number], *terms[number + 1 :])
+        yield term, (*bodies[:number], *bodies[number + 1 :])
 
 
-def _is_addition(expr: ir.Expr) -> bool:
-    return isinstance(expr, ir.Map) and expr.op in ("+", "-")
+# So many terms are told apart at most.
+_MOST_TERMS = 8
 
 
-def added(expr: ir.Expr) -> list[ir.Expr]:
-    """The terms of an addition; an expression that is none is its only term."""
-    if isinstance(expr, ir.Map) and expr.op in ("+", "-"):
-        return [term for argument in expr.arguments for term in added(argument)]
-    return [expr]
+def _apart(forms: Forms, expr: ir.Expr) -> list[ir.Expr]:
+    """A product as the terms that it adds up: of a sum, all of them; of a factor, where each may be weights."""
+    found = _distributed(forms, expr)
+    return found if len(found) <= _MOST_TERMS else [expr]
+
+
+def _distributed(forms: Forms, expr: ir.Expr) -> list[ir.Expr]:
+    match expr:
+        case ir.Map("*" | "/" as op, (left, right), _, span) if expr.type.kind == "real":
+            rights = _distributed(forms, right) if op == "*" else [right]
+            lefts = _distributed(forms, left)
+            if len(lefts) == len(rights) == 1:
+                return [expr]
+            return [build.apply(op, (one, other), "real", span) for one in lefts for other in rights]
+        case ir.Map("neg", (inner,)):
+            return [build.apply("neg", (term,), "real", expr.span) for term in _distributed(forms, inner)]
+        case ir.Reduce("sum", ranges, body, guard):
+            body = forms.written_out(body)
+            whole = added(body) if is_addition(body) else [expr.body]
+            terms = [term for one in whole for term in _distributed(forms, one)]
+            if len(terms) == 1:
+                return [expr]
+            return [build.reduce("sum", ranges, term, guard, expr.type.kind, expr.span) for term in terms]
+        case _:
+            inner = forms.written_out(expr)
+            if not may_add_weights(forms, inner):
+                return [expr]
+            return [term for one in added(inner) for term in _distributed(forms, one)]
 
 
 def _inner(expr: ir.Expr) -> list[ir.Expr]:
-    """What stands inside the factors of a product, below the product itself."""
+    """The expressions inside the factors of a product, below the product itself."""
     match expr:
         case ir.Map("*" | "/" | "neg", arguments):
             return [inner for argument in arguments for inner in _inner(argument)]
@@ -226,8 +233,8 @@ def ungathered(forms: Forms, found: list[Site], used: set[Span]) -> list[Ungathe
 
 
 def _who_asks(forms: Forms, site: Site, weights: Weights) -> frozenset[Coordinate]:
-    """Whom the scores compare with the key. Inside of one side, such as in a projection of the keys, others may be
-    compared with it too: the comparison that varies with most is the one of the scores."""
+    """The coordinates that the scores compare with the key. Inside of one side, such as in a projection of the keys,
+    others may be compared with it too: the comparison that varies with most is the one of the scores."""
     others = site.expr.type.coordinates - {weights.coordinate}
     reach: dict[Coordinate, int] = {}
     for coordinate in others:
@@ -266,13 +273,13 @@ class Comparison:
     @property
     def compared(self) -> frozenset[Coordinate]:
         """The coordinates that are summed over both sides at once, or through a factor that joins them."""
-        bound, mine, theirs = self.product.bound, _all(self.asking), _all(self.answering)
+        bound, mine, theirs = self.product.bound, varying(self.asking), varying(self.answering)
         return bound & mine & theirs | self.bridged
 
     @property
     def bridged(self) -> frozenset[Coordinate]:
-        """What a factor between the sides, such as `W` in `q[m] * W[m, n] * k[n]`, joins on either of them."""
-        bound, mine, theirs = self.product.bound, _all(self.asking), _all(self.answering)
+        """The coordinates that a factor between the sides, such as `W` in `q[m] * W[m, n] * k[n]`, joins."""
+        bound, mine, theirs = self.product.bound, varying(self.asking), varying(self.answering)
         joined = [
             factor.coordinates & bound
             for factor in self.product.factors
@@ -280,10 +287,6 @@ class Comparison:
             if factor.coordinates & bound & mine and factor.coordinates & bound & theirs
         ]
         return frozenset().union(*joined) & (mine | theirs)
-
-
-def _all(factors: tuple[Factor, ...]) -> frozenset[Coordinate]:
-    return frozenset().union(*(factor.coordinates for factor in factors))
 
 
 def comparisons(forms: Forms, gather: Gather | Ungathered) -> list[Comparison]:
@@ -336,8 +339,7 @@ def _inside_factors(
 
 
 def _level(forms: Forms, found: Comparison | None, key: Coordinate, asks: frozenset[Coordinate]) -> Comparison | None:
-    """Where one side is written out and the other is not, what belongs to one looks like a bridge between both:
-    then both are written out."""
+    """A comparison with both sides written out, where one alone makes a factor of its own look like a bridge."""
     if found is None or not found.bridged:
         return found
     sides = [factor.expr for factor in (*found.asking, *found.answering)]
@@ -372,9 +374,9 @@ def _two_sided(product: Factored, key: Coordinate, asks: frozenset[Coordinate], 
     answering = [factor for factor in plain if key in factor.coordinates]
     asking = [factor for factor in plain if key not in factor.coordinates and asks & factor.coordinates]
     if not asks and answering:
-        links = _all(tuple(answering)) & product.bound
+        links = varying(answering) & product.bound
         asking = [factor for factor in plain if key not in factor.coordinates and factor.coordinates & links]
-    mine, theirs = _all(tuple(asking)), _all(tuple(answering))
+    mine, theirs = varying(asking), varying(answering)
     if not asking or not answering or (theirs & asks) - mine or (asks and not (mine - theirs) & asks):
         return None
     return Comparison(product, *_connected(product, asking, answering), expr)
@@ -388,7 +390,7 @@ def _connected(
     sides = (list(asking), list(answering))
     free = [f for f in product.factors if f not in asking and f not in answering and f.coordinates & product.bound]
     while free:
-        reach = [_all(tuple(side)) & product.bound for side in sides]
+        reach = [varying(side) & product.bound for side in sides]
         joining = [
             [f for f in free if f.coordinates & mine and not f.coordinates & other]
             for mine, other in (reach, reversed(reach))

@@ -10,15 +10,16 @@ from ..diagnostics import Label, Sink
 from ..ir import build, whole
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
-from ..ir.algebra.factors import Factor
+from ..ir.algebra.factors import varying
 from ..ir.context import constants_of
 from ..ir.types import Coordinate
 from ..ir.walk import substitute, walk
 from .along import is_position, positions_of
-from .attention import Gather, Ungathered, added
+from .attention import Gather, Ungathered
 from .dependence import Scan
 from .roles import ROLES, Roles, query_of, roles
 from .view import View
+from .weights import added
 
 
 def check(view: View, sink: Sink) -> None:
@@ -97,7 +98,7 @@ _REMEDY = {
 
 
 def _check_sides(contract: ir.Contract, found: Roles, view: View, gather: Gather | Ungathered, sink: Sink) -> None:
-    """What was declared at the query must be read at the query in the scores, and so for the key."""
+    """Report a tensor that is declared at the query and read at the key in the scores, or the other way round."""
     claimed = {role: {name for r, name in contract.roles if r == role} for role in ("query", "key")}
     for comparison in view.comparisons(gather):
         crossed = []
@@ -105,7 +106,7 @@ def _check_sides(contract: ir.Contract, found: Roles, view: View, gather: Gather
             (comparison.asking, "query", "key"),
             (comparison.answering, "key", "query"),
         ):
-            here = {c.name for c in _of(factors)} & set(found.of(mine))
+            here = {c.name for c in varying(factors)} & set(found.of(mine))
             for factor in factors:
                 homes = _homes(view, factor.expr, set(found.of(mine)))
                 if here and homes and homes <= claimed[other] and not homes & claimed[mine]:
@@ -120,10 +121,6 @@ def _check_sides(contract: ir.Contract, found: Roles, view: View, gather: Gather
                 notes=("each position looks with what it should be found by",),
                 help=f"exchange the two: read what was declared at the {mine} at the {mine}",
             )
-
-
-def _of(factors: tuple[Factor, ...]) -> frozenset[Coordinate]:
-    return frozenset().union(*(factor.coordinates for factor in factors))
 
 
 def _homes(view: View, expr: ir.Expr, names: set[str]) -> set[str]:
@@ -196,7 +193,7 @@ def _report_causal(
 
 
 def _query_axis(view: View, let: ir.Let, gather: Gather | Ungathered) -> int | None:
-    """Which axis of a definition is the query of its attention."""
+    """The axis of a definition that is the query of its attention."""
     query = query_of(view, gather)
     for indices in view.read_as(let, gather.site.let):
         for slot, index in zip(gather.site.clause.slots, indices, strict=True):
@@ -263,7 +260,7 @@ def _reads_data(expr: ir.Expr) -> bool:
 
 
 def _check_residual(contract: ir.Contract, found: Roles, view: View, gather: Gather, sink: Sink) -> bool:
-    """What is added to an attention belongs to who asks: it is added once, at the query. Whether it is."""
+    """Whether everything that is added to an attention is added once, at the query."""
     good = True
     key = gather.coordinate
     for term in gather.site.beside:

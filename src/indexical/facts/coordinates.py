@@ -35,7 +35,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What is true of one definition."""
+    """The facts about one definition."""
 
     name: str
     hidden: bool

@@ -29,7 +29,7 @@ Grid: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a definition costs. `dense` counts every point, guarded or not."""
+    """The cost of a definition. `dense` counts every point, guarded or not."""
 
     name: str
     stage: str
@@ -61,7 +61,7 @@ def work(view: View, let: ir.Let) -> Work:
 
 
 def _length(range: ir.Range, view: View) -> Polynomial:
-    """How many points a range has; one that depends on a coordinate counts as its largest."""
+    """The number of points of a range; one that depends on a coordinate counts as its largest."""
     constants = constants_of(view.lets)
     length = polynomial(range.upper, constants) - polynomial(range.lower, constants)
     closed = {m: f for m, f in length.terms.items() if not any(isinstance(atom, Coordinate) for atom, _ in m)}
@@ -71,7 +71,7 @@ def _length(range: ir.Range, view: View) -> Polynomial:
 
 
 def stage(view: View, let: ir.Let) -> str:
-    """What part a definition plays in an attention."""
+    """The stage of an attention that a definition is."""
     gathering = any(gather.name == let.name for gather in view.gathers)
     if gathering or any(gather.name == let.name and query_of(view, gather) for gather in view.transposes):
         return "gather"
@@ -129,7 +129,7 @@ def _operations(clause: ir.Clause, lets: Mapping[str, ir.Let]) -> Iterator[Trail
 
 
 def count(trail: Trail, sizes: whole.Lookup, lets: Mapping[str, ir.Let]) -> int:
-    """How many points a trail has, for known sizes. Conditions on data are taken to hold."""
+    """The number of points of a trail, for known sizes. Conditions on data are taken to hold."""
     ranges = [step for step in trail if isinstance(step, ir.Range)]
     rows: list[Polynomial] = []
     for step in trail:

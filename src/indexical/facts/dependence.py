@@ -47,7 +47,7 @@ class Dependence:
         self.steps = {name: (order, axis) for order in _stepwise(self.program.order) for name, axis in order.axes}
 
     def of(self, name: str) -> tuple[Scan, ...]:
-        """What a definition scans of the inputs, through all other definitions."""
+        """The scans of the inputs by a definition, through all other definitions."""
         if name not in self._known:
             group = self.group(name)
             self._known[name] = _distinct(self._recurrence(name, group) if group else self._plain(name))
@@ -79,7 +79,7 @@ class Dependence:
             yield _compose(scan, inner, let, names)
 
     def _recurrence(self, name: str, group: tuple[str, ...]) -> Iterator[Scan]:
-        """What a recurrence scans: everything that its steps so far have scanned."""
+        """The scans of a recurrence: everything that its steps so far have scanned."""
         let = self.lets[name]
         order, axis = self.steps[name]
         mixed = self.mixed(group)
@@ -180,7 +180,8 @@ def _conditions(trail: Trail) -> Iterator[ir.Expr]:
 
 
 def _parts(expr: ir.Expr, trail: Trail, lets: Mapping[str, ir.Let]) -> list[tuple[ir.Expr, Trail]]:
-    """What is evaluated inside an expression, and when. A factor is only read where no other is removed."""
+    """The parts that are evaluated inside an expression, each with its conditions. A factor is only read where
+    no other is removed."""
     match expr:
         case ir.Map("*" | "/", arguments):
             factors = len(arguments) if expr.op == "*" else 1
@@ -204,8 +205,8 @@ def _parts(expr: ir.Expr, trail: Trail, lets: Mapping[str, ir.Let]) -> list[tupl
 
 
 def support(expr: ir.Expr, lets: Mapping[str, ir.Let]) -> ir.Expr | None:
-    """Where a value is not removed by a guard; None where none can remove it. A definition that reads itself is not
-    looked through again: what an earlier step lost is not said here."""
+    """The condition under which no guard removes a value; None where none can remove it. A definition that reads
+    itself is not looked through again: what an earlier step lost is not said here."""
     match expr:
         case ir.Read(tensor, indices) if tensor in lets and len(lets[tensor].clauses) == 1:
             clause = lets[tensor].clauses[0]
@@ -276,7 +277,7 @@ def _rename(scan: Scan, taken: set[str], values: Mapping[Coordinate, ir.Expr]) -
 
 
 def _compose(outer: Scan, inner: Scan, let: ir.Let, names: set[str]) -> Scan:
-    """What is scanned through a definition that is itself scanned."""
+    """The scans through a definition that is itself scanned."""
     values = {axis.coordinate: index for axis, index in zip(let.axes, outer.indices, strict=True)}
     taken = names | {range.coordinate.name for range in outer.ranges}
     taken |= {c.name for index in outer.indices for c in index.type.coordinates}

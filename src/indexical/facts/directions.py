@@ -38,8 +38,8 @@ class Direction:
 
 
 def directions(view: View, positions: Positions, let: ir.Let) -> tuple[Direction, ...]:
-    """What is proved of a definition. It says nothing of one with two coordinates of the same positions: such are
-    weights, and hear at neither."""
+    """The direction that is proved of a definition. It says nothing of one with two coordinates of the same
+    positions: such are weights, and hear at neither."""
     found: list[Direction] = []
     groups = [positions.group(view.space_of(let.name, number)) for number, _ in enumerate(let.axes)]
     for number, group in enumerate(groups):
@@ -78,17 +78,17 @@ def _heard(view: View, positions: Positions, let: ir.Let, number: int) -> dict[s
         indices = [index for n, index in enumerate(scan.indices) if _runs(view, positions, scan, n, counted, group)]
         if not indices or found.get(scan.tensor, OWN) is None:
             continue
-        known = view.scanning(let, scan)
-        if not known.consistent:
+        reached = view.scanning(let, scan)
+        if reached.is_empty():
             continue
         for index in indices:
-            verdict = compare(known, build.coord(here, index.span), index)
+            verdict = compare(reached, build.coord(here, index.span), index)
             found[scan.tensor] = _both(found.get(scan.tensor, OWN), verdict)
     return {tensor.name: found[tensor.name] for tensor in view.program.inputs if tensor.name in found}
 
 
 def _bound(view: View, positions: Positions, scans: tuple[Scan, ...], group: object) -> set[Span]:
-    """Where coordinates are bound that run over these positions: those that some scan ties to such an axis."""
+    """The ranges of the coordinates that run over these positions: those that some scan ties to such an axis."""
     return {
         range.span
         for scan in scans
@@ -147,6 +147,6 @@ def _groups(view: View, positions: Positions, expr: ir.Reduce, coordinate: Coord
 
 
 def _held(view: View, expr: ir.Reduce) -> Trail:
-    """Where the points of a reduction count: its guard, and where what it sums is not removed."""
+    """The condition under which the points of a reduction count: its guard, and where what it sums is not removed."""
     removed = support(expr.body, view.lets) if expr.op == "sum" else None
     return tuple((held, True) for held in (expr.guard, removed) if held is not None)

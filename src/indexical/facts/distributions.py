@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import Polynomial, number, of_atom
+from ..ir.affine import of_atom
 from ..ir.context import Trail, assume, bound_by
-from ..ir.prove import Assumptions, conjuncts, eliminate, inequalities
+from ..ir.elimination import without
+from ..ir.prove import Assumptions, conjuncts
 from ..ir.types import Coordinate
-from ..ir.walk import substitute
+from ..ir.walk import substitute, walk
 
 
 def keeps_a_point(normalizer: ir.Normalize, trail: Trail, lets: Mapping[str, ir.Let]) -> bool:
@@ -46,36 +48,16 @@ def _mentions(step: ir.Range | tuple[ir.Expr, bool], coordinate: Coordinate) -> 
 
 
 def always_some(coordinate: Coordinate, around: ir.Range, guard: ir.Expr, known: Assumptions) -> bool:
-    """By eliminating the coordinate: what is left must hold of all others."""
-    inner = Assumptions(constants=known.constants, definitions=known.definitions).within(around)
-    rows = list(inner.known)
-    for fact in conjuncts(guard, True, known.definitions):
-        found = inequalities(fact, known.constants)
-        if found is None or any(_is_stepped(row, coordinate) for row in found):
-            return False
-        rows += found
-    atoms = frozenset(atom for row in rows for atom in row.atoms if atom != coordinate)
-    left = eliminate([dict(row.terms) for row in rows], keep=atoms)
-    if left is None:
+    """Whether, wherever these hold, some point of a range passes a guard: what the guard says without the coordinate
+    must hold of all others."""
+    facts = tuple(conjuncts(guard, True, known.definitions))
+    cases, exact = without(around, facts, known.within(around))
+    if not exact:
         return False
-    sizes = tuple(of_atom(atom) - number(1) for row in (*rows, *known.known) for atom in row.atoms if _is_size(atom))
-    generous = Assumptions((*known.known, *sizes), known.stated, known.opaque, known.constants, known.definitions)
-    return all(generous.entails(Polynomial({m: f for m, f in row.items() if f})) for row in left)
-
-
-def _is_stepped(row: Polynomial, coordinate: Coordinate) -> bool:
-    """Whether a coordinate is multiplied, or hidden in a quotient: elimination then loses whole numbers."""
-    for monomial, factor in row.terms.items():
-        for atom, power in monomial:
-            alone = atom == coordinate
-            inside = not alone and not isinstance(atom, Coordinate) and coordinate in atom.type.coordinates
-            if inside or (alone and (abs(factor) != 1 or power != 1 or len(monomial) > 1)):
-                return True
-    return False
-
-
-def _is_size(atom: object) -> bool:
-    return isinstance(atom, ir.Size)
+    sizes = {part for expr in (*facts, around.lower, around.upper) for part in walk(expr) if isinstance(part, ir.Size)}
+    sizes |= {atom for row in known.known for atom in row.atoms if isinstance(atom, ir.Size)}
+    generous = replace(known, known=(*known.known, *(of_atom(size) - 1 for size in sizes)))
+    return any(all(generous.proves(fact) for fact in case) for case in cases)
 
 
 def _works(normalizer: ir.Normalize, guard: ir.Expr, around: ir.Range, other: Coordinate, known: Assumptions) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Atom, of_atom
+from ..ir.domain import Domain
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..source import Span
@@ -24,8 +25,8 @@ class Order:
     within: str | None = None
 
 
-def compare(known: Assumptions, here: ir.Expr, there: ir.Expr) -> str | None:
-    """Where a position stands to another, wherever these assumptions hold."""
+def compare(known: Assumptions | Domain, here: ir.Expr, there: ir.Expr) -> str | None:
+    """The order of one position and another, wherever these assumptions hold, or at every point of a domain."""
     before = known.proves(build.apply("<=", (there, here), "bool", there.span))
     after = known.proves(build.apply(">=", (there, here), "bool", there.span))
     return OWN if before and after else CAUSAL if before else ANTI_CAUSAL if after else None

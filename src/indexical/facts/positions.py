@@ -39,7 +39,7 @@ class Positions:
                     self._join_all([space for c in pair for space in _spaces(self.view, let, clause, c)])
 
     def group(self, space: object) -> object:
-        """What all spaces share that are numbered alike."""
+        """A mark that all spaces share that are numbered alike."""
         while space in self._joined:
             space = self._joined[space]
         return space

@@ -5,12 +5,12 @@ They follow from what is done with a coordinate, never from its name or from whe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ..checker.spaces import tied
 from ..ir import nodes as ir
-from ..ir.algebra.factors import Factor
+from ..ir.algebra.factors import Factor, varying
 from ..ir.context import look_through
 from ..ir.prove import conjuncts
 from ..ir.types import Coordinate
@@ -130,7 +130,7 @@ def _kind(
     if changed is not None:
         return "change"
     answers = [factor for factor in values if gather.coordinate in factor.coordinates]
-    pairs = bool(answers) and all(query & factor.coordinates for factor in answers)
+    pairs = all(query & factor.coordinates for factor in answers)
     return "mean" if pairs and not carry else "attention"
 
 
@@ -148,7 +148,7 @@ def _brought(view: View, gather: Use, query: frozenset[Coordinate], values: list
 
 
 def _order(view: View, gather: Use, query: frozenset[Coordinate]) -> Order:
-    """Which way a gather goes, by what its weights keep: what is removed later was heard."""
+    """The direction of a gather, by what its weights keep: what is removed later was heard."""
     if len(query) != 1:
         return Order(None, None)
     (asks,) = query
@@ -162,21 +162,17 @@ def _order(view: View, gather: Use, query: frozenset[Coordinate]) -> Order:
 
 
 def query_of(view: View, gather: Use) -> frozenset[Coordinate]:
-    """Who asks: what the asking side of the scores varies with, and the answering side does not. In a transpose,
-    it must be summed over; nobody, where it is not."""
+    """The query: what the asking side of the scores varies with, and the answering side does not. In a transpose,
+    it must be summed over; none, where it is not."""
     found = view.comparisons(gather)
-    asking = _together(f for comparison in found for f in comparison.asking)
-    answering = _together(f for comparison in found for f in comparison.answering)
+    asking = varying(f for comparison in found for f in comparison.asking)
+    answering = varying(f for comparison in found for f in comparison.answering)
     query = gather.weight_coordinates & (asking - answering) if found else gather.asks
     if isinstance(gather, Transposed) and not query <= gather.heard:
         return frozenset()
     # Several may ask at once: what is said to be a head or a batch is that.
     named = frozenset(c for c in query if _said(view, gather, found, c) is None)
     return named or (frozenset() if isinstance(gather, Transposed) else query)
-
-
-def _together(factors: Iterable[Factor]) -> frozenset[Coordinate]:
-    return frozenset().union(*(factor.coordinates for factor in factors))
 
 
 _SPACES = {"head": "head", "heads": "head", "batch": "batch", "batches": "batch", "example": "batch"}
@@ -245,11 +241,11 @@ def _leaves(view: View, gather: Use, found: list[Comparison]) -> list[ir.Read]:
 def _carried(
     gather: Use, weights: frozenset[Coordinate], query: frozenset[Coordinate], values: list[Factor]
 ) -> frozenset[Coordinate]:
-    """What comes home with the values: the coordinates that they bring and the weights do not have."""
+    """The value axes: the coordinates that the values bring and the weights do not have."""
     home = {slot.coordinate for slot in gather.site.clause.slots if isinstance(slot, ir.Coord)}
     where = query if isinstance(gather, Transposed) else {gather.coordinate}
-    own = _together(f for f in values if where & f.coordinates) - weights - {gather.coordinate}
-    brought = _together(values) - weights - {gather.coordinate}
+    own = varying(f for f in values if where & f.coordinates) - weights - {gather.coordinate}
+    brought = varying(values) - weights - {gather.coordinate}
     if isinstance(gather, Transposed):
         return own & home or brought & home
     mixed = weights & gather.site.product.bound
@@ -277,7 +273,7 @@ def _names(view: View, gather: Use, found: list[Comparison], coordinates: frozen
 
 
 def _outside(view: View, gather: Use, coordinates: frozenset[Coordinate]) -> set[str]:
-    """What coordinates of a gather are called in the definitions that contracts speak of."""
+    """The names of a gather's coordinates in the definitions that contracts speak of."""
     names: set[str] = set()
     for contract in view.program.contracts:
         for indices in view.read_as(view.lets[contract.name], gather.site.let):

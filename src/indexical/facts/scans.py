@@ -1,4 +1,4 @@
-"""What a definition scans, in words: `V[b, h, j, e] for j <= i`."""
+"""The scans of a definition, in words: `V[b, h, j, e] for j <= i`."""
 
 from __future__ import annotations
 

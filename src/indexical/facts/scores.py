@@ -18,14 +18,14 @@ from ..source import Span
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What is exponentiated, and the normaliser that does it, where there is one."""
+    """The expression that is exponentiated, and the normaliser that does it, where there is one."""
 
     expr: ir.Expr
     normalizer: ir.Normalize | None = None
 
 
 def score_of(forms: Forms, expr: ir.Expr, key: Coordinate) -> Score | None:
-    """What is exponentiated in an expression, as it is written and without a shift."""
+    """The score in an expression, as it is written and without a shift."""
     match expr:
         case ir.Read() if (found := forms.opened(expr)) is not None:
             return score_of(forms, found[0], key)

@@ -34,7 +34,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a program costs, definition by definition."""
+    """The cost of a program, definition by definition."""
 
     figures: tuple[Figure, ...]
 
@@ -71,7 +71,7 @@ class Facts:
 
     @cached_property
     def roles(self) -> tuple[Roles, ...]:
-        """Who asks, who answers, …, for every gather; who gave, who heard it, …, for every transpose of one."""
+        """The roles in every gather, in every transpose of one, and in weights that nothing is gathered with."""
         return all_roles(self._view)
 
     @cached_property

@@ -15,40 +15,19 @@ from ..ir import nodes as ir
 from ..ir.algebra.factors import Factor, Forms
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, substitute
-from .attention import Comparison, Gather, Site, Ungathered, compare, is_shared, reads_something
-from .weights import Weights
+from .attention import Comparison, Gather, Site, Ungathered, Weighed, compare, is_shared, reads_something
 
 
 @dataclass(frozen=True, slots=True)
-class Transposed:
-    """A site whose weights are normalised over a coordinate that survives, and that sums over who asks: `heard`
-    are the coordinates of the weights that it sums over."""
+class Transposed(Weighed):
+    """A site whose weights are normalised over a coordinate that survives, and that sums over the query: `heard` are
+    the coordinates of the weights that it sums over."""
 
-    site: Site
-    weights: Weights
     heard: frozenset[Coordinate]
 
     @property
-    def name(self) -> str:
-        return self.site.let.name
-
-    @property
-    def coordinate(self) -> Coordinate:
-        """The key, who gave."""
-        return self.weights.coordinate
-
-    @property
-    def values(self) -> list[Factor]:
-        return self.site.values(self.weights)
-
-    @property
-    def weight_coordinates(self) -> frozenset[Coordinate]:
-        factors = [self.site.product.factors[n] for n in self.weights.used]
-        return frozenset().union(*(factor.coordinates for factor in factors)) - {self.coordinate}
-
-    @property
     def asks(self) -> frozenset[Coordinate]:
-        """What is summed over, here or in what is read: among them is who asks."""
+        """The coordinates that are summed over, here or in what is read: the query is among them."""
         return self.weight_coordinates & self.site.product.bound
 
 
@@ -73,7 +52,7 @@ def transposes(forms: Forms, found: list[Site]) -> Iterator[Transposed]:
 
 
 def comparisons(forms: Forms, transposed: Transposed) -> list[Comparison]:
-    """Where, in the scores, what is asked meets what answers."""
+    """The places in the scores where query and key are compared."""
     return compare(forms, transposed.weights.basis, transposed.coordinate, transposed.weight_coordinates)
 
 

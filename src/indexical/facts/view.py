@@ -13,6 +13,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.factors import Forms
 from ..ir.context import Trail, assume, visit_clause
+from ..ir.domain import Domain
 from ..ir.needs import made_of
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
@@ -75,7 +76,7 @@ class View:
         return {id(gather): comparisons_back(self.forms, gather) for gather in self.transposes}
 
     def comparisons(self, gather: Use) -> list[Comparison]:
-        """Where, in the score of a gather, what is asked meets what answers."""
+        """The places in the score of a gather where query and key are compared."""
         known = self._comparisons_back if isinstance(gather, Transposed) else self._comparisons
         return known[id(gather)]
 
@@ -93,7 +94,7 @@ class View:
         return check_spaces(self.program, Sink())
 
     def space_of(self, tensor: str, axis: int) -> object:
-        """What an axis shares with all axes of its space, and with no other."""
+        """A mark that an axis shares with all axes of its space, and with no other."""
         return self._classes.known((tensor, axis)) or self._classes.find((tensor, axis))
 
     def sites_of(self, let: ir.Let) -> list[Site]:
@@ -135,7 +136,7 @@ class View:
         return result
 
     def reads(self, name: str) -> tuple[ir.Read, ...]:
-        """What a definition reads; nothing for an input."""
+        """The reads of a definition; none for an input."""
         return reads_of(self.lets[name]) if name in self.lets else ()
 
     def normalizers(self, clause: ir.Clause) -> list[tuple[ir.Normalize, Trail]]:
@@ -143,13 +144,12 @@ class View:
         return [(expr, trail) for expr, trail in visit_clause(clause) if isinstance(expr, ir.Normalize)]
 
     def assume(self, clause: ir.Clause, *more: ir.Range | ir.Expr) -> Assumptions:
-        """What holds in a clause, and some more ranges and conditions."""
+        """The assumptions that hold in a clause, under some more ranges and conditions."""
         trail = [step if isinstance(step, ir.Range) else (step, True) for step in more]
         return assume((*clause.ranges, *trail), self.lets)
 
-    def scanning(self, let: ir.Let, scan: Scan) -> Assumptions:
-        """What holds at every point that a scan reaches, in the coordinates of the definition's home."""
+    def scanning(self, let: ir.Let, scan: Scan) -> Domain:
+        """The points that a scan reaches, in the coordinates of the definition's home."""
         zero = build.whole(0, let.span)
         home = tuple(ir.Range(axis.coordinate, zero, axis.extent, False, let.span) for axis in let.axes)
-        held = tuple((condition, True) for condition in scan.conditions)
-        return assume((*home, *scan.ranges, *held), self.lets)
+        return Domain.of((*home, *scan.ranges), scan.conditions, self.lets)

@@ -54,9 +54,8 @@ def may_contain_weights(forms: Forms, name: str) -> bool:
     or divided by, and that its own sums do not use up."""
     if name not in forms.holding_weights:
         forms.holding_weights[name] = False
-        let = forms.lets.get(name)
-        if let is not None and len(let.clauses) == 1 and name not in forms.recurrent:
-            clause = let.clauses[0]
+        clause = forms.clause(name)
+        if clause is not None:
             product = forms.expand(clause.body, opens=lambda read: may_contain_weights(forms, read.tensor))
             found = find_weights(forms, product, clause.ranges)
             spent = {n for w in found if w.coordinate in product.bound for n in w.used}
@@ -97,12 +96,28 @@ def _of_definition(forms: Forms, name: str) -> tuple[bool, bool]:
     """As `_exponentiates`, of a definition; neither where it gathers under weights."""
     if name not in forms.exponential:
         forms.exponential[name] = (False, False)
-        let = forms.lets.get(name)
-        if let is not None and len(let.clauses) == 1 and name not in forms.recurrent:
+        clause = forms.clause(name)
+        if clause is not None:
             may_contain_weights(forms, name)
             if name not in forms.gathering:
-                forms.exponential[name] = _exponentiates(forms, let.clauses[0].body)
+                forms.exponential[name] = _exponentiates(forms, clause.body)
     return forms.exponential[name]
+
+
+def may_add_weights(forms: Forms, expr: ir.Expr) -> bool:
+    """Whether an expression adds up several terms, in each of which there could be weights."""
+    return is_addition(expr) and all(_exponentiates(forms, term)[1] for term in added(expr))
+
+
+def is_addition(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Map) and expr.op in ("+", "-")
+
+
+def added(expr: ir.Expr) -> list[ir.Expr]:
+    """The terms of an addition; an expression that is none is its only term."""
+    if isinstance(expr, ir.Map) and is_addition(expr):
+        return [term for argument in expr.arguments for term in added(argument)]
+    return [expr]
 
 
 def _may_be_normalised(forms: Forms, factor: Factor) -> bool:
@@ -288,7 +303,7 @@ def _made_of(
 
 
 def _exponent(parts: Iterable[normal.Product]) -> Form | None:
-    """What is exponentiated in a product of these."""
+    """The exponent of a product of these."""
     result: Form | None = None
     for part in parts:
         if part.exponent is not None:
@@ -305,7 +320,7 @@ def _same_range(forms: Forms, over: Binder, around: ir.Range | None) -> bool:
 
 
 def _worded(forms: Forms, kept: tuple[ir.Expr, ...], conditions: Mapping[str, ir.Expr]) -> tuple[ir.Expr, ...]:
-    """What holds of the points that take part: as it is written where that is known, and the rest in normal form."""
+    """The conditions on the points that take part: as they are written where that is known, else in normal form."""
     said = {key for expr in kept for key in forms.algebra.conditions(expr)}
     return (*kept, *(condition for key, condition in conditions.items() if key not in said))
 

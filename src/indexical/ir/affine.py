@@ -204,8 +204,19 @@ def extreme(expr: Expr, ends: Ends, least: bool) -> Expr | None:
         if way is None:
             return None
         first, last = ends[coordinate]
-        expr = substitute(expr, {coordinate: first if (way >= 0) == least else last})
+        expr = _decided(substitute(expr, {coordinate: first if (way >= 0) == least else last}))
     return expr
+
+
+def _decided(expr: Expr) -> Expr:
+    """The expression with the larger or smaller of two figures as that figure."""
+    if not isinstance(expr, Map):
+        return expr
+    figures = [polynomial(argument).constant for argument in expr.arguments] if expr.op in ("max", "min") else []
+    known = [figure for figure in figures if figure is not None]
+    if known and len(known) == len(figures):
+        return build.whole(max(known) if expr.op == "max" else min(known), expr.span)
+    return rebuild(expr, _decided)
 
 
 def direction(expr: Expr, coordinate: Coordinate) -> int | None:

@@ -76,3 +76,8 @@ def conjunction(conditions: Iterable[Expr | None]) -> Expr | None:
         if condition is not None:
             result = condition if result is None else apply("&&", (result, condition), "bool", condition.span)
     return result
+
+
+def is_number(expr: Expr | None, value: int) -> bool:
+    """Whether this is a number as written."""
+    return isinstance(expr, Const) and not isinstance(expr.value, bool) and expr.value == value

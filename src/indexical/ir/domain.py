@@ -23,6 +23,8 @@ from .types import Coordinate
 
 __all__ = ["Domain", "Piece", "Slice"]
 
+_OPPOSITE = {"!=": "==", ">": "<=", ">=": "<"}
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -259,9 +261,21 @@ def _without_impossible(cases: Iterable[tuple[ir.Expr, ...]]) -> tuple[Piece, ..
     """Conjunctions as pieces, without those that say that they never hold."""
     result = []
     for facts in cases:
-        if not any(isinstance(fact, ir.Const) and not fact.value for fact in facts):
-            result.append(Piece(tuple(fact for fact in facts if not isinstance(fact, ir.Const))))
+        decided = [_decided(fact) for fact in facts]
+        if False not in decided:
+            result.append(Piece(tuple(fact for fact, known in zip(facts, decided, strict=True) if known is None)))
     return tuple(dict.fromkeys(result))
+
+
+def _decided(fact: ir.Expr) -> bool | None:
+    """Whether a fact holds, where it says so itself."""
+    match fact:
+        case ir.Const(value):
+            return bool(value)
+        case ir.Map("==" | "!=" | "<" | "<=" | ">" | ">=" as op, (ir.Const(left), ir.Const(right))):
+            orders = {"==": left == right, "<": left < right, "<=": left <= right}
+            return orders[op] if op in orders else not orders[_OPPOSITE[op]]
+    return None
 
 
 def _needed(facts: tuple[ir.Expr, ...], stated: tuple[ir.Expr, ...], known: Assumptions) -> tuple[ir.Expr, ...]:

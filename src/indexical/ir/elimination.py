@@ -7,7 +7,7 @@ from itertools import product
 
 from . import build
 from . import nodes as ir
-from .affine import Polynomial, expression, is_counted, of_atom, polynomial
+from .affine import Constants, Polynomial, expression, is_counted, no_constants, of_atom, polynomial, tidied
 from .algebra.canonical import at_least_zero
 from .prove import Assumptions
 from .slices import Slice, congruence, slices
@@ -26,14 +26,14 @@ def within(value: ir.Expr, start: ir.Expr, stop: ir.Expr) -> tuple[ir.Expr, ir.E
     return above, build.apply("<", (value, stop), "bool", value.span)
 
 
-def solved(fact: ir.Expr, coordinate: Coordinate, known: Assumptions) -> ir.Expr | None:
+def solved(fact: ir.Expr, coordinate: Coordinate, constants: Constants = no_constants) -> ir.Expr | None:
     """What a coordinate is equal to, where a condition says so; None for any other condition."""
     match fact:
         case ir.Map("==", (left, right)) if left.type.kind == right.type.kind == "whole":
             for side, other in ((right, left), (left, right)):
                 if isinstance(side, ir.Coord) and side.coordinate == coordinate:
                     return None if coordinate in other.type.coordinates else other
-            difference = polynomial(left, known.constants) - polynomial(right, known.constants)
+            difference = polynomial(left, constants) - polynomial(right, constants)
             factor = difference.terms.get(frozenset(((coordinate, 1),)), 0)
             value = difference.plus(of_atom(coordinate), -factor)
             place = expression(value if factor < 0 else -value, fact.span)
@@ -48,14 +48,14 @@ def without(range: ir.Range, facts: tuple[ir.Expr, ...], known: Assumptions) -> 
     here = [fact for fact in facts if coordinate in fact.type.coordinates]
     others = tuple(fact for fact in facts if coordinate not in fact.type.coordinates)
     for fact in here:
-        value = solved(fact, coordinate, known)
+        value = solved(fact, coordinate, known.constants)
         if value is not None:
             try:
-                moved = [substitute(other, {coordinate: value}) for other in here if other is not fact]
+                moved = [tidied(substitute(other, {coordinate: value})) for other in here if other is not fact]
             except Inexpressible:
                 continue
             return [(*within(value, range.lower, range.upper), *others, *moved)], True
-    strides = {fact: found for fact in here if (found := congruence(fact, known)) is not None}
+    strides = {fact: found for fact in here if (found := congruence(fact, known.constants)) is not None}
     bounds = tuple(fact for fact in here if fact not in strides)
     cases: list[tuple[ir.Expr, ...]] = []
     exact = len(strides) <= 1

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 
 from . import build
 from . import nodes as ir
-from .affine import Monomial, Polynomial, number, of_atom, polynomial
+from .affine import Constants, Monomial, Polynomial, no_constants, number, of_atom, polynomial
 from .algebra.canonical import text, written
 from .prove import Assumptions, inequalities
 from .types import Coordinate
@@ -67,36 +67,34 @@ def _shown(one: Slice) -> str:
     return "|".join(" ".join(map(text, part)) for part in parts)
 
 
-def congruence(fact: ir.Expr, known: Assumptions) -> tuple[Polynomial, ir.Expr] | None:
+def congruence(fact: ir.Expr, constants: Constants = no_constants) -> tuple[Polynomial, ir.Expr] | None:
     """`x % n == 0` as the multiple and what it is a multiple of; None for any other condition."""
     match fact:
         case ir.Map("==", (left, right)) if left.type.kind == right.type.kind == "whole":
-            difference = polynomial(left, known.constants) - polynomial(right, known.constants)
+            difference = polynomial(left, constants) - polynomial(right, constants)
             match [list(monomial) for monomial in difference.terms]:
                 case [[(ir.Map("%", (multiple, divisor)), 1)]] if not divisor.type.coordinates:
-                    return polynomial(multiple, known.constants), divisor
+                    return polynomial(multiple, constants), divisor
     return None
 
 
-@dataclass
 class _Found:
     """A slice as it is put together. `real` are those labels that are real numbers, each with its fact."""
 
-    lower: list[Polynomial] = field(default_factory=list)
-    upper: list[Polynomial] = field(default_factory=list)
-    choices: list[ir.Expr] = field(default_factory=list)
-    labels: list[tuple[ir.Expr, ir.Expr]] = field(default_factory=list)
-    real: list[tuple[tuple[ir.Expr, ir.Expr], ir.Expr]] = field(default_factory=list)
-    rest: list[ir.Expr] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.lower: list[Polynomial] = []
+        self.upper: list[Polynomial] = []
+        self.choices: list[ir.Expr] = []
+        self.labels: list[tuple[ir.Expr, ir.Expr]] = []
+        self.real: list[tuple[tuple[ir.Expr, ir.Expr], ir.Expr]] = []
+        self.rest: list[ir.Expr] = []
 
 
-@dataclass(frozen=True)
 class _Solver:
     """The coordinate whose points are wanted, and what is known around it."""
 
-    key: ir.Range
-    apart: frozenset[Coordinate]
-    known: Assumptions
+    def __init__(self, key: ir.Range, apart: frozenset[Coordinate], known: Assumptions) -> None:
+        self.key, self.apart, self.known = key, apart, known
 
     # ---------------------------------------------------------------------- alternatives
 
@@ -291,7 +289,7 @@ class _Solver:
 
     def _pair(self, fact: ir.Expr) -> tuple[ir.Expr, ir.Expr] | None:
         """The two sides of an equation, the one free of the key and the other of what stands apart."""
-        found = congruence(fact, self.known)
+        found = congruence(fact, self.known.constants)
         residues = None if found is None else self._residues(*found)
         if residues is not None:
             return residues

@@ -26,9 +26,9 @@ def decide(expr: ir.Expr, known: Assumptions, bound: frozenset[Coordinate]) -> i
                 return decide(left, known, bound)
         case ir.Map("+" | "-" as op, (left, right)) if expr.type.kind == "real":
             left, right = decide(left, known, bound), decide(right, known, bound)
-            if _is_zero(right):
+            if build.is_number(right, 0):
                 return left
-            if _is_zero(left) and op == "+":
+            if build.is_number(left, 0) and op == "+":
                 return right
             return build.apply(op, (left, right), "real", expr.span)
         case ir.Reduce() if expr.coordinates & bound:
@@ -43,7 +43,3 @@ def _fails(condition: ir.Expr, known: Assumptions) -> bool:
     if isinstance(condition, ir.Map) and condition.op == "&&":
         return any(_fails(part, known) for part in condition.arguments)
     return known.proves(fails(condition))
-
-
-def _is_zero(expr: ir.Expr) -> bool:
-    return isinstance(expr, ir.Const) and not isinstance(expr.value, bool) and expr.value == 0

@@ -8,7 +8,7 @@ from ..ir.affine import expression, number, of_atom, polynomial
 from ..ir.conditions import conjuncts_of
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, substitute, walk
-from .scatters import within
+from .scatters import falls_within
 
 
 def grouped(expr: ir.Reduce, condition: ir.Expr) -> ir.Reduce | None:
@@ -47,7 +47,7 @@ def _unrolled(
     else:
         upper = build.apply("//", (expression(polynomial(range.upper) + (width - 1), span), many), "whole", span)
         place = expression(inside * number(width) + which, span)
-    in_range = within(place, range.lower, range.upper)
+    in_range = falls_within(place, range.lower, range.upper)
     if op == "%":
         short = build.apply("<", (build.coord(group, span), many), "bool", span)
         in_range = build.apply("&&", (short, in_range), "bool", span)

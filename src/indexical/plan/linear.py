@@ -168,16 +168,11 @@ def _negative(expr: ir.Expr | None) -> ir.Expr | None:
 def _product(expr: ir.Expr | None, factor: ir.Expr) -> ir.Expr | None:
     if expr is None:
         return None
-    return factor if is_one(expr) else build.apply("*", (expr, factor), "real", factor.span)
+    return factor if build.is_number(expr, 1) else build.apply("*", (expr, factor), "real", factor.span)
 
 
 def _quotient(expr: ir.Expr | None, divisor: ir.Expr) -> ir.Expr | None:
     return None if expr is None else build.apply("/", (expr, divisor), "real", divisor.span)
-
-
-def is_one(expr: ir.Expr | None) -> bool:
-    """Whether this is the number 1 as written."""
-    return isinstance(expr, ir.Const) and not isinstance(expr.value, bool) and expr.value == 1
 
 
 def _one(span: Span) -> ir.Expr:

@@ -20,7 +20,7 @@ from .contractions import Factor, extent_read, joined, multiplied_out, starts_at
 from .experts import factors_of
 from .ordering import definition, preceded
 from .reach import reach
-from .scatters import solve, within
+from .scatters import falls_within, solve
 
 Ranges = Mapping[Coordinate, ir.Range]
 
@@ -212,7 +212,7 @@ def _at_place(expr: ir.Reduce, bound: ir.Range, weights: ir.Expr, index: ir.Expr
             except Inexpressible:
                 pass
             else:
-                kept = build.conjunction((within(solved, bound.lower, bound.upper), *guards))
+                kept = build.conjunction((falls_within(solved, bound.lower, bound.upper), *guards))
                 assert kept is not None
                 return build.select(kept, body, build.whole(0, span), span)
     here = build.apply("==", (index, build.coord(place, span)), "bool", span)

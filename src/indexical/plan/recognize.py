@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.factors import Forms
-from ..ir.algebra.normal import Form, Number, Product, TooLarge, form
+from ..ir.algebra.normal import Form, Number, Product, Sum, TooLarge, form
 from ..ir.algebra.normalize import Algebra
 from ..ir.algebra.predicates import holds_exponential, is_exponential
 from ..ir.algebra.writing import named, written
@@ -240,6 +240,8 @@ class _Search:
         for found, _, _ in terms:
             if not isinstance(found, Gathered):
                 reasons += found
+        if not any(isinstance(atom, Sum) for _, term in whole.terms for atom, _ in term.factors):
+            reasons.append("its weights sum to 1 and cancel: nothing in it varies with the key")
         if not any(isinstance(found, Gathered) for found, _, _ in terms):
             return None
         result: ir.Expr | None = None

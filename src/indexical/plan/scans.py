@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..ir import build
 from ..ir import nodes as ir
-from .linear import Linear, is_one
+from .linear import Linear
 
 # A scan of so few steps takes them one by one.
 FEW = 32
@@ -34,7 +35,7 @@ class Scan:
         rule = 0 if self.parts[1].times is None else 1
         base = self.clauses[1 - rule].slots[self.axis]
         alone = self.parts[1 - rule].times is None and (self.divided or not isinstance(base, ir.Coord))
-        return alone and is_one(self.parts[rule].times) and self.parts[rule].heard is None
+        return alone and build.is_number(self.parts[rule].times, 1) and self.parts[rule].heard is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import expression, of_atom, polynomial
 from ..ir.conditions import conjuncts_of
+from ..ir.elimination import solved, within
 from ..ir.functions import operation
 from ..ir.text import shown
 from ..ir.types import Coordinate
@@ -64,7 +64,7 @@ def find(expr: ir.Reduce, bounds: Bounds) -> Scatter | str | None:
                 reason = obstacle
                 continue
             values[target] = value
-            present.append(within(value, *bounds[target]))
+            present.append(falls_within(value, *bounds[target]))
             found[first:] = [present[-1], *(substitute(c, {target: value}) for c in found[first:])]
         return _taken_apart(expr, values, found, present) if values else reason
     except Inexpressible:
@@ -74,28 +74,15 @@ def find(expr: ir.Reduce, bounds: Bounds) -> Scatter | str | None:
 def solve(
     condition: ir.Expr, targets: Collection[Coordinate], bound: Collection[Coordinate]
 ) -> tuple[Coordinate, ir.Expr] | None:
-    """A condition as `target == place`, where the place varies with something bound, and not with the target."""
-    match condition:
-        case ir.Map("==", (left, right)) if left.type.kind == right.type.kind == "whole":
-            pass
-        case _:
-            return None
-    for side, other in ((right, left), (left, right)):
-        if isinstance(side, ir.Coord) and side.coordinate in targets and _is_place(other, side.coordinate, bound):
-            return side.coordinate, other
-    difference = polynomial(left) - polynomial(right)
-    for target in sorted(condition.type.coordinates & set(targets)):
-        factor = difference.terms.get(frozenset(((target, 1),)))
-        if factor in (1, -1):
-            rest = difference.plus(of_atom(target), -factor)
-            place = expression(-rest if factor == 1 else rest, condition.span)
-            if _is_place(place, target, bound):
-                return target, place
+    """A condition as `target == place`, where the place varies with something bound, and not with the target. One that
+    stands alone on a side comes first."""
+    sides = condition.arguments if isinstance(condition, ir.Map) else ()
+    alone = {side.coordinate for side in sides if isinstance(side, ir.Coord)}
+    for target in sorted(condition.type.coordinates & set(targets), key=lambda target: (target not in alone, target)):
+        place = solved(condition, target)
+        if place is not None and not place.type.coordinates.isdisjoint(bound):
+            return target, place
     return None
-
-
-def _is_place(place: ir.Expr, target: Coordinate, bound: Collection[Coordinate]) -> bool:
-    return target not in place.type.coordinates and not place.type.coordinates.isdisjoint(bound)
 
 
 def _obstacle(target: Coordinate, value: ir.Expr, later: bool, expr: ir.Reduce) -> str | None:
@@ -108,11 +95,9 @@ def _obstacle(target: Coordinate, value: ir.Expr, later: bool, expr: ir.Reduce) 
     return None
 
 
-def within(value: ir.Expr, start: ir.Expr, stop: ir.Expr) -> ir.Expr:
+def falls_within(value: ir.Expr, start: ir.Expr, stop: ir.Expr) -> ir.Expr:
     """That a place is there."""
-    above = build.apply("<=", (start, value), "bool", value.span)
-    below = build.apply("<", (value, stop), "bool", value.span)
-    return build.apply("&&", (above, below), "bool", value.span)
+    return build.apply("&&", within(value, start, stop), "bool", value.span)
 
 
 def _taken_apart(

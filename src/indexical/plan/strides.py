@@ -8,9 +8,10 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import ONE, Polynomial, expression, number, of_atom, polynomial, tidied
 from ..ir.conditions import conjuncts_of
+from ..ir.slices import congruence
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, rebuild, substitute, walk
-from .scatters import Bounds, within
+from .scatters import Bounds, falls_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,9 @@ class Strided:
 def find(expr: ir.Reduce, bounds: Bounds) -> Strided | None:
     """The sum by remainders, where a condition says that two coordinates leave the same; None where none does."""
     for condition in conjuncts_of(expr.guard) if expr.op == "sum" else ():
-        match condition:
-            case ir.Map("==", (ir.Map("%", (whole, ir.Const(int() as step))), ir.Const(0))) if step >= 2:
-                found = _found(expr, condition, polynomial(whole), step, bounds)
+        match congruence(condition):
+            case (multiple, ir.Const(int() as step)) if step >= 2:
+                found = _found(expr, condition, multiple, step, bounds)
             case _:
                 continue
         if found is not None:
@@ -48,7 +49,7 @@ def _split(expr: ir.Reduce, bounds: Bounds) -> Strided | None:
                 found.setdefault((target, step), set()).add(op)
     edges = {c for r in expr.ranges for c in r.lower.type.coordinates | r.upper.type.coordinates}
     for (target, step), ops in found.items():
-        if len(ops) < 2 or target not in bounds or target in edges or not _is_zero(bounds[target][0]):
+        if len(ops) < 2 or target not in bounds or target in edges or not build.is_number(bounds[target][0], 0):
             continue
         taken = {c.name for part in walk(expr) for c in part.type.coordinates} | {c.name for c in expr.coordinates}
         high = fresh(target, taken)
@@ -98,14 +99,10 @@ def _found(expr: ir.Reduce, condition: ir.Expr, whole: Polynomial, step: int, bo
                 continue
             rest = whole.plus(of_atom(target), -sign).plus(of_atom(summed), sign)
             shift = _shift(rest if sign > 0 else -rest, step)
-            plain = _is_zero(start) and _is_zero(range.lower) and not {summed, target} & edges
+            plain = build.is_number(start, 0) and build.is_number(range.lower, 0) and not {summed, target} & edges
             if shift is not None and plain and not range.upper.type.coordinates:
                 return _by_remainders(expr, condition, range, target, bounds[target][1], step, shift)
     return None
-
-
-def _is_zero(expr: ir.Expr) -> bool:
-    return isinstance(expr, ir.Const) and expr.value == 0
 
 
 def _shift(rest: Polynomial, step: int) -> Polynomial | None:
@@ -151,7 +148,7 @@ def _by_remainders(
         return None
     turns = ir.Range(turn, zero, rounded(polynomial(range.upper)), True, range.span)
     ranges = tuple(turns if r is range else r for r in expr.ranges)
-    guard = build.conjunction((within(member, range.lower, range.upper), *conditions))
+    guard = build.conjunction((falls_within(member, range.lower, range.upper), *conditions))
     return Strided(
         target,
         ir.Range(high, zero, rounded(polynomial(stop) + shift), True, span),

@@ -150,7 +150,8 @@ def _match_key(site: _Site, total: Sum, key: Binder) -> Gathered | str:
         and (coordinate in atom.coordinates or (caution is not None and not is_safe_atom(atom, caution)))
     ]
     if not values:
-        return ""
+        beside = [atom for atom, _ in (*site.inner.factors, *site.outer.factors) if atom is not total]
+        return "nothing in it varies with the key" if any(atom.coordinates for atom in beside) else ""
     if any(holds_exponential(atom) for atom, _ in values):
         return "other sums of exponentials stand beside it"
     span = key.lower.span

@@ -37,7 +37,7 @@ def batched(program: ir.Program, name: str, inputs: Sequence[str]) -> ir.Program
 
 
 def _varying(program: ir.Program, inputs: Sequence[str]) -> frozenset[str]:
-    """What varies with the inputs, through definitions, guards and indices too."""
+    """The tensors that vary with the inputs, through definitions, guards and indices too."""
     found = set(inputs)
     reads = {
         let.name: {part.tensor for expr in parts_of(let) for part in walk(expr) if isinstance(part, ir.Read)}
@@ -51,7 +51,7 @@ def _varying(program: ir.Program, inputs: Sequence[str]) -> frozenset[str]:
 
 
 def _check_extents(program: ir.Program, varying: frozenset[str]) -> None:
-    """How far a coordinate runs is the same for all of a batch."""
+    """Refuse a range that is not the same for all of a batch."""
     for let in program.lets:
         ranges = [range for clause in let.clauses for range in clause.ranges]
         for expr in (part for clause in let.clauses for part in walk(clause.body)):
@@ -68,7 +68,7 @@ def _input(tensor: ir.Input, coordinate: Coordinate) -> ir.Input:
 
 
 def _leads(axes: tuple[ir.Axis, ...]) -> int:
-    """Where a coordinate joins a bracket: in front, but after `..r`."""
+    """The place at which a coordinate joins a bracket: in front, but after `..r`."""
     return 1 if axes and axes[0].coordinate.rest else 0
 
 
@@ -116,7 +116,7 @@ def _read(expr: ir.Expr, coordinate: Coordinate, varying: frozenset[str]) -> ir.
 
 
 def _assert(claim: ir.Assert, coordinate: Coordinate, varying: frozenset[str], program: ir.Program) -> ir.Assert:
-    """What is claimed of one is claimed of all."""
+    """The claims of one, made of all."""
     condition = _read(renamed_apart(claim.condition, {coordinate.name}), coordinate, varying)
     if coordinate not in condition.type.coordinates:
         return claim

@@ -98,7 +98,7 @@ def _is_negative(expr: ir.Expr) -> bool:
 
 @dataclass(slots=True)
 class _Branch:
-    """What counts where a condition holds, and where it fails."""
+    """The terms that count where a condition holds, and those where it fails."""
 
     condition: ir.Expr
     then: list[ir.Expr]

@@ -1,4 +1,4 @@
-"""What has no slope: steps, whole numbers, truth values."""
+"""Expressions without a slope: steps, whole numbers, truth values."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _names(expr: ir.Expr) -> set[str]:
 
 
 def _values(expr: ir.Expr) -> Iterator[ir.Expr]:
-    """What an expression is made of, without its conditions, guards and indices."""
+    """The parts of an expression, without its conditions, guards and indices."""
     waiting = [expr]
     while waiting:
         expr = waiting.pop()

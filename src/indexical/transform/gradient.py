@@ -29,7 +29,7 @@ from .terms import Term, settle
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """What is owed to begin with, by the name of the definition that is differentiated.
+    """The cotangents to begin with, by the name of the definition that is differentiated.
 
     Either the read of a cotangent that is given (1 for a scalar); or, where `lead` has coordinates, 1 at the one
     point that they say: every cotangent then has them in front, and is a Jacobian.
@@ -95,7 +95,7 @@ def derive(
 
 
 def _filled(lets: Iterable[ir.Let]) -> list[ir.Expr]:
-    """How long the axes are that have a base case: at least as long as that."""
+    """The least lengths of the axes that have a base case."""
     return [
         axis.extent
         for let in lets
@@ -105,7 +105,7 @@ def _filled(lets: Iterable[ir.Let]) -> list[ir.Expr]:
 
 
 class _Flow:
-    """Which tensors lie between `of` and `by`, and which of them are owed something."""
+    """The tensors between `of` and `by`, and those of them that have a cotangent."""
 
     def __init__(self, program: ir.Program, seeds: Seeds, by: Sequence[str]) -> None:
         self.every = {let.name: let for let in program.lets}
@@ -137,7 +137,7 @@ def _names(
 
 @dataclass(slots=True)
 class _Book:
-    """Who is owed what; every definition pays once."""
+    """The cotangents of all tensors; every definition passes its own on once."""
 
     flow: _Flow
     seeds: Seeds
@@ -174,7 +174,7 @@ class _Book:
 
 
 def _number(terms: Sequence[Term]) -> Quotient | None:
-    """What terms come to, where it is one number, the same at every point."""
+    """The sum of terms, where it is one number, the same at every point."""
     if len(terms) != 1 or terms[0].ranges or terms[0].guards or terms[0].cases or terms[0].product.coordinates:
         return None
     product = terms[0].product
@@ -200,7 +200,7 @@ def _targets(let: ir.Let) -> set[str]:
 
 
 def _between(flows: Mapping[str, set[str]], of: Iterable[str], by: Sequence[str]) -> list[str]:
-    """What lies on a way from `of` to `by`, both included."""
+    """The tensors on a way from `of` to `by`, both included."""
     found = reached(of, lambda name: sorted(flows.get(name, ())))
     backward: dict[str, set[str]] = {}
     for name, targets in flows.items():
@@ -309,5 +309,5 @@ def reached_from(program: ir.Program, of: Iterable[str]) -> frozenset[str]:
 
 
 def live_between(program: ir.Program, seeds: Seeds, by: Sequence[str]) -> list[str]:
-    """What lies on a way from what is differentiated to `by`, both included."""
+    """The tensors on a way from what is differentiated to `by`, both included."""
     return _Flow(program, seeds, by).live

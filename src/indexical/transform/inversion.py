@@ -73,7 +73,7 @@ def invert(
     pinned: frozenset[Coordinate],
     constants: Constants,
 ) -> Inverse:
-    """Where a statement with these ranges reads its tensor at the point `home`.
+    """The points at which a statement with these ranges reads its tensor at the point `home`.
 
     Coordinates of the left-hand side (`own`) are solved for before those that a reduction binds: the kernel of a
     convolution stays what is summed over. Those `pinned` by a normaliser can only be renamed.
@@ -200,7 +200,7 @@ def _candidates(left: Polynomial, equations: _Equations) -> list[Coordinate]:
 
 
 def _coefficient(left: Polynomial, coordinate: Coordinate) -> Polynomial | None:
-    """What multiplies a coordinate; None where it is squared."""
+    """The factor of a coordinate; None where it is squared."""
     terms = {}
     for monomial, factor in left.terms.items():
         powers = dict(monomial)

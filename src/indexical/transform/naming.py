@@ -38,7 +38,7 @@ def name_parts(program: ir.Program, counts: Callable[[ir.Expr], bool], reserved:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an expression stands: in which ranges, under which guards."""
+    """The ranges and guards that an expression stands under."""
 
     ranges: tuple[ir.Range, ...]
     guards: tuple[ir.Expr, ...]
@@ -65,7 +65,7 @@ class _Place:
 
 
 def _bounds(range: ir.Range) -> tuple[ir.Expr | None, ir.Expr | None]:
-    """What a stated range says of its coordinate; None where nothing is to be said."""
+    """The condition that a stated range puts on its coordinate; None where it puts none."""
     here = build.coord(range.coordinate, range.span)
     starts = isinstance(range.lower, ir.Const) and range.lower.value == 0
     lower = None if starts else build.apply("<=", (range.lower, here), "bool", range.span)

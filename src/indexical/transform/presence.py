@@ -20,7 +20,7 @@ Lets: TypeAlias = Mapping[str, ir.Let]
 
 
 def presence(read: ir.Read, lets: Lets) -> ir.Expr | None:
-    """Where a guarded definition is there at all, at the indices of a read; None where it always is."""
+    """The condition under which a guarded definition is present at the indices of a read; None where it always is."""
     let = lets.get(read.tensor)
     if let is None or len(let.clauses) != 1 or let.clauses[0].guard is None:
         return None
@@ -28,8 +28,8 @@ def presence(read: ir.Read, lets: Lets) -> ir.Expr | None:
 
 
 def needed_presence(factor: ir.Expr, cofactor: Iterable[ir.Expr], trail: Trail, lets: Lets) -> ir.Expr | None:
-    """Where a factor of a product is there, if its cofactor can only be read there: elsewhere an index of it may leave
-    its axis. None where nothing has to be said."""
+    """The condition under which a factor is present, if its cofactor can only be read there: elsewhere an index
+    of it may leave its axis. None where nothing has to be said."""
     gone = removal(factor, removal_through(lets))
     if gone is None:
         return None

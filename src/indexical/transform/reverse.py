@@ -83,7 +83,7 @@ class Walk:
 
 
 def _extreme(bound: ir.Expr, range: ir.Range, largest: bool) -> ir.Expr:
-    """How large (small) a bound becomes, over the points of a range."""
+    """The largest (smallest) value of a bound, over the points of a range."""
     found = polynomial(bound)
     factor = found.terms.get(frozenset(((range.coordinate, 1),)), 0)
     if range.coordinate in (found - of_atom(range.coordinate) * constant(factor)).atoms:
@@ -108,7 +108,7 @@ def shares_of(
     counts: Callable[[ir.Expr], bool],
     lets: Mapping[str, ir.Let] = {},
 ) -> Iterator[Share]:
-    """What each read of a clause is owed; `cotangent` is that of the definition at the clause's own point. A point
+    """The cotangent of each read of a clause; `cotangent` is that of the definition at the clause's own point. A point
     that a guard of its own among `lets` removes is owed nothing."""
     own = frozenset(range.coordinate for range in clause.ranges)
     taken = names_in(clause) | {coordinate.name for coordinate in cotangent.coordinates}
@@ -118,7 +118,7 @@ def shares_of(
 
 
 def shares(expr: ir.Expr, owed: Quotient, way: Walk, itself: ir.Expr | None = None) -> Iterator[Share]:
-    """What the reads of an expression are owed, where `owed` is what it is owed itself.
+    """The cotangents of the reads of an expression, where `owed` is its own.
 
     `itself` is how the value of the expression can be read, where it has a name.
     """
@@ -193,7 +193,7 @@ def runs_over_rest(expr: ir.Reduce) -> bool:
 
 
 def length(range: ir.Range) -> ir.Expr:
-    """How many points a range has, where it is not empty."""
+    """The number of points of a range, where it is not empty."""
     if isinstance(range.lower, ir.Const) and range.lower.value == 0:
         return range.upper
     return build.apply("-", (range.upper, range.lower), "whole", range.span)
@@ -264,7 +264,7 @@ def _through_normalizer(expr: ir.Normalize, owed: Quotient, way: Walk, itself: i
 
 
 def _through(expr: ir.Normalize, owed: Quotient, value: ir.Expr, way: Walk) -> Quotient:
-    """What the body of a normaliser is owed at its own point."""
+    """The cotangent of the body of a normaliser at its own point."""
     coordinate, span = expr.coordinate, expr.span
     other = way.fresh(coordinate)
     range = replace(way.range_of(coordinate), coordinate=other)

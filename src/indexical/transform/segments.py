@@ -68,7 +68,7 @@ def _along(
 
 
 def _cuts(term: Term, coordinate: Coordinate, constants: Constants) -> list[Polynomial]:
-    """Where along an axis a guard of a term begins or ends to hold."""
+    """The places along an axis at which a guard of a term begins or ends to hold."""
     found = []
     for guard in term.guards:
         for fact in conjuncts(guard, True, no_definitions):

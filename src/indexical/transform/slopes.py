@@ -1,4 +1,4 @@
-"""How an elementwise function passes a change on, in products and conditions rather than zeros and ones."""
+"""Slopes of elementwise functions, in products and conditions rather than zeros and ones."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class _Pushing:
         return found
 
     def tangent(self, expr: ir.Expr, itself: ir.Expr | None = None) -> list[Quotient]:
-        """How an expression changes, as terms to add up; none where it does not."""
+        """The tangent of an expression, as terms to add up; none where it does not change."""
         if not self.counts(expr):
             return []
         match expr:

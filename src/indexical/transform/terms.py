@@ -36,7 +36,7 @@ class Term:
         protected = bool(self.guards or self.cases) or any(range.stated for range in self.ranges)
 
         def inside(expr: ir.Expr) -> bool:
-            """Where a guard or an empty range protects it, a factor is not evaluated outside."""
+            """Whether a factor stays inside, as one does that a guard or an empty range protects."""
             if expr.type.coordinates & bound:
                 return True
             return protected and (bool(expr.type.coordinates) or isinstance(expr, ir.Read))
@@ -49,7 +49,7 @@ class Term:
 
 
 def settle(share: Share, lead: tuple[ir.Range, ...], home: tuple[ir.Range, ...], constants: Constants) -> Term:
-    """What a point of the tensor at home is owed by one read of it.
+    """The cotangent of a point of the tensor at home by one read of it.
 
     A share that comes with a place for the coordinates that lead is owed only where these say so.
     """

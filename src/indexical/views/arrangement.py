@@ -15,7 +15,6 @@ from ..ir.needs import asserted, made_of, needed, read_in
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, reads_of, rebuild, substitute, walk
-from .inference import is_zero
 
 
 def arranged(program: ir.Program) -> ir.Program:
@@ -81,7 +80,7 @@ def _clause_from_zero(clause: ir.Clause, captured: int) -> ir.Clause:
     conditions: list[ir.Expr] = []
     ranges: list[ir.Range] = []
     for range in clause.ranges:
-        if range.coordinate in leading and not is_zero(range.lower):
+        if range.coordinate in leading and not build.is_number(range.lower, 0):
             here = build.coord(range.coordinate, range.span)
             conditions.append(build.apply(">=", (here, range.lower), "bool", range.span))
             range = replace(range, lower=build.whole(0, range.span), stated=True)
@@ -151,7 +150,7 @@ def _repeated(let: ir.Let, lets: Mapping[str, ir.Let], reads: Counter[str]) -> i
     plain = len(found.clauses) == 1 and found.clauses[0].guard is None
     plain = plain and all(isinstance(slot, ir.Coord) for slot in (*found.clauses[0].slots, *clause.slots))
     alike = [axis.extent for axis in found.axes] == [range.upper for range in clause.ranges]
-    whole = all(is_zero(range.lower) for range in (*clause.ranges, *found.clauses[0].ranges))
+    whole = all(build.is_number(range.lower, 0) for range in (*clause.ranges, *found.clauses[0].ranges))
     ordered = tuple(range.coordinate for range in clause.ranges) == tuple(slot for slot in _slots(clause))
     once = found.hidden and found is not let and reads[found.name] == 1
     return found if once and plain and alike and whole and ordered and found.kind == let.kind else None

@@ -66,7 +66,7 @@ class Setting:
 
     def extent(self, range: ir.Range) -> ir.Expr:
         """How many points a range has: what `size(c)` says where it is bound."""
-        if is_zero(range.lower):
+        if build.is_number(range.lower, 0):
             return range.upper
         return expression(polynomial(range.upper) - polynomial(range.lower), range.span)
 
@@ -77,7 +77,7 @@ class Setting:
         """
         if range.coordinate.rest:
             return True
-        if not is_zero(range.lower):
+        if not build.is_number(range.lower, 0):
             return False
         if range.stated and any(isinstance(part, ir.Read) for part in walk(range.upper)):
             # Someone gave this size a name, and meant it to be read.
@@ -102,10 +102,6 @@ class Setting:
         for condition, holds in found.conditions:
             known = known.assuming(condition, holds)
         return known.entails(polynomial(found.extent, self.constants) - of_atom(coordinate) - 1)
-
-
-def is_zero(expr: ir.Expr) -> bool:
-    return isinstance(expr, ir.Const) and expr.value == 0
 
 
 def simplified(expr: ir.Expr) -> ir.Expr:

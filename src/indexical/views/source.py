@@ -29,7 +29,7 @@ from .expressions import (
     written_expression,
 )
 from .figures import NOWHERE, Unwritable, array, is_decimal
-from .inference import Setting, asked_kinds, is_zero, simplified
+from .inference import Setting, asked_kinds, simplified
 
 # So many numbers of an array literal may stand in the midst of an expression.
 _FEW = 8
@@ -189,7 +189,7 @@ def body_literal(clause: ir.Clause, figures: Mapping[str, ir.Array]) -> ir.Array
 
 def _lengths(clause: ir.Clause) -> tuple[int, ...] | None:
     """How long each axis is, where there is no more to say of the points."""
-    plain = clause.guard is None and all(is_zero(range.lower) for range in clause.ranges)
+    plain = clause.guard is None and all(build.is_number(range.lower, 0) for range in clause.ranges)
     lengths = [int(range.upper.value) for range in clause.ranges if isinstance(range.upper, ir.Const)]
     return tuple(lengths) if plain and len(lengths) == len(clause.ranges) else None
 

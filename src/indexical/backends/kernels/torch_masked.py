@@ -26,6 +26,8 @@ def all_take_part(allowed: Tensor) -> bool:
     """Whether each query hears some key and each key is heard; False where numbers may not be looked at."""
     if _is_read_by_others() or allowed.numel() == 0:
         return False
+    if allowed.shape[-2] == allowed.shape[-1] and bool(allowed.diagonal(0, -2, -1).all()):  # All hear themselves.
+        return True
     flags = allowed.view(torch.uint8)  # A maximum of bytes is far faster than `any`.
     return bool(flags.amax(-2).all()) and bool(flags.amax(-1).all())
 
@@ -86,8 +88,8 @@ def _library(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, sca
     if query.shape[-1] != width:
         most = max(query.shape[-1], width)
         query, key, value = (torch.nn.functional.pad(x, (0, most - x.shape[-1])) for x in (query, key, value))
-    if not query.stride(-1) == key.stride(-1) == value.stride(-1) == 1:
-        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
+    if not (query.is_contiguous() and key.is_contiguous() and value.is_contiguous()):
+        query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
     out = torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, scale=scale)
     return out if out.shape[-1] == width else out[..., :width]
 

@@ -8,7 +8,7 @@ from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
 from ...ir.affine import Atom, Polynomial, expression, of_atom, polynomial
 from ...ir.algebra.canonical import text
-from ...ir.algebra.factors import Factor
+from ...ir.algebra.factors import Factor, varying
 from ...ir.types import Coordinate
 from ...ir.walk import walk
 from ..attention import Gather
@@ -20,15 +20,15 @@ CODE = "IX404"
 
 def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
     for gather in view.gathers:
-        key = gather.key.coordinate
+        key = gather.coordinate
         pairs = query_of(view, gather)
         # What also varies with who asks belongs to a pair, such as how its weight would change: it is nobody's value.
         values = [factor for factor in gather.values if key in factor.coordinates and not pairs & factor.coordinates]
         if not values or is_given_back(view, gather):
             continue
         for comparison in view.comparisons(gather):
-            asking = _together(comparison.asking)
-            answering = _together(comparison.answering)
+            asking = varying(comparison.asking)
+            answering = varying(comparison.answering)
             for shared in sorted(gather.weight_coordinates & asking & answering, key=str):
                 reads = _indices(_reading(comparison.answering, key), shared, key, view)
                 reads = reads or _indices(comparison.answering, shared, key, view)
@@ -65,12 +65,8 @@ def _is_hidden(view: View, tensor: str) -> bool:
     return tensor in view.lets and view.lets[tensor].hidden
 
 
-def _together(factors: tuple[Factor, ...]) -> frozenset[Coordinate]:
-    return frozenset().union(*(factor.coordinates for factor in factors))
-
-
 def _indices(factors: tuple[Factor, ...], shared: Coordinate, key: Coordinate, view: View) -> dict[str, ir.Expr]:
-    """How a coordinate stands in the indices of the factors that vary with the key: alone, or as the slower
+    """The indices in which a coordinate stands, of the factors that vary with the key: alone, or as the slower
     one of two. As the faster one it is another split, which is another mistake."""
     found: dict[str, ir.Expr] = {}
     for factor in factors:

@@ -30,7 +30,7 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
 
 
 def _needed(view: View) -> set[str]:
-    """What outputs, assertions, expectations and contracts are made of, bounds included."""
+    """The tensors that outputs, assertions, expectations and contracts are made of, bounds included."""
     program = view.program
     needed: set[str] = set()
     sizes: set[Coordinate] = set()
@@ -59,7 +59,7 @@ def _measured(program: ir.Program, needed: set[str], sizes: set[Coordinate]) -> 
 
 
 def _mentioned(expr: ir.Expr, sizes: set[Coordinate]) -> list[str]:
-    """What an expression reads; the sizes it asks for are added to `sizes`."""
+    """The tensors that an expression reads; the sizes it asks for are added to `sizes`."""
     found = list(walk(expr))
     sizes |= {part.coordinate for part in found if isinstance(part, ir.Size)}
     return [part.tensor for part in found if isinstance(part, ir.Read)]

@@ -14,7 +14,7 @@ CODE = "IX403"
 
 def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
     for gather in view.gathers:
-        key = gather.key.coordinate
+        key = gather.coordinate
         values = [factor for factor in gather.values if isinstance(factor.expr, ir.Read) and factor.coordinates]
         if not values or any(key in factor.coordinates for factor in gather.values) or is_given_back(view, gather):
             continue

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
-from ...ir.algebra.factors import Factor, Summed
-from ...ir.types import Coordinate
+from ...ir.algebra.factors import Factor, Summed, varying
 from ...ir.walk import walk
 from ..attention import Site, compare
 from ..view import View
@@ -54,8 +53,8 @@ def _is_key(view: View, site: Site, weights: Weights, step: Summed) -> bool:
     for pivot in (weights.coordinate, step.coordinate):
         found = compare(view.forms, weights.basis, pivot, every - {pivot})
         if found:
-            sides = [_together(comparison.asking) for comparison in found]
-            others = [_together(comparison.answering) for comparison in found]
+            sides = [varying(comparison.asking) for comparison in found]
+            others = [varying(comparison.answering) for comparison in found]
             return any((step.coordinate in a) != (step.coordinate in b) for a, b in zip(sides, others, strict=True))
     kept = any(weights.coordinate in value.coordinates for value in site.values(weights))
     return not kept or not _is_summed_later(view, site, weights)
@@ -72,10 +71,6 @@ def _is_summed_later(view: View, site: Site, weights: Weights) -> bool:
                     if any(coordinates & part.coordinates for coordinates in at):
                         return True
     return False
-
-
-def _together(factors: tuple[Factor, ...]) -> frozenset[Coordinate]:
-    return frozenset().union(*(factor.coordinates for factor in factors))
 
 
 def _report(view: View, site: Site, weights: Weights, step: Summed) -> Diagnostic:

@@ -111,11 +111,20 @@ class Canonical:
                 return rebuild(expr, self.any)
 
     def _read_on(self, read: ir.Read) -> ir.Expr | None:
-        """What a whole definition says, where it only reads on."""
+        """The read that a definition only passes on, of the same kind."""
         clause = self.clause(read.tensor)
         if clause is None or clause.guard is not None or not isinstance(clause.body, ir.Read):
             return None
         return at(clause, clause.body, read.indices) if clause.body.type.kind == read.type.kind else None
+
+    def opened(self, read: ir.Read) -> tuple[ir.Expr, ir.Expr | None] | None:
+        """The body of a definition at these indices, and its guard there; None where it cannot be written out."""
+        clause = self.clause(read.tensor)
+        if clause is None:
+            return None
+        body = at(clause, clause.body, read.indices)
+        guard = None if clause.guard is None else at(clause, clause.guard, read.indices)
+        return None if body is None or (guard is None and clause.guard is not None) else (body, guard)
 
     def clause(self, name: str) -> ir.Clause | None:
         """The only clause of a definition that can be written out."""
@@ -150,7 +159,7 @@ class Canonical:
         return build.conjunction(found.values()) or build.truth(True, expr.span)
 
     def conditions(self, expr: ir.Expr, holds: bool = True) -> dict[str, ir.Expr]:
-        """What must all hold for the condition to hold (or to fail), by text and in order."""
+        """The conditions that must all hold for one to hold (or to fail), by text and in order."""
         found: dict[str, ir.Expr] = {}
         for fact in self._facts(expr, holds):
             found[text(fact)] = fact
@@ -176,15 +185,9 @@ class Canonical:
         return [fact if holds else fails(fact)]
 
     def opened_condition(self, read: ir.Read) -> ir.Expr | None:
-        """What a Boolean definition says at these indices. Where it is absent it is false."""
-        clause = self.clause(read.tensor)
-        if clause is None or read.type.kind != "bool":
-            return None
-        body = at(clause, clause.body, read.indices)
-        if clause.guard is None or body is None:
-            return body
-        guard = at(clause, clause.guard, read.indices)
-        return None if guard is None else build.conjunction((guard, body))
+        """The condition that a Boolean definition is at these indices. Where it is absent it is false."""
+        found = self.opened(read) if read.type.kind == "bool" else None
+        return None if found is None else build.conjunction((found[1], found[0]))
 
     def _one_of(self, cases: list[dict[str, ir.Expr]], span: Span) -> list[ir.Expr]:
         """One of several conjunctions: what all of them share stands beside, what is said twice stands once."""

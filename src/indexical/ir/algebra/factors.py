@@ -15,7 +15,7 @@ from .. import build
 from .. import nodes as ir
 from ..conditions import fails
 from ..types import Coordinate
-from ..walk import at, fresh, substitute
+from ..walk import fresh, substitute
 from .normal import ONE, Binder, Form, TooLarge, times, under
 from .normalize import Algebra, Scope
 from .powers import power
@@ -33,6 +33,11 @@ class Factor:
     @property
     def coordinates(self) -> frozenset[Coordinate]:
         return self.expr.type.coordinates
+
+
+def varying(factors: Iterable[Factor]) -> frozenset[Coordinate]:
+    """The coordinates that any of these factors varies over."""
+    return frozenset().union(*(factor.coordinates for factor in factors))
 
 
 def factors_of(expr: ir.Expr) -> list[Factor]:
@@ -61,7 +66,7 @@ class Summed:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What must hold for the product to count. `local` as for factors."""
+    """A condition that must hold for the product to count. `local` as for factors."""
 
     expr: ir.Expr
     local: bool
@@ -112,31 +117,17 @@ class Forms:
         return {let.name: let for let in self.program.lets}
 
     @cached_property
-    def recurrent(self) -> frozenset[str]:
-        """Definitions that are made of themselves: these are never written out."""
-        return frozenset(
-            name for order in self.program.order if isinstance(order, ir.Stepwise) for name, _ in order.axes
-        )
-
-    @cached_property
     def algebra(self) -> Algebra:
         """The normal forms of the program's real expressions. An attention is not written out where it is read."""
         return Algebra(self.program, self.gathering)
 
+    def clause(self, name: str) -> ir.Clause | None:
+        """The only clause of a definition that can be written out."""
+        return self.algebra.canonical.clause(name)
+
     def opened(self, read: ir.Read) -> tuple[ir.Expr, ir.Expr | None] | None:
-        """What a definition says at these indices, and its guard there; None where it has several clauses,
-        refers to itself, or is an input."""
-        let = self.lets.get(read.tensor)
-        if let is None or len(let.clauses) != 1 or let.name in self.recurrent:
-            return None
-        clause = let.clauses[0]
-        if isinstance(clause.body, ir.Array):
-            return None
-        body = at(clause, clause.body, read.indices)
-        guard = None if clause.guard is None else at(clause, clause.guard, read.indices)
-        if body is None or (clause.guard is not None and guard is None):
-            return None
-        return body, guard
+        """The body of a definition at these indices, and its guard there; None where it cannot be written out."""
+        return self.algebra.canonical.opened(read)
 
     def written_out(self, expr: ir.Expr) -> ir.Expr:
         """An expression, or what a name that it is stands for; a name with a guard stays."""

@@ -149,7 +149,7 @@ class Form:
 
 
 class Reader(Protocol):
-    """What puts an expression into normal form again, once its coordinates have been replaced."""
+    """The reader that puts an expression into normal form again, once its coordinates have been replaced."""
 
     @property
     def caution(self) -> Caution: ...

@@ -249,7 +249,7 @@ class Algebra:
         return summed(body, [self.binder(r) for r in expr.ranges], self)
 
     def _points(self, ranges: tuple[ir.Range, ...]) -> Form:
-        """How many points there are."""
+        """The number of points."""
         return summed(ONE, [self.binder(r) for r in ranges], self)
 
     def binder(self, r: ir.Range) -> Binder:
@@ -300,7 +300,7 @@ class Algebra:
         return self._leaf(self.canonical.atom(read))
 
     def definition(self, name: str) -> Form | None:
-        """What a definition says, in its own coordinates, under its guard; None where it stays as it is."""
+        """The form of a definition, in its own coordinates, under its guard; None where it stays as it is."""
         if name not in self.known:
             self.known[name] = None
             clause = self.canonical.clause(name)
@@ -340,7 +340,7 @@ class Algebra:
         return any(power > 0 and isinstance(atom, Sum) for _, term in terms for atom, power in term.factors)
 
     def at(self, read: ir.Read, inner: Form) -> Form | None:
-        """What a definition says at the indices of a read; None where a normaliser stands in the way."""
+        """The form of a definition at the indices of a read; None where a normaliser stands in the way."""
         clause = self.lets[read.tensor].clauses[0]
         values = {
             slot.coordinate: self.whole(index)
@@ -400,7 +400,7 @@ class Algebra:
 
 
 def closed_total(share: Form, binder: Binder, algebra: Algebra) -> Form:
-    """What a softmax divides by."""
+    """The total that a softmax divides by."""
     coordinate = Coordinate(f"{binder.coordinate}")
     total = summed(share, [Binder(coordinate, binder.lower, binder.upper, binder.stated)], algebra)
     terms = []

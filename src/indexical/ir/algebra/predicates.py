@@ -1,4 +1,4 @@
-"""What a normal form is like: a copy, weights, a logarithm, a mask, terms that nearly cancel."""
+"""Properties of normal forms: a copy, weights, a logarithm, a mask, terms that nearly cancel."""
 
 from __future__ import annotations
 

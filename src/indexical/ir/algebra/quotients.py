@@ -35,7 +35,7 @@ class Quotient:
         return replace(self, number=self.number * number)
 
     def reduced(self) -> Quotient:
-        """What stands above and below falls out, where it cannot be 0: a size, or the root of one."""
+        """The quotient without what stands above and below, where that cannot be 0: a size, or the root of one."""
         factors, divisors = list(self.factors), list(self.divisors)
         for divisor in self.divisors:
             if divisor in factors and _is_size(divisor):

@@ -1,4 +1,4 @@
-"""What may be evaluated anywhere: reads that are never out of bounds, quotients that never divide by zero."""
+"""Expressions that may be evaluated anywhere: no read is out of bounds, no quotient divides by zero."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def doubtful(lets: Collection[ir.Let]) -> frozenset[Coordinate]:
 
 @dataclass(frozen=True, slots=True)
 class Caution:
-    """What may go wrong at some point: `doubts` are coordinates at which a read may be out of bounds, `guarded` those
+    """The doubts about a place: `doubts` are coordinates at which a read may be out of bounds, `guarded` those
     that the conditions around are about; None where nothing is known of these."""
 
     doubts: frozenset[Coordinate] = frozenset()

@@ -90,7 +90,7 @@ def _sum(term: Product, binders: Sequence[Binder], reader: Reader) -> Form:
 
 
 def _counted(binders: Sequence[Binder], reader: Reader) -> Form:
-    """How many points there are."""
+    """The number of points."""
     if all(text(b.lower) == "0" and isinstance(b.upper, ir.Size) for b in binders):
         result = ONE
         for binder in binders:

@@ -19,7 +19,7 @@ def totals(factors: Iterable[tuple[Atom, Number]]) -> list[Sum]:
 
 
 def summand(algebra: Algebra, total: Sum, coordinate: Coordinate) -> Product | str:
-    """What a total over one coordinate sums, at another coordinate; or why it sums no plain exponentials."""
+    """The summand of a total over one coordinate, at another one; or why it sums no plain exponentials."""
     at_key = {total.binders[0].coordinate: build.coord(coordinate, total.binders[0].lower.span)}
     found = replaced(form(((1, total.body),)), at_key, algebra).terms
     if len(found) != 1 or found[0][0] != 1 or found[0][1].exponent is None:
