@@ -250,7 +250,7 @@ def test_the_plan_says_what_is_padded() -> None:
     text, arrays = both_ways(CONVOLUTIONS["plain"], shaped(CONVOLUTIONS["plain"], SIZES))
     shown = str(ix.compile(text).plan(**arrays))
     assert "  by arrays: pad, contract" in shown
-    assert "leaves its axis: zeros before it, `size(k) - 1`, and after it, `size(k) - 1`" in shown
+    assert "leaves its axis; zeros: `size(k) - 1` before it and `size(k) - 1` after it" in shown
 
 
 def test_the_plan_says_why_not() -> None:

@@ -271,8 +271,11 @@ class Reader(Views):
         places: dict[Coordinate, tuple[Value, bool]] = {}
         for n, index in plan:
             if len(scope.sort(index.coordinates)) > 1 and is_arithmetic(index.expr):
-                reason = f"`{shown(index.expr)}` is no sum of multiples of two coordinates: it is gathered"
-                self.decline("windows", reason)
+                shared = self.access(index.expr, scope) is not None
+                reason = (
+                    "shares a coordinate with another index" if shared else "is no sum of multiples of two coordinates"
+                )
+                self.decline("windows", f"`{shown(index.expr)}` {reason}: it is gathered")
             with self.labelled("place"):
                 place = self.text.keep(self.value(index.expr, scope), "place")
             places[_mark(n)] = (place, self.checked_place(index, place, message, scope))

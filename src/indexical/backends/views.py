@@ -162,10 +162,16 @@ class Views(Emitter):
         self.leans += 1
         if access.how == "fixed":
             return None
-        ends = (-access.first, access.beyond - polynomial(extent))
-        before, after = (shown(expression(end, index.span)) for end in ends)
-        self.tell(f"`{shown(index)}` leaves its axis: zeros before it, `{before}`, and after it, `{after}`")
+        if not self.text.loops:
+            self.tell_padding(access, index, extent)
         return replace(access, padded=True)
+
+    def tell_padding(self, access: Access, index: ir.Expr, extent: ir.Expr) -> None:
+        """Say in the plan how many zeros are put before and after an axis."""
+        ends = {"before": -access.first, "after": access.beyond - polynomial(extent)}
+        some = {side: end for side, end in ends.items() if end.constant is None or end.constant > 0}
+        counts = [f"`{shown(expression(end, index.span))}` {side} it" for side, end in some.items()]
+        self.tell(f"`{shown(index)}` leaves its axis; zeros: {' and '.join(counts) or 'none'}")
 
     def check_reach(self, access: Access, index: ir.Expr, extent: ir.Expr, message: str, scope: Scope) -> None:
         """Refuse where the first or the last place is out of bounds; with no points there is none."""
