@@ -61,7 +61,8 @@ class Cutting(Framed):
         first, last, count = (self.text.fresh(name) for name in ("r0", "r1", "rows"))
         rows = self.number(block.rows)
         self.text.assign(count, call(self.helped("block_rows", BLOCK_ROWS), self._points(block)))
-        self.text.add("for", call("range", 0, rows, count), first)
+        # Once where there are no rows, too: what has none may want a gradient.
+        self.text.add("for", call("range", 0, call("max", 1, rows), count), first)
         before = self._enter(first, last, block.rows.span)
         with self.block():
             self.text.assign(last, fill("min({first} + {count}, {rows})", first=first, count=count, rows=rows))

@@ -228,7 +228,9 @@ class _Cut:
 
     def checked(self) -> str | None:
         """Why definitions cannot be computed row by row after all."""
-        if not any(self.is_large(name) for name in self.inner if name != self.weights) and not self.totals:
+        count = len(self.lets[self.weights].axes)
+        large = [n for n in self.inner if self.is_large(n) or (len(self.lets[n].axes) == count and self.is_placed(n))]
+        if not set(large) - {self.weights} and not self.totals:
             return "nothing as large as its weights is computed from them"
         for name in self.inner:
             reason = self._fault(name)
@@ -243,6 +245,11 @@ class _Cut:
                 if not isinstance(index, ir.Coord) or not self.is_whole(sums.get(index.coordinate)):
                     return f"`{name}` needs all rows of `{read.tensor}` at once"
         return None
+
+    def is_placed(self, name: str) -> bool:
+        """Whether a definition has the weights in other places of their rows."""
+        reads = [read for read in reads_of(self.lets[name]) if read.tensor == self.weights]
+        return any(not isinstance(read.indices[self.key], ir.Coord) for read in reads)
 
     def _fault(self, name: str) -> str | None:
         let = self.lets[name]
