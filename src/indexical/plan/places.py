@@ -113,6 +113,8 @@ class _Search:
             return None
         if any(isinstance(part, ir.Normalize | ir.Reduce) for part in walk(weights)):
             return None
+        if expr.guard is not None and not expr.guard.type.coordinates <= varies:
+            return None
         highest = reach(index, ranges, self.lets, conjuncts_of(expr.guard)).highest
         if highest is None:
             return None
