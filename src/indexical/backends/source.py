@@ -14,6 +14,7 @@ from .arguments import Argument
 from .attention import Attending
 from .base import NOT, UNARY, Dialect
 from .definitions import Definer
+from .liveness import released
 from .numpy_ import NumPy
 from .numpy_helpers import HELPERS as NUMPY_HELPERS
 from .scope import Scope
@@ -212,6 +213,6 @@ def module(emitter: Attending) -> Module:
     after.append("")
     if text.dialect.name == "numpy":
         after.append('@np.errstate(all="ignore")')
-    after += [f"def program({inputs}):", *text.lines, ""]
+    after += [f"def program({inputs}):", *released(text.lines), ""]
     kernels = tuple((file, tuple(sorted(names))) for file, names in emitter.kernels.items())
     return Module("\n".join(lines), "\n".join(after), kernels)
