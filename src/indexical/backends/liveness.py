@@ -7,7 +7,6 @@ the call takes as much room as all layers together, and up to twice the time.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 # A function with fewer assignments than this returns soon enough.
 FEW = 24
@@ -23,17 +22,21 @@ def released(lines: list[str]) -> list[str]:
         return lines
     last: dict[str, int] = {}
     inside: dict[str, set[str]] = {}
+    captured: set[str] = set()
     for number, statement in enumerate(body):
-        names = set(_names(statement))
+        parts = list(ast.walk(statement))
+        names = {part.id for part in parts if isinstance(part, ast.Name)}
         names = names.union(*(inside.get(name, ()) for name in names))
         last.update(dict.fromkeys(names, number))
         if isinstance(statement, ast.FunctionDef):
             inside[statement.name] = names
+        elif any(isinstance(part, ast.Lambda | ast.FunctionDef) for part in parts):
+            captured |= names  # Nobody knows when such a function is called.
     ends = _paragraph_ends(body, lines)
     dead: dict[int, list[str]] = {}
     for name, first in made.items():
         end = ends[max(first, last[name])]
-        if end is not None:
+        if end is not None and name not in captured:
             dead.setdefault(end, []).append(name)
     result = list(lines)
     for end in sorted(dead, reverse=True):
@@ -48,20 +51,16 @@ def _parsed(lines: list[str]) -> list[ast.stmt]:
 
 
 def _arrays(body: list[ast.stmt]) -> dict[str, int]:
-    """The names that are certain to have a value from some statement on, and that are no number; not those that a
-    function without a name reads, which may be called later."""
+    """The names that are certain to have a value from some statement on, and that are no number."""
     numbers: set[str] = set()
     found: dict[str, int] = {}
-    captured: set[str] = set()
     for number, statement in enumerate(body):
+        assigned = _assigned(statement)
         if isinstance(statement, ast.Assign) and _is_number(statement.value, numbers):
-            numbers |= _assigned(statement)
-        for part in ast.walk(statement):
-            if isinstance(part, ast.Lambda) or (isinstance(part, ast.FunctionDef) and part is not statement):
-                captured |= set(_names(part))
-        for name in sorted(_assigned(statement) - numbers):
+            numbers |= assigned
+        for name in sorted(assigned - numbers):
             found.setdefault(name, number)
-    return {name: first for name, first in found.items() if name not in captured and name not in numbers}
+    return {name: first for name, first in found.items() if name not in numbers}
 
 
 def _assigned(statement: ast.stmt) -> set[str]:
@@ -86,10 +85,6 @@ def _is_number(expr: ast.expr, numbers: set[str]) -> bool:
         case _:
             inner = [part for part in ast.iter_child_nodes(expr) if isinstance(part, ast.expr)]
             return isinstance(expr, ast.Constant) or (bool(inner) and all(_is_number(part, numbers) for part in inner))
-
-
-def _names(node: ast.AST) -> Iterator[str]:
-    return (part.id for part in ast.walk(node) if isinstance(part, ast.Name))
 
 
 def _paragraph_ends(body: list[ast.stmt], lines: list[str]) -> list[int | None]:
