@@ -40,7 +40,8 @@ PLAIN = {
     "a convolution": "let out[i in 0..size(p), e] = sum[j](g[j] * R[i - j, e] where j <= i);",
     "under a condition": f"""{CAUSAL}
         let out[h, i, e] = if i > 0 {{ sum[j](w[h, i, j] * R[i - j, e] where j <= i) }} else {{ 0 }};""",
-    "a guard with a coordinate that survives": "let out[n in 0..3, e] = sum[i, j](A[0, i, j] * R[i - j, e] where j <= i, j == n);",
+    "a guard with a coordinate that survives": """
+        let out[n in 0..3, e] = sum[i, j](A[0, i, j] * R[i - j, e] where j <= i, j == n);""",
     "a gate": f"{CAUSAL} let out[h, i, e] = sum[j](w[h, i, j] * V[h, j, e] * g[i - j] where j <= i);",
 }
 

@@ -44,6 +44,7 @@ Kind: TypeAlias = Literal[
     "augment",
     "do",
     "return",
+    "del",
     "if",
     "elif",
     "else",
@@ -101,6 +102,9 @@ class Statement:
             case "return":
                 assert self.code is not None
                 return f"return {_bare(self.code)}"
+            case "del":
+                assert isinstance(self.code, Tuple)
+                return f"del {', '.join(map(show, self.code.items))}"
             case "if" | "elif":
                 return f"{self.kind} {code}:"
             case "else":

@@ -16,6 +16,7 @@ from .base import Dialect
 from .code import Attribute, Name, Node, Prefix, Slice, String, call, index, infix, method, node
 from .definitions import Definer
 from .layout import Statement, written
+from .liveness import released
 from .numpy_ import NumPy
 from .numpy_helpers import HELPERS as NUMPY_HELPERS
 from .scope import Scope
@@ -227,7 +228,7 @@ def module(emitter: Attending) -> Module:
     after.append("")
     if text.dialect.name == "numpy":
         after.append('@np.errstate(all="ignore")')
-    body = text.body
+    body = released(text.body)
     after += [f"def program({inputs}):", *written(body), ""]
     kernels = tuple((file, tuple(sorted(names))) for file, names in emitter.kernels.items())
     return Module("\n".join(lines), "\n".join(after), kernels, (*emitter.inner, *body), emitter.notes)

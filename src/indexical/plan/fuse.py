@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.walk import at, rebuild, renamed_apart
+from ..ir.walk import at, reads_of, rebuild, renamed_apart
 
 
 def fuse(program: ir.Program, kept: Collection[str]) -> ir.Program:
@@ -21,11 +21,7 @@ def fuse(program: ir.Program, kept: Collection[str]) -> ir.Program:
     if not products:
         return program
     fusion = _Fusion(products)
-    lets = tuple(
-        replace(let, clauses=tuple(replace(clause, body=fusion.opened(clause.body)) for clause in let.clauses))
-        for let in program.lets
-    )
-    return replace(program, lets=lets)
+    return replace(program, lets=tuple(fusion.fused(let) for let in program.lets))
 
 
 def is_spread(let: ir.Let) -> bool:
@@ -49,6 +45,12 @@ def _factors(expr: ir.Expr) -> list[ir.Expr]:
 @dataclass
 class _Fusion:
     products: dict[str, ir.Clause]
+
+    def fused(self, let: ir.Let) -> ir.Let:
+        """A definition with products written out in every sum of it; itself where it reads none."""
+        if not any(read.tensor in self.products for read in reads_of(let)):
+            return let
+        return replace(let, clauses=tuple(replace(c, body=self.opened(c.body)) for c in let.clauses))
 
     def opened(self, expr: ir.Expr) -> ir.Expr:
         """The expression with products written out in every sum of it."""
