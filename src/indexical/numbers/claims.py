@@ -112,7 +112,7 @@ def _claim(evaluated: Evaluated, expect: ir.Expect, rounded: _Rounding) -> Claim
 
 @contextmanager
 def _placed(expect: ir.Expect) -> Iterator[None]:
-    """What goes wrong with a claim points at it, unless it points elsewhere."""
+    """Point an error in evaluating a claim at the claim, unless it already points elsewhere."""
     try:
         yield
     except CallError as problem:

@@ -26,7 +26,7 @@ class Entry:
 
     @property
     def header(self) -> str:
-        """What is between `fn` and its body, on one line."""
+        """The signature between `fn` and its body, on one line."""
         parameters = ", ".join(_joined(parameter.span.text) for parameter in self.fn.parameters)
         result = self.fn.result
         arrow = "" if result is None else f" -> [{', '.join(_joined(slot.span.text) for slot in result)}]"

@@ -22,10 +22,10 @@ from .slopes import is_flat, slope
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """`tensor`, read at `indices`, is owed `product` for every point of `ranges` at which `guards` hold.
+    """The cotangent of `tensor` at `indices` gets `product` for every point of `ranges` at which `guards` hold.
 
-    In `cases` of the data: there it is owed nothing, where else a guard removes the point. `own` are the coordinates
-    of the left-hand side among them.
+    `cases` are conditions on the data: where one fails the share is 0, whereas a failing guard removes the point. `own`
+    are the coordinates of the left-hand side among those of `ranges`.
     """
 
     tensor: str
@@ -39,7 +39,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """On the way down an expression: what was passed, and which reads count."""
+    """A position in a walk down an expression: the ranges and guards in scope, and which reads count."""
 
     counts: Callable[[ir.Expr], bool]
     taken: set[str]

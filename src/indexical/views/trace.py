@@ -119,7 +119,7 @@ def _equation(left: str, value: Any) -> str:
 
 
 def _block(tracer: Tracer, trace: Trace, said: set[str], elements: list[Element] | None = None) -> str:
-    """An element with all that is said of it; or several of one row. What was said in a sentence is not said again."""
+    """An element with its statement and scans; or several of one row. A sentence that was `said` is not repeated."""
     names = ", ".join(str(element) for element in elements or [trace.element])
     alone = elements is None or len(elements) == 1
     if trace.masked:
