@@ -433,7 +433,7 @@ _PREFIX = {"-": UNARY, "~": UNARY, "not ": NOT, "*": ATOM}
 
 
 def binding(code: Node) -> int:
-    """How tightly an expression binds."""
+    """The precedence of an expression."""
     match code:
         case Infix(op):
             return _INFIX[op]
@@ -498,7 +498,7 @@ def show(code: Node) -> str:
 
 
 def _sides(op: str) -> tuple[int, int]:
-    """How tightly the operands of a sign have to bind."""
+    """The precedences that the operands of an operator need at least."""
     level = _INFIX[op]
     if level == POWER:
         return POWER + 1, UNARY
