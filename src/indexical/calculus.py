@@ -24,7 +24,7 @@ from .transform.tangents import pushed_forward
 from .views.figures import Unwritable
 from .views.source import laid_out, spelled
 
-# What a program is told by: the program itself, its text, or its file.
+# A program as it is given: the program itself, its text, or its file.
 Told = Program | str | os.PathLike[str]
 Names = str | Iterable[str]
 Derivation = Callable[[ir.Program, Sequence[str], Sequence[str]], ir.Program]

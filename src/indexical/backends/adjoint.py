@@ -92,7 +92,7 @@ class Adjoint:
                 pass
 
     def flow_through(self, inner: ir.Expr, read: ir.Expr, gradient: ir.Expr, scope: Scope) -> None:
-        """Through something that was computed on the way there: where its derivative mentions it, it is read."""
+        """Propagate through a value that was computed before: where its derivative has the value in it, it is read."""
         if not isinstance(inner, ir.Map):
             self.flow(inner, gradient, scope)
             return

@@ -145,7 +145,7 @@ Node: TypeAlias = (
     | Hole
 )
 
-# What stands for a node where one is built: a variable by its name, a number, None, several as a tuple.
+# The Python values that stand for a node: a variable by its name, a number, None, several as a tuple.
 Part: TypeAlias = "Node | str | int | tuple[Part, ...] | list[Part] | None"
 
 NONE, ZERO, ONE, ALL = Name("None"), Number("0"), Number("1"), Slice()

@@ -17,7 +17,7 @@ from .removal import mask_name
 from .scans import Scanner
 from .state import Stored
 
-# What a turn of a loop is asked: all of these comparisons hold. Without any, it is not asked.
+# The comparisons that must all hold for a clause in a turn of a loop; none where it always applies.
 Test: TypeAlias = tuple[Node, ...]
 
 

@@ -172,7 +172,7 @@ def _used(statements: list[Statement]) -> list[Statement]:
 
 
 def _moved(statements: list[Statement]) -> list[Statement]:
-    """With what is used once in its own block standing there, where the line stays comfortable."""
+    """Inline what is used once in its own block, where the line stays short enough."""
     uses = Counter(word for statement in statements for word in statement.words)
     current: list[Statement | None] = [*statements]
     for number, statement in enumerate(statements):

@@ -139,7 +139,7 @@ class Scatterer(Binder):
         told = {*around, *(axis for value in (*places, *([] if kept is None else [kept])) for axis in value.axes)}
         idle = tuple(n for n, axis in enumerate(axes) if axis not in told)
         if idle:
-            # What neither a place nor a mask varies with is added up before.
+            # The axes that neither a place nor a mask has are summed before.
             axes = tuple(axis for axis in axes if axis in told)
             body = body.but(method(body.code, "sum", one_or_all(idle)), axes=(*axes, *rest))
         where = [aligned(self.rank(axis, inner), axes).code for axis in around]

@@ -73,7 +73,7 @@ class Shifter(Scatterer):
         return self.bind(expr.ranges, scope)
 
     def backward_windows(self, expr: ir.Reduce, inner: Scope) -> Counter[Coordinate]:
-        """By how many windows each coordinate runs backward, less those by which it runs forward."""
+        """The number of windows in which each coordinate runs backward, less those in which it runs forward."""
         result: Counter[Coordinate] = Counter()
         for factor in factors_of(expr.body):
             if not isinstance(factor.expr, ir.Read):

@@ -16,7 +16,7 @@ from .layout import Block
 from .proofs import Prover
 from .scope import Scope
 
-# What the plan says of a definition: how it is computed, or which better way was not taken.
+# A note of the plan about a definition: how it is computed, or which better way was not taken.
 Note: TypeAlias = str | Refusal
 
 

@@ -65,11 +65,11 @@ class Checked(Text):
         self.do(call(self.helper("check"), mask, String(code), String(message)))
 
 
-# What the first and the one beyond the last point of a window are called.
+# The names of the first and of the one beyond the last point of a window.
 WINDOWS = frozenset(f"{side}{end}{more}'" for side in "bhrk" for end in "01" for more in ("", "_"))
 
 
-# What else the functions of a tile take.
+# The other parameters of the functions of a tile.
 PARAMETERS = frozenset(("arrays", "rows", "keys", "batch", "head", "gradients", "d_score"))
 
 

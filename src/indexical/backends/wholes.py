@@ -14,7 +14,7 @@ from .values import aligned, joined, widest
 
 _CHECKED = {"+": "add", "-": "subtract", "*": "multiply"}
 
-# What an axis can be as long as, and where counting stops.
+# The largest length of an axis, and the magnitude at which counting stops.
 _LONGEST = 2**31
 _ENDLESS = 2**200
 

@@ -217,7 +217,7 @@ def check_boxes(let: ir.Let, lookup: whole.Lookup, extents: tuple[int, ...]) -> 
 
 
 def clause_box(clause: ir.Clause, lookup: whole.Lookup) -> Box:
-    """From where to where a clause reaches along each axis, for known sizes."""
+    """The box of a clause: its bounds along each axis, for known sizes."""
     ranges = {range.coordinate: range for range in clause.ranges}
     box = []
     for slot in clause.slots:

@@ -14,7 +14,7 @@ from .prove import Assumptions
 from .types import Coordinate
 from .walk import at, substitute
 
-# What holds at a place, outermost first: a coordinate in its range, a condition and whether it holds.
+# The facts at a place, outermost first: a coordinate in its range, a condition and whether it holds.
 Trail: TypeAlias = tuple["ir.Range | tuple[ir.Expr, bool]", ...]
 
 

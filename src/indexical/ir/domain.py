@@ -120,7 +120,7 @@ class Domain:
         return tuple(found)
 
     def condition(self, span: Span) -> ir.Expr | None:
-        """That a point of the box is one of the domain; None where all are."""
+        """The condition that a point of the box is one of the domain; None where all are."""
         cases = [build.conjunction(piece.facts) for piece in self.pieces]
         if not cases:
             return build.truth(False, span)

@@ -16,12 +16,12 @@ from .walk import Inexpressible, substitute
 
 
 def in_range(range: ir.Range) -> tuple[ir.Expr, ir.Expr]:
-    """That a coordinate is in its range."""
+    """The conditions that a coordinate is in its range."""
     return within(build.coord(range.coordinate, range.span), range.lower, range.upper)
 
 
 def within(value: ir.Expr, start: ir.Expr, stop: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
-    """That a value is at least `start`, and less than `stop`."""
+    """The conditions that a value is at least `start`, and less than `stop`."""
     above = build.apply("<=", (start, value), "bool", value.span)
     return above, build.apply("<", (value, stop), "bool", value.span)
 
@@ -74,7 +74,7 @@ def _gaps(one: Slice, range: ir.Range, known: Assumptions) -> Iterator[Polynomia
 
 
 def _nonempty(one: Slice, range: ir.Range, known: Assumptions) -> list[ir.Expr]:
-    """That there is a point between all bounds."""
+    """The conditions that there is a point between all bounds."""
     rows = dict.fromkeys(gap - 1 for gap in _gaps(one, range, known))
     return [fact for row in rows for fact in at_least_zero(row, range.span)]
 

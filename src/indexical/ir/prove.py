@@ -25,7 +25,7 @@ Row: TypeAlias = dict[Monomial, int]
 _MOST_ROWS = 160
 
 
-# What the definition of this name says at these indices, where a guard may be looked through.
+# A lookup of the body of the definition of this name at these indices, where a guard may be expanded.
 Definitions: TypeAlias = Callable[[Read], Expr | None]
 
 

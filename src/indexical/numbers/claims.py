@@ -121,7 +121,7 @@ def _placed(expect: ir.Expect) -> Iterator[None]:
 
 
 def _check_shape(evaluated: Evaluated, expect: ir.Expect) -> None:
-    """As many figures as points."""
+    """Check that there are as many figures as points."""
     if not expect.shape:
         return
     evaluation = evaluated.evaluation

@@ -18,7 +18,7 @@ from .steps import Block
 
 Reads = Callable[[str], set[str]]
 
-# How many points a block of rows has, about.
+# The number of points of a block of rows, about.
 POINTS = 1 << 20
 
 
@@ -194,7 +194,7 @@ class _Cut:
             before = self.reached(self.read_of, set(self.inner))
             missing = [n for n in self.lets if n in after & before and n not in self.inner and n in self.needed]
             if any(name in self.totals for name in missing):
-                # What is no larger than a row, and needs such a sum, is put together after all of them.
+                # Definitions no larger than a row that need such a sum are computed after all blocks.
                 later = [
                     n for n in self.inner if not self.is_large(n) and self.reached(self.read_of, {n}) & self.totals
                 ]

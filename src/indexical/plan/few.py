@@ -18,7 +18,7 @@ SCORES = 1 << 19
 
 
 def few_pairs(attend: Attend, device: str) -> Few | None:
-    """Up to how many points a call is computed with its mask, or its scores, in memory; None where it never is."""
+    """The largest number of points of a mask, and of scores, to be computed in memory; None where none is."""
     if device != "cpu":
         return None
     is_data = attend.scores.bias is not None or any(piece.rest for piece in attend.keys)

@@ -160,8 +160,8 @@ class _Search:
     def claim(
         self, expr: ir.Reduce, weights: ir.Expr, index: ir.Expr, extent: ir.Expr, ranges: Ranges, read: ir.Read
     ) -> None:
-        """That a place is there wherever the sum reads it, which it does not where the weights are removed. As it is
-        written, it would be refused elsewhere."""
+        """Claim that an index is in bounds wherever the sum reads it, which is not where the weights are removed. As
+        the sum is written, it would be refused elsewhere."""
         span = expr.span
         removed = removal(weights, removal_through(self.lets))
         guard = build.conjunction((expr.guard, None if removed is None else negated(removed)))

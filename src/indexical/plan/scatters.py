@@ -14,7 +14,7 @@ from ..ir.text import shown
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, substitute, walk
 
-# Where coordinates start, and where they end: expressions free of coordinates that are not stepped.
+# The lower and upper bounds of coordinates: expressions free of coordinates that are not stepped.
 Bounds = Mapping[Coordinate, tuple[ir.Expr, ir.Expr]]
 
 
@@ -96,7 +96,7 @@ def _obstacle(target: Coordinate, value: ir.Expr, later: bool, expr: ir.Reduce) 
 
 
 def falls_within(value: ir.Expr, start: ir.Expr, stop: ir.Expr) -> ir.Expr:
-    """That a place is there."""
+    """The condition that a place is in bounds."""
     return build.apply("&&", within(value, start, stop), "bool", value.span)
 
 

@@ -92,7 +92,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Few:
-    """Up to how many points the mask of a call is built, and up to how many its scores."""
+    """The largest numbers of points up to which the mask of a call is built, and its scores."""
 
     mask: int
     scores: int
@@ -266,7 +266,7 @@ class Plan:
         return replace(self, steps=steps, operations=tuple(operations))
 
 
-# How many bytes a point has.
+# The bytes of a point.
 WIDTH: dict[Dtype, int] = {"bool": 1, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 
 

@@ -153,7 +153,7 @@ class _Skewing:
         return expression(total, let.span)
 
     def diagonal_of(self, let: ir.Let, outer: ir.Expr, inner: ir.Expr) -> ir.Expr:
-        """On which diagonal a point lies."""
+        """The diagonal of a point."""
         how = self.diagonals[let.name]
         first, second = self.counted(let, outer, 0), self.counted(let, inner, 1)
         total = polynomial(second)

@@ -258,7 +258,7 @@ def _read(weights: Array, position: Array, stated: bool | None, tolerance: float
 
 
 def _spread(share: Array, sums: Array, position: Array) -> dict[str, Array]:
-    """Over how many keys, and how far, rows that sum to 1 are spread; rows that are no distributions are 0 here."""
+    """The number of keys, and the distance, over which rows that sum to 1 are spread; other rows are 0 or NaN."""
     keys = share.shape[-1]
     logarithm = np.log2(share, where=share > 0, out=np.zeros_like(share))
     # Adding 0 makes -0 a plain 0.

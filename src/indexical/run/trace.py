@@ -260,7 +260,7 @@ class Tracer:
                     sentences)  # fmt: skip
 
     def _ranges(self, expr: ir.Reduce, point: Point, everywhere: list[Point]) -> tuple[tuple[str, int, int], ...]:
-        """From where to where each coordinate runs; of one that depends on others, over all of these."""
+        """The bounds of each coordinate; of one that depends on others, over all of these."""
         found = []
         for range in expr.ranges:
             steps = {inner[range.coordinate] for inner in everywhere}

@@ -106,7 +106,7 @@ def _equal(index: ir.Expr, place: ir.Expr) -> ir.Expr:
 
 
 def _bounds(equations: _Equations) -> list[ir.Expr]:
-    """That what was solved for lies in its range, and divides."""
+    """The conditions that each solution lies in its range, and is whole."""
     wanted = []
     for range, value in equations.bounds:
         wanted.append(build.apply("<=", (range.lower, value), "bool", range.span))

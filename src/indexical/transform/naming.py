@@ -212,8 +212,8 @@ class _Parts:
 
 
 def _guards(own: list[ir.Range], place: _Place, total: bool) -> list[ir.Expr] | None:
-    """Under which guards a part is defined; None where it would be evaluated at points where it cannot be. One that is
-    `total` needs none of those that speak of other coordinates too."""
+    """The guards under which a part is defined; None where it would be evaluated at points where it cannot be. One that
+    is `total` needs none of those that have other coordinates too."""
     mine = {range.coordinate for range in own}
     if any((range.lower.type.coordinates | range.upper.type.coordinates) for range in own):
         return None

@@ -177,7 +177,7 @@ def _through_reduction(expr: ir.Reduce, owed: Quotient, way: Walk) -> Iterator[S
 
 
 def count(expr: ir.Reduce) -> ir.Expr:
-    """Over how many points a reduction runs."""
+    """The number of points that a reduction runs over."""
     bounds = build.varying(bound for range in expr.ranges for bound in (range.lower, range.upper))
     if expr.guard is None and not bounds and not runs_over_rest(expr):
         result = length(expr.ranges[0])
@@ -228,7 +228,7 @@ def others(expr: ir.Reduce, choose: Callable[[Coordinate], Coordinate]) -> ir.Ex
 
 
 def is_first(expr: ir.Reduce, choose: Callable[[Coordinate], Coordinate]) -> list[ir.Expr]:
-    """That this point is the first at which the largest (smallest) value is reached, in the order of the bracket."""
+    """The condition that this point is the first with the largest (smallest) value, in the order of the bracket."""
     if runs_over_rest(expr):
         raise Refusal(f"the place of a `{expr.op}` over `..r` has no name to be told by")
     conditions: list[ir.Expr] = []

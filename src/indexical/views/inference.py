@@ -18,7 +18,7 @@ from ..ir.walk import parts_of, rebuild, walk
 
 # A guard, where there is one, and what it guards.
 Guarded: TypeAlias = tuple[ir.Expr | None, ir.Expr]
-# What holds where something is read: conditions, and whether each of them does or fails.
+# The conditions around a read, and whether each of them holds or fails.
 Conditions: TypeAlias = tuple[tuple[ir.Expr, bool], ...]
 Reads: TypeAlias = Iterator[tuple[ir.Read | ir.Array, Conditions]]
 
@@ -58,7 +58,7 @@ class Setting:
         return constants_of({name: found})(name) if isinstance(found, ir.Let) else None
 
     def difference(self, left: ir.Expr, right: ir.Expr) -> int | None:
-        """By how much two whole expressions differ; None where that is not known."""
+        """The difference of two whole expressions; None where that is not known."""
         return (polynomial(left, self.constants) - polynomial(right, self.constants)).constant
 
     def is_same(self, left: ir.Expr, right: ir.Expr) -> bool:

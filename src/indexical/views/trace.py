@@ -359,7 +359,7 @@ def _factor_json(factor: Factor) -> dict[str, Any]:
 
 
 def _number(value: Any) -> str:
-    """As `ix.exact` writes it, no digits beside it; the digits of what would fill a page."""
+    """A number as `ix.exact` writes it, without digits beside it; digits alone where the form is too long."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"≈ {decimal(value, 16)}" if length(value, LONGEST_NUMBER) > LONGEST_NUMBER else write(canonical(value))
