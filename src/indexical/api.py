@@ -44,7 +44,7 @@ def compile(text_or_path: str | os.PathLike[str]) -> Program:
 
 
 def compile_anyway(text_or_path: str | os.PathLike[str]) -> Program:
-    """A program that may break its contracts: it means something all the same, and can be looked at."""
+    """A program that may break its contracts: it still has a meaning, and can be inspected."""
     return _compiled(text_or_path, frozenset(code for code in CODES if code.startswith("IX42")))
 
 
@@ -104,7 +104,7 @@ def _engine(program: ir.Program, texts: tuple[str, ...]) -> Engine:
 
 
 def _derive(*given: Any) -> tuple[ir.Let, ...]:
-    """What a derivative in a program is; few have one."""
+    """Return the definitions of a derivative that is written in a program; few programs have one."""
     from .transform.derive import jacobian
 
     return jacobian(*given)
@@ -127,7 +127,7 @@ class Program:
         self._diagnostics = diagnostics
         self._is_traced = tracing_test()
         self._functions: dict[int, Callable[..., Any]] = {}
-        # Made when it is first asked for, and of nothing of this object: a program that is dropped is gone.
+        # Made on first use, and without a reference to this object, so that a dropped program is freed at once.
         self._make_engine = cache(partial(_engine, program, (source.text, *(file.text for file in program.modules))))
         self._find = finder(self._make_engine, self._functions)
         self._caller: Caller | None = None
@@ -176,7 +176,7 @@ class Program:
 
     @property
     def roles(self) -> tuple[Roles, ...]:
-        """Who asks, who answers, what is compared and carried, which heads and batch: for every gather."""
+        """The roles in every gather: query, key, what is compared and carried, heads and batch."""
         return self.facts.roles
 
     def cost(self, **sizes: int) -> CostSheet:
@@ -195,8 +195,8 @@ class Program:
         recompute: bool = True,
         **named: Any,
     ) -> PlanSheet:
-        """How a call with these arrays is computed: per definition the kernel, what is never built, and which
-        better way was refused and why. Nothing is run."""
+        """Plan a call with these arrays: per definition the kernel, what is never built, and which better way was
+        refused and why. Nothing is run."""
         from .views.plan import PlanSheet
 
         call, wanted = self._prepared(arrays, named, outputs, backend)
@@ -282,7 +282,7 @@ class Program:
         return self._first_caller().bind(arrays, named, outputs, backend, isolate, recompute)
 
     def _first_caller(self) -> Caller:
-        """What calls the program, made when it is first called."""
+        """The caller of the program, made when it is first called."""
         from .run.calling import Caller
 
         if self._caller is None:

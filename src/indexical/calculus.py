@@ -24,7 +24,7 @@ from .transform.tangents import pushed_forward
 from .views.figures import Unwritable
 from .views.source import laid_out, spelled
 
-# What a program is told by: the program itself, its text, or its file.
+# A program as it is given: the program itself, its text, or its file.
 Told = Program | str | os.PathLike[str]
 Names = str | Iterable[str]
 Derivation = Callable[[ir.Program, Sequence[str], Sequence[str]], ir.Program]
@@ -53,7 +53,7 @@ def grad(program: Told, of: Names | None = None, by: Names | None = None) -> Pro
 
 
 def jvp(program: Told, by: Names | None = None, of: Names | None = None) -> Program:
-    """How `of` changes when each of `by` changes along a tangent: forward mode, as a program.
+    """The change of `of` when each of `by` changes along a tangent: forward mode, as a program.
 
     It takes the inputs of the program and a tangent `dot_…` for each of `by`; it gives `dot_…` for each of `of`,
     by default all outputs.
@@ -105,7 +105,7 @@ def batch(program: Told, /, **coordinates: Names) -> Program:
 
 
 def _holding(program: Program, derived: ir.Program, contract: ir.Contract, new: frozenset[str]) -> ir.Contract | None:
-    """A contract as it holds of the batch: what the values alone vary with is carried. None where nothing is proved."""
+    """A contract of the batch: a new axis is `batch`, or `carry` where only values have it. None: neither is proved."""
     for role in ("batch", "carry"):
         roles = tuple((role if name in new else known, name) for known, name in contract.roles)
         claimed = replace(contract, roles=roles)
@@ -193,7 +193,7 @@ def _sources(program: Program, by: Names | None) -> tuple[str, ...]:
 
 
 def _check_flow(program: Program, of: Sequence[str], by: Sequence[str]) -> None:
-    """Nothing at all flows through a step: a derivative of 0 would hide that."""
+    """Report the inputs from which every path leads through a flat function: a derivative of 0 would hide that."""
     for name, found in flat_parts(program.ir, of, by):
         message = f"nothing flows from `{name}` to `{of[0]}`: `{found.op}` is flat wherever it has a derivative"
         rest = f": leave `{name}` out of `by`" if len(by) > 1 else ""
@@ -217,7 +217,7 @@ def _compiled(program: Program, derived: ir.Program, what: str) -> Program:
 
 
 class _Unread(Program):
-    """A derived program that nobody has read yet: the lints look at it when its text or its findings are asked for."""
+    """A derived program not yet checked: the lints run when its text or its findings are first read."""
 
     def __init__(self, source: Source, program: ir.Program, what: str) -> None:
         super().__init__(source, program, ())
@@ -241,7 +241,7 @@ def _answered(source: Source, what: str) -> Program:
 
 
 def _remarks(program: Program, reasons: Mapping[str, str]) -> dict[int, list[str]]:
-    """By the line that a warning speaks of last, what allows it there."""
+    """The comments that allow the warnings, by the line on which each warning ends."""
     found: dict[int, list[str]] = {}
     for diagnostic in program.diagnostics:
         if CODES[diagnostic.code].severity == "warning" and diagnostic.code != "IX214":

@@ -14,7 +14,7 @@ Severity = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What a code is called and how much it weighs."""
+    """The title and the severity of a code."""
 
     title: str
     severity: Severity

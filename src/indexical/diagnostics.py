@@ -57,7 +57,7 @@ class Diagnostic:
 
 
 class Sink:
-    """Where a stage puts its findings. The same finding is kept once."""
+    """The findings of a stage. The same finding is kept once."""
 
     def __init__(self) -> None:
         self._found: dict[Diagnostic, None] = {}

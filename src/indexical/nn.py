@@ -47,8 +47,7 @@ class Module(torch.nn.Module):
     def forward(
         self, *arrays: Any, outputs: str | Iterable[str] | None = None, isolate: bool = False, **named: Any
     ) -> Any:
-        """What the program computes, with the parameters in their places. `outputs` asks for other definitions,
-        this once."""
+        """Run the program, with the parameters in their places. `outputs` asks for other definitions, this once."""
         if len(arrays) > len(self.asked):
             message = f"{len(arrays)} arrays for {len(self.asked)} inputs that are no parameters"
             help = f"this module takes {', '.join(self.asked) or 'no inputs'}"

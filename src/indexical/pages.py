@@ -191,7 +191,7 @@ def _lesson_error(file: Path, line: int, message: str, help: str | None = None) 
 
 
 class PatternSheet:
-    """What each row and each head of a weights tensor does, readable as it stands."""
+    """The patterns of the rows and heads of a weights tensor, readable as they stand."""
 
     def __init__(self, found: Patterns) -> None:
         self.found = found
@@ -258,7 +258,7 @@ def _why_not_exact(arguments: Mapping[str, Any]) -> str:
 
 
 def _as_array(value: Any) -> np.ndarray[Any, Any]:
-    """What NumPy makes of an input; of rows that differ in length, nothing: the exact reader says so."""
+    """The NumPy array of an input; of rows that differ in length, one of None: the exact reader reports them."""
     try:
         return np.asarray(value)
     except ValueError:
@@ -354,7 +354,7 @@ def _vectorised(
     sizes: Mapping[Coordinate, int],
     arrays: Mapping[str, np.ndarray[Any, Any]],
 ) -> Any:
-    """A relation among coordinates and elements at all points at once; None where it asks for anything else."""
+    """A relation among coordinates and elements at all points at once; None where it has other parts."""
     match expr:
         case ir.Const(value):
             return np.asarray(value if isinstance(value, bool | int) else float(value))

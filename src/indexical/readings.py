@@ -36,7 +36,7 @@ Tell = Callable[[str], None]
 
 
 def _silent(name: str) -> None:
-    """Whoever does not watch hears nothing."""
+    """Report no progress."""
 
 
 # ---------------------------------------------------------------------- exact
@@ -101,7 +101,7 @@ def exact(
 def evaluated_exactly(
     program: Program, tell: Tell, given: tuple[dict[str, Any], dict[str, int]], outputs: tuple[str, ...] | None
 ) -> ExactResults:
-    """The same, for someone who watches: `tell` hears what is computed next."""
+    """The same, with progress: `tell` is called with the name of what is computed next."""
     arrays, sizes = given
     return ExactResults(_evaluated(program, (), arrays, sizes, outputs, tell), outputs is not None)
 
@@ -152,7 +152,7 @@ class ExactTracer(Tracer):
 
 
 class TraceSheet:
-    """How one number came about, readable as it stands. `at` goes on to another element of the same evaluation."""
+    """The origin of one number, readable as it stands. `at` goes on to another element of the same evaluation."""
 
     def __init__(self, evaluated: Evaluated, element: Element, depth: int) -> None:
         self._evaluated = evaluated
@@ -217,7 +217,7 @@ def trace(
     sizes: Mapping[str, int] | None = None,
     **named: Any,
 ) -> TraceSheet | StepList:
-    """How the number `at` (`"out[2, 0]"`) came about: what it scanned, term by term, and so on down, `depth` times.
+    """The origin of the number `at` (`"out[2, 0]"`): what it scanned, term by term, and so on down, `depth` times.
 
     Without `at`: every definition in the order in which a person would compute them.
     """
@@ -248,7 +248,7 @@ def traced(
 def _row_sizes(
     program: ir.Program, arguments: Mapping[str, Any], sizes: Mapping[str, int], name: str, place: tuple[int, ...]
 ) -> dict[str, int]:
-    """A coordinate of unknown size reaches as far as the point that is asked for."""
+    """The sizes of coordinates of unknown size: just large enough for the point that is traced."""
     rows = read_inputs(program, arguments, sizes).rows
     axes = program.tensors[name].axes
     return {

@@ -1,4 +1,4 @@
-"""Where text comes from, and the places in it."""
+"""Source texts, and the places in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way back through a tile's scores: from their gradient to that of every array they read."""
+"""The backward pass of a tile's scores: from their cotangent to the gradient of every array they read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .values import aligned
 
 
 class Undifferentiable(Exception):
-    """Nothing flows back here through a score: why."""
+    """A score cannot be differentiated here: why."""
 
 
 class Adjoint:
@@ -29,8 +29,8 @@ class Adjoint:
         self.made: dict[str, tuple[ir.Expr, ir.Expr]] = {}
 
     def forward(self, expr: ir.Expr, scope: Scope, needed: bool = False) -> ir.Expr:
-        """The expression with every sum and every function in it whose value is needed on the way back computed
-        once, under a name."""
+        """The expression with every sum and every function in it whose value the backward pass needs computed once,
+        under a name."""
         if not self.is_reached(expr):
             return expr
         match expr:
@@ -59,7 +59,7 @@ class Adjoint:
         return read
 
     def flow(self, expr: ir.Expr, gradient: ir.Expr, scope: Scope) -> None:
-        """Add to every array what flows back to it, where `gradient` arrives at an expression."""
+        """Add to the gradient of every array the share of an expression whose cotangent is `gradient`."""
         if not self.is_reached(expr):
             return
         match expr:
@@ -92,7 +92,7 @@ class Adjoint:
                 pass
 
     def flow_through(self, inner: ir.Expr, read: ir.Expr, gradient: ir.Expr, scope: Scope) -> None:
-        """Through something that was computed on the way there: where its derivative mentions it, it is read."""
+        """Propagate through a value that was computed before: where its derivative has the value in it, it is read."""
         if not isinstance(inner, ir.Map):
             self.flow(inner, gradient, scope)
             return
@@ -106,7 +106,7 @@ class Adjoint:
         return any(read.tensor in self.made or read.tensor in self.names for read in reals)
 
     def named(self, gradient: ir.Expr, scope: Scope) -> ir.Expr:
-        """A gradient that several flows start from, under a name of its own."""
+        """A cotangent that is used several times, under a name of its own."""
         if isinstance(gradient, ir.Read):
             return gradient
         value = self.emitter.text.keep(self.emitter.value(gradient, scope), "flow")
@@ -139,13 +139,13 @@ class Adjoint:
             base = Value(target, (), "real", None)
             view = emitter.at(base, list(read.indices[:lead]), extents[:lead], "", outer) if lead else base
             places = [emitter.strong(emitter.value(index, around)) for index in read.indices[lead:]]
-            # What nobody hears adds 0, wherever it would be read.
+            # A pair that the guards remove adds 0, whatever its index is.
             at = tuple(aligned(place, axes[lead:]).code for place in places)
             whole = emitter.spread(value, axes, outer)
             text.do(call(text.helper("add_at"), view.code, at, whole.code))
 
     def led(self, read: ir.Read, extents: list[ir.Expr], scope: Scope) -> int:
-        """How many of the first axes are read at a coordinate each that comes first and is read at no other."""
+        """The number of leading axes indexed by the first coordinates in order, each used for no other axis."""
         axes = scope.sort(read.type.coordinates)
         count = 0
         for index, extent, axis in zip(read.indices, extents, axes, strict=False):

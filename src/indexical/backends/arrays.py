@@ -15,7 +15,7 @@ from .values import aligned, joined, permuted
 
 
 class Arrays(Numbers):
-    """What can be done with values, whatever they mean."""
+    """Operations on values, whatever they mean."""
 
     # ------------------------------------------------------------------- dtypes
 
@@ -105,7 +105,7 @@ class Arrays(Numbers):
     # -------------------------------------------------------------------- masks
 
     def both(self, left: Value, right: Value, scope: Scope) -> Value:
-        """Where two conditions hold."""
+        """The mask where two conditions hold."""
         axes = joined((left, right), scope.order)
         left, right = aligned(left, axes), aligned(right, axes)
         if left.python and right.python:
@@ -113,11 +113,11 @@ class Arrays(Numbers):
         return Value(Infix("&", left.code, right.code), axes, "bool", "bool")
 
     def opposite(self, value: Value) -> Value:
-        """Where a condition fails."""
+        """The mask where a condition fails."""
         return value.but(Prefix("not " if value.python else "~", value.code))
 
     def conjunction(self, masks: list[Value], scope: Scope) -> Value | None:
-        """Where all of these hold: those of fewer axes first, so that little is computed often."""
+        """The mask where all of these hold: those of fewer axes first, so that few operations are on all axes."""
         if not masks:
             return None
         result, *others = sorted(masks, key=lambda mask: len(mask.axes))
@@ -140,8 +140,8 @@ class Arrays(Numbers):
         self.refuse_once(chain("and", [*tests, *(() if mask is None else (self.any(mask),))]), code, message)
 
     def holding(self, scope: Scope, own: set[Coordinate] | None = None) -> tuple[list[Value], list[Value]]:
-        """What holds at a point that is evaluated: plain conditions, and masks; only those about some coordinates of
-        their `own`, where these are given, and outside of a loop none about its step."""
+        """Return the conditions on a point that is evaluated: plain ones, and masks; only those about some coordinates
+        of their `own`, where these are given, and outside of a loop none about its step."""
         checks, self.text.checks = self.text.checks, False
         asking, self.asking = self.asking, True
         plain: list[Value] = []

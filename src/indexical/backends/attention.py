@@ -117,7 +117,7 @@ class Attending(Backward, Cutting, Blocks, Experts):
         return streamed.but(Name(variable))
 
     def unlearned(self, let: ir.Let, attend: Attend, frame: Frame, tiles: bool) -> Value:
-        """The same where no gradient flows to what is added to the scores."""
+        """The same where the bias of the scores needs no gradient."""
         taken = self.kernel_operands(let, attend, frame)
         few = self.few(attend, frame)
         if few is None:

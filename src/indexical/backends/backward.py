@@ -1,4 +1,4 @@
-"""What flows back through an attention → a call of its kernel's way back."""
+"""The gradients of an attention → a call of its kernel's backward pass."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Backward(Fused, Intervals):
         return {"query": gradient.query, "key": gradient.key, "value": gradient.value}
 
     def _again(self, attend: Attend, gradient: Gradient) -> list[str]:
-        """The arrays that flow in, of which some may want a gradient."""
+        """The arrays that it reads, some of which may require a gradient."""
         parts = (attend.attention.score, attend.attention.value, gradient.arriving)
         names = dict.fromkeys(
             read.tensor
@@ -86,7 +86,7 @@ class Backward(Fused, Intervals):
         self.stored, self.quiet = stored, False
 
     def _kernel_back(self, let: ir.Let, gradient: Gradient, frame: Frame, variables: dict[str, str]) -> None:
-        """The kernel's own way back."""
+        """The kernel's own backward pass."""
         attend = gradient.attend
         taken = self.kernel_operands(let, attend, frame)
         carry = attend.layout.carry

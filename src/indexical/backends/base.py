@@ -52,7 +52,7 @@ def plain(code: Part, kind: Kind = "whole") -> Value:
 
 
 class Dialect(Protocol):
-    """How an array library spells things."""
+    """The spelling of operations in an array library."""
 
     name: str
     module: str
@@ -113,7 +113,7 @@ class Text:
         self.statements.append(Statement(self.indent, self.block, kind, target, code, place, self.subject))
 
     def assign(self, variable: str, value: Value | Part) -> None:
-        """`variable = value`, left out where nobody reads it."""
+        """`variable = value`, left out where it is never read."""
         self.name("assign", variable, value if isinstance(value, Value) else None, node(as_code(value)))
 
     def name(self, kind: StatementKind, variable: str, value: Value | None, code: Node) -> None:
@@ -172,7 +172,7 @@ class Text:
 
     @contextmanager
     def ahead(self) -> Iterator[Block]:
-        """What is emitted here stands before the outermost loop."""
+        """Emit statements before the outermost loop."""
         outside = self.statements, self.indent, self.block
         self.statements, self.indent, self.block = self.loops[0]
         loops, self.loops = self.loops, []
@@ -182,7 +182,7 @@ class Text:
 
     @contextmanager
     def inside(self, statements: Block, block: int) -> Iterator[None]:
-        """What is emitted here goes into a block that is put in its place later."""
+        """Emit statements into a block that is put in its place later."""
         outside = self.statements, self.indent, self.block
         self.statements, self.indent, self.block = statements, self.indent + 1, block
         yield
@@ -234,7 +234,7 @@ class Text:
         return name
 
     def refuse(self, condition: Node, code: str, message: str) -> None:
-        """Raise where a check fails. Whoever calls from Indexical gets the place in the text besides."""
+        """Raise where a check fails. A call from Indexical adds the place in the program's text."""
         self.add("if", condition)
         with self.indented():
             self.add("raise", refused(code, message))

@@ -13,7 +13,7 @@ from .state import Stored
 
 
 class Binder(Contractor):
-    """What a reduction binds."""
+    """The coordinates that a reduction binds."""
 
     def bind(self, ranges: tuple[ir.Range, ...], scope: Scope) -> Scope:
         """The scope inside some ranges. One that depends on other coordinates runs over all that any of them
@@ -51,7 +51,7 @@ class Binder(Contractor):
         return build.read(name, (), "whole", range.span)
 
     def masks(self, ranges: tuple[ir.Range, ...], guard: ir.Expr | None, inner: Scope) -> list[Value]:
-        """What removes points: dependent ranges, then the guard, each by its conditions."""
+        """The masks that remove points: of dependent ranges, then of the guard, one for each of its conditions."""
         result = []
         scope = inner
         for condition in self.removing(ranges, None, inner):

@@ -29,7 +29,7 @@ class Branches(Memory):
     """Conditions that decide between values."""
 
     def select(self, expr: ir.Select, scope: Scope) -> Value:
-        """One of two values; only the one that is taken is looked at."""
+        """One of two values; only the one that is taken is evaluated."""
         condition = self.value(expr.condition, scope)
         return self.choose(
             expr.condition,
@@ -107,7 +107,7 @@ class Branches(Memory):
 
     @contextmanager
     def within_branch(self, branch: Branch) -> Iterator[None]:
-        """What is emitted here is one side of an `if`, and is known only there."""
+        """Emit one side of an `if`: values that are named there are known only there."""
         known = self.known
         self.known = dict(known)
         with self.text.inside(branch.statements, branch.block):

@@ -83,7 +83,7 @@ class Clauses(Remover):
         self.label = self.step_name(let)
 
     def step_name(self, let: ir.Let) -> str:
-        """What the steps of a definition are called: a local one without the name of its owner. A number is no name."""
+        """The name of the steps of a definition: of a local one without the name of its owner. A number is no name."""
         ends = [end for end, letter in enumerate(let.name) if letter == "_"] if let.hidden else []
         owned = [end for end in ends if let.name[:end] in self.lets and not self.lets[let.name[:end]].hidden]
         name = let.name[owned[-1] + 1 :] if owned else let.name
@@ -146,7 +146,7 @@ class Clauses(Remover):
         return value
 
     def placed(self, let: ir.Let, value: Value, clause: ir.Clause, steps: Mapping[int, Node]) -> Node:
-        """What is put into the clause's slots of an array: that repeats and rounds it by itself."""
+        """The value that is stored at the clause's slots of an array, which broadcasts and rounds it by itself."""
         if value.python:
             return value.code
         scope = self.scope_of(clause, steps)
@@ -178,7 +178,7 @@ class Clauses(Remover):
     def slots(
         self, let: ir.Let, clause: ir.Clause, without: tuple[int, ...], steps: Mapping[int, Node] = NO_STEPS
     ) -> tuple[Node, ...]:
-        """Where the points of a clause go."""
+        """The indices at which the points of a clause are stored."""
         ranges = {range.coordinate: range for range in clause.ranges}
         slots: list[Node] = []
         for n, (slot, axis) in enumerate(zip(clause.slots, let.axes, strict=True)):
@@ -203,8 +203,8 @@ class Clauses(Remover):
     # -------------------------------------------------------------------- masks
 
     def define_mask(self, let: ir.Let) -> None:
-        """Beside a definition, where its points were removed: where NaN must not be heard, and a condition does not
-        say it."""
+        """Define a mask of the removed points beside a definition: where NaN must be isolated, and no condition can be
+        written for them."""
         if not self.isolate or not self.may_remove(let.name):
             return
         conditions = [self.removal_of(clause) for clause in let.clauses]

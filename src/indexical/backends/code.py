@@ -145,7 +145,7 @@ Node: TypeAlias = (
     | Hole
 )
 
-# What stands for a node where one is built: a variable by its name, a number, None, several as a tuple.
+# The Python values that stand for a node: a variable by its name, a number, None, several as a tuple.
 Part: TypeAlias = "Node | str | int | tuple[Part, ...] | list[Part] | None"
 
 NONE, ZERO, ONE, ALL = Name("None"), Number("0"), Number("1"), Slice()
@@ -433,7 +433,7 @@ _PREFIX = {"-": UNARY, "~": UNARY, "not ": NOT, "*": ATOM}
 
 
 def binding(code: Node) -> int:
-    """How tightly an expression binds."""
+    """The precedence of an expression."""
     match code:
         case Infix(op):
             return _INFIX[op]
@@ -498,7 +498,7 @@ def show(code: Node) -> str:
 
 
 def _sides(op: str) -> tuple[int, int]:
-    """How tightly the operands of a sign have to bind."""
+    """The precedences that the operands of an operator need at least."""
     level = _INFIX[op]
     if level == POWER:
         return POWER + 1, UNARY

@@ -20,8 +20,8 @@ class Contractor(Reader):
     """A `sum` whose body is a product of several arrays is contracted pair by pair, never built."""
 
     def contract(self, expr: ir.Reduce, inner: Scope, masks: list[Value], scope: Scope) -> Value | None:
-        """The sum as matrix products; None where its body is no product of arrays that it would spread out, or
-        where a number that nobody may hear would be heard as 0 · ∞."""
+        """The sum as matrix products; None where its body is no product of arrays that it would broadcast, or where a
+        removed non-finite number would make a NaN as 0 · ∞."""
         bound = expr.coordinates
         found = factors_of(expr.body)
         moving = [factor for factor in found if factor.expr.type.coordinates & bound]
@@ -30,7 +30,7 @@ class Contractor(Reader):
         if not _is_worthwhile(homes, bound, masks) or not self.is_harmless(moving, homes, fixed, masks):
             return None
         if scope.conditions() and any(self.may_be_endless(factor.expr) for factor in found):
-            # At a point that nobody asks for, an infinity would flow back as 0 · ∞.
+            # At a point that a guard removes, an infinity would give the gradient 0 · ∞.
             return None
         over = frozenset(inner.sort(bound))
         idle = inner.sort(over.difference(*homes, *(mask.axes for mask in masks)))
@@ -63,7 +63,7 @@ class Contractor(Reader):
     def is_harmless(
         self, moving: list[Factor], homes: list[frozenset[Coordinate]], fixed: list[Factor], masks: list[Value]
     ) -> bool:
-        """Whether a product of 0 and what a guard removes is 0 for every number that may stand there."""
+        """Whether a product of 0 and a removed value is 0 whatever number that is."""
         removed = [not f.inverse and self.may_be_removed(f.expr) for f in (*moving, *fixed)]
         if self.isolate:
             return not masks and not any(removed) and not fixed
@@ -73,7 +73,7 @@ class Contractor(Reader):
         return all(set(mask.axes) <= home for mask in masks for home, loud in zip(homes, wild, strict=True) if loud)
 
     def some(self, masks: list[Value], bound: frozenset[Coordinate], scope: Scope) -> Value:
-        """Where a point is left."""
+        """The mask where some point is left."""
         mask = self.conjunction(masks, scope)
         assert mask is not None
         gone = tuple(n for n, axis in enumerate(mask.axes) if axis in bound)
@@ -257,7 +257,7 @@ class Contractor(Reader):
         return self.unfolded_sides(product, scope)
 
     def product_of_lengths(self, axes: tuple[Coordinate, ...], scope: Scope) -> Node:
-        """How many points some coordinates have together."""
+        """The product of the lengths of some coordinates."""
         return chain("*", [self.length(axis, scope) for axis in axes]) if axes else ONE
 
     def batched(

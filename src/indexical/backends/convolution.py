@@ -21,9 +21,9 @@ _MOST = 3
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """What the coordinates of a convolution are to it: `groups` are in both factors and survive, `inner` are in both
-    and are summed, `batch` are in the shifted factor alone, `outer` in the other. Each of `counts` survives and is
-    shifted by one of `sizes`, which is summed; they go by `steps` and `dilations`."""
+    """The roles of the coordinates in a convolution: `groups` are in both factors and survive, `inner` are in both and
+    are summed, `batch` are in the shifted factor alone, `outer` in the other. Each of `counts` survives and is shifted
+    by one of `sizes`, which is summed; they go by `steps` and `dilations`."""
 
     groups: tuple[Coordinate, ...]
     batch: tuple[Coordinate, ...]
@@ -36,7 +36,7 @@ class Roles:
 
 
 class Convolver(Shifter):
-    """`sum[c, k](x[b, c, i + k] * w[o, c, k])`, and what flows back through it."""
+    """`sum[c, k](x[b, c, i + k] * w[o, c, k])`, and its gradients."""
 
     def convolved(self, expr: ir.Reduce, inner: Scope, masks: list[Value], scope: Scope) -> Value | None:
         """The sum as a convolution; None where it is none, or one of so little that windows do as well."""
@@ -60,7 +60,7 @@ class Convolver(Shifter):
         return None
 
     def shifted(self, read: ir.Read, inner: Scope) -> list[Index] | None:
-        """How a read is viewed that has windows, and is nothing but them and whole axes; None for any other."""
+        """The views of a read that has windows, and otherwise only whole axes; None for any other."""
         stored = self.stored[read.tensor]
         if not read.indices or stored.rows or stored.starts or stored.growing or stored.dtype != self.compute:
             return None
@@ -76,7 +76,7 @@ class Convolver(Shifter):
         return plan
 
     def roles(self, expr: ir.Reduce, plan: list[Index], other: ir.Read, inner: Scope) -> Roles | None:
-        """What each coordinate is to the convolution; None where one has no part in any."""
+        """The role of each coordinate in the convolution; None where one has none."""
         mine: set[Coordinate] = set()
         counts: list[Coordinate] = []
         sizes: list[Coordinate] = []

@@ -23,7 +23,7 @@ from .tiles import WindowProver
 
 
 class RowProver(WindowProver):
-    """What holds of the rows of a block, or of all rows. `facts` are at least 0."""
+    """Proofs about the rows of a block, or about all rows. `facts` are at least 0."""
 
     facts: tuple[Polynomial, ...] = ()
 
@@ -75,12 +75,12 @@ class Cutting(Framed):
             self.stored[name] = Stored(variable, self.dtypes[name])
 
     def _wide(self, name: str) -> Dtype:
-        """What sums over all rows are added up in."""
+        """The dtype in which sums over all rows are accumulated."""
         dtype = self.dtypes[name]
         return "f32" if dtype in ("f16", "bf16") else dtype
 
     def _points(self, block: Block) -> Node:
-        """How many points a row of the largest definitions has."""
+        """The number of points of a row of the largest definitions."""
         axes = [axis for n, axis in enumerate(self.lets[block.weights].axes) if n != dict(block.inner)[block.weights]]
         return chain("*", [self.extent(axis.extent) for axis in axes] or [ONE])
 

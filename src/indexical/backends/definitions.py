@@ -17,13 +17,13 @@ from .removal import mask_name
 from .scans import Scanner
 from .state import Stored
 
-# What a turn of a loop is asked: all of these comparisons hold. Without any, it is not asked.
+# The comparisons that must all hold for a clause in a turn of a loop; none where it always applies.
 Test: TypeAlias = tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one definition does in a turn of a loop: under each test, some of its clauses. Where these are
+    """The part of one definition in a turn of a loop: under each test, some of its clauses. Where these are
     `exclusive`, exactly one of the tests holds in every turn."""
 
     let: ir.Let
@@ -73,7 +73,7 @@ class Definer(Scanner):
             self.assemble(let, stepped[name])
 
     def before(self, let: ir.Let) -> int:
-        """How many diagonals before the first are read: they have no points, and are 0."""
+        """The number of diagonals before the first that are read: they have no points, and are 0."""
         recurrence = self.recurrences[let.name]
         if not recurrence.diagonals:
             return 0
@@ -132,7 +132,7 @@ class Definer(Scanner):
         return [self.part(let, steps[order.name], alike) for let in lets]
 
     def part(self, let: ir.Let, steps: dict[int, Node], alike: bool) -> Part:
-        """What a definition does in a turn of the loop: clauses that ask the same stand together."""
+        """The part of a definition in a turn of the loop: neighbouring clauses under the same test are grouped."""
         tests: list[Test] = []
         groups: list[tuple[ir.Clause, ...]] = []
         for clause in let.clauses:
@@ -148,7 +148,7 @@ class Definer(Scanner):
         return Part(let, steps, tuple(tests), tuple(groups), exclusive)
 
     def test(self, clause: ir.Clause, steps: dict[int, Node]) -> Test:
-        """When a clause speaks of this step; what every step fulfils is left out."""
+        """The test that a clause applies to this step; conditions that every step fulfils are left out."""
         ranges = {range.coordinate: range for range in clause.ranges}
         result: list[Node] = []
         for axis, step in steps.items():
@@ -193,7 +193,7 @@ class Definer(Scanner):
         return len(tests) - 1
 
     def turn(self, parts: list[Part], start: int) -> None:
-        """Definitions that ask the same tests, in one turn of the loop."""
+        """Emit definitions that are under the same tests, in one turn of the loop."""
         tests, exclusive = parts[0].tests, parts[0].exclusive
         if exclusive:
             tests = _without_failed(tests)
@@ -219,7 +219,7 @@ class Definer(Scanner):
 
     @contextmanager
     def under(self, kind: Kind, test: Test) -> Iterator[None]:
-        """What is emitted under a test; with none, as it stands."""
+        """Emit under a test; without one, unconditionally."""
         if not test:
             yield
             return
@@ -275,7 +275,7 @@ def _each(bound: ir.Expr, op: str) -> tuple[ir.Expr, ...]:
 
 
 def _merged(body: list[list[Part] | ir.Stepwise]) -> Iterator[list[Part] | ir.Stepwise]:
-    """Neighbouring definitions that ask the same tests, together."""
+    """Group neighbouring definitions that are under the same tests."""
     found: list[Part] = []
     for item in body:
         for part in item if isinstance(item, list) else ():
@@ -305,7 +305,7 @@ def _without_failed(tests: tuple[Test, ...]) -> tuple[Test, ...]:
 
 
 def _is_chain(tests: tuple[Test, ...], step: Node) -> bool:
-    """Whether tests ask for the first steps one by one, and for all others last."""
+    """Whether tests are for the first steps one by one, and for all others last."""
     count = len(tests) - 1
     first = [(infix("==", step, n),) for n in range(count)]
     return count > 0 and tests == (*first, (infix(">=", step, count),))

@@ -77,7 +77,7 @@ class Emitter(Branches):
         raise NotImplementedError
 
     def removed(self, expr: ir.Expr, scope: Scope) -> Value | None:
-        """Where an expression is 0 because a guard removed a point of it; None where none can."""
+        """The mask where an expression is 0 because a guard removed a point of it; None where none can."""
         raise NotImplementedError
 
     def heard(self, factors: Sequence[ir.Expr], scope: Scope) -> list[Value]:
@@ -132,8 +132,8 @@ class Emitter(Branches):
         return self.without_removed(expr, found, scope) if op in ("*", "/") and self.is_loud(expr) else found
 
     def at_home(self, expr: ir.Map, values: list[Value], scope: Scope) -> list[Value]:
-        """The operands of a function that has a pole, or of one that may be handed an infinity. Where nobody looks,
-        a number stands in for it: what it would be there flows back as NaN, for PyTorch multiplies it with 0."""
+        """The operands of a function that has a pole, or of one that may get an infinity. Where guards remove the
+        point, another number is put in its place: its gradient would be NaN, for PyTorch multiplies it with 0."""
         if not scope.conditions():
             return values
         for at, stand_in in self.poles(expr):
@@ -147,8 +147,8 @@ class Emitter(Branches):
         return values
 
     def looked_at(self, own: set[Coordinate], closely: bool, scope: Scope) -> Value | None:
-        """Where somebody looks at what has these coordinates. A condition on more of them is let be, for somebody may
-        look; looking closely, it is asked whether anybody does."""
+        """The mask of the points of these coordinates that guards keep. A condition that has others as well is left
+        out, unless `closely`: then a point is kept if the condition holds at some point of the others."""
         found = self.holding(self.prover.projected(scope, own, opaque=False) if closely else scope, own)[1]
         masks = [mask for mask in found if own.issuperset(mask.axes)]
         wider = [mask for mask in found if closely and own & set(mask.axes) and not own.issuperset(mask.axes)]
@@ -161,7 +161,7 @@ class Emitter(Branches):
         return self.conjunction(masks, scope)
 
     def poles(self, expr: ir.Map) -> Iterator[tuple[int, int]]:
-        """Which operands of a function must not be looked at where nobody asks for it, and what is harmless there."""
+        """Yield the operands not to evaluate where guards remove the point, each with a harmless number for it."""
         row = operation(expr.op)
         for at, argument in enumerate(expr.arguments):
             others = [other for n, other in enumerate(expr.arguments) if n != at]
@@ -176,8 +176,8 @@ class Emitter(Branches):
         raise NotImplementedError
 
     def is_loud(self, expr: ir.Map) -> bool:
-        """Whether something that is not 0 may come of a product with a factor that a guard removed: by what arrives,
-        or by what the other factors make of it."""
+        """Whether a product with a factor that a guard removed may be other than 0: by a non-finite input, or by what
+        the other factors compute."""
         if self.isolate:
             return True
         left, right = expr.arguments
@@ -191,7 +191,7 @@ class Emitter(Branches):
         raise NotImplementedError
 
     def without_removed(self, expr: ir.Map, value: Value, scope: Scope) -> Value:
-        """A product with 0 where a guard removed one of its factors: nothing of the others is heard there."""
+        """A product with 0 where a guard removed one of its factors, even where another is not finite."""
         gone = self.removed(expr, scope)
         if gone is None:
             return value
@@ -221,7 +221,7 @@ class Emitter(Branches):
         return Value(self.text.dialect.function(op, values, self.text), axes, "real", dtype or values[0].dtype)
 
     def logic(self, expr: ir.Map, scope: Scope) -> Value:
-        """Truths. What stands to the right of `&&` is looked at only where the left holds, of `||` where it fails."""
+        """Truths. The right side of `&&` is evaluated only where the left holds, that of `||` where it fails."""
         if expr.op == "!":
             return self.opposite(self.value(expr.arguments[0], scope))
         left, right = expr.arguments
@@ -258,7 +258,7 @@ class Emitter(Branches):
 
 
 def _is_learned(expr: ir.Expr) -> bool:
-    """Whether something may flow back into an expression."""
+    """Whether an expression may need a gradient."""
     return any(isinstance(part, ir.Read) and part.type.kind == "real" for part in walk(expr))
 
 

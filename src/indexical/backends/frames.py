@@ -1,4 +1,4 @@
-"""The axes that kernels take: what keeps apart, who asks, a last one; and operands in that shape."""
+"""The axes that kernels take: batch axes, queries, a last one; and operands in that shape."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Frame:
 
 @dataclass
 class Framed(Meeting):
-    """Operands and results of kernels, the bounds of what is heard, in the coordinates of an attention.
-    `functions` are the functions of tiles, `inner` their statements."""
+    """Operands and results of kernels and the bounds of their keys, in the coordinates of an attention. `functions` are
+    the functions of tiles, `inner` their statements."""
 
     steps: dict[str, Step] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Framed(Meeting):
         return name
 
     def frame(self, let: ir.Let, attend: Attend) -> Frame:
-        """One coordinate asks: that of the guard, else the last. Others that ask keep apart, too."""
+        """One coordinate is the query axis: that of the guard, else the last. Others of the query become batch axes."""
         layout = attend.layout
         guarded = [c for c in layout.rows if any(c in guard.type.coordinates for guard in attend.attention.guard)]
         asking = guarded or list(layout.rows)
@@ -93,7 +93,7 @@ class Framed(Meeting):
     def operand(
         self, expr: ir.Expr, row: Coordinate | None, columns: tuple[Coordinate, ...], frame: Frame, let: ir.Let
     ) -> Node:
-        """An array of four axes: what keeps apart twice, a row, a column."""
+        """An array of four axes: two batch axes, a row, a column."""
         value = self.text.short(self.real(self.heard_value(expr, frame.heard)), let.name)
         dtype = self.dtypes[let.name]
         if value.dtype != dtype:
@@ -115,7 +115,7 @@ class Framed(Meeting):
         return self.folded_batch(code, len(frame.batch))
 
     def folded_batch(self, code: Node, count: int) -> Node:
-        """What keeps apart, as two axes."""
+        """The batch axes, as two."""
         if count == 0:
             return fill("{x}[None, None]", x=code)
         if count == 1:
@@ -132,7 +132,7 @@ class Framed(Meeting):
         return Value(code, (*frame.batch, *rows, *carry), "real", self.dtypes[let.name])
 
     def unfolded_batch(self, code: Node, frame: Frame) -> Node:
-        """An array whose first two axes were what keeps apart, with the axes that they were made of."""
+        """An array whose first two axes were folded batch axes, with the axes that they were made of."""
         if len(frame.batch) < 2:
             return fill("{x}[0]" if frame.batch else "{x}[0, 0]", x=code)
         if len(frame.batch) == 2:
@@ -240,7 +240,7 @@ class Framed(Meeting):
         return len(attend.keys) == 1 and attend.keys[0].is_interval
 
     def hull_of(self, op: str, attend: Attend, frame: Frame) -> Node:
-        """The first key (the one beyond the last) that each row may hear, counted from the first there is."""
+        """The first key (the one beyond the last) that each row may attend to, counted from the first there is."""
         key = attend.attention.key
         expr = self.hull_expr(op, attend)
         if expr is None:
@@ -269,7 +269,7 @@ class Framed(Meeting):
         return expr
 
     def hull(self, op: str, attend: Attend, frame: Frame) -> Node:
-        """The first (one beyond the last) key that some row may hear: for each row where that is plain."""
+        """The first (one beyond the last) key that some row may attend to: for each row where that is plain."""
         key = attend.attention.key
         expr = self.hull_expr(op, attend)
         if expr is None or not expr.type.coordinates <= {frame.row}:
@@ -278,7 +278,7 @@ class Framed(Meeting):
 
 
 def hears_somebody(attend: Attend) -> ir.Expr:
-    """Whether a row hears any key at all, of a guard that is intervals."""
+    """Whether a row attends to any key at all, of a guard that is intervals."""
     key = attend.attention.key
     result: ir.Expr | None = None
     for piece in attend.keys:

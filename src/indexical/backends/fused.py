@@ -66,7 +66,7 @@ class Fused(Framed):
         return chain("and", [*tests, *(method(side, "is_contiguous") for side in sides)])
 
     def scaling(self, attend: Attend, scale: Node) -> tuple[tuple[str, Node], ...]:
-        """What the library's kernel takes by name."""
+        """The arguments that the library's kernel takes by name."""
         causal = (("is_causal", Name("True")),) if attend.shape == "causal" else ()
         return (*causal, ("scale", scale))
 

@@ -89,7 +89,7 @@ class Reader(Views):
         return permuted(value, scope.sort(value.axes), self.text)
 
     def planned(self, indices: list[ir.Expr], extents: list[ir.Expr], message: str, scope: Scope) -> list[Index]:
-        """Which axes are views. A coordinate that two axes share is gathered from both."""
+        """Decide which axes are views. A coordinate that two axes share is gathered from both."""
         plan = [Index(i, e, self.access(i, scope)) for i, e in zip(indices, extents, strict=True)]
         changed = True
         while changed:
@@ -250,7 +250,7 @@ class Reader(Views):
         return value.but(code, axes=axes)
 
     def lengths(self, held: list[tuple[int, Index]], scope: Scope) -> list[Node]:
-        """How long the axes are after all splits, and before any windows."""
+        """The lengths of the axes after all splits, and before any windows."""
         result: list[Node] = []
         for _, index in held:
             if index.access is None:
@@ -298,9 +298,9 @@ class Reader(Views):
         """A value at places along some of its axes; where these are out of bounds, some number."""
         union = joined([place for place, _ in places.values()], scope.order)
         safe = all(inside for _, inside in places.values())
-        # PyTorch asks for the number of a place that is an array of no axes, which a graph does not know.
+        # PyTorch reads the value of an index that is an array of no axes, which a graph does not have.
         one = not union and self.text.dialect.name == "torch" and any(not place.python for place, _ in places.values())
-        # PyTorch has an index for several axes, but a slow one, and a slower way back through it.
+        # PyTorch has an index for several axes, but a slow one, with a slower backward pass.
         several = self.text.dialect.name == "torch" and bool(union) and len(places) > 1
         plain = safe and not several
         slots: list[Node] = []

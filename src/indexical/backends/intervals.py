@@ -45,7 +45,7 @@ class Intervals(Masked):
         return scale, (q, k, v)
 
     def learned(self, let: ir.Let, attend: Attend, frame: Frame) -> list[str]:
-        """The arrays that are read by biases and masks, to which a gradient may flow."""
+        """The arrays that are read by biases and masks, which may need a gradient."""
         return Tile(self, let, attend, frame.batch, frame.row, attend.scores.bias, self.tested(attend)).learned()
 
     def tested(self, attend: Attend) -> tuple[ir.Expr, ...]:

@@ -1,4 +1,4 @@
-"""Statements → lines: what nobody uses is left out, what is used once goes where it is used, long lines are broken.
+"""Statements → lines: unused values are left out, those used once are inlined, long lines are broken.
 
 Every right-hand side is a value without effects, so that it may be moved down to its use.
 """
@@ -176,7 +176,7 @@ def _used(statements: list[Statement]) -> list[Statement]:
 
 
 def _moved(statements: list[Statement]) -> list[Statement]:
-    """With what is used once in its own block standing there, where the line stays comfortable."""
+    """Inline what is used once in its own block, where the line stays short enough."""
     uses = Counter(word for statement in statements for word in statement.words)
     current: list[Statement | None] = [*statements]
     for number, statement in enumerate(statements):
@@ -378,7 +378,7 @@ def _brackets(text: str) -> list[tuple[int, int]]:
 
 
 def _parts(text: str) -> list[str]:
-    """What stands between the commas of a bracket. A comprehension and a key with its value stay together."""
+    """Split the inside of a bracket at its commas. A comprehension and a key with its value stay together."""
     if " for " in text:
         return [text]
     parts: list[str] = []

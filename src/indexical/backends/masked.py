@@ -20,7 +20,7 @@ TRUE = Name("True")
 
 
 class Masked(Framed):
-    """What a call over few pairs is handed, and when it is one."""
+    """The arguments of a call over few pairs, and the test for one."""
 
     def few(self, attend: Attend, frame: Frame) -> Node | None:
         """A test that the mask of this call, and what is added to its scores, have few points; None for never."""
@@ -28,7 +28,7 @@ class Masked(Framed):
             return None
         parts = [*attend.attention.guard, *([] if attend.scores.bias is None else [attend.scores.bias])]
         apart = {c for part in parts for c in part.type.coordinates} & set(frame.batch)
-        # Of more than two axes that keep apart some are folded into one, and a mask along one is built along all.
+        # Of more than two batch axes some are folded into one, and a mask along one is built along all.
         lead = frame.batch if apart and len(frame.batch) > 2 else tuple(c for c in frame.batch if c in apart)
         points = self.product_of_lengths((*lead, *self._pair(attend, frame)), frame.scope)
         return infix("<=", points, attend.few.mask)
@@ -44,8 +44,8 @@ class Masked(Framed):
         return (*(() if frame.row is None else (frame.row,)), attend.attention.coordinate)
 
     def all_heard(self, attend: Attend, frame: Frame) -> Node | None:
-        """A test that follows from sizes that each query hears some key and each key is heard: there is none, or all
-        hear themselves. None where that takes a look at the mask."""
+        """A test on sizes that each query attends to some key and each key is attended to: there is no guard, or each
+        query attends to the key at its own place. None where that depends on the mask."""
         if not attend.attention.guard:
             return TRUE
         row, key = frame.row, attend.attention.key
@@ -81,7 +81,7 @@ class Masked(Framed):
         return stream.tiled(value, inner, scope)
 
     def allowed_pairs(self, stream: Stream, attend: Attend, inner: Windowed, scope: Scope) -> Node | None:
-        """Which pairs are heard, so that it broadcasts against the scores."""
+        """The mask of pairs, so that it broadcasts against the scores."""
         mask = self._allowed(attend, inner, scope)
         if mask is None:
             return None

@@ -1,4 +1,4 @@
-"""What was computed before: values by name, and what can be computed before a loop."""
+"""Reuse of values: those computed before by name, and those that can be hoisted before a loop."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Memory(Wholes):
             conditions = tuple(scope.conditions())
             for count in range(len(conditions) + 1):
                 found = found or self.known.get((*key, conditions[:count]))
-            # What is made of it leans on the same conditions.
+            # A value computed from it is valid under the same conditions only.
             self.leans += found is not None
         return found
 
     def computed(self, expr: ir.Expr, scope: Scope) -> Value:
-        """The value, remembered: for anywhere, or for where the conditions hold that it leans on."""
+        """The value, remembered: for anywhere, or for where the conditions hold that it is valid under."""
         leans = self.leans
         found = self.node(expr, scope)
         key = (expr, self.compute, self.seen(expr, scope))
@@ -53,7 +53,7 @@ class Memory(Wholes):
         return found
 
     def seen(self, expr: ir.Expr, scope: Scope) -> tuple[tuple[Coordinate, Place], ...]:
-        """The part of a scope that an expression sees."""
+        """The part of a scope that an expression depends on."""
         free = expr.type.coordinates
         return tuple((c, place) for c, place in scope.places.items() if c in free)
 
@@ -68,7 +68,7 @@ class Memory(Wholes):
         return not any(isinstance(part, ir.Read) and self.stored[part.tensor].growing for part in walk(expr))
 
     def all_steps(self, expr: ir.Expr, scope: Scope) -> Value | None:
-        """What is recurrent takes no part in this: for all steps at once before the loop, of which this is one."""
+        """Hoist an expression without recurrent values: computed for all steps before the loop, read at this one."""
         stepped = [c for c in expr.type.coordinates if scope.places[c].step is not None]
         if len(stepped) != 1 or not _is_spared(expr, stepped[0]):
             return None
@@ -129,8 +129,8 @@ class Memory(Wholes):
         return all(coordinate in scope.places for coordinate in expr.type.coordinates)
 
     def computed_ahead(self, expr: ir.Expr, scope: Scope, leaning: bool = False) -> Value | None:
-        """The value, computed once before the loops; None where it has to be checked in its place, or where it leans on
-        a guard and may not."""
+        """The value, hoisted before the loops; None where it has to be checked in its place, or where it is valid only
+        under a guard and may not be."""
         hoisted, leans, helpers = dict(self.hoisted), self.leans, dict(self.text.helpers)
         known = self.known
         with self.outside_loops() as ahead:
@@ -165,8 +165,8 @@ class Memory(Wholes):
 
 
 def _is_spared(expr: ir.Expr, step: Coordinate) -> bool:
-    """Whether it takes no more room for all steps than what it is made of has: a sum of products, or whatever has no
-    more coordinates than some part of it. Conditions take little; what is gathered is gathered once."""
+    """Whether it takes no more memory for all steps than its parts have: a sum of products, or whatever has no more
+    coordinates than some part of it. Conditions take little; a gather is made once."""
     match expr:
         case ir.Reduce("sum", _, ir.Map("*")):
             return True

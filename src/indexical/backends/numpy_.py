@@ -1,4 +1,4 @@
-"""How NumPy spells things."""
+"""The spelling of operations in NumPy."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _HOST_METHODS = frozenset("fromkeys pop get indices".split())
 
 @cache
 def _elementwise() -> frozenset[str]:
-    """What the functions of the table are spelled with, without the name of the library."""
+    """The names that spell the functions of the table, without the name of the library."""
     spelled = [spelling.call for row in FUNCTIONS.values() for spelling in (row.numpy, row.torch)]
     plain = {call for call in spelled if "{" not in call}
     trees = [ast.walk(ast.parse(call)) for call in spelled if "{" in call]

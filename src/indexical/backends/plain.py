@@ -51,7 +51,7 @@ class Numbers(State):
         return chain("*", leaves)
 
     def _leaf(self, atom: Coordinate | ir.Expr, span: Span, scope: Scope | None) -> Node:
-        """What cannot be taken apart any more."""
+        """The code of an atom of a polynomial."""
         if isinstance(atom, Coordinate):
             assert scope is not None
             step = scope.places[atom].step
@@ -118,7 +118,7 @@ class Numbers(State):
         return left == right or self.prover.polynomial(left) == self.prover.polynomial(right)
 
     def extent_of(self, coordinate: Coordinate, scope: Scope) -> Polynomial:
-        """How far the range of a coordinate reaches; less than 0 where it is empty."""
+        """The length of the range of a coordinate; less than 0 where it is empty."""
         place = scope.places[coordinate]
         return polynomial(place.stop) - polynomial(place.start)
 
@@ -136,7 +136,7 @@ class Numbers(State):
         return not self.prover.entails(scope.standing, self.through(self.extent_of(coordinate, scope), place.stop.span))
 
     def length(self, coordinate: Coordinate, scope: Scope) -> Node:
-        """How many points a coordinate has here."""
+        """The number of points of a coordinate here."""
         code = self.plain(self.extent_of(coordinate, scope), scope.places[coordinate].stop.span, scope).code
         return call("max", 0, code) if self.may_be_reversed(coordinate, scope) else code
 
@@ -144,6 +144,6 @@ class Numbers(State):
         return Tuple(tuple(self.length(axis, scope) for axis in axes))
 
     def extent(self, expr: ir.Expr) -> Node:
-        """How long an axis of a definition is: its extent, or 0 where that is negative."""
+        """The length of an axis of a definition: its extent, or 0 where that is negative."""
         code = self.number(expr)
         return code if self.prover.entails((), self.prover.polynomial(expr)) else call("max", 0, code)

@@ -1,4 +1,4 @@
-"""What follows from ranges and conditions, asked once: proofs are dear."""
+"""Cached proofs from ranges and conditions: they are expensive."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class Prover:
     def _projection(
         self, facts: list[ir.Expr], gone: Mapping[Coordinate, ir.Range], around: Trail
     ) -> list[ir.Expr] | None:
-        """What facts say without some coordinates, beyond what holds all around; None where that is not decided."""
+        """Eliminate coordinates from facts, beyond what holds all around; None where that is not decided."""
         # A sum of data that is put another way could overflow where what was written does not.
         if any(isinstance(part, ir.Read) and part.indices for fact in facts for part in walk(fact)):
             return None

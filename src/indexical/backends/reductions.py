@@ -22,8 +22,8 @@ class Reducer(Convolver):
     # ----------------------------------------------------------------- reductions
 
     def reduce(self, expr: ir.Reduce, scope: Scope) -> Value:
-        """A sum of products by matrix products; one whose points are told where to go by adding them there; all else
-        over the whole product, reduced."""
+        """Reduce: a sum of products by matrix products; one whose points have computed places by a scatter; all else
+        over the whole broadcast body."""
         for way in (self.by_members, self.by_remainders, self.scattered, self.counted_down):
             found = None if self.is_fixed(expr) else way(expr, scope)
             if found is not None:
@@ -139,7 +139,7 @@ class Reducer(Convolver):
     # --------------------------------------------------------------- over no points
 
     def count(self, mask: Value | None, bound: tuple[Coordinate, ...], inner: Scope) -> Value:
-        """How many points are left."""
+        """The number of points that are left."""
         if mask is None:
             return plain(chain("*", [self.length(axis, inner) for axis in bound]))
         axes = inner.sort({*mask.axes, *bound})
@@ -203,7 +203,7 @@ class Reducer(Convolver):
         body = self.spread(self.strong(body), axes, inner)
         message = f"`{expr.op}` over no points has no value"
         if mask is None and scope.conditions() and not self.is_filled(coordinate, inner):
-            # Nobody may look at what has no value: a library would refuse it all the same.
+            # Guards may remove the points without a value, but a library would refuse the empty axis all the same.
             mask = Value(self.text.dialect.full(self.shape(axes, inner), Name("True"), "bool"), axes, "bool", "bool")
         if mask is None:
             self.check_count(expr, None, inner, scope, message)

@@ -1,4 +1,4 @@
-"""What a guard removed: where a factor is 0 because of it, nothing of the others is heard."""
+"""Removal by guards: where a factor is 0 because of one, the product is 0 even if another factor is not finite."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class Remover(Normalizer):
     """Conditions under which an expression is removed."""
 
     def removed(self, expr: ir.Expr, scope: Scope) -> Value | None:
-        """Where an expression is 0 because a guard removed a point of it; None where none can."""
+        """The mask where an expression is 0 because a guard removed a point of it; None where none can."""
         condition = self.removal(expr)
         if condition is None:
             return None
         return self.value(renamed_apart(condition, {coordinate.name for coordinate in scope.places}), scope)
 
     def heard(self, factors: Sequence[ir.Expr], scope: Scope) -> list[Value]:
-        """The factors of a product, each evaluated only where none of the others was removed: those that may be
-        removed first, so that what removes them was looked at."""
+        """The factors of a product, each evaluated only where none of the others was removed: first those that may be
+        removed, whose removal is then known."""
         removals = [self.removal(factor) for factor in factors]
         values: dict[int, Value] = {}
         for n in sorted(range(len(factors)), key=lambda n: removals[n] is None):

@@ -1,4 +1,4 @@
-"""What is there of a recurrence while it is computed: an array that is filled in, or rows by step."""
+"""Storage of a recurrence while it is computed: an array that is filled in, or rows by step."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Rows(Clauses):
                 self.text.update(variable, Dict())
 
     def kept(self, let: ir.Let) -> int | None:
-        """How many steps of a definition are there at a time; None for all."""
+        """The number of steps of a definition that are kept at a time; None for all."""
         recurrence = self.recurrences.get(let.name)
         return None if recurrence is None else recurrence.kept
 
@@ -76,7 +76,7 @@ class Rows(Clauses):
         self.stored[let.name] = Stored(variable, stored.dtype)
 
     def so_far(self, let: ir.Let | ir.Input, stored: Stored, counts: list[Node]) -> Node:
-        """What is there, as one array, with zeros for what is not."""
+        """The steps so far, as one array, with zeros for the others."""
         row = self.empty_row(let, stored)
         return call(self.text.helper("stacked"), stored.variable, tuple(counts), stored.rows, row)
 

@@ -88,7 +88,7 @@ class Scanner(Rows):
         rest: list[int] = []
         for number, clause in enumerate(scan.clauses):
             begins, ends = self.reach_of(let, clause, scan)
-            # What a clause says of one point has no axis for its step, what it says of a range has one.
+            # A clause for one point has no axis for its step, one for a range has.
             ranges = isinstance(clause.slots[scan.axis], ir.Coord)
             if begins == scan.offset and ends is None and ranges:
                 rest.append(number)

@@ -73,8 +73,8 @@ class Scatterer(Binder):
         return None
 
     def set_aside(self, expr: ir.Reduce, scatter: Scatter) -> tuple[ir.Reduce, list[ir.Expr]] | None:
-        """The sum without those factors that vary with what is scattered to and with nothing that is summed: these
-        are multiplied once for each place. None where there are none, or where they might be heard as 0 · ∞."""
+        """The sum without those factors that vary with the target and with nothing that is summed: these are multiplied
+        once for each place. None where there are none, or where a removed non-finite one would make 0 · ∞."""
         if self.isolate or expr.type.kind != "real":
             return None
         found = factors_of(expr.body)
@@ -139,7 +139,7 @@ class Scatterer(Binder):
         told = {*around, *(axis for value in (*places, *([] if kept is None else [kept])) for axis in value.axes)}
         idle = tuple(n for n, axis in enumerate(axes) if axis not in told)
         if idle:
-            # What neither a place nor a mask varies with is added up before.
+            # The axes that neither a place nor a mask has are summed before.
             axes = tuple(axis for axis in axes if axis in told)
             body = body.but(method(body.code, "sum", one_or_all(idle)), axes=(*axes, *rest))
         where = [aligned(self.rank(axis, inner), axes).code for axis in around]
@@ -160,8 +160,8 @@ class Scatterer(Binder):
         return value if start == ZERO else value.but(infix("-", value.code, start))
 
     def place_masks(self, scatter: Scatter, inner: Scope, outer: Scope) -> tuple[list[Value], list[Value]]:
-        """What removes points, and where those that are left go, counted from the first place there is. That they
-        have a place is seen to when they are added."""
+        """The masks that remove points, and the places of those that are left, counted from the first place there is.
+        That they have a place is checked when they are added."""
         found: dict[Coordinate, Value] = {}
         scope = replace(inner, trail=inner.trail[: _length_before(inner, scatter)])
         masks = [self.value(condition, scope) for condition in self.removing(scatter.moved, None, inner)]
@@ -177,7 +177,7 @@ class Scatterer(Binder):
         return masks, [found[target] for target in scatter.targets]
 
     def points(self, scatter: Scatter, expr: ir.Reduce, inner: Scope, masks: list[Value]) -> Value:
-        """What is added: summed over all that has no part in where it goes."""
+        """The values that are added: summed over the coordinates that no place depends on."""
         body = scatter.body
         if scatter.rest:
             guard = build.conjunction(scatter.inner)
@@ -195,7 +195,7 @@ class Scatterer(Binder):
 
 
 def substituted_trail(trail: Trail, values: Mapping[Coordinate, ir.Expr]) -> tuple[Trail, Trail]:
-    """What a trail says without some coordinates; and what it says of them, of the values in their place."""
+    """Split a trail: the part without some coordinates, and the rest with values in their place."""
     plain: list[ir.Range | tuple[ir.Expr, bool]] = []
     moved: list[ir.Range | tuple[ir.Expr, bool]] = []
     for step in trail:
@@ -213,5 +213,5 @@ def substituted_trail(trail: Trail, values: Mapping[Coordinate, ir.Expr]) -> tup
 
 
 def _length_before(inner: Scope, scatter: Scatter) -> int:
-    """How much of a trail stands before the conditions of a scatter."""
+    """The length of a trail before the conditions of a scatter."""
     return next(n for n, step in enumerate(inner.trail) if step == (scatter.guard[0], True))

@@ -33,8 +33,8 @@ class Place:
 class Scope:
     """The coordinates in force, in the order of the axes of all that is computed; and what holds here.
 
-    Conditions that Python has `tested` hold wherever the emitted code computes. Of all others on the trail it only
-    holds that nobody looks where they fail.
+    Conditions that Python has `tested` hold wherever the emitted code computes. Where one of the others on the trail
+    fails, the emitted code may compute, but the value is not used.
     """
 
     places: Mapping[Coordinate, Place]
@@ -47,7 +47,7 @@ class Scope:
 
     @cached_property
     def box(self) -> Trail:
-        """What holds wherever the emitted code computes: every coordinate within its bounds, and what was tested."""
+        """The facts wherever the emitted code computes: coordinates within their bounds, and tested conditions."""
         ranges = {step.coordinate: step for step in self.trail if isinstance(step, ir.Range)}
         result: list[ir.Range | tuple[ir.Expr, bool]] = []
         for coordinate, place in self.places.items():
@@ -59,7 +59,7 @@ class Scope:
 
     @cached_property
     def standing(self) -> Trail:
-        """What holds whether or not the coordinates have points: the ranges of steps, and what was tested."""
+        """The facts that hold whether or not coordinates have points: the ranges of steps, and tested conditions."""
         return tuple(
             step for step in self.box if not isinstance(step, ir.Range) or self.places[step.coordinate].step is not None
         )

@@ -1,4 +1,4 @@
-"""Sums over reads that a coordinate shifts, as the way back through a convolution has them → windows.
+"""Sums over reads that a coordinate shifts, as the gradients of a convolution have them → windows.
 
 A window that counts down (`y[n - k]`) would be turned around as large as all windows are. What is summed can be
 counted from its other end instead: then it is the smaller arrays that are turned around.
@@ -58,8 +58,8 @@ class Shifter(Scatterer):
         return value
 
     def is_turnable(self, coordinate: Coordinate, expr: ir.Reduce, inner: Scope) -> bool:
-        """Whether a coordinate may be counted the other way. NumPy turns an axis around for nothing, so that there
-        one that survives is let be."""
+        """Whether a coordinate may be counted the other way. NumPy flips an axis at no cost, so there one that survives
+        is left as it is."""
         place = inner.places[coordinate]
         if place.step is not None or place.within is not None:
             return False
@@ -73,7 +73,7 @@ class Shifter(Scatterer):
         return self.bind(expr.ranges, scope)
 
     def backward_windows(self, expr: ir.Reduce, inner: Scope) -> Counter[Coordinate]:
-        """By how many windows each coordinate runs backward, less those by which it runs forward."""
+        """The number of windows in which each coordinate runs backward, less those in which it runs forward."""
         result: Counter[Coordinate] = Counter()
         for factor in factors_of(expr.body):
             if not isinstance(factor.expr, ir.Read):
@@ -95,8 +95,8 @@ class Shifter(Scatterer):
     # ------------------------------------------------------------------ remainders
 
     def by_remainders(self, expr: ir.Reduce, scope: Scope) -> Value | None:
-        """The sum for each remainder on its own, where a condition such as `(n - k) % 2 == 0` asks for one: nothing
-        is multiplied that the condition would remove. None where no condition does."""
+        """The sum for each remainder on its own, where a condition such as `(n - k) % 2 == 0` selects one: nothing is
+        multiplied that the condition would remove. None where no condition does."""
         bounds = {
             c: (place.start, place.stop)
             for c, place in scope.places.items()

@@ -149,7 +149,7 @@ def returning(emitter: Definer, wanted: tuple[str, ...]) -> None:
 
 
 def _lengths(emitter: Definer, axis: ir.Axis) -> Node:
-    """How many points an axis has; of `..r`, all the axes that it stands for."""
+    """The length of an axis; of `..r`, those of all the axes that it stands for."""
     if axis.coordinate.rest and isinstance(axis.extent, ir.Size):
         return Prefix("*", Name(emitter.leads[axis.extent.coordinate]))
     return emitter.extent(axis.extent)

@@ -1,4 +1,4 @@
-"""What all parts of one emitted function share."""
+"""The state that all parts of one emitted function share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .layout import Block
 from .proofs import Prover
 from .scope import Scope
 
-# What the plan says of a definition: how it is computed, or which better way was not taken.
+# A note of the plan about a definition: how it is computed, or which better way was not taken.
 Note: TypeAlias = str | Refusal
 
 
@@ -41,9 +41,9 @@ class Stored:
 class State:
     """The text that grows, and what is known of its variables.
 
-    `known` are the values that have a name already, `hoisted` those that stand before the loops. `leans` counts what
-    was computed on the strength of a guard: such a value is right only where the guard holds. While it is `asking`
-    whether a guard holds, nothing is checked, and every read is safe. `notes` are what the plan says of definitions.
+    `known` are the values that have a name already, `hoisted` those before the loops. `leans` counts the values that
+    were computed under a guard and are valid only where it holds. While a guard itself is evaluated (`asking`), nothing
+    is checked, and every read is safe. `notes` are those of the plan about definitions.
     """
 
     text: Text
@@ -82,7 +82,7 @@ class State:
 
     @contextmanager
     def outside_loops(self) -> Iterator[Block]:
-        """What is emitted here stands before the loops, and knows only what stands there."""
+        """Emit before the loops, with only the values that are known there."""
         inside, self.known = self.known, dict(self.hoisted)
         with self.text.ahead() as ahead:
             yield ahead

@@ -18,8 +18,8 @@ from .tiles import Function, Tile, Windowed, attention_of, spaced
 
 
 class Stream(Tile):
-    """Scores, guard and the way back of one attention, tile by tile, over the arrays that they read. `one_way` says
-    why there is no way back, where there is none."""
+    """Scores, guard and backward pass of one attention, tile by tile, over the arrays that they read. `one_way` says
+    why there is no backward pass, where there is none."""
 
     one_way: str | None = None
 
@@ -67,8 +67,8 @@ class Stream(Tile):
     def scaled(
         self, expr: ir.Expr, emitter: Windowed, scope: Scope, made: dict[str, tuple[ir.Expr, ir.Expr]]
     ) -> ir.Expr:
-        """The score with plain factors of a dot product moved to the side that asks: it has fewer points than the
-        tile. `made` says what the names that stand for it are made of."""
+        """The score with plain factors of a dot product moved to the query's side: it has fewer points than the tile.
+        `made` says what the names that stand for it are made of."""
         factors = factors_of(expr)
         sums = [f for f in factors if isinstance(f.expr, ir.Reduce) and f.expr.op == "sum" and not f.inverse]
         plain = [f for f in factors if f not in sums]

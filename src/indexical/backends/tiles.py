@@ -1,4 +1,4 @@
-"""Functions of a tile: the scores of some rows against some keys, the guard there, the way back."""
+"""Functions of a tile: the scores of some rows against some keys, the guard there, the backward pass."""
 
 from __future__ import annotations
 
@@ -65,16 +65,16 @@ class Checked(Text):
         self.do(call(self.helper("check"), mask, String(code), String(message)))
 
 
-# What the first and the one beyond the last point of a window are called.
+# The names of the first and of the one beyond the last point of a window.
 WINDOWS = frozenset(f"{side}{end}{more}'" for side in "bhrk" for end in "01" for more in ("", "_"))
 
 
-# What else the functions of a tile take.
+# The other parameters of the functions of a tile.
 PARAMETERS = frozenset(("arrays", "rows", "keys", "batch", "head", "gradients", "d_score"))
 
 
 class WindowProver(Prover):
-    """What holds of all points of a coordinate holds of those in its window."""
+    """Proofs inside a window: a fact about all points of a coordinate holds of those in its window."""
 
     def __init__(self, lets: Mapping[str, ir.Let], unbounded: Mapping[Coordinate, Place]) -> None:
         super().__init__(lets)
@@ -87,7 +87,7 @@ class WindowProver(Prover):
 
 @dataclass
 class Windowed(Meeting):
-    """Some coordinates run over a window of their points only. What holds of all of them holds there.
+    """An emitter in which some coordinates run over a window of their points. A fact about all of them holds there.
 
     Arrays that are `pretended` have just the points of their windows. One that `widens` computes in f32 what is
     stored in 16 bits.
@@ -102,7 +102,7 @@ class Windowed(Meeting):
         self.prover = WindowProver(self.lets, self.unbounded or {})
 
     def largest_in(self, tensor: str) -> int:
-        """Where a window begins and ends is a place of an axis."""
+        """The largest number in a tensor; the ends of a window are places of an axis."""
         return 2**31 if tensor.endswith("'") else super().largest_in(tensor)
 
     def reals(self, op: str, values: list[Value]) -> list[Value]:
@@ -110,7 +110,7 @@ class Windowed(Meeting):
         return [self.real(value) for value in values]
 
     def is_fixed(self, expr: ir.Expr) -> bool:
-        """What is pretended is there for the points of its windows, whatever it is read at."""
+        """Whether it reads a `pretended` array, which has just the points of its windows at any index."""
         return any(isinstance(part, ir.Read) and part.tensor in self.pretended for part in walk(expr))
 
     def read(self, expr: ir.Read, scope: Scope) -> Value:
@@ -198,7 +198,7 @@ class Tile:
         return emitter, Scope(places, (*scope.trail, key))
 
     def heard(self, scope: Scope) -> Scope:
-        """The scope of a score and of its way back: both are evaluated only at pairs that the guards keep."""
+        """The scope of a score and of its backward pass: both are evaluated only at pairs that the guards keep."""
         return self.owner.heard_scope(self.let, self.attend, scope)
 
     def arrives(self, name: str, stored: Stored) -> Stored:
@@ -228,7 +228,7 @@ class Tile:
         return spaced(value.code, [*new, *(ALL if axis in value.axes else NONE for axis in every)])
 
     def emit(self, functions: list[Function]) -> None:
-        """Functions that all take the same arrays: all are looked at before the first is written."""
+        """Emit functions that all take the same arrays: their names are collected before the first is written."""
         used = [function.used for function in functions]
         for names in used:
             self.take_over(names)
@@ -278,7 +278,7 @@ class Tile:
                 self.names.append(name)
 
     def handed(self) -> list[Node]:
-        """What the emitted function hands over: every array, plain numbers as tensors of one."""
+        """The arguments that the emitted function passes on: every array, plain numbers as tensors of one."""
         result: list[Node] = []
         for name in self.names:
             stored = self.owner.stored[name]
@@ -290,7 +290,7 @@ class Tile:
         return result
 
     def learned(self) -> list[str]:
-        """The arrays of reals among those that are read: gradients may flow to them, unless figures made them."""
+        """The arrays of reals among those that are read: they may need gradients, unless literals made them."""
         names = [name for name in self.names if name in self.read and name not in self.owner.weak]
         kinds = {name: self.owner.tensors[name].kind for name in names}
         stored = {name: self.owner.stored[name] for name in kinds}
@@ -329,7 +329,7 @@ class Tile:
         return attend
 
     def opening(self, used: set[str]) -> Text:
-        """Where the windows begin and end that a function mentions."""
+        """Emit the ends of the windows that a function uses."""
         opening = Text(self.owner.text.dialect)
         counts = [("b0", "b1", "batch"), ("h0", "h1", "head")][2 - len(self.batch) :]
         for (start, stop, given), coordinate in zip(counts, self.batch, strict=True):

@@ -1,4 +1,4 @@
-"""How PyTorch spells things."""
+"""The spelling of operations in PyTorch."""
 
 from __future__ import annotations
 

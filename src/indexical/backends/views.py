@@ -20,7 +20,7 @@ from .scope import Scope
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How the places of an index are reached: `first`, and all up to `beyond`, every `step`-th of them.
+    """The places of an index: `first`, and all up to `beyond`, every `step`-th of them.
 
     A `fixed` one is a single place, a `run` has one coordinate, a `split` two of which the inner one fills the step of
     the outer, `windows` two that overlap, of which the inner one goes on by its `dilation`. A `backward` one has its
@@ -40,7 +40,7 @@ class Access:
 
 
 class Views(Emitter):
-    """Which indices are views, and what they are written as."""
+    """The choice of indices that are views, and their code."""
 
     # ---------------------------------------------------------------- which view
 
@@ -78,7 +78,7 @@ class Views(Emitter):
         return list(factors.items()), offset
 
     def is_plain(self, expr: ir.Expr, scope: Scope) -> bool:
-        """Whether an expression is a plain number in the emitted code, without a look at an array."""
+        """Whether an expression is a plain number in the emitted code, without reading an array."""
         match expr:
             case ir.Const() | ir.Size():
                 return True
@@ -149,8 +149,8 @@ class Views(Emitter):
     # -------------------------------------------------------------------- bounds
 
     def bounded(self, access: Access, index: ir.Expr, extent: ir.Expr, message: str, scope: Scope) -> Access | None:
-        """The access, in bounds wherever it is looked at: by proof, or by a check. None for a single place that may
-        be out of bounds where a guard removes it. A single place is looked at even where there are no points."""
+        """The access, in bounds wherever it is evaluated: by proof, or by a check. None for a single place that may be
+        out of bounds where a guard removes it. A single place is read even where there are no points."""
         inside = self.prover.is_inside(index, extent, scope, guarded=False)
         if inside and access.how != "fixed":
             return access
@@ -211,7 +211,7 @@ class Views(Emitter):
         self.fail_where(Value(test, place.axes, "bool", "bool"), "IX305", message, scope)
 
     def is_rising(self, index: ir.Expr, scope: Scope) -> bool:
-        """Whether an index is a quotient that grows with its one coordinate: then its ends are enough to look at."""
+        """Whether an index is a quotient that grows with its one coordinate: then checking its ends is enough."""
         match index:
             case ir.Map("//", (ir.Coord(coordinate), by)):
                 counted = self.prover.entails(scope.box, self.prover.polynomial(by))
@@ -237,7 +237,7 @@ class Views(Emitter):
     # ----------------------------------------------------------------- the slice
 
     def slice(self, access: Access, index: ir.Expr, extent: ir.Expr, scope: Scope) -> Node:
-        """What stands in the bracket for a view of one axis."""
+        """The slice of one axis for a view."""
         span = index.span
         if access.how == "fixed":
             return self.plain(access.first, span, scope).code

@@ -14,7 +14,7 @@ from .values import aligned, joined, widest
 
 _CHECKED = {"+": "add", "-": "subtract", "*": "multiply"}
 
-# What an axis can be as long as, and where counting stops.
+# The largest length of an axis, and the magnitude at which counting stops.
 _LONGEST = 2**31
 _ENDLESS = 2**200
 
@@ -79,7 +79,7 @@ class Wholes(Arrays):
         return [self.strong(values[0], next((v.dtype for v in values if v.dtype), None)), *values[1:]]
 
     def added(self, expr: ir.Map, values: list[Value], dtype: Dtype | None, scope: Scope) -> Value:
-        """A sum, a difference or a product. One that might leave 64 bits is looked at."""
+        """A sum, a difference or a product. One that might leave 64 bits is checked."""
         if self.largest(expr, scope) <= LARGEST["i64"]:
             return self.infix(expr.op, values, expr, dtype, scope)
         axes = joined(values, scope.order)
@@ -90,7 +90,7 @@ class Wholes(Arrays):
         return Value(call(self.text.helper(_CHECKED[expr.op]), left.code, right.code), axes, "whole", dtype)
 
     def asked(self, values: list[Value], scope: Scope) -> list[Value]:
-        """Operands whose result is looked at for overflow, with 0 where guards removed the point: there it may be any
+        """Operands whose result is checked for overflow, with 0 where guards removed the point: there it may be any
         number."""
         if not scope.conditions() or not self.text.checks:  # Of a guard itself nothing is asked.
             return values
@@ -104,7 +104,7 @@ class Wholes(Arrays):
         return result
 
     def looked_at(self, own: set[Coordinate], closely: bool, scope: Scope) -> Value | None:
-        """Where somebody looks at what has these coordinates."""
+        """The mask of the points of these coordinates that guards keep."""
         raise NotImplementedError
 
     def divided(self, expr: ir.Map, values: list[Value], dtype: Dtype | None, scope: Scope) -> Value:
@@ -170,7 +170,7 @@ class Wholes(Arrays):
     # ---------------------------------------------------------------- magnitudes
 
     def largest(self, expr: ir.Expr, scope: Scope) -> int:
-        """How large a whole expression can get, either way; an axis has less than 2**31 points."""
+        """The largest magnitude of a whole expression; an axis has less than 2**31 points."""
         return min(_ENDLESS, self._largest(expr, scope))
 
     def _largest(self, expr: ir.Expr, scope: Scope) -> int:
@@ -223,12 +223,12 @@ class Wholes(Arrays):
                 return max(sizes)
 
     def reaching(self, ranges: tuple[ir.Range, ...], scope: Scope) -> Scope:
-        """A scope that is good for asking how large its coordinates get."""
+        """A scope in which the coordinates of these ranges can be bounded."""
         places = {range.coordinate: Place(range.lower, range.upper, not range.stated) for range in ranges}
         return Scope({**scope.places, **places})
 
     def largest_in(self, tensor: str) -> int:
-        """How large the numbers of a tensor can get."""
+        """The largest magnitude of the numbers of a tensor."""
         stored = self.stored.get(tensor)
         if tensor not in self.lets:
             return 1 + LARGEST["i32" if stored is not None and stored.dtype == "i32" else "i64"]

@@ -117,7 +117,7 @@ def reduction_kind(unit: Unit, op: str, body: ir.Expr) -> Kind | None:
 
 
 def whole(unit: Unit, expr: ir.Expr, what: str) -> bool:
-    """Whether this is a whole number, as `what` must be. An untyped input is asked to be one."""
+    """Whether this is a whole number, as `what` must be. An untyped input is inferred to be one."""
     if expr.type.kind == "whole":
         return True
     if not demand(unit, expr, "whole"):
@@ -127,7 +127,7 @@ def whole(unit: Unit, expr: ir.Expr, what: str) -> bool:
 
 
 def condition(unit: Unit, expr: ir.Expr, what: str) -> bool:
-    """Whether this is a Boolean, as `what` must be. An untyped input is asked to be one."""
+    """Whether this is a Boolean, as `what` must be. An untyped input is inferred to be one."""
     if expr.type.kind == "bool":
         return True
     if not demand(unit, expr, "bool"):

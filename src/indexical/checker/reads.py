@@ -48,7 +48,7 @@ def tensor_of(unit: Unit, scope: Scope, node: tree.Expr) -> Tensor | None:
 
 
 def unknown_name(unit: Unit, scope: Scope, name: str, span: Span, tensor: bool = False) -> None:
-    """Nothing has this name here: say what was probably meant. `tensor` is True where it is read."""
+    """Report a name that nothing has here, with what was probably meant. `tensor` is True where it is read."""
     if name in unit.broken:
         return
     known = [known for known in scope.names if not known.startswith("..")]

@@ -194,7 +194,7 @@ def _constant(size: int, leaf: ir.Size | ir.Read) -> int:
 
 
 def _sampled(sample: Sample, lets: Mapping[str, ir.Let], leaf: ir.Size | ir.Read) -> int:
-    """A size nobody knows yet, or a constant of the program."""
+    """The value of a constant of the program, or a sample for a size that is not known yet."""
     known = constants_of(lets)(leaf.tensor) if isinstance(leaf, ir.Read) else None
     return sample(leaf) if known is None else whole.value(known, partial(_sampled, sample, lets))
 
@@ -217,7 +217,7 @@ def check_boxes(let: ir.Let, lookup: whole.Lookup, extents: tuple[int, ...]) -> 
 
 
 def clause_box(clause: ir.Clause, lookup: whole.Lookup) -> Box:
-    """From where to where a clause reaches along each axis, for known sizes."""
+    """The box of a clause: its bounds along each axis, for known sizes."""
     ranges = {range.coordinate: range for range in clause.ranges}
     box = []
     for slot in clause.slots:

@@ -1,4 +1,4 @@
-"""What stands on the command line: names, sizes, files."""
+"""The arguments of the command line: names, sizes, files."""
 
 from __future__ import annotations
 

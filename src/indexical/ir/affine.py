@@ -25,7 +25,7 @@ Ends: TypeAlias = Mapping[Coordinate, tuple[Expr, Expr]]
 _WHOLE = frozenset(("+", "-", "*", "//", "%", "neg"))
 _SAME, _UP, _DOWN = 0, 1, -1
 
-# What a scalar of this name is, where that is known: a whole constant of the program.
+# A lookup of the value of a scalar of this name, where that is known: a whole constant of the program.
 Constants: TypeAlias = Callable[[str], Expr | None]
 
 

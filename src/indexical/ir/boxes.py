@@ -20,7 +20,7 @@ class Fault:
 
 
 def cover(boxes: list[Box], extents: tuple[int, ...]) -> Fault | None:
-    """What keeps the boxes from covering every point from 0 up to `extents` exactly once."""
+    """Return the fault that keeps the boxes from covering every point from 0 up to `extents` exactly once."""
     filled = [(number, box) for number, box in enumerate(boxes) if all(low < high for low, high in box)]
     for number, box in filled:
         if any(low < 0 or high > extent for (low, high), extent in zip(box, extents, strict=True)):

@@ -29,7 +29,7 @@ def negated(condition: ir.Expr) -> ir.Expr:
 
 
 def fails(condition: ir.Expr) -> ir.Expr:
-    """That a condition fails, as it is written."""
+    """The negation of a condition, as it is written."""
     if isinstance(condition, ir.Map) and condition.op == "!":
         return condition.arguments[0]
     return build.apply("!", (condition,), "bool", condition.span)

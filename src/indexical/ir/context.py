@@ -14,7 +14,7 @@ from .prove import Assumptions
 from .types import Coordinate
 from .walk import at, substitute
 
-# What holds at a place, outermost first: a coordinate in its range, a condition and whether it holds.
+# The facts at a place, outermost first: a coordinate in its range, a condition and whether it holds.
 Trail: TypeAlias = tuple["ir.Range | tuple[ir.Expr, bool]", ...]
 
 
@@ -48,7 +48,7 @@ def visit(expr: ir.Expr, trail: Trail) -> Iterator[tuple[ir.Expr, Trail]]:
 
 
 def inside(expr: ir.Expr, trail: Trail) -> list[tuple[ir.Expr, Trail]]:
-    """What stands directly inside an expression, each with its trail."""
+    """Return the direct parts of an expression, each with its trail."""
     match expr:
         case ir.Const() | ir.Coord() | ir.Size():
             return []
@@ -130,7 +130,7 @@ def assume(trail: Trail, lets: Mapping[str, ir.Let]) -> Assumptions:
 
 
 def constants_of(lets: Mapping[str, ir.Let]) -> Callable[[str], ir.Expr | None]:
-    """What a whole scalar definition says, where it has one clause and no guard."""
+    """Return a lookup of the value of a whole scalar definition, where it has one clause and no guard."""
 
     def constant(name: str) -> ir.Expr | None:
         let = lets.get(name)
@@ -142,7 +142,7 @@ def constants_of(lets: Mapping[str, ir.Let]) -> Callable[[str], ir.Expr | None]:
 
 
 def look_through(lets: Mapping[str, ir.Let]) -> Callable[[ir.Read], ir.Expr | None]:
-    """What a Boolean definition says at the indices of a read, where that can be written down."""
+    """Return a lookup of a Boolean definition's body at the indices of a read, where that can be written down."""
 
     def meaning(read: ir.Read) -> ir.Expr | None:
         let = lets.get(read.tensor)

@@ -1,4 +1,4 @@
-"""Domains: sets of points, given by ranges and conditions. Who hears whom, where a value is wanted, what is in bounds.
+"""Domains: sets of points, given by ranges and conditions: pairs of a query and a key, points that are needed, bounds.
 
 Every answer is proved, or it is no. A set that is larger than the one asked for says so.
 """
@@ -97,7 +97,7 @@ class Domain:
 
     @cached_property
     def known(self) -> Assumptions:
-        """What holds at every point of the box."""
+        """The assumptions that hold at every point of the box."""
         return assume(self.box, self.lets)
 
     @property
@@ -110,7 +110,7 @@ class Domain:
 
     @cached_property
     def _contexts(self) -> tuple[Assumptions, ...]:
-        """What holds at every point of each piece."""
+        """The assumptions that hold at every point of each piece."""
         found = []
         for piece in self.pieces:
             known = self.known
@@ -120,7 +120,7 @@ class Domain:
         return tuple(found)
 
     def condition(self, span: Span) -> ir.Expr | None:
-        """That a point of the box is one of the domain; None where all are."""
+        """The condition that a point of the box is one of the domain; None where all are."""
         cases = [build.conjunction(piece.facts) for piece in self.pieces]
         if not cases:
             return build.truth(False, span)

@@ -16,18 +16,18 @@ from .walk import Inexpressible, substitute
 
 
 def in_range(range: ir.Range) -> tuple[ir.Expr, ir.Expr]:
-    """That a coordinate is in its range."""
+    """The conditions that a coordinate is in its range."""
     return within(build.coord(range.coordinate, range.span), range.lower, range.upper)
 
 
 def within(value: ir.Expr, start: ir.Expr, stop: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
-    """That a value is at least `start`, and less than `stop`."""
+    """The conditions that a value is at least `start`, and less than `stop`."""
     above = build.apply("<=", (start, value), "bool", value.span)
     return above, build.apply("<", (value, stop), "bool", value.span)
 
 
 def solved(fact: ir.Expr, coordinate: Coordinate, constants: Constants = no_constants) -> ir.Expr | None:
-    """What a coordinate is equal to, where a condition says so; None for any other condition."""
+    """Return the value of a coordinate that an equation determines; None for any other condition."""
     match fact:
         case ir.Map("==", (left, right)) if left.type.kind == right.type.kind == "whole":
             for side, other in ((right, left), (left, right)):
@@ -42,8 +42,8 @@ def solved(fact: ir.Expr, coordinate: Coordinate, constants: Constants = no_cons
 
 
 def without(range: ir.Range, facts: tuple[ir.Expr, ...], known: Assumptions) -> tuple[list[tuple[ir.Expr, ...]], bool]:
-    """What facts say of all else, where a coordinate in its range makes all of them true: one of several conjunctions;
-    and whether they say no less. What is known is known of all coordinates."""
+    """Eliminate a coordinate: the conditions on all others under which some point of its range makes all facts true, as
+    alternative conjunctions; and whether they are exact, not only necessary. `known` holds of all coordinates."""
     coordinate = range.coordinate
     here = [fact for fact in facts if coordinate in fact.type.coordinates]
     others = tuple(fact for fact in facts if coordinate not in fact.type.coordinates)
@@ -68,13 +68,13 @@ def without(range: ir.Range, facts: tuple[ir.Expr, ...], known: Assumptions) -> 
 
 
 def _gaps(one: Slice, range: ir.Range, known: Assumptions) -> Iterator[Polynomial]:
-    """How many points there are between each two bounds."""
+    """The number of points between each pair of bounds."""
     for lower, upper in product((range.lower, *one.lower), (range.upper, *one.upper)):
         yield polynomial(upper, known.constants) - polynomial(lower, known.constants)
 
 
 def _nonempty(one: Slice, range: ir.Range, known: Assumptions) -> list[ir.Expr]:
-    """That there is a point between all bounds."""
+    """The conditions that there is a point between all bounds."""
     rows = dict.fromkeys(gap - 1 for gap in _gaps(one, range, known))
     return [fact for row in rows for fact in at_least_zero(row, range.span)]
 
@@ -82,8 +82,8 @@ def _nonempty(one: Slice, range: ir.Range, known: Assumptions) -> list[ir.Expr]:
 def _is_met(
     multiple: Polynomial, stride: ir.Expr, one: Slice, range: ir.Range, others: tuple[ir.Expr, ...], known: Assumptions
 ) -> bool:
-    """Whether a coordinate is sure to leave the remainder that a stride asks for: between all bounds there are at least
-    as many points as it has remainders."""
+    """Whether a coordinate certainly takes the remainder that a stride needs: between all bounds there are at least as
+    many points as it has remainders."""
     step = polynomial(stride, known.constants)
     if abs(multiple.terms.get(frozenset(((range.coordinate, 1),)), 0)) != 1 or not is_counted(step):
         return False

@@ -71,5 +71,5 @@ def evaluated(
 
 
 def variables(formula: str) -> frozenset[str]:
-    """Which of `x` and `y` a formula mentions."""
+    """Return those of `x` and `y` that a formula mentions."""
     return frozenset(node.id for node in ast.walk(_parsed(formula)) if isinstance(node, ast.Name)) & {"x", "y"}

@@ -53,7 +53,7 @@ class Coord:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many points the inputs' coordinate of this name has: a variable of the whole program."""
+    """The number of points of the inputs' coordinate of this name: a variable of the whole program."""
 
     coordinate: Coordinate
     type: Type
@@ -203,7 +203,7 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What a program claims of an attention: roles as (role, coordinate name), flags with their size."""
+    """The claims of a program about an attention: roles as (role, coordinate name), flags with their size."""
 
     name: str
     roles: tuple[tuple[str, str], ...]
@@ -255,7 +255,7 @@ Order: TypeAlias = Once | Stepwise
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is true. `order` has every definition after all that it reads; `modules` are files of the user's that
+    """A checked program. `order` has every definition after all that it reads; `modules` are files of the user's that
     functions were taken from."""
 
     source: Source

@@ -56,8 +56,9 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """How a library writes a function: what is called, or a template around `{0}`. `helper` is a definition that stands
-    above; `in_place` says that the same name with `_` writes over its argument, and that no derivative minds."""
+    """The spelling of a function in a library: the name that is called, or a template around `{0}`. `helper` is a
+    definition that stands above; `in_place` tells that the same name with `_` overwrites its argument, and that no
+    derivative reads it."""
 
     call: str
     helper: str = ""

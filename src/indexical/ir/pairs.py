@@ -1,4 +1,4 @@
-"""Queries and keys: which keys a tile of queries hears, and the other way round, as arithmetic of the tile's ends."""
+"""Queries and keys: the keys that a tile of queries attends to, and the other way round, from the tile's ends."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .types import Coordinate
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Keys of a tile of queries. No query of the tile hears a key before `first` or from `beyond` on; every query of it
-    hears all keys from `full_first` up to `full_beyond`, as far as `labels` agree and all of `rest` holds, which has to
-    be asked key by key. Between the two the `slice` says who hears whom."""
+    """Keys of a tile of queries. No query of the tile attends to a key before `first` or from `beyond` on; every query
+    of it attends to all keys from `full_first` up to `full_beyond`, as far as `labels` agree and all of `rest` holds,
+    which has to be evaluated key by key. Between the two the `slice` decides."""
 
     first: ir.Expr
     beyond: ir.Expr
@@ -48,12 +48,12 @@ class Pairs:
         return Pairs(self.domain, self.key, self.query)
 
     def slices(self) -> tuple[Slice, ...]:
-        """The keys of a query. It hears those of any slice."""
+        """The keys of a query: those in any slice."""
         return self.domain.bounds(self.key, (self.query,))
 
     def blocks(self, start: ir.Expr, stop: ir.Expr) -> tuple[Block, ...]:
         """The keys of the queries from `start` up to `stop`, which are at least one, and all in their range: for each
-        slice those that none of them hears, those that all of them hear, and those between."""
+        slice those that none of them attends to, those that all of them attend to, and those between."""
         query = self.domain.range(self.query)
         first, beyond, lower, upper = (self._polynomial(end) for end in (start, stop, query.lower, query.upper))
         given = (first - lower, beyond - first - 1, upper - beyond)

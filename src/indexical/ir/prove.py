@@ -1,4 +1,4 @@
-"""What follows from guards and ranges, for whole numbers: decided by elimination.
+"""Proofs from guards and ranges, for whole numbers: decided by elimination.
 
 Everything is a list of polynomials that are at least 0. A product or a quotient counts as a
 variable of its own, with the few facts about it that are always true. What cannot be proved here
@@ -25,7 +25,7 @@ Row: TypeAlias = dict[Monomial, int]
 _MOST_ROWS = 160
 
 
-# What the definition of this name says at these indices, where a guard may be looked through.
+# A lookup of the body of the definition of this name at these indices, where a guard may be expanded.
 Definitions: TypeAlias = Callable[[Read], Expr | None]
 
 
@@ -35,7 +35,7 @@ def no_definitions(read: Read) -> Expr | None:
 
 @dataclass(frozen=True, slots=True)
 class Assumptions:
-    """What holds at a point: polynomials at least 0, and the conditions by their text.
+    """The facts at a point: polynomials at least 0, and the conditions by their text.
 
     `opaque` is True where some condition could not be put as polynomials.
     """
@@ -66,7 +66,7 @@ class Assumptions:
         return self._also(known, stated, opaque)
 
     def _apart(self, fact: Expr) -> list[Polynomial]:
-        """What differs from its bound is beyond it: `t != 0` is `t >= 1` where `t >= 0` is known."""
+        """Sharpen a bound that a fact excludes: `t != 0` is `t >= 1` where `t >= 0` is known."""
         match fact:
             case Map("!=", (left, right)) if left.type.kind == right.type.kind == "whole":
                 difference = polynomial(left, self.constants) - polynomial(right, self.constants)
@@ -120,7 +120,7 @@ class Assumptions:
 
 
 def _each(bound: Expr, op: str) -> tuple[Expr, ...]:
-    """What is above the largest of some is above each of them, and below the least below each; the bound itself too."""
+    """Split a bound: a point at least `max(a, b)` is at least each of them, one below `min(a, b)` below each."""
     return (bound, *bound.arguments) if isinstance(bound, Map) and bound.op == op else (bound,)
 
 

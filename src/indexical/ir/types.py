@@ -1,4 +1,4 @@
-"""What an expression is, and what it varies over."""
+"""Types: the kind of an expression, and the coordinates that it varies with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is well formed. The checker builds nothing else, and every transform keeps it so."""
+"""Verification that a program is well formed. The checker builds no other, and every transform keeps it so."""
 
 from __future__ import annotations
 

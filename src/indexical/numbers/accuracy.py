@@ -1,4 +1,4 @@
-"""How far computed numbers are from the true ones, in units in the last place."""
+"""The error of computed numbers against the true ones, in units in the last place."""
 
 from __future__ import annotations
 

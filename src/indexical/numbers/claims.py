@@ -112,7 +112,7 @@ def _claim(evaluated: Evaluated, expect: ir.Expect, rounded: _Rounding) -> Claim
 
 @contextmanager
 def _placed(expect: ir.Expect) -> Iterator[None]:
-    """What goes wrong with a claim points at it, unless it points elsewhere."""
+    """Point an error in evaluating a claim at the claim, unless it already points elsewhere."""
     try:
         yield
     except CallError as problem:
@@ -121,7 +121,7 @@ def _placed(expect: ir.Expect) -> Iterator[None]:
 
 
 def _check_shape(evaluated: Evaluated, expect: ir.Expect) -> None:
-    """As many figures as points."""
+    """Check that there are as many figures as points."""
     if not expect.shape:
         return
     evaluation = evaluated.evaluation

@@ -216,8 +216,8 @@ def evaluate(
     tell: Callable[[str], None] = lambda name: None,
     terms: int = MOST_TERMS,
 ) -> Evaluated:
-    """The wanted definitions and all that they need, exactly. `tell` hears what is computed next; `terms` is how many
-    terms may be multiplied and added in all."""
+    """Compute the wanted definitions and all that they need, exactly. `tell` is called with the name of what is
+    computed next; `terms` is how many terms may be multiplied and added in all."""
     given = read_inputs(program, arguments, sizes)
     check_work(given.bound, wanted, MOST_STEPS)
     evaluation = _Exactly(program, given.tables, given.bound.sizes, ExactNumbers())
@@ -228,7 +228,7 @@ def evaluate(
 
 @contextmanager
 def explained(evaluation: Evaluation | None = None) -> Iterator[None]:
-    """What numbers cannot do, as an error that says at which definition and point."""
+    """Turn a failure of exact arithmetic into an error that names the definition and the point."""
     try:
         yield
     except TooManyTerms as problem:

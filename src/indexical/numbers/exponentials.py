@@ -81,7 +81,7 @@ class Sum:
         return Sum(_without_zeros(terms))
 
     def size(self) -> int:
-        """How many rational coefficients it has."""
+        """The number of its rational coefficients."""
         return sum(len(c.terms) if isinstance(c, Surd) else 1 for c in self.terms.values())
 
     def scaled(self, factor: Any) -> Sum:
@@ -151,7 +151,7 @@ def _without_zeros(terms: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _content(coefficients: list[Any], first: Any) -> Any:
-    """What to divide coefficients by: their greatest common divisor with the sign of the first, or the first."""
+    """The factor to divide coefficients by: their gcd with the sign of the first; the first where one is irrational."""
     if not all(isinstance(c, int | Fraction) for c in coefficients):
         return first
     above = math.gcd(*(Fraction(c).numerator for c in coefficients))

@@ -157,7 +157,7 @@ def _odd(function: str, x: Any) -> Any:
 
 
 def power(a: Any, b: Any) -> Any:
-    """As for floats: anything to the 0 is 1, a negative number has whole powers alone."""
+    """A power, as for floats: anything to the 0 is 1, a negative number has whole powers alone."""
     if (not isinstance(b, Number) and b == 0) or (not isinstance(a, Number) and a == 1):
         return 1
     if isinstance(a, Special) or isinstance(b, Special):
@@ -197,7 +197,7 @@ def _length(a: Any) -> int:
 
 
 def _power_of_negative(a: Any, b: Any) -> Any:
-    """To what is not seen to be whole by its form."""
+    """A negative number to a power that may be whole, though its form does not show it."""
     nearest = round_even(b)
     return _whole_power(a, nearest) if compare(b, nearest) == 0 else UNDEFINED
 

@@ -183,7 +183,7 @@ def _stand_in(tensor: ir.Input, found: Cells) -> np.ndarray[Any, Any]:
 def _sizes_given(
     program: ir.Program, cells: Mapping[str, Cells], chosen: Mapping[str, int]
 ) -> tuple[dict[Coordinate, int], dict[str, tuple[int, ...]]]:
-    """What the values and the caller say."""
+    """Return the sizes that follow from the values and from what the caller chose."""
     sizes: dict[Coordinate, int] = {}
     rests: dict[str, tuple[int, ...]] = {}
     known = {axis.coordinate.name: axis for tensor in program.inputs for axis in tensor.axes}
@@ -286,7 +286,7 @@ def _symbols(
 
 
 def _check_rows(program: ir.Program, rows: frozenset[Coordinate]) -> None:
-    """A coordinate of unknown size may only be carried along: each definition has it once, and nothing looks at it."""
+    """Check that coordinates of unknown size are only batch axes: each definition has them once and reads no value."""
     if not rows:
         return
     sink = Sink()

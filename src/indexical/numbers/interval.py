@@ -187,7 +187,7 @@ class Interval:
         return shortened(result.low, result.high, result.exponent, self.bits)
 
     def _orders(self, other: Number) -> tuple[int, int]:
-        """How the upper end stands to the other's lower end, and the lower end to the other's upper: -1, 0 or 1."""
+        """Compare the upper end with the other's lower end, and the lower end with the other's upper: -1, 0 or 1."""
         low, high, exponent, bottom = ends(other)
         return (
             order(self.high * bottom, self.exponent, low, exponent),

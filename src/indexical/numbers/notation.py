@@ -1,4 +1,4 @@
-"""How an exact number is written: `e^1/(e^1+e^1+e^2)`, `√2/2`, `1/2·log(3)`.
+"""The notation of exact numbers: `e^1/(e^1+e^1+e^2)`, `√2/2`, `1/2·log(3)`.
 
 A small tree is built first, from a number here or from a definition in `forms`; it is then written once, with the
 brackets that its reader needs and no others.
@@ -27,7 +27,7 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """What stands for itself: a symbol, an element of a definition, or `e`."""
+    """A name that is written as it is: a symbol, an element of a definition, or `e`."""
 
     symbol: Symbol
 
@@ -201,7 +201,7 @@ def placed(node: Node, rows: Mapping[str, int]) -> Node:
 
 
 def text_of(value: Any) -> str:
-    """A number in its canonical form; of one whose form nobody would read, so many digits, each proven."""
+    """A number in its canonical form; of one whose form is too long to read, proven digits."""
     if size_of(value) <= LARGEST:
         return write(canonical(value))
     return f"≈ {decimal(value, 16)}" if not value.symbols else "too long to be written"

@@ -1,4 +1,4 @@
-"""What a user holds of an exact evaluation: numbers that compare, tensors of them, and where exactness ended."""
+"""The results of an exact evaluation: numbers that compare, tensors of them, and where exactness ended."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Value:
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """What has no value in it."""
+        """The symbols in it, which have no value."""
         return tuple(sorted(map(str, self.number.symbols))) if isinstance(self.number, Polynomial) else ()
 
     def to_json(self, digits: int | None = None) -> dict[str, object]:

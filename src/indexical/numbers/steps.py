@@ -66,7 +66,7 @@ def figures(program: ir.Program) -> set[str]:
 
 
 def _words(let: ir.Let) -> str:
-    """What happens, coordinate by coordinate."""
+    """Describe a definition coordinate by coordinate: which are kept, summed over and normalised over."""
     clause = let.clauses[-1]
     home = [str(r.coordinate) for r in clause.ranges]
     acts = list(dict.fromkeys(act for act in _acts(clause.body)))
@@ -100,7 +100,7 @@ def _normalisers(expr: ir.Expr) -> list[ir.Normalize]:
 
 
 def _reads(let: ir.Let, program: ir.Program) -> tuple[str, ...]:
-    """What a definition reads, through what functions brought along."""
+    """Return the tensors that a definition reads, directly or through hidden definitions of functions."""
     lets = {other.name: other for other in program.lets}
     found: dict[str, None] = {}
     waiting = [read.tensor for read in sorted(reads_of(let), key=lambda read: read.span.start)]

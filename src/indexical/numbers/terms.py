@@ -1,4 +1,4 @@
-"""What leaves the field: symbols, and named terms such as `log(2)`, with polynomials in them.
+"""Numbers outside the field: symbols, and named terms such as `log(2)`, with polynomials in them.
 
 Out here identical terms are equal, numbers with disjoint enclosures are not, and of all else it is not known.
 """

@@ -23,7 +23,7 @@ class TooManyTerms(Exception):
 
 
 class _Budget:
-    """How many terms may still be multiplied or added; a whole evaluation has one budget."""
+    """The number of terms that may still be multiplied or added; a whole evaluation has one budget."""
 
     left: float = math.inf
 
@@ -225,7 +225,7 @@ class Special(Number):
         raise Unsettled
 
     def __eq__(self, other: object) -> bool:
-        """What is undefined is not even equal to itself."""
+        """Compare by sign of infinity; an undefined value is not even equal to itself."""
         return isinstance(other, Special) and self.side == other.side != 0
 
     def __hash__(self) -> int:
@@ -245,7 +245,7 @@ _SPECIAL = (UNDEFINED, INFINITY, Special(-1))
 # ---------------------------------------------------------------------- order
 
 _FIRST_BITS = 64
-# A number of the exact storeys that is not 0 is told from 0 in the end; one with named terms perhaps never.
+# Enclosures separate a nonzero number of the exact storeys from 0 in the end; one with named terms perhaps never.
 _MOST_BITS_OUTSIDE = 1 << 12
 _MOST_BITS = 1 << 22
 _LONGEST_WHOLE = 1 << 17

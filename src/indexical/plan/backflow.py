@@ -47,9 +47,9 @@ def _pointwise(name: str, uses: Uses) -> set[str]:
 
 @dataclass
 class Scene:
-    """A program whose weights are looked at one after the other: what holds of all of them is found once.
+    """A program whose weights are examined one after the other, with the facts that all of them share.
 
-    `exponential` are definitions in which something is exponentiated, `copies` those that only read on, or nearly.
+    `exponential` are definitions with an exponential in them, `copies` those that only read another, or nearly.
     """
 
     program: ir.Program
@@ -114,7 +114,7 @@ class Flowing:
         return apart | {self.name}
 
     def _large(self) -> set[str]:
-        """The definitions as large as the weights that stand beside them, or that copies of which do."""
+        """The definitions as large as the weights that are read beside them, directly or through copies."""
         found: set[str] = set()
         waiting = [*self.opening, *(let.name for let in self.readers)]
         while waiting:
@@ -131,7 +131,7 @@ class Flowing:
 
     @cached_property
     def readers(self) -> list[ir.Let]:
-        """What is needed and reads something that is made of the weights point by point."""
+        """The needed definitions that read something computed point by point from the weights."""
         found = {let.name for let in self._readers(self.pointwise)} - self.pointwise
         return [let for let in self.program.lets if let.name in found]
 
@@ -142,7 +142,7 @@ class Flowing:
         return others | self.pointwise - {self.name} if others else set()
 
     def is_derived(self) -> bool:
-        """Whether weights stand beside weights somewhere, as in what flows back through a softmax."""
+        """Whether a product has the weights twice as a factor, as the derivative of a softmax does."""
         return any(self._is_twice(let) for let in self.readers)
 
     def _is_twice(self, let: ir.Let) -> bool:
@@ -155,7 +155,7 @@ class Flowing:
         return any(len(use) != 1 or use[0][0].flow is not None for use in uses)
 
     def is_gather(self, let: ir.Let) -> bool:
-        """Whether the weights in a definition are summed over their key, and over nothing that asks alone."""
+        """Whether the weights in a definition are summed over their key, and over no axis of the query alone."""
         try:
             found = self.form(let)
         except TooLarge:

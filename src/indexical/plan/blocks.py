@@ -18,7 +18,7 @@ from .steps import Block
 
 Reads = Callable[[str], set[str]]
 
-# How many points a block of rows has, about.
+# The number of points of a block of rows, about.
 POINTS = 1 << 20
 
 
@@ -63,7 +63,7 @@ class _Cut:
                     self.readers.setdefault(name, []).append(other)
 
     def candidates(self) -> list[int]:
-        """The axes of the weights that ask: first those that their guard speaks of, or that are as long as the key."""
+        """The query axes of the weights: first those in their guard, then those as long as the key axis."""
         let = self.lets[self.weights]
         body = weights_of(let)
         assert body is not None
@@ -121,7 +121,7 @@ class _Cut:
         return axis >= 0 and polynomial(self.keys) in others
 
     def read_by(self, name: str) -> list[str]:
-        """The definitions with a point for every row and key that one which is in reads row by row: they come in."""
+        """The definitions with a point for every row and key that an inner one reads row by row: inner ones too."""
         found = []
         for read, row in self.row_reads(name):
             other = self.lets.get(read.tensor)
@@ -156,7 +156,7 @@ class _Cut:
         return starts and all(isinstance(slot, ir.Coord) for slot in clause.slots)
 
     def enter(self, let: ir.Let) -> list[str] | str:
-        """A definition that reads one that is in comes in, row by row or as a sum over all rows."""
+        """Take in a definition that reads an inner one, row by row or as a sum over all rows; or say why not."""
         if let.name in self.inner or let.name in self.totals:
             return []
         if not self.fits(let) or let.name in self.reading:
@@ -188,13 +188,13 @@ class _Cut:
         return zero and polynomial(r.upper) == polynomial(self.rows)
 
     def between(self) -> str | None:
-        """What is made of rows that are in, and needed by others that are, comes in too."""
+        """Take in the definitions that depend on inner ones and that inner ones need; or say why not."""
         while True:
             after = self.reached(self.readers_of, {*self.inner, *self.totals})
             before = self.reached(self.read_of, set(self.inner))
             missing = [n for n in self.lets if n in after & before and n not in self.inner and n in self.needed]
             if any(name in self.totals for name in missing):
-                # What is no larger than a row, and needs such a sum, is put together after all of them.
+                # Definitions no larger than a row that need such a sum are computed after all blocks.
                 later = [
                     n for n in self.inner if not self.is_large(n) and self.reached(self.read_of, {n}) & self.totals
                 ]
@@ -319,7 +319,7 @@ class _Cut:
 
 
 def _under_sums(let: ir.Let) -> Iterator[tuple[ir.Read, Mapping[Coordinate, ir.Range]]]:
-    """Every read of a definition with the sums that it stands under, and nothing else does between."""
+    """Every read of a definition, with the ranges of the sums around it."""
     for expr in parts_of(let):
         waiting: list[tuple[ir.Expr, Mapping[Coordinate, ir.Range]]] = [(expr, {})]
         while waiting:

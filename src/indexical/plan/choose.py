@@ -46,8 +46,8 @@ def choose(
     isolate: bool,
     recompute: bool = True,
 ) -> Plan:
-    """The plan of a call: what is needed, every attention by the best kernel that takes it. What flows back through
-    one is computed from weights that are made again, unless `recompute` says to keep them."""
+    """The plan of a call: what is needed, every attention by the best kernel that takes it. The gradients of an
+    attention are computed from recomputed weights, unless `recompute` is False: then the weights are kept."""
     original = program
     placed: list[str] = []
     if not isolate:
@@ -196,14 +196,14 @@ def _covered(names: tuple[str, ...], lets: Mapping[str, ir.Let], needed: set[str
 
 
 def _derived(program: ir.Program, wanted: tuple[str, ...], backend: str, device: str, recompute: bool) -> Derived:
-    """What flows back through attentions: by a kernel that has a way back, where weights may be made again."""
+    """Find the gradients of attentions: by a kernel that has a backward pass, where weights may be recomputed."""
     if not recompute:
         return replace(derive(program, wanted, None), flowing=())
     return derive(program, wanted, partial(_Describer, device=device) if backend == "torch" else None)
 
 
 class _Describer:
-    """The attentions of a program through which something flows back, each by its kernel."""
+    """The attentions of a program that have gradients in it, each with its kernel."""
 
     def __init__(self, program: ir.Program, device: str) -> None:
         self.recognizer = Recognizer(program)
@@ -225,7 +225,7 @@ class _Describer:
 
 
 def _reading(fused: Mapping[str, Attention], derived: Derived) -> dict[str, tuple[ir.Expr, ...]]:
-    """What is evaluated by definitions that a kernel computes."""
+    """Return, for each definition that a kernel computes, the expressions that the kernel evaluates."""
     reading = {name: parts(attention) for name, attention in fused.items()}
     for gradient in derived.gradients:
         read = (*parts(gradient.attend.attention), gradient.arriving)
@@ -270,7 +270,7 @@ def _together(
     needed: set[str],
     refusals: Mapping[str, Refusal],
 ) -> list[Step]:
-    """Definitions that are computed at once, where the first of them stands."""
+    """The steps of definitions that are computed at once, in the place of the first of them."""
     order = [item.name for item in program.order if isinstance(item, ir.Once)]
     place = {name: number for number, name in enumerate(order)}
     lets = {let.name: let for let in program.lets}
@@ -379,7 +379,7 @@ def _way(
 
 
 def _tiled(let: ir.Let, layout: Layout, refusals: list[Refusal]) -> tuple[str, tuple[Refusal, ...]]:
-    """Tiles know of two coordinates that keep apart; more are streamed."""
+    """Choose tiles for at most two batch axes; more are streamed."""
     apart = len(let.axes) - len(layout.carry) - min(1, len(layout.rows))
     if apart <= 2:
         return TILES, tuple(refusals)

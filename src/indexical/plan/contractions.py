@@ -93,7 +93,7 @@ class _Contraction:
         return replace(attention, score=site.rewritten(attention.score))
 
     def plain(self, let: ir.Let) -> ir.Expr:
-        """The body of a definition that no kernel computes: weights that are built, scores, what flows back to them."""
+        """The body of a definition that no kernel computes: weights that are built, scores, their cotangents."""
         clause, body = let.clauses[0], weights_of(let)
         ranges = {range.coordinate: range for range in clause.ranges}
         guard = clause.guard if body is None else body.guard

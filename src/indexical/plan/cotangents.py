@@ -1,4 +1,4 @@
-"""What flows back through a softmax, found in normal forms: `weights * (g - sum[key](weights * g))`."""
+"""The cotangent of a softmax, found in normal forms: `weights * (g - sum[key](weights * g))`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Weights:
         return re.search(rf"(?:^|\W)\d?{re.escape(self.name)}\[", key) is not None
 
     def held(self, indices: tuple[ir.Expr, ...], algebra: Algebra) -> Mapping[str, ir.Expr]:
-        """What holds wherever it is not 0."""
+        """The conditions that hold wherever it is not 0."""
         if self.guard is None:
             return {}
         return algebra.conditions(substitute(self.guard, self.at(indices)))
@@ -64,8 +64,8 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A product that has weights as a factor, read at `indices`: what else is in it, and what flows back through the
-    softmax where that is a factor too, in the weights' own coordinates."""
+    """A product that has weights as a factor, read at `indices`: its other factors, and the cotangent of the weights
+    where the derivative of the softmax is a factor too, in the weights' own coordinates."""
 
     indices: tuple[ir.Expr, ...]
     rest: Product
@@ -222,7 +222,7 @@ def _flow(
 
 
 def _is_by_result(mean: Form, own: Form, weights: Weights, algebra: Algebra, results: Collection[str]) -> bool:
-    """Whether a mean is said by what was gathered: `sum[carried](arriving * result)`."""
+    """Whether a mean is written with the result of the gather: `sum[carried](arriving * result)`."""
     gather = gathered(own, weights, algebra)
     if gather is None:
         return False
@@ -244,13 +244,13 @@ def read_of(weights: Weights, algebra: Algebra) -> Form:
 
 
 def adjoint_of(flow: Form, weights: Weights, algebra: Algebra) -> Form:
-    """What flows back to the scores, where `flow` arrives at the weights."""
+    """The cotangent of the scores, where `flow` is that of the weights."""
     return times(read_of(weights, algebra), plus(flow, mean_of(flow, weights, algebra), -1))
 
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """`sum[carried](arriving * value)`: what flows back to weights that have gathered `value`."""
+    """`sum[carried](arriving * value)`: the cotangent of weights that have gathered `value`."""
 
     carried: tuple[Binder, ...]
     arriving: Product
@@ -259,8 +259,8 @@ class Gather:
 
 
 def gathered(flow: Form, weights: Weights, algebra: Algebra) -> Gather | None:
-    """What arrives at a gather with these weights and what it gathers, from what flows back to the weights; None
-    where they are not gathered with once, or not alone."""
+    """The cotangent of a gather with these weights and the value it gathers, found in the cotangent of the weights;
+    None where they are not gathered with once, or not alone."""
     key = weights.axes[weights.key]
     if len(flow.terms) != 1:
         return None

@@ -1,4 +1,4 @@
-"""Which dtype a definition has, once the arrays are known. Literals, coordinates and sizes are weak."""
+"""The dtype of each definition, once the arrays are known. Literals, coordinates and sizes are weak."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def weak_definitions(program: ir.Program, inputs: Mapping[str, Dtype]) -> frozen
 def _known(program: ir.Program, inputs: Mapping[str, Dtype]) -> dict[str, Dtype | None]:
     known: dict[str, Dtype | None] = dict(inputs)
     lets = {let.name: let for let in program.lets}
-    # A recurrence is made of itself: twice around is enough for what it is made of to arrive.
+    # A recurrence reads itself: two rounds are enough for every dtype in it to be promoted.
     for _ in range(2):
         for let in _by_order(program, lets):
             found = [_of(clause.body, known, let.kind) for clause in let.clauses]

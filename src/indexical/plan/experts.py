@@ -73,8 +73,8 @@ class _Search:
         return self.rewritten(clause.body, clause.ranges, let)
 
     def rewritten(self, expr: ir.Expr, trail: Trail, let: ir.Let) -> ir.Expr:
-        """The expression with a read in place of every such sum that no guard stands around: where one fails, nobody
-        says that the place is there."""
+        """The expression with a read in place of every such sum outside all guards: where a guard fails, the index may
+        be out of bounds."""
         if not any(isinstance(part, ir.Reduce) for part in walk(expr)) or isinstance(expr, ir.Normalize):
             return expr
         if isinstance(expr, ir.Reduce) and expr.op == "sum" and expr.type.kind == "real" and expr.guard is None:
@@ -173,7 +173,7 @@ def factors_of(expr: ir.Expr) -> list[ir.Expr]:
 
 
 def _place(expr: ir.Expr) -> int | None:
-    """Which axis of a table is read at a place that an array says, where there is just one."""
+    """The axis of a table that is indexed by an array, where there is just one."""
     if not isinstance(expr, ir.Read) or expr.type.kind != "real" or len(expr.indices) < 3:
         return None
     places = [n for n, index in enumerate(expr.indices) if not isinstance(index, ir.Coord)]

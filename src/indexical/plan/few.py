@@ -1,4 +1,4 @@
-"""Which calls are small: where pairs of a query and a key are few, all of them at once cost less than tiles do.
+"""The sizes of small calls: where pairs of a query and a key are few, all of them at once cost less than tiles do.
 
 Kernels are kept by rank, and sizes are known at the call: emitted code compares these numbers with its sizes. They were
 measured on a CPU with `benchmarks/small.py`. On other devices a call costs as much whatever its size, and a mask that
@@ -13,12 +13,12 @@ from .steps import Attend, Few
 MASK = 1 << 16
 # Points of a mask that is data, and of a bias, which tiles make piece by piece.
 DATA = 1 << 18
-# Scores of all batches and heads, of which some copies are kept for the way back.
+# Scores of all batches and heads, of which some copies are kept for the backward pass.
 SCORES = 1 << 19
 
 
 def few_pairs(attend: Attend, device: str) -> Few | None:
-    """Up to how many points a call is computed with its mask, or its scores, in memory; None where it never is."""
+    """The largest number of points of a mask, and of scores, to be computed in memory; None where none is."""
     if device != "cpu":
         return None
     is_data = attend.scores.bias is not None or any(piece.rest for piece in attend.keys)

@@ -25,8 +25,8 @@ def fuse(program: ir.Program, kept: Collection[str]) -> ir.Program:
 
 
 def is_spread(let: ir.Let) -> bool:
-    """Whether a definition is a product of parts that all have fewer coordinates than it: building it takes more
-    room than all of them."""
+    """Whether a definition is a product of parts that all have fewer coordinates than it: building it takes more memory
+    than all of them."""
     if let.kind != "real" or len(let.clauses) != 1 or not all(isinstance(s, ir.Coord) for s in let.clauses[0].slots):
         return False
     body = let.clauses[0].body

@@ -1,4 +1,4 @@
-"""The derivative of attention, in any spelling: definitions that are what flows back to its query, key and value."""
+"""The derivative of attention, in any spelling: definitions that are the cotangents of its query, key and value."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class Describer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A program in which what flows back through attentions is computed by their kernels, and where not, why.
+    """A program in which gradients of attentions are computed by their kernels, and the reasons where not.
 
-    `flowing` are weights that something flows back through by no kernel; `left` are definitions that are made of
-    weights in another way than attention is.
+    `flowing` are weights whose derivative no kernel computes; `left` are definitions that use weights in another way
+    than attention does.
     """
 
     program: ir.Program
@@ -69,7 +69,7 @@ class Derived:
 
     @classmethod
     def none(cls, program: ir.Program) -> Derived:
-        """A program through which nothing flows back."""
+        """A program without gradients of attentions."""
         return cls(program, (), (), (), frozenset())
 
 
@@ -157,7 +157,7 @@ class _Found:
 
 @dataclass
 class _Search(Flowing):
-    """What flows back through one softmax, as the derivative of a gather."""
+    """The search for the derivative of one softmax, as that of a gather."""
 
     describer: Describer | None = None
     forwards: dict[str, _Forward] = field(default_factory=dict)
@@ -202,7 +202,7 @@ class _Search(Flowing):
     # --------------------------------------------------------------------- the attention
 
     def describe_flow(self, use: Use) -> str | None:
-        """The attention that something flows back through; or why there is none."""
+        """The attention whose derivative this is; or why there is none."""
         flow = use.flow
         if flow is None or flow.key in self.forwards:
             return None
@@ -280,7 +280,7 @@ class _Search(Flowing):
     # ------------------------------------------------------------------------- matching
 
     def matched(self, number: Number, term: Product, uses: list[tuple[Use, tuple[Binder, ...]]]) -> _Part | Form | str:
-        """A term as a gradient times something; as it is where no weights flow back in it."""
+        """A term as a gradient times something; as it is where it has no derivative of the weights."""
         if not self.weights.is_in(term.key):
             return form(((number, term),))
         if len(uses) != 1:
@@ -300,7 +300,7 @@ class _Search(Flowing):
         return "it is not what flows back to a side of the scores, or to what is gathered"
 
     def _sides(self, forward: _Forward, use: Use) -> Iterator[tuple[str, Product, int, tuple[Coordinate, ...]]]:
-        """What the product beside has to be for each gradient: the axis that is summed over, and the columns."""
+        """Yield the cofactor of the weights for each gradient, with the axis that is summed over and the columns."""
         dot = forward.attend.scores.dot
         assert dot is not None
         compared = tuple(r.coordinate for r in dot.compared)
@@ -319,7 +319,7 @@ class _Search(Flowing):
         over: int,
         columns: tuple[Coordinate, ...],
     ) -> tuple[tuple[ir.Expr, ...], Product, tuple[Binder, ...]] | None:
-        """Where the gradient is read, what it is multiplied with and what that is summed over."""
+        """Return the indices at which the gradient is read, its cofactor, and the coordinates that are summed over."""
         summed_over = use.coordinate(over)
         binder = binder_of(summed_over, binders)
         if summed_over is None or binder is None or not self._is_whole(binder, over):
@@ -440,7 +440,7 @@ class _Search(Flowing):
 
 
 def _divided(whole: Product, part: Product) -> Product | None:
-    """What is left of a product without some of its factors; None where they are not all in it."""
+    """Divide a product by another; None where not all of its factors are in it."""
     left = {atom.key: (atom, power) for atom, power in whole.factors}
     for atom, power in part.factors:
         known = left.get(atom.key)
@@ -454,7 +454,7 @@ def _divided(whole: Product, part: Product) -> Product | None:
 
 
 def _order(let: ir.Let, part: _Part) -> tuple[int, ...] | None:
-    """Which axis of a gradient each axis of a definition is, where the definition is that gradient."""
+    """Return the axis of a gradient that each axis of a definition is, where the definition is that gradient."""
     if part.number != 1 or part.binders or part.rest.key != EMPTY.key or let.clauses[0].guard is not None:
         return None
     slots = [slot.coordinate for slot in let.clauses[0].slots if isinstance(slot, ir.Coord)]

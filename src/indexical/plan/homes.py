@@ -27,7 +27,7 @@ Names = Mapping[Coordinate, Coordinate]
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """A new definition, what it is, and the read that stands in its place."""
+    """A new definition for an attention, the attention, and the read that replaces it."""
 
     let: ir.Let
     attention: Attention
@@ -135,8 +135,8 @@ def _described(algebra: Algebra, found: Gathered, names: Names, span: Span) -> A
 def _conditions(
     order: list[Coordinate], ranges: Mapping[Coordinate, ir.Range], trail: Trail, span: Span
 ) -> tuple[list[ir.Expr], bool]:
-    """What holds wherever the attention is read, as far as its own coordinates decide it, and whether that is
-    not all."""
+    """The conditions that hold wherever the attention is read, as far as they have only its coordinates, and whether
+    there are others."""
     steps = [step for step in trail if isinstance(step, tuple)]
     held = [condition if holds else fails(condition) for condition, holds in steps]
     decided = [condition for condition in held if condition.type.coordinates <= set(order)]

@@ -1,4 +1,4 @@
-"""What is not asked for is not kept: recurrences of which only the last step is read."""
+"""Recurrences of which only the last step is read: earlier steps are not kept."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _is_last(index: ir.Expr, let: ir.Let, axis: int, forward: bool, lets: Mappin
 
 
 def _reach(name: str, group: Mapping[str, int], forward: bool, lets: Mapping[str, ir.Let]) -> int | None:
-    """How many steps back a definition is read within its recurrence; None where that is not fixed."""
+    """The number of steps back that a definition is read within its recurrence; None where that is not fixed."""
     constants = constants_of(lets)
     furthest = 0
     for other, axis in group.items():

@@ -1,4 +1,4 @@
-"""What a recurrence does to its earlier values: `times * y + plus`, where it does no more than that."""
+"""Linear recurrences: the next value as `times * y + plus` of an earlier `y`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ..source import Span
 class Linear:
     """`times * y + plus` at every point, both free of `y`; None is 0.
 
-    `heard` says where `y` is looked at; None is everywhere, if at all. Elsewhere `times` is 0, and what `y` is there
-    does not matter, not even if it is infinite.
+    `heard` is the condition under which `y` is read; None is everywhere, if at all. Elsewhere `times` is 0, and `y`
+    does not matter, not even where it is non-finite.
     """
 
     times: ir.Expr | None
@@ -77,7 +77,7 @@ def reads_earlier(expr: ir.Expr, earlier: Earlier) -> bool:
 
 
 def where_heard(condition: ir.Expr | None, found: Linear) -> Linear:
-    """What is 0 where a condition fails."""
+    """Make an expression 0 where a condition fails."""
     if condition is None:
         return found
     zero = _zero(condition.span)
@@ -133,8 +133,8 @@ def _summed(expr: ir.Reduce, earlier: Earlier) -> Linear:
 
 
 def split_guard(expr: ir.Reduce) -> tuple[ir.Expr | None, ir.Expr | None]:
-    """The conditions of a guard that are the same for all that a reduction binds, and the others. Those that stand
-    after one of the others are looked at only where it holds, and stay."""
+    """The conditions of a guard before the first that depends on a coordinate of the reduction, and the rest: those
+    after it are evaluated only where it holds."""
     conditions = conjuncts_of(expr.guard)
     count = 0
     while count < len(conditions) and not conditions[count].type.coordinates & expr.coordinates:

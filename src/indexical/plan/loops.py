@@ -49,7 +49,7 @@ def _grouped(expr: ir.Map, group: Collection[str]) -> ir.Expr:
 
 
 def _terms(expr: ir.Expr) -> list[tuple[ir.Expr, bool]]:
-    """What is added up, and whether it is taken away."""
+    """The terms of a sum, each with whether it is subtracted."""
     match expr:
         case ir.Map("+", (left, right)) if expr.type.kind == "real":
             return _terms(left) + _terms(right)

@@ -18,8 +18,8 @@ Reduction: TypeAlias = Literal["none", "sum", "mean"]
 
 @dataclass(frozen=True, slots=True)
 class CrossEntropy:
-    """How surprised `logits` are by the class `target`, which is one of those of `classes`: at each point of `rows`,
-    added up or their mean. `log_softmax` is the definition that it is read from, which need not be built."""
+    """The cross-entropy of `logits` and the class `target`, which is one of those of `classes`: at each point of
+    `rows`, added up or their mean. `log_softmax` is the definition that it is read from, which need not be built."""
 
     logits: ir.Expr
     classes: ir.Range
@@ -30,7 +30,7 @@ class CrossEntropy:
 
     @property
     def parts(self) -> tuple[ir.Expr, ...]:
-        """What has to be evaluated."""
+        """The expressions that have to be evaluated."""
         return (self.logits, self.target)
 
 

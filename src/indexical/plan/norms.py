@@ -38,7 +38,7 @@ class Norm:
 
     @property
     def parts(self) -> tuple[ir.Expr, ...]:
-        """What has to be evaluated."""
+        """The expressions that have to be evaluated."""
         return tuple(part for part in (self.x, self.gain, self.bias) if part is not None)
 
 
@@ -74,7 +74,7 @@ def _sums(body: ir.Expr) -> Iterator[tuple[ir.Expr, ir.Expr | None]]:
 def _normalised(
     expr: ir.Expr, clause: ir.Clause, lets: Lets
 ) -> tuple[ir.Expr, Coordinate, ir.Const, ir.Expr | None, bool] | None:
-    """What is normalised, over which coordinate, with which `eps` and gain, and whether about its mean."""
+    """Return the normalised expression, the coordinate, `eps`, the gain, and whether the mean is subtracted."""
     product = quotient_of(expr)
     if product.number != 1 or len(product.divisors) > 1:
         return None
@@ -126,7 +126,7 @@ def _only(coordinates: frozenset[Coordinate]) -> Coordinate | None:
 
 
 def _squared(expr: ir.Expr | None) -> ir.Expr | None:
-    """What is squared."""
+    """The base of a square; None for anything else."""
     match expr:
         case ir.Map("**", (base, ir.Const(2))):
             return base
@@ -144,7 +144,7 @@ def _is_centred(expr: ir.Expr, x: ir.Expr, coordinate: Coordinate, clause: ir.Cl
 
 
 def _averaged(expr: ir.Expr, coordinate: Coordinate, clause: ir.Clause, lets: Lets) -> ir.Expr | None:
-    """What is averaged, at this coordinate of the clause, where a mean runs over all of its points."""
+    """The averaged expression, at this coordinate of the clause, where a mean runs over all of its points."""
     own = next((range for range in clause.ranges if range.coordinate == coordinate), None)
     match _opened(expr, lets):
         case ir.Reduce("mean", (range,), body, None) if own is not None:

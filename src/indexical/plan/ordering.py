@@ -61,7 +61,7 @@ class Uses:
 
 
 def uses_of(program: ir.Program, wanted: tuple[str, ...]) -> Uses:
-    """Who reads what, of all that some definitions and all assertions are made of; each definition is walked once."""
+    """The readers of each definition that is wanted, asserted or needed for one that is; each is walked once."""
     lets = {let.name: let for let in program.lets}
     reads: dict[str, Sequence[ir.Read]] = {}
 

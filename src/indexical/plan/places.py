@@ -61,7 +61,7 @@ class _Search:
         self.tensors = dict(self.program.tensors)
 
     def rewritten(self, expr: ir.Expr, ranges: Ranges, let: ir.Let) -> ir.Expr:
-        """Through arithmetic: no guard or branch may stand around a sum, whose places would not be there elsewhere."""
+        """Rewrite sums under arithmetic alone: under a guard or a branch, an index may be out of bounds elsewhere."""
         match expr:
             case ir.Map(_, arguments) if expr.type.kind == "real":
                 changed = tuple(self.rewritten(argument, ranges, let) for argument in arguments)
@@ -162,8 +162,8 @@ class _Search:
     def claim(
         self, expr: ir.Reduce, weights: ir.Expr, index: ir.Expr, extent: ir.Expr, ranges: Ranges, read: ir.Read
     ) -> None:
-        """That a place is there wherever the sum reads it, which it does not where the weights are removed. As it is
-        written, it would be refused elsewhere."""
+        """Claim that an index is in bounds wherever the sum reads it, which is not where the weights are removed. As
+        the sum is written, it would be refused elsewhere."""
         span = expr.span
         removed = removal(weights, removal_through(self.lets))
         guard = build.conjunction((expr.guard, None if removed is None else negated(removed)))
@@ -193,7 +193,7 @@ class _Search:
 
 
 def _carried(table: Factor, factors: Sequence[Factor], expr: ir.Reduce) -> frozenset[Coordinate]:
-    """What a table varies with alone, of all that is not summed."""
+    """The coordinates that only the table has, of those that are not summed over."""
     return table.expr.type.coordinates.difference(
         expr.coordinates, *(factor.expr.type.coordinates for factor in factors if factor is not table)
     )

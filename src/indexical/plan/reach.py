@@ -1,4 +1,4 @@
-"""How far an index reaches: the least and the largest place, as whole expressions free of coordinates."""
+"""The bounds of an index: the least and the largest place, as whole expressions free of coordinates."""
 
 from __future__ import annotations
 

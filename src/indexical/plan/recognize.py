@@ -100,7 +100,7 @@ class Recognizer:
         return next(refused, "no attention is recognised")
 
     def _behind(self, let: ir.Let) -> list[ir.Order]:
-        """What a definition is made of and was not gone through yet, in the order of its computation."""
+        """Return the definitions that this one needs and that were not visited yet, in their order."""
         found: set[int] = set()
         waiting = [let]
         while waiting:
@@ -115,7 +115,7 @@ class Recognizer:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an expression stands."""
+    """The place of an expression: its definition, its clause, and the ranges and conditions around it."""
 
     let: ir.Let
     clause: ir.Clause
@@ -310,7 +310,7 @@ def _is_one(let: ir.Let, made: list[Home]) -> bool:
 
 
 def _inside(expr: ir.Expr, trail: Trail) -> Iterator[tuple[ir.Expr, Trail]]:
-    """What stands directly inside an expression, in the order of `rebuild`, with what holds there."""
+    """Yield the direct parts of an expression, in the order of `rebuild`, with the trail around each."""
     match expr:
         case ir.Const() | ir.Coord() | ir.Size():
             return

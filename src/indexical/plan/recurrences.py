@@ -53,7 +53,7 @@ def arrange(program: ir.Program, wanted: tuple[str, ...], isolate: bool) -> Arra
 
 
 def step_of(name: str, arranged: Arranged, refused: tuple[Refusal, ...]) -> Step:
-    """How a definition is computed that is no attention: with arrays, in a loop, or as a scan."""
+    """Choose how to compute a definition that is no attention: with arrays, in a loop, or as a scan."""
     recurrence = arranged.recurrences.get(name)
     refused = (*refused, *arranged.refusals.get(name, ()))
     if recurrence is None:
@@ -254,7 +254,7 @@ def scan_of(let: ir.Let, axis: int, lets: Mapping[str, ir.Let]) -> Scan | str:
 
 
 def _parted(let: ir.Let, axis: int, forward: bool, lets: Mapping[str, ir.Let]) -> ir.Let:
-    """One clause that asks where it stands, as two that need not ask: where it starts, and where it goes on."""
+    """Split one clause that tests its step by `if` into two that do not: the first step, and all others."""
     if len(let.clauses) != 1 or not isinstance(let.clauses[0].slots[axis], ir.Coord) or not is_plain(let):
         return let
     clauses = []
@@ -293,14 +293,14 @@ def _decided(part: Linear, clause: ir.Clause, lets: Mapping[str, ir.Let]) -> Lin
 
 
 def _is_reached(place: ir.Expr, extent: ir.Expr, forward: bool, trail: Trail, lets: Mapping[str, ir.Let]) -> bool:
-    """Whether an earlier step is there, for certain: its own is, so that only one end is to be looked at."""
+    """Whether an earlier step is certainly in bounds: since the present one is, only one end has to be checked."""
     constants = constants_of(lets)
     distance = polynomial(place, constants)
     return assume(trail, lets).entails(distance if forward else polynomial(extent, constants) - distance - 1)
 
 
 def _offset(read: ir.Read, clause: ir.Clause, axis: int, lets: Mapping[str, ir.Let]) -> int:
-    """How many steps back a read is, at the same point of all other axes."""
+    """The number of steps back of a read, at the same point of all other axes."""
     constants = constants_of(lets)
     for n, (index, slot) in enumerate(zip(read.indices, clause.slots, strict=True)):
         distance = (polynomial(slot, constants) - polynomial(index, constants)).constant

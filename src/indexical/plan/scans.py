@@ -1,4 +1,4 @@
-"""How a recurrence goes: as a scan, or step by step; how many steps that takes, and how many are kept."""
+"""Recurrences: as a scan, or step by step; the number of steps that takes, and how many are kept."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ FEW = 32
 class Scan:
     """A recurrence along one axis that reads back so many steps (`offset`), and there its own point of all other axes.
 
-    `clauses` say where each of `parts` is what it does: those of the definition; or, where one clause asks where it
-    stands, this one `divided` into where it starts and where it goes on.
+    `clauses` are the points of each of `parts`: those of the definition; or, where one clause tests its step by `if`,
+    this one `divided` into the first steps and all others.
     """
 
     axis: int
@@ -51,7 +51,7 @@ class Recurrence:
 
 
 def steps_of(count: int, scan: Scan) -> int:
-    """How many steps follow one another in a scan of so many points."""
+    """The number of sequential steps in a scan of so many points."""
     points = -(-max(0, count - scan.offset) // scan.offset)
     if scan.is_sum:
         return 1

@@ -14,7 +14,7 @@ from ..ir.text import shown
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, substitute, walk
 
-# Where coordinates start, and where they end: expressions free of coordinates that are not stepped.
+# The lower and upper bounds of coordinates: expressions free of coordinates that are not stepped.
 Bounds = Mapping[Coordinate, tuple[ir.Expr, ir.Expr]]
 
 
@@ -96,14 +96,14 @@ def _obstacle(target: Coordinate, value: ir.Expr, later: bool, expr: ir.Reduce) 
 
 
 def falls_within(value: ir.Expr, start: ir.Expr, stop: ir.Expr) -> ir.Expr:
-    """That a place is there."""
+    """The condition that a place is in bounds."""
     return build.apply("&&", within(value, start, stop), "bool", value.span)
 
 
 def _taken_apart(
     expr: ir.Reduce, values: dict[Coordinate, ir.Expr], conditions: list[ir.Expr], present: list[ir.Expr]
 ) -> Scatter:
-    """What the places vary with is moved; all else that is bound can be summed before."""
+    """Separate the coordinates that the places depend on, which are scattered, from those that are summed before."""
     bound = {range.coordinate: range for range in expr.ranges}
     moved = {c for value in values.values() for c in value.type.coordinates if c in bound}
     waiting = list(moved)
@@ -118,7 +118,7 @@ def _taken_apart(
         late = inner and not is_total(condition)
         (inner if condition.type.coordinates & (bound.keys() - moved) or late else outer).append(condition)
     if any(not is_total(value) for value in values.values()) and inner:
-        # A place that cannot be computed everywhere is computed where all that stands before it holds.
+        # A place that is not defined everywhere is computed only where all conditions before it hold.
         moved, outer, inner = set(bound), conditions, []
     return Scatter(
         values,

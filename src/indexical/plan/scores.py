@@ -11,7 +11,7 @@ from .steps import Attention, Dot, Layout, Scores
 
 
 def lay_out(attention: Attention, axes: tuple[Coordinate, ...]) -> Layout:
-    """What is asked about but not carried asks; what both have keeps apart; what only values have is carried."""
+    """Assign the axes: those that values lack are rows, those of scores and values batch, the others carried."""
     asked = attention.score.type.coordinates.union(*(guard.type.coordinates for guard in attention.guard))
     carried = attention.value.type.coordinates
     rows = tuple(axis for axis in axes if axis not in carried)

@@ -16,8 +16,8 @@ Scope = Mapping[Coordinate, ir.Range]
 
 
 def name_softmaxes(program: ir.Program, needed: set[str]) -> ir.Program:
-    """The same program with a definition for every softmax that stands inside of an expression; where one is written
-    twice, in place or under another name, all read the first."""
+    """The same program with a definition for every softmax inside of an expression; where one is written twice, in
+    place or under another name, all read the first."""
     naming = _Naming(program)
     lets: list[ir.Let] = []
     order: dict[str, list[ir.Order]] = {}

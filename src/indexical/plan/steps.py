@@ -1,4 +1,4 @@
-"""What a plan is made of."""
+"""The parts of a plan."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .losses import CrossEntropy
 from .norms import Norm
 from .scans import Recurrence
 
-# What a row is that hears nobody: 0, as of a softmax, or NaN, as of a quotient. One that is keyless is NaN too, and
-# there is one only where there are no keys at all.
+# The value of a row without keys: 0, as of a softmax, or NaN, as of a quotient. A keyless row is NaN too, and exists
+# only where there are no keys at all.
 Empty: TypeAlias = Literal["zero", "nan", "keyless"]
 
 
@@ -74,7 +74,7 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the coordinates of an attention lie: `batch` keep everything apart, `rows` ask, `carry` come home."""
+    """The axes of an attention: `batch` axes, `rows` of queries, and the axes that values `carry` into the result."""
 
     batch: tuple[Coordinate, ...]
     rows: tuple[Coordinate, ...]
@@ -92,7 +92,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Few:
-    """Up to how many points the mask of a call is built, and up to how many its scores."""
+    """The largest numbers of points up to which the mask of a call is built, and its scores."""
 
     mask: int
     scores: int
@@ -100,9 +100,9 @@ class Few:
 
 @dataclass(frozen=True, slots=True)
 class Attend:
-    """An attention with all that a kernel wants to know of it: the `domain` of who hears whom, and the keys of a query,
-    seen from it. `shape` is `full` or `causal` where that is all there is to its guard; over `few` pairs it is computed
-    at once."""
+    """An attention with all that a kernel needs: the `domain` of its pairs of query and key, and the keys of each
+    query. `shape` is `full` or `causal` where its guard says no more than that; over `few` pairs it is computed at
+    once."""
 
     attention: Attention
     layout: Layout
@@ -123,9 +123,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """What flows back through an attention, where `arriving` arrives at its result: to the query's side of its scores
-    (what keeps apart, the row, what is compared), to the key's side (what keeps apart, the key, what is compared) and
-    to what is gathered (what keeps apart, the key, what is carried); None for what nobody wants.
+    """The gradients of an attention, where `arriving` is the cotangent of its result: of the query's side of its scores
+    (batch, row, compared axes), of the key's side (batch, key, compared axes) and of the values (batch, key, carried
+    axes); None for those that are not wanted.
 
     `forward` is the definition that the attention would be. Nothing computes it.
     """
@@ -172,7 +172,7 @@ class Block:
 
     @property
     def definitions(self) -> tuple[str, ...]:
-        """What is there in the end."""
+        """The definitions that are there in the end."""
         return (*self.kept, *self.totals)
 
 
@@ -191,7 +191,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How one definition is computed: by which kernel, what is said of it, and which better ways were refused.
+    """The way one definition is computed: its kernel, the notes about it, and the better ways that were refused.
 
     `covers` are definitions that its kernel computes on the way, and never builds. `recurrence` says how it
     goes, where it reads itself.
@@ -238,10 +238,10 @@ class Operation:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a program is computed, for arrays of some dtypes on some device.
+    """The way a program is computed, for arrays of some dtypes on some device.
 
     `unbuilt` are definitions that were asked for on the way and never exist; `weak` ones take the dtype of what
-    they meet. Where it may not `recompute`, the way back finds all that it reads in memory. `agreed` are pairs of
+    they meet. Without `recompute`, all that the backward pass reads is kept in memory. `agreed` are pairs of
     extents that the program as it was written takes to be equal. `operations` are those of the emitted function.
     """
 
@@ -266,12 +266,12 @@ class Plan:
         return replace(self, steps=steps, operations=tuple(operations))
 
 
-# How many bytes a point has.
+# The bytes of a point.
 WIDTH: dict[Dtype, int] = {"bool": 1, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 
 
 def size_of(let: ir.Let, plan: Plan, sizes: Mapping[Coordinate, int]) -> int | None:
-    """How many bytes a definition has; None where its sizes are not known."""
+    """The size of a definition in bytes; None where its extents are not known."""
     total = WIDTH[plan.dtypes[let.name]]
     for axis in let.axes:
         extent = extent_of(axis, sizes)
@@ -282,7 +282,7 @@ def size_of(let: ir.Let, plan: Plan, sizes: Mapping[Coordinate, int]) -> int | N
 
 
 def extent_of(axis: ir.Axis, sizes: Mapping[Coordinate, int]) -> int | None:
-    """How many points an axis has; None where that is not known."""
+    """The number of points of an axis; None where that is not known."""
 
     def lookup(leaf: ir.Size | ir.Read) -> int:
         if isinstance(leaf, ir.Read) or leaf.coordinate not in sizes:

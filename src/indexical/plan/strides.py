@@ -41,7 +41,7 @@ def find(expr: ir.Reduce, bounds: Bounds) -> Strided | None:
 
 
 def _split(expr: ir.Reduce, bounds: Bounds) -> Strided | None:
-    """The sum by quotients and remainders, where its factors ask for both: `y[u / 8] * w[u % 8]`."""
+    """The sum by quotients and remainders, where its factors have both: `y[u / 8] * w[u % 8]`."""
     found: dict[tuple[Coordinate, int], set[str]] = {}
     for part in walk(expr.body):
         match part:
@@ -106,7 +106,7 @@ def _found(expr: ir.Reduce, condition: ir.Expr, whole: Polynomial, step: int, bo
 
 
 def _shift(rest: Polynomial, step: int) -> Polynomial | None:
-    """What is added, up to multiples of the step; None where it might be negative."""
+    """The offset modulo the step; None where it might be negative."""
     if rest.constant is not None:
         return number(rest.constant % step)
     counted = all(isinstance(atom, ir.Size) for atom in rest.atoms)

@@ -27,8 +27,8 @@ class Diagonals:
 
 
 def diagonals_of(order: ir.Stepwise, lets: Mapping[str, ir.Let]) -> dict[str, Diagonals] | str:
-    """How each definition of a recurrence along two coordinates lies in diagonals; or why it does not. One that the
-    inner coordinate need not step is taken along all the same."""
+    """The diagonals of each definition of a recurrence along two coordinates; or why it has none. One that the inner
+    coordinate need not step is included."""
     loops = [item for item in order.body if isinstance(item, ir.Stepwise)]
     if len(loops) != 1 or any(isinstance(item, ir.Stepwise) for item in loops[0].body):
         return "it is no table of two coordinates alone"
@@ -144,7 +144,7 @@ class _Skewing:
         return replace(let, clauses=(ir.Clause(slots, ranges, body, None, span),))
 
     def count(self, let: ir.Let) -> ir.Expr:
-        """How many diagonals there are."""
+        """The number of diagonals."""
         how = self.diagonals[let.name]
         outer, inner = (polynomial(let.axes[axis].extent) for axis in how.axes)
         total = inner
@@ -153,7 +153,7 @@ class _Skewing:
         return expression(total, let.span)
 
     def diagonal_of(self, let: ir.Let, outer: ir.Expr, inner: ir.Expr) -> ir.Expr:
-        """On which diagonal a point lies."""
+        """The diagonal of a point."""
         how = self.diagonals[let.name]
         first, second = self.counted(let, outer, 0), self.counted(let, inner, 1)
         total = polynomial(second)
@@ -162,7 +162,7 @@ class _Skewing:
         return expression(total, let.span)
 
     def inner_of(self, let: ir.Let, outer: ir.Expr, diagonal: ir.Expr) -> ir.Expr:
-        """Where a diagonal meets a point of the outer coordinate."""
+        """The inner coordinate at which a diagonal meets a point of the outer one."""
         how = self.diagonals[let.name]
         total = polynomial(diagonal)
         for _ in range(how.slope):
@@ -218,7 +218,7 @@ def _homes(let: ir.Let) -> list[Coordinate]:
 
 
 def _bound(let: ir.Let) -> set[str]:
-    """What reductions inside a definition bind."""
+    """The names of coordinates that reductions inside a definition bind."""
     parts = (part for clause in let.clauses for expr in (clause.body, clause.guard) if expr for part in walk(expr))
     return {coordinate.name for part in parts if isinstance(part, ir.Reduce) for coordinate in part.coordinates}
 

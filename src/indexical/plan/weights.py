@@ -53,7 +53,7 @@ class Gathered:
 
     @property
     def coordinates(self) -> frozenset[Coordinate]:
-        """What the attention varies over."""
+        """The coordinates that the attention varies with."""
         guards = [condition.type.coordinates for condition in self.guard.values()]
         bounds = (self.key.lower.type.coordinates, self.key.upper.type.coordinates)
         found = self.score.coordinates.union(self.value.coordinates, *guards, *bounds)
@@ -206,7 +206,7 @@ def _described(
 
 
 def _widened(algebra: Algebra, key: Binder, values: list[tuple[Atom, Number]]) -> tuple[Binder, dict[str, ir.Expr]]:
-    """A key whose range depends on who asks, over the whole axis that it indexes; and the range as a guard."""
+    """A key whose range depends on the query, over the whole axis that it indexes; and the range as a guard."""
     if not key.lower.type.coordinates and not key.upper.type.coordinates:
         return key, {}
     tensors = algebra.program.tensors
@@ -232,8 +232,8 @@ def _less(term: Product, total: Sum) -> list[tuple[Atom, Number]]:
 
 
 def _empty(site: _Site, total: Sum, key: Binder, guard: Mapping[str, ir.Expr], bounded: bool) -> Empty:
-    """What a row without keys gives: 0 from `softmax`, or where nothing is divided; else 0 / 0. Where it is
-    the one for some points and the other for others, 0 is given for all."""
+    """The value of a row without keys: 0 from `softmax`, or where nothing is divided; else 0 / 0. Where points differ
+    in that, 0 is given for all."""
     if total.softmax or (bounded and not is_undefined(site.algebra, site.written, total.binders[0])):
         return "zero"
     if not guard or keeps_a_key(site.algebra, site.trail, site.binders, key, guard):

@@ -1,4 +1,4 @@
-"""What is said of a step, in the words of the program."""
+"""The description of a step, in the words of the program."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ PRODUCTS = "by products, all in memory"
 
 
 def words_of(attend: Attend, fused: bool, streams: bool) -> tuple[str, ...]:
-    """Who hears whom, what is added to a score, what is done where pairs are few, and what a value that is not finite
-    does."""
+    """Describe the mask, the bias of the scores, the way of small calls, and the effect of non-finite values."""
     key = attend.attention.coordinate.name
     lines = []
     if attend.shape == "full":

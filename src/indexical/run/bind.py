@@ -252,7 +252,7 @@ def _check_rank(tensor: ir.Input, array: np.ndarray[Any, Any], sink: Sink) -> bo
 def _solve(
     program: ir.Program, arrays: Mapping[str, np.ndarray[Any, Any]], sink: Sink
 ) -> tuple[dict[Coordinate, int], dict[str, tuple[int, ...]]]:
-    """How many points each coordinate of the inputs has: those that share a name share a size."""
+    """Return the size of each coordinate of the inputs: those that share a name share a size."""
     sizes: dict[Coordinate, int] = {}
     rests: dict[str, tuple[int, ...]] = {}
     places: dict[Coordinate, tuple[Span, str]] = {}

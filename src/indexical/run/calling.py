@@ -16,7 +16,7 @@ _MOST_MISSES = 4
 
 
 class Caller:
-    """What calls a program, and remembers the signatures it was called with."""
+    """The calls of one program, and the signatures it was called with."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine

@@ -1,4 +1,4 @@
-"""A call that is planned: its plan, its text, and its parts. Only a call that is new to this machine comes here."""
+"""Planning a call: its plan, its text, and its parts. Only a call without a cached text comes here."""
 
 from __future__ import annotations
 

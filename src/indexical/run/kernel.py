@@ -110,7 +110,7 @@ class Engine:
         return Call(self.program, "torch", values, bound, arguments, kind)
 
     def imagine(self, arrays: Mapping[str, Any], dtype: Dtype, backend: str, device: str) -> Call:
-        """A call that is only thought of: arrays that stand for others, reals of some dtype."""
+        """A call without its values: arrays that only give shapes, reals of some dtype."""
         tensors.check_device_name(device)
         reals = {t.name: dtype for t in self.program.inputs if t.kind == "real" and t.axes}
         bound = bind(self.program, arrays, reals)
@@ -243,7 +243,7 @@ def _refuse_absurd(parts: tuple[Part, ...], call: Call) -> None:
 
 
 def _memory() -> int:
-    """How many bytes of memory there are, where the system says so."""
+    """The bytes of memory of this machine; 2**48 where the system does not tell."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -305,7 +305,7 @@ def load(text: str, wanted: tuple[str, ...], parts: tuple[Part, ...]) -> Kernel:
 
 
 def is_out_of_memory(problem: Exception) -> bool:
-    """NumPy has an exception for it; PyTorch says so in its words."""
+    """Whether memory ran out: NumPy has an exception for it, PyTorch a message."""
     return isinstance(problem, MemoryError) or "out of memory" in str(problem) or "allocate memory" in str(problem)
 
 

@@ -80,7 +80,7 @@ def _hashed(outputs: Any) -> Any:
 
 
 def signature(values: Values) -> Signature | None:
-    """What the emitted function depends on; None where some value is of another sort, or is a large whole number."""
+    """The types, dtypes, ranks, devices and layouts of the values; None for other types and large whole numbers."""
     parts: list[object] = []
     for value in values:
         kind = type(value)
@@ -136,8 +136,8 @@ def in_order(names: tuple[str, ...], arrays: Values, named: Mapping[str, Any]) -
 
 
 def known(call: Call, kernel: Kernel, values: Values, alone: bool) -> Known | None:
-    """How calls like this one run from now on; None where each has to be bound. Several outputs, or one of a list, come
-    as a named tuple unless one stands `alone`."""
+    """Return the way to run calls like this one from now on; None where each has to be bound. Several outputs, or one
+    of a list, come as a named tuple unless one stands `alone`."""
     inputs = call.program.inputs
     if any(map(partial(_is_read, call.backend), inputs, values)):
         return None
@@ -153,8 +153,8 @@ def known(call: Call, kernel: Kernel, values: Values, alone: bool) -> Known | No
 
 
 def is_excused(problem: RuntimeError, values: Values) -> bool:
-    """Whether there is more to say of a call that PyTorch refused: arrays that do not fit into memory, that are none in
-    the sense of this program, or that a transform has wrapped."""
+    """Whether a call that PyTorch refused may have another error to report: arrays that do not fit into memory, that
+    are not dense, or that a transform has wrapped."""
     if is_out_of_memory(problem) or tensors.is_about_values(problem) or not all(map(tensors.is_dense, values)):
         return True
     return isinstance(problem, NotImplementedError) and differentiates_again()
@@ -176,7 +176,7 @@ def _is_read(backend: str, tensor: ir.Input, value: Any) -> bool:
 
 
 def _conversion(call: Call, name: str, value: Any) -> Callable[[Any], Any] | None:
-    """What makes an array into the one that the function takes; None where it is taken as it is."""
+    """Return the conversion of an array to the one that the function takes; None where it is taken as it is."""
     dtype = call.arguments[name].dtype
     if call.values[name] is value or (dtype is None and not hasattr(value, "dtype")):
         return None
@@ -198,7 +198,7 @@ def _converted(function: Callable[..., Any], conversions: list[Callable[[Any], A
 
 
 def _checks(call: Call, parts: tuple[Part, ...], values: Values) -> list[Callable[[Values], bool]] | None:
-    """The checks that the emitted function does not make; None where they need all that binding knows."""
+    """The checks that the emitted function does not make; None where each call has to be bound to make them."""
     checks: list[Callable[[Values], bool]] = []
     places = _places(call.program)
     covers = {test for let in call.program.lets if not is_plain(let) for test in _covering(let, places)}
@@ -302,7 +302,7 @@ def _is_whole(let: ir.Let, clause: ir.Clause, axis: int) -> bool:
 
 
 def _places(program: ir.Program) -> dict[Coordinate, str]:
-    """Where the size of each coordinate stands among the shapes."""
+    """Return the expression that reads the size of each coordinate off the shapes of the arrays."""
     places: dict[Coordinate, str] = {}
     for n, tensor in enumerate(program.inputs):
         for m, axis in enumerate(tensor.axes):

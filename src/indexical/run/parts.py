@@ -22,11 +22,11 @@ class Array:
     extents: tuple[ir.Expr, ...]
 
     def points(self, bound: Bound) -> int:
-        """How many points it has in a call."""
+        """The number of its points in a call."""
         return math.prod(map(bound.extent, self.extents))
 
     def size(self, bound: Bound) -> int:
-        """How many bytes it has in a call; 0 where that takes more than sizes to say."""
+        """Its size in bytes in a call; 0 where the sizes of coordinates do not determine it."""
         try:
             return self.width * self.points(bound)
         except whole.Unknown:

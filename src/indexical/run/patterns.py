@@ -1,4 +1,4 @@
-"""What the rows of a weights array do, in a word, with the figures behind the word.
+"""A word for each row of a weights array, with the figures behind the word.
 
 A word is about the numbers of a row, and about nothing else: not about what a model does with them.
 """
@@ -143,7 +143,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Patterns:
-    """What was found in a weights array of shape (..., queries, keys). `weights` is the array itself, not a copy;
+    """The patterns found in a weights array of shape (..., queries, keys). `weights` is the array itself, not a copy;
     `causal` is what the caller said, and `heads` has what was found, in the order of the array."""
 
     weights: Array
@@ -228,7 +228,7 @@ def _as_array(weights: Any) -> tuple[Array, str]:
 
 
 def _read(weights: Array, position: Array, stated: bool | None, tolerance: float) -> tuple[Figures, Array]:
-    """The figures of some heads, and whether each hears a key after a position."""
+    """The figures of some heads, and whether each gives weight to a key after the query's position."""
     keys = weights.shape[-1]
     with np.errstate(invalid="ignore", over="ignore"):
         exact = weights.astype(np.float64)
@@ -258,7 +258,7 @@ def _read(weights: Array, position: Array, stated: bool | None, tolerance: float
 
 
 def _spread(share: Array, sums: Array, position: Array) -> dict[str, Array]:
-    """Over how many keys, and how far, rows that sum to 1 are spread; rows that are no distributions are 0 here."""
+    """The number of keys, and the distance, over which rows that sum to 1 are spread; other rows are 0 or NaN."""
     keys = share.shape[-1]
     logarithm = np.log2(share, where=share > 0, out=np.zeros_like(share))
     # Adding 0 makes -0 a plain 0.
@@ -276,7 +276,7 @@ def _spread(share: Array, sums: Array, position: Array) -> dict[str, Array]:
 def _conditions(
     row: Array, figures: Mapping[str, Array], position: Array, reach: Array, stated: bool | None
 ) -> dict[str, Array]:
-    """Where the words for distributions hold; several may hold of a row, and the order of `WORDS` decides."""
+    """Return the rows that each word for a distribution fits; of several words, the order of `WORDS` decides."""
     limit = {name: threshold.value for name, threshold in THRESHOLDS.items()}
     queries, keys = row.shape[-2:]
     known = queries > 1 or stated is True

@@ -45,7 +45,7 @@ def cell(evaluation: Evaluation, expr: ir.Array) -> Stage:
 
 
 def offset_of(evaluation: Evaluation, expr: ir.Read | ir.Array, name: str) -> Offset:
-    """Where the indices point to. Each is evaluated, and checked against its axis, before the next."""
+    """Return the flat offset of the indices. Each is evaluated, and checked against its axis, before the next."""
     indices = tuple(enumerate(map(evaluation.compiled, expr.indices)))
 
     def offset(point: Point, shape: tuple[int, ...]) -> int:

@@ -60,7 +60,7 @@ class Evaluation:
     def compute(
         self, program: ir.Program, wanted: tuple[str, ...], tell: Callable[[str], None] = lambda name: None
     ) -> None:
-        """The wanted definitions, with all that they need; every assertion is checked. `tell` hears what comes next."""
+        """Compute the wanted definitions with all that they need, and check every assertion; `tell` what is next."""
         needed = needs(program, wanted)
         for order in program.order:
             if not needed.isdisjoint(members(order)):
@@ -202,8 +202,8 @@ class Evaluation:
     # ------------------------------------------------------------------ removal
 
     def is_removed(self, expr: ir.Expr, point: Point) -> bool:
-        """Whether a value is 0 because a guard removed a point of it. Such a factor carries nothing, so
-        what it multiplies is not read: a value that nobody listens to changes nothing, not even as NaN."""
+        """Whether a value is 0 because a guard removed a point of it. What such a factor multiplies is not read, so
+        that a non-finite value behind a mask changes nothing."""
         return bool(removal(self, expr)(point))
 
     def removal(self, expr: ir.Expr) -> Stage:

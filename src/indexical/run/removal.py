@@ -1,4 +1,4 @@
-"""What a guard removed, staged: a factor that is 0 because of it carries nothing."""
+"""Staged removal: the test whether a value is 0 because a guard removed a point of it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def removal(evaluation: Evaluation, expr: ir.Expr) -> Stage:
-    """Whether a value is 0 because a guard removed a point of it. What no guard can remove is not looked at."""
+    """Whether a value is 0 because a guard removed a point of it; False at once where no guard can."""
     found = _looked_at(evaluation, expr)
     removable, key = evaluation.removable, id(expr)
 
     def removed(point: Point) -> bool:
-        # Asked at a point and not before: in a recurrence the answer hangs on what was asked first.
+        # Evaluated at a point and not before: in a recurrence the answer depends on which one was asked for first.
         known = removable[key] if key in removable else evaluation.may_be_removed(expr)
         return known and found(point)
 

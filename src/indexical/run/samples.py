@@ -40,7 +40,7 @@ def random_arrays(
 
 
 def stand_ins(program: ir.Program, chosen: Mapping[str, int], dtype: Dtype) -> tuple[Sample, dict[str, int]]:
-    """Arrays of zeros that take no room, for every input, and the sizes that had to be assumed. A scalar is 1."""
+    """Arrays of zeros that take no memory, for every input, and the sizes that had to be assumed. A scalar is 1."""
     sizes, names, assumed = _sizes(program, {}, chosen)
     arrays: dict[str, Any] = {}
     for tensor in program.inputs:

@@ -1,4 +1,4 @@
-"""What a scan says in a sentence: who gives how much of its attention to whom, or where a sum comes from."""
+"""Sentences about a scan: the weight that a query gives each key, or the share of a sum that comes from each term."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def named(coordinate: Coordinate) -> str:
 def spoken_sum(
     tracer: Tracer, expr: ir.Reduce, point: Point, kept: list[Point], terms: Sequence[Term]
 ) -> Iterator[str]:
-    """Who gives how much of its attention to whom, where one factor is a distribution of it; else what part of the sum
-    comes from whom, where every part has the sign of the sum."""
+    """Yield the weights that a query gives its keys, where one factor is a distribution over them; else the share of
+    the sum that each key has, where every share has the sign of the sum."""
     if len(expr.ranges) != 1 or not kept:
         return
     key = expr.ranges[0].coordinate
@@ -43,7 +43,7 @@ def spoken_sum(
 
 
 def spoken_row(tracer: Tracer, expr: ir.Normalize, point: Point, terms: Sequence[Term]) -> Iterator[str]:
-    """Who gives how much to whom, of a softmax whose weights are known."""
+    """Yield the weights that a query gives its keys, of a softmax whose weights are known."""
     weights = [term.share for term in terms]
     places = [at for term in terms for _, at in term.point]
     if weights and _is_distribution(tracer, weights):
@@ -65,7 +65,7 @@ def _together(pairs: list[tuple[Coordinate, int]]) -> str:
 
 
 def _asking(factor: ir.Expr, key: Coordinate, point: Point) -> list[tuple[Coordinate, int]]:
-    """Whose row of weights it is. One that nobody asks for belongs to whoever stands in the key's space."""
+    """The query of a row of weights. One without a query coordinate belongs to the point in the key's space."""
     asks = [c for c in point if c != key and c in factor.type.coordinates]
     asks = asks or [c for c in point if c != key and key.space is not None and c.space == key.space]
     return [(c, point[c]) for c in asks]

@@ -136,7 +136,7 @@ def _usual_folder() -> str:
 
 
 def exposure(folder: str) -> str | None:
-    """Who besides this user could put something into a folder, or put another in its place; None where nobody can.
+    """Say who besides this user could write into a folder, or put another in its place; None where nobody can.
 
     The folder need not be there. Every folder above it belongs to this user or to the system, and either nobody else
     writes to it, or it is one in which everybody removes only what is their own. Below a folder of this user's that

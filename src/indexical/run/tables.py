@@ -1,4 +1,4 @@
-"""What an evaluation is made of: numbers, tables of them, and expressions that wait for a point."""
+"""The parts of an evaluation: numbers, tables of them, and expressions that wait for a point."""
 
 from __future__ import annotations
 

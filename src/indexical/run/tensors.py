@@ -45,7 +45,7 @@ def device_of(values: Mapping[str, Any]) -> Any:
 
 
 def is_about_values(problem: Exception) -> bool:
-    """Whether `torch.func.vmap` was asked for a value, which differs from one to the next of those it maps over."""
+    """Whether the error is that of `torch.func.vmap` for reading a value, which differs along the mapped axis."""
     return str(problem).startswith("vmap: It looks like")
 
 

@@ -1,4 +1,4 @@
-"""How one number came about: what it scanned, term by term, and where each factor came from.
+"""The origin of one number: what it scanned, term by term, and where each factor came from.
 
 It watches an evaluation that has been made, of any type of numbers, and computes nothing anew but what it shows.
 """
@@ -113,7 +113,7 @@ class Trace:
 
 
 def elements_of(scan: Scan) -> Iterator[Element]:
-    """What the terms of a scan read, inner scans included; and those elements that, being masked, kept a term away."""
+    """Yield the elements that the terms of a scan read, inner scans too, and the masked ones that removed a term."""
     for term in scan.terms:
         for factor in term.factors:
             yield from factor.reads
@@ -127,7 +127,7 @@ def elements_of(scan: Scan) -> Iterator[Element]:
 class Tracer:
     """Traces of an evaluation."""
 
-    # What a number type raises where a value is not to be had: a symbol, say.
+    # The errors that a number type raises where there is no value, as for a symbol.
     unknown: tuple[type[Exception], ...] = ()
 
     def __init__(self, program: ir.Program, evaluation: Evaluation) -> None:
@@ -260,7 +260,7 @@ class Tracer:
                     sentences)  # fmt: skip
 
     def _ranges(self, expr: ir.Reduce, point: Point, everywhere: list[Point]) -> tuple[tuple[str, int, int], ...]:
-        """From where to where each coordinate runs; of one that depends on others, over all of these."""
+        """The bounds of each coordinate; of one that depends on others, over all of these."""
         found = []
         for range in expr.ranges:
             steps = {inner[range.coordinate] for inner in everywhere}

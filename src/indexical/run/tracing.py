@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def tracing_test() -> Callable[[], bool]:
-    """What says whether `torch.compile` is reading a call rather than running it."""
+    """Return the test for whether `torch.compile` is tracing a call rather than running it."""
     compiler = getattr(sys.modules.get("torch"), "compiler", None)
     return _is_compiling if compiler is None else compiler.is_compiling
 
@@ -23,7 +23,7 @@ def _is_compiling() -> bool:
 
 
 def transform_test() -> Callable[[], bool]:
-    """What says whether a transform of `torch.func` reads a call."""
+    """Return the test for whether a transform of `torch.func` traces a call."""
     torch = sys.modules.get("torch")
     return getattr(getattr(torch, "_C", None), "_are_functorch_transforms_active", _never)
 
@@ -33,7 +33,7 @@ def _never() -> bool:
 
 
 def differentiates_again() -> bool:
-    """Whether what is active asks for more than a kernel has: a tangent, or the derivative of a derivative."""
+    """Whether an active transform needs a derivative that kernels lack: a tangent, or a derivative of a derivative."""
     torch = sys.modules.get("torch")
     if torch is None:
         return False

@@ -186,7 +186,7 @@ _DEFINITIONS = (("scores", "ij"), ("weights", "ij"), ("out", "ie"))
 
 
 def _guards(arguments: Mapping[str, Argument], causal: bool) -> list[str]:
-    """Who may hear whom: relations that must all hold."""
+    """The mask of which keys a query may attend to: relations that must all hold."""
     here = "i + offset" if "offset" in arguments else "i"
     last = f"j <= {here}" if causal else f"j < {here} + window"
     near = f"{here} - window < {last}" if "window" in arguments else last if causal else ""

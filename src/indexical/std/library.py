@@ -13,7 +13,7 @@ from ..checker.modules import STANDARD, standard
 from ..syntax import tree
 from .arguments import Argument, declare, program, refuse, scalar, shaped, spread
 
-# What a scalar parameter is where a call does not say. The language itself has no defaults.
+# The defaults of scalar parameters. The language itself has none.
 DEFAULTS: dict[str, float] = {"eps": 1e-5, "base": 10000.0, "offset": 0, "stride": 1}
 
 
@@ -26,7 +26,7 @@ class Entry:
 
     @property
     def header(self) -> str:
-        """What is between `fn` and its body, on one line."""
+        """The signature between `fn` and its body, on one line."""
         parameters = ", ".join(_joined(parameter.span.text) for parameter in self.fn.parameters)
         result = self.fn.result
         arrow = "" if result is None else f" -> [{', '.join(_joined(slot.span.text) for slot in result)}]"

@@ -104,7 +104,7 @@ class Cursor:
         return f"`{shown}`"
 
     def place(self) -> Span:
-        """Where the next word is; at the end of the file, just after the last word."""
+        """The place of the next word; at the end of the file, just after the last word."""
         if self.token.kind == "end" and self.at:
             last = self.tokens[self.at - 1]
             return Span(self.source, last.end, last.end)

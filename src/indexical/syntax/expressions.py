@@ -106,7 +106,7 @@ class ExpressionParser(LiteralParser):
                 self.fail("expected an expression")
 
     def named(self) -> tree.Expr:
-        """What starts with a name: a reduction, a call, or the name alone."""
+        """Parse an expression that starts with a name: a reduction, a call, or the name alone."""
         token = self.advance()
         span = self.span(token)
         binds = token.text in REDUCTIONS or token.text in NORMALISERS

@@ -138,7 +138,7 @@ class _Formatter:
         return group(*parts)
 
     def base(self, expr: tree.Expr) -> Document:
-        """What is read. `sum[` would start a reduction, so a tensor of that name is put in parentheses."""
+        """The tensor of a read. `sum[` would start a reduction, so a tensor of that name is put in parentheses."""
         match expr:
             case tree.Name(name):
                 readable = name not in REDUCTIONS and name not in NORMALISERS
@@ -229,7 +229,7 @@ class _Formatter:
         return Part(self.undivided(statement), None, remarks)
 
     def let(self, let: tree.Let) -> tuple[Document, Document]:
-        """What stands before the `=`, and the rest from it on."""
+        """Return the part of a `let` before the `=`, and the rest from it on."""
         head = concat("let ", let.name, self.slots(let.slots))
         body = self.expression(let.body)
         value = concat(" ", body) if _opens_lines(let.body) else group(indent(SPACE, body))
@@ -287,7 +287,7 @@ class _Formatter:
 
 
 def _tightness(expr: tree.Expr) -> int:
-    """How tightly the outermost operator of an expression holds."""
+    """The precedence of the outermost operator of an expression."""
     match expr:
         case tree.Binary(operator):
             return POWERS[operator]

@@ -31,14 +31,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """Broken as a whole or not at all; the groups inside are asked each on its own."""
+    """Broken as a whole or not at all; the groups inside are broken or not each on its own."""
 
     content: Document
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Indent:
-    """What starts a line in `content` stands further to the right."""
+    """Content whose new lines are indented one step further."""
 
     content: Document
 
@@ -109,7 +109,7 @@ def bracketed(opening: str, parts: Iterable[Document], closing: str) -> Document
 
 
 def flat_width(document: Document) -> int | None:
-    """How wide the document is on one line; None where it cannot stand on one."""
+    """The width of the document on one line; None where it cannot stand on one."""
     width = 0
     for part in _flat_parts(document):
         if isinstance(part, Text):
@@ -184,7 +184,7 @@ def _fits(content: Document, after: _Waiting, room: float) -> bool:
 
 
 def _words_before_break(after: _Waiting, enough: float) -> int:
-    """How wide the words are that must stand on this line too; it is not counted past `enough`."""
+    """The width of the text that must follow on this line; it is not counted past `enough`."""
     width = 0
     at = len(after)
     looking: list[Document] = []

@@ -66,7 +66,7 @@ class LiteralParser(Cursor):
 
 
 def array_shape(literal: tree.Expr) -> tuple[int, ...]:
-    """How many rows, columns, … a literal has; a number has none."""
+    """The shape of a literal: rows, columns, …; a number has none."""
     shape: list[int] = []
     while isinstance(literal, tree.ArrayLiteral | tree.Printed):
         if isinstance(literal, tree.Printed):

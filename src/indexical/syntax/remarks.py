@@ -1,4 +1,4 @@
-"""Where the comments and the empty lines of a text belong.
+"""The placement of the comments and the empty lines of a text.
 
 The statements of a file follow one another, and so do the `let`s and the value of a block: these are
 its *parts*. A comment on the line where a part ends trails it. A comment inside a part, but not in a
@@ -27,7 +27,7 @@ class Remark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Remarks:
-    """What stands around a part: lines before it, an empty line right above it, a comment behind it."""
+    """The remarks around a part: lines before it, an empty line right above it, a comment behind it."""
 
     before: tuple[Remark, ...] = ()
     after_empty: bool = False

@@ -49,7 +49,7 @@ def _comments(remarks: tuple[Remark, ...]) -> Iterator[tuple[bool, Document]]:
 
 
 def _padding(parts: list[Part], indentation: int) -> list[int]:
-    """How many more spaces each part has before its `=`."""
+    """The number of additional spaces of each part before its `=`."""
     padding = [0 for _ in parts]
     for run in _runs(parts, indentation):
         widest = max(head for _, head, _ in run)
@@ -74,7 +74,7 @@ def _runs(parts: list[Part], indentation: int) -> Iterator[list[tuple[int, int, 
 
 
 def _widths(part: Part, indentation: int) -> tuple[int, int] | None:
-    """How wide a `let` is before its `=` and from the space before it on; None if it is not on one line."""
+    """The widths of a `let` before its `=` and from the space before it on; None if it is not on one line."""
     if part.rest is None:
         return None
     head, rest = flat_width(part.head), flat_width(part.rest)

@@ -404,7 +404,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def height(node: Node) -> int:
-    """How many nodes stand one inside another on the longest way down."""
+    """The depth of the tree: the number of nodes on its longest path down."""
     tallest = 0
     waiting = [(node, 1)]
     while waiting:

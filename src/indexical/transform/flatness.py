@@ -10,8 +10,8 @@ from .slopes import is_flat
 
 
 def flat_parts(program: ir.Program, of: Sequence[str], by: Sequence[str]) -> Iterator[tuple[str, ir.Map | ir.Reduce]]:
-    """Those of `by` from which everything to `of` goes through a step, each with that step. Where something flows, or
-    nothing depends on it, there is none.
+    """Those of `by` from which every path to `of` leads through a flat function, each with that function. A tensor with
+    another path, or with none, is left out.
 
     A condition or a guard is no step: what it chooses between has slopes of its own.
     """
@@ -23,7 +23,7 @@ def flat_parts(program: ir.Program, of: Sequence[str], by: Sequence[str]) -> Ite
 
 
 def _flat_part(program: ir.Program, of: Sequence[str], by: str) -> ir.Map | ir.Reduce | None:
-    """The step that everything from `by` to `of` goes through, where nothing flows."""
+    """The flat function through which every path from `by` to `of` leads."""
     lets = {let.name: let for let in program.lets}
     dependent = {by}
     for _ in program.lets:

@@ -45,8 +45,8 @@ class Seeds:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """The definitions of a program, parts that a derivative says again named; and the cotangents in the order of
-    their computation, by what they belong to."""
+    """The definitions of a program, with names for parts that a derivative repeats; and the cotangents in the order of
+    their computation, by the tensor they belong to."""
 
     forward: tuple[ir.Let, ...]
     cotangents: dict[str, ir.Let]
@@ -115,7 +115,7 @@ class _Flow:
         self.owed = {t for name in self.live for t in self.targets.get(name, ()) if t in self.live}
         self.owed |= {name for name in by if name in seeds.of}
         if seeds.lead:
-            # One point alone is owed, and a normaliser looks at all of them: then that has to be said.
+            # The seed is at one point, and a normaliser reads all of them: then its cotangent is a definition.
             self.owed |= {name for name in seeds.of if name in self.live and _normalises(self.every[name])}
 
 
@@ -147,8 +147,8 @@ class _Book:
     paid: set[str] = field(default_factory=set)
 
     def pay(self, name: str, terms: Sequence[Term] = ()) -> None:
-        """Put down what a definition owes to those that are on the way. A cotangent that is one number everywhere, as
-        its `terms` say, is said by that number."""
+        """Record the shares of a definition's cotangent that go to the tensors on the way. A cotangent whose `terms`
+        are one number everywhere is written as that number."""
         if name in self.paid or name not in self.flow.lets:
             return
         self.paid.add(name)
@@ -192,7 +192,7 @@ def fresh_name(name: str, taken: set[str]) -> str:
 
 
 def _targets(let: ir.Let) -> set[str]:
-    """The tensors whose values flow into a definition, and not only their order or their place."""
+    """The tensors whose values a definition depends on differentiably, and not only through their order or an index."""
     if let.kind != "real":
         return set()
     every = (shares_of(let, clause, Quotient(), lambda expr: True) for clause in let.clauses)
@@ -287,7 +287,7 @@ def home_of(tensor: ir.Input | ir.Let, lead: tuple[ir.Range, ...], span: Span) -
 
 
 def plain(coordinate: Coordinate, tensor: ir.Input | ir.Let) -> Coordinate:
-    """A coordinate of a home as one would call it; what a function brought along got a number there."""
+    """A coordinate of a tensor under its plain name: one from inside a function has a number appended."""
     if isinstance(tensor, ir.Let) and tensor.hidden:
         return Coordinate(without_number(coordinate.name), coordinate.rest, coordinate.space)
     return coordinate

@@ -106,7 +106,7 @@ def _equal(index: ir.Expr, place: ir.Expr) -> ir.Expr:
 
 
 def _bounds(equations: _Equations) -> list[ir.Expr]:
-    """That what was solved for lies in its range, and divides."""
+    """The conditions that each solution lies in its range, and is whole."""
     wanted = []
     for range, value in equations.bounds:
         wanted.append(build.apply("<=", (range.lower, value), "bool", range.span))
@@ -115,7 +115,7 @@ def _bounds(equations: _Equations) -> list[ir.Expr]:
 
 
 def tidied(condition: ir.Expr, constants: Constants) -> ir.Expr:
-    """`0 <= n - k` as one says it: `k <= n`; `t < s + 1`: `t <= s`."""
+    """Return `0 <= n - k` in its usual form, `k <= n`; `t < s + 1` as `t <= s`."""
     match condition:
         case ir.Map("<", (left, right)) if left.type.kind == right.type.kind == "whole":
             below, above = polynomial(left, constants), polynomial(right, constants)
@@ -279,7 +279,7 @@ def _is_width(base: Polynomial) -> bool:
 
 
 def _divided(value: Polynomial, base: Polynomial) -> Polynomial | None:
-    """A polynomial over one term, where that comes out even."""
+    """A polynomial divided by one term; None where a remainder is left."""
     ((divisor, scale),) = base.terms.items()
     terms = {}
     for monomial, factor in value.terms.items():

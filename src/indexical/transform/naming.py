@@ -1,4 +1,4 @@
-"""Parts of definitions that a derivative would say again and again, named.
+"""Names for parts of definitions that a derivative would repeat.
 
 A normaliser in the middle of an expression, the argument of a function that scans, the other factor of a product
 of sums: each becomes a definition of its own, so that it is computed once and its cotangent has a name.
@@ -24,8 +24,8 @@ _LINEAR = frozenset(("+", "-", "neg"))
 
 
 def name_parts(program: ir.Program, counts: Callable[[ir.Expr], bool], reserved: Iterable[str] = ()) -> ir.Program:
-    """The program with such parts as definitions, each before the one that it was taken from. `counts` says whether
-    a change of an expression counts at all; the names `reserved` are not given."""
+    """The program with such parts as definitions, each before the one that it was taken from. `counts` tells whether an
+    expression depends on what is differentiated; the names `reserved` are not given."""
     taken = {*program.tensors, *reserved}
     lets: list[ir.Let] = []
     for let in program.lets:
@@ -38,7 +38,7 @@ def name_parts(program: ir.Program, counts: Callable[[ir.Expr], bool], reserved:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The ranges and guards that an expression stands under."""
+    """The ranges and guards in whose scope an expression is."""
 
     ranges: tuple[ir.Range, ...]
     guards: tuple[ir.Expr, ...]
@@ -74,7 +74,7 @@ def _bounds(range: ir.Range) -> tuple[ir.Expr | None, ir.Expr | None]:
 
 
 def _bounded(expr: ir.Expr, place: _Place) -> ir.Expr:
-    """The expression with normalisers that say where their coordinates run, where that was stated."""
+    """The expression with normalisers guarded by the stated ranges of their coordinates."""
     if not any(isinstance(part, ir.Normalize) for part in walk(expr)):
         return expr
     inner = place.within(expr.ranges, None) if isinstance(expr, ir.Reduce) else place
@@ -134,7 +134,7 @@ class _Parts:
         hidden = any(coordinate in outer.type.coordinates for outer in place.guards)
         if root and not hidden:
             return build.normalize(expr.op, coordinate, body, guard, "real", expr.span)
-        # Elsewhere its coordinate may run further: then a guard says where it ran.
+        # Elsewhere its coordinate may run further: then a guard keeps it in the range that it had.
         range = place.range_of(coordinate)
         lower, upper = _bounds(range)
         wide = build.normalize(expr.op, coordinate, body, build.conjunction((lower, guard)), "real", expr.span)
@@ -212,8 +212,8 @@ class _Parts:
 
 
 def _guards(own: list[ir.Range], place: _Place, total: bool) -> list[ir.Expr] | None:
-    """Under which guards a part is defined; None where it would be evaluated at points where it cannot be. One that is
-    `total` needs none of those that speak of other coordinates too."""
+    """The guards under which a part is defined; None where it would be evaluated at points where it cannot be. One that
+    is `total` needs none of those that have other coordinates too."""
     mine = {range.coordinate for range in own}
     if any((range.lower.type.coordinates | range.upper.type.coordinates) for range in own):
         return None

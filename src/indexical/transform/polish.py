@@ -73,7 +73,7 @@ def with_plain_names(let: ir.Let) -> ir.Let:
 
 
 def _sized(clause: ir.Clause) -> set[str]:
-    """The coordinates whose sizes are asked for: `size(d)` means the `d` in scope."""
+    """The coordinates of which sizes are read: `size(d)` means the `d` in scope."""
     exprs = [clause.body, *(() if clause.guard is None else (clause.guard,))]
     return {part.coordinate.name for expr in exprs for part in walk(expr) if isinstance(part, ir.Size)}
 

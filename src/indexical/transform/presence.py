@@ -1,4 +1,4 @@
-"""Absence in derivatives: what is not there is owed nothing, and is not looked at."""
+"""Absence in derivatives: a point that is absent has cotangent 0, and its value is not read."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _moved(read: ir.Read, trail: Trail) -> Iterator[Coordinate]:
 
 
 def looked_after(let: ir.Let, lets: Lets) -> ir.Let:
-    """A derived definition in which nothing absent is looked at: where 0 would lie, it says that it is 0.
+    """A derived definition that reads no absent value as an operand: where it would be absent, 0 is written out.
 
     A slope looks at values that the function itself only adds up: `relu` is 0 at 0, and its slope compares.
     """
@@ -60,7 +60,7 @@ def looked_after(let: ir.Let, lets: Lets) -> ir.Let:
 
 
 def _asks(op: str, number: int, arguments: tuple[ir.Expr, ...], sensitive: bool) -> bool:
-    """Whether 0 is to be said in place of what is absent. Where 0 has no value either, nothing is."""
+    """Whether 0 is written in place of what is absent. Where the function has no value at 0 either, it is not."""
     looks = is_sensitive(op, number, arguments)
     return sensitive and not looks if number in operation(op).undefined else sensitive or looks
 

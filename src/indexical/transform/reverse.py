@@ -22,10 +22,10 @@ from .slopes import is_flat, slope
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """`tensor`, read at `indices`, is owed `product` for every point of `ranges` at which `guards` hold.
+    """The cotangent of `tensor` at `indices` gets `product` for every point of `ranges` at which `guards` hold.
 
-    In `cases` of the data: there it is owed nothing, where else a guard removes the point. `own` are the coordinates
-    of the left-hand side among them.
+    `cases` are conditions on the data: where one fails the share is 0, whereas a failing guard removes the point. `own`
+    are the coordinates of the left-hand side among those of `ranges`.
     """
 
     tensor: str
@@ -39,7 +39,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """On the way down an expression: what was passed, and which reads count."""
+    """A position in a walk down an expression: the ranges and guards in scope, and which reads count."""
 
     counts: Callable[[ir.Expr], bool]
     taken: set[str]
@@ -177,7 +177,7 @@ def _through_reduction(expr: ir.Reduce, owed: Quotient, way: Walk) -> Iterator[S
 
 
 def count(expr: ir.Reduce) -> ir.Expr:
-    """Over how many points a reduction runs."""
+    """The number of points that a reduction runs over."""
     bounds = build.varying(bound for range in expr.ranges for bound in (range.lower, range.upper))
     if expr.guard is None and not bounds and not runs_over_rest(expr):
         result = length(expr.ranges[0])
@@ -228,7 +228,7 @@ def others(expr: ir.Reduce, choose: Callable[[Coordinate], Coordinate]) -> ir.Ex
 
 
 def is_first(expr: ir.Reduce, choose: Callable[[Coordinate], Coordinate]) -> list[ir.Expr]:
-    """That this point is the first at which the largest (smallest) value is reached, in the order of the bracket."""
+    """The condition that this point is the first with the largest (smallest) value, in the order of the bracket."""
     if runs_over_rest(expr):
         raise Refusal(f"the place of a `{expr.op}` over `..r` has no name to be told by")
     conditions: list[ir.Expr] = []

@@ -113,7 +113,7 @@ def _counting(
 
 
 def _merged(found: list[Segment], coordinate: Coordinate, span: Span) -> list[Segment]:
-    """Neighbours that say the same, as one."""
+    """Merge neighbours that have the same terms."""
     result: list[Segment] = []
     for segment in found:
         if result and _same(result[-1], segment, coordinate, span):

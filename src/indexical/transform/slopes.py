@@ -16,12 +16,12 @@ Slope: TypeAlias = tuple[Quotient, tuple[ir.Expr, ...]]
 
 
 def is_flat(expr: ir.Map) -> bool:
-    """Whether nothing flows through: whole numbers, truth values, steps."""
+    """Whether the derivative is 0 everywhere: whole numbers, truth values, steps."""
     return expr.type.kind != "real" or (expr.op in FUNCTIONS and FUNCTIONS[expr.op].flat)
 
 
 def is_said_by_value(expr: ir.Map) -> bool:
-    """Whether the derivative is said in terms of the function's own value."""
+    """Whether the derivative is written in terms of the function's own value."""
     return expr.op in FUNCTIONS and FUNCTIONS[expr.op].by_value
 
 
@@ -73,7 +73,7 @@ def slope(expr: ir.Map, number: int, itself: ir.Expr) -> list[Slope]:
 
 
 def partials(expr: ir.Map) -> tuple[ir.Expr | None, ...]:
-    """The derivative by each argument as one expression; None where nothing flows through it."""
+    """The derivative by each argument as one expression; None where it is 0 everywhere."""
     return tuple(
         None if is_flat(expr) or argument.type.kind != "real" else _partial(expr, number)
         for number, argument in enumerate(expr.arguments)
@@ -81,7 +81,7 @@ def partials(expr: ir.Map) -> tuple[ir.Expr | None, ...]:
 
 
 def _partial(expr: ir.Map, number: int) -> ir.Expr:
-    """A product and a quotient keep their parts whole: these are computed once, and said again."""
+    """The derivative by one argument. A product and a quotient keep their parts whole, which are computed once."""
     if expr.op == "*":
         return expr.arguments[1 - number]
     if expr.op == "/" and number == 1:

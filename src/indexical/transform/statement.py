@@ -1,4 +1,4 @@
-"""Ranges that have to be said: those that are not what the axes would say."""
+"""Ranges that have to be stated: those that do not follow from the axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One term of a cotangent: a share, brought home."""
+"""One term of a cotangent: the share of one read, written at the coordinates of the tensor that is read."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Term:
 
 
 def settle(share: Share, lead: tuple[ir.Range, ...], home: tuple[ir.Range, ...], constants: Constants) -> Term:
-    """The cotangent of a point of the tensor at home by one read of it.
+    """The term that one read of a tensor contributes to its cotangent, at the coordinates `home` of the tensor.
 
-    A share that comes with a place for the coordinates that lead is owed only where these say so.
+    A share with indices for the leading coordinates counts only at the points where they are equal.
     """
     pinned = len(share.indices) > len(home)
     private = {range.coordinate: build.coord(_private(range.coordinate), range.span) for range in share.ranges}
@@ -60,7 +60,7 @@ def settle(share: Share, lead: tuple[ir.Range, ...], home: tuple[ir.Range, ...],
     try:
         return _settled(hidden, _inverse(hidden, target, constants), (*lead, *home), constants)
     except Inexpressible:
-        # A normaliser stands in the way: nothing is solved for, and all is asked at every point.
+        # A normaliser binds a coordinate to solve for: nothing is solved, and the indices are compared at every point.
         places = (build.coord(range.coordinate, range.span) for range in target)
         same = (build.apply("==", pair, "bool", pair[0].span) for pair in zip(hidden.indices, places, strict=True))
         return _settled(hidden, Inverse({}, (), tuple(same), hidden.ranges), (*lead, *home), constants)
@@ -82,12 +82,12 @@ def _settled(hidden: Share, inverse: Inverse, home: tuple[ir.Range, ...], consta
     def brought(expr: ir.Expr) -> ir.Expr:
         return tidied_indices(renamed_apart(substitute(expr, both), taken))
 
-    # In this order: first where all that was solved for is in its range, then what held there, then the places.
+    # In this order: first that all that was solved for is in its range, then the conditions there, then the indices.
     conditions = [tidied_indices(renamed_apart(substitute(bound, values), taken)) for bound in inverse.bounds]
     conditions += map(brought, hidden.guards)
     cases = list(map(brought, hidden.cases))
     places = [tidied_indices(renamed_apart(substitute(place, values), taken)) for place in inverse.equations]
-    # A place that is looked up is looked up in the cases where it was.
+    # An index that reads a tensor is evaluated only in the cases in which the read was.
     late = [place for place in places if cases and _reads(place)]
     guards = _needed([*conditions, *(place for place in places if place not in late)], home, ranges, constants)
     cases = [case for case in dict.fromkeys((*cases, *late)) if case not in guards]
@@ -100,8 +100,8 @@ def _reads(expr: ir.Expr) -> bool:
 
 
 def _at_home(share: Share, home: tuple[ir.Range, ...]) -> Share:
-    """The share with the very index that is read as the coordinate that it is at home: what is said of it there
-    (`0 <= 2 * i + k - 1`) is said of a coordinate."""
+    """The share with each composite index (`2 * i + k - 1`) replaced by the coordinate of the axis that it indexes: a
+    condition on the index becomes one on the coordinate."""
     known = {
         index: build.coord(range.coordinate, index.span)
         for index, range in zip(share.indices, home, strict=True)
@@ -177,8 +177,8 @@ def _inverse(share: Share, home: tuple[ir.Range, ...], constants: Constants) -> 
 def _needed(
     conditions: Sequence[ir.Expr], home: Sequence[ir.Range], ranges: Sequence[ir.Range], constants: Constants
 ) -> list[ir.Expr]:
-    """The conditions that do not follow from the ranges and from those before them. What speaks of the point at home
-    alone has to follow from that: where a sum is empty, its ranges say nothing."""
+    """The conditions that do not follow from the ranges and from those before them. One about the coordinates of `home`
+    alone has to follow from theirs: where a sum is empty, its own ranges prove nothing."""
     outside = Assumptions(constants=constants)
     for range in home:
         outside = outside.within(range)
@@ -197,7 +197,7 @@ def _needed(
 
 
 def counted(term: Term) -> Term:
-    """A sum over what nothing mentions is that many times the same."""
+    """Replace a sum over a coordinate that no part mentions by a product with the number of its points."""
     product, ranges = term.product, list(term.ranges)
     for range in reversed(term.ranges):
         mentioned = build.varying((*product.factors, *product.divisors, *term.guards, *term.cases))

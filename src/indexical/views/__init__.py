@@ -1,4 +1,4 @@
-"""What a person sees: results as text."""
+"""Views for people: results as text."""
 
 # The forms in which an exact number is written.
 FORMS = ("structural", "canonical", "named", "spelled")

@@ -45,7 +45,7 @@ def _unproved(program: ir.Program) -> ir.Program:
 
 
 def _needed(program: ir.Program) -> ir.Program:
-    """What stands in the text stays, unless expectations alone read it; what was brought along only if it is read."""
+    """Keep what stands in the text, unless only expectations read it; of what was brought along, only what is read."""
     lets = {let.name: let for let in program.lets}
     contracts = tuple(contract for contract in program.contracts if contract.name in lets)
     wanted = needed(program, (*program.outputs, *(contract.name for contract in contracts)))
@@ -69,7 +69,7 @@ def _closure(names: Iterable[str], lets: dict[str, ir.Let]) -> set[str]:
 
 
 def _from_zero(let: ir.Let) -> ir.Let:
-    """A captured coordinate that starts later starts at 0, and the points before are absent: nobody reads them."""
+    """A captured coordinate that starts later starts at 0, and the points before are absent: they are never read."""
     if not let.captured:
         return let
     return replace(let, captured=0, clauses=tuple(_clause_from_zero(clause, let.captured) for clause in let.clauses))
@@ -139,7 +139,7 @@ def _without_aliases(program: ir.Program) -> ir.Program:
 
 
 def _repeated(let: ir.Let, lets: Mapping[str, ir.Let], reads: Counter[str]) -> ir.Let | None:
-    """What a definition repeats point by point, if nothing else reads that."""
+    """Return the definition that this one repeats point by point, if nothing else reads it."""
     if len(let.clauses) > 1 or let.clauses[0].guard is not None:
         return None
     clause = let.clauses[0]

@@ -1,4 +1,4 @@
-"""Who talks to whom: for every gather, the weight a query gives a key, and what is carried home from there."""
+"""Communication: for every gather, the weight each query gives each key, and the values that are gathered with it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _described(
     query: str,
     apart: list[str],
 ) -> dict[str, Any]:
-    """A gather as a page takes it: `weight` and `values` are evaluated at a query, a key and what is carried."""
+    """A gather as a page takes it: `weight` and `values` are evaluated at a query, a key and the carried axes."""
     home = [str(axis.coordinate) for axis in let.axes]
     key = body.ranges[0].coordinate
     where = let.clauses[0].guard
@@ -118,7 +118,7 @@ def _factors(program: ir.Program, expr: ir.Expr, depth: int = 3) -> Iterator[ir.
 
 
 def _opened(program: ir.Program, expr: ir.Expr) -> ir.Expr | None:
-    """What a definition that is a product stands for; None for anything else."""
+    """Return the product that a read definition stands for; None for anything else."""
     let = program.tensors.get(expr.tensor) if isinstance(expr, ir.Read) else None
     if not isinstance(let, ir.Let) or not isinstance(expr, ir.Read) or len(let.clauses) > 1:
         return None

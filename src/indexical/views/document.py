@@ -1,4 +1,4 @@
-"""What a page shows, as plain lists and strings: the program, its matrices, its steps, who talks to whom."""
+"""The content of a page, as plain lists and strings: the program, its matrices, its steps, its weights."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _with_patterns(gather: dict[str, Any], found: Shown) -> dict[str, Any]:
 
 
 def labels_json(found: Shown) -> dict[str, list[str]]:
-    """What the points of a coordinate are called: labels are given for it, or for its space."""
+    """Return the labels of the points of each coordinate, given for it or for its space."""
     result: dict[str, list[str]] = {}
     for tensor in found.program.tensors.values():
         for axis in tensor.axes:
@@ -325,6 +325,6 @@ def _claim(claim: Claim, expect: ir.Expect, evaluated: Evaluated) -> dict[str, A
 
 
 def _element(read: ir.Read, expect: ir.Expect, place: tuple[int, ...], evaluated: Evaluated) -> list[int]:
-    """Which element is read at a point of a claim."""
+    """Return the element that is read at a point of a claim."""
     point = {range.coordinate: at for range, at in zip(expect.ranges, place, strict=True)}
     return [evaluated.evaluation.value(index, point) for index in read.indices]

@@ -85,7 +85,7 @@ class Place:
         return fresh(Coordinate(base), unfit | {name for _, name in self.avoided}).name
 
     def first_name(self, name: str) -> tuple[str, int]:
-        """What a coordinate was called before it was renamed, and how often it was."""
+        """Return the name of a coordinate before it was renamed, and how often it was."""
         found = _NUMBERED.fullmatch(name)
         if found is None or name in self.setting.kept or found[1] not in self.setting.coordinates:
             return name, 0
@@ -103,7 +103,7 @@ class Place:
         return self.setting.classes.known(id(range)) != declared
 
     def settled(self, write: Callable[[Place], Written]) -> Written:
-        """What is written here, with other names for coordinates where theirs mean something else."""
+        """Write here, with other names for coordinates whose own names mean something else."""
         place = self
         while True:
             try:
@@ -112,7 +112,7 @@ class Place:
                 place = replace(place, avoided=place.avoided | {(clash.coordinate, clash.name)})
 
     def without(self, coordinate: Coordinate) -> Place:
-        """Where the bounds of a coordinate stand: it is not in scope in its own range."""
+        """Return the place of the bounds of a coordinate: it is not in scope in its own range."""
         return replace(self, names={c: name for c, name in self.names.items() if c != coordinate})
 
     def name_of(self, coordinate: Coordinate) -> str:
@@ -240,7 +240,7 @@ def _operation(expr: ir.Map, place: Place, beside_real: bool) -> tree.Expr:
 
 
 def _operand(expr: ir.Expr, place: Place, beside_real: bool = False) -> tree.Expr:
-    """An expression beside an operator. A choice there stands in parentheses: its braces would end the eye's way."""
+    """An expression beside an operator. An `if` there is put in parentheses: its braces would seem to end it."""
     written = written_expression(expr, place, beside_real)
     return tree.Paren(written, NOWHERE) if isinstance(written, tree.If) else written
 
@@ -279,7 +279,7 @@ def _comparison(links: list[ir.Map], place: Place) -> tree.Expr:
 
 
 def conjuncts(expr: ir.Expr, place: Place) -> list[tree.Expr]:
-    """What holds together, each on its own; `0 <= a && a < n` is one chain."""
+    """Split a conjunction into its parts, each written on its own; `0 <= a && a < n` is one chain."""
     groups: list[list[ir.Expr]] = []
     for part in _left_spine(expr):
         if groups and _continues(groups[-1][-1], part):
@@ -341,7 +341,7 @@ def scan(expr: ir.Reduce | ir.Normalize, place: Place, inside: bool) -> tree.Red
 
 
 def _bounded(outer: Place, inner: Place, before: list[ir.Range]) -> Place:
-    """Where the bounds of a range stand: beside what was bound before it."""
+    """Return the place of the bounds of a range: only the coordinates bound before it are in scope."""
     known = {range.coordinate for range in before}
     names = {c: name for c, name in inner.names.items() if c in known or c in outer.names}
     return replace(inner, names=names)
@@ -366,7 +366,7 @@ def stated(range: ir.Range, outer: Place) -> tree.Range:
 
 
 def guards(guard: ir.Expr | None, place: Place) -> tuple[tree.Clause, ...]:
-    """What stands behind `where`."""
+    """Return the guards that stand behind `where`."""
     if guard is None:
         return ()
     return tuple(tree.Guard(part, NOWHERE) for part in conjuncts(guard, place))

@@ -31,8 +31,8 @@ _HEADS = {
 
 
 def show_roles(roles: Roles, facts: Facts) -> str:
-    """Who asks, who answers, what is compared, what is carried, which heads, which batch? Of a transpose: who gave,
-    who heard it, what came back?"""
+    """Show the query, the key, what is compared and carried, the heads and the batch; of a transpose: the key that
+    gave, the query that read it, and what came back."""
     story = facts[roles.definition]
     back = roles.kind.startswith("transpose")
     values = ", ".join(roles.values)
@@ -66,7 +66,7 @@ def show_roles(roles: Roles, facts: Facts) -> str:
 
 
 def _answers(roles: Roles, story: Story) -> Iterator[tuple[str, str]]:
-    """What else there is to ask of a gather."""
+    """Yield the other questions about a gather, with their answers."""
     apart = [*roles.batch, *roles.head, *roles.shared, *roles.query]
     yield "over what does softmax normalise?", f"{_list(roles.key)}, separately for each {_list(apart)}"
     if roles.kind.endswith("change"):
@@ -88,7 +88,7 @@ def _answers(roles: Roles, story: Story) -> Iterator[tuple[str, str]]:
 
 
 def _reach(verdict: str, within: str | None) -> str:
-    """From where a definition hears, in words."""
+    """The positions a definition gathers from, in words."""
     if within is not None:
         return f"at most {within} positions, {_WAYS[verdict]}"
     return f"{'only ' if verdict == 'anti-causal' else ''}positions {_WAYS[verdict]}"

@@ -69,7 +69,7 @@ def decimal(value: Fraction) -> str | None:
 
 
 def _places(denominator: int) -> int | None:
-    """How many decimal places a fraction with this denominator has; None for ever so many."""
+    """The number of decimal places of a fraction with this denominator; None where it does not terminate."""
     count = {2: 0, 5: 0}
     for prime in count:
         while denominator % prime == 0:
@@ -122,10 +122,10 @@ def is_decimal(figures: ir.Array) -> bool:
 
 
 def numerators(figures: ir.Array) -> tuple[ir.Const, ...]:
-    """What stands above the line, as reals."""
+    """The numerators, as reals."""
     return tuple(build.real(Fraction(Fraction(cell.value).numerator), cell.span) for cell in figures.cells)
 
 
 def denominators(figures: ir.Array) -> tuple[ir.Const, ...]:
-    """What stands below the line."""
+    """The denominators, as whole numbers."""
     return tuple(build.whole(Fraction(cell.value).denominator, cell.span) for cell in figures.cells)

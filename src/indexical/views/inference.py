@@ -1,4 +1,4 @@
-"""What the checker would find out of a printed statement by itself, and so need not be said in it."""
+"""Inference about printed statements: what the checker finds by itself, and so need not be written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..ir.walk import parts_of, rebuild, walk
 
 # A guard, where there is one, and what it guards.
 Guarded: TypeAlias = tuple[ir.Expr | None, ir.Expr]
-# What holds where something is read: conditions, and whether each of them does or fails.
+# The conditions around a read, and whether each of them holds or fails.
 Conditions: TypeAlias = tuple[tuple[ir.Expr, bool], ...]
 Reads: TypeAlias = Iterator[tuple[ir.Read | ir.Array, Conditions]]
 
@@ -35,7 +35,7 @@ class Evidence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a statement stands among.
+    """The surroundings of a statement.
 
     `names` has the printed name of each tensor, `coordinates` the names of all coordinates and `kept` those that are
     never changed; `sizes` what `size(c)` says where no `c` is bound, `spaces` what is declared; `figures` are array
@@ -53,19 +53,19 @@ class Setting:
     groups: Mapping[str, frozenset[str]]
 
     def constants(self, name: str) -> ir.Expr | None:
-        """What a whole scalar of the program is."""
+        """Return the value of a whole scalar of the program."""
         found = self.tensors.get(name)
         return constants_of({name: found})(name) if isinstance(found, ir.Let) else None
 
     def difference(self, left: ir.Expr, right: ir.Expr) -> int | None:
-        """By how much two whole expressions differ; None where that is not known."""
+        """The difference of two whole expressions; None where that is not known."""
         return (polynomial(left, self.constants) - polynomial(right, self.constants)).constant
 
     def is_same(self, left: ir.Expr, right: ir.Expr) -> bool:
         return left == right or self.difference(left, right) == 0
 
     def extent(self, range: ir.Range) -> ir.Expr:
-        """How many points a range has: what `size(c)` says where it is bound."""
+        """The number of points of a range: the value of `size(c)` where it is bound."""
         if build.is_number(range.lower, 0):
             return range.upper
         return expression(polynomial(range.upper) - polynomial(range.lower), range.span)
@@ -215,7 +215,7 @@ def _places(clause: ir.Clause) -> Iterator[ir.Expr]:
 
 
 def _demanding(node: ir.Expr) -> tuple[ir.Expr, ...]:
-    """What inside a node has to be whole or Boolean."""
+    """Return the operands of a node that have to be whole or Boolean."""
     match node:
         case ir.Read(_, indices) | ir.Array(indices=indices):
             return indices

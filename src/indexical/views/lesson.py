@@ -29,7 +29,7 @@ class ProgramText:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked; `answer` names the element or tensor that answers it, `reveal` says it in words."""
+    """A question; `answer` names the element or tensor that answers it, `reveal` says it in words."""
 
     prompt: str
     answer: str | None
@@ -135,7 +135,7 @@ def _nodes(lines: list[str]) -> list[Node]:
 
 
 def _end(lines: list[str], start: int, kind: str) -> int:
-    """Where a paragraph, a list or a quotation ends."""
+    """Return the line after the end of a paragraph, a list or a quotation."""
     at = start + 1
     while at < len(lines):
         if re.match(r"#{1,6}\s", lines[at]):

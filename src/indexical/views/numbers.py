@@ -1,4 +1,4 @@
-"""How numbers are set in tables: as they are where that is short, with proven digits beside them where it is not."""
+"""The setting of numbers in tables: as they are where that is short, else with proven digits beside them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def readable(value: Any, digits: int = 4) -> str:
 
 
 def length(value: Any, most: int) -> int:
-    """How many characters the form of a number has at least, or any count over `most`: to write what is long, only to
-    throw it away, may take minutes."""
+    """The least number of characters that the form of a number has, or any count over `most`: to write what is long,
+    only to throw it away, may take minutes."""
     match value:
         case bool() | Special():
             return 1

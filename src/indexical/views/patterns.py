@@ -79,7 +79,7 @@ def show_patterns(patterns: Patterns, rows: bool = False, sort_by: str = "head")
 
 
 def _headline(patterns: Patterns) -> str:
-    """How many heads of which size; and where what was said about them and what was found disagree."""
+    """The number of heads and their size; and where the stated and the found causality disagree."""
     sizes = f"{_queries(patterns.queries)} × {counted(patterns.keys, 'key')}"
     line = f"{counted(len(patterns.heads), 'head')} of {sizes}, {patterns.dtype}"
     leaks = _leaks(patterns)
@@ -278,7 +278,7 @@ def _html_row(cells: list[str], tag: str, picture: str = "") -> str:
 
 
 def _thumbnail(patterns: Patterns, head: Head) -> str:
-    """The head as rectangles, one for each run of equal cells in a line; what is not heard is left open."""
+    """The head as rectangles, one for each run of equal cells in a line; cells without weight are left open."""
     weights = patterns.weights[head.index]
     if not weights.size:
         return "–"

@@ -41,7 +41,7 @@ def show_plan(plan: Plan, sizes: Mapping[Coordinate, int]) -> str:
     return "\n".join(lines)
 
 
-# Operations that the plan names in its text; all others only move or look at what is there.
+# Operations that the plan names in its text; all others only move or read arrays.
 _TOLD = frozenset(("reduce", "normalize", "contract", "gather", "scatter", "convolve", "scan", "pad"))
 
 
@@ -107,7 +107,7 @@ def _operation_json(operation: Operation, plan: Plan, sizes: Mapping[Coordinate,
 
 
 def _length(axis: Coordinate, operation: Operation, plan: Plan, sizes: Mapping[Coordinate, int]) -> int | None:
-    """How many points a coordinate has in a definition, where all its ranges there have as many."""
+    """The number of points of a coordinate in a definition, where all its ranges there have as many."""
     let = next((let for let in plan.program.lets if let.name == operation.definition), None)
     ranges = [r for clause in let.clauses for r in (*clause.ranges, *_bound(clause))] if let is not None else []
     own = [r for r in ranges if r.coordinate == axis]
@@ -126,7 +126,7 @@ def _words(step: Step, let: ir.Let, plan: Plan, sizes: Mapping[Coordinate, int])
 
 
 def _pace(step: Step, let: ir.Let, plan: Plan, sizes: Mapping[Coordinate, int]) -> list[str]:
-    """How many steps a recurrence takes one after the other."""
+    """Say how many steps a recurrence takes one after the other, and how many of them are kept."""
     if step.recurrence is None:
         return []
     names = [f"`{let.axes[axis].coordinate}`" for axis in step.recurrence.axes]

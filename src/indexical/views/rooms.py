@@ -1,4 +1,4 @@
-"""How much room the way back through a program takes: what is made again, what is kept, and the other choice."""
+"""The memory of the backward pass of a program: what is recomputed, what is kept, and the other choice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def show_bytes(count: int) -> str:
 
 
 def way_back(step: Step, plan: Plan, sizes: Sizes) -> list[str]:
-    """What a step of the way back makes again, in how much room, and how much it would take to keep it."""
+    """Say what a step of the backward pass recomputes, in how much memory, and how much it would take to keep it."""
     lets = {let.name: let for let in plan.program.lets}
     if step.gradient is not None:
         large = [name for name in step.covers if _is_large(lets[name], lets[step.gradient.weights])]

@@ -45,7 +45,7 @@ def written(program: ir.Program, remarks: Mapping[str, str] = {}) -> str:
 
 
 def spelled(program: ir.Program, remarks: Mapping[str, str] = {}) -> str:
-    """The same before it is laid out: nothing stands below its like."""
+    """The same before it is laid out: `=` signs and comments are not aligned."""
     program = arranged(program)
     setting = _setting(program)
     blocks = [
@@ -114,8 +114,8 @@ def _coordinates(program: ir.Program) -> list[Coordinate]:
 
 
 def _spaces(program: ir.Program, tensors: frozenset[str]) -> dict[str, str]:
-    """What has to be declared: `j_1` beside `j` finds its space along the axes it indexes, and so does what will
-    have another name than a tensor's."""
+    """Return the spaces to declare: `j_1` beside `j` finds its space along the axes it indexes, and so does a
+    coordinate that is renamed because it is called like a tensor."""
     found: dict[str, str] = {}
     free = tensors - {axis.coordinate.name for tensor in program.inputs for axis in tensor.axes}
     for coordinate in _coordinates(program):
@@ -157,7 +157,7 @@ def _literal(let: ir.Let) -> ir.Array | None:
 
 
 def _sizes(program: ir.Program, figures: Mapping[str, ir.Array], tensors: frozenset[str]) -> dict[str, ir.Expr]:
-    """How many points a coordinate has that is named like one of the inputs, or of figures in the text."""
+    """The sizes of coordinates that are named like those of the inputs, or of array literals in the text."""
     found: dict[str, set[int]] = {}
     for let in (let for let in program.lets if let.name not in figures):
         clause = let.clauses[0]
@@ -188,7 +188,7 @@ def body_literal(clause: ir.Clause, figures: Mapping[str, ir.Array]) -> ir.Array
 
 
 def _lengths(clause: ir.Clause) -> tuple[int, ...] | None:
-    """How long each axis is, where there is no more to say of the points."""
+    """The lengths of the axes, where the ranges start at 0, end at numbers, and have no guard."""
     plain = clause.guard is None and all(build.is_number(range.lower, 0) for range in clause.ranges)
     lengths = [int(range.upper.value) for range in clause.ranges if isinstance(range.upper, ir.Const)]
     return tuple(lengths) if plain and len(lengths) == len(clause.ranges) else None
@@ -269,7 +269,7 @@ def _definitions(program: ir.Program, setting: Setting, remarks: Mapping[str, st
 
 
 def _turn(marks: list[bool]) -> int | None:
-    """Where marks begin that do not end again."""
+    """Return the first mark, where all marks from it on are set."""
     first = marks.index(True) if True in marks else None
     return first if first is not None and all(marks[first:]) else None
 

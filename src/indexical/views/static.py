@@ -1,4 +1,4 @@
-"""What a notebook shows: fragments of HTML without scripts, safe wherever they are kept, pasted or stripped."""
+"""Notebook output: fragments of HTML without scripts, safe wherever they are kept, pasted or stripped."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def _equation(left: str, value: Any) -> str:
 
 
 def _block(tracer: Tracer, trace: Trace, said: set[str], elements: list[Element] | None = None) -> str:
-    """An element with all that is said of it; or several of one row. What was said in a sentence is not said again."""
+    """An element with its statement and scans; or several of one row. A sentence that was `said` is not repeated."""
     names = ", ".join(str(element) for element in elements or [trace.element])
     alone = elements is None or len(elements) == 1
     if trace.masked:
@@ -359,7 +359,7 @@ def _factor_json(factor: Factor) -> dict[str, Any]:
 
 
 def _number(value: Any) -> str:
-    """As `ix.exact` writes it, no digits beside it; the digits of what would fill a page."""
+    """A number as `ix.exact` writes it, without digits beside it; digits alone where the form is too long."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"≈ {decimal(value, 16)}" if length(value, LONGEST_NUMBER) > LONGEST_NUMBER else write(canonical(value))

@@ -84,7 +84,7 @@ def show_exact(value: Value) -> str:
 
 
 def _units(units: Value) -> str:
-    """To three digits. What is a hair's breadth over half a unit is said to be: such a figure fails."""
+    """A distance in units, to three digits. One barely over half a unit is written as such: the figure fails."""
     number = units.number
     exact = None if isinstance(number, Number) else terminating(Fraction(number), 2)
     near = decimal(number, 3)
@@ -106,7 +106,7 @@ def _outward(end: Fraction, direction: Callable[[Fraction], int]) -> Fraction:
 
 
 def _explanation(claim: Claim) -> list[str]:
-    """What rounding has to do with it; where that differs from figure to figure, how many there are of each."""
+    """Say whether rounding explains a failing claim; where figures differ in that, how many there are of each."""
     found = [(cell.depends, cell.explained) for cell in claim.failing if not cell.undecided]
     open_ended = ["    it is not known whether this holds: named terms are neither identical nor told apart"]
     open_ended = open_ended if len(found) < len(claim.failing) else []

@@ -255,7 +255,7 @@ def function(op: str, arguments: tuple[Form, ...]) -> Form:
 
 
 def divisors(term: Product) -> set[str]:
-    """The sums that stand below the line."""
+    """The sums in the denominator."""
     return {atom.key for atom, power in term.factors if power < 0 and isinstance(atom, Sum)}
 
 

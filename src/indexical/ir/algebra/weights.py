@@ -32,16 +32,16 @@ def summand(algebra: Algebra, total: Sum, coordinate: Coordinate) -> Product | s
 def matched(
     algebra: Algebra, exponent: Form, share: Product, key: Coordinate, brought: frozenset[Coordinate]
 ) -> tuple[Form, Form] | None:
-    """The exponent above the line and the one below it, where they differ by nothing that varies with the key.
-    Coordinates that are `brought` along with the values are not taken for who asks."""
+    """The exponents of the numerator and of the denominator, where they differ by nothing that varies with the key.
+    Coordinates that are `brought` along with the values are not taken for those of the query."""
     assert share.exponent is not None
     above, below = inlined(algebra, exponent, share.exponent, key, brought)
     return None if key in plus(above, below, -1).coordinates else (above, below)
 
 
 def carried(value: ir.Expr, key: Coordinate) -> frozenset[Coordinate]:
-    """The coordinates that a value brings along: those that stand in it apart from the key. In `V[i - j, e]`, read at
-    a distance from who asks, `i` is not one of them."""
+    """The coordinates that a value carries: those in it apart from the key. In `V[i - j, e]`, read at a distance from
+    the query, `i` is not one of them."""
     if isinstance(value, ir.Read | ir.Array):
         return frozenset().union(*(i.type.coordinates for i in value.indices if key not in i.type.coordinates))
     parts = children(value)
@@ -52,8 +52,8 @@ def carried(value: ir.Expr, key: Coordinate) -> frozenset[Coordinate]:
 def inlined(
     algebra: Algebra, above: Form, below: Form, key: Coordinate, brought: frozenset[Coordinate]
 ) -> tuple[Form, Form]:
-    """Both exponents, with every definition written out that varies with who asks and with the key; as they are
-    where that grows too large."""
+    """Both exponents, with every definition inlined that varies with the query and the key; as they are where that
+    grows too large."""
     work = algebra.work
     asks = (above.coordinates | below.coordinates) - {key}
     asks = asks - brought or asks
