@@ -9,6 +9,7 @@ from ..ir.types import Coordinate
 from ..plan.steps import Attend
 from .base import Value
 from .frames import Frame, Framed
+from .layout import COMFORTABLE
 from .scope import Place, Scope
 
 
@@ -42,11 +43,12 @@ class Fused(Framed):
             return self.restored(variable, let, attend, frame)
         k = self.operand(dot.key, attend.attention.coordinate, compared, frame, let)
         v = self.operand(attend.attention.value, attend.attention.coordinate, attend.layout.carry, frame, let)
-        if not all(side.isidentifier() for side in (q, k, v)):
+        test = self._taken_as_they_are(attend, frame, compared, (q, k, v))
+        if len(test) > COMFORTABLE or not all(side.isidentifier() for side in (q, k, v)):
             return self.restored(f"{name}({q}, {k}, {v}{words})", let, attend, frame)
         # Arrays that the library takes as they are go straight to it: of a small call most is what stands around it.
         variable = self.text.fresh(f"{let.name}_rows")
-        self.text.line(f"if {self._taken_as_they_are(attend, frame, compared, (q, k, v))}:")
+        self.text.line(f"if {test}:")
         with self.block():
             self.text.line(f"{variable} = {LIBRARY}({q}, {k}, {v}{words})")
         self.text.line("else:")
