@@ -20,6 +20,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from tests.backends import drawing  # noqa: E402
 from tests.backends.alone import tensor  # noqa: E402
 from tests.backends.drawing import as_numpy, compiled, draw  # noqa: E402
 from tests.test_examples import SIZES  # noqa: E402
@@ -48,8 +49,9 @@ PLAIN = {
 
 
 @pytest.fixture(autouse=True)
-def many_pairs() -> None:
+def many_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The source is that of every call, few pairs and many."""
+    monkeypatch.setattr(drawing, "_compiled", {})
 
 
 @cache

@@ -125,6 +125,44 @@ def test_another_signature_is_another_kernel(bound: list[str]) -> None:
     assert program(x, 2).dtype == program(x, 2.0).dtype
 
 
+def test_a_call_that_was_the_same_for_long_may_change() -> None:
+    """After some calls of one kind, that kind is asked for first: any other has still its own kernel."""
+    program = ix.compile("input x[..r, i], y[i]; let z[..r, i] = x[..r, i] * y[i];")
+    x, y = torch.tensor([[1.0, 2.0]]), torch.tensor([3.0, 0.0])
+    for _ in range(8):
+        assert program(x, y).tolist() == [[3.0, 0.0]]
+    assert program._caller is not None
+    assert program._caller._is_alike(x, y)
+    others = [
+        (x.double(), y),
+        (x[0], y),
+        (x[None], y),
+        (torch.nn.Parameter(x), y),
+        (x.clone().requires_grad_(), y),
+        (x, y.numpy()),
+        (x.expand(4, 2).T.contiguous().T, y),
+    ]
+    for one, other in others:
+        assert not program._caller._is_alike(one, other) or one.dtype == x.dtype
+        expected = one.detach() * torch.as_tensor(other)
+        found = program(one, other)
+        assert found.dtype == expected.dtype
+        assert found.shape == expected.shape
+        assert torch.equal(found.detach(), expected)
+        assert found.requires_grad == one.requires_grad
+    with pytest.raises(ix.CallError):
+        program(x, torch.ones(3))
+    with pytest.raises(ix.CallError):
+        program(x.to_sparse(), y)
+    with pytest.raises(ix.CallError):
+        program(x)
+    assert program(x, y, isolate=True).tolist() == program(x, y).tolist() == [[3.0, 0.0]]
+    mapped = torch.func.vmap(program, in_dims=(0, None))(torch.stack([x, 2 * x]), y)
+    assert mapped.tolist() == [[[3.0, 0.0]], [[6.0, 0.0]]]
+    with torch.inference_mode():
+        assert program(torch.tensor([[1.0, 2.0]]), y).tolist() == [[3.0, 0.0]]
+
+
 # ------------------------------------------------------------------ what may differ under one signature
 
 WRONG: dict[str, tuple[str, tuple[Any, ...], tuple[Any, ...]]] = {

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+LONG = 1024  # With as many keys it is worth while to leave out those at the ends that nobody hears.
+
 
 def _is_read_by_others() -> bool:
     """Whether `torch.compile`, `torch.func` or forward mode reads what is computed: then no number may be looked at,
@@ -57,8 +59,17 @@ def attend_masked(
     key). Who hears nothing gets 0, and a key that nobody hears is not read, unless it is known that `all_heard`.
     """
     deaf = None
-    if allowed is not None and not all_heard:
-        query, key, value, deaf = _apart(query, key, value, allowed)
+    if allowed is not None and not all_heard and 0 not in (allowed.numel(), query.numel(), value.numel()):
+        if not _is_read_by_others() and not _is_learned(query, key, value):
+            if key.shape[-2] >= LONG:
+                heard = _hull(allowed)
+                key, value, allowed = key[..., heard, :], value[..., heard, :], allowed[..., heard]
+                bias = None if bias is None else bias[..., heard]
+            out = _library(query, key, value, _joined(query, allowed, bias), scale)
+            if math.isfinite(out.sum()):  # Nothing that is not finite was read, with whatever weight.
+                return out
+        if not all_take_part(allowed):
+            query, key, value, deaf = _apart(query, key, value, allowed)
     if _is_mapped() or 0 in (query.numel(), key.numel(), value.numel()):
         out = _products(query, key, value, allowed, bias, scale)
     else:
@@ -66,9 +77,29 @@ def attend_masked(
     return out if deaf is None else out.masked_fill(deaf, 0.0)
 
 
+def _hull(allowed: Tensor) -> slice:
+    """The keys from the first to the last that some query of some batch hears."""
+    heard = allowed.any(-2)
+    places = heard.reshape(-1, heard.shape[-1]).any(0).nonzero()
+    return slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(None)
+
+
+def _is_learned(*tensors: Tensor) -> bool:
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def _is_tame(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether all numbers are finite, and all scores will be: what has no weight then counts for nothing."""
+    if _is_read_by_others():
+        return False
+    reach = query.detach().norm() * key.detach().norm()
+    return math.isfinite(reach) and math.isfinite(value.detach().sum())
+
+
 def _apart(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Query, key and value with 0 where no pair takes part, and the rows that hear nothing; None if there are none."""
-    if allowed.numel() == 0 or all_take_part(allowed):
+    """Query, key and value with 0 where no pair takes part, and the rows that hear nothing; None where all is finite,
+    so that they are 0 without a word."""
+    if allowed.numel() == 0 or _is_tame(query, key, value):
         return query, key, value, None
     deaf, unheard = ~allowed.any(-1, keepdim=True), ~allowed.any(-2).unsqueeze(-1)
     return query.masked_fill(deaf, 0.0), key.masked_fill(unheard, 0.0), value.masked_fill(unheard, 0.0), deaf
@@ -132,7 +163,7 @@ def attend_masked_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of `attend_masked` by query, key and value, where `gradient` arrives at its result."""
     deaf = None
-    if allowed is not None and not all_heard:
+    if allowed is not None and not all_heard and not all_take_part(allowed):
         query, key, value, deaf = _apart(query, key, value, allowed)
     if deaf is not None:
         gradient = gradient.masked_fill(deaf, 0.0)
