@@ -11,6 +11,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial, polynomial
 from ..ir.context import Trail, assume, constants_of, visit, visit_clause
+from ..ir.domain import Domain
 from ..ir.prove import always_possible
 from ..ir.types import Coordinate
 from .reporting import report_all
@@ -140,5 +141,5 @@ def _check_points(expr: ir.Reduce, trail: Trail, lets: Mapping[str, ir.Let], sin
     inner: Trail = (*trail, *expr.ranges)
     if expr.guard is not None:
         inner = (*inner, (expr.guard, True))
-    if assume(trail, lets).consistent and not assume(inner, lets).consistent:
+    if not Domain.along(trail, lets).is_empty() and Domain.along(inner, lets).is_empty():
         sink.report("IX310", f"`{expr.op}` over no points has no value", expr.span, help="widen the range or the guard")
