@@ -180,7 +180,7 @@ class Prover:
         if any(isinstance(part, ir.Read) and part.indices for fact in facts for part in walk(fact)):
             return None
         box = (*(step for step in around if isinstance(step, ir.Range)), *gone.values())
-        found = Domain.of(box, facts, self.lets).project(gone)
+        found = Domain.of(box, facts, self.lets).project(gone, tidy=False)
         # Several alternatives are no shorter than the conditions that they stand for.
         if found is None or not found.exact or len(found.pieces) > 1:
             return None
