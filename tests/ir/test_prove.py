@@ -110,6 +110,10 @@ def test_polynomials_add_and_multiply(left: Polynomial, right: Polynomial) -> No
             compare("==", apply("%", ASKS, whole(2)), whole(0)),
             False,
         ),
+        ([compare("<=", ANSWERS, ASKS)], compare("<=", apply("min", apply("-", ASKS, ANSWERS), M), ASKS), True),
+        ([compare("<=", ANSWERS, ASKS)], compare(">=", apply("min", apply("-", ASKS, ANSWERS), THIRD), whole(0)), True),
+        ([], compare(">=", apply("min", apply("-", ASKS, ANSWERS), THIRD), whole(0)), False),
+        ([], compare("<", apply("max", ASKS, ANSWERS), N), True),
         (
             [compare("<", ASKS, apply("//", N, whole(2)))],
             compare("<", apply("+", ASKS, apply("//", N, whole(2))), N),

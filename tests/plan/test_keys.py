@@ -15,13 +15,13 @@ from indexical.ir import build
 from indexical.ir import nodes as ir
 from indexical.ir.algebra.canonical import text
 from indexical.ir.domain import Domain, Slice
-from indexical.ir.pairs import Block, Pairs
+from indexical.ir.pairs import Block
 from indexical.ir.slices import MOST_PIECES
 from indexical.ir.text import shown
 from indexical.ir.types import Coordinate, Dtype
 from indexical.plan.choose import choose
 from indexical.plan.recognize import recognize
-from indexical.plan.steps import Attention
+from indexical.plan.steps import Attend, Attention
 from indexical.run.floats import Floats
 from indexical.run.reference import Evaluation, Table
 
@@ -59,12 +59,16 @@ def shape_of(guard: str, head: str = HEAD) -> str | None:
 
 
 def shape_in(source: str) -> str | None:
-    """The shape that the plan of a program gives its attention."""
+    return attend_in(source).shape
+
+
+def attend_in(source: str) -> Attend:
+    """The attention of a program, as its plan has it."""
     program = program_of(source)
     dtypes: dict[str, Dtype] = {i.name: i.dtype or "f64" for i in program.inputs}
     step = choose(program, ("out",), dtypes, "torch", "cpu", False).steps[-1]
     assert step.attend is not None
-    return step.attend.shape
+    return step.attend
 
 
 def evaluation(program: ir.Program, seed: int, sizes: Mapping[str, int] = SIZES) -> Evaluation:
@@ -211,11 +215,10 @@ TILES = {
 @pytest.mark.parametrize("guard", TILES)
 def test_tiles_of_queries_and_of_keys(guard: str) -> None:
     head = "input Q[b, i, d], K[b, i, d], V[b, i, e], document[b, i] : i64, w : i64;\n"
-    _, attention, let, program = keys_of(guard, head)
-    lets = {other.name: other for other in program.lets}
-    domain = Domain.of((*let.clauses[0].ranges, attention.key), attention.guard, lets)
-    ends = [build.read(name, (), "whole", let.span) for name in "rs"]
-    pairs = Pairs(domain, Coordinate("i"), attention.coordinate)
+    attend = attend_in(source_of(guard, head))
+    pairs = attend.pairs
+    assert pairs is not None
+    ends = [build.read(name, (), "whole", attend.attention.key.span) for name in "rs"]
     for way, wanted in zip((pairs, pairs.transpose()), TILES[guard], strict=True):
         blocks = way.blocks(ends[0], ends[1])
         assert sorted(shown_block(block).replace("i_1", "j") for block in blocks) == sorted(wanted)

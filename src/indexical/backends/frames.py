@@ -63,10 +63,7 @@ class Framed(Meeting):
 
     def frame(self, let: ir.Let, attend: Attend) -> Frame:
         """One coordinate is the query axis: that of the guard, else the last. Others of the query become batch axes."""
-        layout = attend.layout
-        guarded = [c for c in layout.rows if any(c in guard.type.coordinates for guard in attend.attention.guard)]
-        asking = guarded or list(layout.rows)
-        row = asking[-1] if asking else None
+        layout, row = attend.layout, attend.row
         batch = tuple(
             axis.coordinate for axis in let.axes if axis.coordinate != row and axis.coordinate not in layout.carry
         )

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import Atom, Polynomial, number, of_atom, polynomial
+from ..ir.affine import Atom, Polynomial, of_atom, polynomial
 from ..ir.context import Trail, assume, bound_by, constants_of, look_through
 from ..ir.domain import Domain
 from ..ir.prove import Assumptions, conjuncts, inequalities
@@ -60,22 +60,14 @@ class Prover:
         return isinstance(atom, ir.Read) and atom.tensor in self.counted
 
     def _entails(self, trail: Trail, goal: Polynomial, also: tuple[Polynomial, ...]) -> bool:
-        """The least or largest of some is one of them: the goal is to hold whichever it is."""
+        facts: list[Polynomial] = []
         for atom in goal.atoms:
-            if isinstance(atom, ir.Map) and atom.op in ("min", "max"):
-                return all(self._entails_as(atom, argument, trail, goal, also) for argument in atom.arguments)
-        divided = [atom for atom in goal.atoms if isinstance(atom, ir.Map) and atom.op in ("//", "%")]
-        facts = [fact for atom in divided for fact in self._facts_of(atom, trail)]
+            for part in () if isinstance(atom, Coordinate) else walk(atom):
+                if isinstance(part, ir.Map) and part.op in ("//", "%"):
+                    facts += self._facts_of(part, trail)
+                elif self.is_counted(part) and part != atom:
+                    facts.append(of_atom(part))
         return self._assumptions(trail, (*also, *facts)).entails(goal)
-
-    def _entails_as(
-        self, atom: ir.Map, chosen: ir.Expr, trail: Trail, goal: Polynomial, also: tuple[Polynomial, ...]
-    ) -> bool:
-        """Whether the goal holds where one of several is the least (or largest)."""
-        here, sign = self.polynomial(chosen), 1 if atom.op == "min" else -1
-        others = [self.polynomial(argument) for argument in atom.arguments if argument != chosen]
-        facts = tuple(other.plus(here, -1) if sign > 0 else here.plus(other, -1) for other in others)
-        return self.entails(trail, _replaced(goal, atom, here), (*also, *facts))
 
     def _facts_of(self, atom: ir.Map, trail: Trail) -> list[Polynomial]:
         """A quotient and a remainder of what is not negative are at most what they are made of."""
@@ -188,7 +180,7 @@ class Prover:
         if any(isinstance(part, ir.Read) and part.indices for fact in facts for part in walk(fact)):
             return None
         box = (*(step for step in around if isinstance(step, ir.Range)), *gone.values())
-        found = Domain.of(box, facts, self.lets).project(gone)
+        found = Domain.of(box, facts, self.lets).project(gone, tidy=False)
         # Several alternatives are no shorter than the conditions that they stand for.
         if found is None or not found.exact or len(found.pieces) > 1:
             return None
@@ -200,14 +192,3 @@ class Prover:
             if rows is not None and all(self.entails(around, row, known) for row in rows):
                 left = others
         return list(left)
-
-
-def _replaced(value: Polynomial, atom: ir.Expr, by: Polynomial) -> Polynomial:
-    """A polynomial with another one in the place of an atom."""
-    result = number(0)
-    for monomial, factor in value.terms.items():
-        term = Polynomial({frozenset((a, p) for a, p in monomial if a != atom): factor})
-        for _ in range(dict(monomial).get(atom, 0)):
-            term = term * by
-        result = result + term
-    return result

@@ -3,15 +3,16 @@ in the run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice, product
 
 from ..diagnostics import Label, Sink
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial, polynomial
-from ..ir.context import Trail, assume, constants_of, visit, visit_clause
-from ..ir.prove import always_possible
+from ..ir.context import Trail, assume, visit, visit_clause
+from ..ir.domain import Domain
+from ..ir.prove import Assumptions, always_possible
 from ..ir.types import Coordinate
 from .reporting import report_all
 from .sizes import show
@@ -36,15 +37,23 @@ def _check_places(
     lets: Mapping[str, ir.Let],
     sink: Sink,
 ) -> None:
+    known: dict[int, Assumptions] = {}
+
+    def around(trail: Trail) -> Assumptions:
+        """What holds at a place: most places share their trail with others."""
+        if id(trail) not in known:
+            known[id(trail)] = assume(trail, lets)
+        return known[id(trail)]
+
     for expr, trail in places:
         match expr:
             case ir.Read(tensor, indices) if tensor in tensors:
                 axes = tensors[tensor].axes
                 for number, (axis, index) in enumerate(zip(axes, indices, strict=True)):
-                    _check_index(expr, index, axis.extent, f"`{tensor}`'s axis {number}", trail, lets, sink)
+                    _check_index(expr, index, axis.extent, f"`{tensor}`'s axis {number}", trail, around, sink)
             case ir.Array(shape, _, indices):
                 for length, index in zip(shape, indices, strict=True):
-                    _check_index(expr, index, build.whole(length, expr.span), "this array", trail, lets, sink)
+                    _check_index(expr, index, build.whole(length, expr.span), "this array", trail, around, sink)
             case ir.Reduce() if expr.op in ("mean", "argmax", "argmin") or expr.type.kind == "whole":
                 _check_points(expr, trail, lets, sink)
 
@@ -55,14 +64,13 @@ def _check_index(
     extent: ir.Expr,
     axis: str,
     trail: Trail,
-    lets: Mapping[str, ir.Let],
+    around: Callable[[Trail], Assumptions],
     sink: Sink,
 ) -> None:
     if _is_measured(index, extent, trail):
         return
-    known = assume(trail, lets)
-    constants = constants_of(lets)
-    place, length = polynomial(index, constants), polynomial(extent, constants)
+    known = around(trail)
+    place, length = polynomial(index, known.constants), polynomial(extent, known.constants)
     for inside, below in ((place, True), (length - place - 1, False)):
         if known.entails(inside) or known.opaque:
             continue
@@ -140,5 +148,5 @@ def _check_points(expr: ir.Reduce, trail: Trail, lets: Mapping[str, ir.Let], sin
     inner: Trail = (*trail, *expr.ranges)
     if expr.guard is not None:
         inner = (*inner, (expr.guard, True))
-    if assume(trail, lets).consistent and not assume(inner, lets).consistent:
+    if not Domain.along(trail, lets).is_empty() and Domain.along(inner, lets).is_empty():
         sink.report("IX310", f"`{expr.op}` over no points has no value", expr.span, help="widen the range or the guard")

@@ -190,6 +190,17 @@ def is_counted(value: Polynomial) -> bool:
     )
 
 
+def replaced(value: Polynomial, atom: Atom, by: Polynomial) -> Polynomial:
+    """A polynomial with another one in the place of an atom."""
+    result = number(0)
+    for monomial, factor in value.terms.items():
+        term = Polynomial({frozenset((a, p) for a, p in monomial if a != atom): factor})
+        for _ in range(dict(monomial).get(atom, 0)):
+            term = term * by
+        result = result + term
+    return result
+
+
 # ---------------------------------------------------------------------- extremes
 
 

@@ -201,9 +201,10 @@ class Domain:
         condition = self.condition(self.box[0].span) if self.box else None
         return () if condition is None else tuple(conjuncts(condition, True, self.known.definitions))
 
-    def project(self, gone: Collection[Coordinate]) -> Domain | None:
+    def project(self, gone: Collection[Coordinate], tidy: bool = True) -> Domain | None:
         """The points of all other coordinates for which there is some point of those that are `gone`: exactly these, or
-        more. None where the range of one that stays cannot be told without one that is gone."""
+        more. None where the range of one that stays cannot be told without one that is gone. What is `tidy` has no
+        new condition that follows from the others."""
         box: list[ir.Range] = []
         ends = {range.coordinate: _ends(range) for range in self.box if range.coordinate in gone}
         tied: list[ir.Expr] = []
@@ -222,7 +223,7 @@ class Domain:
         exact = self.exact
         for piece in self.pieces:
             found, sure = self._eliminated((*tied, *piece.facts), gone)
-            cases += [_needed(facts, piece.facts, result.known) for facts in found]
+            cases += [_needed(facts, piece.facts, result.known) if tidy else facts for facts in found]
             exact = exact and sure
         return replace(result, pieces=_without_impossible(cases), exact=exact)
 

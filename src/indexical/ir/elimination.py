@@ -59,7 +59,7 @@ def without(range: ir.Range, facts: tuple[ir.Expr, ...], known: Assumptions) -> 
     bounds = tuple(fact for fact in here if fact not in strides)
     cases: list[tuple[ir.Expr, ...]] = []
     exact = len(strides) <= 1
-    for one in slices((bounds,), range, frozenset(), known):
+    for one in slices((bounds,), range, frozenset(), known, tidy=False):
         exact = exact and one.is_interval
         for multiple, stride in strides.values():
             exact = exact and _is_met(multiple, stride, one, range, others, known)

@@ -37,19 +37,22 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """The keys of each query, for every point of all other coordinates."""
+    """The keys of each query, for every point of all other coordinates. `asks` are other coordinates that queries have
+    and keys do not, `answers` those that keys have and queries do not: no label of one side varies with the other's."""
 
     domain: Domain
     query: Coordinate
     key: Coordinate
+    asks: tuple[Coordinate, ...] = ()
+    answers: tuple[Coordinate, ...] = ()
 
     def transpose(self) -> Pairs:
         """The queries of each key."""
-        return Pairs(self.domain, self.key, self.query)
+        return Pairs(self.domain, self.key, self.query, self.answers, self.asks)
 
     def slices(self) -> tuple[Slice, ...]:
         """The keys of a query: those in any slice."""
-        return self.domain.bounds(self.key, (self.query,))
+        return self.domain.bounds(self.key, (self.query, *self.asks))
 
     def blocks(self, start: ir.Expr, stop: ir.Expr) -> tuple[Block, ...]:
         """The keys of the queries from `start` up to `stop`, which are at least one, and all in their range: for each

@@ -14,7 +14,19 @@ from math import gcd
 from typing import TypeAlias
 
 from . import walk
-from .affine import ONE, Atom, Constants, Monomial, Polynomial, is_counted, no_constants, number, of_atom, polynomial
+from .affine import (
+    ONE,
+    Atom,
+    Constants,
+    Monomial,
+    Polynomial,
+    is_counted,
+    no_constants,
+    number,
+    of_atom,
+    polynomial,
+    replaced,
+)
 from .conditions import negated
 from .nodes import Const, Expr, Map, Range, Read, Size
 from .types import Coordinate
@@ -83,11 +95,22 @@ class Assumptions:
         )
 
     def entails(self, goal: Polynomial) -> bool:
-        """Whether the goal is at least 0 at every point where these hold."""
+        """Whether the goal is at least 0 at every point where these hold. The least or largest of some is one of them:
+        the goal is to hold whichever it is."""
         value = goal.constant
         if value is not None:
             return value >= 0
+        for atom in goal.atoms:
+            if isinstance(atom, Map) and atom.op in ("min", "max") and atom.type.kind == "whole":
+                return all(self._entails_as(atom, argument, goal) for argument in atom.arguments)
         return not satisfiable((*related(self.known, goal), -goal - 1), self)
+
+    def _entails_as(self, atom: Map, chosen: Expr, goal: Polynomial) -> bool:
+        """Whether the goal holds where one of several is the least (or largest)."""
+        here, sign = polynomial(chosen, self.constants), 1 if atom.op == "min" else -1
+        others = [polynomial(argument, self.constants) for argument in atom.arguments if argument != chosen]
+        ordered = [other - here if sign > 0 else here - other for other in others]
+        return replace(self, known=(*self.known, *ordered)).entails(replaced(goal, atom, here))
 
     def proves(self, condition: Expr) -> bool:
         """Whether the condition holds wherever these do. Where one of several is known to hold, in every case."""

@@ -44,10 +44,15 @@ WHOLE = Slice()
 
 
 def slices(
-    pieces: Iterable[tuple[ir.Expr, ...]], range: ir.Range, apart: frozenset[Coordinate], known: Assumptions
+    pieces: Iterable[tuple[ir.Expr, ...]],
+    range: ir.Range,
+    apart: frozenset[Coordinate],
+    known: Assumptions,
+    tidy: bool = True,
 ) -> tuple[Slice, ...]:
     """The points of a coordinate at which all facts of some piece hold: in some slice, and slices may overlap. `known`
-    holds wherever a fact is asked; a label of the coordinate does not vary with what stands `apart`.
+    holds wherever a fact is asked; a label of the coordinate does not vary with what stands `apart`. `tidy` ones have
+    no bound that another one, or the range, implies.
 
     No slice at all means no point.
     """
@@ -56,7 +61,7 @@ def slices(
     cases = [case for facts in given for case in solver.cases(facts)]
     found: dict[str, Slice] = {}
     for facts in cases if len(cases) <= MOST_PIECES else given:
-        one = solver.slice(facts)
+        one = solver.slice(facts, tidy)
         if one is not None:
             found.setdefault(_shown(one), one)
     return (WHOLE,) if WHOLE in found.values() else tuple(found.values())
@@ -143,7 +148,7 @@ class _Solver:
 
     # ---------------------------------------------------------------------------- slices
 
-    def slice(self, facts: Iterable[ir.Expr]) -> Slice | None:
+    def slice(self, facts: Iterable[ir.Expr], tidy: bool) -> Slice | None:
         """A conjunction as a slice; None where it never holds."""
         found = _Found()
         for fact in facts:
@@ -156,10 +161,11 @@ class _Solver:
             # Several labels become one by arithmetic, which real ones have none of.
             found.rest += [fact for _, fact in found.real]
             found.labels = [pair for pair in found.labels if all(pair is not label for label, _ in found.real)]
-        start, end = self._polynomial(self.key.lower), self._polynomial(self.key.upper)
-        lower = self._strongest([bound for bound in found.lower if not self.known.entails(start - bound)], 1)
-        upper = self._strongest([bound for bound in found.upper if not self.known.entails(bound - end)], -1)
-        span = self.key.span
+        lower, upper, span = found.lower, found.upper, self.key.span
+        if tidy:
+            start, end = self._polynomial(self.key.lower), self._polynomial(self.key.upper)
+            lower = self._strongest([bound for bound in lower if not self.known.entails(start - bound)], 1)
+            upper = self._strongest([bound for bound in upper if not self.known.entails(bound - end)], -1)
         return Slice(
             tuple(sorted((written(bound, span) for bound in lower), key=text)),
             (*sorted((written(bound, span) for bound in upper), key=text), *found.choices),

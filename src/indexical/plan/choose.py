@@ -308,13 +308,14 @@ def _taken_back(found: Recognized, name: str, original: ir.Program) -> Recognize
 
 def _unfit(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let]) -> str | None:
     """Why no kernel computes an attention; None where one does."""
-    attend = _attend(let, attention, lets, "numpy", "cpu").attend
-    assert attend is not None
-    if attention.empty == "nan" and not all(one.is_interval for one in attend.keys):
-        return "a row that hears nobody would be 0 and not NaN; which those are is known only of intervals"
-    dot = attend.scores.dot
-    if not attend.layout.rows and dot is not None:
-        asks = [c for c in attend.layout.batch if c in dot.query.type.coordinates - dot.key.type.coordinates]
+    if attention.empty == "nan":
+        attend = _attend(let, attention, lets, "numpy", "cpu").attend
+        if attend is None or not all(one.is_interval for one in attend.keys):
+            return "a row that hears nobody would be 0 and not NaN; which those are is known only of intervals"
+    layout = lay_out(attention, tuple(axis.coordinate for axis in let.axes))
+    dot = None if layout.rows else take_apart(attention, layout).dot
+    if dot is not None:
+        asks = [c for c in layout.batch if c in dot.query.type.coordinates - dot.key.type.coordinates]
         if asks:
             return f"the values vary with `{asks[-1].name}`, which asks: each query would have keys of its own"
     return None

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from ..ir import nodes as ir
 from ..ir import whole
 from ..ir.domain import Domain, Slice
+from ..ir.pairs import Pairs
 from ..ir.types import Coordinate, Dtype
 from ..source import Span
 from .losses import CrossEntropy
@@ -111,6 +112,23 @@ class Attend:
     keys: tuple[Slice, ...]
     shape: str | None
     few: Few | None = None
+
+    @property
+    def row(self) -> Coordinate | None:
+        """The coordinate of the queries: the last that a guard mentions, or the last of all; None where none asks."""
+        guarded = [c for c in self.layout.rows if any(c in guard.type.coordinates for guard in self.attention.guard)]
+        asking = guarded or list(self.layout.rows)
+        return asking[-1] if asking else None
+
+    @property
+    def pairs(self) -> Pairs | None:
+        """The keys of each query, from which those of a tile are found, and the queries of a tile of keys; None where
+        no coordinate asks."""
+        row = self.row
+        if row is None:
+            return None
+        others = tuple(c for c in self.layout.rows if c != row)
+        return Pairs(self.domain, row, self.attention.coordinate, others)
 
 
 @dataclass(frozen=True, slots=True)
