@@ -57,17 +57,10 @@ def choose(
     derived = replace(derived, left=derived.left | _gathering_built(program, placed))
     found = Recognized(program, {}, ()) if isolate else recognize(program, wanted, derived.left, derived.computed)
     refusals = {refusal.definition: refusal for refusal in (*found.refusals, *derived.refusals)}
-    fused = dict(found.attentions)
-    lets = {let.name: let for let in found.program.lets}
-    for name, attention in list(fused.items()):
-        reason = _unfit(lets[name], attention, lets)
-        if reason is not None:
-            refusals[name] = Refusal(name, "fused attention", reason)
-            del fused[name]
-            found = _taken_back(found, name, program)
-    needed = needed_by(found.program, wanted, _reading(fused, derived))
-    found, uncontracted = _contracted(replace(found, attentions=fused), needed, dtypes)
-    fused = dict(found.attentions)
+    found = _fitting(found, program, refusals)
+    needed = needed_by(found.program, wanted, _reading(found.attentions, derived))
+    found, uncontracted = _contracted(found, needed, dtypes)
+    fused = found.attentions
     program = fuse(found.program, {*wanted, *fused, *derived.left}) if not isolate else found.program
     chosen: dict[str, Chosen] = {}
     if not isolate and backend == "torch":
@@ -84,28 +77,24 @@ def choose(
     needed = needed_by(program, wanted, reading)
     together = _together(program, derived.gradients, blocks, needed, refusals)
     inside = {name for step in together for name in (*step.beside, *step.covers)}
-    known = {step.definition: step for step in reversed(together)}
     lets = {let.name: let for let in program.lets}
     written = {let.name: let for let in original.lets}
-    steps = []
-    for let in program.lets:
-        if let.name not in needed or let.name in inside:
-            continue
-        if let.name in fused:
-            step = _attend(let, fused[let.name], lets, backend, device)
-            more = (*step.refusals, *uncontracted.get(let.name, ()))
-            steps.append(replace(step, covers=_covered((let.name,), written, needed), refusals=more))
-        elif let.name in norms:
-            covers = _covered((let.name,), written, needed)
-            steps.append(Step(let.name, norms[let.name].kernel, covers=covers, norm=norms[let.name]))
-        elif let.name in losses:
-            covers = _covered((let.name,), written, needed)
-            steps.append(Step(let.name, CROSS_ENTROPY, covers=covers, loss=losses[let.name]))
-        elif let.name in chosen and let.name not in inside:
-            steps.append(Step(let.name, GROUPED, chosen=chosen[let.name]))
-        else:
-            refused = (refusals[let.name],) if let.name in refusals else ()
-            steps.append(known[let.name] if let.name in known else step_of(let.name, arranged, refused))
+    kernels = {step.definition: step for step in reversed(together)}
+    kernels |= {name: Step(name, GROUPED, chosen=rows) for name, rows in chosen.items()}
+    library = [
+        *(Step(name, CROSS_ENTROPY, loss=loss) for name, loss in losses.items()),
+        *(Step(name, norm.kernel, norm=norm) for name, norm in norms.items()),
+        *(_attend(lets[name], fused[name], lets, backend, device) for name in fused if name in needed),
+    ]
+    for step in library:
+        more = (*step.refusals, *uncontracted.get(step.definition, ()))
+        covers = _covered((step.definition,), written, needed)
+        kernels[step.definition] = replace(step, covers=covers, refusals=more)
+    steps = tuple(
+        kernels[name] if name in kernels else step_of(name, arranged, (refusals[name],) if name in refusals else ())
+        for name in lets
+        if name in needed and name not in inside
+    )
     built = needed - {name for step in together for name in step.covers}
     asked = needed_by(original, wanted, {})
     unread = tuple(let.name for let in original.lets if let.name in asked - built and let.axes and not let.hidden)
@@ -113,7 +102,19 @@ def choose(
     types = {**given, **definition_dtypes(program, given), **definition_dtypes(original, given)}
     weak = weak_definitions(program, given)
     same = agreed(original)
-    return Plan(program, wanted, types, backend, device, isolate, tuple(steps), unread, weak, recompute, same)
+    return Plan(program, wanted, types, backend, device, isolate, steps, unread, weak, recompute, same)
+
+
+def _fitting(found: Recognized, program: ir.Program, refusals: dict[str, Refusal]) -> Recognized:
+    """The attentions that a kernel takes; the reasons why none takes the others go to the refusals."""
+    lets = {let.name: let for let in found.program.lets}
+    reasons = {name: _unfit(lets[name], attention, lets) for name, attention in found.attentions.items()}
+    for name, reason in reasons.items():
+        if reason is not None:
+            refusals[name] = Refusal(name, "fused attention", reason)
+            found = _taken_back(found, name, program)
+    kept = {name: attention for name, attention in found.attentions.items() if reasons[name] is None}
+    return replace(found, attentions=kept)
 
 
 def _gathering_built(program: ir.Program, placed: list[str]) -> set[str]:
