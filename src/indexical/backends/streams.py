@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.algebra.factors import Factor, factors_of
+from ..ir.algebra.factors import Factor, factors_of, product_of
 from ..ir.types import Coordinate
 from ..ir.walk import rebuild, renamed_apart
 from .adjoint import Adjoint, Undifferentiable, pretend
@@ -157,14 +155,3 @@ class Stream(Tile):
             if not body.lines:
                 body.do(Name("pass"))
         return self.function(name, about, body, "d_score", "gradients")
-
-
-def product_of(factors: list[Factor], like: ir.Expr) -> ir.Expr:
-    """Factors as one expression again."""
-    result: ir.Expr = build.real(Fraction(1), like.span)
-    for n, factor in enumerate(sorted(factors, key=lambda factor: factor.inverse)):
-        if n == 0 and not factor.inverse:
-            result = factor.expr
-        else:
-            result = build.apply("/" if factor.inverse else "*", (result, factor.expr), "real", like.span)
-    return result

@@ -14,6 +14,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import expression, of_atom, polynomial
 from ..ir.algebra.canonical import text
+from ..ir.algebra.factors import Factor, product_of
 from ..ir.conditions import conjuncts_of
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, is_bare, walk
@@ -24,14 +25,6 @@ from .softmaxes import weights_of
 from .steps import Attention, Recognized, Refusal
 
 CONTRACTED = "a product of matrices"
-
-
-@dataclass(frozen=True, slots=True)
-class Factor:
-    """A factor of a product, or a divisor."""
-
-    expr: ir.Expr
-    upper: bool
 
 
 # A product, and whether it is added.
@@ -129,9 +122,9 @@ class _Site:
         """The score with what is contracted read by name; what is not is left as it is."""
         match expr:
             case ir.Map("*" | "/" as op, (ir.Reduce("sum") as total, scale)) if not scale.type.coordinates:
-                return self.total(total, (Factor(scale, op == "*"),))
+                return self.total(total, (Factor(scale, op == "/"),))
             case ir.Map("*", (scale, ir.Reduce("sum") as total)) if not scale.type.coordinates:
-                return self.total(total, (Factor(scale, True),))
+                return self.total(total, (Factor(scale),))
             case ir.Map(op, arguments) if expr.type.kind == "real":
                 changed = tuple(self.rewritten(argument) for argument in arguments)
                 return expr if changed == arguments else build.apply(op, changed, "real", expr.span)
@@ -147,7 +140,7 @@ class _Site:
 
     def total(self, expr: ir.Reduce, scale: tuple[Factor, ...] = ()) -> ir.Expr:
         """A sum, scaled, as the sum of its products, each contracted where it may be."""
-        whole = joined((Factor(expr, True), *scale), expr)
+        whole = product_of((Factor(expr), *scale), expr)
         if self.is_open(expr):
             return whole
         if not self.holds_distant(expr.body):
@@ -163,8 +156,8 @@ class _Site:
         for factors, positive in multiplied_out(expr.body, self.is_distant, self.is_held):
             part = self.part(expr, [*scale, *factors])
             if part is None:
-                plain = build.reduce("sum", expr.ranges, joined(factors, expr), None, "real", expr.span)
-                part = joined((Factor(plain, True), *scale), expr)
+                plain = build.reduce("sum", expr.ranges, product_of(factors, expr), None, "real", expr.span)
+                part = product_of((Factor(plain), *scale), expr)
             if result is not None:
                 result = build.apply("+" if positive else "-", (result, part), "real", expr.span)
             else:
@@ -235,7 +228,7 @@ class _Site:
         others = [factor for factor in factors if factor is not distant[0]]
         indices = (*read.indices[:place], build.coord(new, index.span), *read.indices[place + 1 :])
         table = build.read(read.tensor, indices, "real", read.span)
-        body = joined([*others, Factor(table, True)], expr)
+        body = product_of([*others, Factor(table)], expr)
         total = build.reduce("sum", expr.ranges, body, None, "real", expr.span)
         own = [c for c in self.ranges if c in total.type.coordinates]
         place_of = ir.Range(new, build.whole(0, index.span), extent_read(axis.extent, highest), True, index.span)
@@ -244,7 +237,7 @@ class _Site:
     def reason(self, expr: ir.Reduce, factors: Sequence[Factor], distant: Sequence[Factor]) -> str | None:
         """Why a product is not contracted before its place is taken."""
         read = distant[0].expr
-        if len(distant) > 1 or not distant[0].upper or not isinstance(read, ir.Read):
+        if len(distant) > 1 or distant[0].inverse or not isinstance(read, ir.Read):
             return "more than one factor is read at a place of query and key"
         pairs = [index for index in read.indices if self.is_pair(index)]
         rest = [index for index in read.indices if not self.is_pair(index)]
@@ -310,11 +303,11 @@ def multiplied_out(
                     yield [*one, *other], first == second
             case ir.Map("/", (left, right)) if not holds(right):
                 for factors, positive in products(left):
-                    yield [*factors, Factor(right, False)], positive
+                    yield [*factors, Factor(right, inverse=True)], positive
             case ir.Select(condition, then, ir.Const(0)) if is_held(condition):
                 yield from products(then)
             case _:
-                yield [Factor(part, True)], True
+                yield [Factor(part)], True
 
     return products(expr)
 
@@ -358,16 +351,3 @@ def _is_count(expr: ir.Expr) -> bool:
             return any(map(_is_count, arguments))
     value = polynomial(expr)
     return all(isinstance(atom, ir.Size) for atom in value.atoms) and all(f > 0 for f in value.terms.values())
-
-
-def joined(factors: Sequence[Factor], like: ir.Expr) -> ir.Expr:
-    """Factors as one product."""
-    result: ir.Expr | None = None
-    for factor in sorted(factors, key=lambda factor: not factor.upper):
-        if result is None:
-            one = build.whole(1, like.span)
-            result = factor.expr if factor.upper else build.apply("/", (one, factor.expr), "real", like.span)
-        else:
-            result = build.apply("*" if factor.upper else "/", (result, factor.expr), "real", like.span)
-    assert result is not None
-    return result

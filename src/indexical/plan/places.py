@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import expression, of_atom, polynomial, tidied
+from ..ir.algebra.factors import Factor, product_of
 from ..ir.conditions import conjuncts_of, negated
 from ..ir.context import assume
 from ..ir.removal import removal, removal_through
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, is_bare, rebuild, substitute, walk
-from .contractions import Factor, extent_read, joined, multiplied_out, starts_at_zero
+from .contractions import extent_read, multiplied_out, starts_at_zero
 from .experts import factors_of
 from .ordering import definition, preceded
 from .reach import reach
@@ -83,7 +84,7 @@ class _Search:
         for factors, positive in multiplied_out(expr.body, is_distant, lambda _: False):
             part = self.part(expr, bound, factors, ranges, let)
             if part is None:
-                part = build.reduce("sum", expr.ranges, joined(factors, expr), expr.guard, "real", expr.span)
+                part = build.reduce("sum", expr.ranges, product_of(factors, expr), expr.guard, "real", expr.span)
             if result is not None:
                 result = build.apply("+" if positive else "-", (result, part), "real", expr.span)
             else:
@@ -95,7 +96,7 @@ class _Search:
     ) -> ir.Expr | None:
         """A product under a sum as a sum over places; None where it is none, or gains nothing by it."""
         key, span = bound.coordinate, expr.span
-        tables = [f for f in factors if f.upper and _is_pair_read(f.expr, key) and _carried(f, factors, expr)]
+        tables = [f for f in factors if not f.inverse and _is_pair_read(f.expr, key) and _carried(f, factors, expr)]
         if len(tables) != 1:
             return None
         read, others = tables[0].expr, [factor for factor in factors if factor is not tables[0]]
@@ -103,7 +104,7 @@ class _Search:
             return None
         pairs = [n for n, index in enumerate(read.indices) if _is_pair(index, key)]
         index, rest = read.indices[pairs[0]], [i for n, i in enumerate(read.indices) if n != pairs[0]]
-        weights = joined(others, expr)
+        weights = product_of(others, expr)
         varies = weights.type.coordinates
         plain = len(pairs) == 1 and all(isinstance(i, ir.Coord) and i.coordinate in ranges for i in rest)
         carried = _carried(tables[0], factors, expr)
@@ -149,11 +150,11 @@ class _Search:
                 carried = (build.varying(others) - varies) & ranges.keys()
                 if not carried or not all(_is_counted(around[c]) for c in own) or not all(map(is_bare, moved)):
                     continue
-                weights = joined([Factor(factor, True) for factor in moved], expr)
+                weights = product_of([Factor(factor) for factor in moved], expr)
                 total = build.reduce("sum", (bound,), weights, build.conjunction(held), "real", span)
                 name = self.named(f"{let.name}_sum", definition("", [around[c] for c in own], total))
                 read = build.read(name, tuple(build.coord(c, span) for c in own), "real", span)
-                body = joined([Factor(factor, True) for factor in (read, *others)], expr)
+                body = product_of([Factor(factor) for factor in (read, *others)], expr)
                 guard = build.conjunction(c for c in conditions if c not in held)
                 rest = tuple(r for r in expr.ranges if r is not bound)
                 return build.reduce("sum", rest, body, guard, "real", span)

@@ -51,6 +51,19 @@ def factors_of(expr: ir.Expr) -> list[Factor]:
             return [Factor(expr)]
 
 
+def product_of(factors: Iterable[Factor], like: ir.Expr) -> ir.Expr:
+    """Factors as one expression, divisors last."""
+    result: ir.Expr | None = None
+    for factor in sorted(factors, key=lambda factor: factor.inverse):
+        if result is None and not factor.inverse:
+            result = factor.expr
+        else:
+            left = build.whole(1, like.span) if result is None else result
+            result = build.apply("/" if factor.inverse else "*", (left, factor.expr), "real", like.span)
+    assert result is not None
+    return result
+
+
 @dataclass(frozen=True, slots=True)
 class Summed:
     """A coordinate that is summed over, and the reduction that does it."""
