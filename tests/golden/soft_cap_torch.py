@@ -19,7 +19,7 @@ def out_score(arrays, rows, keys):
 
 
 def out_score_backward(arrays, rows, keys, d_score, gradients):
-    """What the gradient of the scores adds to the gradients of the arrays; None for one that wants none."""
+    """Add the gradient of the scores to the gradients of the arrays; None for one that wants none."""
     cap, Q, K = arrays
     n_d = Q.shape[3]
     r0, r1 = rows

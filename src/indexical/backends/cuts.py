@@ -157,6 +157,6 @@ def _within(r: ir.Range, start: ir.Expr, stop: ir.Expr) -> ir.Range:
 
 BLOCK_ROWS = f'''
 def block_rows(points):
-    """How many rows of so many points fit into a block of about a million."""
+    """The number of rows of so many points that fit into a block of about a million."""
     return max(1, {POINTS} // max(1, points))
 '''

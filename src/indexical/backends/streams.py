@@ -130,13 +130,13 @@ class Stream(Tile):
             slots.insert(-1, NONE)
         emitter.text.give(spaced(mask.code, slots))
         name = self.owner.text.fresh(f"{self.let.name}_allowed")
-        return self.function(name, "Which of some keys are heard by some rows.", emitter.text)
+        return self.function(name, "A mask of the keys that the rows attend to.", emitter.text)
 
     def way_back(self) -> Function:
         emitter, scope = self.begin()
         emitter.text.checks = False
         name = self.owner.text.fresh(f"{self.let.name}_score_backward")
-        about = "What the gradient of the scores adds to the gradients of the arrays; None for one that wants none."
+        about = "Add the gradient of the scores to the gradients of the arrays; None for one that wants none."
         score = renamed_apart(self.attend.attention.score, {c.name for c in scope.places})
         arriving = Value(Name("d_score"), self.axes, "real", emitter.compute)
         if self.row is None:

@@ -321,7 +321,7 @@ class Tile:
         emitter.text.give(bias, heard)
         opening = self.opening(emitter.text.used)
         name = self.owner.text.fresh(f"{self.let.name}_tile")
-        about = "What is added to the scores of a tile, and which keys are heard in it."
+        about = "The bias of a tile's scores, and the mask of its pairs."
         function = Function(name, ("arrays", "batch", "head", "rows", "keys"), about, opening, emitter.text)
         attend = self.owner.text.fresh(f"attend_{self.let.name}")
         self.emit([function])

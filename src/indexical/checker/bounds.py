@@ -40,7 +40,7 @@ def _check_places(
     known: dict[int, Assumptions] = {}
 
     def around(trail: Trail) -> Assumptions:
-        """What holds at a place: most places share their trail with others."""
+        """The assumptions that hold at a place: most places share their trail with others."""
         if id(trail) not in known:
             known[id(trail)] = assume(trail, lets)
         return known[id(trail)]

@@ -102,7 +102,7 @@ def _go_on(y: Array, start: Array, times: Array, plus: Array, heard: Array | Non
 
 
 def _blocks(n: int) -> tuple[int, int]:
-    """How many blocks, and of how many steps: about √n / √2, for these are taken twice."""
+    """The number of blocks, and of steps in each: about √n / √2, for these are taken twice."""
     length = 1
     while 4 * length * length <= n:
         length *= 2

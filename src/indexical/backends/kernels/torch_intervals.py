@@ -199,7 +199,7 @@ def _kernel(query: Tensor, width: int, masked: bool) -> tuple[Any, Any] | None:
 def _attend(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """What the rows hear, and the logarithm of their total weight; `mask` is added to the scores."""
+    """The attention output of the rows and the logarithm of their total weight; `mask` is added to the scores."""
     kernel = _kernel(query, query.shape[-1], mask is not None)
     if kernel is None:
         scores = _plain_scores(query, key, mask, scale)
@@ -326,7 +326,7 @@ def _plans(
 def _parts(
     query: Tensor, key: Tensor, differ: tuple[int, int], extent: tuple[int, ...] | None
 ) -> tuple[int | None, range, range]:
-    """How tall a mask may be, None if there is none; the batches, and the heads, in steps of those that go together."""
+    """The most rows of a mask, None if there is none; the batches and the heads, in steps of those that go together."""
     (batches, heads, _, _), most = query.shape, (3 << 20) // key.shape[2]
     tallest = None
     in_batches, in_heads = (whole if parts == 1 else 1 for whole, parts in zip((batches, heads), differ, strict=True))
@@ -528,7 +528,7 @@ def _pieces(plan: Plan, key: Tensor, value: Tensor, scores: Scores | None, reach
 
 
 def _inside(tile: Tiles, lower: Tensor, upper: Tensor) -> Tensor:
-    """Which keys the bounds let each row of the tile hear."""
+    """A mask of the keys within the bounds of each row of the tile."""
     low, high = (bound[tile.row : tile.row + tile.height, None] - tile.key for bound in (lower, upper))
     keys = torch.arange(tile.width, device=lower.device)
     return (keys >= low) & (keys < high)
@@ -541,7 +541,7 @@ def _forbidding(allowed: Tensor, dtype: torch.dtype) -> Tensor:
 
 @functools.lru_cache(maxsize=16)
 def _law_mask(law: Law, height: int, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """What a law forbids: -inf, or for Booleans True."""
+    """The value of a mask at a pair that is removed: -inf, or for Booleans True."""
     rows, keys = torch.arange(height, device=device)[:, None], torch.arange(width, device=device)
     allowed = (keys >= law.begin + law.left * rows) & (keys < law.end + law.right * rows)
     return ~allowed if dtype == torch.bool else _forbidding(allowed, dtype)
@@ -574,7 +574,7 @@ def _audible(bias: Tensor, present: Sequence[Tensor], reach: float) -> Tensor:
 
 
 def _reach(rows: Tensor, keys: Tensor, scale: float, scores: Scores | None) -> float:
-    """What no score of 32 bits on a CPU exceeds; infinity where nobody asks."""
+    """A number that no score of 32 bits on a CPU exceeds; infinity where it is not needed."""
     if scores is None or rows.dtype != torch.float32 or rows.device.type != "cpu":
         return math.inf
     norms = (tensor.norm(dim=-1).nan_to_num_(0.0, 0.0).max() for tensor in (rows, keys))  # NaN makes itself heard.
@@ -661,7 +661,7 @@ def _hear_backward(
 
 
 def _run(tile_score: TileScore | None, relative: bool, backward: bool, *given: Any) -> tuple[Tensor, ...]:
-    """What an operator does: plan, then fill in the results plan by plan."""
+    """The body of an operator: plan, then fill in the results plan by plan."""
     *tensors, lower, upper, query_group, key_group, scale, arrays = given
     query, key, value = tensors[1:4] if backward else tensors
     results = (_shapes_backward if backward else _shapes)(*tensors)

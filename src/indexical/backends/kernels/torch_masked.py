@@ -35,7 +35,7 @@ def all_take_part(allowed: Tensor) -> bool:
 
 
 def attend_scores(scores: Tensor, value: Tensor, allowed: Tensor | None = None) -> Tensor:
-    """What rows hear by their scores (…, rows, keys), of which those that are not allowed count for nothing. Each row
+    """The attention output of rows by their scores (…, rows, keys); pairs that are not allowed are masked. Each row
     hears some key, and each key is heard."""
     if allowed is not None:
         scores = scores.masked_fill(~allowed, -math.inf)

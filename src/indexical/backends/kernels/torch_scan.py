@@ -97,7 +97,7 @@ class Steps(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """What flows back to a step is what flows to it, and what flows back from the next."""
+        """The cotangent of a step is its own, plus what comes back from the next step."""
         start, times, heard, y = ctx.saved_tensors
         later = torch.cat((times[1:], torch.zeros_like(times[:1]))).flip(0)
         asks = None if heard is None else torch.cat((heard[1:], heard[:1])).flip(0)
@@ -158,7 +158,7 @@ def _side_by_side(start: Tensor, times: Tensor, plus: Tensor, heard: Tensor | No
 
 
 def _blocks(n: int) -> tuple[int, int]:
-    """How many blocks, and of how many steps: about √n / √2, for these are taken twice."""
+    """The number of blocks, and of steps in each: about √n / √2, for these are taken twice."""
     length = 1
     while 4 * length * length <= n:
         length *= 2

@@ -17,7 +17,7 @@ LOG2E = math.log2(math.e)
 
 
 class Scoring(NamedTuple):
-    """How the tile of rows (from, to) by keys (from, to) is scored.
+    """The scores of a tile of rows (from, to) by keys (from, to).
 
     `score(arrays, rows, keys)` is a new tensor (…, rows, keys), which is written over. `backward(arrays, rows, keys,
     gradient, gradients)` adds to those `gradients` that are not None, each in the shape of its array and at least
@@ -50,7 +50,7 @@ class Bounds(NamedTuple):
         return cls(lower, upper, least, most)
 
     def inside(self, rows: Span, keys: Span) -> Tensor | None:
-        """Which keys the rows hear; None for all."""
+        """A mask of the keys that the rows attend to; None for all."""
         lower, upper = (bound[..., rows[0] : rows[1], None] for bound in (self.lower, self.upper))
         if int(lower.max()) <= keys[0] and int(upper.min()) >= keys[1]:
             return None
@@ -116,7 +116,7 @@ def _slab(tensor: Tensor, span: Span, wide: torch.dtype) -> Tensor:
 
 
 def _stream(scoring: Scoring, arrays: Sequence[Tensor], value: Tensor, bounds: Bounds) -> tuple[Tensor, Tensor]:
-    """What the rows hear and the logarithm of their total weight, +inf where that is nothing."""
+    """The attention output of the rows and the logarithm of their total weight, +inf where that is 0."""
     wide = torch.promote_types(value.dtype, torch.float32)
     *lead, _, width = value.shape
     size, count = bounds.least.shape[0], math.prod(lead)
