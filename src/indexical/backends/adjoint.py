@@ -9,11 +9,11 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.walk import rebuild, walk
 from ..transform.slopes import partials
+from . import arrays, binding, indexing
 from .base import Value
 from .code import Name, call, fill, infix, method
+from .lowering import Lowering, Stored
 from .scope import Scope
-from .state import Stored
-from .tiles import Windowed
 from .values import aligned
 
 
@@ -24,7 +24,7 @@ class Undifferentiable(Exception):
 class Adjoint:
     """Emits what is added to `gradients[n]`, for the arrays of these names."""
 
-    def __init__(self, emitter: Windowed, names: list[str]) -> None:
+    def __init__(self, emitter: Lowering, names: list[str]) -> None:
         self.emitter, self.names = emitter, names
         self.made: dict[str, tuple[ir.Expr, ir.Expr]] = {}
 
@@ -77,7 +77,7 @@ class Adjoint:
                 self.flow(otherwise, build.select(condition, zero, gradient, expr.span), scope)
             case ir.Reduce("sum", ranges, body, guard):
                 gradient = self.named(gradient, scope)
-                inner = self.emitter.bind(ranges, scope)
+                inner = binding.bind(self.emitter, ranges, scope)
                 if guard is not None:
                     gradient = build.select(guard, gradient, build.real(Fraction(0), expr.span), expr.span)
                 self.flow(body, gradient, inner)
@@ -131,17 +131,17 @@ class Adjoint:
             inside = (emitter.prover.is_inside(i, e, outer, False) for i, e in zip(read.indices, extents, strict=True))
             if bare and len(set(read.indices)) == len(read.indices) and all(inside):
                 base = Value(target, (), "real", None)
-                view = emitter.at(base, list(read.indices), extents, "", outer) if read.indices else base
+                view = indexing.at(emitter, base, list(read.indices), extents, "", outer) if read.indices else base
                 text.do(method(view.code, "add_", aligned(value, axes).code))
                 return
             around = replace(outer, trail=emitter.prover.projected(scope, mine).trail)
             lead = self.led(read, extents, outer)
             base = Value(target, (), "real", None)
-            view = emitter.at(base, list(read.indices[:lead]), extents[:lead], "", outer) if lead else base
-            places = [emitter.strong(emitter.value(index, around)) for index in read.indices[lead:]]
+            view = indexing.at(emitter, base, list(read.indices[:lead]), extents[:lead], "", outer) if lead else base
+            places = [arrays.as_array(emitter, emitter.value(index, around)) for index in read.indices[lead:]]
             # A pair that the guards remove adds 0, whatever its index is.
             at = tuple(aligned(place, axes[lead:]).code for place in places)
-            whole = emitter.spread(value, axes, outer)
+            whole = arrays.broadcast(emitter, value, axes, outer)
             text.do(call(text.helper("add_at"), view.code, at, whole.code))
 
     def led(self, read: ir.Read, extents: list[ir.Expr], scope: Scope) -> int:
@@ -157,7 +157,7 @@ class Adjoint:
         return min(count, len(read.indices) - 1)
 
 
-def pretend(emitter: Windowed, value: Value, span: object) -> ir.Expr:
+def pretend(emitter: Lowering, value: Value, span: object) -> ir.Expr:
     """A value that is there, as a read of a tensor of its own."""
     if not value.is_named:
         value = emitter.text.named(value, "part")

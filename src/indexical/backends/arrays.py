@@ -7,166 +7,197 @@ from dataclasses import replace
 from ..ir import nodes as ir
 from ..ir.conditions import fails
 from ..ir.types import DEFAULT_DTYPE, Coordinate, Dtype, widest
+from . import sizes
 from .base import Value
 from .code import Attribute, Infix, Name, Node, Prefix, call, chain, method
-from .plain import Numbers
+from .lowering import Lowering
 from .scope import Scope
 from .values import aligned, joined, permuted
 
+# ------------------------------------------------------------------- dtypes
 
-class Arrays(Numbers):
-    """Operations on values, whatever they mean."""
 
-    # ------------------------------------------------------------------- dtypes
+def as_real(low: Lowering, value: Value, dtype: Dtype | None = None) -> Value:
+    """A whole or Boolean array among reals takes their dtype; a plain number has none to change."""
+    if value.kind == "real" or (value.python and value.kind == "whole"):
+        return replace(value, kind="real")
+    return replace(low.text.dialect.cast(value, dtype or low.compute), kind="real")
 
-    def real(self, value: Value, dtype: Dtype | None = None) -> Value:
-        """A whole or Boolean array among reals takes their dtype; a plain number has none to change."""
-        if value.kind == "real" or (value.python and value.kind == "whole"):
-            return replace(value, kind="real")
-        return replace(self.text.dialect.cast(value, dtype or self.compute), kind="real")
 
-    def widened(self, value: Value) -> Value:
-        """An array that is narrower than what is computed here, as wide: sums and products of narrow numbers lose
-        what their result could hold."""
-        narrow = value.kind == "real" and value.dtype not in (self.compute, None)
-        if not narrow or value.python or widest((value.dtype, self.compute)) != self.compute:
-            return value
-        return self.cast_to(value, self.compute)
+def widened(low: Lowering, value: Value) -> Value:
+    """An array that is narrower than what is computed here, as wide: sums and products of narrow numbers lose
+    what their result could hold."""
+    narrow = value.kind == "real" and value.dtype not in (low.compute, None)
+    if not narrow or value.python or widest((value.dtype, low.compute)) != low.compute:
+        return value
+    return cast_to(low, value, low.compute)
 
-    def strong(self, value: Value, dtype: Dtype | None = None) -> Value:
-        """A plain number as an array of one."""
-        if not value.python:
-            return value
-        chosen = dtype or (self.compute if value.kind == "real" else DEFAULT_DTYPE[value.kind])
-        return Value(self.text.dialect.constant(value.code, chosen), (), value.kind, chosen)
 
-    def promoted(self, values: list[Value]) -> list[Value]:
-        """PyTorch lets an array of no axes take the dtype of others: where it is the wider one, they take its."""
-        dtype = widest(value.dtype for value in values)
-        scalar = any(value.dtype == dtype and not value.axes and not value.python for value in values)
-        if self.text.dialect.name != "torch" or not scalar:
-            return values
-        return [
-            value if value.dtype in (dtype, None) or dtype is None else self.text.dialect.cast(value, dtype)
-            for value in values
-        ]
+def as_array(low: Lowering, value: Value, dtype: Dtype | None = None) -> Value:
+    """A plain number as an array of one."""
+    if not value.python:
+        return value
+    chosen = dtype or (low.compute if value.kind == "real" else DEFAULT_DTYPE[value.kind])
+    return Value(low.text.dialect.constant(value.code, chosen), (), value.kind, chosen)
 
-    def cast_to(self, value: Value, dtype: Dtype) -> Value:
-        """Rounded to a dtype. NumPy has no bf16: it is a float32 of fewer digits."""
-        if value.dtype == dtype:
-            return value
-        if dtype == "bf16" and self.text.dialect.name == "numpy":
-            value = value if value.dtype == "f32" else self.text.dialect.cast(value, "f32")
-            return value.but(call(self.text.helper("round_bf16"), value.code), dtype="bf16")
-        return self.text.dialect.cast(value, dtype)
 
-    # --------------------------------------------------------------------- axes
+def promoted(low: Lowering, values: list[Value]) -> list[Value]:
+    """PyTorch lets an array of no axes take the dtype of others: where it is the wider one, they take its."""
+    dtype = widest(value.dtype for value in values)
+    scalar = any(value.dtype == dtype and not value.axes and not value.python for value in values)
+    if low.text.dialect.name != "torch" or not scalar:
+        return values
+    return [
+        value if value.dtype in (dtype, None) or dtype is None else low.text.dialect.cast(value, dtype)
+        for value in values
+    ]
 
-    def turned(self, value: Value, axes: tuple[Coordinate, ...]) -> Value:
-        """The axes of a value in the order of these."""
-        return permuted(value, tuple(axis for axis in axes if axis in value.axes), self.text)
 
-    def spread(self, value: Value, axes: tuple[Coordinate, ...], scope: Scope) -> Value:
-        """The value with all of these axes, repeated along those it lacks."""
-        if value.axes == axes:
-            return value
-        if value.python:
-            chosen = self.strong(value).dtype or self.compute
-            return Value(self.text.dialect.full(self.shape(axes, scope), value.code, chosen), axes, value.kind, chosen)
-        repeat = f"{self.text.dialect.module}.broadcast_to"
-        return value.but(call(repeat, aligned(value, axes).code, self.shape(axes, scope)), axes=axes)
+def cast_to(low: Lowering, value: Value, dtype: Dtype) -> Value:
+    """Rounded to a dtype. NumPy has no bf16: it is a float32 of fewer digits."""
+    if value.dtype == dtype:
+        return value
+    if dtype == "bf16" and low.text.dialect.name == "numpy":
+        value = value if value.dtype == "f32" else low.text.dialect.cast(value, "f32")
+        return value.but(call(low.text.helper("round_bf16"), value.code), dtype="bf16")
+    return low.text.dialect.cast(value, dtype)
 
-    def infix(self, op: str, values: list[Value], expr: ir.Map, dtype: Dtype | None, scope: Scope) -> Value:
-        """Two operands and a sign between them."""
-        axes = joined(values, scope.order)
-        if op == "+" and self.text.loops and self.text.dialect.name == "torch":
-            for product, other in (values, values[::-1]):
-                if product.product is not None and product.axes == other.axes == axes and product.dtype == other.dtype:
-                    return Value(added_product(*product.product, other), axes, "real", dtype)
-        if op == "+" and self.text.dialect.name == "torch":
-            for product, other in (values, values[::-1]):
-                if product.product is not None and is_linear_map(product, other, axes):
-                    return Value(added_product(*product.product, other), axes, "real", dtype)
-        left, right = (aligned(value, axes) for value in values)
-        python = left.python and right.python
-        value = Value(Infix(op, left.code, right.code), axes, expr.type.kind, None if python else dtype, python)
-        alike = left.axes == right.axes == axes and left.dtype == right.dtype == dtype
-        if op != "*" or value.kind != "real" or not alike or left.python or right.python:
-            return value
-        return replace(value, product=("*", left, right))
 
-    def where(self, condition: Value, then: Value, otherwise: Value, scope: Scope, dtype: Dtype | None) -> Value:
-        """One of two values at every point."""
-        axes = joined((condition, then, otherwise), scope.order)
-        parts = [aligned(self.text.short(value, self.label), axes) for value in (condition, then, otherwise)]
-        code = self.text.dialect.where(parts[0], parts[1].code, parts[2].code)
-        return Value(code, axes, then.kind if not then.python else otherwise.kind, dtype)
+# --------------------------------------------------------------------- axes
 
-    # -------------------------------------------------------------------- masks
 
-    def both(self, left: Value, right: Value, scope: Scope) -> Value:
-        """The mask where two conditions hold."""
-        axes = joined((left, right), scope.order)
-        left, right = aligned(left, axes), aligned(right, axes)
-        if left.python and right.python:
-            return Value(Infix("and", left.code, right.code), axes, "bool", None, True)
-        return Value(Infix("&", left.code, right.code), axes, "bool", "bool")
+def in_order(low: Lowering, value: Value, axes: tuple[Coordinate, ...]) -> Value:
+    """The axes of a value in the order of these."""
+    return permuted(value, tuple(axis for axis in axes if axis in value.axes), low.text)
 
-    def opposite(self, value: Value) -> Value:
-        """The mask where a condition fails."""
-        return value.but(Prefix("not " if value.python else "~", value.code))
 
-    def conjunction(self, masks: list[Value], scope: Scope) -> Value | None:
-        """The mask where all of these hold: those of fewer axes first, so that few operations are on all axes."""
-        if not masks:
-            return None
-        result, *others = sorted(masks, key=lambda mask: len(mask.axes))
-        for mask in others:
-            result = self.both(result, mask, scope)
-        return self.text.short(result, "kept")
+def broadcast(low: Lowering, value: Value, axes: tuple[Coordinate, ...], scope: Scope) -> Value:
+    """The value with all of these axes, repeated along those it lacks."""
+    if value.axes == axes:
+        return value
+    if value.python:
+        chosen = as_array(low, value).dtype or low.compute
+        return Value(low.text.dialect.full(sizes.shape(low, axes, scope), value.code, chosen), axes, value.kind, chosen)
+    repeat = f"{low.text.dialect.module}.broadcast_to"
+    return value.but(call(repeat, aligned(value, axes).code, sizes.shape(low, axes, scope)), axes=axes)
 
-    # ------------------------------------------------------------------- checks
 
-    def fail_where(self, test: Value, code: str, message: str, scope: Scope) -> None:
-        """Refuse where a test holds at a point that is evaluated: one where all that holds here does."""
-        self.leans += bool(scope.conditions())
-        if not self.text.checks:
-            return
-        plain, masks = self.holding(self.prover.projected(scope, test.axes, opaque=False))
-        mask: Value | None = None
-        for part in (*masks, *(() if test.python else (test,))):
-            mask = part if mask is None else self.both(mask, part, scope)
-        tests = [part.code for part in (*plain, *((test,) if test.python else ()))]
-        self.refuse_once(chain("and", [*tests, *(() if mask is None else (self.any(mask),))]), code, message)
+def combined(low: Lowering, op: str, values: list[Value], expr: ir.Map, dtype: Dtype | None, scope: Scope) -> Value:
+    """Two operands and a sign between them."""
+    axes = joined(values, scope.order)
+    if op == "+" and low.text.loops and low.text.dialect.name == "torch":
+        for product, other in (values, values[::-1]):
+            if product.product is not None and product.axes == other.axes == axes and product.dtype == other.dtype:
+                return Value(added_product(*product.product, other), axes, "real", dtype)
+    if op == "+" and low.text.dialect.name == "torch":
+        for product, other in (values, values[::-1]):
+            if product.product is not None and is_linear_map(product, other, axes):
+                return Value(added_product(*product.product, other), axes, "real", dtype)
+    left, right = (aligned(value, axes) for value in values)
+    python = left.python and right.python
+    value = Value(Infix(op, left.code, right.code), axes, expr.type.kind, None if python else dtype, python)
+    alike = left.axes == right.axes == axes and left.dtype == right.dtype == dtype
+    if op != "*" or value.kind != "real" or not alike or left.python or right.python:
+        return value
+    return replace(value, product=("*", left, right))
 
-    def holding(self, scope: Scope, own: set[Coordinate] | None = None) -> tuple[list[Value], list[Value]]:
-        """Return the conditions on a point that is evaluated: plain ones, and masks; only those about some coordinates
-        of their `own`, where these are given, and outside of a loop none about its step."""
-        checks, self.text.checks = self.text.checks, False
-        asking, self.asking = self.asking, True
-        plain: list[Value] = []
-        masks: list[Value] = []
-        inside = scope.plainly()
-        for condition, holds in scope.conditions():
-            if own is None or self.is_about(condition, own, scope):
-                value = self.value(condition if holds else fails(condition), inside)
-                found = plain if value.python else masks
-                if value not in found:
-                    found.append(value)
-            # Also of one that is not asked: what comes after it is only read where it holds.
-            inside = inside.where(condition, holds)
-        self.text.checks, self.asking = checks, asking
-        return plain, masks
 
-    def is_about(self, condition: ir.Expr, own: set[Coordinate], scope: Scope) -> bool:
-        """Whether a condition varies with some coordinates, or with none, and can be asked here."""
-        over = condition.type.coordinates
-        steps = {c for c in over if isinstance(scope.places[c].step, Name)}
-        return (not over - steps or not own.isdisjoint(over)) and bool(self.text.loops or not steps)
+def where(low: Lowering, condition: Value, then: Value, otherwise: Value, scope: Scope, dtype: Dtype | None) -> Value:
+    """One of two values at every point."""
+    axes = joined((condition, then, otherwise), scope.order)
+    parts = [aligned(low.text.short(value, low.label), axes) for value in (condition, then, otherwise)]
+    code = low.text.dialect.where(parts[0], parts[1].code, parts[2].code)
+    return Value(code, axes, then.kind if not then.python else otherwise.kind, dtype)
 
-    def any(self, mask: Value) -> Node:
-        """Whether a mask holds somewhere, as a condition of Python's."""
-        return method(mask.code, "any") if mask.axes else mask.code
+
+# -------------------------------------------------------------------- masks
+
+
+def both(low: Lowering, left: Value, right: Value, scope: Scope) -> Value:
+    """The mask where two conditions hold."""
+    axes = joined((left, right), scope.order)
+    left, right = aligned(left, axes), aligned(right, axes)
+    if left.python and right.python:
+        return Value(Infix("and", left.code, right.code), axes, "bool", None, True)
+    return Value(Infix("&", left.code, right.code), axes, "bool", "bool")
+
+
+def negation(low: Lowering, value: Value) -> Value:
+    """The mask where a condition fails."""
+    return value.but(Prefix("not " if value.python else "~", value.code))
+
+
+def conjunction(low: Lowering, masks: list[Value], scope: Scope) -> Value | None:
+    """The mask where all of these hold: those of fewer axes first, so that few operations are on all axes."""
+    if not masks:
+        return None
+    result, *others = sorted(masks, key=lambda mask: len(mask.axes))
+    for mask in others:
+        result = both(low, result, mask, scope)
+    return low.text.short(result, "kept")
+
+
+# ------------------------------------------------------------------- checks
+
+
+def fail_where(low: Lowering, test: Value, code: str, message: str, scope: Scope) -> None:
+    """Refuse where a test holds at a point that is evaluated: one where all that holds here does."""
+    low.guarded += bool(scope.conditions())
+    if not low.text.checks:
+        return
+    plain, masks = holding(low, low.prover.projected(scope, test.axes, opaque=False))
+    mask: Value | None = None
+    for part in (*masks, *(() if test.python else (test,))):
+        mask = part if mask is None else both(low, mask, part, scope)
+    tests = [part.code for part in (*plain, *((test,) if test.python else ()))]
+    sizes.refuse_once(low, chain("and", [*tests, *(() if mask is None else (somewhere(low, mask),))]), code, message)
+
+
+def holding(low: Lowering, scope: Scope, own: set[Coordinate] | None = None) -> tuple[list[Value], list[Value]]:
+    """Return the conditions on a point that is evaluated: plain ones, and masks; only those about some coordinates
+    of their `own`, where these are given, and outside of a loop none about its step."""
+    checks, low.text.checks = low.text.checks, False
+    asking, low.in_guard = low.in_guard, True
+    plain: list[Value] = []
+    masks: list[Value] = []
+    inside = scope.plainly()
+    for condition, holds in scope.conditions():
+        if own is None or is_about(low, condition, own, scope):
+            value = low.value(condition if holds else fails(condition), inside)
+            found = plain if value.python else masks
+            if value not in found:
+                found.append(value)
+        # Also of one that is not asked: what comes after it is only read where it holds.
+        inside = inside.where(condition, holds)
+    low.text.checks, low.in_guard = checks, asking
+    return plain, masks
+
+
+def is_about(low: Lowering, condition: ir.Expr, own: set[Coordinate], scope: Scope) -> bool:
+    """Whether a condition varies with some coordinates, or with none, and can be asked here."""
+    over = condition.type.coordinates
+    steps = {c for c in over if isinstance(scope.places[c].step, Name)}
+    return (not over - steps or not own.isdisjoint(over)) and bool(low.text.loops or not steps)
+
+
+def somewhere(low: Lowering, mask: Value) -> Node:
+    """Whether a mask holds somewhere, said of an array, also of one without axes."""
+    return method(mask.code, "any")
+
+
+def kept_points(low: Lowering, own: set[Coordinate], closely: bool, scope: Scope) -> Value | None:
+    """The mask of the points of these coordinates that guards keep. A condition that has others as well is left
+    out, unless `closely`: then a point is kept if the condition holds at some point of the others."""
+    found = holding(low, low.prover.projected(scope, own, opaque=False) if closely else scope, own)[1]
+    masks = [mask for mask in found if own.issuperset(mask.axes)]
+    wider = [mask for mask in found if closely and own & set(mask.axes) and not own.issuperset(mask.axes)]
+    if wider:
+        whole = conjunction(low, wider, scope)
+        assert whole is not None
+        gone = tuple(n for n, axis in enumerate(whole.axes) if axis not in own)
+        some = low.text.dialect.reduction("any", whole, gone, low.text)
+        masks.append(Value(some, tuple(axis for axis in whole.axes if axis in own), "bool", "bool"))
+    return conjunction(low, masks, scope)
 
 
 def is_linear_map(product: Value, other: Value, axes: tuple[Coordinate, ...]) -> bool:

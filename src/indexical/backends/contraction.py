@@ -4,301 +4,318 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 from ..ir import nodes as ir
 from ..ir.algebra.factors import Factor, factors_of
 from ..ir.types import Coordinate, Dtype
+from . import arrays, removal, reuse, sizes
 from .base import Value, plain
 from .code import ONE, Infix, Name, Node, chain, fill, infix, method
-from .expressions import is_wild
-from .indexing import Reader
+from .elementwise import is_wild
+from .lowering import Lowering
 from .scope import Scope
 from .values import aligned, joined, permuted, widest
 
 
-class Contractor(Reader):
-    """A `sum` whose body is a product of several arrays is contracted pair by pair, never built."""
+def contract(low: Lowering, expr: ir.Reduce, inner: Scope, masks: list[Value], scope: Scope) -> Value | None:
+    """The sum as matrix products; None where its body is no product of arrays that it would broadcast, or where a
+    removed non-finite number would make a NaN as 0 · ∞."""
+    bound = expr.coordinates
+    found = factors_of(expr.body)
+    moving = [factor for factor in found if factor.expr.type.coordinates & bound]
+    fixed = [factor for factor in found if factor not in moving]
+    homes = [frozenset(inner.sort(factor.expr.type.coordinates)) for factor in moving]
+    if not _is_worthwhile(homes, bound, masks) or not is_harmless(low, moving, homes, fixed, masks):
+        return None
+    if scope.conditions() and any(removal.may_be_infinite(low, factor.expr) for factor in found):
+        # At a point that a guard removes, an infinity would give the gradient 0 · ∞.
+        return None
+    over = frozenset(inner.sort(bound))
+    idle = inner.sort(over.difference(*homes, *(mask.axes for mask in masks)))
+    if not all(sizes.is_filled(low, axis, inner) for axis in idle) and (
+        low.isolate or any(map(partial(may_become_infinite, low), moving))
+    ):
+        return None
+    heard = removal.kept_factors(low, [factor.expr for factor in (*moving, *fixed)], inner)
+    factors = [multiplied(low, f, value) for f, value in zip((*moving, *fixed), heard, strict=True)]
+    values = masked_factors(low, factors[: len(moving)], masks, inner)
+    idle = inner.sort(over.difference(*(value.axes for value in values)))
+    result = repeated(low, contract_all(low, values, over, inner), idle, inner)
+    for value in factors[len(moving) :]:
+        result = times(low, result, value, inner)
+    if masks and any(map(partial(may_become_infinite, low), fixed)):
+        some = some_left(low, masks, over, inner)
+        result = arrays.where(low, some, arrays.as_array(low, result), plain(0, "real"), inner, result.dtype)
+    return result
 
-    def contract(self, expr: ir.Reduce, inner: Scope, masks: list[Value], scope: Scope) -> Value | None:
-        """The sum as matrix products; None where its body is no product of arrays that it would broadcast, or where a
-        removed non-finite number would make a NaN as 0 · ∞."""
-        bound = expr.coordinates
-        found = factors_of(expr.body)
-        moving = [factor for factor in found if factor.expr.type.coordinates & bound]
-        fixed = [factor for factor in found if factor not in moving]
-        homes = [frozenset(inner.sort(factor.expr.type.coordinates)) for factor in moving]
-        if not _is_worthwhile(homes, bound, masks) or not self.is_harmless(moving, homes, fixed, masks):
-            return None
-        if scope.conditions() and any(self.may_be_endless(factor.expr) for factor in found):
-            # At a point that a guard removes, an infinity would give the gradient 0 · ∞.
-            return None
-        over = frozenset(inner.sort(bound))
-        idle = inner.sort(over.difference(*homes, *(mask.axes for mask in masks)))
-        if not all(self.is_filled(axis, inner) for axis in idle) and (
-            self.isolate or any(map(self.may_blow_up, moving))
-        ):
-            return None
-        heard = self.heard([factor.expr for factor in (*moving, *fixed)], inner)
-        factors = [self.factor(f, value) for f, value in zip((*moving, *fixed), heard, strict=True)]
-        values = self.masked_factors(factors[: len(moving)], masks, inner)
-        idle = inner.sort(over.difference(*(value.axes for value in values)))
-        result = self.repeated(self.contract_all(values, over, inner), idle, inner)
-        for value in factors[len(moving) :]:
-            result = self.times(result, value, inner)
-        if masks and any(map(self.may_blow_up, fixed)):
-            some = self.some(masks, over, inner)
-            result = self.where(some, self.strong(result), plain(0, "real"), inner, result.dtype)
-        return result
 
-    def may_blow_up(self, factor: Factor) -> bool:
-        """Whether a factor may be infinite where all that it is made of is finite."""
-        return factor.inverse or is_wild(factor.expr) or self.may_be_endless(factor.expr)
+def may_become_infinite(low: Lowering, factor: Factor) -> bool:
+    """Whether a factor may be infinite where all that it is made of is finite."""
+    return factor.inverse or is_wild(factor.expr) or removal.may_be_infinite(low, factor.expr)
 
-    def repeated(self, value: Value, idle: Iterable[Coordinate], scope: Scope) -> Value:
-        """The value as often as these coordinates have points, with which no factor varies."""
-        for axis in idle:
-            value = self.times(value, plain(self.length(axis, scope)), scope)
+
+def repeated(low: Lowering, value: Value, idle: Iterable[Coordinate], scope: Scope) -> Value:
+    """The value as often as these coordinates have points, with which no factor varies."""
+    for axis in idle:
+        value = times(low, value, plain(sizes.length(low, axis, scope)), scope)
+    return value
+
+
+def is_harmless(
+    low: Lowering, moving: list[Factor], homes: list[frozenset[Coordinate]], fixed: list[Factor], masks: list[Value]
+) -> bool:
+    """Whether a product of 0 and a removed value is 0 whatever number that is."""
+    removed = [not f.inverse and removal.may_be_removed(low, f.expr) for f in (*moving, *fixed)]
+    if low.isolate:
+        return not masks and not any(removed) and not fixed
+    wild = [may_become_infinite(low, factor) for factor in moving]
+    if any(removed) and any(loud and not gone for loud, gone in zip(wild, removed, strict=False)):
+        return False
+    return all(set(mask.axes) <= home for mask in masks for home, loud in zip(homes, wild, strict=True) if loud)
+
+
+def some_left(low: Lowering, masks: list[Value], bound: frozenset[Coordinate], scope: Scope) -> Value:
+    """The mask where some point is left."""
+    mask = arrays.conjunction(low, masks, scope)
+    assert mask is not None
+    gone = tuple(n for n, axis in enumerate(mask.axes) if axis in bound)
+    if not gone:
+        return mask
+    code = low.text.dialect.reduction("any", mask, gone, low.text)
+    return Value(code, tuple(axis for axis in mask.axes if axis not in bound), "bool", "bool")
+
+
+def multiplied(low: Lowering, factor: Factor, value: Value) -> Value:
+    """A factor as it is multiplied; a divisor as `1 / x`, which `times` takes apart again."""
+    value = arrays.as_real(low, value)
+    if not factor.inverse:
         return value
+    if value.python:
+        value = arrays.as_array(low, value)
+    return value.but(infix("/", 1, value.code))
 
-    def is_harmless(
-        self, moving: list[Factor], homes: list[frozenset[Coordinate]], fixed: list[Factor], masks: list[Value]
-    ) -> bool:
-        """Whether a product of 0 and a removed value is 0 whatever number that is."""
-        removed = [not f.inverse and self.may_be_removed(f.expr) for f in (*moving, *fixed)]
-        if self.isolate:
-            return not masks and not any(removed) and not fixed
-        wild = [self.may_blow_up(factor) for factor in moving]
-        if any(removed) and any(loud and not gone for loud, gone in zip(wild, removed, strict=False)):
-            return False
-        return all(set(mask.axes) <= home for mask in masks for home, loud in zip(homes, wild, strict=True) if loud)
 
-    def some(self, masks: list[Value], bound: frozenset[Coordinate], scope: Scope) -> Value:
-        """The mask where some point is left."""
-        mask = self.conjunction(masks, scope)
-        assert mask is not None
-        gone = tuple(n for n, axis in enumerate(mask.axes) if axis in bound)
-        if not gone:
-            return mask
-        code = self.text.dialect.reduction("any", mask, gone, self.text)
-        return Value(code, tuple(axis for axis in mask.axes if axis not in bound), "bool", "bool")
+def times(low: Lowering, left: Value, right: Value, scope: Scope) -> Value:
+    """A product of two values. By `1 / x` it is a quotient."""
+    left, right = arrays.promoted(low, [left, right])
+    axes = joined((left, right), scope.order)
+    dtype = widest((left.dtype, right.dtype))
+    sign = "*"
+    match right.code:
+        case Infix("/", one, divisor) if one == ONE:
+            sign, right = "/", right.but(divisor)
+    code = Infix(sign, aligned(left, axes).code, aligned(right, axes).code)
+    return Value(code, axes, "real", dtype, left.python and right.python)
 
-    def factor(self, factor: Factor, value: Value) -> Value:
-        """A factor as it is multiplied; a divisor as `1 / x`, which `times` takes apart again."""
-        value = self.real(value)
-        if not factor.inverse:
-            return value
-        if value.python:
-            value = self.strong(value)
-        return value.but(infix("/", 1, value.code))
 
-    def times(self, left: Value, right: Value, scope: Scope) -> Value:
-        """A product of two values. By `1 / x` it is a quotient."""
-        left, right = self.promoted([left, right])
-        axes = joined((left, right), scope.order)
-        dtype = widest((left.dtype, right.dtype))
-        sign = "*"
-        match right.code:
-            case Infix("/", one, divisor) if one == ONE:
-                sign, right = "/", right.but(divisor)
-        code = Infix(sign, aligned(left, axes).code, aligned(right, axes).code)
-        return Value(code, axes, "real", dtype, left.python and right.python)
+def masked_factors(low: Lowering, values: list[Value], masks: list[Value], scope: Scope) -> list[Value]:
+    """Every mask removes its points from all factors that have its axes; else it is a factor of its own."""
+    result = list(values)
+    covered: dict[int, list[Value]] = {}
+    for mask in masks:
+        covering = [n for n, value in enumerate(values) if set(mask.axes) <= set(value.axes)]
+        for n in covering:
+            covered.setdefault(n, []).append(mask)
+        if not covering:
+            result.append(arrays.as_real(low, mask, widest(value.dtype for value in values)))
+    for n, found in covered.items():
+        mask_of_all = arrays.conjunction(low, found, scope)
+        assert mask_of_all is not None
+        zero = plain(0, "real")
+        result[n] = arrays.where(low, mask_of_all, arrays.as_array(low, values[n]), zero, scope, values[n].dtype)
+    return result
 
-    def masked_factors(self, values: list[Value], masks: list[Value], scope: Scope) -> list[Value]:
-        """Every mask removes its points from all factors that have its axes; else it is a factor of its own."""
-        result = list(values)
-        covered: dict[int, list[Value]] = {}
-        for mask in masks:
-            covering = [n for n, value in enumerate(values) if set(mask.axes) <= set(value.axes)]
-            for n in covering:
-                covered.setdefault(n, []).append(mask)
-            if not covering:
-                result.append(self.real(mask, widest(value.dtype for value in values)))
-        for n, found in covered.items():
-            mask_of_all = self.conjunction(found, scope)
-            assert mask_of_all is not None
-            zero = plain(0, "real")
-            result[n] = self.where(mask_of_all, self.strong(values[n]), zero, scope, values[n].dtype)
-        return result
 
-    def contract_all(self, values: list[Value], bound: frozenset[Coordinate], scope: Scope) -> Value:
-        """Pair by pair: first the pair that leaves the fewest axes."""
-        values = list(values)
-        while len(values) > 2 and (pair := _nested(values, bound)) is not None:
-            small, large = (values[n] for n in pair)
-            values = [value for n, value in enumerate(values) if n not in pair]
-            values.append(self.text.keep(self.times(large, small, scope), self.label))
-        while len(values) > 1:
-            n, m = min(
-                ((n, m) for m in range(len(values)) for n in range(m)),
-                key=lambda pair: _left_over(values, pair, bound),
-            )
-            others = [value for k, value in enumerate(values) if k not in (n, m)]
-            kept = {axis for value in others for axis in value.axes}
-            values = [self.contract_pair(values[n], values[m], bound - kept, scope), *others]
-            if others:
-                values[0] = self.held(values[0])
-        return self.summed(values[0], bound, scope)
+def contract_all(low: Lowering, values: list[Value], bound: frozenset[Coordinate], scope: Scope) -> Value:
+    """Pair by pair: first the pair that leaves the fewest axes."""
+    values = list(values)
+    while len(values) > 2 and (pair := _nested(values, bound)) is not None:
+        small, large = (values[n] for n in pair)
+        values = [value for n, value in enumerate(values) if n not in pair]
+        values.append(low.text.keep(times(low, large, small, scope), low.label))
+    while len(values) > 1:
+        n, m = min(
+            ((n, m) for m in range(len(values)) for n in range(m)),
+            key=lambda pair: _left_over(values, pair, bound),
+        )
+        others = [value for k, value in enumerate(values) if k not in (n, m)]
+        kept = {axis for value in others for axis in value.axes}
+        values = [contract_pair(low, values[n], values[m], bound - kept, scope), *others]
+        if others:
+            values[0] = reuse.held(low, values[0])
+    return summed(low, values[0], bound, scope)
 
-    def summed(self, value: Value, bound: Iterable[Coordinate], scope: Scope) -> Value:
-        """The value without some of its axes, these summed."""
-        gone = tuple(n for n, axis in enumerate(value.axes) if axis in set(bound))
-        if not gone:
-            return value
-        kept = tuple(axis for n, axis in enumerate(value.axes) if n not in gone)
-        return value.but(self.text.dialect.reduction("sum", value, gone, self.text), axes=kept)
 
-    # ------------------------------------------------------------ a pair of arrays
+def summed(low: Lowering, value: Value, bound: Iterable[Coordinate], scope: Scope) -> Value:
+    """The value without some of its axes, these summed."""
+    gone = tuple(n for n, axis in enumerate(value.axes) if axis in set(bound))
+    if not gone:
+        return value
+    kept = tuple(axis for n, axis in enumerate(value.axes) if n not in gone)
+    return value.but(low.text.dialect.reduction("sum", value, gone, low.text), axes=kept)
 
-    def contract_pair(self, left: Value, right: Value, bound: frozenset[Coordinate], scope: Scope) -> Value:
-        """One matrix product: over the bound axes of both, for every point of their other axes."""
-        left = self.summed(left, bound - set(right.axes), scope)
-        right = self.summed(right, bound - set(left.axes), scope)
-        shared = set(left.axes) & set(right.axes)
-        over, both = scope.sort(shared & bound), scope.sort(shared - bound)
-        if not over:
-            return self.times(left, right, scope)
-        mine = scope.sort(set(left.axes) - shared)
-        theirs = scope.sort(set(right.axes) - shared)
-        if theirs and (not mine or scope.order.index(theirs[0]) < scope.order.index(mine[0])):
-            left, right, mine, theirs = right, left, theirs, mine
-        dtype = widest((left.dtype, right.dtype))
-        left, right = self.same(left, dtype), self.same(right, dtype)
-        if both:
-            result = self.batched(left, right, both, mine, over, theirs, scope)
-        else:
-            result = self.plain_product(left, right, mine, over, theirs, scope)
-        return permuted(replace(result, dtype=dtype), scope.sort(result.axes), self.text)
 
-    def same(self, value: Value, dtype: Dtype | None) -> Value:
-        """Matrix products want one dtype on both sides."""
-        return value if dtype is None or value.dtype in (dtype, None) else self.text.dialect.cast(value, dtype)
+# ------------------------------------------------------------ a pair of arrays
 
-    def plain_product(
-        self,
-        left: Value,
-        right: Value,
-        mine: tuple[Coordinate, ...],
-        over: tuple[Coordinate, ...],
-        theirs: tuple[Coordinate, ...],
-        scope: Scope,
-    ) -> Value:
-        """Two arrays that share only what is summed: `@` where their axes allow it, else all at once."""
-        wanted = scope.sort({*mine, *theirs})
-        if len(over) == 1 and not self.text.loops:
-            found = self.matrix_by_stack(left, right, over[0], wanted) or self.matrix_by_stack(
-                right, left, over[0], wanted
-            )
+
+def contract_pair(low: Lowering, left: Value, right: Value, bound: frozenset[Coordinate], scope: Scope) -> Value:
+    """One matrix product: over the bound axes of both, for every point of their other axes."""
+    left = summed(low, left, bound - set(right.axes), scope)
+    right = summed(low, right, bound - set(left.axes), scope)
+    shared = set(left.axes) & set(right.axes)
+    over, both = scope.sort(shared & bound), scope.sort(shared - bound)
+    if not over:
+        return times(low, left, right, scope)
+    mine = scope.sort(set(left.axes) - shared)
+    theirs = scope.sort(set(right.axes) - shared)
+    if theirs and (not mine or scope.order.index(theirs[0]) < scope.order.index(mine[0])):
+        left, right, mine, theirs = right, left, theirs, mine
+    dtype = widest((left.dtype, right.dtype))
+    left, right = same(low, left, dtype), same(low, right, dtype)
+    if both:
+        result = batched(low, left, right, both, mine, over, theirs, scope)
+    else:
+        result = plain_product(low, left, right, mine, over, theirs, scope)
+    return permuted(replace(result, dtype=dtype), scope.sort(result.axes), low.text)
+
+
+def same(low: Lowering, value: Value, dtype: Dtype | None) -> Value:
+    """Matrix products want one dtype on both sides."""
+    return value if dtype is None or value.dtype in (dtype, None) else low.text.dialect.cast(value, dtype)
+
+
+def plain_product(
+    low: Lowering,
+    left: Value,
+    right: Value,
+    mine: tuple[Coordinate, ...],
+    over: tuple[Coordinate, ...],
+    theirs: tuple[Coordinate, ...],
+    scope: Scope,
+) -> Value:
+    """Two arrays that share only what is summed: `@` where their axes allow it, else all at once."""
+    wanted = scope.sort({*mine, *theirs})
+    if len(over) == 1 and not low.text.loops:
+        found = matrix_by_stack(low, left, right, over[0], wanted) or matrix_by_stack(low, right, left, over[0], wanted)
+        if found is not None:
+            return found
+    if len(over) == 1:
+        if len(theirs) <= 1 and (left.axes == (*mine, *over) or len(mine) <= 1):
+            first, second = arrays.in_order(low, left, (*mine, *over)), arrays.in_order(low, right, (*over, *theirs))
+            return _matmul(reuse.steady(low, first), reuse.steady(low, second), (*mine, *theirs))
+        if len(mine) <= 1 and right.axes == (*theirs, *over) and wanted == (*theirs, *mine):
+            return _matmul(right, reuse.steady(low, arrays.in_order(low, left, (*over, *mine))), (*theirs, *mine))
+    before = [value.turned or value for value in (left, right)]
+    if len(over) == 1 and low.text.loops:
+        for small, large in (before, before[::-1]):
+            found = folded_once(low, small, large, over[0], scope)
             if found is not None:
                 return found
-        if len(over) == 1:
-            if len(theirs) <= 1 and (left.axes == (*mine, *over) or len(mine) <= 1):
-                first, second = self.turned(left, (*mine, *over)), self.turned(right, (*over, *theirs))
-                return _matmul(self.steady(first), self.steady(second), (*mine, *theirs))
-            if len(mine) <= 1 and right.axes == (*theirs, *over) and wanted == (*theirs, *mine):
-                return _matmul(right, self.steady(self.turned(left, (*over, *mine))), (*theirs, *mine))
-        before = [value.turned or value for value in (left, right)]
-        if len(over) == 1 and self.text.loops:
-            for small, large in (before, before[::-1]):
-                found = self.folded_once(small, large, over[0], scope)
-                if found is not None:
-                    return found
-        if len(over) > 1 and self.text.dialect.name == "torch":
-            return self.as_matrices(before[0], before[1], mine, over, theirs, scope)
-        places = tuple(tuple(value.axes.index(axis) for axis in over) for value in before)
-        code = self.text.dialect.tensordot(before[0].code, before[1].code, places)  # type: ignore[arg-type]
-        axes = tuple(axis for value in before for axis in value.axes if axis not in over)
-        return Value(code, axes, "real", None)
+    if len(over) > 1 and low.text.dialect.name == "torch":
+        return as_matrices(low, before[0], before[1], mine, over, theirs, scope)
+    places = tuple(tuple(value.axes.index(axis) for axis in over) for value in before)
+    code = low.text.dialect.tensordot(before[0].code, before[1].code, places)  # type: ignore[arg-type]
+    axes = tuple(axis for value in before for axis in value.axes if axis not in over)
+    return Value(code, axes, "real", None)
 
-    def matrix_by_stack(
-        self, matrix: Value, stack: Value, over: Coordinate, wanted: tuple[Coordinate, ...]
-    ) -> Value | None:
-        """A matrix times a stack of matrices, `X[i, m]` by `W[h, m, d]`: its result lies as it is wanted, and nothing
-        is turned around. None where the axes are others."""
-        stack = stack.turned or stack
-        rows = [axis for axis in matrix.axes if axis != over]
-        if len(rows) != 1 or len(stack.axes) < 3 or stack.axes[-2] != over:
-            return None
-        if wanted != (*stack.axes[:-2], rows[0], stack.axes[-1]):
-            return None
-        return _matmul(self.turned(matrix, (rows[0], over)), stack, wanted)
 
-    def as_matrices(
-        self,
-        left: Value,
-        right: Value,
-        mine: tuple[Coordinate, ...],
-        over: tuple[Coordinate, ...],
-        theirs: tuple[Coordinate, ...],
-        scope: Scope,
-    ) -> Value:
-        """One product of two matrices, of which the summed coordinates are one axis in the order of the right side: a
-        projection that merges heads reads its weights as they lie."""
-        over = tuple(axis for axis in right.axes if axis in over)
-        first, second = self.folded(left, (), mine, over, scope), self.folded(right, (), over, theirs, scope)
-        result = _matmul(first, second, (*mine, *theirs))
-        return self.unfolded_sides(result, scope) if len(mine) > 1 or len(theirs) > 1 else result
+def matrix_by_stack(
+    low: Lowering, matrix: Value, stack: Value, over: Coordinate, wanted: tuple[Coordinate, ...]
+) -> Value | None:
+    """A matrix times a stack of matrices, `X[i, m]` by `W[h, m, d]`: its result lies as it is wanted, and nothing
+    is turned around. None where the axes are others."""
+    stack = stack.turned or stack
+    rows = [axis for axis in matrix.axes if axis != over]
+    if len(rows) != 1 or len(stack.axes) < 3 or stack.axes[-2] != over:
+        return None
+    if wanted != (*stack.axes[:-2], rows[0], stack.axes[-1]):
+        return None
+    return _matmul(arrays.in_order(low, matrix, (rows[0], over)), stack, wanted)
 
-    def unfolded_sides(self, value: Value, scope: Scope) -> Value:
-        """A matrix product with an axis for every coordinate again."""
-        return value.but(method(value.code, "reshape", *self.shape(value.axes, scope).items))
 
-    def folded_once(self, small: Value, large: Value, over: Coordinate, scope: Scope) -> Value | None:
-        """A matrix and an array of several axes that stays the same in a loop: before it, this is made a matrix too."""
-        kept = tuple(axis for axis in large.axes if axis != over)
-        if small.axes[-1] != over or len(small.axes) > 2 or large.axes[-1] != over:
-            return None
-        if not isinstance(large.code, Name) or not self.is_steady(large.code):
-            return None
-        rows = self.product_of_lengths(kept, scope)
-        code = fill("{x}.reshape({rows}, {n}).swapaxes(-1, -2)", x=large.code, rows=rows, n=self.length(over, scope))
-        folded = Value(code, (over, Coordinate("")), "real", large.dtype)
-        matrix = self.named_ahead(folded, f"{large.code.text}_folded")
-        product = Value(Infix("@", small.code, matrix.code), (*small.axes[:-1], *kept), "real", None)
-        return self.unfolded_sides(product, scope)
+def as_matrices(
+    low: Lowering,
+    left: Value,
+    right: Value,
+    mine: tuple[Coordinate, ...],
+    over: tuple[Coordinate, ...],
+    theirs: tuple[Coordinate, ...],
+    scope: Scope,
+) -> Value:
+    """One product of two matrices, of which the summed coordinates are one axis in the order of the right side: a
+    projection that merges heads reads its weights as they lie."""
+    over = tuple(axis for axis in right.axes if axis in over)
+    first, second = folded(low, left, (), mine, over, scope), folded(low, right, (), over, theirs, scope)
+    result = _matmul(first, second, (*mine, *theirs))
+    return unfolded_sides(low, result, scope) if len(mine) > 1 or len(theirs) > 1 else result
 
-    def product_of_lengths(self, axes: tuple[Coordinate, ...], scope: Scope) -> Node:
-        """The product of the lengths of some coordinates."""
-        return chain("*", [self.length(axis, scope) for axis in axes]) if axes else ONE
 
-    def batched(
-        self,
-        left: Value,
-        right: Value,
-        both: tuple[Coordinate, ...],
-        mine: tuple[Coordinate, ...],
-        over: tuple[Coordinate, ...],
-        theirs: tuple[Coordinate, ...],
-        scope: Scope,
-    ) -> Value:
-        """A matrix product for every point of the axes that both have and keep."""
-        if not mine:
-            return self.summed(self.text.keep(self.times(left, right, scope), self.label), over, scope)
-        first = self.folded(left, both, mine, over, scope)
-        if not theirs:
-            column = self.folded(right, both, (), over, scope)
-            code = fill("({first} @ {column}[..., None])[..., 0]", first=first.code, column=column.code)
-            result = Value(code, (*both, *mine), "real", None)
-        else:
-            result = _matmul(first, self.folded(right, both, over, theirs, scope), (*both, *mine, *theirs))
-        return self.unfolded_sides(result, scope) if len(mine) > 1 or len(theirs) > 1 else result
+def unfolded_sides(low: Lowering, value: Value, scope: Scope) -> Value:
+    """A matrix product with an axis for every coordinate again."""
+    return value.but(method(value.code, "reshape", *sizes.shape(low, value.axes, scope).items))
 
-    def folded(
-        self,
-        value: Value,
-        both: tuple[Coordinate, ...],
-        rows: tuple[Coordinate, ...],
-        columns: tuple[Coordinate, ...],
-        scope: Scope,
-    ) -> Value:
-        """The value as a batch of matrices; several coordinates of a side are one axis."""
-        value = permuted(value, (*both, *rows, *columns), self.text)
-        if len(rows) <= 1 and len(columns) <= 1:
-            return value
-        lengths = [self.length(axis, scope) for axis in both]
-        for side in (rows, columns):
-            if side:
-                lengths.append(self.product_of_lengths(side, scope))
-        return value.but(method(value.code, "reshape", *lengths))
+
+def folded_once(low: Lowering, small: Value, large: Value, over: Coordinate, scope: Scope) -> Value | None:
+    """A matrix and an array of several axes that stays the same in a loop: before it, this is made a matrix too."""
+    kept = tuple(axis for axis in large.axes if axis != over)
+    if small.axes[-1] != over or len(small.axes) > 2 or large.axes[-1] != over:
+        return None
+    if not isinstance(large.code, Name) or not reuse.is_steady(low, large.code):
+        return None
+    rows = product_of_lengths(low, kept, scope)
+    code = fill("{x}.reshape({rows}, {n}).swapaxes(-1, -2)", x=large.code, rows=rows, n=sizes.length(low, over, scope))
+    folded = Value(code, (over, Coordinate("")), "real", large.dtype)
+    matrix = reuse.named_ahead(low, folded, f"{large.code.text}_folded")
+    product = Value(Infix("@", small.code, matrix.code), (*small.axes[:-1], *kept), "real", None)
+    return unfolded_sides(low, product, scope)
+
+
+def product_of_lengths(low: Lowering, axes: tuple[Coordinate, ...], scope: Scope) -> Node:
+    """The product of the lengths of some coordinates."""
+    return chain("*", [sizes.length(low, axis, scope) for axis in axes]) if axes else ONE
+
+
+def batched(
+    low: Lowering,
+    left: Value,
+    right: Value,
+    both: tuple[Coordinate, ...],
+    mine: tuple[Coordinate, ...],
+    over: tuple[Coordinate, ...],
+    theirs: tuple[Coordinate, ...],
+    scope: Scope,
+) -> Value:
+    """A matrix product for every point of the axes that both have and keep."""
+    if not mine:
+        return summed(low, low.text.keep(times(low, left, right, scope), low.label), over, scope)
+    first = folded(low, left, both, mine, over, scope)
+    if not theirs:
+        column = folded(low, right, both, (), over, scope)
+        code = fill("({first} @ {column}[..., None])[..., 0]", first=first.code, column=column.code)
+        result = Value(code, (*both, *mine), "real", None)
+    else:
+        result = _matmul(first, folded(low, right, both, over, theirs, scope), (*both, *mine, *theirs))
+    return unfolded_sides(low, result, scope) if len(mine) > 1 or len(theirs) > 1 else result
+
+
+def folded(
+    low: Lowering,
+    value: Value,
+    both: tuple[Coordinate, ...],
+    rows: tuple[Coordinate, ...],
+    columns: tuple[Coordinate, ...],
+    scope: Scope,
+) -> Value:
+    """The value as a batch of matrices; several coordinates of a side are one axis."""
+    value = permuted(value, (*both, *rows, *columns), low.text)
+    if len(rows) <= 1 and len(columns) <= 1:
+        return value
+    lengths = [sizes.length(low, axis, scope) for axis in both]
+    for side in (rows, columns):
+        if side:
+            lengths.append(product_of_lengths(low, side, scope))
+    return value.but(method(value.code, "reshape", *lengths))
 
 
 def _matmul(left: Value, right: Value, axes: tuple[Coordinate, ...]) -> Value:

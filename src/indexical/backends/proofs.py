@@ -192,3 +192,15 @@ class Prover:
             if rows is not None and all(self.entails(around, row, known) for row in rows):
                 left = others
         return list(left)
+
+
+class WindowProver(Prover):
+    """Proofs inside a window: a fact about all points of a coordinate holds of those in its window."""
+
+    def __init__(self, lets: Mapping[str, ir.Let], unbounded: Mapping[Coordinate, Place]) -> None:
+        super().__init__(lets)
+        self.unbounded = unbounded
+
+    def is_inside(self, index: ir.Expr, extent: ir.Expr, scope: Scope, guarded: bool) -> bool:
+        places = {c: self.unbounded.get(c, place) for c, place in scope.places.items()}
+        return super().is_inside(index, extent, Scope(places, scope.trail), guarded)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -10,81 +11,85 @@ from ..ir.algebra.safety import infinities
 from ..ir.removal import removal, removal_of
 from ..ir.walk import at, renamed_apart, walk
 from .base import Value
-from .normalizers import Normalizer
+from .lowering import Lowering
 from .scope import Scope
 
 
-class Remover(Normalizer):
-    """Conditions under which an expression is removed."""
+def removed(low: Lowering, expr: ir.Expr, scope: Scope) -> Value | None:
+    """The mask where an expression is 0 because a guard removed a point of it; None where none can."""
+    condition = removal_condition(low, expr)
+    if condition is None:
+        return None
+    return low.value(renamed_apart(condition, {coordinate.name for coordinate in scope.places}), scope)
 
-    def removed(self, expr: ir.Expr, scope: Scope) -> Value | None:
-        """The mask where an expression is 0 because a guard removed a point of it; None where none can."""
-        condition = self.removal(expr)
-        if condition is None:
-            return None
-        return self.value(renamed_apart(condition, {coordinate.name for coordinate in scope.places}), scope)
 
-    def heard(self, factors: Sequence[ir.Expr], scope: Scope) -> list[Value]:
-        """The factors of a product, each evaluated only where none of the others was removed: first those that may be
-        removed, whose removal is then known."""
-        removals = [self.removal(factor) for factor in factors]
-        values: dict[int, Value] = {}
-        for n in sorted(range(len(factors)), key=lambda n: removals[n] is None):
-            inner = scope
-            for other in (condition for m, condition in enumerate(removals) if m != n and condition is not None):
-                inner = inner.where(renamed_apart(other, {c.name for c in scope.places}), False)
-            values[n] = self.value(factors[n], inner)
-        return [values[n] for n in range(len(factors))]
+def kept_factors(low: Lowering, factors: Sequence[ir.Expr], scope: Scope) -> list[Value]:
+    """The factors of a product, each evaluated only where none of the others was removed: first those that may be
+    removed, whose removal is then known."""
+    removals = [removal_condition(low, factor) for factor in factors]
+    values: dict[int, Value] = {}
+    for n in sorted(range(len(factors)), key=lambda n: removals[n] is None):
+        inner = scope
+        for other in (condition for m, condition in enumerate(removals) if m != n and condition is not None):
+            inner = inner.where(renamed_apart(other, {c.name for c in scope.places}), False)
+        values[n] = low.value(factors[n], inner)
+    return [values[n] for n in range(len(factors))]
 
-    def may_be_removed(self, expr: ir.Expr) -> bool:
-        """Whether a guard could remove this at all."""
-        match expr:
-            case ir.Read(tensor) if tensor in self.lets:
-                return self.may_remove(tensor)
-            case ir.Normalize(op="softmax" | "cumsum", guard=guard):
-                return guard is not None
-            case ir.Map("*", arguments):
-                return any(self.may_be_removed(argument) for argument in arguments)
-            case ir.Map("/" | "neg", arguments):
-                return self.may_be_removed(arguments[0])
-            case ir.Select(_, then, otherwise):
-                return self.may_be_removed(then) or self.may_be_removed(otherwise)
-            case _:
-                return False
 
-    def may_remove(self, tensor: str) -> bool:
-        """Whether some point of a definition may be removed."""
-        if tensor not in self.removable:
-            self.removable[tensor] = False
-            clauses = self.lets[tensor].clauses
-            self.removable[tensor] = any(c.guard is not None or self.may_be_removed(c.body) for c in clauses)
-        return self.removable[tensor]
+def may_be_removed(low: Lowering, expr: ir.Expr) -> bool:
+    """Whether a guard could remove this at all."""
+    match expr:
+        case ir.Read(tensor) if tensor in low.lets:
+            return may_remove(low, tensor)
+        case ir.Normalize(op="softmax" | "cumsum", guard=guard):
+            return guard is not None
+        case ir.Map("*", arguments):
+            return any(may_be_removed(low, argument) for argument in arguments)
+        case ir.Map("/" | "neg", arguments):
+            return may_be_removed(low, arguments[0])
+        case ir.Select(_, then, otherwise):
+            return may_be_removed(low, then) or may_be_removed(low, otherwise)
+        case _:
+            return False
 
-    def may_be_endless(self, expr: ir.Expr) -> bool:
-        """Whether this may be infinite at points that a guard removed."""
-        return bool(infinities(expr, self.lets, self.endless))
 
-    def removal(self, expr: ir.Expr) -> ir.Expr | None:
-        """The condition under which an expression is removed; None for never."""
-        return removal(expr, self.removal_of_read)
+def may_remove(low: Lowering, tensor: str) -> bool:
+    """Whether some point of a definition may be removed."""
+    if tensor not in low.removable:
+        low.removable[tensor] = False
+        clauses = low.lets[tensor].clauses
+        low.removable[tensor] = any(c.guard is not None or may_be_removed(low, c.body) for c in clauses)
+    return low.removable[tensor]
 
-    def removal_of_read(self, read: ir.Read) -> ir.Expr | None:
-        """The guard of a definition and the removal of its body, at the indices of a read; where that cannot be
-        written down, the mask that stands beside the definition, if there is one."""
-        if not self.may_be_removed(read):
-            return None
-        let = self.lets[read.tensor]
-        beside = mask_name(let.name)
-        if beside in self.stored:
-            return build.read(beside, read.indices, "bool", read.span)
-        condition = None if let.name in self.recurrent else self.removal_of(let.clauses[0])
-        if condition is None or not is_written(let, condition):
-            return None
-        return at(let.clauses[0], condition, read.indices)
 
-    def removal_of(self, clause: ir.Clause) -> ir.Expr | None:
-        """The condition under which a point of a clause is removed."""
-        return removal_of(clause, self.removal_of_read)
+def may_be_infinite(low: Lowering, expr: ir.Expr) -> bool:
+    """Whether this may be infinite at points that a guard removed."""
+    return bool(infinities(expr, low.lets, low.infinite))
+
+
+def removal_condition(low: Lowering, expr: ir.Expr) -> ir.Expr | None:
+    """The condition under which an expression is removed; None for never."""
+    return removal(expr, partial(removal_of_read, low))
+
+
+def removal_of_read(low: Lowering, read: ir.Read) -> ir.Expr | None:
+    """The guard of a definition and the removal of its body, at the indices of a read; where that cannot be
+    written down, the mask that stands beside the definition, if there is one."""
+    if not may_be_removed(low, read):
+        return None
+    let = low.lets[read.tensor]
+    beside = mask_name(let.name)
+    if beside in low.stored:
+        return build.read(beside, read.indices, "bool", read.span)
+    condition = None if let.name in low.recurrent else clause_removal(low, let.clauses[0])
+    if condition is None or not is_written(let, condition):
+        return None
+    return at(let.clauses[0], condition, read.indices)
+
+
+def clause_removal(low: Lowering, clause: ir.Clause) -> ir.Expr | None:
+    """The condition under which a point of a clause is removed."""
+    return removal_of(clause, partial(removal_of_read, low))
 
 
 def mask_name(tensor: str) -> str:

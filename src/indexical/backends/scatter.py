@@ -16,182 +16,190 @@ from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, substitute, walk
 from ..plan.groups import grouped
 from ..plan.scatters import Scatter, find
+from . import arrays, binding, contraction, indexing, integers, removal, reuse, sizes
 from .base import Value, plain
-from .binding import Binder
 from .code import ZERO, call, infix, method
-from .expressions import is_wild
+from .elementwise import is_wild
 from .indexing import Index, minus
+from .integers import LARGEST
+from .lowering import Lowering
 from .scope import Scope
 from .torch_ import one_or_all
 from .values import aligned, permuted
-from .wholes import LARGEST
 
 
-class Scatterer(Binder):
-    """`sum[i](x[i] where p[i] == n)`, for all `n` at once."""
-
-    def scattered(self, expr: ir.Reduce, scope: Scope) -> Value | None:
-        """The sum as a scatter-add; None where no condition says where its points go."""
-        bounds = {
-            c: (place.start, place.stop)
-            for c, place in scope.places.items()
-            if c in expr.type.coordinates and place.step is None and place.within is None
-        }
-        found = find(expr, bounds)
-        if isinstance(found, str):
-            self.decline("scatter-add", found)
-        if not isinstance(found, Scatter):
-            return None
-        if expr.type.kind == "whole" and self.largest(expr, scope) > LARGEST["i64"]:
-            return None
-        apart = self.set_aside(expr, found)
-        if apart is not None:
-            again = find(apart[0], bounds)
-            assert isinstance(again, Scatter)
-            found = again
-        try:
-            inner = self.moved_scope(found, scope)
-        except Inexpressible:
-            return None
-        self.check_bare(expr, found.targets, scope)
-        over = ", ".join(f"`{range.coordinate}`" for range in found.moved)
-        self.tell(f"scatter-add over {over} by {', '.join(f'`{shown(value)}`' for value in found.values.values())}")
-        result = self.added_up(found, expr, inner, scope)
-        for factor in apart[1] if apart is not None else ():
-            result = self.times(result, self.real(self.value(factor, scope)), scope)
-        return result
-
-    def by_members(self, expr: ir.Reduce, scope: Scope) -> Value | None:
-        """The sum over the members of each group, where a condition such as `h / 4 == g` says which these are."""
-        for condition in conjuncts_of(expr.guard) if expr.op == "sum" else ():
-            found = grouped(expr, condition)
-            if found is not None:
-                self.tell(f"`{shown(condition)}`: the members of a group are put side by side")
-                gone = tuple(c for c in expr.coordinates if c not in {r.coordinate for r in found.ranges})
-                self.check_bare(expr, gone, self.bind(expr.ranges, scope))
-                return self.value(found, scope)
+def scattered(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value | None:
+    """The sum as a scatter-add; None where no condition says where its points go."""
+    bounds = {
+        c: (place.start, place.stop)
+        for c, place in scope.places.items()
+        if c in expr.type.coordinates and place.step is None and place.within is None
+    }
+    found = find(expr, bounds)
+    if isinstance(found, str):
+        low.decline("scatter-add", found)
+    if not isinstance(found, Scatter):
         return None
+    if expr.type.kind == "whole" and integers.largest(low, expr, scope) > LARGEST["i64"]:
+        return None
+    apart = set_aside(low, expr, found)
+    if apart is not None:
+        again = find(apart[0], bounds)
+        assert isinstance(again, Scatter)
+        found = again
+    try:
+        inner = moved_scope(low, found, scope)
+    except Inexpressible:
+        return None
+    check_bare(low, expr, found.targets, scope)
+    over = ", ".join(f"`{range.coordinate}`" for range in found.moved)
+    low.tell(f"scatter-add over {over} by {', '.join(f'`{shown(value)}`' for value in found.values.values())}")
+    result = added_up(low, found, expr, inner, scope)
+    for factor in apart[1] if apart is not None else ():
+        result = contraction.times(low, result, arrays.as_real(low, low.value(factor, scope)), scope)
+    return result
 
-    def set_aside(self, expr: ir.Reduce, scatter: Scatter) -> tuple[ir.Reduce, list[ir.Expr]] | None:
-        """The sum without those factors that vary with the target and with nothing that is summed: these are multiplied
-        once for each place. None where there are none, or where a removed non-finite one would make 0 · ∞."""
-        if self.isolate or expr.type.kind != "real":
-            return None
-        found = factors_of(expr.body)
-        after = [f for f in found if self.is_apart(f, expr.coordinates, scatter.targets)]
-        if not after:
-            return None
-        body: ir.Expr = build.real(Fraction(1), expr.span)
-        for n, factor in enumerate(f for f in found if f not in after):
-            op = "/" if factor.inverse else "*"
-            same = n == 0 and not factor.inverse
-            body = factor.expr if same else build.apply(op, (body, factor.expr), "real", expr.span)
-        rest = build.reduce(expr.op, expr.ranges, body, expr.guard, expr.type.kind, expr.span)
-        return rest, [factor.expr for factor in after]
 
-    def is_apart(self, factor: Factor, bound: frozenset[Coordinate], targets: tuple[Coordinate, ...]) -> bool:
-        over = factor.expr.type.coordinates
-        tame = not (factor.inverse or is_wild(factor.expr) or self.may_be_removed(factor.expr))
-        return tame and not over & bound and not over.isdisjoint(targets)
+def by_members(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value | None:
+    """The sum over the members of each group, where a condition such as `h / 4 == g` says which these are."""
+    for condition in conjuncts_of(expr.guard) if expr.op == "sum" else ():
+        found = grouped(expr, condition)
+        if found is not None:
+            low.tell(f"`{shown(condition)}`: the members of a group are put side by side")
+            gone = tuple(c for c in expr.coordinates if c not in {r.coordinate for r in found.ranges})
+            check_bare(low, expr, gone, binding.bind(low, expr.ranges, scope))
+            return low.value(found, scope)
+    return None
 
-    def check_bare(self, expr: ir.Expr, coordinates: tuple[Coordinate, ...], scope: Scope) -> None:
-        """A coordinate that is about to be replaced still has the size of every axis that it indexes bare."""
-        for part in walk(expr):
-            if not isinstance(part, ir.Read) or not part.indices:
-                continue
-            for index, axis in zip(part.indices, self.tensors[part.tensor].axes, strict=True):
-                # Values of a tile that pass for tensors are of no stated length.
-                stated = axis.extent != build.whole(0, expr.span)
-                if isinstance(index, ir.Coord) and index.coordinate in coordinates and stated:
-                    self.check_agreement(Index(index, axis.extent, None), scope)
 
-    # ----------------------------------------------------------------- the points
+def set_aside(low: Lowering, expr: ir.Reduce, scatter: Scatter) -> tuple[ir.Reduce, list[ir.Expr]] | None:
+    """The sum without those factors that vary with the target and with nothing that is summed: these are multiplied
+    once for each place. None where there are none, or where a removed non-finite one would make 0 · ∞."""
+    if low.isolate or expr.type.kind != "real":
+        return None
+    found = factors_of(expr.body)
+    after = [f for f in found if is_apart(low, f, expr.coordinates, scatter.targets)]
+    if not after:
+        return None
+    body: ir.Expr = build.real(Fraction(1), expr.span)
+    for n, factor in enumerate(f for f in found if f not in after):
+        op = "/" if factor.inverse else "*"
+        same = n == 0 and not factor.inverse
+        body = factor.expr if same else build.apply(op, (body, factor.expr), "real", expr.span)
+    rest = build.reduce(expr.op, expr.ranges, body, expr.guard, expr.type.kind, expr.span)
+    return rest, [factor.expr for factor in after]
 
-    def moved_scope(self, scatter: Scatter, scope: Scope) -> Scope:
-        """The scope of the points that are added: with what is moved, and without what it is moved to. What holds
-        of a place holds of the coordinate that it is a point of."""
-        values = scatter.values
-        places = {
-            c: replace(place, within=None if place.within is None else substitute(place.within, values))
-            for c, place in scope.places.items()
-            if c not in values
-        }
-        plain, moved = substituted_trail(scope.trail, values)
-        inner = self.bind(scatter.moved, Scope(places, plain, scope.tested))
-        for condition in scatter.guard:
-            inner = inner.where(condition)
-        return replace(inner, trail=(*inner.trail, *moved))
 
-    def added_up(self, scatter: Scatter, expr: ir.Reduce, inner: Scope, scope: Scope) -> Value:
-        """Every point at its place: one call, into zeros."""
-        over = {c for value in scatter.values.values() for c in value.type.coordinates}
-        moved = {range.coordinate for range in scatter.moved}
-        axes = inner.sort(over | moved)
-        masks, places = self.place_masks(scatter, inner, scope)
-        kept = self.conjunction([mask for mask in masks if set(mask.axes) <= set(axes)], inner)
-        body = self.points(scatter, expr, inner, [mask for mask in masks if not set(mask.axes) <= set(axes)])
-        dtype = body.dtype
-        if dtype in ("f16", "bf16"):
-            body = self.text.dialect.cast(body, "f32")
-        rest = tuple(axis for axis in inner.sort(body.axes) if axis not in axes)
-        body = self.spread(self.turned(body, (*axes, *rest)), (*axes, *rest), inner)
-        around = tuple(axis for axis in axes if axis not in moved)
-        told = {*around, *(axis for value in (*places, *([] if kept is None else [kept])) for axis in value.axes)}
-        idle = tuple(n for n, axis in enumerate(axes) if axis not in told)
-        if idle:
-            # The axes that neither a place nor a mask has are summed before.
-            axes = tuple(axis for axis in axes if axis in told)
-            body = body.but(method(body.code, "sum", one_or_all(idle)), axes=(*axes, *rest))
-        where = [aligned(self.rank(axis, inner), axes).code for axis in around]
-        where += [aligned(place, axes).code for place in places]
-        counts = self.shape((*around, *scatter.targets), scope)
-        added = self.text.short(body, self.label).code
-        last = () if kept is None else (aligned(kept, axes).code,)
-        code = call(self.text.helper("scattered"), added, tuple(where), counts, *last)
-        result = Value(code, (*around, *scatter.targets, *rest), expr.type.kind, body.dtype)
-        if dtype is not None and result.dtype != dtype:
-            result = self.cast_to(result, dtype)
-        return permuted(self.text.keep(result, self.label), scope.sort(result.axes), self.text)
+def is_apart(low: Lowering, factor: Factor, bound: frozenset[Coordinate], targets: tuple[Coordinate, ...]) -> bool:
+    over = factor.expr.type.coordinates
+    tame = not (factor.inverse or is_wild(factor.expr) or removal.may_be_removed(low, factor.expr))
+    return tame and not over & bound and not over.isdisjoint(targets)
 
-    def rank(self, axis: Coordinate, scope: Scope) -> Value:
-        """The points of an axis, counted from the first."""
-        start = self.number(scope.places[axis].start, scope)
-        value = self.coordinate(axis, scope)
-        return value if start == ZERO else value.but(infix("-", value.code, start))
 
-    def place_masks(self, scatter: Scatter, inner: Scope, outer: Scope) -> tuple[list[Value], list[Value]]:
-        """The masks that remove points, and the places of those that are left, counted from the first place there is.
-        That they have a place is checked when they are added."""
-        found: dict[Coordinate, Value] = {}
-        scope = replace(inner, trail=inner.trail[: _length_before(inner, scatter)])
-        masks = [self.value(condition, scope) for condition in self.removing(scatter.moved, None, inner)]
-        for condition in scatter.guard:
-            for target, there in zip(scatter.targets, scatter.present, strict=True):
-                if condition == there and target not in found:
-                    with self.labelled("place"):
-                        place = self.value(minus(scatter.values[target], outer.places[target].start), scope)
-                    found[target] = self.text.short(place, "place")
-            if condition not in scatter.present:
-                masks.append(self.value(condition, scope))
-            scope = scope.where(condition)
-        return masks, [found[target] for target in scatter.targets]
+def check_bare(low: Lowering, expr: ir.Expr, coordinates: tuple[Coordinate, ...], scope: Scope) -> None:
+    """A coordinate that is about to be replaced still has the size of every axis that it indexes bare."""
+    for part in walk(expr):
+        if not isinstance(part, ir.Read) or not part.indices:
+            continue
+        for index, axis in zip(part.indices, low.tensors[part.tensor].axes, strict=True):
+            # Values of a tile that pass for tensors are of no stated length.
+            stated = axis.extent != build.whole(0, expr.span)
+            if isinstance(index, ir.Coord) and index.coordinate in coordinates and stated:
+                indexing.check_agreement(low, Index(index, axis.extent, None), scope)
 
-    def points(self, scatter: Scatter, expr: ir.Reduce, inner: Scope, masks: list[Value]) -> Value:
-        """The values that are added: summed over the coordinates that no place depends on."""
-        body = scatter.body
-        if scatter.rest:
-            guard = build.conjunction(scatter.inner)
-            body = build.reduce("sum", scatter.rest, body, guard, expr.type.kind, expr.span)
-        value = self.value(body, inner)
-        if expr.type.kind == "real":
-            value = self.widened(self.real(value))
-        value = self.strong(value)
-        if expr.type.kind == "whole" and value.dtype != "i64":
-            value = replace(self.cast_to(value, "i64"), kind="whole")
-        mask = self.conjunction(masks, inner)
-        if mask is None:
-            return value
-        return self.where(mask, value, plain(0, value.kind), inner, value.dtype)
+
+# ----------------------------------------------------------------- the points
+
+
+def moved_scope(low: Lowering, scatter: Scatter, scope: Scope) -> Scope:
+    """The scope of the points that are added: with what is moved, and without what it is moved to. What holds
+    of a place holds of the coordinate that it is a point of."""
+    values = scatter.values
+    places = {
+        c: replace(place, within=None if place.within is None else substitute(place.within, values))
+        for c, place in scope.places.items()
+        if c not in values
+    }
+    plain, moved = substituted_trail(scope.trail, values)
+    inner = binding.bind(low, scatter.moved, Scope(places, plain, scope.tested))
+    for condition in scatter.guard:
+        inner = inner.where(condition)
+    return replace(inner, trail=(*inner.trail, *moved))
+
+
+def added_up(low: Lowering, scatter: Scatter, expr: ir.Reduce, inner: Scope, scope: Scope) -> Value:
+    """Every point at its place: one call, into zeros."""
+    over = {c for value in scatter.values.values() for c in value.type.coordinates}
+    moved = {range.coordinate for range in scatter.moved}
+    axes = inner.sort(over | moved)
+    masks, places = place_masks(low, scatter, inner, scope)
+    kept = arrays.conjunction(low, [mask for mask in masks if set(mask.axes) <= set(axes)], inner)
+    body = points(low, scatter, expr, inner, [mask for mask in masks if not set(mask.axes) <= set(axes)])
+    dtype = body.dtype
+    if dtype in ("f16", "bf16"):
+        body = low.text.dialect.cast(body, "f32")
+    rest = tuple(axis for axis in inner.sort(body.axes) if axis not in axes)
+    body = arrays.broadcast(low, arrays.in_order(low, body, (*axes, *rest)), (*axes, *rest), inner)
+    around = tuple(axis for axis in axes if axis not in moved)
+    told = {*around, *(axis for value in (*places, *([] if kept is None else [kept])) for axis in value.axes)}
+    idle = tuple(n for n, axis in enumerate(axes) if axis not in told)
+    if idle:
+        # The axes that neither a place nor a mask has are summed before.
+        axes = tuple(axis for axis in axes if axis in told)
+        body = body.but(method(body.code, "sum", one_or_all(idle)), axes=(*axes, *rest))
+    where = [aligned(rank(low, axis, inner), axes).code for axis in around]
+    where += [aligned(place, axes).code for place in places]
+    counts = sizes.shape(low, (*around, *scatter.targets), scope)
+    added = low.text.short(body, low.label).code
+    last = () if kept is None else (aligned(kept, axes).code,)
+    code = call(low.text.helper("scattered"), added, tuple(where), counts, *last)
+    result = Value(code, (*around, *scatter.targets, *rest), expr.type.kind, body.dtype)
+    if dtype is not None and result.dtype != dtype:
+        result = arrays.cast_to(low, result, dtype)
+    return permuted(low.text.keep(result, low.label), scope.sort(result.axes), low.text)
+
+
+def rank(low: Lowering, axis: Coordinate, scope: Scope) -> Value:
+    """The points of an axis, counted from the first."""
+    start = sizes.number(low, scope.places[axis].start, scope)
+    value = reuse.coordinate_value(low, axis, scope)
+    return value if start == ZERO else value.but(infix("-", value.code, start))
+
+
+def place_masks(low: Lowering, scatter: Scatter, inner: Scope, outer: Scope) -> tuple[list[Value], list[Value]]:
+    """The masks that remove points, and the places of those that are left, counted from the first place there is.
+    That they have a place is checked when they are added."""
+    found: dict[Coordinate, Value] = {}
+    scope = replace(inner, trail=inner.trail[: _length_before(inner, scatter)])
+    masks = [low.value(condition, scope) for condition in binding.removing(low, scatter.moved, None, inner)]
+    for condition in scatter.guard:
+        for target, there in zip(scatter.targets, scatter.present, strict=True):
+            if condition == there and target not in found:
+                with low.labelled("place"):
+                    place = low.value(minus(scatter.values[target], outer.places[target].start), scope)
+                found[target] = low.text.short(place, "place")
+        if condition not in scatter.present:
+            masks.append(low.value(condition, scope))
+        scope = scope.where(condition)
+    return masks, [found[target] for target in scatter.targets]
+
+
+def points(low: Lowering, scatter: Scatter, expr: ir.Reduce, inner: Scope, masks: list[Value]) -> Value:
+    """The values that are added: summed over the coordinates that no place depends on."""
+    body = scatter.body
+    if scatter.rest:
+        guard = build.conjunction(scatter.inner)
+        body = build.reduce("sum", scatter.rest, body, guard, expr.type.kind, expr.span)
+    value = low.value(body, inner)
+    if expr.type.kind == "real":
+        value = arrays.widened(low, arrays.as_real(low, value))
+    value = arrays.as_array(low, value)
+    if expr.type.kind == "whole" and value.dtype != "i64":
+        value = replace(arrays.cast_to(low, value, "i64"), kind="whole")
+    mask = arrays.conjunction(low, masks, inner)
+    if mask is None:
+        return value
+    return arrays.where(low, mask, value, plain(0, value.kind), inner, value.dtype)
 
 
 def substituted_trail(trail: Trail, values: Mapping[Coordinate, ir.Expr]) -> tuple[Trail, Trail]:

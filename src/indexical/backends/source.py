@@ -10,17 +10,17 @@ from importlib import resources
 
 from ..ir import nodes as ir
 from ..plan.steps import Plan
+from . import definitions, sizes
 from .arguments import Argument
-from .attention import Attending
 from .base import Dialect
 from .code import Attribute, Name, Node, Prefix, Slice, String, call, index, infix, method, node
-from .definitions import Definer
 from .layout import Statement, written
 from .liveness import released
+from .lowering import Lowering, Note, Stored
 from .numpy_ import NumPy
 from .numpy_helpers import HELPERS as NUMPY_HELPERS
+from .rules import RULES
 from .scope import Scope
-from .state import Note, Stored
 from .tiles import WINDOWS, Checked
 from .torch_ import Torch
 from .torch_helpers import HELPERS as TORCH_HELPERS
@@ -37,20 +37,22 @@ def emit(plan: Plan, arguments: Mapping[str, Argument]) -> Module:
     if any(step.attend is not None or step.gradient is not None for step in plan.steps):
         text.reserved = TILED
     steps = {step.definition: step for step in plan.steps}
-    emitter = Attending(text, program, isolate=plan.isolate, dtypes=dict(plan.dtypes), steps=steps, weak=plan.weak)
+    emitter = Lowering(
+        text, program, RULES, isolate=plan.isolate, dtypes=dict(plan.dtypes), steps=steps, weak=plan.weak
+    )
     emitter.prover.agreed = plan.agreed
     emitter.handed_out = frozenset(plan.wanted)
     emitter.recurrences = {name: s.recurrence for name, s in steps.items() if s.recurrence is not None}
     needed = set(steps)
     taking(emitter, arguments)
     for order in program.order:
-        emitter.run(order, needed)
+        definitions.run(emitter, order, needed)
     asserting(emitter)
     returning(emitter, plan.wanted)
     return module(emitter)
 
 
-def taking(emitter: Definer, arguments: Mapping[str, Argument]) -> None:
+def taking(emitter: Lowering, arguments: Mapping[str, Argument]) -> None:
     """The inputs: sizes from their shapes, which must agree."""
     text = emitter.text
     for tensor in emitter.program.inputs:
@@ -67,10 +69,10 @@ def taking(emitter: Definer, arguments: Mapping[str, Argument]) -> None:
             if not isinstance(axis.extent, ir.Size):
                 length = index(_shape(emitter.stored[tensor.name].variable), n)
                 message = f"`{tensor.name}` has another size than is stated"
-                text.refuse(infix("!=", length, emitter.extent(axis.extent)), "IX304", message)
+                text.refuse(infix("!=", length, sizes.extent(emitter, axis.extent)), "IX304", message)
 
 
-def take(emitter: Definer, tensor: ir.Input, argument: Argument) -> None:
+def take(emitter: Lowering, tensor: ir.Input, argument: Argument) -> None:
     text = emitter.text
     name = emitter.stored[tensor.name].variable
     if argument.converted and argument.dtype is not None:
@@ -100,7 +102,7 @@ def take(emitter: Definer, tensor: ir.Input, argument: Argument) -> None:
     unpack(emitter, tensor, names)
 
 
-def unpack(emitter: Definer, tensor: ir.Input, names: list[str]) -> None:
+def unpack(emitter: Lowering, tensor: ir.Input, names: list[str]) -> None:
     """`n_b, n_i = Q.shape`, where all are new; else one by one, and the known ones compared."""
     text = emitter.text
     home = ", ".join(str(axis.coordinate) for axis in tensor.axes)
@@ -122,7 +124,7 @@ def _shape(array: str) -> Node:
     return Attribute(Name(array), "shape")
 
 
-def asserting(emitter: Definer) -> None:
+def asserting(emitter: Lowering) -> None:
     for claim in emitter.program.asserts:
         emitter.compute = "f64"
         emitter.text.blank()
@@ -132,7 +134,7 @@ def asserting(emitter: Definer) -> None:
         emitter.text.refuse(test, "IX506", claim.message)
 
 
-def returning(emitter: Definer, wanted: tuple[str, ...]) -> None:
+def returning(emitter: Lowering, wanted: tuple[str, ...]) -> None:
     results: list[Node] = []
     for name in wanted:
         let = emitter.lets[name]
@@ -148,11 +150,11 @@ def returning(emitter: Definer, wanted: tuple[str, ...]) -> None:
     emitter.text.give(*results)
 
 
-def _lengths(emitter: Definer, axis: ir.Axis) -> Node:
+def _lengths(emitter: Lowering, axis: ir.Axis) -> Node:
     """The length of an axis; of `..r`, those of all the axes that it stands for."""
     if axis.coordinate.rest and isinstance(axis.extent, ir.Size):
         return Prefix("*", Name(emitter.leads[axis.extent.coordinate]))
-    return emitter.extent(axis.extent)
+    return sizes.extent(emitter, axis.extent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +208,7 @@ def kernel_text(file: str) -> str:
     return (resources.files(KERNELS) / f"{file}.py").read_text(encoding="utf-8").strip("\n")
 
 
-def module(emitter: Attending) -> Module:
+def module(emitter: Lowering) -> Module:
     """Everything around the function: imports, what may be refused, the small functions it calls."""
     text = emitter.text
     inputs = ", ".join(emitter.stored[tensor.name].variable for tensor in emitter.program.inputs)

@@ -7,12 +7,14 @@ from ..ir import nodes as ir
 from ..ir.algebra.factors import Factor, factors_of, product_of
 from ..ir.types import Coordinate
 from ..ir.walk import rebuild, renamed_apart
+from . import arrays, binding, operands
 from .adjoint import Adjoint, Undifferentiable, pretend
 from .base import Text, Value
 from .code import ALL, NONE, ZERO, Name, Node, String, call, fill
+from .lowering import Lowering, Stored
 from .scope import Scope
-from .state import Stored
-from .tiles import Function, Tile, Windowed, attention_of, spaced
+from .tiles import Function, Tile, attention_of
+from .values import spaced
 
 
 class Stream(Tile):
@@ -52,18 +54,20 @@ class Stream(Tile):
     def function(self, name: str, about: str, body: Text, *more: str) -> Function:
         return Function(name, ("arrays", "rows", "keys", *more), about, self.opening(body.used), body)
 
-    def begin(self) -> tuple[Windowed, Scope]:
+    def begin(self) -> tuple[Lowering, Scope]:
         emitter, scope = self.emitter(self.windows())
         emitter.text.taken |= {"arrays", "rows", "keys", "gradients", "d_score", "r0", "r1", "k0", "k1"}
         return emitter, scope
 
-    def tiled(self, value: Value, emitter: Windowed, scope: Scope) -> Node:
+    def tiled(self, value: Value, emitter: Lowering, scope: Scope) -> Node:
         """A value of the tile with all its axes."""
-        value = emitter.spread(emitter.turned(emitter.strong(value), self.axes), self.axes, scope)
+        value = arrays.broadcast(
+            emitter, arrays.in_order(emitter, arrays.as_array(emitter, value), self.axes), self.axes, scope
+        )
         return value.code if self.row is not None else fill("{x}[..., None, :]", x=value.code)
 
     def scaled(
-        self, expr: ir.Expr, emitter: Windowed, scope: Scope, made: dict[str, tuple[ir.Expr, ir.Expr]]
+        self, expr: ir.Expr, emitter: Lowering, scope: Scope, made: dict[str, tuple[ir.Expr, ir.Expr]]
     ) -> ir.Expr:
         """The score with plain factors of a dot product moved to the query's side: it has fewer points than the tile.
         `made` says what the names that stand for it are made of."""
@@ -82,7 +86,7 @@ class Stream(Tile):
         self,
         dot: ir.Expr,
         plain: list[Factor],
-        emitter: Windowed,
+        emitter: Lowering,
         scope: Scope,
         made: dict[str, tuple[ir.Expr, ir.Expr]],
     ) -> ir.Expr | None:
@@ -92,7 +96,7 @@ class Stream(Tile):
         asks = [side for side in sides if isinstance(side.expr, ir.Read) and key not in side.expr.type.coordinates]
         if not asks or len(sides) < 2 or asks[0].inverse:
             return None
-        scale = self.owner.plain_scale(product_of(plain, dot))
+        scale = operands.plain_scale(self.owner, product_of(plain, dot))
         if scale is None:
             return None
         name = emitter.text.fresh("scale")
@@ -100,7 +104,7 @@ class Stream(Tile):
         emitter.stored[name] = Stored(name, None, True)
         factor = build.read(name, (), "real", dot.span)
         larger = build.apply("*", (asks[0].expr, factor), "real", dot.span)
-        inner = emitter.bind(dot.ranges, scope)
+        inner = binding.bind(emitter, dot.ranges, scope)
         value = emitter.text.keep(emitter.value(larger, inner), "asked")
         read = pretend(emitter, value, dot.span)
         assert isinstance(read, ir.Read)
@@ -113,7 +117,7 @@ class Stream(Tile):
         score = renamed_apart(self.attend.attention.score, {c.name for c in scope.places})
         heard = self.heard(scope)
         score = self.scaled(score, emitter, heard, {})
-        value = emitter.real(emitter.value(score, heard))
+        value = arrays.as_real(emitter, emitter.value(score, heard))
         if isinstance(score, ir.Read):
             value = value.but(emitter.text.dialect.copy(value.code))
         emitter.text.give(self.tiled(value, emitter, scope))
@@ -122,9 +126,9 @@ class Stream(Tile):
 
     def allowed(self) -> Function:
         emitter, scope = self.begin()
-        mask = emitter.conjunction(emitter.masks((), build.conjunction(self.rest), scope), scope)
+        mask = arrays.conjunction(emitter, binding.masks(emitter, (), build.conjunction(self.rest), scope), scope)
         assert mask is not None
-        mask = emitter.turned(emitter.strong(mask), tuple(a for a in self.axes if a in mask.axes))
+        mask = arrays.in_order(emitter, arrays.as_array(emitter, mask), tuple(a for a in self.axes if a in mask.axes))
         slots: list[Node] = [ALL if axis in mask.axes else NONE for axis in self.axes]
         if self.row is None:
             slots.insert(-1, NONE)

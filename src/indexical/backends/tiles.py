@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import renamed_apart, walk
 from ..plan.steps import Attend
+from . import arrays, binding, clauses, operands, sizes
 from .base import Text, Value
-from .code import ALL, NONE, ZERO, Attribute, Call, Index, Infix, Name, Node, String, call, fill, infix, method
-from .definitions import Definer
+from .code import ALL, NONE, ZERO, Attribute, Call, Infix, Name, Node, String, call, fill, infix, method
 from .layout import Block, Statement, arranged, written
-from .proofs import Prover
+from .lowering import Lowering, Stored
 from .scope import Place, Scope
-from .state import Stored
-
-if TYPE_CHECKING:
-    from .frames import Framed
-
-
-@dataclass
-class Meeting(Definer):
-    """Definitions that are weak take the dtype of what they meet."""
-
-    weak: frozenset[str] = frozenset()
-
-    def read(self, expr: ir.Read, scope: Scope) -> Value:
-        return self.met(expr, super().read(expr, scope))
-
-    def any(self, mask: Value) -> Node:
-        """Whether a mask holds somewhere: said of an array, also of one without axes."""
-        return method(mask.code, "any")
-
-    def heard_value(self, expr: ir.Expr, heard: Scope) -> Value:
-        """A query, key or value: it is evaluated where some pair that it takes part in is kept."""
-        return self.value(expr, self.prover.projected(heard, expr.type.coordinates))
-
-    def met(self, expr: ir.Read, value: Value) -> Value:
-        if expr.tensor not in self.weak or value.python or value.dtype == self.compute or self.compute == "f64":
-            return value
-        return self.text.dialect.cast(value, self.compute)
+from .values import spaced
 
 
 class Checked(Text):
@@ -71,57 +43,6 @@ WINDOWS = frozenset(f"{side}{end}{more}'" for side in "bhrk" for end in "01" for
 
 # The other parameters of the functions of a tile.
 PARAMETERS = frozenset(("arrays", "rows", "keys", "batch", "head", "gradients", "d_score"))
-
-
-class WindowProver(Prover):
-    """Proofs inside a window: a fact about all points of a coordinate holds of those in its window."""
-
-    def __init__(self, lets: Mapping[str, ir.Let], unbounded: Mapping[Coordinate, Place]) -> None:
-        super().__init__(lets)
-        self.unbounded = unbounded
-
-    def is_inside(self, index: ir.Expr, extent: ir.Expr, scope: Scope, guarded: bool) -> bool:
-        places = {c: self.unbounded.get(c, place) for c, place in scope.places.items()}
-        return super().is_inside(index, extent, Scope(places, scope.trail), guarded)
-
-
-@dataclass
-class Windowed(Meeting):
-    """An emitter in which some coordinates run over a window of their points. A fact about all of them holds there.
-
-    Arrays that are `pretended` have just the points of their windows. One that `widens` computes in f32 what is
-    stored in 16 bits.
-    """
-
-    unbounded: dict[Coordinate, Place] | None = None
-    pretended: dict[str, tuple[Coordinate, ...]] = field(default_factory=dict)
-    widens: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.prover = WindowProver(self.lets, self.unbounded or {})
-
-    def largest_in(self, tensor: str) -> int:
-        """The largest number in a tensor; the ends of a window are places of an axis."""
-        return 2**31 if tensor.endswith("'") else super().largest_in(tensor)
-
-    def reals(self, op: str, values: list[Value]) -> list[Value]:
-        """Whole numbers of a tile become real while they are few: not where they meet all of it."""
-        return [self.real(value) for value in values]
-
-    def is_fixed(self, expr: ir.Expr) -> bool:
-        """Whether it reads a `pretended` array, which has just the points of its windows at any index."""
-        return any(isinstance(part, ir.Read) and part.tensor in self.pretended for part in walk(expr))
-
-    def read(self, expr: ir.Read, scope: Scope) -> Value:
-        if expr.tensor not in self.pretended:
-            value = self.met(expr, super().read(expr, scope))
-            if self.widens and value.dtype in ("f16", "bf16"):
-                value = self.text.dialect.cast(value, "f32")
-            return value
-        stored = self.stored[expr.tensor]
-        value = Value(Name(stored.variable), self.pretended[expr.tensor], "real", stored.dtype)
-        return self.turned(value, scope.sort(value.axes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +75,7 @@ class Tile:
 
     def __init__(
         self,
-        owner: Framed,
+        owner: Lowering,
         let: ir.Let,
         attend: Attend,
         batch: tuple[Coordinate, ...],
@@ -172,15 +93,15 @@ class Tile:
 
     # ------------------------------------------------------------------- parts
 
-    def emitter(self, windows: dict[Coordinate, tuple[str, str]], inside: Text | None = None) -> tuple[Windowed, Scope]:
+    def emitter(self, windows: dict[Coordinate, tuple[str, str]], inside: Text | None = None) -> tuple[Lowering, Scope]:
         """An emitter for a function of its own, or for one inside the emitted one; and the scope in it."""
         owner = self.owner
         text = inside or Checked(owner.text.dialect, helpers=owner.text.helpers)
         text.taken |= owner.text.taken
-        scope = owner.scope_of(self.let.clauses[0], {})
+        scope = clauses.scope_of(owner, self.let.clauses[0], {})
         key = self.attend.attention.key
-        whole = {**scope.places, key.coordinate: owner.key_place(self.let, key)}
-        emitter = Windowed(text, owner.program, dtypes=owner.dtypes, unbounded=whole, weak=owner.weak)
+        whole = {**scope.places, key.coordinate: operands.key_place(owner, self.let, key)}
+        emitter = Lowering(text, owner.program, owner.rules, dtypes=owner.dtypes, unbounded=whole, weak=owner.weak)
         emitter.prover.agreed = owner.prover.agreed
         emitter.notes, text.subject = owner.notes, self.let.name
         emitter.sizes, emitter.compute, emitter.label = dict(owner.sizes), owner.compute, self.let.name
@@ -199,7 +120,7 @@ class Tile:
 
     def heard(self, scope: Scope) -> Scope:
         """The scope of a score and of its backward pass: both are evaluated only at pairs that the guards keep."""
-        return self.owner.heard_scope(self.let, self.attend, scope)
+        return operands.kept_scope(self.owner, self.let, self.attend, scope)
 
     def arrives(self, name: str, stored: Stored) -> Stored:
         """A tensor as a function of its own has it: a whole number stays one, any other comes as an array. It has
@@ -211,18 +132,18 @@ class Tile:
         """Whether a plain number is whole: all that have no definition count something."""
         return name not in self.owner.tensors or self.owner.tensors[name].kind == "whole"
 
-    def scalar(self, emitter: Windowed, name: str) -> ir.Expr:
+    def scalar(self, emitter: Lowering, name: str) -> ir.Expr:
         # By a name that no input or definition can have.
         own = f"{name}'"
         emitter.stored[own] = Stored(name, None, True)
         emitter.prover.counted.add(own)
         return build.read(own, (), "whole", self.let.span)
 
-    def shaped(self, value: Value, emitter: Windowed) -> Node:
+    def shaped(self, value: Value, emitter: Lowering) -> Node:
         """A value of a tile as four axes: batch, head, rows, keys, of which any may be 1."""
         rows = () if self.row is None else (self.row,)
         axes = (*self.batch, *rows, self.attend.attention.coordinate)
-        value = emitter.turned(emitter.strong(value), axes)
+        value = arrays.in_order(emitter, arrays.as_array(emitter, value), axes)
         new = [NONE] * (2 - len(self.batch))
         every = (*self.batch, self.row, self.attend.attention.coordinate)
         return spaced(value.code, [*new, *(ALL if axis in value.axes else NONE for axis in every)])
@@ -310,12 +231,12 @@ class Tile:
         bias: Node = NONE
         if self.bias is not None:
             renamed = renamed_apart(self.bias, {c.name for c in scope.places})
-            value = emitter.real(emitter.value(renamed, self.heard(scope)))
+            value = arrays.as_real(emitter, emitter.value(renamed, self.heard(scope)))
             bias = self.shaped(value, emitter)
         heard: Node = NONE
         if self.rest:
-            masks = emitter.masks((), build.conjunction(self.rest), scope)
-            mask = emitter.conjunction(masks, scope)
+            masks = binding.masks(emitter, (), build.conjunction(self.rest), scope)
+            mask = arrays.conjunction(emitter, masks, scope)
             assert mask is not None
             heard = self.shaped(mask, emitter)
         emitter.text.give(bias, heard)
@@ -333,9 +254,11 @@ class Tile:
         opening = Text(self.owner.text.dialect)
         counts = [("b0", "b1", "batch"), ("h0", "h1", "head")][2 - len(self.batch) :]
         for (start, stop, given), coordinate in zip(counts, self.batch, strict=True):
-            place = self.owner.scope_of(self.let.clauses[0], {}).places[coordinate]
+            place = clauses.scope_of(self.owner, self.let.clauses[0], {}).places[coordinate]
             if start in used:
-                opening.unpack([start, stop, "_"], method(given, "indices", self.owner.written(place.stop)))
+                opening.unpack(
+                    [start, stop, "_"], method(given, "indices", sizes.unnamed_number(self.owner, place.stop))
+                )
         if "r0" in used:
             opening.unpack(["r0", "r1"], fill("(rows.start, rows.stop)"))
         if "k0" in used:
@@ -345,16 +268,11 @@ class Tile:
     @property
     def first(self) -> Node:
         """The first key."""
-        return self.owner.written(self.attend.attention.key.lower)
+        return sizes.unnamed_number(self.owner, self.attend.attention.key.lower)
 
     def key_at(self, place: Node) -> Node:
         """The key at a place that is counted from the first one."""
         return place if self.first == ZERO else infix("+", self.first, place)
-
-
-def spaced(code: Node, slots: list[Node]) -> Node:
-    """An array with new axes among its own, where there are any."""
-    return Index(code, tuple(slots)) if NONE in slots else code
 
 
 def attention_of(attend: str, maker: str, *functions: str) -> str:

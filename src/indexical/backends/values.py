@@ -53,3 +53,8 @@ def joined(values: Iterable[Value], order: tuple[Coordinate, ...]) -> tuple[Coor
     """The axes of values that meet, in order."""
     found = {axis for value in values for axis in value.axes}
     return tuple(axis for axis in order if axis in found)
+
+
+def spaced(code: Node, slots: list[Node]) -> Node:
+    """An array with new axes among its own, where there are any."""
+    return Index(code, tuple(slots)) if NONE in slots else code

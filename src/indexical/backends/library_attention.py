@@ -1,0 +1,142 @@
+"""Attention by the library's own fused kernel."""
+
+from __future__ import annotations
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.affine import polynomial
+from ..ir.types import Coordinate
+from ..plan.steps import Attend
+from . import contraction, operands, sizes
+from .base import Value
+from .code import Call, Infix, Name, Node, chain, infix, method
+from .lowering import Lowering
+from .operands import Frame
+from .scope import Place, Scope
+
+
+def fused(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
+    """The library's own kernel."""
+    dot = attend.scores.dot
+    assert dot is not None
+    scale, query = operands.scale(low, attend, frame)
+    compared = tuple(range.coordinate for range in dot.compared)
+    groups = grouped(low, attend, frame)
+    q = operands.operand(low, query, frame.row, compared, frame, let)
+    keywords = scaling(low, attend, scale)
+    kernel = Name(operands.add_helper(low, "attend", ATTEND))
+    if groups is not None:
+        shared, test, key, answer = groups
+        k = operands.operand(low, key, attend.attention.coordinate, compared, shared, let)
+        v = operands.operand(low, answer, attend.attention.coordinate, attend.layout.carry, shared, let)
+        variable = low.text.fresh(f"{let.name}_rows")
+        low.text.add("if", test)
+        with low.block():
+            low.text.assign(variable, Call(kernel, (q, k, v), (*keywords, ("enable_gqa", Name("True")))))
+        low.text.add("else")
+        with low.block():
+            k = operands.operand(low, dot.key, attend.attention.coordinate, compared, frame, let)
+            v = operands.operand(
+                low, attend.attention.value, attend.attention.coordinate, attend.layout.carry, frame, let
+            )
+            low.text.assign(variable, Call(kernel, (q, k, v), keywords))
+        return operands.restored(low, Name(variable), let, attend, frame)
+    k = operands.operand(low, dot.key, attend.attention.coordinate, compared, frame, let)
+    v = operands.operand(low, attend.attention.value, attend.attention.coordinate, attend.layout.carry, frame, let)
+    if not all(isinstance(side, Name) for side in (q, k, v)):
+        return operands.restored(low, Call(kernel, (q, k, v), keywords), let, attend, frame)
+    # Arrays that the library takes as they are go straight to it: of a small call most is what stands around it.
+    variable = low.text.fresh(f"{let.name}_rows")
+    low.text.add("if", _taken_as_they_are(low, attend, frame, compared, (q, k, v)))
+    with low.block():
+        low.text.assign(variable, Call(LIBRARY, (q, k, v), keywords))
+    low.text.add("else")
+    with low.block():
+        low.text.assign(variable, Call(kernel, (q, k, v), keywords))
+    return operands.restored(low, Name(variable), let, attend, frame)
+
+
+def _taken_as_they_are(
+    low: Lowering, attend: Attend, frame: Frame, compared: tuple[Coordinate, ...], sides: tuple[Node, ...]
+) -> Node:
+    """A test that widths are equal, no array has gaps, and no key is past the last query of a causal call."""
+    widths = [contraction.product_of_lengths(low, axes, frame.scope) for axes in (compared, attend.layout.carry)]
+    tests: list[Node] = [Infix("==", *widths)] if widths[0] != widths[1] else []
+    if attend.shape == "causal" and frame.row is not None:
+        rows, keys = (sizes.length(low, c, frame.scope) for c in (frame.row, attend.attention.coordinate))
+        tests += [Infix("<=", keys, rows)] if rows != keys else []
+    return chain("and", [*tests, *(method(side, "is_contiguous") for side in sides)])
+
+
+def scaling(low: Lowering, attend: Attend, scale: Node) -> tuple[tuple[str, Node], ...]:
+    """The arguments that the library's kernel takes by name."""
+    causal = (("is_causal", Name("True")),) if attend.shape == "causal" else ()
+    return (*causal, ("scale", scale))
+
+
+def grouped(low: Lowering, attend: Attend, frame: Frame) -> tuple[Frame, Node, ir.Expr, ir.Expr] | None:
+    """Heads that share keys and values, `K[b, h / G, j, d]`: the frame of the shared ones, when that is all
+    of them, and both sides read at the shared head."""
+    dot = attend.scores.dot
+    if dot is None or not frame.batch:
+        return None
+    head = frame.batch[-1]
+    found = []
+    for expr in (dot.key, attend.attention.value):
+        if not isinstance(expr, ir.Read):
+            return None
+        places = [n for n, index in enumerate(expr.indices) if head in index.type.coordinates]
+        match [expr.indices[n] for n in places]:
+            case [ir.Map("//", (ir.Coord(), group))] if not group.type.coordinates:
+                found.append((expr, places[0], group, low.tensors[expr.tensor].axes[places[0]].extent))
+            case _:
+                return None
+    (key, _, group, extent), (_, _, other, other_extent) = found
+    if group != other or polynomial(extent) != polynomial(other_extent):
+        return None
+    place = frame.scope.places[head]
+    if not isinstance(place.start, ir.Const) or place.start.value != 0:
+        return None
+    shared = Coordinate(f"{head.name}_shared")
+    scope = frame.scope.binding(
+        ir.Range(shared, place.start, extent, False, key.span), Place(place.start, extent, True)
+    )
+    order = {
+        (shared if c == head else c): scope.places[shared if c == head else c] for c in scope.places if c != shared
+    }
+    inner = Scope(order, scope.trail)
+    new = Frame((*frame.batch[:-1], shared), frame.row, inner, Scope(order, (*inner.trail, *frame.heard.trail)))
+    test = infix("==", sizes.number(low, place.stop), _times(low, group, extent))
+    read = [_reading(expr, n, shared) for expr, n, _, _ in found]
+    return new, test, read[0], read[1]
+
+
+def _times(low: Lowering, group: ir.Expr, extent: ir.Expr) -> Node:
+    return sizes.number(low, build.apply("*", (group, extent), "whole", extent.span))
+
+
+def _reading(expr: ir.Read, axis: int, shared: Coordinate) -> ir.Expr:
+    indices = tuple(build.coord(shared, index.span) if n == axis else index for n, index in enumerate(expr.indices))
+    return build.read(expr.tensor, indices, expr.type.kind, expr.span)
+
+
+LIBRARY = Name("torch.nn.functional.scaled_dot_product_attention")
+
+ATTEND = '''
+def attend(query, key, value, is_causal=False, scale=1.0, enable_gqa=False):
+    """PyTorch's fused kernel. On a CPU it is slow for unequal widths and for gaps in the last axis: zeros fill up
+    the narrower side, which changes nothing. Keys past the last query are not heard under `is_causal`, nor read."""
+    width = value.shape[-1]
+    if query.shape[-1] != width:
+        query, key, value = (
+            torch.nn.functional.pad(x, (0, max(query.shape[-1], width) - x.shape[-1])) for x in (query, key, value)
+        )
+    if is_causal and key.shape[-2] > query.shape[-2]:
+        key, value = key[..., : query.shape[-2], :], value[..., : query.shape[-2], :]
+    if not query.stride(-1) == key.stride(-1) == value.stride(-1) == 1:
+        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
+    out = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
+    )
+    return out if out.shape[-1] == width else out[..., :width]
+'''

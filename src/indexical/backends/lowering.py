@@ -1,0 +1,177 @@
+"""The state that all functions of one lowering share, and the table of rules through which they reach each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ..ir import nodes as ir
+from ..ir.affine import Polynomial
+from ..ir.algebra.safety import Sides
+from ..ir.types import Coordinate, Dtype
+from ..plan.scans import Recurrence
+from ..plan.steps import Refusal, Step
+from .base import Text, Value
+from .code import Node
+from .layout import Block, Statement
+from .proofs import Prover, WindowProver
+from .scope import Place, Scope
+
+# A note of the plan about a definition: how it is computed, or which better way was not taken.
+Note: TypeAlias = str | Refusal
+
+# A rule gives the value of one kind of node, over all points of the coordinates that it varies over.
+Rule: TypeAlias = "Callable[[Lowering, ir.Expr, Scope], Value]"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The table: `value` finds a value that is there already or has it computed, by the rule for its kind of node among
+    `nodes`; `define` writes the statements of a definition."""
+
+    value: Rule
+    nodes: Mapping[type[ir.Expr], Rule]
+    define: Callable[[Lowering, ir.Let], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A tensor that is there: its variable. `starts` say where its axes begin, where that is not at 0.
+
+    While a recurrence computes it, it is `growing`; where `rows` are given, these axes are stepped, and the variable
+    is a dictionary of what is there so far, by step. Before the first of them so many are of zeros (`before`).
+    """
+
+    variable: str
+    dtype: Dtype | None
+    python: bool = False
+    rows: tuple[int, ...] = ()
+    starts: tuple[ir.Expr, ...] = ()
+    growing: bool = False
+    before: int = 0
+
+
+@dataclass
+class Lowering:
+    """The text of one function as it grows, and what is known of its variables.
+
+    Values: `known` are those that have a name already, `hoisted` those before the loops. `guarded` counts the values
+    that were computed under a guard and are valid only where it holds. While a guard itself is evaluated (`in_guard`),
+    nothing is checked, and every read is safe. Reals are computed in the dtype `compute`; tensors that are `weak` take
+    the dtype of what they are combined with.
+
+    Definitions: `steps` are those of the plan, by definition; `notes` are what the plan is told about each. An alias is
+    copied where it is `handed_out` (None: all are); `borrowed` are definitions that are an alias of something else.
+    While it is `quiet`, no definition is announced by its line.
+
+    Recurrences: `turning` are the loops around, outermost first: the variable of each, and whether it goes forward.
+    `done` are the tensors that have their row in this turn already.
+
+    Tiles: where `unbounded` is given, some coordinates run over a window of their points, and these are their whole
+    ranges. Arrays that are `pretended` have just the points of their windows. One that `widens` computes in f32 what
+    is stored in 16 bits. `windows` are the names of the first row of a block of rows, and of the one beyond its last.
+
+    The module around: `functions` are those of tiles, `inner` their statements, `kernels` the names that are used of
+    each file of kernels.
+    """
+
+    text: Text
+    program: ir.Program
+    rules: Rules
+    stored: dict[str, Stored] = field(default_factory=dict)
+    sizes: dict[Coordinate, str] = field(default_factory=dict)
+    compute: Dtype = "f64"
+    known: dict[object, Value] = field(default_factory=dict)
+    isolate: bool = False
+    label: str = "x"
+    leads: dict[Coordinate, str] = field(default_factory=dict)
+    unpacked: set[str] = field(default_factory=set)
+    guarded: int = 0
+    magnitudes: dict[str, int] = field(default_factory=dict)
+    hoisted: dict[object, Value] = field(default_factory=dict)
+    removable: dict[str, bool] = field(default_factory=dict)
+    infinite: dict[str, Sides] = field(default_factory=dict)
+    naming: bool = True
+    in_guard: bool = False
+    notes: dict[str, dict[Note, None]] = field(default_factory=dict)
+    weak: frozenset[str] = frozenset()
+    dtypes: dict[str, Dtype] = field(default_factory=dict)
+    steps: dict[str, Step] = field(default_factory=dict)
+    handed_out: frozenset[str] | None = None
+    borrowed: set[str] = field(default_factory=set)
+    quiet: bool = False
+    recurrences: dict[str, Recurrence] = field(default_factory=dict)
+    turning: list[tuple[Node, bool]] = field(default_factory=list)
+    done: set[str] = field(default_factory=set)
+    whole_names: dict[str, str] = field(default_factory=dict)
+    most: dict[Node, Polynomial | None] = field(default_factory=dict)
+    unbounded: dict[Coordinate, Place] | None = None
+    pretended: dict[str, tuple[Coordinate, ...]] = field(default_factory=dict)
+    widens: bool = False
+    windows: set[str] = field(default_factory=set)
+    functions: list[str] = field(default_factory=list)
+    inner: list[Statement] = field(default_factory=list)
+    kernels: dict[str, set[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.tensors: Mapping[str, ir.Input | ir.Let] = self.program.tensors
+        self.lets = {let.name: let for let in self.program.lets}
+        self.prover = Prover(self.lets) if self.unbounded is None else WindowProver(self.lets, self.unbounded)
+        loops = [order for order in self.program.order if isinstance(order, ir.Stepwise)]
+        self.recurrent = {name for order in loops for name, _ in order.axes}
+
+    # -------------------------------------------------------------------- the rules
+
+    def value(self, expr: ir.Expr, scope: Scope) -> Value:
+        """An expression over all points of the coordinates it varies over."""
+        return self.rules.value(self, expr, scope)
+
+    def lower(self, expr: ir.Expr, scope: Scope) -> Value:
+        """The same, computed here, by the rule for its kind of node."""
+        return self.rules.nodes[type(expr)](self, expr, scope)
+
+    def define(self, let: ir.Let) -> None:
+        """Write the statements of a definition."""
+        self.rules.define(self, let)
+
+    # ------------------------------------------------------------ where it is written
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        """An indented block: what is computed in it is not known after it."""
+        known = dict(self.known)
+        with self.text.indented():
+            yield
+        self.known = {**known, **self.hoisted}
+
+    @contextmanager
+    def outside_loops(self) -> Iterator[Block]:
+        """Emit before the loops, with only the values that are known there."""
+        inside, self.known = self.known, dict(self.hoisted)
+        with self.text.ahead() as ahead:
+            yield ahead
+        self.hoisted = self.known
+        self.known = {**inside, **self.hoisted}
+
+    @contextmanager
+    def labelled(self, label: str) -> Iterator[None]:
+        """Steps are called this."""
+        outer, self.label = self.label, label
+        yield
+        self.label = outer
+
+    # --------------------------------------------------------------- what the plan says
+
+    def tell(self, words: str) -> None:
+        """Say in the plan how a part of the definition is computed."""
+        self._note(words)
+
+    def decline(self, way: str, reason: str) -> None:
+        """Say in the plan why a part of the definition is not computed some better way."""
+        self._note(Refusal(self.text.subject, way, reason))
+
+    def _note(self, note: Note) -> None:
+        if not self.in_guard:
+            self.notes.setdefault(self.text.subject, {})[note] = None

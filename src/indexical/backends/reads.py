@@ -1,0 +1,43 @@
+"""Reads of tensors: of arrays, of what a recurrence has computed so far, of the windows of a tile."""
+
+from __future__ import annotations
+
+from ..ir import nodes as ir
+from . import arrays, indexing, recurrent_rows
+from .base import Value
+from .code import Name
+from .lowering import Lowering
+from .scope import Scope
+
+
+def read(low: Lowering, expr: ir.Read, scope: Scope) -> Value:
+    """A tensor at indices; a scalar has none. One that is weak takes the dtype that is computed in."""
+    if expr.tensor in low.pretended:
+        stored = low.stored[expr.tensor]
+        value = Value(Name(stored.variable), low.pretended[expr.tensor], "real", stored.dtype)
+        return arrays.in_order(low, value, scope.sort(value.axes))
+    value = _stored(low, expr, scope)
+    if expr.tensor in low.weak and not value.python and low.compute not in (value.dtype, "f64"):
+        value = low.text.dialect.cast(value, low.compute)
+    if low.widens and value.dtype in ("f16", "bf16"):
+        value = low.text.dialect.cast(value, "f32")
+    return value
+
+
+def _stored(low: Lowering, expr: ir.Read, scope: Scope) -> Value:
+    """A tensor at indices, in the dtype that it is stored in."""
+    stored = low.stored[expr.tensor]
+    base = Value(Name(stored.variable), (), expr.type.kind, stored.dtype, stored.python)
+    if not expr.indices:
+        return base
+    extents = [axis.extent for axis in low.tensors[expr.tensor].axes]
+    indices = list(expr.indices)
+    message = f"an index of `{expr.tensor}` is out of bounds"
+    for number, start in enumerate(stored.starts):
+        indices[number] = indexing.minus(indices[number], start)
+        extents[number] = indexing.minus(extents[number], start)
+    if stored.growing:
+        low.guarded += bool(scope.conditions())
+    if stored.rows:
+        return recurrent_rows.read_rows(low, expr.tensor, stored, base, indices, extents, message, scope)
+    return indexing.at(low, base, indices, extents, message, scope)
