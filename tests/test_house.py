@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
 import sys
 import sysconfig
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -30,6 +33,21 @@ def test_check_finds_nothing(check: str) -> None:
     result = subprocess.run(CHECKS[check], cwd=ROOT, env=plain, capture_output=True, encoding="utf-8")
     if result.returncode != 0:
         pytest.fail(f"{check}: exit status {result.returncode}\n{result.stdout}{result.stderr}", pytrace=False)
+
+
+def test_modules_of_the_backends_import_one_way() -> None:
+    """What computes one kind of node reaches the others through the table of rules, not by importing in circles."""
+    room = ROOT / "src" / "indexical" / "backends"
+    above: dict[str, set[str]] = {}
+    for path in room.glob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        imports = [node for node in ast.walk(tree) if is_from_the_same_room(node)]
+        above[path.stem] = {node.module or alias.name for node in imports for alias in node.names}
+    TopologicalSorter(above).prepare()  # Raises for a circle, and names it.
+
+
+def is_from_the_same_room(node: ast.AST) -> TypeGuard[ast.ImportFrom]:
+    return isinstance(node, ast.ImportFrom) and node.level == 1
 
 
 def test_readme_gives_the_command_that_ci_runs() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 
 from ..ir import nodes as ir
 from ..ir.algebra.factors import Factor, factors_of
@@ -12,7 +11,7 @@ from ..ir.types import Coordinate, Dtype
 from . import arrays, removal, reuse, sizes
 from .base import Value, plain
 from .code import ONE, Infix, Name, Node, chain, fill, infix, method
-from .elementwise import is_wild
+from .elementwise import may_be_nonfinite
 from .lowering import Lowering
 from .scope import Scope
 from .values import aligned, joined, permuted, widest
@@ -34,7 +33,7 @@ def contract(low: Lowering, expr: ir.Reduce, inner: Scope, masks: list[Value], s
     over = frozenset(inner.sort(bound))
     idle = inner.sort(over.difference(*homes, *(mask.axes for mask in masks)))
     if not all(sizes.is_filled(low, axis, inner) for axis in idle) and (
-        low.isolate or any(map(partial(may_become_infinite, low), moving))
+        low.isolate or any(may_become_infinite(low, factor) for factor in moving)
     ):
         return None
     heard = removal.kept_factors(low, [factor.expr for factor in (*moving, *fixed)], inner)
@@ -44,7 +43,7 @@ def contract(low: Lowering, expr: ir.Reduce, inner: Scope, masks: list[Value], s
     result = repeated(low, contract_all(low, values, over, inner), idle, inner)
     for value in factors[len(moving) :]:
         result = times(low, result, value, inner)
-    if masks and any(map(partial(may_become_infinite, low), fixed)):
+    if masks and any(may_become_infinite(low, factor) for factor in fixed):
         some = some_left(low, masks, over, inner)
         result = arrays.where(low, some, arrays.as_array(low, result), plain(0, "real"), inner, result.dtype)
     return result
@@ -52,7 +51,7 @@ def contract(low: Lowering, expr: ir.Reduce, inner: Scope, masks: list[Value], s
 
 def may_become_infinite(low: Lowering, factor: Factor) -> bool:
     """Whether a factor may be infinite where all that it is made of is finite."""
-    return factor.inverse or is_wild(factor.expr) or removal.may_be_infinite(low, factor.expr)
+    return factor.inverse or may_be_nonfinite(factor.expr) or removal.may_be_infinite(low, factor.expr)
 
 
 def repeated(low: Lowering, value: Value, idle: Iterable[Coordinate], scope: Scope) -> Value:

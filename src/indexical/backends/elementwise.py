@@ -116,7 +116,7 @@ def may_survive_removal(low: Lowering, expr: ir.Map) -> bool:
     if expr.op == "/":
         return not _is_counted(right, 1) and removal.may_be_removed(low, left)
     pairs = ((left, right), (right, left))
-    return any(is_wild(other) and removal.may_be_removed(low, factor) for factor, other in pairs)
+    return any(may_be_nonfinite(other) and removal.may_be_removed(low, factor) for factor, other in pairs)
 
 
 def without_removed(low: Lowering, expr: ir.Map, value: Value, scope: Scope) -> Value:
@@ -242,7 +242,7 @@ def _is_never_negative_zero(expr: ir.Expr) -> bool:
     )
 
 
-def is_wild(expr: ir.Expr) -> bool:
+def may_be_nonfinite(expr: ir.Expr) -> bool:
     """Whether an expression, as it stands, may make an infinity or NaN out of finite numbers."""
     return any(part.type.kind == "real" and _makes_infinities(part) for part in walk(expr))
 

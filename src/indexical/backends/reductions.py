@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from ..ir import nodes as ir
 from ..ir.algebra.factors import factors_of
 from ..ir.types import Coordinate
@@ -19,19 +17,15 @@ from .values import aligned, joined, permuted
 _NEUTRAL: dict[str, Node] = {"sum": ZERO, "mean": ZERO, "prod": ONE, "any": Name("False"), "all": Name("True")}
 
 
-# ----------------------------------------------------------------- reductions
+# Ways to a reduction that do not compute its body at all its points, in the order in which they are tried.
+_WAYS = (scatter.by_members, shifts.by_remainders, scatter.scattered, shifts.counted_down)
 
 
 def reduce(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value:
     """Reduce: a sum of products by matrix products; one whose points have computed places by a scatter; all else
     over the whole broadcast body."""
-    for way in (
-        partial(scatter.by_members, low),
-        partial(shifts.by_remainders, low),
-        partial(scatter.scattered, low),
-        partial(shifts.counted_down, low),
-    ):
-        found = None if is_fixed(low, expr) else way(expr, scope)
+    for way in () if is_fixed(low, expr) else _WAYS:
+        found = way(low, expr, scope)
         if found is not None:
             return found
     inner = binding.bind(low, expr.ranges, scope)
@@ -39,17 +33,15 @@ def reduce(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value:
     guarded = inner.where(expr.guard)
     if expr.op in ("sum", "mean") and expr.body.type.kind == "real":
         needed = masks_of_product(low, masks, expr, inner)
-        found = convolution.convolved(low, expr, guarded, needed, scope) or contraction.contract(
-            low, expr, guarded, needed, scope
-        )
+        found = convolution.convolved(low, expr, guarded, needed, scope)
+        found = found or contraction.contract(low, expr, guarded, needed, scope)
         if found is not None:
             return found if expr.op == "sum" else averaged(low, found, expr, masks, inner, scope)
         masks = masks_of_sum(low, masks, expr, inner)
     body = low.value(expr.body, guarded)
     if expr.type.kind == "real":
-        body = (
-            arrays.as_real(low, body) if expr.op in ("max", "min") else arrays.widened(low, arrays.as_real(low, body))
-        )
+        body = arrays.as_real(low, body)
+        body = body if expr.op in ("max", "min") else arrays.widened(low, body)
     mask = arrays.conjunction(low, masks, inner)
     if expr.op in ("argmax", "argmin"):
         return argument(low, expr, body, mask, inner, scope)
@@ -65,7 +57,7 @@ def masks_of_product(low: Lowering, masks: list[Value], expr: ir.Reduce, inner: 
     """The masks of a product without those that only remove what is 0 anyway: an index that leaves its axis finds
     zeros there."""
     found = factors_of(expr.body)
-    if low.isolate or not masks or any(map(partial(contraction.may_become_infinite, low), found)):
+    if low.isolate or not masks or any(contraction.may_become_infinite(low, factor) for factor in found):
         return masks
     reads = [factor.expr for factor in found if isinstance(factor.expr, ir.Read)]
     conditions = binding.removing(low, expr.ranges, expr.guard, inner)

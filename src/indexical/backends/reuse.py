@@ -28,7 +28,7 @@ def recall(low: Lowering, expr: ir.Expr, scope: Scope) -> Value | None:
     """The value of an expression that was computed before: anywhere, or under conditions that hold here too."""
     key = (expr, low.compute, seen(low, expr, scope))
     found = low.known.get(key)
-    if found is None and ("leans", *key) in low.known:
+    if found is None and ("guarded", *key) in low.known:
         conditions = tuple(scope.conditions())
         for count in range(len(conditions) + 1):
             found = found or low.known.get((*key, conditions[:count]))
@@ -39,15 +39,15 @@ def recall(low: Lowering, expr: ir.Expr, scope: Scope) -> Value | None:
 
 def computed(low: Lowering, expr: ir.Expr, scope: Scope) -> Value:
     """The value, remembered: for anywhere, or for where the conditions hold that it is valid under."""
-    leans = low.guarded
+    before = low.guarded
     found = low.lower(expr, scope)
     if not isinstance(expr, ir.Read | ir.Array):
         found = held(low, found)
     key = (expr, low.compute, seen(low, expr, scope))
-    if low.guarded == leans:
+    if low.guarded == before:
         low.known[key] = found
     elif not low.in_guard:  # What was not checked is not used again where it has to be.
-        low.known[("leans", *key)] = found
+        low.known[("guarded", *key)] = found
         low.known[(*key, tuple(scope.conditions()))] = found
     return found
 
@@ -78,7 +78,7 @@ def all_steps(low: Lowering, expr: ir.Expr, scope: Scope) -> Value | None:
     conditions = [condition for condition, _ in row.conditions()]
     if not all(is_bound(low, part, row) and stays(low, part, row) for part in (expr, *conditions)):
         return None
-    found = computed_ahead(low, expr, row, leaning=True)
+    found = computed_ahead(low, expr, row, may_be_guarded=True)
     if found is None or stepped[0] not in found.axes:
         return None
     return at_step(low, found, stepped[0], scope)
@@ -138,21 +138,21 @@ def is_bound(low: Lowering, expr: ir.Expr, scope: Scope) -> bool:
     return all(coordinate in scope.places for coordinate in expr.type.coordinates)
 
 
-def computed_ahead(low: Lowering, expr: ir.Expr, scope: Scope, leaning: bool = False) -> Value | None:
+def computed_ahead(low: Lowering, expr: ir.Expr, scope: Scope, may_be_guarded: bool = False) -> Value | None:
     """The value, hoisted before the loops; None where it has to be checked in its place, or where it is valid only
     under a guard and may not be."""
-    hoisted, leans, helpers = dict(low.hoisted), low.guarded, dict(low.text.helpers)
+    hoisted, before, helpers = dict(low.hoisted), low.guarded, dict(low.text.helpers)
     known = low.known
     with low.outside_loops() as ahead:
         start = len(ahead)
         found = computed(low, expr, scope)
         good = all(isinstance(s, Statement) and s.kind in ("temporary", "assign") for s in ahead[start:])
-        if not good or (low.guarded > leans and not leaning):
+        if not good or (low.guarded > before and not may_be_guarded):
             del ahead[start:]
             good = False
     if good:
         return found
-    low.known, low.hoisted, low.guarded, low.text.helpers = known, hoisted, leans, helpers
+    low.known, low.hoisted, low.guarded, low.text.helpers = known, hoisted, before, helpers
     return None
 
 

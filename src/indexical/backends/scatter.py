@@ -19,7 +19,7 @@ from ..plan.scatters import Scatter, find
 from . import arrays, binding, contraction, indexing, integers, removal, reuse, sizes
 from .base import Value, plain
 from .code import ZERO, call, infix, method
-from .elementwise import is_wild
+from .elementwise import may_be_nonfinite
 from .indexing import Index, minus
 from .integers import LARGEST
 from .lowering import Lowering
@@ -92,7 +92,7 @@ def set_aside(low: Lowering, expr: ir.Reduce, scatter: Scatter) -> tuple[ir.Redu
 
 def is_apart(low: Lowering, factor: Factor, bound: frozenset[Coordinate], targets: tuple[Coordinate, ...]) -> bool:
     over = factor.expr.type.coordinates
-    tame = not (factor.inverse or is_wild(factor.expr) or removal.may_be_removed(low, factor.expr))
+    tame = not (factor.inverse or may_be_nonfinite(factor.expr) or removal.may_be_removed(low, factor.expr))
     return tame and not over & bound and not over.isdisjoint(targets)
 
 
