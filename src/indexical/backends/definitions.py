@@ -264,8 +264,7 @@ class Definer(Scanner):
             if not isinstance(slot, ir.Coord):
                 return True
             range = ranges[slot.coordinate]
-            from_zero = isinstance(range.lower, ir.Const) and range.lower.value == 0
-            if not from_zero or not self.is_same(range.upper, axis.extent):
+            if not range.from_zero or not self.is_same(range.upper, axis.extent):
                 return True
         return False
 

@@ -68,7 +68,7 @@ class Shifter(Scatterer):
     def plain_scope(self, expr: ir.Reduce, scope: Scope) -> Scope | None:
         """The scope inside a sum; None where a range of it depends on other coordinates."""
         for range in expr.ranges:
-            if scope.sort(range.lower.type.coordinates | range.upper.type.coordinates):
+            if scope.sort(range.depends_on):
                 return None
         return self.bind(expr.ranges, scope)
 

@@ -67,7 +67,7 @@ class State:
 
     def __post_init__(self) -> None:
         self.tensors: Mapping[str, ir.Input | ir.Let] = self.program.tensors
-        self.lets = {let.name: let for let in self.program.lets}
+        self.lets = self.program.definitions
         self.prover = Prover(self.lets)
         loops = [order for order in self.program.order if isinstance(order, ir.Stepwise)]
         self.recurrent = {name for order in loops for name, _ in order.axes}

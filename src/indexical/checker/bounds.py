@@ -21,7 +21,7 @@ from .sizes import show
 def check(program: ir.Program, sink: Sink) -> None:
     """Report the reads that are out of bounds whatever the sizes, and reductions that are over no points."""
     tensors = program.tensors
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
     for let in program.lets:
         found = Sink()
         _check_places([place for clause in let.clauses for place in visit_clause(clause)], tensors, lets, found)

@@ -37,7 +37,7 @@ def run_command(options: Namespace) -> int:
     if options.save:
         save(found, options.save)
         return 0
-    lets = {let.name: let for let in program.ir.lets}
+    lets = program.ir.definitions
     if options.format == "json":
         print(json.dumps([show_json(lets[name], array) for name, array in found.items()]))
     else:

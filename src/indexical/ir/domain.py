@@ -211,7 +211,7 @@ class Domain:
         for range in self.box:
             if range.coordinate in gone:
                 continue
-            if (range.lower.type.coordinates | range.upper.type.coordinates) & ends.keys():
+            if range.depends_on & ends.keys():
                 lower, upper = _widest(range, ends)
                 if lower is None or upper is None:
                     return None
@@ -244,7 +244,7 @@ class Domain:
     def bounds(self, coordinate: Coordinate, apart: Iterable[Coordinate] | None = None) -> tuple[Slice, ...]:
         """The points of a coordinate, seen from all others. Its labels do not vary with what stands `apart` from it,
         which is all others where nothing is said."""
-        others = tuple(fact for range in self.box for fact in in_range(range) if _ties(range, coordinate))
+        others = tuple(fact for range in self.box for fact in in_range(range) if coordinate in range.depends_on)
         away = frozenset(set(self.coordinates) - {coordinate} if apart is None else apart)
         pieces = ((*others, *piece.facts) for piece in self.pieces)
         return slices(pieces, self.range(coordinate), away, self.known)
@@ -291,10 +291,6 @@ def _needed(facts: tuple[ir.Expr, ...], stated: tuple[ir.Expr, ...], known: Assu
                 continue
         kept.append(fact)
     return tuple(kept)
-
-
-def _ties(range: ir.Range, coordinate: Coordinate) -> bool:
-    return coordinate in range.lower.type.coordinates | range.upper.type.coordinates
 
 
 def _ends(range: ir.Range) -> tuple[ir.Expr, ir.Expr]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
-from ..ir.walk import rebuild, walk
+from ..ir.walk import fresh_name, rebuild, walk
+from .ordering import definition
 
 
 def row_of(expr: ir.Reduce, inner: Mapping[str, int]) -> Coordinate | None:
@@ -64,13 +65,8 @@ class Split:
         if not expr.type.coordinates <= own.keys() or (row not in places and not self.sums_rows(expr)):
             self.failed = True
             return expr
-        slots = tuple(build.coord(r.coordinate, r.span) for r in ranges)
-        name = f"{self.let.name}_{'sum' if row is None else 'part'}"
-        while name in self.taken:
-            name += "_2"
-        self.taken.append(name)
-        axes = tuple(ir.Axis(r.coordinate, r.upper) for r in ranges)
-        made = ir.Clause(slots, ranges, expr, None, expr.span)
-        let = ir.Let(name, axes, "real", (made,), True, clause.span, self.let.call)
+        name = fresh_name(f"{self.let.name}_{'sum' if row is None else 'part'}", self.taken)
+        let = definition(name, ranges, expr, self.let.call)
+        self.taken.append(let.name)
         self.made.append((let, None if row is None else places.index(row)))
-        return build.read(name, slots, "real", expr.span)
+        return build.read(let.name, let.clauses[0].slots, "real", expr.span)

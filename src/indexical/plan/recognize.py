@@ -14,7 +14,7 @@ from ..ir.algebra.predicates import holds_exponential, is_exponential
 from ..ir.algebra.writing import named, written
 from ..ir.context import Trail
 from ..ir.needs import members, needed
-from ..ir.walk import reads_of, rebuild, walk
+from ..ir.walk import fresh_name, reads_of, rebuild, walk
 from ..source import Span
 from .homes import Home, settle
 from .nothing import Written
@@ -281,13 +281,8 @@ class _Search:
         return value
 
     def _fresh(self, name: str) -> str:
-        inputs = {tensor.name for tensor in self.program.inputs}
-        made = {home.let.name for home in self.made}
-        number, result = 1, name
-        while result in inputs or result in self.lets or result in made:
-            number += 1
-            result = f"{name}_{number}"
-        return result
+        inputs = (tensor.name for tensor in self.program.inputs)
+        return fresh_name(name, {*inputs, *self.lets, *(home.let.name for home in self.made)})
 
 
 def _is_product(expr: ir.Expr) -> bool:

@@ -101,7 +101,7 @@ class _Arranging:
             self.recurrences[name] = Recurrence(axes, diagonals=diagonals)
             self.refusals[name] = tuple(Refusal(name, way, reason) for way, reason in reasons.items())
         if not self.isolate:
-            known = {let.name: let for let in self.program.lets}
+            known = self.program.definitions
             light = {name: lighten(known[name], along) for name in along}
             if all(len(axes) == 1 for axes in along.values()) and not diagonals:
                 light = {name: _parted(let, along[name][0], item.forward, known) for name, let in light.items()}
@@ -128,7 +128,7 @@ def _scanned(program: ir.Program, order: ir.Stepwise) -> tuple[ir.Program, Scan,
     """A recurrence as a scan, and what else of it is computed after that; or why it is none."""
     if any(isinstance(item, ir.Stepwise) for item in order.body):
         return "it steps along several coordinates"
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
     if len(order.axes) == 1:
         ((name, axis),) = order.axes
         scan = scan_of(lets[name], axis, lets)

@@ -68,7 +68,7 @@ class Walk:
         own = self.range_of(coordinate)
         result = replace(self, ranges=())
         for range in self.ranges:
-            if coordinate not in range.lower.type.coordinates | range.upper.type.coordinates:
+            if coordinate not in range.depends_on:
                 result = result.within((range,), None)
                 continue
             here = build.coord(range.coordinate, range.span)
@@ -178,8 +178,7 @@ def _through_reduction(expr: ir.Reduce, owed: Quotient, way: Walk) -> Iterator[S
 
 def count(expr: ir.Reduce) -> ir.Expr:
     """The number of points that a reduction runs over."""
-    bounds = build.varying(bound for range in expr.ranges for bound in (range.lower, range.upper))
-    if expr.guard is None and not bounds and not runs_over_rest(expr):
+    if expr.guard is None and not any(range.depends_on for range in expr.ranges) and not runs_over_rest(expr):
         result = length(expr.ranges[0])
         for range in expr.ranges[1:]:
             result = build.apply("*", (result, length(range)), "whole", expr.span)
@@ -194,7 +193,7 @@ def runs_over_rest(expr: ir.Reduce) -> bool:
 
 def length(range: ir.Range) -> ir.Expr:
     """The number of points of a range, where it is not empty."""
-    if isinstance(range.lower, ir.Const) and range.lower.value == 0:
+    if range.from_zero:
         return range.upper
     return build.apply("-", (range.upper, range.lower), "whole", range.span)
 

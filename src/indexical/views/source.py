@@ -11,7 +11,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.graph import components
 from ..ir.types import Coordinate
-from ..ir.walk import reads_of, walk
+from ..ir.walk import fresh_name, reads_of, walk
 from ..source import Source
 from ..syntax import tree
 from ..syntax.format import format_source, format_statement
@@ -96,12 +96,8 @@ def _names(program: ir.Program) -> dict[str, str]:
     taken = {*names.values(), *(legal(c.name) for c in _coordinates(program))}
     for tensor in program.tensors:
         if tensor not in names:
-            name, number = legal(tensor), 1
-            while name in taken:
-                number += 1
-                name = f"{legal(tensor)}_{number}"
-            taken.add(name)
-            names[tensor] = name
+            names[tensor] = fresh_name(legal(tensor), taken)
+            taken.add(names[tensor])
     return names
 
 
