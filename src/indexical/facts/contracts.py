@@ -39,7 +39,7 @@ def check(view: View, sink: Sink) -> None:
         good = _check_roles(contract, found, view, gather, sink)
         if good:
             _check_sides(contract, found, view, gather, sink)
-            good = not isinstance(gather, Gather) or _check_residual(contract, found, view, gather, sink)
+            good = not isinstance(gather, Gather) or _check_residual(contract, view, gather, sink)
         for flag, size in contract.flags:
             if flag == "causal" and good:
                 _check_causal(contract, view, gather, found, sink)
@@ -259,7 +259,7 @@ def _reads_data(expr: ir.Expr) -> bool:
 # ------------------------------------------------------------ residual and groups
 
 
-def _check_residual(contract: ir.Contract, found: Roles, view: View, gather: Gather, sink: Sink) -> bool:
+def _check_residual(contract: ir.Contract, view: View, gather: Gather, sink: Sink) -> bool:
     """Whether everything that is added to an attention is added once, at the query."""
     good = True
     key = gather.coordinate

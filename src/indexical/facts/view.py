@@ -104,10 +104,6 @@ class View:
         """Every expression inside a clause's body."""
         return list(walk(clause.body))
 
-    def reaches(self, name: str, other: str) -> bool:
-        """Whether a definition is made of another."""
-        return name != other and other in self.made_of(name)
-
     def made_of(self, *names: str) -> list[str]:
         """Tensors and all that these are made of, the nearest first."""
         return made_of(names, self.lets)

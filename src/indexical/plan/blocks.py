@@ -12,7 +12,7 @@ from ..ir.graph import components
 from ..ir.needs import members, reached
 from ..ir.types import Coordinate
 from ..ir.walk import children, parts_of, reads_of, walk
-from .parts import Split, row_of
+from .parts import Split, sums_rows
 from .softmaxes import weights_of
 from .steps import Block
 
@@ -280,7 +280,7 @@ class _Cut:
         for name in [n for n in self.lets if n in self.totals]:
             let = self.lets[name]
             clause = let.clauses[0]
-            if self._sums_rows(clause.body) and clause.guard is None:
+            if sums_rows(clause.body, self.inner) and clause.guard is None:
                 totals.append(name)
                 continue
             split = Split(self.inner, let, [*self.program.tensors])
@@ -310,9 +310,6 @@ class _Cut:
         row = self.lets[self.weights].axes[self.inner[self.weights]].coordinate
         places = tuple((name, self.inner[name]) for name in inner)
         return Block(self.weights, row, self.rows, places, kept, tuple(totals), large)
-
-    def _sums_rows(self, expr: ir.Expr) -> bool:
-        return isinstance(expr, ir.Reduce) and expr.op == "sum" and row_of(expr, self.inner) is not None
 
 
 def _under_sums(let: ir.Let) -> Iterator[tuple[ir.Read, Mapping[Coordinate, ir.Range]]]:

@@ -10,8 +10,7 @@ from typing import assert_never
 from ..checker.scope import Refusal
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import expression, of_atom, polynomial
-from ..ir.affine import number as constant
+from ..ir.affine import extreme, tidied
 from ..ir.algebra.quotients import Quotient, quotient_of, without_sign
 from ..ir.conditions import negated
 from ..ir.types import Coordinate
@@ -84,13 +83,11 @@ class Walk:
 
 def _extreme(bound: ir.Expr, range: ir.Range, largest: bool) -> ir.Expr:
     """The largest (smallest) value of a bound, over the points of a range."""
-    found = polynomial(bound)
-    factor = found.terms.get(frozenset(((range.coordinate, 1),)), 0)
-    if range.coordinate in (found - of_atom(range.coordinate) * constant(factor)).atoms:
+    last = build.apply("-", (range.upper, build.whole(1, range.span)), "whole", range.span)
+    found = extreme(bound, {range.coordinate: (range.lower, last)}, not largest)
+    if found is None:
         raise Refusal(f"a range that depends on `{range.coordinate}` has no bound that is known")
-    last = polynomial(range.upper) - 1
-    end = last if (factor > 0) == largest else polynomial(range.lower)
-    return expression(found + (end - of_atom(range.coordinate)) * constant(factor), bound.span)
+    return tidied(found)
 
 
 def names_in(clause: ir.Clause) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from ..checker.guards import at_this_depth
 from ..checker.spaces import check as check_spaces
 from ..diagnostics import Sink
 from ..ir import build
@@ -20,7 +21,6 @@ from .arrangement import arranged, is_derivative, ranges_in
 from .expressions import (
     Place,
     as_real,
-    at_this_depth,
     attaches,
     binder,
     guards,

@@ -49,8 +49,6 @@ Scope = Mapping[Coordinate, ir.Range]
 MOST_WORK = 4000
 DEEPEST = 40
 
-_NOWHERE: Scope = {}
-
 
 @dataclass
 class Algebra:
