@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ..ir import nodes as ir
 from ..plan.choose import FUSED, INTERVALS, TILES
-from ..plan.homes import has_keys
 from ..plan.norms import Norm
+from ..plan.placement import has_keys
 from ..plan.steps import Attend
 from .backward import Backward
 from .base import Value, plain

@@ -74,7 +74,7 @@ class Scanner(Rows):
         clause, part = scan.clauses[rest], scan.parts[rest]
         start = self.beginning(let, scan, first)
         times = self.factor_of(let, clause, part.times or build.whole(0, clause.span), "real")
-        heard = None if part.heard is None else self.factor_of(let, clause, part.heard, "bool")
+        heard = None if part.read_where is None else self.factor_of(let, clause, part.read_where, "bool")
         return start, times, self.computed_part(let, clause, part.plus).code, heard
 
     def shares(self, let: ir.Let, scan: Scan) -> tuple[int, ...] | None:
@@ -163,7 +163,7 @@ class Scanner(Rows):
         """The same for clauses of any shape: each put in its place in arrays of zeros."""
         plus = self.put_together(let, scan, "plus", [part.plus for part in scan.parts])
         times = self.put_together(let, scan, "times", [part.times for part in scan.parts])
-        asks = [_asked(part, let) for part in scan.parts] if any(part.heard for part in scan.parts) else None
+        asks = [_asked(part, let) for part in scan.parts] if any(part.read_where for part in scan.parts) else None
         heard = None if asks is None else self.put_together(let, scan, "heard", asks)
         edge = node(scan.offset if scan.forward else -scan.offset)
         front, back = Slice(None, edge), Slice(edge, None)
@@ -194,7 +194,7 @@ class Scanner(Rows):
 def _asked(part: Linear, let: ir.Let) -> ir.Expr | None:
     if part.times is None:
         return None
-    return part.heard or build.truth(True, let.span)
+    return part.read_where or build.truth(True, let.span)
 
 
 def placed_among(value: Value, axes: tuple[Coordinate, ...]) -> Node:

@@ -103,8 +103,8 @@ def _check_sides(contract: ir.Contract, found: Roles, view: View, gather: Gather
     for comparison in view.comparisons(gather):
         crossed = []
         for factors, mine, other in (
-            (comparison.asking, "query", "key"),
-            (comparison.answering, "key", "query"),
+            (comparison.query_side, "query", "key"),
+            (comparison.key_side, "key", "query"),
         ):
             here = {c.name for c in varying(factors)} & set(found.of(mine))
             for factor in factors:
@@ -342,7 +342,7 @@ def _check_groups(
 
 def _grouped(view: View, gather: Gather | Ungathered) -> Iterator[ir.Map]:
     """The indices of keys and values in which a head is divided."""
-    factors = [f for comparison in view.comparisons(gather) for f in comparison.answering] + gather.values
+    factors = [f for comparison in view.comparisons(gather) for f in comparison.key_side] + gather.values
     for factor in factors:
         if isinstance(factor.expr, ir.Read):
             for index in view.forms.seen_through(factor.expr).indices:

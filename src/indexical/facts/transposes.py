@@ -20,10 +20,10 @@ from .attention import Comparison, Gather, Site, Ungathered, Weighed, compare, i
 
 @dataclass(frozen=True, slots=True)
 class Transposed(Weighed):
-    """A site whose weights are normalised over a coordinate that survives, and that sums over the query: `heard` are
+    """A site whose weights are normalised over a coordinate that survives, and that sums over the query: `summed` are
     the coordinates of the weights that it sums over."""
 
-    heard: frozenset[Coordinate]
+    summed: frozenset[Coordinate]
 
     @property
     def asks(self) -> frozenset[Coordinate]:
@@ -45,10 +45,10 @@ def transposes(forms: Forms, found: list[Site]) -> Iterator[Transposed]:
                 continue
             made_of = [site.product.factors[n].coordinates for n in weights.used]
             local = {step.coordinate for step in site.product.summed if step.local}
-            heard = frozenset().union(*made_of) & local
-            brought = [f for f in site.values(weights) if reads_something(f) and f.coordinates & heard]
+            over = frozenset().union(*made_of) & local
+            brought = [f for f in site.values(weights) if reads_something(f) and f.coordinates & over]
             if brought and not is_shared(forms, weights):
-                yield Transposed(site, weights, heard)
+                yield Transposed(site, weights, over)
 
 
 def comparisons(forms: Forms, transposed: Transposed) -> list[Comparison]:

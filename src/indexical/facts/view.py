@@ -52,7 +52,7 @@ class View:
         """The gathers that run backwards, each said once: of the sites that say the same, the largest."""
         found: dict[tuple[str, Coordinate, frozenset[Coordinate]], Transposed] = {}
         for transposed in transposes(self.forms, self.sites):
-            found.setdefault((transposed.name, transposed.coordinate, transposed.heard), transposed)
+            found.setdefault((transposed.name, transposed.coordinate, transposed.summed), transposed)
         return list(found.values())
 
     @cached_property

@@ -18,8 +18,8 @@ from ..ir.algebra.factors import Factor, product_of
 from ..ir.conditions import conjuncts_of
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, fresh_name, is_bare, walk
-from .homes import body_of
 from .ordering import definition, preceded
+from .placement import body_of
 from .reach import reach
 from .softmaxes import weights_of
 from .steps import Attention, Recognized, Refusal
