@@ -31,6 +31,11 @@ class Site:
     weights: tuple[Weights, ...]
     beside: tuple[ir.Expr, ...] = ()
 
+    @property
+    def survives(self) -> frozenset[Coordinate]:
+        """The coordinates of the definition's own slots."""
+        return build.varying(self.clause.slots)
+
     def spans(self, weights: Weights) -> set[Span]:
         """The places of the factors of the weights, and of their normaliser."""
         return {weights.span, *(self.product.factors[n].expr.span for n in weights.used)}
@@ -216,12 +221,11 @@ def ungathered(forms: Forms, found: list[Site], used: set[Span]) -> list[Ungathe
     again, or have a second name, are said once: by the last that is made of them, by the first name that is seen."""
     result: dict[Span, Ungathered] = {}
     for site in found:
-        survives = {c for slot in site.clause.slots for c in slot.type.coordinates}
         if site.expr is not site.clause.body or site.product.summed or len(site.weights) != 1:
             continue
         (weights,) = site.weights
         apart = [f for f in site.values(weights) if f.coordinates and as_condition(forms, f) is None]
-        if apart or weights.coordinate not in survives or weights.span in used or is_shared(forms, weights):
+        if apart or weights.coordinate not in site.survives or weights.span in used or is_shared(forms, weights):
             continue
         known = result.get(weights.span)
         again = (*(() if known is None else known.again), site)
@@ -289,14 +293,9 @@ class Comparison:
         return frozenset().union(*joined) & (mine | theirs)
 
 
-def comparisons(forms: Forms, gather: Gather | Ungathered) -> list[Comparison]:
-    """The places in a score where what is asked meets what answers. Definitions are written out only until
-    both sides are in sight, so that `Q[i, d]` and `K[j, d]` stay what the reader wrote."""
-    return compare(forms, gather.weights.basis, gather.weights.coordinate, gather.asks)
-
-
 def compare(forms: Forms, score: ir.Expr | None, key: Coordinate, asks: frozenset[Coordinate]) -> list[Comparison]:
-    """As `comparisons`, for any coordinate in the place of the key."""
+    """The places in a score where a query is compared with a key. Definitions are inlined only until both sides are in
+    sight, so that `Q[i, d]` and `K[j, d]` stay what the reader wrote."""
     result = []
     waiting = [] if score is None else [score]
     while waiting:

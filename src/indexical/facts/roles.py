@@ -255,7 +255,7 @@ def _carried(
 def _names(view: View, gather: Use, found: list[Comparison], coordinates: frozenset[Coordinate]) -> frozenset[str]:
     """The names of some coordinates, here and in the homes of what is read at them: of the program's own
     definitions and inputs, not of what a function brought along."""
-    slots = {c for slot in gather.site.clause.slots for c in slot.type.coordinates}
+    slots = gather.site.survives
     names = {view.shown(c) for c in coordinates if not gather.site.let.hidden or c not in slots}
     names |= _outside(view, gather, coordinates)
     factors = [f for comparison in found for f in (*comparison.query_side, *comparison.key_side)]
