@@ -109,7 +109,7 @@ class Domain:
         return next(range for range in self.box if range.coordinate == coordinate)
 
     @cached_property
-    def _contexts(self) -> tuple[Assumptions, ...]:
+    def contexts(self) -> tuple[Assumptions, ...]:
         """The assumptions that hold at every point of each piece."""
         found = []
         for piece in self.pieces:
@@ -135,17 +135,17 @@ class Domain:
 
     def is_empty(self) -> bool:
         """Whether there is no point, whatever the sizes."""
-        return not any(known.consistent for known in self._contexts)
+        return not any(known.consistent for known in self.contexts)
 
     def contains(self, index: ir.Expr, extent: ir.Expr) -> bool:
         """Whether an index is in bounds of an axis at every point."""
         place = polynomial(index, self.known.constants)
         length = polynomial(extent, self.known.constants)
-        return all(known.entails(place) and known.entails(length - place - 1) for known in self._contexts)
+        return all(known.entails(place) and known.entails(length - place - 1) for known in self.contexts)
 
     def proves(self, condition: ir.Expr) -> bool:
         """Whether a condition holds at every point."""
-        return all(known.proves(condition) for known in self._contexts)
+        return all(known.proves(condition) for known in self.contexts)
 
     def implies(self, other: Domain) -> bool:
         """Whether every point is also one of the other domain, of which just that is known that it says."""
@@ -154,7 +154,7 @@ class Domain:
         if not all(self.proves(fact) for range in other.box if range not in self.box for fact in in_range(range)):
             return False
         return all(
-            any(all(known.proves(fact) for fact in piece.facts) for piece in other.pieces) for known in self._contexts
+            any(all(known.proves(fact) for fact in piece.facts) for piece in other.pieces) for known in self.contexts
         )
 
     # ------------------------------------------------------------------------- operations
