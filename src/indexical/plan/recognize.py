@@ -17,6 +17,7 @@ from ..ir.needs import members, needed
 from ..ir.walk import fresh_name, reads_of, rebuild, walk
 from ..source import Span
 from .empty_sums import Written
+from .ordering import preceded
 from .placement import Placement, place_attention
 from .steps import Attention, Recognized, Refusal
 from .weights import Gathered, gather, placed
@@ -32,16 +33,12 @@ def recognize(
     if not any(is_exponential(part) for let in program.lets for c in let.clauses for part in walk(c.body)):
         return Recognized(program, {}, tuple(_other_weights(program, wanted_here)))
     search = _Search(program, Algebra(program, set(kept)))
-    order: list[ir.Order] = []
     for item in program.order:
         if isinstance(item, ir.Stepwise):
             search.pass_by(name for name, _ in item.axes if name in wanted_here)
         elif item.name in wanted_here:
             search.define(item.name)
-            order += [ir.Once(let.name) for let in search.before.get(item.name, ())]
-        order.append(item)
-    lets = tuple(let for old in program.lets for let in (*search.before.get(old.name, ()), search.lets[old.name]))
-    changed = replace(program, lets=lets, order=tuple(order)) if search.attentions else program
+    changed = preceded(program, search.before, search.lets) if search.attentions else program
     others = _other_weights(program, wanted_here - search.exponential - search.attentions.keys())
     return Recognized(changed, search.attentions, tuple(dict.fromkeys((*search.refusals, *others))))
 

@@ -11,7 +11,7 @@ from ..ir import nodes as ir
 from ..ir.algebra.canonical import text
 from ..ir.types import Coordinate
 from ..ir.walk import fresh_name, is_bare, rebuild, substitute
-from .ordering import definition
+from .ordering import definition, preceded
 
 Scope = Mapping[Coordinate, ir.Range]
 
@@ -20,26 +20,13 @@ def name_softmaxes(program: ir.Program, needed: set[str]) -> ir.Program:
     """The same program with a definition for every softmax inside of an expression; where one is written twice, in
     place or under another name, all read the first."""
     naming = _Naming(program)
-    lets: list[ir.Let] = []
-    order: dict[str, list[ir.Order]] = {}
-    stepped = program.recurrent
+    before: dict[str, list[ir.Let]] = {}
     for item in program.order:
-        if isinstance(item, ir.Once) and item.name in needed and item.name not in stepped:
+        if isinstance(item, ir.Once) and item.name in needed:
             made = len(naming.made)
             naming.define(item.name)
-            order[item.name] = [ir.Once(let.name) for let in naming.made[made:]]
-    if not naming.changed:
-        return program
-    for let in program.lets:
-        names = [item.name for item in order.get(let.name, []) if isinstance(item, ir.Once)]
-        lets += [new for new in naming.made if new.name in names]
-        lets.append(naming.lets[let.name])
-    steps = [
-        step
-        for item in program.order
-        for step in (*order.get(item.name if isinstance(item, ir.Once) else "", ()), item)
-    ]
-    return replace(program, lets=tuple(lets), order=tuple(steps))
+            before[item.name] = naming.made[made:]
+    return preceded(program, before, naming.lets) if naming.changed else program
 
 
 def weights_of(let: ir.Let) -> ir.Normalize | None:
