@@ -65,6 +65,7 @@ MISTAKES = {
     "past the end": ("input a[i]; let y[i] = a[i + 1];", "IX305", "i + 1"),
     "past a literal": ("let y[i in 0..3] = [1, 2][i];", "IX305", "i"),
     "partly guarded": ("input a[i]; let y[i] = a[i + 1] where i >= 0;", "IX305", "i + 1"),
+    "in one of two cases": ("input a[i]; let y[i] = a[i - 1] where i == 2 || i <= 0;", "IX305", "i - 1"),
     "inside a normaliser": ("input a[j]; let y[j] = softmax[j](a[j - 1]);", "IX305", "j - 1"),
     "gap": ("let f[0] = 1; let f[n in 2..5] = 2;", "IX306", "f"),
     "gap at the start": ("let f[n in 1..5] = 2;", "IX306", "f"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..ir import nodes as ir
 from ..plan.choose import FUSED, INTERVALS, TILES
-from ..plan.homes import has_keys
 from ..plan.norms import Norm
+from ..plan.placement import has_keys
 from ..plan.steps import Attend
 from . import (
     arrays,

@@ -17,7 +17,7 @@ def bind(low: Lowering, ranges: tuple[ir.Range, ...], scope: Scope) -> Scope:
     allows, and `within` says which points are meant."""
     for range in ranges:
         place = Place(range.lower, range.upper, not range.stated)
-        if scope.sort(range.lower.type.coordinates | range.upper.type.coordinates):
+        if scope.sort(range.depends_on):
             point = build.coord(range.coordinate, range.span)
             above = build.apply("<=", (range.lower, point), "bool", range.span)
             below = build.apply("<", (point, range.upper), "bool", range.span)

@@ -254,8 +254,7 @@ def is_partial(low: Lowering, let: ir.Let, clause: ir.Clause, stepped: Collectio
         if not isinstance(slot, ir.Coord):
             return True
         range = ranges[slot.coordinate]
-        from_zero = isinstance(range.lower, ir.Const) and range.lower.value == 0
-        if not from_zero or not sizes.is_same(low, range.upper, axis.extent):
+        if not range.from_zero or not sizes.is_same(low, range.upper, axis.extent):
             return True
     return False
 

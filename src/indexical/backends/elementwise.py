@@ -253,7 +253,7 @@ def _makes_infinities(expr: ir.Expr) -> bool:
         case ir.Map(op):
             return not operation(op).finite
         case ir.Reduce("max" | "min" | "mean", ranges, _, guard):
-            return guard is not None or any(r.lower.type.coordinates or r.upper.type.coordinates for r in ranges)
+            return guard is not None or any(r.depends_on for r in ranges)
         case ir.Normalize("log_softmax", guard=guard):
             return guard is not None
         case _:

@@ -71,7 +71,7 @@ def parted(low: Lowering, let: ir.Let, scan: Scan, shares: tuple[int, ...]) -> t
     clause, part = scan.clauses[rest], scan.parts[rest]
     start = beginning(low, let, scan, first)
     times = factor_of(low, let, clause, part.times or build.whole(0, clause.span), "real")
-    heard = None if part.heard is None else factor_of(low, let, clause, part.heard, "bool")
+    heard = None if part.read_where is None else factor_of(low, let, clause, part.read_where, "bool")
     return start, times, computed_part(low, let, clause, part.plus).code, heard
 
 
@@ -162,7 +162,7 @@ def filled_operands(low: Lowering, let: ir.Let, scan: Scan) -> tuple[Node, Node,
     """The same for clauses of any shape: each put in its place in arrays of zeros."""
     plus = put_together(low, let, scan, "plus", [part.plus for part in scan.parts])
     times = put_together(low, let, scan, "times", [part.times for part in scan.parts])
-    asks = [_asked(part, let) for part in scan.parts] if any(part.heard for part in scan.parts) else None
+    asks = [_asked(part, let) for part in scan.parts] if any(part.read_where for part in scan.parts) else None
     heard = None if asks is None else put_together(low, let, scan, "heard", asks)
     edge = node(scan.offset if scan.forward else -scan.offset)
     front, back = Slice(None, edge), Slice(edge, None)
@@ -195,7 +195,7 @@ def among(low: Lowering, value: Value, clause: ir.Clause) -> Node:
 def _asked(part: Linear, let: ir.Let) -> ir.Expr | None:
     if part.times is None:
         return None
-    return part.heard or build.truth(True, let.span)
+    return part.read_where or build.truth(True, let.span)
 
 
 def placed_among(value: Value, axes: tuple[Coordinate, ...]) -> Node:

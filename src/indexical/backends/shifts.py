@@ -69,7 +69,7 @@ def is_turnable(low: Lowering, coordinate: Coordinate, expr: ir.Reduce, inner: S
 def plain_scope(low: Lowering, expr: ir.Reduce, scope: Scope) -> Scope | None:
     """The scope inside a sum; None where a range of it depends on other coordinates."""
     for range in expr.ranges:
-        if scope.sort(range.lower.type.coordinates | range.upper.type.coordinates):
+        if scope.sort(range.depends_on):
             return None
     return binding.bind(low, expr.ranges, scope)
 

@@ -39,7 +39,7 @@ class _Search:
 
 def check(program: ir.Program, sink: Sink) -> None:
     """Report every read of an absent point where 0 would not do. The rule looks through definitions."""
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
     if all(clause.guard is None for let in program.lets for clause in let.clauses):
         return
     search = _Search(lets, sink)

@@ -10,9 +10,9 @@ from ..diagnostics import Label, Sink
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial, polynomial
-from ..ir.context import Trail, assume, visit, visit_clause
+from ..ir.context import Trail, visit, visit_clause
 from ..ir.domain import Domain
-from ..ir.prove import Assumptions, always_possible
+from ..ir.prove import always_possible
 from ..ir.types import Coordinate
 from .reporting import report_all
 from .sizes import show
@@ -21,7 +21,7 @@ from .sizes import show
 def check(program: ir.Program, sink: Sink) -> None:
     """Report the reads that are out of bounds whatever the sizes, and reductions that are over no points."""
     tensors = program.tensors
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
     for let in program.lets:
         found = Sink()
         _check_places([place for clause in let.clauses for place in visit_clause(clause)], tensors, lets, found)
@@ -37,12 +37,12 @@ def _check_places(
     lets: Mapping[str, ir.Let],
     sink: Sink,
 ) -> None:
-    known: dict[int, Assumptions] = {}
+    known: dict[int, Domain] = {}
 
-    def around(trail: Trail) -> Assumptions:
-        """The assumptions that hold at a place: most places share their trail with others."""
+    def around(trail: Trail) -> Domain:
+        """The points at which a place is evaluated: most places share their trail with others."""
         if id(trail) not in known:
-            known[id(trail)] = assume(trail, lets)
+            known[id(trail)] = Domain.along(trail, lets)
         return known[id(trail)]
 
     for expr, trail in places:
@@ -64,21 +64,18 @@ def _check_index(
     extent: ir.Expr,
     axis: str,
     trail: Trail,
-    around: Callable[[Trail], Assumptions],
+    around: Callable[[Trail], Domain],
     sink: Sink,
 ) -> None:
     if _is_measured(index, extent, trail):
         return
-    known = around(trail)
-    place, length = polynomial(index, known.constants), polynomial(extent, known.constants)
-    for inside, below in ((place, True), (length - place - 1, False)):
-        if known.entails(inside) or known.opaque:
-            continue
+    domain = around(trail)
+    place, length = polynomial(index, domain.known.constants), polynomial(extent, domain.known.constants)
+    for known, (inside, below) in product(domain.contexts, ((place, True), (length - place - 1, False))):
         wrong = (*known.known, -inside - 1)
-        if not always_possible(wrong):
-            continue
-        _report(read, index, axis, show(extent), below, wrong, sink)
-        return
+        if not known.opaque and not known.entails(inside) and always_possible(wrong):
+            _report(read, index, axis, show(extent), below, wrong, sink)
+            return
 
 
 def _is_measured(index: ir.Expr, extent: ir.Expr, trail: Trail) -> bool:

@@ -90,7 +90,7 @@ def _base_case(unit: Unit, scope: Scope, slot: tree.Expr) -> ir.Expr | None:
         help = "or name a coordinate here"
         unit.report("IX302", "the place of a base case is made of literals and sizes", slot.span, help=help)
         return None
-    return sizes.simplify(unit, place)
+    return sizes.simplify(place)
 
 
 def value_and_guard(

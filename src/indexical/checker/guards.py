@@ -17,7 +17,7 @@ def attach(
     coordinates that are bound deeper inside. The other guards are left with their reductions."""
     abbreviations = {c.name: c for c in where if isinstance(c, tree.Abbreviation)}
     scope = scope.binding({name: Abbreviated(c.value, c.span) for name, c in abbreviations.items()})
-    beside = list(_at_this_depth(body))
+    beside = list(at_this_depth(body))
     own: list[tree.Guard] = []
     attached: dict[int, list[tree.Guard]] = {}
     for clause in where:
@@ -36,19 +36,19 @@ def attach(
     return scope, own, deeper if own else set()
 
 
-def _at_this_depth(expr: tree.Expr) -> Iterator[tree.Reduction]:
-    """The reductions and normalisers that stand in no bracket of this expression."""
+def at_this_depth(expr: tree.Expr) -> Iterator[tree.Reduction]:
+    """The reductions and normalisers in no bracket of this expression: a guard behind all of it may attach to them."""
     match expr:
         case tree.Reduction():
             yield expr
         case tree.Unary(operand=operand) | tree.Cast(operand=operand):
-            yield from _at_this_depth(operand)
+            yield from at_this_depth(operand)
         case tree.Binary(_, left, right):
-            yield from _at_this_depth(left)
-            yield from _at_this_depth(right)
+            yield from at_this_depth(left)
+            yield from at_this_depth(right)
         case tree.Comparison(operands):
             for operand in operands:
-                yield from _at_this_depth(operand)
+                yield from at_this_depth(operand)
 
 
 def mentioned(

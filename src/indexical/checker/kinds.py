@@ -9,7 +9,6 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.functions import operation
 from ..ir.types import KIND_OF, Kind, join
-from ..ir.walk import walk
 from ..ir.whole import LARGEST
 from ..source import Span
 from .scope import Unit
@@ -229,8 +228,3 @@ def decimals(text: str) -> int:
     """To how many decimal places a number is written: 2 for `0.25`, -2 for `1.2e3`."""
     digits, _, exponent = text.lower().partition("e")
     return len(digits.partition(".")[2]) - int(exponent or 0)
-
-
-def reads(expr: ir.Expr) -> set[str]:
-    """The tensors that an expression reads."""
-    return {inner.tensor for inner in walk(expr) if isinstance(inner, ir.Read)}

@@ -105,7 +105,7 @@ def _axis(unit: Unit, drafts: list[Draft], number: int, name: str) -> ir.Axis:
             intervals.append((range.lower, range.upper))
         else:
             after = build.apply("+", (slot, build.whole(1, slot.span)), "whole", slot.span)
-            intervals.append((slot, sizes.simplify(unit, after)))
+            intervals.append((slot, sizes.simplify(after)))
     return ir.Axis(coordinate or Coordinate(f"{name}_{number}"), sizes.reach(unit, intervals))
 
 

@@ -28,7 +28,7 @@ def check(file: tree.File, sink: Sink, derive: Derive | None = None) -> ir.Progr
     functions = functions_of(file, declared, sink)
     unit, scope, inputs = _read(file, declared, functions, sink, derive)
     _check_uncalled(unit, declared, functions)
-    outputs = _outputs(unit, declared, scope)
+    outputs = _outputs(unit, declared)
     contracts = claims.contracts(unit, declared.contracts, scope)
     # What is claimed may call functions and take derivatives: their definitions join the program.
     asserts = claims.asserts(unit, declared.asserts, scope)
@@ -263,7 +263,7 @@ def _without_call(diagnostic: Diagnostic, place: Span) -> Diagnostic:
 # -------------------------------------------------------------------- outputs
 
 
-def _outputs(unit: Unit, declared: Declarations, scope: Scope) -> tuple[str, ...]:
+def _outputs(unit: Unit, declared: Declarations) -> tuple[str, ...]:
     """The outputs of the program: those that it names, else the definitions that no other definition reads."""
     if declared.outputs:
         return tuple(dict.fromkeys(name.name for name in declared.outputs if _is_output(unit, declared, name)))

@@ -206,8 +206,7 @@ def is_plain(let: ir.Let) -> bool:
         return False
     clause = let.clauses[0]
     own = clause.ranges[let.captured :]
-    starts = all(isinstance(r.lower, ir.Const) and r.lower.value == 0 for r in own)
-    return starts and all(isinstance(slot, ir.Coord) for slot in clause.slots)
+    return all(r.from_zero for r in own) and all(isinstance(slot, ir.Coord) for slot in clause.slots)
 
 
 def check_boxes(let: ir.Let, lookup: whole.Lookup, extents: tuple[int, ...]) -> Fault | None:

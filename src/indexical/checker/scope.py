@@ -9,6 +9,7 @@ from typing import TypeAlias
 from ..diagnostics import Diagnostic, Fix, Label, Sink
 from ..ir import nodes as ir
 from ..ir.types import Coordinate, Kind
+from ..ir.walk import fresh_name
 from ..source import Span
 from ..syntax import tree
 from .modules import Function
@@ -190,10 +191,7 @@ class Unit:
         return body if is_closed(body, self) else None
 
     def fresh_name(self, base: str) -> str:
-        name, number = base, 1
-        while name in self.taken:
-            number += 1
-            name = f"{base}_{number}"
+        name = fresh_name(base, self.taken)
         self.taken.add(name)
         return name
 

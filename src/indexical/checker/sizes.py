@@ -39,7 +39,7 @@ def state_range(
             unit.report("IX302", f"the range of `{binding.name}` cannot depend on data", bound.span, help=_CLOSED)
             return False
     if bounds.inclusive:
-        upper = simplify(unit, build.apply("+", (upper, build.whole(1, upper.span)), "whole", upper.span))
+        upper = simplify(build.apply("+", (upper, build.whole(1, upper.span)), "whole", upper.span))
     binding.stated = ir.Range(binding.coordinate, lower, upper, True, bounds.span)
     binding.broken = False
     return True
@@ -49,7 +49,7 @@ _CLOSED = "bounds are made of whole literals, `size(…)`, whole constants and w
 _OUTER = "only the range of a reduction may depend on another coordinate; here, give a full range and a guard"
 
 
-def simplify(unit: Unit, expr: ir.Expr) -> ir.Expr:
+def simplify(expr: ir.Expr) -> ir.Expr:
     """A whole expression in its shortest form; constants keep their names."""
     return expression(polynomial(expr), expr.span)
 

@@ -29,7 +29,7 @@ def run_command(options: Namespace) -> int:
         arrays.update(drawn_arrays(program, arrays, options))
     wanted = names_in(options.outputs) or program.outputs
     if options.backend == "torch":
-        arrays = to_tensors(program.ir, arrays, options.device)
+        arrays = to_tensors(arrays, options.device)
     elif options.device:
         raise Usage(f"--device {options.device}: only the torch backend has devices; add --backend torch")
     values = program(outputs=wanted, backend=options.backend, **arrays)
@@ -37,7 +37,7 @@ def run_command(options: Namespace) -> int:
     if options.save:
         save(found, options.save)
         return 0
-    lets = {let.name: let for let in program.ir.lets}
+    lets = program.ir.definitions
     if options.format == "json":
         print(json.dumps([show_json(lets[name], array) for name, array in found.items()]))
     else:

@@ -33,7 +33,7 @@ def positions_of(view: View, let: ir.Let, asks: int, gather: Gather | Ungathered
     key = gather.coordinate
     spaces = {view.space_of(let.name, asks)}
     names = {plain(let.axes[asks].coordinate.name)} | (set() if gather.site.let.hidden else {plain(key.name)})
-    answering = [f for comparison in view.comparisons(gather) for f in comparison.answering]
+    answering = [f for comparison in view.comparisons(gather) for f in comparison.key_side]
     for factor in (*answering, *gather.values):
         for part in walk(factor.expr):
             if isinstance(part, ir.Read):

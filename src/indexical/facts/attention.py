@@ -31,6 +31,11 @@ class Site:
     weights: tuple[Weights, ...]
     beside: tuple[ir.Expr, ...] = ()
 
+    @property
+    def survives(self) -> frozenset[Coordinate]:
+        """The coordinates of the definition's own slots."""
+        return build.varying(self.clause.slots)
+
     def spans(self, weights: Weights) -> set[Span]:
         """The places of the factors of the weights, and of their normaliser."""
         return {weights.span, *(self.product.factors[n].expr.span for n in weights.used)}
@@ -216,12 +221,11 @@ def ungathered(forms: Forms, found: list[Site], used: set[Span]) -> list[Ungathe
     again, or have a second name, are said once: by the last that is made of them, by the first name that is seen."""
     result: dict[Span, Ungathered] = {}
     for site in found:
-        survives = {c for slot in site.clause.slots for c in slot.type.coordinates}
         if site.expr is not site.clause.body or site.product.summed or len(site.weights) != 1:
             continue
         (weights,) = site.weights
         apart = [f for f in site.values(weights) if f.coordinates and as_condition(forms, f) is None]
-        if apart or weights.coordinate not in survives or weights.span in used or is_shared(forms, weights):
+        if apart or weights.coordinate not in site.survives or weights.span in used or is_shared(forms, weights):
             continue
         known = result.get(weights.span)
         again = (*(() if known is None else known.again), site)
@@ -266,37 +270,32 @@ class Comparison:
     """A product inside a score, one side of which varies with who asks and the other with who answers."""
 
     product: Factored
-    asking: tuple[Factor, ...]
-    answering: tuple[Factor, ...]
+    query_side: tuple[Factor, ...]
+    key_side: tuple[Factor, ...]
     expr: ir.Expr
 
     @property
     def compared(self) -> frozenset[Coordinate]:
         """The coordinates that are summed over both sides at once, or through a factor that joins them."""
-        bound, mine, theirs = self.product.bound, varying(self.asking), varying(self.answering)
+        bound, mine, theirs = self.product.bound, varying(self.query_side), varying(self.key_side)
         return bound & mine & theirs | self.bridged
 
     @property
     def bridged(self) -> frozenset[Coordinate]:
         """The coordinates that a factor between the sides, such as `W` in `q[m] * W[m, n] * k[n]`, joins."""
-        bound, mine, theirs = self.product.bound, varying(self.asking), varying(self.answering)
+        bound, mine, theirs = self.product.bound, varying(self.query_side), varying(self.key_side)
         joined = [
             factor.coordinates & bound
             for factor in self.product.factors
-            if factor not in self.asking and factor not in self.answering
+            if factor not in self.query_side and factor not in self.key_side
             if factor.coordinates & bound & mine and factor.coordinates & bound & theirs
         ]
         return frozenset().union(*joined) & (mine | theirs)
 
 
-def comparisons(forms: Forms, gather: Gather | Ungathered) -> list[Comparison]:
-    """The places in a score where what is asked meets what answers. Definitions are written out only until
-    both sides are in sight, so that `Q[i, d]` and `K[j, d]` stay what the reader wrote."""
-    return compare(forms, gather.weights.basis, gather.weights.coordinate, gather.asks)
-
-
 def compare(forms: Forms, score: ir.Expr | None, key: Coordinate, asks: frozenset[Coordinate]) -> list[Comparison]:
-    """As `comparisons`, for any coordinate in the place of the key."""
+    """The places in a score where a query is compared with a key. Definitions are inlined only until both sides are in
+    sight, so that `Q[i, d]` and `K[j, d]` stay what the reader wrote."""
     result = []
     waiting = [] if score is None else [score]
     while waiting:
@@ -342,7 +341,7 @@ def _level(forms: Forms, found: Comparison | None, key: Coordinate, asks: frozen
     """A comparison with both sides written out, where one alone makes a factor of its own look like a bridge."""
     if found is None or not found.bridged:
         return found
-    sides = [factor.expr for factor in (*found.asking, *found.answering)]
+    sides = [factor.expr for factor in (*found.query_side, *found.key_side)]
     if not any(isinstance(side, ir.Read) and forms.opened(side) is not None for side in sides):
         return found
     deeper = _two_sided(forms.expand(found.expr, (key, *asks)), key, asks, found.expr)
@@ -371,24 +370,24 @@ def _is_data(factor: Factor) -> bool:
 def _two_sided(product: Factored, key: Coordinate, asks: frozenset[Coordinate], expr: ir.Expr) -> Comparison | None:
     """A product in which some factors vary with the key and others with who asks, none with both."""
     plain = [factor for factor in product.factors if not factor.inverse]
-    answering = [factor for factor in plain if key in factor.coordinates]
-    asking = [factor for factor in plain if key not in factor.coordinates and asks & factor.coordinates]
-    if not asks and answering:
-        links = varying(answering) & product.bound
-        asking = [factor for factor in plain if key not in factor.coordinates and factor.coordinates & links]
-    mine, theirs = varying(asking), varying(answering)
-    if not asking or not answering or (theirs & asks) - mine or (asks and not (mine - theirs) & asks):
+    key_side = [factor for factor in plain if key in factor.coordinates]
+    query_side = [factor for factor in plain if key not in factor.coordinates and asks & factor.coordinates]
+    if not asks and key_side:
+        links = varying(key_side) & product.bound
+        query_side = [factor for factor in plain if key not in factor.coordinates and factor.coordinates & links]
+    mine, theirs = varying(query_side), varying(key_side)
+    if not query_side or not key_side or (theirs & asks) - mine or (asks and not (mine - theirs) & asks):
         return None
-    return Comparison(product, *_connected(product, asking, answering), expr)
+    return Comparison(product, *_connected(product, query_side, key_side), expr)
 
 
 def _connected(
-    product: Factored, asking: list[Factor], answering: list[Factor]
+    product: Factored, query_side: list[Factor], key_side: list[Factor]
 ) -> tuple[tuple[Factor, ...], tuple[Factor, ...]]:
     """Both sides with the factors that hang on them by a summed coordinate of their own, such as the
     projection in `sum[m](x[j, m] * W[m, d])`."""
-    sides = (list(asking), list(answering))
-    free = [f for f in product.factors if f not in asking and f not in answering and f.coordinates & product.bound]
+    sides = (list(query_side), list(key_side))
+    free = [f for f in product.factors if f not in query_side and f not in key_side and f.coordinates & product.bound]
     while free:
         reach = [varying(side) & product.bound for side in sides]
         joining = [

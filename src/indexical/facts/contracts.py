@@ -39,7 +39,7 @@ def check(view: View, sink: Sink) -> None:
         good = _check_roles(contract, found, view, gather, sink)
         if good:
             _check_sides(contract, found, view, gather, sink)
-            good = not isinstance(gather, Gather) or _check_residual(contract, found, view, gather, sink)
+            good = not isinstance(gather, Gather) or _check_residual(contract, view, gather, sink)
         for flag, size in contract.flags:
             if flag == "causal" and good:
                 _check_causal(contract, view, gather, found, sink)
@@ -103,8 +103,8 @@ def _check_sides(contract: ir.Contract, found: Roles, view: View, gather: Gather
     for comparison in view.comparisons(gather):
         crossed = []
         for factors, mine, other in (
-            (comparison.asking, "query", "key"),
-            (comparison.answering, "key", "query"),
+            (comparison.query_side, "query", "key"),
+            (comparison.key_side, "key", "query"),
         ):
             here = {c.name for c in varying(factors)} & set(found.of(mine))
             for factor in factors:
@@ -259,7 +259,7 @@ def _reads_data(expr: ir.Expr) -> bool:
 # ------------------------------------------------------------ residual and groups
 
 
-def _check_residual(contract: ir.Contract, found: Roles, view: View, gather: Gather, sink: Sink) -> bool:
+def _check_residual(contract: ir.Contract, view: View, gather: Gather, sink: Sink) -> bool:
     """Whether everything that is added to an attention is added once, at the query."""
     good = True
     key = gather.coordinate
@@ -342,7 +342,7 @@ def _check_groups(
 
 def _grouped(view: View, gather: Gather | Ungathered) -> Iterator[ir.Map]:
     """The indices of keys and values in which a head is divided."""
-    factors = [f for comparison in view.comparisons(gather) for f in comparison.answering] + gather.values
+    factors = [f for comparison in view.comparisons(gather) for f in comparison.key_side] + gather.values
     for factor in factors:
         if isinstance(factor.expr, ir.Read):
             for index in view.forms.seen_through(factor.expr).indices:

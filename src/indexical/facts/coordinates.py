@@ -71,7 +71,7 @@ def story(view: View, let: ir.Let, positions: Positions) -> Story:
         tuple(dict.fromkeys((str(r.coordinate), p.op) for p in parts if isinstance(p, ir.Reduce) for r in p.ranges)),
         normalised,
         _missing(let),
-        _rebound(view, let, parts),
+        _rebound(view, parts),
         tuple(name for name in survives if name not in coupled),
         stepped,
         survives if let.name in view.program.outputs else (),
@@ -122,7 +122,7 @@ def is_figures(tensor: ir.Input | ir.Let) -> bool:
     return isinstance(tensor, ir.Let) and tensor.hidden and isinstance(tensor.clauses[0].body, ir.Array)
 
 
-def _rebound(view: View, let: ir.Let, parts: list[ir.Expr]) -> tuple[tuple[str, str, str], ...]:
+def _rebound(view: View, parts: list[ir.Expr]) -> tuple[tuple[str, str, str], ...]:
     """Reads at another coordinate than the tensor was declared with."""
     found: dict[tuple[str, str, str], None] = {}
     for part in parts:

@@ -43,7 +43,7 @@ class Dependence:
     _known: dict[str, tuple[Scan, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.lets = {let.name: let for let in self.program.lets}
+        self.lets = self.program.definitions
         self.steps = {name: (order, axis) for order in _stepwise(self.program.order) for name, axis in order.axes}
 
     def of(self, name: str) -> tuple[Scan, ...]:

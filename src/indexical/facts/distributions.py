@@ -25,7 +25,7 @@ def keeps_a_point(normalizer: ir.Normalize, trail: Trail, lets: Mapping[str, ir.
     known = assume(outside, lets)
     others = [step.coordinate for step in outside if isinstance(step, ir.Range)]
     for guard in _alternatives(normalizer.guard, known):
-        if always_some(normalizer.coordinate, around, guard, known):
+        if always_some(around, guard, known):
             return True
         if any(_works(normalizer, guard, around, other, known) for other in others):
             return True
@@ -47,7 +47,7 @@ def _mentions(step: ir.Range | tuple[ir.Expr, bool], coordinate: Coordinate) -> 
     return coordinate in step[0].type.coordinates
 
 
-def always_some(coordinate: Coordinate, around: ir.Range, guard: ir.Expr, known: Assumptions) -> bool:
+def always_some(around: ir.Range, guard: ir.Expr, known: Assumptions) -> bool:
     """Whether, wherever these hold, some point of a range passes a guard: what the guard says without the coordinate
     must hold of all others."""
     facts = tuple(conjuncts(guard, True, known.definitions))

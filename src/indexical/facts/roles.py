@@ -162,13 +162,13 @@ def _order(view: View, gather: Use, query: frozenset[Coordinate]) -> Order:
 
 
 def query_of(view: View, gather: Use) -> frozenset[Coordinate]:
-    """The query: what the asking side of the scores varies with, and the answering side does not. In a transpose,
+    """The query: what the query side of the scores varies with, and the key side does not. In a transpose,
     it must be summed over; none, where it is not."""
     found = view.comparisons(gather)
-    asking = varying(f for comparison in found for f in comparison.asking)
-    answering = varying(f for comparison in found for f in comparison.answering)
-    query = gather.weight_coordinates & (asking - answering) if found else gather.asks
-    if isinstance(gather, Transposed) and not query <= gather.heard:
+    query_side = varying(f for comparison in found for f in comparison.query_side)
+    key_side = varying(f for comparison in found for f in comparison.key_side)
+    query = gather.weight_coordinates & (query_side - key_side) if found else gather.asks
+    if isinstance(gather, Transposed) and not query <= gather.summed:
         return frozenset()
     # Several may ask at once: what is said to be a head or a batch is that.
     named = frozenset(c for c in query if _said(view, gather, found, c) is None)
@@ -204,7 +204,7 @@ def spaces_of(view: View, gather: Use, coordinates: frozenset[Coordinate]) -> It
     for number, slot in enumerate(gather.site.clause.slots):
         if tied(slot) in coordinates:
             yield view.space_of(gather.name, number)
-    sides = [f for comparison in view.comparisons(gather) for f in (*comparison.asking, *comparison.answering)]
+    sides = [f for comparison in view.comparisons(gather) for f in (*comparison.query_side, *comparison.key_side)]
     for factor in (*gather.site.product.factors, *sides):
         for part in walk(factor.expr):
             if isinstance(part, ir.Read):
@@ -224,7 +224,7 @@ def _said(view: View, gather: Use, found: list[Comparison], coordinate: Coordina
 
 def _leaves(view: View, gather: Use, found: list[Comparison]) -> list[ir.Read]:
     """The inputs that both sides of the comparison and the values are made of, at this gather's coordinates."""
-    sides = [f for comparison in found for f in (*comparison.asking, *comparison.answering)]
+    sides = [f for comparison in found for f in (*comparison.query_side, *comparison.key_side)]
     result: list[ir.Read] = []
     waiting: list[ir.Expr] = [factor.expr for factor in (*sides, *gather.values)]
     while waiting and len(result) < 200:
@@ -255,10 +255,10 @@ def _carried(
 def _names(view: View, gather: Use, found: list[Comparison], coordinates: frozenset[Coordinate]) -> frozenset[str]:
     """The names of some coordinates, here and in the homes of what is read at them: of the program's own
     definitions and inputs, not of what a function brought along."""
-    slots = {c for slot in gather.site.clause.slots for c in slot.type.coordinates}
+    slots = gather.site.survives
     names = {view.shown(c) for c in coordinates if not gather.site.let.hidden or c not in slots}
     names |= _outside(view, gather, coordinates)
-    factors = [f for comparison in found for f in (*comparison.asking, *comparison.answering)]
+    factors = [f for comparison in found for f in (*comparison.query_side, *comparison.key_side)]
     reads = [part for f in (*factors, *gather.values) for part in walk(f.expr) if isinstance(part, ir.Read)]
     for read in (*reads, *_leaves(view, gather, found)):
         tensor = view.program.tensors[read.tensor]

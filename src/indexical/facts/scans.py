@@ -76,7 +76,7 @@ def _without_unread(scan: Scan, facts: list[ir.Expr], known: Assumptions) -> lis
         others = known
         for fact in facts:
             others = others if fact in held else others.assuming(fact)
-        if _has_witness(range, held, scan, facts) or always_some(range.coordinate, range, guard, others):
+        if _has_witness(range, held, scan, facts) or always_some(range, guard, others):
             facts = [fact for fact in facts if fact not in held]
     return facts
 

@@ -15,15 +15,15 @@ from ..ir import nodes as ir
 from ..ir.algebra.factors import Factor, Forms
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, substitute
-from .attention import Comparison, Gather, Site, Ungathered, Weighed, compare, is_shared, reads_something
+from .attention import Gather, Site, Ungathered, Weighed, is_shared, reads_something
 
 
 @dataclass(frozen=True, slots=True)
 class Transposed(Weighed):
-    """A site whose weights are normalised over a coordinate that survives, and that sums over the query: `heard` are
+    """A site whose weights are normalised over a coordinate that survives, and that sums over the query: `summed` are
     the coordinates of the weights that it sums over."""
 
-    heard: frozenset[Coordinate]
+    summed: frozenset[Coordinate]
 
     @property
     def asks(self) -> frozenset[Coordinate]:
@@ -39,21 +39,15 @@ def transposes(forms: Forms, found: list[Site]) -> Iterator[Transposed]:
     """The sites that gather backwards. What they gather varies with who asks; what only mixes the weights of
     several heads does not, and is none."""
     for site in found:
-        survives = {c for slot in site.clause.slots for c in slot.type.coordinates}
         for weights in site.weights:
-            if weights.coordinate in site.product.bound or weights.coordinate not in survives:
+            if weights.coordinate in site.product.bound or weights.coordinate not in site.survives:
                 continue
             made_of = [site.product.factors[n].coordinates for n in weights.used]
             local = {step.coordinate for step in site.product.summed if step.local}
-            heard = frozenset().union(*made_of) & local
-            brought = [f for f in site.values(weights) if reads_something(f) and f.coordinates & heard]
+            over = frozenset().union(*made_of) & local
+            brought = [f for f in site.values(weights) if reads_something(f) and f.coordinates & over]
             if brought and not is_shared(forms, weights):
-                yield Transposed(site, weights, heard)
-
-
-def comparisons(forms: Forms, transposed: Transposed) -> list[Comparison]:
-    """The places in the scores where query and key are compared."""
-    return compare(forms, transposed.weights.basis, transposed.coordinate, transposed.weight_coordinates)
+                yield Transposed(site, weights, over)
 
 
 # --------------------------------------------------------------------- changes

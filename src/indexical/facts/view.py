@@ -18,10 +18,9 @@ from ..ir.needs import made_of
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import reads_of, walk
-from .attention import Comparison, Gather, Site, Ungathered, comparisons, gathers, sites, ungathered
+from .attention import Comparison, Gather, Site, Ungathered, compare, gathers, sites, ungathered
 from .dependence import Dependence, Scan
 from .transposes import Transposed, Use, transposes
-from .transposes import comparisons as comparisons_back
 from .wording import plain
 
 
@@ -52,7 +51,7 @@ class View:
         """The gathers that run backwards, each said once: of the sites that say the same, the largest."""
         found: dict[tuple[str, Coordinate, frozenset[Coordinate]], Transposed] = {}
         for transposed in transposes(self.forms, self.sites):
-            found.setdefault((transposed.name, transposed.coordinate, transposed.heard), transposed)
+            found.setdefault((transposed.name, transposed.coordinate, transposed.summed), transposed)
         return list(found.values())
 
     @cached_property
@@ -69,16 +68,13 @@ class View:
 
     @cached_property
     def _comparisons(self) -> dict[int, list[Comparison]]:
-        return {id(gather): comparisons(self.forms, gather) for gather in self.scored}
-
-    @cached_property
-    def _comparisons_back(self) -> dict[int, list[Comparison]]:
-        return {id(gather): comparisons_back(self.forms, gather) for gather in self.transposes}
+        uses: list[tuple[Use, frozenset[Coordinate]]] = [(use, use.asks) for use in self.scored]
+        uses += [(use, use.weight_coordinates) for use in self.transposes]
+        return {id(use): compare(self.forms, use.weights.basis, use.coordinate, asks) for use, asks in uses}
 
     def comparisons(self, gather: Use) -> list[Comparison]:
         """The places in the score of a gather where query and key are compared."""
-        known = self._comparisons_back if isinstance(gather, Transposed) else self._comparisons
-        return known[id(gather)]
+        return self._comparisons[id(gather)]
 
     @cached_property
     def dependence(self) -> Dependence:
@@ -103,10 +99,6 @@ class View:
     def parts(self, clause: ir.Clause) -> list[ir.Expr]:
         """Every expression inside a clause's body."""
         return list(walk(clause.body))
-
-    def reaches(self, name: str, other: str) -> bool:
-        """Whether a definition is made of another."""
-        return name != other and other in self.made_of(name)
 
     def made_of(self, *names: str) -> list[str]:
         """Tensors and all that these are made of, the nearest first."""

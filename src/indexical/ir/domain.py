@@ -109,7 +109,7 @@ class Domain:
         return next(range for range in self.box if range.coordinate == coordinate)
 
     @cached_property
-    def _contexts(self) -> tuple[Assumptions, ...]:
+    def contexts(self) -> tuple[Assumptions, ...]:
         """The assumptions that hold at every point of each piece."""
         found = []
         for piece in self.pieces:
@@ -135,17 +135,17 @@ class Domain:
 
     def is_empty(self) -> bool:
         """Whether there is no point, whatever the sizes."""
-        return not any(known.consistent for known in self._contexts)
+        return not any(known.consistent for known in self.contexts)
 
     def contains(self, index: ir.Expr, extent: ir.Expr) -> bool:
         """Whether an index is in bounds of an axis at every point."""
         place = polynomial(index, self.known.constants)
         length = polynomial(extent, self.known.constants)
-        return all(known.entails(place) and known.entails(length - place - 1) for known in self._contexts)
+        return all(known.entails(place) and known.entails(length - place - 1) for known in self.contexts)
 
     def proves(self, condition: ir.Expr) -> bool:
         """Whether a condition holds at every point."""
-        return all(known.proves(condition) for known in self._contexts)
+        return all(known.proves(condition) for known in self.contexts)
 
     def implies(self, other: Domain) -> bool:
         """Whether every point is also one of the other domain, of which just that is known that it says."""
@@ -154,7 +154,7 @@ class Domain:
         if not all(self.proves(fact) for range in other.box if range not in self.box for fact in in_range(range)):
             return False
         return all(
-            any(all(known.proves(fact) for fact in piece.facts) for piece in other.pieces) for known in self._contexts
+            any(all(known.proves(fact) for fact in piece.facts) for piece in other.pieces) for known in self.contexts
         )
 
     # ------------------------------------------------------------------------- operations
@@ -211,7 +211,7 @@ class Domain:
         for range in self.box:
             if range.coordinate in gone:
                 continue
-            if (range.lower.type.coordinates | range.upper.type.coordinates) & ends.keys():
+            if range.depends_on & ends.keys():
                 lower, upper = _widest(range, ends)
                 if lower is None or upper is None:
                     return None
@@ -244,7 +244,7 @@ class Domain:
     def bounds(self, coordinate: Coordinate, apart: Iterable[Coordinate] | None = None) -> tuple[Slice, ...]:
         """The points of a coordinate, seen from all others. Its labels do not vary with what stands `apart` from it,
         which is all others where nothing is said."""
-        others = tuple(fact for range in self.box for fact in in_range(range) if _ties(range, coordinate))
+        others = tuple(fact for range in self.box for fact in in_range(range) if coordinate in range.depends_on)
         away = frozenset(set(self.coordinates) - {coordinate} if apart is None else apart)
         pieces = ((*others, *piece.facts) for piece in self.pieces)
         return slices(pieces, self.range(coordinate), away, self.known)
@@ -291,10 +291,6 @@ def _needed(facts: tuple[ir.Expr, ...], stated: tuple[ir.Expr, ...], known: Assu
                 continue
         kept.append(fact)
     return tuple(kept)
-
-
-def _ties(range: ir.Range, coordinate: Coordinate) -> bool:
-    return coordinate in range.lower.type.coordinates | range.upper.type.coordinates
 
 
 def _ends(range: ir.Range) -> tuple[ir.Expr, ir.Expr]:

@@ -42,5 +42,5 @@ def made_of(names: Iterable[str], lets: Mapping[str, ir.Let]) -> list[str]:
 
 def needed(program: ir.Program, wanted: Iterable[str]) -> set[str]:
     """The definitions that some definitions, and all assertions, are made of."""
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
     return lets.keys() & made_of((*wanted, *asserted(program)), lets)

@@ -106,6 +106,21 @@ class Range:
     stated: bool
     span: Span = _span()
 
+    @property
+    def from_zero(self) -> bool:
+        """Whether the first point is 0, as it is written."""
+        return isinstance(self.lower, Const) and self.lower.value == 0
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it runs from 0 up to a number that does not vary."""
+        return self.from_zero and not self.upper.type.coordinates
+
+    @property
+    def depends_on(self) -> frozenset[Coordinate]:
+        """The coordinates that the bounds vary with."""
+        return self.lower.type.coordinates | self.upper.type.coordinates
+
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
@@ -273,3 +288,13 @@ class Program:
         """Every input and definition by its name."""
         everything: tuple[Input | Let, ...] = (*self.inputs, *self.lets)
         return {tensor.name: tensor for tensor in everything}
+
+    @property
+    def definitions(self) -> dict[str, Let]:
+        """Every definition by its name."""
+        return {let.name: let for let in self.lets}
+
+    @property
+    def recurrent(self) -> frozenset[str]:
+        """The definitions that are made of themselves."""
+        return frozenset(name for item in self.order if isinstance(item, Stepwise) for name, _ in item.axes)

@@ -29,11 +29,6 @@ class Block:
     rest: tuple[ir.Expr, ...]
     slice: Slice
 
-    @property
-    def needs_mask(self) -> bool:
-        """Whether there is something to be asked of keys that bounds let pass."""
-        return bool(self.labels or self.rest)
-
 
 @dataclass(frozen=True, slots=True)
 class Pairs:

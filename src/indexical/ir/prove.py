@@ -22,7 +22,6 @@ from .affine import (
     Polynomial,
     is_counted,
     no_constants,
-    number,
     of_atom,
     polynomial,
     replaced,
@@ -319,8 +318,8 @@ def _tidy(rows: list[Row]) -> list[Row] | None:
     return [{**dict(key), ONE: bound} for key, bound in strongest.items()]
 
 
-def always_possible(known: Iterable[Polynomial], at_least: int = 1) -> bool:
-    """Whether, for all sizes of at least `at_least`, some point makes all of these at least 0.
+def always_possible(known: Iterable[Polynomial]) -> bool:
+    """Whether, for all sizes of at least 1, some point makes all of these at least 0.
 
     Only plain sums and differences of coordinates and sizes are decided; for all else False.
     """
@@ -338,5 +337,5 @@ def always_possible(known: Iterable[Polynomial], at_least: int = 1) -> bool:
     left = eliminate([dict(fact.terms) for fact in facts], keep=sizes)
     if left is None:
         return False
-    generous = Assumptions(tuple(of_atom(size) - number(at_least) for size in sizes))
+    generous = Assumptions(tuple(of_atom(size) - 1 for size in sizes))
     return all(plain_entails(generous, Polynomial({m: f for m, f in row.items() if f})) for row in left)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import assert_never
 
 from . import build
@@ -216,3 +216,12 @@ def fresh(coordinate: Coordinate, taken: set[str]) -> Coordinate:
     while f"{coordinate.name}_{number}" in taken:
         number += 1
     return Coordinate(f"{coordinate.name}_{number}", coordinate.rest, coordinate.space)
+
+
+def fresh_name(name: str, taken: Container[str]) -> str:
+    """The name itself if it is free, else the next of `x_2`, `x_3`, … that is."""
+    number, result = 1, name
+    while result in taken:
+        number += 1
+        result = f"{name}_{number}"
+    return result

@@ -180,7 +180,7 @@ def _leaf(cell: Any) -> Form:
 
 def ordered(program: ir.Program) -> list[ir.Let]:
     """Every definition after all that it reads."""
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
     return [lets[name] for order in program.order for name in sorted(members(order), key=list(lets).index)]
 
 

@@ -159,9 +159,6 @@ def _content(coefficients: list[Any], first: Any) -> Any:
     return Fraction(above if first > 0 else -above, below)
 
 
-ONE = Sum({0: 1})
-
-
 class Quotient(Number):
     """`top · Π factor^power`: an expanded sum, times primitive sums (as `split` gives them) to whole powers, not 0.
 

@@ -15,7 +15,7 @@ from .digits import decimal
 from .evaluate import Evaluated, explained
 from .inputs import rational
 from .terms import Polynomial
-from .tower import INFINITY, UNDEFINED, Number, Special, Undecidable, compare, divide, refined, sign
+from .tower import INFINITY, UNDEFINED, Special, Undecidable, compare, divide, refined, sign
 
 
 class Value:
@@ -333,8 +333,3 @@ class Results(Mapping[str, Any]):
     def ended(self) -> tuple[str, ...]:
         """The definitions at which exactness ended: where a function left the field."""
         return tuple(let.name for let, _ in self.evaluated.ended())
-
-
-def fraction_of(value: Value) -> Fraction | None:
-    """The number as a fraction, if it is one."""
-    return None if isinstance(value.number, Number) else Fraction(value.number)

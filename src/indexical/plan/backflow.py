@@ -87,7 +87,7 @@ class Flowing:
 
     def __post_init__(self) -> None:
         self.program = self.scene.program
-        self.lets = {let.name: let for let in self.program.lets}
+        self.lets = self.program.definitions
         let = self.lets[self.name]
         clause = let.clauses[0]
         body = clause.body

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
 from ..ir.graph import components
-from ..ir.needs import reached
+from ..ir.needs import members, reached
 from ..ir.types import Coordinate
 from ..ir.walk import children, parts_of, reads_of, walk
-from .parts import Split, row_of
+from .parts import Split, sums_rows
 from .softmaxes import weights_of
 from .steps import Block
 
@@ -49,9 +49,8 @@ class _Cut:
     totals: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.lets = {let.name: let for let in self.program.lets}
-        stepped = [item for item in self.program.order if isinstance(item, ir.Stepwise)]
-        self.recurrent = {name for item in stepped for name, _ in item.axes}
+        self.lets = self.program.definitions
+        self.recurrent = self.program.recurrent
         let = self.lets[self.weights]
         body = weights_of(let)
         assert body is not None
@@ -152,8 +151,7 @@ class _Cut:
         if len(let.clauses) != 1 or let.name in self.recurrent or let.captured:
             return False
         clause = let.clauses[0]
-        starts = all(isinstance(r.lower, ir.Const) and r.lower.value == 0 for r in clause.ranges)
-        return starts and all(isinstance(slot, ir.Coord) for slot in clause.slots)
+        return all(r.from_zero for r in clause.ranges) and all(isinstance(slot, ir.Coord) for slot in clause.slots)
 
     def enter(self, let: ir.Let) -> list[str] | str:
         """Take in a definition that reads an inner one, row by row or as a sum over all rows; or say why not."""
@@ -184,8 +182,7 @@ class _Cut:
         """Whether a sum runs over all rows."""
         if r is None:
             return False
-        zero = isinstance(r.lower, ir.Const) and r.lower.value == 0
-        return zero and polynomial(r.upper) == polynomial(self.rows)
+        return r.from_zero and polynomial(r.upper) == polynomial(self.rows)
 
     def between(self) -> str | None:
         """Take in the definitions that depend on inner ones and that inner ones need; or say why not."""
@@ -283,7 +280,7 @@ class _Cut:
         for name in [n for n in self.lets if n in self.totals]:
             let = self.lets[name]
             clause = let.clauses[0]
-            if self._sums_rows(clause.body) and clause.guard is None:
+            if sums_rows(clause.body, self.inner) and clause.guard is None:
                 totals.append(name)
                 continue
             split = Split(self.inner, let, [*self.program.tensors])
@@ -314,9 +311,6 @@ class _Cut:
         places = tuple((name, self.inner[name]) for name in inner)
         return Block(self.weights, row, self.rows, places, kept, tuple(totals), large)
 
-    def _sums_rows(self, expr: ir.Expr) -> bool:
-        return isinstance(expr, ir.Reduce) and expr.op == "sum" and row_of(expr, self.inner) is not None
-
 
 def _under_sums(let: ir.Let) -> Iterator[tuple[ir.Read, Mapping[Coordinate, ir.Range]]]:
     """Every read of a definition, with the ranges of the sums around it."""
@@ -336,12 +330,12 @@ def _under_sums(let: ir.Let) -> Iterator[tuple[ir.Read, Mapping[Coordinate, ir.R
 
 def _ordered(program: ir.Program, block: Block, reading: Mapping[str, set[str]]) -> tuple[ir.Program, Block] | str:
     """The program in an order in which a block is computed at once, after all that it reads."""
-    lets = {let.name: let for let in program.lets}
-    members = {name for name, _ in block.inner} | set(block.totals)
+    lets = program.definitions
+    inside = {name for name, _ in block.inner} | set(block.totals)
     owner = {}
     for number, item in enumerate(program.order):
-        for name in [item.name] if isinstance(item, ir.Once) else [name for name, _ in item.axes]:
-            owner[name] = number if name not in members else -1
+        for name in members(item):
+            owner[name] = number if name not in inside else -1
     edges: dict[int, list[int]] = {}
     for name, number in owner.items():
         read = reading[name] if name in reading else {part.tensor for part in reads_of(lets[name])}
@@ -355,6 +349,6 @@ def _ordered(program: ir.Program, block: Block, reading: Mapping[str, set[str]])
         order += (
             [program.order[number]]
             if number >= 0
-            else [item for item in program.order if isinstance(item, ir.Once) and item.name in members]
+            else [item for item in program.order if isinstance(item, ir.Once) and item.name in inside]
         )
     return replace(program, order=tuple(order)), block

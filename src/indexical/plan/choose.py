@@ -77,8 +77,8 @@ def choose(
     needed = needed_by(program, wanted, reading)
     together = _together(program, derived.gradients, blocks, needed, refusals)
     inside = {name for step in together for name in (*step.beside, *step.covers)}
-    lets = {let.name: let for let in program.lets}
-    written = {let.name: let for let in original.lets}
+    lets = program.definitions
+    written = original.definitions
     kernels = {step.definition: step for step in reversed(together)}
     kernels |= {name: Step(name, GROUPED, chosen=rows) for name, rows in chosen.items()}
     library = [
@@ -107,7 +107,7 @@ def choose(
 
 def _fitting(found: Recognized, program: ir.Program, refusals: dict[str, Refusal]) -> Recognized:
     """The attentions that a kernel takes; the reasons why none takes the others go to the refusals."""
-    lets = {let.name: let for let in found.program.lets}
+    lets = found.program.definitions
     reasons = {name: _unfit(lets[name], attention, lets) for name, attention in found.attentions.items()}
     for name, reason in reasons.items():
         if reason is not None:
@@ -138,7 +138,7 @@ def _norms(program: ir.Program, taken: set[str], dtypes: Mapping[str, Dtype]) ->
     one dtype for all that it is given."""
     if len(_reals(program, dtypes)) != 1:
         return {}
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
     once = {item.name for item in program.order if isinstance(item, ir.Once)} - taken
     found = {name: find_norm(lets[name], lets) for name in lets if name in once}
     return {name: norm for name, norm in found.items() if norm is not None}
@@ -175,7 +175,7 @@ def _losses(
 def needed_by(program: ir.Program, wanted: tuple[str, ...], reading: Mapping[str, tuple[ir.Expr, ...]]) -> set[str]:
     """The definitions that are computed: those asked for, those asserted, and what they read; of those that a kernel
     computes, only what it is `reading`."""
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
 
     def step(name: str) -> list[str]:
         if name not in reading:
@@ -274,7 +274,7 @@ def _together(
     """The steps of definitions that are computed at once, in the place of the first of them."""
     order = [item.name for item in program.order if isinstance(item, ir.Once)]
     place = {name: number for number, name in enumerate(order)}
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
     steps = []
     for gradient in gradients:
         own = {name for name in gradient.definitions if name in place and name in needed}
@@ -302,7 +302,7 @@ def parts(attention: Attention) -> tuple[ir.Expr, ...]:
 
 def _taken_back(found: Recognized, name: str, original: ir.Program) -> Recognized:
     """A definition as it was written, where it is not computed by a kernel after all."""
-    written = {let.name: let for let in original.lets}
+    written = original.definitions
     lets = tuple(written.get(let.name, let) if let.name == name else let for let in found.program.lets)
     return replace(found, program=replace(found.program, lets=lets))
 

@@ -17,9 +17,9 @@ from ..ir.algebra.canonical import text
 from ..ir.algebra.factors import Factor, product_of
 from ..ir.conditions import conjuncts_of
 from ..ir.types import Coordinate
-from ..ir.walk import fresh, is_bare, walk
-from .homes import body_of
-from .ordering import preceded
+from ..ir.walk import fresh, fresh_name, is_bare, walk
+from .ordering import definition, preceded
+from .placement import body_of
 from .reach import reach
 from .softmaxes import weights_of
 from .steps import Attention, Recognized, Refusal
@@ -35,7 +35,7 @@ def contract(found: Recognized, needed: set[str]) -> tuple[Recognized, dict[str,
     """The attentions, and what else is needed, with every sum that reads an array at a place of query and key
     contracted before that place is taken, as a definition of its own; and why those of scores are not."""
     search = _Contraction(found.program)
-    stepped = {name for item in found.program.order if isinstance(item, ir.Stepwise) for name, _ in item.axes}
+    stepped = found.program.recurrent
     attentions = dict(found.attentions)
     changed: dict[str, ir.Let] = {}
     before: dict[str, list[ir.Let]] = {}
@@ -73,7 +73,7 @@ class _Contraction:
     refusals: dict[str, list[Refusal]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.lets = {let.name: let for let in self.program.lets}
+        self.lets = self.program.definitions
         self.tensors = dict(self.program.tensors)
 
     def contracted(self, let: ir.Let, attention: Attention) -> Attention:
@@ -96,13 +96,6 @@ class _Contraction:
         site = _Site(self, let, ranges, held, body.coordinate, frozenset(ranges) - {body.coordinate})
         score = site.rewritten(body.body)
         return build.normalize(body.op, body.coordinate, score, body.guard, "real", body.span)
-
-    def fresh(self, name: str) -> str:
-        count, result = 1, name
-        while result in self.tensors:
-            count += 1
-            result = f"{name}_{count}"
-        return result
 
 
 @dataclass
@@ -141,7 +134,7 @@ class _Site:
     def total(self, expr: ir.Reduce, scale: tuple[Factor, ...] = ()) -> ir.Expr:
         """A sum, scaled, as the sum of its products, each contracted where it may be."""
         whole = product_of((Factor(expr), *scale), expr)
-        if self.is_open(expr):
+        if any(range.depends_on for range in expr.ranges):
             return whole
         if not self.holds_distant(expr.body):
             return self.apart(expr, whole)
@@ -174,17 +167,9 @@ class _Site:
             return whole
         if self.key in varies and varies & self.asks:
             return whole
-        if not is_bare(whole) or not all(map(self.is_counted, varies)):
+        if not is_bare(whole) or not all(self.ranges[c].is_counted for c in varies):
             return whole
         return self.defined(whole, [c for c in self.ranges if c in varies], None, "score")
-
-    def is_counted(self, coordinate: Coordinate) -> bool:
-        """Whether a coordinate runs from 0 up to a number."""
-        range = self.ranges[coordinate]
-        return isinstance(range.lower, ir.Const) and range.lower.value == 0 and not range.upper.type.coordinates
-
-    def is_open(self, expr: ir.Reduce) -> bool:
-        return any(bound.type.coordinates for range in expr.ranges for bound in (range.lower, range.upper))
 
     def is_distant(self, expr: ir.Expr) -> bool:
         """Whether an expression is read at a place of query and key."""
@@ -249,7 +234,7 @@ class _Site:
             return "what is compared varies with query and key already"
         if not all(map(is_bare, beside)) or not all(isinstance(index, ir.Coord | ir.Const) for index in rest):
             return "what is compared may be out of bounds where a guard removes it"
-        if not all(map(self.is_counted, varies)) or not starts_at_zero(self.owner.lets, read):
+        if not all(self.ranges[c].is_counted for c in varies) or not starts_at_zero(self.owner.lets, read):
             return "a range around it does not start at 0, or depends on another coordinate"
         if reach(pairs[0], self.ranges, self.owner.lets, self.held.values()).highest is None:
             return f"how far `{read.tensor}` is read is known only from data"
@@ -270,16 +255,13 @@ class _Site:
         if place is not None:
             ranges.append(place[0])
             indices.append(place[1])
-        slots = tuple(build.coord(r.coordinate, span) for r in ranges)
-        axes = tuple(ir.Axis(r.coordinate, r.upper) for r in ranges)
-        clauses = (ir.Clause(slots, tuple(ranges), total, None, span),)
-        name = next((let.name for let in self.owner.made if (let.axes, let.clauses) == (axes, clauses)), None)
-        if name is None:
-            name = self.owner.fresh(f"{self.let.name}_{like}")
-            new = ir.Let(name, axes, "real", clauses, True, span, self.let.call)
+        new = definition(fresh_name(f"{self.let.name}_{like}", self.owner.tensors), ranges, total, self.let.call)
+        same = (let for let in self.owner.made if (let.axes, let.clauses) == (new.axes, new.clauses))
+        made = next(same, new)
+        if made is new:
             self.owner.made.append(new)
-            self.owner.tensors[name] = new
-        return build.read(name, tuple(indices), "real", span)
+            self.owner.tensors[new.name] = new
+        return build.read(made.name, tuple(indices), "real", span)
 
 
 def multiplied_out(
@@ -318,7 +300,7 @@ def starts_at_zero(lets: Mapping[str, ir.Let], read: ir.Read) -> bool:
     if let is None:
         return True
     ranges = [range for clause in let.clauses for range in clause.ranges]
-    return len(let.clauses) == 1 and all(isinstance(r.lower, ir.Const) and r.lower.value == 0 for r in ranges)
+    return len(let.clauses) == 1 and all(r.from_zero for r in ranges)
 
 
 def extent_read(length: ir.Expr, highest: ir.Expr) -> ir.Expr:

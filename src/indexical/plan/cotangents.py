@@ -30,8 +30,6 @@ from ..ir.algebra.sums import opened, replaced, summed
 from ..ir.types import Coordinate
 from ..ir.walk import substitute
 
-Factors = tuple[tuple[Atom, Number], ...]
-
 
 @dataclass(frozen=True, slots=True)
 class Weights:

@@ -24,7 +24,7 @@ def weak_definitions(program: ir.Program, inputs: Mapping[str, Dtype]) -> frozen
 
 def _known(program: ir.Program, inputs: Mapping[str, Dtype]) -> dict[str, Dtype | None]:
     known: dict[str, Dtype | None] = dict(inputs)
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
     # A recurrence reads itself: two rounds are enough for every dtype in it to be promoted.
     for _ in range(2):
         for let in _by_order(program, lets):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.factors import Factor, factors_of, product_of
 from ..ir.context import Trail, inside
 from ..ir.types import Coordinate
-from ..ir.walk import at, rebuild, walk
+from ..ir.walk import at, fresh_name, rebuild, walk
 from .ordering import definition, preceded
 from .steps import Chosen, Refusal
 
@@ -21,7 +22,7 @@ def group(
 ) -> tuple[ir.Program, dict[str, Chosen], dict[str, Refusal]]:
     """The program with a definition for every such sum of what is needed, what each of them is, and why others are
     not. Definitions that are `kept`, or made of themselves, stay as they are."""
-    stepped = {name for item in program.order if isinstance(item, ir.Stepwise) for name, _ in item.axes}
+    stepped = program.recurrent
     search = _Search(program)
     changed: dict[str, ir.Let] = {}
     before: dict[str, list[ir.Let]] = {}
@@ -58,15 +59,13 @@ class _Search:
     refusals: dict[str, Refusal] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.lets = {let.name: let for let in self.program.lets}
+        self.lets = self.program.definitions
         self.taken = set(self.program.tensors)
 
     def clause(self, let: ir.Let, clause: ir.Clause) -> ir.Expr:
         if clause.guard is not None:
-            tables = [
-                factor for part in walk(clause.body) if isinstance(part, ir.Reduce) for factor in factors_of(part.body)
-            ]
-            if any(_place(factor) is not None for factor in tables):
+            sums = [part for part in walk(clause.body) if isinstance(part, ir.Reduce)]
+            if any(_place(factor.expr) is not None for part in sums for factor in factors_of(part.body, divided=False)):
                 reason = "its place may be out of bounds where a guard removes it"
                 self.refusals[let.name] = Refusal(let.name, GROUPED, reason)
             return clause.body
@@ -90,9 +89,9 @@ class _Search:
         return expr if guarded or trail is None else self.rewritten(expr, trail, let)
 
     def total(self, expr: ir.Reduce, trail: Trail, let: ir.Let) -> ir.Expr | None:
-        factors = [self.opened(factor) for factor in factors_of(expr.body)]
+        factors = [self.opened(factor.expr) for factor in factors_of(expr.body, divided=False)]
         tables = [factor for factor in factors if _place(factor) is not None]
-        if len(tables) != 1 or any(bound.type.coordinates for r in expr.ranges for bound in (r.lower, r.upper)):
+        if len(tables) != 1 or any(r.depends_on for r in expr.ranges):
             return None
         table, others = tables[0], [factor for factor in factors if factor is not tables[0]]
         place = _place(table)
@@ -115,7 +114,7 @@ class _Search:
             return None
         ranges = {step.coordinate: step for step in (*trail, *expr.ranges) if isinstance(step, ir.Range)}
         own = [c for c in ranges if c in rows | varies]
-        if not all(_is_counted(ranges[c]) for c in (*own, *columns)):
+        if not all(ranges[c].is_counted for c in (*own, *columns)):
             return None
         return self.defined(expr, table, place, inner, others, summed, own, columns, ranges, let)
 
@@ -134,19 +133,16 @@ class _Search:
     ) -> ir.Expr:
         """A definition for the products, and what is left to sum of it."""
         span = expr.span
-        x = _product(inner)
+        x = product_of(map(Factor, inner), expr)
         body = build.reduce("sum", summed, build.apply("*", (table, x), "real", span), None, "real", span)
-        name, count = f"{let.name}_{table.tensor}", 1
-        while name in self.taken:
-            count += 1
-            name = f"{let.name}_{table.tensor}_{count}"
+        name = fresh_name(f"{let.name}_{table.tensor}", self.taken)
         self.taken.add(name)
         self.made.append(definition(name, [ranges[c] for c in (*rows, *columns)], body))
         self.chosen[name] = Chosen(table, place, x, tuple(rows), tuple(columns), summed)
         read: ir.Expr = build.read(name, tuple(build.coord(c, span) for c in (*rows, *columns)), "real", span)
         left = [factor for factor in others if all(factor is not part for part in inner)]
         if left:
-            read = build.apply("*", (_product(left), read), "real", span)
+            read = build.apply("*", (product_of(map(Factor, left), expr), read), "real", span)
         outer = tuple(r for r in expr.ranges if r not in summed)
         return build.reduce("sum", outer, read, None, "real", span) if outer else read
 
@@ -165,13 +161,6 @@ class _Search:
         return factor
 
 
-def factors_of(expr: ir.Expr) -> list[ir.Expr]:
-    """The factors of a product of reals."""
-    if isinstance(expr, ir.Map) and expr.op == "*" and expr.type.kind == "real":
-        return [factor for argument in expr.arguments for factor in factors_of(argument)]
-    return [expr]
-
-
 def _place(expr: ir.Expr) -> int | None:
     """The axis of a table that is indexed by an array, where there is just one."""
     if not isinstance(expr, ir.Read) or expr.type.kind != "real" or len(expr.indices) < 3:
@@ -181,15 +170,3 @@ def _place(expr: ir.Expr) -> int | None:
         return None
     said = any(isinstance(part, ir.Read) and part.type.coordinates for part in walk(expr.indices[places[0]]))
     return places[0] if said else None
-
-
-def _is_counted(range: ir.Range) -> bool:
-    zero = isinstance(range.lower, ir.Const) and range.lower.value == 0
-    return zero and not range.upper.type.coordinates
-
-
-def _product(factors: Sequence[ir.Expr]) -> ir.Expr:
-    result = factors[0]
-    for factor in factors[1:]:
-        result = build.apply("*", (result, factor), "real", factor.span)
-    return result

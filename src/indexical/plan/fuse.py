@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.factors import factors_of
 from ..ir.walk import at, reads_of, rebuild, renamed_apart
 
 
 def fuse(program: ir.Program, kept: Collection[str]) -> ir.Program:
     """The program with such products written out where a sum reads them. Definitions that are `kept` stay."""
-    recurrent = {name for order in program.order if isinstance(order, ir.Stepwise) for name, _ in order.axes}
+    recurrent = program.recurrent
     products = {
         let.name: let.clauses[0]
         for let in program.lets
@@ -30,16 +31,8 @@ def is_spread(let: ir.Let) -> bool:
     if let.kind != "real" or len(let.clauses) != 1 or not all(isinstance(s, ir.Coord) for s in let.clauses[0].slots):
         return False
     body = let.clauses[0].body
-    factors = _factors(body)
-    return len(factors) > 1 and all(factor.type.coordinates < body.type.coordinates for factor in factors)
-
-
-def _factors(expr: ir.Expr) -> list[ir.Expr]:
-    match expr:
-        case ir.Map("*" | "/", (left, right)) if expr.type.kind == "real":
-            return _factors(left) + _factors(right)
-        case _:
-            return [expr]
+    factors = factors_of(body)
+    return len(factors) > 1 and all(factor.coordinates < body.type.coordinates for factor in factors)
 
 
 @dataclass

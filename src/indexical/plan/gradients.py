@@ -29,10 +29,10 @@ from ..ir.algebra.sums import replaced, summed
 from ..ir.algebra.writing import name_for, named, written
 from ..ir.needs import needed
 from ..ir.types import Coordinate
-from ..ir.walk import parts_of, walk
+from ..ir.walk import fresh_name, parts_of, walk
 from .backflow import Flowing, Scene, binder_of, flows_back
 from .cotangents import Gather, Use, adjoint_of, gathered, read_of
-from .ordering import arranged, definition, extended, fresh_name
+from .ordering import arranged, definition, extended
 from .softmaxes import name_softmaxes, weights_of
 from .steps import Attend, Gradient, Refusal, Step, Target
 
@@ -249,7 +249,7 @@ class _Search(Flowing):
         body = build.reduce(
             "sum", (weights.ranges[weights.key],), build.apply("*", (read, other), "real", span), None, "real", span
         )
-        return definition(fresh_name(f"{self.name}_gathered", self.program), axes, body)
+        return definition(fresh_name(f"{self.name}_gathered", self.program.tensors), axes, body)
 
     def _described(self, let: ir.Let, step: Step, flow: Form, gather: Gather) -> _Forward | str:
         attend = step.attend
@@ -422,7 +422,7 @@ class _Search(Flowing):
         last = weights.ranges[forward.row if over == weights.key else weights.key]
         axes = [*kept, last, *(own[c] for c in columns)]
         shown = named(written(total, span), [r.coordinate.name for r in axes])
-        return definition(fresh_name(f"d_{side}", self.program), axes, shown)
+        return definition(fresh_name(f"d_{side}", self.program.tensors), axes, shown)
 
     def _gradient(self, forward: _Forward, targets: Mapping[tuple[str, str], Target]) -> Gradient:
         span = self.lets[self.name].span

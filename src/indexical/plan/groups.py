@@ -24,7 +24,7 @@ def grouped(expr: ir.Reduce, condition: ir.Expr) -> ir.Reduce | None:
         case _:
             return None
     range = next(range for range in expr.ranges if range.coordinate == member)
-    edges = {c for r in expr.ranges for c in r.lower.type.coordinates | r.upper.type.coordinates}
+    edges = {c for r in expr.ranges for c in r.depends_on}
     if member in edges or range.upper.type.coordinates:
         return None
     if not isinstance(range.lower, ir.Const) or range.lower.value < 0:

@@ -17,13 +17,13 @@ from ..source import Span
 class Linear:
     """`times * y + plus` at every point, both free of `y`; None is 0.
 
-    `heard` is the condition under which `y` is read; None is everywhere, if at all. Elsewhere `times` is 0, and `y`
-    does not matter, not even where it is non-finite.
+    `read_where` is the condition under which `y` is read; None is everywhere, if at all. Elsewhere `times` is 0, and
+    `y` does not matter, not even where it is non-finite.
     """
 
     times: ir.Expr | None
     plus: ir.Expr | None
-    heard: ir.Expr | None = None
+    read_where: ir.Expr | None = None
 
 
 class Nonlinear(Exception):
@@ -47,18 +47,18 @@ def take_linear(expr: ir.Expr, earlier: Earlier) -> Linear:
             return _added(op, take_linear(left, earlier), take_linear(right, earlier), expr.span)
         case ir.Map("neg", (operand,)):
             found = take_linear(operand, earlier)
-            return Linear(_negative(found.times), _negative(found.plus), found.heard)
+            return Linear(_negative(found.times), _negative(found.plus), found.read_where)
         case ir.Map("*", (left, right)):
             if reads_earlier(left, earlier) and reads_earlier(right, earlier):
                 raise Nonlinear("it is multiplied with itself")
             moving, fixed = (left, right) if reads_earlier(left, earlier) else (right, left)
             found = take_linear(moving, earlier)
-            return Linear(_product(found.times, fixed), _product(found.plus, fixed), found.heard)
+            return Linear(_product(found.times, fixed), _product(found.plus, fixed), found.read_where)
         case ir.Map("/", (left, right)):
             if reads_earlier(right, earlier):
                 raise Nonlinear("it is divided by")
             found = take_linear(left, earlier)
-            return Linear(_quotient(found.times, right), _quotient(found.plus, right), found.heard)
+            return Linear(_quotient(found.times, right), _quotient(found.plus, right), found.read_where)
         case ir.Map(op):
             raise Nonlinear(f"`{op}` of it is not linear")
         case ir.Select():
@@ -76,15 +76,15 @@ def reads_earlier(expr: ir.Expr, earlier: Earlier) -> bool:
     return any(isinstance(part, ir.Read) and earlier(part) for part in walk(expr))
 
 
-def where_heard(condition: ir.Expr | None, found: Linear) -> Linear:
+def under_guard(condition: ir.Expr | None, found: Linear) -> Linear:
     """Make an expression 0 where a condition fails."""
     if condition is None:
         return found
     zero = _zero(condition.span)
     times = None if found.times is None else build.select(condition, found.times, zero, condition.span)
     plus = None if found.plus is None else build.select(condition, found.plus, zero, condition.span)
-    heard = None if found.times is None else build.conjunction((condition, found.heard))
-    return Linear(times, plus, heard)
+    read_where = None if found.times is None else build.conjunction((condition, found.read_where))
+    return Linear(times, plus, read_where)
 
 
 def _selected(expr: ir.Select, earlier: Earlier) -> Linear:
@@ -93,14 +93,14 @@ def _selected(expr: ir.Select, earlier: Earlier) -> Linear:
         raise Nonlinear("a condition asks for it")
     then, otherwise = take_linear(expr.then, earlier), take_linear(expr.otherwise, earlier)
     yes, no = build.truth(True, expr.span), build.truth(False, expr.span)
-    first, second = (no if side.times is None else side.heard or yes for side in (then, otherwise))
+    first, second = (no if side.times is None else side.read_where or yes for side in (then, otherwise))
     if (first, second) == (yes, yes):
-        heard = None
+        read_where = None
     elif (first, second) == (yes, no):
-        heard = expr.condition
+        read_where = expr.condition
     else:
-        heard = build.select(expr.condition, first, second, expr.span)
-    return Linear(_either(expr, then.times, otherwise.times), _either(expr, then.plus, otherwise.plus), heard)
+        read_where = build.select(expr.condition, first, second, expr.span)
+    return Linear(_either(expr, then.times, otherwise.times), _either(expr, then.plus, otherwise.plus), read_where)
 
 
 def _either(expr: ir.Select, then: ir.Expr | None, otherwise: ir.Expr | None) -> ir.Expr | None:
@@ -127,9 +127,9 @@ def _summed(expr: ir.Reduce, earlier: Earlier) -> Linear:
     plus = None
     if found.plus is not None:
         plus = build.reduce("sum", expr.ranges, found.plus, guard, "real", expr.span)
-    asks = build.conjunction((guard, found.heard))
-    heard = None if asks is None else build.reduce("any", expr.ranges, asks, None, "bool", expr.span)
-    return where_heard(outside, Linear(times, plus, heard))
+    asks = build.conjunction((guard, found.read_where))
+    read_where = None if asks is None else build.reduce("any", expr.ranges, asks, None, "bool", expr.span)
+    return under_guard(outside, Linear(times, plus, read_where))
 
 
 def split_guard(expr: ir.Reduce) -> tuple[ir.Expr | None, ir.Expr | None]:
@@ -143,12 +143,12 @@ def split_guard(expr: ir.Reduce) -> tuple[ir.Expr | None, ir.Expr | None]:
 
 
 def _added(op: str, left: Linear, right: Linear, span: Span) -> Linear:
-    heard: ir.Expr | None = None
+    read_where: ir.Expr | None = None
     if left.times is None or right.times is None:
-        heard = left.heard or right.heard
-    elif left.heard is not None and right.heard is not None:
-        heard = build.apply("||", (left.heard, right.heard), "bool", span)
-    return Linear(_sum(op, left.times, right.times, span), _sum(op, left.plus, right.plus, span), heard)
+        read_where = left.read_where or right.read_where
+    elif left.read_where is not None and right.read_where is not None:
+        read_where = build.apply("||", (left.read_where, right.read_where), "bool", span)
+    return Linear(_sum(op, left.times, right.times, span), _sum(op, left.plus, right.plus, span), read_where)
 
 
 def _sum(op: str, left: ir.Expr | None, right: ir.Expr | None, span: Span) -> ir.Expr | None:

@@ -8,27 +8,18 @@ from dataclasses import dataclass, replace
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.graph import components
-from ..ir.needs import asserted, reached
+from ..ir.needs import asserted, members, reached
 from ..ir.walk import reads_of, walk
+from ..source import Span
 from .steps import Gradient
 
 
-def definition(name: str, ranges: list[ir.Range], body: ir.Expr) -> ir.Let:
+def definition(name: str, ranges: Sequence[ir.Range], body: ir.Expr, call: Span | None = None) -> ir.Let:
     """A hidden definition with these coordinates."""
     slots = tuple(build.coord(r.coordinate, r.span) for r in ranges)
     axes = tuple(ir.Axis(r.coordinate, r.upper) for r in ranges)
     clause = ir.Clause(slots, tuple(ranges), body, None, body.span)
-    return ir.Let(name, axes, "real", (clause,), True, body.span)
-
-
-def fresh_name(name: str, program: ir.Program) -> str:
-    """The name itself where it is free, else the next that is."""
-    taken = program.tensors
-    number, result = 1, name
-    while result in taken:
-        number += 1
-        result = f"{name}_{number}"
-    return result
+    return ir.Let(name, axes, "real", (clause,), True, body.span, call)
 
 
 def extended(program: ir.Program, made: list[ir.Let], changed: Mapping[str, ir.Let]) -> ir.Program:
@@ -62,7 +53,7 @@ class Uses:
 
 def uses_of(program: ir.Program, wanted: tuple[str, ...]) -> Uses:
     """The readers of each definition that is wanted, asserted or needed for one that is; each is walked once."""
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
     reads: dict[str, Sequence[ir.Read]] = {}
 
     def step(name: str) -> list[str]:
@@ -77,32 +68,30 @@ def uses_of(program: ir.Program, wanted: tuple[str, ...]) -> Uses:
             by_name.setdefault(read.tensor, []).append(read)
         for name, found in by_name.items():
             readers.setdefault(name, []).append((let, found))
-    stepped = frozenset(name for item in program.order if isinstance(item, ir.Stepwise) for name, _ in item.axes)
+    stepped = program.recurrent
     return Uses(needed, readers, stepped)
 
 
 def arranged(program: ir.Program, gradients: list[Gradient]) -> ir.Program | str:
     """The program in an order in which all gradients of one attention are computed at once."""
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
     owners: dict[str, ir.Order] = {}
     for item in program.order:
-        names = [item.name] if isinstance(item, ir.Once) else [name for name, _ in item.axes]
-        owners.update(dict.fromkeys(names, item))
+        owners.update(dict.fromkeys(members(item), item))
     position = {id(item): n for n, item in enumerate(program.order)}
     edges: dict[int, list[int]] = {}
     for here, item in enumerate(program.order):
-        names = [item.name] if isinstance(item, ir.Once) else [name for name, _ in item.axes]
-        reads = {read.tensor for name in names for read in reads_of(lets[name])}
+        reads = {read.tensor for name in members(item) for read in reads_of(lets[name])}
         edges[here] = sorted({position[id(owners[name])] for name in reads if name in owners} - {here})
     for gradient in gradients:
-        members = [position[id(owners[name])] for name in gradient.definitions]
+        own = [position[id(owners[name])] for name in gradient.definitions]
         reads = {p.tensor for p in walk(gradient.arriving) if isinstance(p, ir.Read)}
         attention = gradient.attend.attention
         for part in (attention.score, attention.value, *attention.guard, attention.key.lower, attention.key.upper):
             reads |= {p.tensor for p in walk(part) if isinstance(p, ir.Read)}
         given = {position[id(owners[name])] for name in reads if name in owners}
-        for member in members:
-            edges[member] = sorted({*edges[member], *given, *(d for m in members for d in edges[m])} - {member})
+        for one in own:
+            edges[one] = sorted({*edges[one], *given, *(d for other in own for d in edges[other])} - {one})
     groups = components(edges)
     if any(len(group) > 1 for group in groups):
         return "what arrives is made of what flows back"

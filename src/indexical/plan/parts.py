@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
-from ..ir.walk import rebuild, walk
+from ..ir.walk import fresh_name, rebuild, walk
+from .ordering import definition
 
 
 def row_of(expr: ir.Reduce, inner: Mapping[str, int]) -> Coordinate | None:
@@ -20,6 +21,11 @@ def row_of(expr: ir.Reduce, inner: Mapping[str, int]) -> Coordinate | None:
             if isinstance(index, ir.Coord) and index.coordinate in ranges:
                 return index.coordinate
     return None
+
+
+def sums_rows(expr: ir.Expr, inner: Mapping[str, int]) -> bool:
+    """Whether an expression is a sum over rows which are in."""
+    return isinstance(expr, ir.Reduce) and expr.op == "sum" and row_of(expr, inner) is not None
 
 
 @dataclass
@@ -36,17 +42,14 @@ class Split:
         self.made: list[tuple[ir.Let, int | None]] = []
 
     def rewritten(self, expr: ir.Expr) -> ir.Expr:
-        if self.sums_rows(expr):
+        if sums_rows(expr, self.inner):
             return self.named(expr, None)
         if not any(isinstance(part, ir.Read) and part.tensor in self.inner for part in walk(expr)):
             return expr
-        if isinstance(expr, ir.Reduce) and not any(map(self.sums_rows, walk(expr))):
+        if isinstance(expr, ir.Reduce) and not any(sums_rows(part, self.inner) for part in walk(expr)):
             return self.named(expr, self.row(expr))
         self.failed = self.failed or isinstance(expr, ir.Read)
         return rebuild(expr, self.rewritten)
-
-    def sums_rows(self, expr: ir.Expr) -> bool:
-        return isinstance(expr, ir.Reduce) and expr.op == "sum" and row_of(expr, self.inner) is not None
 
     def row(self, expr: ir.Expr) -> Coordinate | None:
         """The coordinate of the definition that rows which are in are read at."""
@@ -61,16 +64,11 @@ class Split:
         own = {r.coordinate: r for r in clause.ranges}
         ranges = tuple(r for c, r in own.items() if c in expr.type.coordinates)
         places = [r.coordinate for r in ranges]
-        if not expr.type.coordinates <= own.keys() or (row not in places and not self.sums_rows(expr)):
+        if not expr.type.coordinates <= own.keys() or (row not in places and not sums_rows(expr, self.inner)):
             self.failed = True
             return expr
-        slots = tuple(build.coord(r.coordinate, r.span) for r in ranges)
-        name = f"{self.let.name}_{'sum' if row is None else 'part'}"
-        while name in self.taken:
-            name += "_2"
-        self.taken.append(name)
-        axes = tuple(ir.Axis(r.coordinate, r.upper) for r in ranges)
-        made = ir.Clause(slots, ranges, expr, None, expr.span)
-        let = ir.Let(name, axes, "real", (made,), True, clause.span, self.let.call)
+        name = fresh_name(f"{self.let.name}_{'sum' if row is None else 'part'}", self.taken)
+        let = definition(name, ranges, expr, self.let.call)
+        self.taken.append(let.name)
         self.made.append((let, None if row is None else places.index(row)))
-        return build.read(name, slots, "real", expr.span)
+        return build.read(let.name, let.clauses[0].slots, "real", expr.span)

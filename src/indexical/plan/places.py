@@ -11,14 +11,13 @@ from dataclasses import dataclass, field, replace
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import expression, of_atom, polynomial, tidied
-from ..ir.algebra.factors import Factor, product_of
+from ..ir.algebra.factors import Factor, factors_of, product_of, varying
 from ..ir.conditions import conjuncts_of, negated
 from ..ir.context import assume
 from ..ir.removal import removal, removal_through
 from ..ir.types import Coordinate
-from ..ir.walk import Inexpressible, fresh, is_bare, rebuild, substitute, walk
+from ..ir.walk import Inexpressible, fresh, fresh_name, is_bare, rebuild, substitute, walk
 from .contractions import extent_read, multiplied_out, starts_at_zero
-from .experts import factors_of
 from .ordering import definition, preceded
 from .reach import reach
 from .scatters import falls_within, solve
@@ -29,7 +28,7 @@ Ranges = Mapping[Coordinate, ir.Range]
 def by_places(program: ir.Program, needed: Collection[str]) -> tuple[ir.Program, list[str]]:
     """The program with such sums, in all that is needed, over places, and the names of the weights by place. What is
     made of itself stays as it is. That all places are there, where one is wanted, is asserted."""
-    stepped = {name for item in program.order if isinstance(item, ir.Stepwise) for name, _ in item.axes}
+    stepped = program.recurrent
     search = _Search(program)
     before: dict[str, list[ir.Let]] = {}
     changed: dict[str, ir.Let] = {}
@@ -58,7 +57,7 @@ class _Search:
     claims: list[ir.Assert] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.lets = {let.name: let for let in self.program.lets}
+        self.lets = self.program.definitions
         self.tensors = dict(self.program.tensors)
 
     def rewritten(self, expr: ir.Expr, ranges: Ranges, let: ir.Let) -> ir.Expr:
@@ -69,7 +68,7 @@ class _Search:
                 return expr if changed == arguments else rebuild(expr, dict(zip(arguments, changed, strict=True)).get)  # type: ignore[arg-type]
             case ir.Reduce("sum") if expr.type.kind == "real":
                 around = {**ranges, **{range.coordinate: range for range in expr.ranges}}
-                if any(bound.type.coordinates for range in expr.ranges for bound in (range.lower, range.upper)):
+                if any(range.depends_on for range in expr.ranges):
                     return expr
                 keys = [r for r in expr.ranges if any(_is_pair_read(part, r.coordinate) for part in walk(expr.body))]
                 return self.total(expr, keys[-1], around, let) if keys else self.scattered(expr, ranges, around, let)
@@ -109,7 +108,7 @@ class _Search:
         plain = len(pairs) == 1 and all(isinstance(i, ir.Coord) and i.coordinate in ranges for i in rest)
         carried = _carried(tables[0], factors, expr)
         own = [c for c in ranges if c in varies and c != key]
-        counted = all(_is_counted(ranges[c]) for c in (*own, *carried)) if plain else False
+        counted = all(ranges[c].is_counted for c in (*own, *carried)) if plain else False
         if not counted or not index.type.coordinates <= varies or not starts_at_zero(self.lets, read):
             return None
         if any(isinstance(part, ir.Normalize | ir.Reduce) for part in walk(weights)):
@@ -136,25 +135,25 @@ class _Search:
         what varies with `j` is put in its place one by one."""
         conditions = conjuncts_of(expr.guard)
         solved = [found for c in conditions if (found := solve(c, ranges.keys(), expr.coordinates)) is not None]
-        factors = factors_of(expr.body)
+        factors = factors_of(expr.body, divided=False)
         for _, place in solved:
             for bound in (r for r in expr.ranges if r.coordinate in place.type.coordinates):
                 key, span = bound.coordinate, expr.span
-                moved = [factor for factor in factors if key in factor.type.coordinates]
-                others = [factor for factor in factors if key not in factor.type.coordinates]
+                moved = [factor for factor in factors if key in factor.coordinates]
+                others = [factor for factor in factors if key not in factor.coordinates]
                 held = [c for c in conditions if key in c.type.coordinates]
-                varies = build.varying((*moved, *held)) - {key}
+                varies = (varying(moved) | build.varying(held)) - {key}
                 if not moved or not others or len(expr.ranges) < 2 or not varies <= around.keys():
                     continue
                 own = [c for c in around if c in varies]
-                carried = (build.varying(others) - varies) & ranges.keys()
-                if not carried or not all(_is_counted(around[c]) for c in own) or not all(map(is_bare, moved)):
+                carried = (varying(others) - varies) & ranges.keys()
+                bare = all(is_bare(factor.expr) for factor in moved)
+                if not carried or not bare or not all(around[c].is_counted for c in own):
                     continue
-                weights = product_of([Factor(factor) for factor in moved], expr)
-                total = build.reduce("sum", (bound,), weights, build.conjunction(held), "real", span)
+                total = build.reduce("sum", (bound,), product_of(moved, expr), build.conjunction(held), "real", span)
                 name = self.named(f"{let.name}_sum", definition("", [around[c] for c in own], total))
                 read = build.read(name, tuple(build.coord(c, span) for c in own), "real", span)
-                body = product_of([Factor(factor) for factor in (read, *others)], expr)
+                body = product_of([Factor(read), *others], expr)
                 guard = build.conjunction(c for c in conditions if c not in held)
                 rest = tuple(r for r in expr.ranges if r is not bound)
                 return build.reduce("sum", rest, body, guard, "real", span)
@@ -184,10 +183,7 @@ class _Search:
             self.claims.append(ir.Assert(condition, f"an index of `{read.tensor}` is out of bounds", span))
 
     def named(self, name: str, let: ir.Let) -> str:
-        count, free = 1, name
-        while free in self.tensors:
-            count += 1
-            free = f"{name}_{count}"
+        free = fresh_name(name, self.tensors)
         self.made.append(replace(let, name=free))
         self.tensors[free] = self.made[-1]
         return free
@@ -230,8 +226,3 @@ def _is_pair_read(expr: ir.Expr, key: Coordinate) -> bool:
 def _is_pair(index: ir.Expr, key: Coordinate) -> bool:
     """Whether a place varies with the key and something else."""
     return key in index.type.coordinates and len(index.type.coordinates) > 1
-
-
-def _is_counted(range: ir.Range) -> bool:
-    zero = isinstance(range.lower, ir.Const) and range.lower.value == 0
-    return zero and not range.upper.type.coordinates

@@ -85,7 +85,7 @@ def _reach(expr: ir.Expr, ranges: Mapping[Coordinate, ir.Range], lets: Mapping[s
 
 
 def _range(range: ir.Range) -> Reach:
-    if range.lower.type.coordinates or range.upper.type.coordinates:
+    if range.depends_on:
         return UNKNOWN
     return Reach(range.lower, build.apply("-", (range.upper, build.whole(1, range.span)), "whole", range.span))
 

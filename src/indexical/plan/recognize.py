@@ -14,10 +14,11 @@ from ..ir.algebra.predicates import holds_exponential, is_exponential
 from ..ir.algebra.writing import named, written
 from ..ir.context import Trail
 from ..ir.needs import members, needed
-from ..ir.walk import reads_of, rebuild, walk
+from ..ir.walk import fresh_name, reads_of, rebuild, walk
 from ..source import Span
-from .homes import Home, settle
-from .nothing import Written
+from .empty_sums import Written
+from .ordering import preceded
+from .placement import Placement, place_attention
 from .steps import Attention, Recognized, Refusal
 from .weights import Gathered, gather, placed
 
@@ -32,16 +33,12 @@ def recognize(
     if not any(is_exponential(part) for let in program.lets for c in let.clauses for part in walk(c.body)):
         return Recognized(program, {}, tuple(_other_weights(program, wanted_here)))
     search = _Search(program, Algebra(program, set(kept)))
-    order: list[ir.Order] = []
     for item in program.order:
         if isinstance(item, ir.Stepwise):
             search.pass_by(name for name, _ in item.axes if name in wanted_here)
         elif item.name in wanted_here:
             search.define(item.name)
-            order += [ir.Once(let.name) for let in search.before.get(item.name, ())]
-        order.append(item)
-    lets = tuple(let for old in program.lets for let in (*search.before.get(old.name, ()), search.lets[old.name]))
-    changed = replace(program, lets=lets, order=tuple(order)) if search.attentions else program
+    changed = preceded(program, search.before, search.lets) if search.attentions else program
     others = _other_weights(program, wanted_here - search.exponential - search.attentions.keys())
     return Recognized(changed, search.attentions, tuple(dict.fromkeys((*search.refusals, *others))))
 
@@ -131,7 +128,7 @@ class _Search:
     attentions: dict[str, Attention] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
     before: dict[str, tuple[ir.Let, ...]] = field(default_factory=dict)
-    made: list[Home] = field(default_factory=list)
+    made: list[Placement] = field(default_factory=list)
     exponential: set[str] = field(default_factory=set)
     plausible: dict[int, bool] = field(default_factory=dict)
 
@@ -174,12 +171,12 @@ class _Search:
             self.made = []
             self.attentions[let.name] = made.attention
             self.algebra.kept.add(let.name)
-        for home in self.made:
-            self.attentions[home.let.name] = home.attention
-            self.algebra.kept.add(home.let.name)
-            self.lets[home.let.name] = home.let
+        for placement in self.made:
+            self.attentions[placement.let.name] = placement.attention
+            self.algebra.kept.add(placement.let.name)
+            self.lets[placement.let.name] = placement.let
         self.lets[let.name] = let
-        self.before[let.name] = tuple(home.let for home in self.made)
+        self.before[let.name] = tuple(placement.let for placement in self.made)
 
     # --------------------------------------------------------------------- expressions
 
@@ -267,27 +264,22 @@ class _Search:
         value = form(((number, term),))
         if isinstance(found, Gathered):
             name = self._fresh(f"{place.let.name}_attention")
-            home = settle(self.algebra, found, name, place.let, place.clause, place.trail, span)
-            if isinstance(home, str):
-                reasons.append(home)
+            placement = place_attention(self.algebra, found, name, place.let, place.clause, place.trail, span)
+            if isinstance(placement, str):
+                reasons.append(placement)
                 return None
-            self.made.append(home)
+            self.made.append(placement)
             doubts = [Refusal(place.let.name, "guard", doubt, span) for doubt in found.doubts]
             self.refusals += doubts
-            value = placed(self.algebra, found, home.read)
+            value = placed(self.algebra, found, placement.read)
         if any(holds_exponential(atom) for _, term in value.terms for atom, _ in term.factors):
             reasons.append("other sums of exponentials stand beside it")
             return None
         return value
 
     def _fresh(self, name: str) -> str:
-        inputs = {tensor.name for tensor in self.program.inputs}
-        made = {home.let.name for home in self.made}
-        number, result = 1, name
-        while result in inputs or result in self.lets or result in made:
-            number += 1
-            result = f"{name}_{number}"
-        return result
+        inputs = (tensor.name for tensor in self.program.inputs)
+        return fresh_name(name, {*inputs, *self.lets, *(placement.let.name for placement in self.made)})
 
 
 def _is_product(expr: ir.Expr) -> bool:
@@ -296,17 +288,17 @@ def _is_product(expr: ir.Expr) -> bool:
     return isinstance(expr, ir.Map) and expr.op in ("*", "/")
 
 
-def _is_one(let: ir.Let, made: list[Home]) -> bool:
+def _is_one(let: ir.Let, made: list[Placement]) -> bool:
     """Whether a definition is the one attention that was made for it."""
     if len(made) != 1 or len(let.clauses) != 1:
         return False
-    clause, home = let.clauses[0], made[0].let
+    clause, placement = let.clauses[0], made[0].let
     body = clause.body
     if not all(isinstance(slot, ir.Coord) for slot in clause.slots):
         return False
-    if not isinstance(body, ir.Read) or body.tensor != home.name or home.clauses[0].guard != clause.guard:
+    if not isinstance(body, ir.Read) or body.tensor != placement.name or placement.clauses[0].guard != clause.guard:
         return False
-    return {axis.coordinate for axis in home.axes} == {r.coordinate for r in clause.ranges}
+    return {axis.coordinate for axis in placement.axes} == {r.coordinate for r in clause.ranges}
 
 
 def _inside(expr: ir.Expr, trail: Trail) -> Iterator[tuple[ir.Expr, Trail]]:

@@ -14,8 +14,8 @@ from ..ir.graph import components
 from ..ir.text import shown
 from ..ir.walk import at, reads_of, rebuild, renamed_apart, walk
 from .deciding import decide
-from .keeping import keep_last
-from .linear import Linear, Nonlinear, take_linear, where_heard
+from .linear import Linear, Nonlinear, take_linear, under_guard
+from .liveness import keep_last
 from .loops import lighten
 from .scans import Recurrence, Scan
 from .steps import Refusal, Step
@@ -101,7 +101,7 @@ class _Arranging:
             self.recurrences[name] = Recurrence(axes, diagonals=diagonals)
             self.refusals[name] = tuple(Refusal(name, way, reason) for way, reason in reasons.items())
         if not self.isolate:
-            known = {let.name: let for let in self.program.lets}
+            known = self.program.definitions
             light = {name: lighten(known[name], along) for name in along}
             if all(len(axes) == 1 for axes in along.values()) and not diagonals:
                 light = {name: _parted(let, along[name][0], item.forward, known) for name, let in light.items()}
@@ -128,7 +128,7 @@ def _scanned(program: ir.Program, order: ir.Stepwise) -> tuple[ir.Program, Scan,
     """A recurrence as a scan, and what else of it is computed after that; or why it is none."""
     if any(isinstance(item, ir.Stepwise) for item in order.body):
         return "it steps along several coordinates"
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
     if len(order.axes) == 1:
         ((name, axis),) = order.axes
         scan = scan_of(lets[name], axis, lets)
@@ -236,7 +236,7 @@ def scan_of(let: ir.Let, axis: int, lets: Mapping[str, ir.Let]) -> Scan | str:
                 isinstance(part, ir.Read) and part.tensor == let.name for part in walk(clause.guard)
             ):
                 raise Nonlinear("a condition asks for it")
-            parts.append(where_heard(clause.guard, found))
+            parts.append(under_guard(clause.guard, found))
             for read, trail in _reads(clause, {let.name: let}):
                 offsets.add(offset := _offset(read, clause, axis, lets))
                 if not _is_reached(read.indices[axis], let.axes[axis].extent, offset > 0, trail, lets):
@@ -286,10 +286,11 @@ def _divided(let: ir.Let, axis: int, offset: int) -> tuple[ir.Clause, ir.Clause]
 def _decided(part: Linear, clause: ir.Clause, lets: Mapping[str, ir.Let]) -> Linear:
     known = assume(clause.ranges, lets)
     bound = frozenset(range.coordinate for range in clause.ranges)
-    times, plus, heard = (None if e is None else decide(e, known, bound) for e in (part.times, part.plus, part.heard))
+    parts = (part.times, part.plus, part.read_where)
+    times, plus, read_where = (None if expr is None else decide(expr, known, bound) for expr in parts)
     if times is None or (isinstance(times, ir.Const) and times.value == 0):
         return Linear(None, plus)
-    return Linear(times, plus, None if heard is None or known.proves(heard) else heard)
+    return Linear(times, plus, None if read_where is None or known.proves(read_where) else read_where)
 
 
 def _is_reached(place: ir.Expr, extent: ir.Expr, forward: bool, trail: Trail, lets: Mapping[str, ir.Let]) -> bool:

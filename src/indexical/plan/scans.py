@@ -35,7 +35,7 @@ class Scan:
         rule = 0 if self.parts[1].times is None else 1
         base = self.clauses[1 - rule].slots[self.axis]
         alone = self.parts[1 - rule].times is None and (self.divided or not isinstance(base, ir.Coord))
-        return alone and build.is_number(self.parts[rule].times, 1) and self.parts[rule].heard is None
+        return alone and build.is_number(self.parts[rule].times, 1) and self.parts[rule].read_where is None
 
 
 @dataclass(frozen=True, slots=True)

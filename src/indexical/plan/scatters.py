@@ -88,7 +88,7 @@ def solve(
 def _obstacle(target: Coordinate, value: ir.Expr, later: bool, expr: ir.Reduce) -> str | None:
     """Why nothing can be scattered to a coordinate."""
     for range in expr.ranges:
-        if target in range.lower.type.coordinates | range.upper.type.coordinates:
+        if target in range.depends_on:
             return f"the range of `{range.coordinate}` depends on `{target}`"
     if later and not is_total(value):
         return f"where `{shown(value)}` may be looked at depends on `{target}`"
@@ -109,7 +109,7 @@ def _taken_apart(
     waiting = list(moved)
     while waiting:
         range = bound[waiting.pop()]
-        more = (range.lower.type.coordinates | range.upper.type.coordinates) & bound.keys() - moved
+        more = range.depends_on & bound.keys() - moved
         moved |= more
         waiting += more
     outer: list[ir.Expr] = []

@@ -133,8 +133,4 @@ def _dot(term: ir.Expr, positive: bool, rows: frozenset[Coordinate], key: Coordi
 
 
 def _compares(expr: ir.Reduce, key: Coordinate) -> bool:
-    return key in expr.type.coordinates and all(not range.stated or _is_closed(range) for range in expr.ranges)
-
-
-def _is_closed(range: ir.Range) -> bool:
-    return not (range.lower.type.coordinates or range.upper.type.coordinates)
+    return key in expr.type.coordinates and all(not range.stated or not range.depends_on for range in expr.ranges)

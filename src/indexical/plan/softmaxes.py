@@ -10,7 +10,8 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.canonical import text
 from ..ir.types import Coordinate
-from ..ir.walk import is_bare, rebuild, substitute
+from ..ir.walk import fresh_name, is_bare, rebuild, substitute
+from .ordering import definition, preceded
 
 Scope = Mapping[Coordinate, ir.Range]
 
@@ -19,26 +20,13 @@ def name_softmaxes(program: ir.Program, needed: set[str]) -> ir.Program:
     """The same program with a definition for every softmax inside of an expression; where one is written twice, in
     place or under another name, all read the first."""
     naming = _Naming(program)
-    lets: list[ir.Let] = []
-    order: dict[str, list[ir.Order]] = {}
-    stepped = {name for item in program.order if isinstance(item, ir.Stepwise) for name, _ in item.axes}
+    before: dict[str, list[ir.Let]] = {}
     for item in program.order:
-        if isinstance(item, ir.Once) and item.name in needed and item.name not in stepped:
+        if isinstance(item, ir.Once) and item.name in needed:
             made = len(naming.made)
             naming.define(item.name)
-            order[item.name] = [ir.Once(let.name) for let in naming.made[made:]]
-    if not naming.changed:
-        return program
-    for let in program.lets:
-        names = [item.name for item in order.get(let.name, []) if isinstance(item, ir.Once)]
-        lets += [new for new in naming.made if new.name in names]
-        lets.append(naming.lets[let.name])
-    steps = [
-        step
-        for item in program.order
-        for step in (*order.get(item.name if isinstance(item, ir.Once) else "", ()), item)
-    ]
-    return replace(program, lets=tuple(lets), order=tuple(steps))
+            before[item.name] = naming.made[made:]
+    return preceded(program, before, naming.lets) if naming.changed else program
 
 
 def weights_of(let: ir.Let) -> ir.Normalize | None:
@@ -50,7 +38,7 @@ def weights_of(let: ir.Let) -> ir.Normalize | None:
     if not isinstance(body, ir.Normalize) or body.op != "softmax":
         return None
     slots = [slot.coordinate for slot in clause.slots if isinstance(slot, ir.Coord)]
-    starts = all(isinstance(r.lower, ir.Const) and r.lower.value == 0 for r in clause.ranges)
+    starts = all(r.from_zero for r in clause.ranges)
     return body if len(slots) == len(clause.slots) and starts and body.coordinate in slots else None
 
 
@@ -63,7 +51,7 @@ class _Naming:
     changed: bool = False
 
     def __post_init__(self) -> None:
-        self.lets = {let.name: let for let in self.program.lets}
+        self.lets = self.program.definitions
 
     def define(self, name: str) -> None:
         """A definition that is a softmax is known from here on; any other reads those that are."""
@@ -106,8 +94,7 @@ class _Naming:
 
     def named(self, expr: ir.Normalize, scope: Scope) -> ir.Expr:
         ranges = {c: scope[c] for c in scope if c in expr.type.coordinates}
-        bounds = [bound for r in ranges.values() for bound in (r.lower, r.upper)]
-        if any(bound.type.coordinates for bound in bounds) or any(text(r.lower) != "0" for r in ranges.values()):
+        if not all(r.is_counted for r in ranges.values()):
             return expr
         key, order = _shape(expr, ranges)
         if key in self.known:
@@ -116,20 +103,12 @@ class _Naming:
             return build.read(name, indices, "real", expr.span)
         name = self._fresh()
         own = (*(c for c in ranges if c != expr.coordinate), expr.coordinate)
-        slots = tuple(build.coord(c, expr.span) for c in own)
-        clause = ir.Clause(slots, tuple(ranges[c] for c in own), expr, None, expr.span)
-        axes = tuple(ir.Axis(c, ranges[c].upper) for c in own)
-        self.made.append(ir.Let(name, axes, "real", (clause,), True, expr.span))
+        self.made.append(definition(name, [ranges[c] for c in own], expr))
         self.known[key] = (name, tuple(order.index(c) for c in own))
-        return build.read(name, slots, "real", expr.span)
+        return build.read(name, tuple(build.coord(c, expr.span) for c in own), "real", expr.span)
 
     def _fresh(self) -> str:
-        taken = self.program.tensors.keys() | {let.name for let in self.made}
-        number, result = 1, "weights"
-        while result in taken:
-            number += 1
-            result = f"weights_{number}"
-        return result
+        return fresh_name("weights", self.program.tensors.keys() | {let.name for let in self.made})
 
 
 def _shape(expr: ir.Normalize, ranges: Scope) -> tuple[str, list[Coordinate]]:

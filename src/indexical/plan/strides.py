@@ -47,7 +47,7 @@ def _split(expr: ir.Reduce, bounds: Bounds) -> Strided | None:
         match part:
             case ir.Map("//" | "%" as op, (ir.Coord(target), ir.Const(int() as step))) if step >= 2:
                 found.setdefault((target, step), set()).add(op)
-    edges = {c for r in expr.ranges for c in r.lower.type.coordinates | r.upper.type.coordinates}
+    edges = {c for r in expr.ranges for c in r.depends_on}
     for (target, step), ops in found.items():
         if len(ops) < 2 or target not in bounds or target in edges or not build.is_number(bounds[target][0], 0):
             continue
@@ -90,7 +90,7 @@ def _by_digits(
 
 
 def _found(expr: ir.Reduce, condition: ir.Expr, whole: Polynomial, step: int, bounds: Bounds) -> Strided | None:
-    edges = {c for r in expr.ranges for c in r.lower.type.coordinates | r.upper.type.coordinates}
+    edges = {c for r in expr.ranges for c in r.depends_on}
     for range in expr.ranges:
         summed = range.coordinate
         for target, (start, _) in bounds.items():

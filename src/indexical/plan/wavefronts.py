@@ -10,7 +10,7 @@ from ..ir import nodes as ir
 from ..ir.affine import expression, polynomial
 from ..ir.context import constants_of
 from ..ir.types import Coordinate
-from ..ir.walk import Inexpressible, fresh, rebuild, substitute, walk
+from ..ir.walk import Inexpressible, fresh, fresh_name, rebuild, substitute, walk
 
 # A diagonal may lie so steep: `3 * i + j`.
 STEEPEST = 3
@@ -66,11 +66,11 @@ def _reads(clause: ir.Clause, names: Mapping[str, object]) -> list[ir.Read]:
 def skew(program: ir.Program, order: ir.Stepwise) -> tuple[ir.Program, ir.Stepwise, list[ir.Order]] | str:
     """The program with a recurrence along two coordinates as one along its diagonals, from which its points are then
     read; or why it is not so."""
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
     found = diagonals_of(order, lets)
     if isinstance(found, str):
         return found
-    names = {name: _fresh_name(f"{name}_diagonals", program) for name in found}
+    names = {name: fresh_name(f"{name}_diagonals", program.tensors) for name in found}
     skewing = _Skewing(lets, found, names)
     new: dict[str, tuple[ir.Let, ...]] = {}
     try:
@@ -87,12 +87,6 @@ def skew(program: ir.Program, order: ir.Stepwise) -> tuple[ir.Program, ir.Stepwi
 def _in_order(order: ir.Stepwise) -> list[str]:
     """The definitions of a recurrence, in the order in which a point of each is computed."""
     return [name for item in order.body for name in ([item.name] if isinstance(item, ir.Once) else _in_order(item))]
-
-
-def _fresh_name(name: str, program: ir.Program) -> str:
-    while name in program.tensors:
-        name += "_"
-    return name
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from ..ir.algebra.weights import carried, matched, summand, totals
 from ..ir.algebra.writing import written_atom
 from ..ir.context import Trail
 from ..ir.types import Coordinate
-from .nothing import Written, is_undefined
+from .empty_sums import Written, is_undefined
 from .steps import Empty
 
 

@@ -25,7 +25,7 @@ def described(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: boo
 
 def parts_of(plan: Plan) -> tuple[Part, ...]:
     """The parts of a plan, in its order."""
-    lets = {let.name: let for let in plan.program.lets}
+    lets = plan.program.definitions
     return tuple(_part(step, lets, plan) for step in plan.steps)
 
 

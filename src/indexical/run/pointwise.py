@@ -59,7 +59,7 @@ def _wide(dtype: Dtype) -> str:
 
 def check_work(bound: Bound, wanted: tuple[str, ...], most: int) -> None:
     """Refuse what would not end in reasonable time, before it starts."""
-    lets = {let.name: let for let in bound.program.lets}
+    lets = bound.program.definitions
     needed = needs(bound.program, wanted)
     for order in bound.program.order:
         for name in members(order) & needed:

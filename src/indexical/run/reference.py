@@ -41,7 +41,7 @@ class Evaluation:
         self, program: ir.Program, inputs: Mapping[str, Table], sizes: Mapping[Coordinate, int], numbers: Numbers
     ) -> None:
         self.tensors = dict(inputs)
-        self.lets = {let.name: let for let in program.lets}
+        self.lets = program.definitions
         self.sizes = sizes
         self.numbers = numbers
         self.zero = numbers.number(0)

@@ -218,7 +218,7 @@ def _listed(value: Any) -> np.ndarray[Any, Any]:
     return np.array(value.tolist(), _STAND_INS.get(name, name.removeprefix("torch."))).reshape(value.shape)
 
 
-def to_tensors(program: ir.Program, arrays: Mapping[str, Any], device: str | None) -> dict[str, Any]:
+def to_tensors(arrays: Mapping[str, Any], device: str | None) -> dict[str, Any]:
     """Arrays as tensors on a device; plain numbers stay what they are."""
     torch = load_torch()
     try:

@@ -134,7 +134,7 @@ class Tracer:
         self.program = program
         self.evaluation = evaluation
         self.numbers = evaluation.numbers
-        self.lets = {let.name: let for let in program.lets}
+        self.lets = program.definitions
         self.inputs = {tensor.name: tensor for tensor in program.inputs}
 
     def at(self, element: Element) -> Trace:

@@ -31,7 +31,7 @@ def batched(program: ir.Program, name: str, inputs: Sequence[str]) -> ir.Program
     _check_extents(program, varying)
     lets = tuple(_let(let, coordinate, varying) for let in program.lets)
     new = [_input(tensor, coordinate) if tensor.name in inputs else tensor for tensor in program.inputs]
-    asserts = tuple(_assert(claim, coordinate, varying, program) for claim in program.asserts)
+    asserts = tuple(_assert(claim, coordinate, varying) for claim in program.asserts)
     contracts = tuple(_contract(contract, name, varying) for contract in program.contracts)
     return replace(program, inputs=tuple(new), lets=lets, asserts=asserts, contracts=contracts, expects=(), order=())
 
@@ -115,7 +115,7 @@ def _read(expr: ir.Expr, coordinate: Coordinate, varying: frozenset[str]) -> ir.
     return changed
 
 
-def _assert(claim: ir.Assert, coordinate: Coordinate, varying: frozenset[str], program: ir.Program) -> ir.Assert:
+def _assert(claim: ir.Assert, coordinate: Coordinate, varying: frozenset[str]) -> ir.Assert:
     """The claims of one, made of all."""
     condition = _read(renamed_apart(claim.condition, {coordinate.name}), coordinate, varying)
     if coordinate not in condition.type.coordinates:

@@ -99,7 +99,7 @@ def _nothing(name: str, ranges: tuple[ir.Range, ...], span: Span) -> ir.Let:
 
 def pruned(program: ir.Program) -> ir.Program:
     """The program with nothing but what its outputs need; assertions stay that speak of what is left."""
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
     sizes = (axis.extent for tensor in program.inputs for axis in tensor.axes)
     kept = {tensor.name for tensor in program.inputs}
     waiting = [*program.outputs, *_reads(sizes)]

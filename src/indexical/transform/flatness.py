@@ -24,7 +24,7 @@ def flat_parts(program: ir.Program, of: Sequence[str], by: Sequence[str]) -> Ite
 
 def _flat_part(program: ir.Program, of: Sequence[str], by: str) -> ir.Map | ir.Reduce | None:
     """The flat function through which every path from `by` to `of` leads."""
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
     dependent = {by}
     for _ in program.lets:
         more = {name for name, let in lets.items() if any(_names(c.body) & dependent for c in let.clauses)}

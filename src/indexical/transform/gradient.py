@@ -108,7 +108,7 @@ class _Flow:
     """The tensors between `of` and `by`, and those of them that have a cotangent."""
 
     def __init__(self, program: ir.Program, seeds: Seeds, by: Sequence[str]) -> None:
-        self.every = {let.name: let for let in program.lets}
+        self.every = program.definitions
         self.lets = {name: let for name, let in self.every.items() if name not in by}
         self.targets = {name: _targets(let) for name, let in self.lets.items()}
         self.live = _between(self.targets, seeds.of, by)

@@ -92,7 +92,7 @@ def _in_order(ranges: list[ir.Range]) -> list[ir.Range]:
     waiting, result = list(ranges), []
     while waiting:
         open = {range.coordinate for range in waiting}
-        ready = [r for r in waiting if not open & (r.lower.type.coordinates | r.upper.type.coordinates)]
+        ready = [r for r in waiting if not open & r.depends_on]
         if not ready:
             raise Inexpressible
         result.append(ready[0])
@@ -241,7 +241,7 @@ def _linear(
 def _bounds_another(coordinate: Coordinate, left: Polynomial, equations: _Equations) -> bool:
     """Whether the range of another coordinate of the equation depends on this one: then that would bound itself."""
     others = [r for r in equations.ranges if r.coordinate in left.atoms and r.coordinate != coordinate]
-    return any(coordinate in bound.type.coordinates for r in others for bound in (r.lower, r.upper))
+    return any(coordinate in r.depends_on for r in others)
 
 
 def _times(coordinate: Coordinate, factor: int) -> Polynomial:

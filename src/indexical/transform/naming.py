@@ -67,8 +67,7 @@ class _Place:
 def _bounds(range: ir.Range) -> tuple[ir.Expr | None, ir.Expr | None]:
     """The condition that a stated range puts on its coordinate; None where it puts none."""
     here = build.coord(range.coordinate, range.span)
-    starts = isinstance(range.lower, ir.Const) and range.lower.value == 0
-    lower = None if starts else build.apply("<=", (range.lower, here), "bool", range.span)
+    lower = None if range.from_zero else build.apply("<=", (range.lower, here), "bool", range.span)
     upper = build.apply("<", (here, range.upper), "bool", range.span) if range.stated else None
     return lower, upper
 
@@ -215,13 +214,13 @@ def _guards(own: list[ir.Range], place: _Place, total: bool) -> list[ir.Expr] | 
     """The guards under which a part is defined; None where it would be evaluated at points where it cannot be. One that
     is `total` needs none of those that have other coordinates too."""
     mine = {range.coordinate for range in own}
-    if any((range.lower.type.coordinates | range.upper.type.coordinates) for range in own):
+    if any(range.depends_on for range in own):
         return None
     if not all(Assumptions().entails(polynomial(range.lower)) for range in own):
         return None
     guards: list[ir.Expr] = []
     for range in own:
-        if not (isinstance(range.lower, ir.Const) and range.lower.value == 0):
+        if not range.from_zero:
             sides = (range.lower, build.coord(range.coordinate, range.span))
             guards.append(build.apply("<=", sides, "bool", range.span))
     for guard in place.guards:

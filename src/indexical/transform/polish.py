@@ -114,5 +114,4 @@ def without_number(name: str) -> str:
 
 def _own_size(range: ir.Range) -> str:
     """The name whose size the range has: a coordinate of that name may have it."""
-    starts = isinstance(range.lower, ir.Const) and range.lower.value == 0
-    return range.upper.coordinate.name if starts and isinstance(range.upper, ir.Size) else ""
+    return range.upper.coordinate.name if range.from_zero and isinstance(range.upper, ir.Size) else ""

@@ -10,8 +10,7 @@ from typing import assert_never
 from ..checker.scope import Refusal
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import expression, of_atom, polynomial
-from ..ir.affine import number as constant
+from ..ir.affine import extreme, tidied
 from ..ir.algebra.quotients import Quotient, quotient_of, without_sign
 from ..ir.conditions import negated
 from ..ir.types import Coordinate
@@ -68,7 +67,7 @@ class Walk:
         own = self.range_of(coordinate)
         result = replace(self, ranges=())
         for range in self.ranges:
-            if coordinate not in range.lower.type.coordinates | range.upper.type.coordinates:
+            if coordinate not in range.depends_on:
                 result = result.within((range,), None)
                 continue
             here = build.coord(range.coordinate, range.span)
@@ -84,13 +83,11 @@ class Walk:
 
 def _extreme(bound: ir.Expr, range: ir.Range, largest: bool) -> ir.Expr:
     """The largest (smallest) value of a bound, over the points of a range."""
-    found = polynomial(bound)
-    factor = found.terms.get(frozenset(((range.coordinate, 1),)), 0)
-    if range.coordinate in (found - of_atom(range.coordinate) * constant(factor)).atoms:
+    last = build.apply("-", (range.upper, build.whole(1, range.span)), "whole", range.span)
+    found = extreme(bound, {range.coordinate: (range.lower, last)}, not largest)
+    if found is None:
         raise Refusal(f"a range that depends on `{range.coordinate}` has no bound that is known")
-    last = polynomial(range.upper) - 1
-    end = last if (factor > 0) == largest else polynomial(range.lower)
-    return expression(found + (end - of_atom(range.coordinate)) * constant(factor), bound.span)
+    return tidied(found)
 
 
 def names_in(clause: ir.Clause) -> set[str]:
@@ -178,8 +175,7 @@ def _through_reduction(expr: ir.Reduce, owed: Quotient, way: Walk) -> Iterator[S
 
 def count(expr: ir.Reduce) -> ir.Expr:
     """The number of points that a reduction runs over."""
-    bounds = build.varying(bound for range in expr.ranges for bound in (range.lower, range.upper))
-    if expr.guard is None and not bounds and not runs_over_rest(expr):
+    if expr.guard is None and not any(range.depends_on for range in expr.ranges) and not runs_over_rest(expr):
         result = length(expr.ranges[0])
         for range in expr.ranges[1:]:
             result = build.apply("*", (result, length(range)), "whole", expr.span)
@@ -194,7 +190,7 @@ def runs_over_rest(expr: ir.Reduce) -> bool:
 
 def length(range: ir.Range) -> ir.Expr:
     """The number of points of a range, where it is not empty."""
-    if isinstance(range.lower, ir.Const) and range.lower.value == 0:
+    if range.from_zero:
         return range.upper
     return build.apply("-", (range.upper, range.lower), "whole", range.span)
 

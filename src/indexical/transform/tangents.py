@@ -42,7 +42,7 @@ def pushed_forward(program: ir.Program, of: Sequence[str], by: Sequence[str]) ->
     for name in by:
         tensor = program.tensors[name]
         inputs.append(ir.Input(names[name], tensor.axes, "real", None, tensor.span))
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
     given = {name: lets[name] for name in by if name in lets}
     tangents = []
     for let in program.lets:

@@ -201,8 +201,7 @@ def counted(term: Term) -> Term:
     product, ranges = term.product, list(term.ranges)
     for range in reversed(term.ranges):
         mentioned = build.varying((*product.factors, *product.divisors, *term.guards, *term.cases))
-        later = build.varying(bound for other in ranges for bound in (other.lower, other.upper))
-        if range.coordinate in mentioned | later or not _is_count(range):
+        if range.coordinate in mentioned.union(*(other.depends_on for other in ranges)) or not _is_count(range):
             continue
         many = length(range)
         factor = Quotient(Fraction(many.value)) if isinstance(many, ir.Const) else Quotient(factors=(many,))
@@ -213,7 +212,6 @@ def counted(term: Term) -> Term:
 
 def _is_count(range: ir.Range) -> bool:
     """Whether the upper end of a range is the number of its points: never negative."""
-    starts = isinstance(range.lower, ir.Const) and range.lower.value == 0
     plain = isinstance(range.upper, ir.Size) or (isinstance(range.upper, ir.Const) and range.upper.value >= 0)
     sayable = not range.upper.type.coordinates and not range.coordinate.rest
-    return starts and (plain or not range.stated) and sayable
+    return range.from_zero and (plain or not range.stated) and sayable

@@ -39,14 +39,14 @@ def ranges_in(clause: ir.Clause) -> Iterator[ir.Range]:
 
 def _unproved(program: ir.Program) -> ir.Program:
     """The assertions that are left for the run."""
-    known = Assumptions(constants=constants_of({let.name: let for let in program.lets}))
+    known = Assumptions(constants=constants_of(program.definitions))
     left = tuple(claim for claim in program.asserts if not known.proves(claim.condition))
     return replace(program, asserts=left)
 
 
 def _needed(program: ir.Program) -> ir.Program:
     """Keep what stands in the text, unless only expectations read it; of what was brought along, only what is read."""
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
     contracts = tuple(contract for contract in program.contracts if contract.name in lets)
     wanted = needed(program, (*program.outputs, *(contract.name for contract in contracts)))
     expected = _closure(read_in(*(expect.body for expect in program.expects)), lets)
@@ -95,7 +95,7 @@ def _clause_from_zero(clause: ir.Clause, captured: int) -> ir.Clause:
 def _inputs_apart(program: ir.Program) -> ir.Program:
     """Inputs that share a coordinate share its size: one of another length gets another name. Constants of the
     program are written out in their sizes."""
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
     owned = {axis.coordinate: axis.extent for tensor in program.inputs for axis in tensor.axes if _is_own(axis)}
     taken = {c.name for tensor in program.inputs for c in (axis.coordinate for axis in tensor.axes)}
     taken |= {range.coordinate.name for let in program.lets for c in let.clauses for range in ranges_in(c)}
@@ -128,7 +128,7 @@ def _without_constants(expr: ir.Expr, lets: Mapping[str, ir.Let]) -> ir.Expr:
 
 def _without_aliases(program: ir.Program) -> ir.Program:
     """`let o = norm(X);` is what the function's result is, under the name and the coordinates of `o`."""
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
     reads = Counter(read.tensor for let in program.lets for read in reads_of(let))
     reads.update(asserted(program))
     for name in [let.name for let in program.lets]:
@@ -214,7 +214,7 @@ def _order(let: ir.Let) -> list[int]:
 def _in_order(program: ir.Program) -> list[ir.Let]:
     """Each definition after all that it reads, but for recurrences; else as they stood. What was brought along
     stands just before what first needs it, and derivatives behind all the others."""
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
     place = {name: number for number, name in enumerate(lets)}
     hidden = {name: let for name, let in lets.items() if let.hidden}
     placed: dict[str, ir.Let] = {}

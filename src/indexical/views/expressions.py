@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never
 
@@ -370,21 +370,6 @@ def guards(guard: ir.Expr | None, place: Place) -> tuple[tree.Clause, ...]:
     if guard is None:
         return ()
     return tuple(tree.Guard(part, NOWHERE) for part in conjuncts(guard, place))
-
-
-def at_this_depth(expr: tree.Expr) -> Iterator[tree.Reduction]:
-    """The reductions and normalisers that stand in no bracket: a guard behind all may attach to them."""
-    match expr:
-        case tree.Reduction():
-            yield expr
-        case tree.Unary(operand=operand) | tree.Cast(operand=operand):
-            yield from at_this_depth(operand)
-        case tree.Binary(_, left, right):
-            yield from at_this_depth(left)
-            yield from at_this_depth(right)
-        case tree.Comparison(operands):
-            for operand in operands:
-                yield from at_this_depth(operand)
 
 
 def attaches(clause: tree.Clause, taker: tree.Reduction) -> bool:

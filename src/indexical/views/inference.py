@@ -175,7 +175,7 @@ def _reads(expr: ir.Expr, coordinate: Coordinate, held: Conditions) -> Reads:
 
 def asked_kinds(program: ir.Program) -> set[str]:
     """The inputs that are whole or Boolean because they are used as an index or as a condition."""
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
     found: set[str] = set()
     seen: set[str] = set()
     waiting = [part for expr in _everything(program) for node in walk(expr) for part in _demanding(node)]

@@ -18,7 +18,7 @@ from .rooms import kept_for_the_way_back, show_bytes, way_back
 
 def show_plan(plan: Plan, sizes: Mapping[Coordinate, int]) -> str:
     """Per definition: the kernel, what is said of it, what was refused and why; then what is never built."""
-    lets = {let.name: let for let in plan.program.lets}
+    lets = plan.program.definitions
     kept_whole = "" if plan.recompute else ", nothing made again for the way back"
     isolated = ", non-finite values isolated" if plan.isolate else ""
     lines = [f"{plan.backend} on {plan.device}{isolated}{kept_whole}"]
@@ -54,7 +54,7 @@ def _told(step: Step, plan: Plan) -> str:
 
 
 def plan_json(plan: Plan, sizes: Mapping[Coordinate, int]) -> dict[str, object]:
-    lets = {let.name: let for let in plan.program.lets}
+    lets = plan.program.definitions
     return {
         "backend": plan.backend,
         "device": plan.device,

@@ -24,7 +24,7 @@ def show_bytes(count: int) -> str:
 
 def way_back(step: Step, plan: Plan, sizes: Sizes) -> list[str]:
     """Say what a step of the backward pass recomputes, in how much memory, and how much it would take to keep it."""
-    lets = {let.name: let for let in plan.program.lets}
+    lets = plan.program.definitions
     if step.gradient is not None:
         large = [name for name in step.covers if _is_large(lets[name], lets[step.gradient.weights])]
         made = _again(step.gradient, plan, sizes)
@@ -53,7 +53,7 @@ def _again(gradient: Gradient, plan: Plan, sizes: Sizes) -> int | None:
 
 def _in_blocks(block: Block, plan: Plan, sizes: Sizes) -> tuple[int | None, int | None]:
     """The bytes of all that is as large as rows × keys for the rows of one block, and how many rows these are."""
-    lets = {let.name: let for let in plan.program.lets}
+    lets = plan.program.definitions
     axes = dict(block.inner)
     counts = [extent_of(a, sizes) for n, a in enumerate(lets[block.weights].axes) if n != axes[block.weights]]
     rows = extent_of(lets[block.weights].axes[axes[block.weights]], sizes)
@@ -77,7 +77,7 @@ def kept_for_the_way_back(plan: Plan) -> list[str]:
     """The definitions of a forward pass that its derivative reads, by name, where the program has one: definitions
     `d_x` for an `x` that it has, too."""
     tensors = plan.program.tensors
-    lets = {let.name: let for let in plan.program.lets}
+    lets = plan.program.definitions
 
     def is_back(name: str) -> bool:
         return name.startswith("d_") and (name[2:] in tensors or lets[name].hidden or name[2:].startswith("d_"))

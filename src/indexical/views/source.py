@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from ..checker.guards import at_this_depth
 from ..checker.spaces import check as check_spaces
 from ..diagnostics import Sink
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.graph import components
 from ..ir.types import Coordinate
-from ..ir.walk import reads_of, walk
+from ..ir.walk import fresh_name, reads_of, walk
 from ..source import Source
 from ..syntax import tree
 from ..syntax.format import format_source, format_statement
@@ -20,7 +21,6 @@ from .arrangement import arranged, is_derivative, ranges_in
 from .expressions import (
     Place,
     as_real,
-    at_this_depth,
     attaches,
     binder,
     guards,
@@ -96,12 +96,8 @@ def _names(program: ir.Program) -> dict[str, str]:
     taken = {*names.values(), *(legal(c.name) for c in _coordinates(program))}
     for tensor in program.tensors:
         if tensor not in names:
-            name, number = legal(tensor), 1
-            while name in taken:
-                number += 1
-                name = f"{legal(tensor)}_{number}"
-            taken.add(name)
-            names[tensor] = name
+            names[tensor] = fresh_name(legal(tensor), taken)
+            taken.add(names[tensor])
     return names
 
 

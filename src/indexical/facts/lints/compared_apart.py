@@ -18,7 +18,7 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
         if any(comparison.compared for comparison in found):
             continue
         for comparison in found:
-            if all(any(_is_data(f.expr) for f in side) for side in (comparison.asking, comparison.answering)):
+            if all(any(_is_data(f.expr) for f in side) for side in (comparison.query_side, comparison.key_side)):
                 yield gather.site.let, _report(gather, comparison)
         if not found and gather.weights.score is not None and _is_separable(view, gather, gather.weights.score):
             yield gather.site.let, _no_influence(gather)
@@ -29,15 +29,15 @@ def _is_data(expr: ir.Expr) -> bool:
 
 
 def _report(gather: Gather, comparison: Comparison) -> Diagnostic:
-    asking, answering = comparison.asking[0].expr, comparison.answering[0].expr
+    query_side, key_side = comparison.query_side[0].expr, comparison.key_side[0].expr
     product = comparison.product
     written = {step.coordinate: step.range.span.text.split()[0] for step in product.summed}
-    apart = [sorted(written[c] for c in product.bound & expr.type.coordinates) for expr in (asking, answering)]
+    apart = [sorted(written[c] for c in product.bound & expr.type.coordinates) for expr in (query_side, key_side)]
     shown = [f"summed over `{'`, `'.join(names)}`" if names else "summed over nothing" for names in apart]
     return Diagnostic(
         CODE,
-        f"`{asking.span.text}` and `{answering.span.text}` share no feature that is compared",
-        (Label(asking.span, shown[0]), Label(answering.span, shown[1])),
+        f"`{query_side.span.text}` and `{key_side.span.text}` share no feature that is compared",
+        (Label(query_side.span, shown[0]), Label(key_side.span, shown[1])),
         ("the score is one number of the query times one number of the key; no feature meets its like",),
         "read both at one coordinate and sum over it: `sum[d](Q[i, d] * K[j, d])`",
     )
@@ -48,8 +48,8 @@ def _is_separable(view: View, gather: Gather, score: ir.Expr) -> bool:
     terms = _terms(view, score)
     key, asks = gather.weights.coordinate, gather.asks
     both = [t for t in terms if key in t.type.coordinates and asks & t.type.coordinates]
-    asking = [t for t in terms if asks & t.type.coordinates and key not in t.type.coordinates]
-    return bool(asks) and not both and (bool(asking) or len(terms) > 0)
+    query_side = [t for t in terms if asks & t.type.coordinates and key not in t.type.coordinates]
+    return bool(asks) and not both and (bool(query_side) or len(terms) > 0)
 
 
 def _terms(view: View, score: ir.Expr) -> list[ir.Expr]:

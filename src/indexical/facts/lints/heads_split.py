@@ -20,13 +20,13 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
     for gather in view.scored:
         for comparison in view.comparisons(gather):
             for compared in sorted(comparison.compared, key=str):
-                asking = _splits(view, comparison.asking, compared)
-                answering = _splits(view, comparison.answering, compared)
-                for mine in asking:
-                    for other in answering:
+                query_side = _splits(view, comparison.query_side, compared)
+                key_side = _splits(view, comparison.key_side, compared)
+                for mine in query_side:
+                    for other in key_side:
                         if mine[0] != other[0]:
                             yield gather.site.let, _report(mine[1], other[1])
-            keys = _orders(view, comparison.answering, gather.weight_coordinates)
+            keys = _orders(view, comparison.key_side, gather.weight_coordinates)
             for value, slower in _orders(view, tuple(gather.values), gather.weight_coordinates):
                 for key, other_slower in keys:
                     if slower != other_slower:

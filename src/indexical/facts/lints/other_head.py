@@ -27,11 +27,11 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
         if not values or is_given_back(view, gather):
             continue
         for comparison in view.comparisons(gather):
-            asking = varying(comparison.asking)
-            answering = varying(comparison.answering)
-            for shared in sorted(gather.weight_coordinates & asking & answering, key=str):
-                reads = _indices(_reading(comparison.answering, key), shared, key, view)
-                reads = reads or _indices(comparison.answering, shared, key, view)
+            query_side = varying(comparison.query_side)
+            key_side = varying(comparison.key_side)
+            for shared in sorted(gather.weight_coordinates & query_side & key_side, key=str):
+                reads = _indices(_reading(comparison.key_side, key), shared, key, view)
+                reads = reads or _indices(comparison.key_side, shared, key, view)
                 found = _indices(_reading(tuple(values), key), shared, key, view)
                 if not reads or found.keys() == reads.keys() or any(_is_unpacked(index) for index in found.values()):
                     continue
@@ -39,7 +39,7 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
                     continue
                 if not found and any(_is_split(view, value, shared) for value in values):
                     continue
-                if not found and not _has_axis_like(view, comparison.answering, values, shared):
+                if not found and not _has_axis_like(view, comparison.key_side, values, shared):
                     found = _indices(tuple(gather.values), shared, key, view)
                     if not found or found.keys() == reads.keys():
                         continue

@@ -95,7 +95,7 @@ def _constants(view: View, gather: Gather | Ungathered, comparison: Comparison) 
     """The factors on the way from the score down to the comparison that vary with nothing, those inside
     the definitions of both sides included."""
     result: list[Factor] = [f for f in comparison.product.factors if not f.coordinates]
-    for factor in (*comparison.asking, *comparison.answering):
+    for factor in (*comparison.query_side, *comparison.key_side):
         if isinstance(factor.expr, ir.Read):
             inner = view.forms.expand(factor.expr)
             result += [f for f in inner.factors if not f.coordinates]

@@ -53,8 +53,8 @@ def _is_key(view: View, site: Site, weights: Weights, step: Summed) -> bool:
     for pivot in (weights.coordinate, step.coordinate):
         found = compare(view.forms, weights.basis, pivot, every - {pivot})
         if found:
-            sides = [varying(comparison.asking) for comparison in found]
-            others = [varying(comparison.answering) for comparison in found]
+            sides = [varying(comparison.query_side) for comparison in found]
+            others = [varying(comparison.key_side) for comparison in found]
             return any((step.coordinate in a) != (step.coordinate in b) for a, b in zip(sides, others, strict=True))
     kept = any(weights.coordinate in value.coordinates for value in site.values(weights))
     return not kept or not _is_summed_later(view, site, weights)

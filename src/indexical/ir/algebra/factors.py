@@ -40,12 +40,13 @@ def varying(factors: Iterable[Factor]) -> frozenset[Coordinate]:
     return frozenset().union(*(factor.coordinates for factor in factors))
 
 
-def factors_of(expr: ir.Expr) -> list[Factor]:
-    """The factors and divisors of a real product; a single factor for anything else."""
+def factors_of(expr: ir.Expr, divided: bool = True) -> list[Factor]:
+    """The factors of a real product, and its divisors unless a quotient is not `divided`; a single factor for anything
+    else."""
     match expr:
         case ir.Map("*", (left, right)) if expr.type.kind == "real":
-            return factors_of(left) + factors_of(right)
-        case ir.Map("/", (left, right)) if expr.type.kind == "real":
+            return factors_of(left, divided) + factors_of(right, divided)
+        case ir.Map("/", (left, right)) if expr.type.kind == "real" and divided:
             return factors_of(left) + [replace(factor, inverse=not factor.inverse) for factor in factors_of(right)]
         case _:
             return [Factor(expr)]
@@ -127,7 +128,7 @@ class Forms:
 
     @cached_property
     def lets(self) -> dict[str, ir.Let]:
-        return {let.name: let for let in self.program.lets}
+        return self.program.definitions
 
     @cached_property
     def algebra(self) -> Algebra:

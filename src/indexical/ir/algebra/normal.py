@@ -293,10 +293,6 @@ def plus(left: Form, right: Form, times_right: Number = 1) -> Form:
     return form((*left.terms, *((number * times_right, term) for number, term in right.terms)))
 
 
-def scaled(value: Form, number: Number) -> Form:
-    return form((number * own, term) for own, term in value.terms)
-
-
 def times(left: Form, right: Form) -> Form:
     """The product of two forms. It is multiplied out only over numbers that vary with nothing, and over weights."""
     for one, other in ((left, right), (right, left)):

@@ -49,8 +49,6 @@ Scope = Mapping[Coordinate, ir.Range]
 MOST_WORK = 4000
 DEEPEST = 40
 
-_NOWHERE: Scope = {}
-
 
 @dataclass
 class Algebra:
@@ -66,7 +64,7 @@ class Algebra:
     def __post_init__(self) -> None:
         steps = [order for order in self.program.order if isinstance(order, ir.Stepwise)]
         recurrent = frozenset(name for order in steps for name, _ in order.axes)
-        self.lets = {let.name: let for let in self.program.lets}
+        self.lets = self.program.definitions
         self.canonical = Canonical(self.lets, recurrent, self.real)
 
     # ---------------------------------------------------------------- as a `Reader`

@@ -83,7 +83,7 @@ def infinities(expr: ir.Expr, lets: Mapping[str, ir.Let], known: dict[str, Sides
             return _BELOW
         case ir.Reduce("max" | "min", ranges, body, guard) if expr.type.kind == "real":
             found = infinities(body, lets, known)
-            if guard is not None or any(r.lower.type.coordinates or r.upper.type.coordinates for r in ranges):
+            if guard is not None or any(r.depends_on for r in ranges):
                 found |= _BELOW if expr.op == "max" else _ABOVE
             return found
         case ir.Normalize("cumsum", body=body) | ir.Reduce("sum" | "mean", body=body):

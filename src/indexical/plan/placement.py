@@ -26,7 +26,7 @@ Names = Mapping[Coordinate, Coordinate]
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class Placement:
     """A new definition for an attention, the attention, and the read that replaces it."""
 
     let: ir.Let
@@ -34,9 +34,9 @@ class Home:
     read: ir.Read
 
 
-def settle(
+def place_attention(
     algebra: Algebra, found: Gathered, name: str, let: ir.Let, clause: ir.Clause, trail: Trail, span: Span
-) -> Home | str:
+) -> Placement | str:
     """A definition of this name for an attention that was found in a clause of `let`; or why there is none."""
     ranges = {step.coordinate: step for step in trail if isinstance(step, ir.Range)}
     ranges |= {b.coordinate: ir.Range(b.coordinate, b.lower, b.upper, b.stated, span) for b in found.others}
@@ -65,9 +65,9 @@ def settle(
     zero = build.whole(0, span)
     new = tuple(ir.Range(names[c], zero, ranges[c].upper, ranges[c].stated, span) for c in order)
     made = ir.Clause(tuple(values[c] for c in order), new, body, guard, span)
-    home = ir.Let(name, axes, "real", (made,), True, let.span, let.call)
+    own = ir.Let(name, axes, "real", (made,), True, let.span, let.call)
     read = build.read(name, tuple(build.coord(c, span) for c in order), "real", span)
-    return Home(home, attention, read)
+    return Placement(own, attention, read)
 
 
 def body_of(attention: Attention, stated: bool, span: Span) -> ir.Expr:

@@ -17,7 +17,7 @@ def keep_last(
     program: ir.Program, wanted: Collection[str], recurrences: Mapping[str, Recurrence]
 ) -> dict[str, Recurrence]:
     """The recurrences, with how many steps are there at a time where at most the last one is read in the end."""
-    lets = {let.name: let for let in program.lets}
+    lets = program.definitions
     result = dict(recurrences)
     asked = [part for claim in program.asserts for part in walk(claim.condition) if isinstance(part, ir.Read)]
     names = needed(program, wanted)
