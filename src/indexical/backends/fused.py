@@ -8,7 +8,7 @@ from ..ir.affine import polynomial
 from ..ir.types import Coordinate
 from ..plan.steps import Attend
 from .base import Value
-from .code import Call, Infix, Name, Node, chain, infix, method
+from .code import ALL, ELLIPSIS, NONE, Call, Index, Infix, Name, Node, chain, infix, method
 from .frames import Frame, Framed
 from .scope import Place, Scope
 
@@ -42,11 +42,12 @@ class Fused(Framed):
             return self.restored(Name(variable), let, attend, frame)
         k = self.operand(dot.key, attend.attention.coordinate, compared, frame, let)
         v = self.operand(attend.attention.value, attend.attention.coordinate, attend.layout.carry, frame, let)
-        if not all(isinstance(side, Name) for side in (q, k, v)):
+        bases = [widened_array(side) for side in (q, k, v)]
+        if not all(isinstance(base, Name) for base in bases):
             return self.restored(Call(kernel, (q, k, v), keywords), let, attend, frame)
         # Arrays that the library takes as they are go straight to it: of a small call most is what stands around it.
         variable = self.text.fresh(f"{let.name}_rows")
-        self.text.add("if", self._taken_as_they_are(attend, frame, compared, (q, k, v)))
+        self.text.add("if", self._taken_as_they_are(attend, frame, compared, tuple(bases)))
         with self.block():
             self.text.assign(variable, Call(LIBRARY, (q, k, v), keywords))
         self.text.add("else")
@@ -108,6 +109,13 @@ class Fused(Framed):
 
     def _times(self, group: ir.Expr, extent: ir.Expr) -> Node:
         return self.number(build.apply("*", (group, extent), "whole", extent.span))
+
+
+def widened_array(code: Node) -> Node:
+    """The array that code only gives further axes of length 1: it has gaps where the array has some."""
+    while isinstance(code, Index) and all(slot in (ALL, ELLIPSIS, NONE) for slot in code.slots):
+        code = code.of
+    return code
 
 
 def _reading(expr: ir.Read, axis: int, shared: Coordinate) -> ir.Expr:
