@@ -9,7 +9,7 @@ from ..ir.types import Coordinate
 from ..plan.steps import Attend
 from . import contraction, operands, sizes
 from .base import Value
-from .code import Call, Infix, Name, Node, chain, infix, method
+from .code import ALL, ELLIPSIS, NONE, Call, Index, Infix, Name, Node, chain, infix, method
 from .lowering import Lowering
 from .operands import Frame
 from .scope import Place, Scope
@@ -43,11 +43,12 @@ def fused(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
         return operands.restored(low, Name(variable), let, attend, frame)
     k = operands.operand(low, dot.key, attend.attention.coordinate, compared, frame, let)
     v = operands.operand(low, attend.attention.value, attend.attention.coordinate, attend.layout.carry, frame, let)
-    if not all(isinstance(side, Name) for side in (q, k, v)):
+    bases = [widened_array(side) for side in (q, k, v)]
+    if not all(isinstance(base, Name) for base in bases):
         return operands.restored(low, Call(kernel, (q, k, v), keywords), let, attend, frame)
     # Arrays that the library takes as they are go straight to it: of a small call most is what stands around it.
     variable = low.text.fresh(f"{let.name}_rows")
-    low.text.add("if", _taken_as_they_are(low, attend, frame, compared, (q, k, v)))
+    low.text.add("if", _taken_as_they_are(low, attend, frame, compared, tuple(bases)))
     with low.block():
         low.text.assign(variable, Call(LIBRARY, (q, k, v), keywords))
     low.text.add("else")
@@ -113,6 +114,13 @@ def grouped(low: Lowering, attend: Attend, frame: Frame) -> tuple[Frame, Node, i
 
 def _times(low: Lowering, group: ir.Expr, extent: ir.Expr) -> Node:
     return sizes.number(low, build.apply("*", (group, extent), "whole", extent.span))
+
+
+def widened_array(code: Node) -> Node:
+    """The array that code only gives further axes of length 1: it has gaps where the array has some."""
+    while isinstance(code, Index) and all(slot in (ALL, ELLIPSIS, NONE) for slot in code.slots):
+        code = code.of
+    return code
 
 
 def _reading(expr: ir.Read, axis: int, shared: Coordinate) -> ir.Expr:

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from . import BACKENDS
 from .asked import arguments_of, check_backend, packed, wanted_of
 from .kernel import Engine
-from .known import Calls, Known, Values, alike, in_order, is_excused, signature_of, unlike
+from .known import Calls, Known, Values, alike, in_order, is_excused, signature_of
 from .tracing import differentiates_again, transform_test
 
-# So many calls are of another kind than the latest before their kind is looked for first.
+# So many calls are of another kind than the expected ones before their kind is looked for first.
 _MOST_MISSES = 4
+# After as many calls a function is made for the sizes of the latest, after twice as many the next one: where sizes
+# change all the time, few are made. So many are kept.
+_FIRST_SIZED, _MOST_SIZED = 8, 4
+
+
+class Expected(NamedTuple):
+    """Calls that are looked for first: what they ask for, a test of their arrays, and how they run. `sized` are those
+    of known sizes, for which the function does only what sizes do not decide."""
+
+    asked: tuple[Any, ...]
+    is_alike: Callable[..., bool]
+    known: Known
+    sized: bool
 
 
 class Caller:
@@ -24,10 +38,11 @@ class Caller:
         self.calls = Calls()
         self.known = self.calls.known
         self._signature = signature_of(len(self.names))
-        self._asked: tuple[Any, ...] = ()
-        self._latest: Known | None = None
-        self._is_alike = unlike
+        # Threads may call at once: it is replaced as a whole, those of known sizes first.
+        self._expected: tuple[Expected, ...] = ()
         self._misses = 0
+        self._unsized = 0
+        self._next_sized = _FIRST_SIZED
         self._is_transformed = transform_test()
 
     def call(
@@ -40,18 +55,24 @@ class Caller:
         recompute: bool,
     ) -> Any:
         """Arrays in, arrays out."""
-        again = self._is_transformed() and differentiates_again()
         values = arrays if not named else in_order(self.names, arrays, named)
-        asked = (outputs, backend, isolate, recompute, again)
+        asked = (outputs, backend, isolate, recompute)
+        like, sized = None, True
         try:
-            if asked == self._asked and self._is_alike(*values):
-                like = self._latest
+            for form, is_alike, known, of_one_size in self._expected:
+                if form == asked and is_alike(*values):
+                    like, sized = known, of_one_size
+                    break
             else:
-                like = self.known[asked].get(self._signature(*values))
+                again = self._is_transformed() and differentiates_again()
+                like = self.known[*asked, again].get(self._signature(*values))
                 self._expect(asked, values, like)
         except (AttributeError, KeyError, TypeError):
-            like = self.calls.like(values, outputs, backend, isolate, recompute, again)
+            again = self._is_transformed() and differentiates_again()
+            like, sized = self.calls.like(values, *asked, again), True
         if like is not None:
+            if not sized:
+                self._expect_sizes(asked, values, like)
             try:
                 if like.fits is None or like.fits(values):
                     result = like.function(*values)
@@ -64,10 +85,33 @@ class Caller:
         return self.bind(arrays, named, outputs, backend, isolate, recompute)
 
     def _expect(self, asked: tuple[Any, ...], values: Values, like: Known | None) -> None:
-        """Look for calls like this one first, where some others in a row were not like the one that was expected."""
+        """Look for calls like this one first, where some others in a row were not like the ones that were expected."""
         self._misses += 1
-        if self._misses > _MOST_MISSES and like is not None:
-            self._asked, self._latest, self._is_alike, self._misses = asked, like, alike(values), 0
+        if self._misses > _MOST_MISSES and like is not None and not self._is_transformed():
+            self._misses = 0
+            sized = tuple(each for each in self._expected if each.sized)
+            self._expected = (*sized, Expected(asked, alike(values), like, False))
+
+    def _expect_sizes(self, asked: tuple[Any, ...], values: Values, like: Known) -> None:
+        """Look for calls of these sizes first, where many were not of an expected size: with a function of their own,
+        which is made of the emitted one."""
+        self._misses = 0
+        self._unsized += 1
+        if self._unsized < self._next_sized:
+            return
+        self._unsized, self._next_sized = 0, 2 * self._next_sized
+        if like.fits is not None and not like.fits(values):
+            return
+        from .sized import for_sizes
+
+        function = for_sizes(like.function, values)
+        if function is not None:
+            # What fits is decided by sizes, and for arrays that require a gradient by whether gradients are on.
+            fits = like.fits if any(value.requires_grad for value in values) else None
+            known = replace(like, function=function, fits=fits)
+            new = Expected(asked, alike(values, of_one_size=True), known, True)
+            sized = [each for each in self._expected if each.sized][: _MOST_SIZED - 1]
+            self._expected = (new, *sized, *(each for each in self._expected if not each.sized))
 
     def bind(
         self,
