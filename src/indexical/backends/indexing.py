@@ -212,12 +212,11 @@ class Reader(Views):
 
     def step_among(self, base: Value, plan: list[Index], scope: Scope) -> int | None:
         """The axis of an array that stays the same in a loop, of which each turn takes one step."""
-        if base.code not in [Name(stored.variable) for stored in self.stored.values() if not stored.growing]:
-            return None
         for n, index in enumerate(plan):
             stepped = any(scope.places[c].step is not None for c in index.coordinates)
             if stepped and index.access is not None and index.access.how == "fixed":
-                return n if self.is_unbound() else None
+                kept = any(base.code == Name(known.variable) for known in self.stored.values() if not known.growing)
+                return n if kept and self.is_unbound() else None
         return None
 
     def unfolded(self, value: Value, held: list[tuple[int, Index]], scope: Scope) -> Value:
