@@ -66,15 +66,6 @@ def compile_source(source: Source, despite: frozenset[str] = frozenset()) -> Pro
     return Program(source, program, tuple(_sorted(sink)))
 
 
-def read_program(source: Source) -> ir.Program:
-    """The Program that a text means, without what the lints would find in it; its contracts are not looked at."""
-    sink = Sink()
-    program = check_tree(parse(source, sink), sink, _derive)
-    if program is None:
-        raise CompileError([found for found in _sorted(sink) if found.severity == "error"])
-    return program
-
-
 def check(text_or_path: str | os.PathLike[str]) -> list[Diagnostic]:
     """Everything that can be said of a program without running it, in the order of the text."""
     sink = Sink()
@@ -97,10 +88,10 @@ def _compile(source: Source, sink: Sink) -> ir.Program | None:
     return program
 
 
-def _engine(program: ir.Program, texts: tuple[str, ...]) -> Engine:
+def _engine(program: ir.Program, texts: tuple[str, ...], told: Callable[[], ir.Program] | None) -> Engine:
     from .run.kernel import Engine
 
-    return Engine(program, texts)
+    return Engine(program, texts, told)
 
 
 def _derive(*given: Any) -> tuple[ir.Let, ...]:
@@ -121,14 +112,24 @@ def _sorted(sink: Sink) -> list[Diagnostic]:
 class Program:
     """A compiled program. Call it with arrays: in the order of `inputs`, or by name."""
 
-    def __init__(self, source: Source, program: ir.Program, diagnostics: tuple[Diagnostic, ...]) -> None:
-        self.ir = program
+    def __init__(
+        self,
+        source: Source,
+        program: ir.Program,
+        diagnostics: tuple[Diagnostic, ...],
+        texts: tuple[str, ...] | None = None,
+        told: Callable[[], ir.Program] | None = None,
+    ) -> None:
+        """`texts` are all that the program is made of, where that is not its own text; `told` is then the same program
+        as its text says it, for findings."""
+        self._program = program
         self._text = source.text
+        self._texts = (source.text, *(file.text for file in program.modules)) if texts is None else texts
         self._diagnostics = diagnostics
         self._is_traced = tracing_test()
         self._functions: dict[int, Callable[..., Any]] = {}
         # Made on first use, and without a reference to this object, so that a dropped program is freed at once.
-        self._make_engine = cache(partial(_engine, program, (source.text, *(file.text for file in program.modules))))
+        self._make_engine = cache(partial(_engine, program, self._texts, told))
         self._find = finder(self._make_engine, self._functions)
         self._caller: Caller | None = None
         self._call: Callable[..., Any] | None = None
@@ -136,6 +137,16 @@ class Program:
     @property
     def _engine(self) -> Engine:
         return self._make_engine()
+
+    @property
+    def _shown(self) -> Engine:
+        """The engine that says what a call does, and quotes the program for it."""
+        return self._engine
+
+    @property
+    def ir(self) -> ir.Program:
+        """The Program that the text means."""
+        return self.as_read._program
 
     @property
     def as_read(self) -> Program:
@@ -155,17 +166,17 @@ class Program:
     @property
     def inputs(self) -> tuple[str, ...]:
         """The names of the inputs, in the order of the text."""
-        return tuple(tensor.name for tensor in self.ir.inputs)
+        return tuple(tensor.name for tensor in self._program.inputs)
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """The names of what a call returns."""
-        return self.ir.outputs
+        return self._program.outputs
 
     @property
     def definitions(self) -> tuple[str, ...]:
         """The names that `outputs=` may ask for."""
-        return definitions(self.ir)
+        return definitions(self._program)
 
     @cached_property
     def facts(self) -> FactSheet:
@@ -200,7 +211,7 @@ class Program:
         from .views.plan import PlanSheet
 
         call, wanted = self._prepared(arrays, named, outputs, backend)
-        return PlanSheet.of(self._engine.emitted(call, wanted, isolate, recompute)[0], call.bound.sizes)
+        return PlanSheet.of(self._shown.emitted(call, wanted, isolate, recompute)[0], call.bound.sizes)
 
     def source(
         self,
@@ -214,7 +225,7 @@ class Program:
     ) -> str:
         """The emitted module for a call with these arrays: plain Python that runs without Indexical."""
         call, wanted = self._prepared(arrays, named, outputs, backend)
-        return self._engine.emitted(call, wanted, isolate, recompute)[1].standing_alone()
+        return self._shown.emitted(call, wanted, isolate, recompute)[1].standing_alone()
 
     def imagine(
         self,
@@ -229,18 +240,18 @@ class Program:
         """The plan and the emitted module for arrays that only stand for others, as `ix plan` and `ix emit` do."""
         from .views.plan import PlanSheet
 
-        call = self._engine.imagine(arrays, dtype, backend, device)
-        plan, module = self._engine.emitted(call, self.wanted(outputs), isolate, recompute)
+        call = self._shown.imagine(arrays, dtype, backend, device)
+        plan, module = self._shown.emitted(call, self.wanted(outputs), isolate, recompute)
         return PlanSheet.of(plan, call.bound.sizes), module.standing_alone()
 
     def _prepared(
         self, arrays: tuple[Any, ...], named: dict[str, Any], outputs: str | Iterable[str] | None, backend: str | None
     ) -> tuple[Call, tuple[str, ...]]:
         check_backend(backend, ("numpy", "torch"))
-        return self._engine.prepare(self.arguments(arrays, named), backend), self.wanted(outputs)
+        return self._shown.prepare(self.arguments(arrays, named), backend), self.wanted(outputs)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return compile_source, (self.as_read.ir.source,)
+        return compile_source, (self.ir.source,)
 
     def __str__(self) -> str:
         return self.source_text
@@ -249,7 +260,7 @@ class Program:
         # With the exact numbers behind it: a program that is only run does not wait for them.
         from .views.static import program_html
 
-        program = self.as_read.ir
+        program = self.ir
         return program_html(program.source, program)
 
     def __repr__(self) -> str:
@@ -314,8 +325,8 @@ class Program:
 
     def wanted(self, outputs: str | Iterable[str] | None) -> tuple[str, ...]:
         """The definitions that `outputs` asks for, by name; all outputs for None."""
-        return wanted_of(self.ir, outputs)
+        return wanted_of(self._program, outputs)
 
     def arguments(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         """Each input with its array; one error says all that is missing or too many."""
-        return arguments_of(self.ir, arrays, named)
+        return arguments_of(self._program, arrays, named)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
-from typing import Any
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING, Any
 
-from .api import Program, compile, compile_source, read_program
+from .api import Program, compile, compile_source
 from .checker.names import suggest
+from .checker.program import finish
 from .checker.scope import Refusal
 from .codes import CODES
-from .diagnostics import CallError, CompileError, Diagnostic, Label
+from .diagnostics import CallError, CompileError, Diagnostic, Label, Sink
 from .ir import nodes as ir
 from .source import Source, Span
 from .syntax.tokens import KEYWORDS
@@ -22,7 +23,10 @@ from .transform.derive import gradient
 from .transform.flatness import flat_parts
 from .transform.tangents import pushed_forward
 from .views.figures import Unwritable
-from .views.source import laid_out, spelled
+from .views.source import laid_out, spelled, unwritten, with_texts
+
+if TYPE_CHECKING:
+    from .run.kernel import Engine
 
 # A program as it is given: the program itself, its text, or its file.
 Told = Program | str | os.PathLike[str]
@@ -71,9 +75,10 @@ def _derived(
     against = ""
     try:
         _check_flow(program, of, by)
-        for derive in ways:
+        for number, derive in enumerate(ways):
             try:
-                return _compiled(program, derive(program.ir, of, by), what)
+                said = (str(number), *of, "by", *by)
+                return _compiled(program, derive(program._program, of, by), what, said)
             except CompileError as problem:
                 against = against or problem.diagnostics[0].message
     except Refusal as problem:
@@ -87,21 +92,23 @@ def batch(program: Told, /, **coordinates: Names) -> Program:
     if not coordinates:
         raise _error("IX515", "no coordinate to batch over is given", 'pass one with its inputs: `b=("Q", "K", "V")`')
     known = _known(program)
-    derived = known.ir
+    derived = known._program
+    said: list[str] = []
     for name, inputs in coordinates.items():
         names = _listed(inputs, f"inputs that vary with `{name}`", f'`{name}="Q"` or `{name}=("Q", "K")`')
         _check_batch(known, name, names)
+        said += (name, *names, ";")
         try:
             derived = batched(derived, name, names)
         except Unbatchable as problem:
             raise _error("IX515", f"no batch over `{name}`: {problem}", None) from None
     try:
-        return _compiled(known, derived, "batch")
+        return _compiled(known, derived, "batch", said)
     except CompileError as problem:
         if not all(found.code in _CLAIMED for found in problem.diagnostics):
             raise
     contracts = [_holding(known, derived, contract, frozenset(coordinates)) for contract in derived.contracts]
-    return _compiled(known, replace(derived, contracts=tuple(filter(None, contracts))), "batch")
+    return _compiled(known, replace(derived, contracts=tuple(filter(None, contracts))), "batch", said)
 
 
 def _holding(program: Program, derived: ir.Program, contract: ir.Contract, new: frozenset[str]) -> ir.Contract | None:
@@ -110,7 +117,7 @@ def _holding(program: Program, derived: ir.Program, contract: ir.Contract, new: 
         roles = tuple((role if name in new else known, name) for known, name in contract.roles)
         claimed = replace(contract, roles=roles)
         try:
-            _compiled(program, replace(derived, contracts=(claimed,)), "batch")
+            _compiled(program, replace(derived, contracts=(claimed,)), "batch", ())
         except CompileError:
             continue
         return claimed
@@ -140,7 +147,7 @@ def _listed(given: Any, what: str, examples: str) -> tuple[str, ...]:
 def _check_batch(program: Program, name: str, inputs: tuple[str, ...]) -> None:
     if not name.isidentifier() or name in RESERVED or name in KEYWORDS:
         raise _error("IX515", f"`{name}` is no name for a coordinate", "a letter will do: `b`")
-    if name in program.ir.tensors:
+    if name in program._program.tensors:
         raise _error("IX515", f"`{name}` is a tensor of this program", "choose another name for the coordinate")
     for given in inputs:
         if given not in program.inputs:
@@ -164,16 +171,16 @@ def _targets(program: Program, of: Names | None, several: bool) -> tuple[str, ..
         help = f'say which: `of="{names[0]}"`, on the command line `--of {names[0]}`'
         raise _error("IX515", f"this program has several outputs: {shown}", help)
     for name in names:
-        tensor = program.ir.tensors[name]
-        if tensor.kind != "real":
-            raise _error("IX218", f"`{name}` is {tensor.kind}: it has no derivative", None, tensor.span)
+        kind = program._program.tensors[name].kind
+        if kind != "real":
+            raise _error("IX218", f"`{name}` is {kind}: it has no derivative", None, program.ir.tensors[name].span)
     return names
 
 
 def _sources(program: Program, by: Names | None) -> tuple[str, ...]:
-    tensors = program.ir.tensors
+    tensors = program._program.tensors
     if by is None:
-        found = tuple(tensor.name for tensor in program.ir.inputs if tensor.kind == "real")
+        found = tuple(tensor.name for tensor in program._program.inputs if tensor.kind == "real")
         if not found:
             real = [name for name in program.definitions if tensors[name].kind == "real"]
             help = f'a definition can be held independent: `by="{real[0]}"`' if real else None
@@ -188,12 +195,14 @@ def _sources(program: Program, by: Names | None) -> tuple[str, ...]:
             raise _error("IX501", f"no input or definition is called `{name}`", help or known)
         if tensors[name].kind != "real":
             message = f"`{name}` is {tensors[name].kind}: nothing can be differentiated by it"
-            raise _error("IX218", message, "only reals change by a little", tensors[name].span)
+            raise _error("IX218", message, "only reals change by a little", program.ir.tensors[name].span)
     return names
 
 
 def _check_flow(program: Program, of: Sequence[str], by: Sequence[str]) -> None:
     """Report the inputs from which every path leads through a flat function: a derivative of 0 would hide that."""
+    if not any(flat_parts(program._program, of, by)):
+        return
     for name, found in flat_parts(program.ir, of, by):
         message = f"nothing flows from `{name}` to `{of[0]}`: `{found.op}` is flat wherever it has a derivative"
         rest = f": leave `{name}` out of `by`" if len(by) > 1 else ""
@@ -204,29 +213,47 @@ def _error(code: str, message: str, help: str | None, span: Span | None = None) 
     return CallError([Diagnostic(code, message, () if span is None else (Label(span),), help=help)])
 
 
-def _compiled(program: Program, derived: ir.Program, what: str) -> Program:
-    """The derived program, from its printed text."""
+def _compiled(program: Program, derived: ir.Program, what: str, said: Sequence[str]) -> Program:
+    """The derived program. Without contracts its text is made when somebody reads it; `said` is then what was asked
+    for, beside the program that it is derived from."""
+    name = f"{what} of {program._program.source.name}"
+    if derived.contracts:
+        return _answered(Source(name, laid_out(_spelled(derived, what))), what)
+    sink = Sink()
+    found = finish(unwritten(derived, name), sink)
+    if found is None:
+        raise CompileError([finding for finding in sink if finding.severity == "error"])
+    return _Unread(found, derived, what, (*program._texts, what, *said))
+
+
+def _spelled(derived: ir.Program, what: str) -> str:
     try:
-        text = laid_out(spelled(derived)) if derived.contracts else spelled(derived)
+        return spelled(derived)
     except Unwritable as problem:
         raise _error("IX218", f"this {what} cannot be written in the language: {problem}", None) from None
-    source = Source(f"{what} of {program.ir.source.name}", text)
-    if derived.contracts:
-        return _answered(source, what)
-    return _Unread(source, read_program(source), what)
 
 
 class _Unread(Program):
-    """A derived program not yet checked: the lints run when its text or its findings are first read."""
+    """A derived program that has no text yet: it is printed, read again and checked by the lints when its text, its
+    findings or places in it are first asked for. Calls do not ask, but to say where something is wrong."""
 
-    def __init__(self, source: Source, program: ir.Program, what: str) -> None:
-        super().__init__(source, program, ())
-        self._what = what
+    def __init__(self, program: ir.Program, derived: ir.Program, what: str, texts: tuple[str, ...]) -> None:
+        read = cache(partial(_read, derived, what, program.source.name))
+        super().__init__(program.source, program, (), texts, lambda: read()._program)
+        self._read = read
 
-    @cached_property
+    @property
     def as_read(self) -> Program:
         """The program of the text as it is laid out, with every warning answered in it."""
-        return _answered(Source(self.ir.source.name, laid_out(self.ir.source.text)), self._what)
+        return self._read()
+
+    @cached_property
+    def _shown(self) -> Engine:
+        return type(self._engine)(with_texts(self._program), None, self._engine.told)
+
+
+def _read(derived: ir.Program, what: str, name: str) -> Program:
+    return _answered(Source(name, laid_out(_spelled(derived, what))), what)
 
 
 def _answered(source: Source, what: str) -> Program:

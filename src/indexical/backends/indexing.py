@@ -197,12 +197,11 @@ def sliced_view(low: Lowering, base: Value, plan: list[Index], scope: Scope) -> 
 
 def step_among(low: Lowering, base: Value, plan: list[Index], scope: Scope) -> int | None:
     """The axis of an array that stays the same in a loop, of which each turn takes one step."""
-    if base.code not in [Name(stored.variable) for stored in low.stored.values() if not stored.growing]:
-        return None
     for n, index in enumerate(plan):
         stepped = any(scope.places[c].step is not None for c in index.coordinates)
         if stepped and index.access is not None and index.access.how == "fixed":
-            return n if reuse.is_unbound(low) else None
+            kept = any(base.code == Name(known.variable) for known in low.stored.values() if not known.growing)
+            return n if kept and reuse.is_unbound(low) else None
     return None
 
 

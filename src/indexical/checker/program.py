@@ -33,11 +33,15 @@ def check(file: tree.File, sink: Sink, derive: Derive | None = None) -> ir.Progr
     # What is claimed may call functions and take derivatives: their definitions join the program.
     asserts = claims.asserts(unit, declared.asserts, scope)
     expects = claims.expects(unit, declared.expects, scope)
-    order = recurrence.arrange(unit.lets, sink)
     lets = tuple(unit.lets.values())
     modules = tuple(source for source in sources_of(functions) if source is not file.source)
     claimed = contracts, (*unit.asserts, *asserts), expects
-    program = ir.Program(file.source, inputs, lets, outputs, order, *claimed, modules)
+    return finish(ir.Program(file.source, inputs, lets, outputs, (), *claimed, modules), sink)
+
+
+def finish(program: ir.Program, sink: Sink) -> ir.Program | None:
+    """The program with its definitions in order; None where something is wrong with it that its Program shows."""
+    program = replace(program, order=recurrence.arrange({let.name: let for let in program.lets}, sink))
     spaces.check(program, sink)
     bounds.check(program, sink)
     absence.check(program, sink)

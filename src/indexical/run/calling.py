@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from ..diagnostics import CallError
 from . import BACKENDS
 from .asked import arguments_of, check_backend, packed, wanted_of
 from .kernel import Engine
@@ -122,7 +123,26 @@ class Caller:
         isolate: bool,
         recompute: bool,
     ) -> Any:
-        """A call that is new: all checks, then the kernel; one like it is found by its signature from then on."""
+        """A call that is new: all checks, then the kernel; one like it is found by its signature from then on.
+
+        Of a program that has no text yet, a refusal is told in the words of its text."""
+        try:
+            return self._bound(arrays, named, outputs, backend, isolate, recompute)
+        except CallError:
+            if self.engine.told is None:
+                raise
+            Caller(Engine(self.engine.told())).bind(arrays, named, outputs, backend, isolate, recompute)
+            raise
+
+    def _bound(
+        self,
+        arrays: tuple[Any, ...],
+        named: dict[str, Any],
+        outputs: str | Iterable[str] | None,
+        backend: str | None,
+        isolate: bool,
+        recompute: bool,
+    ) -> Any:
         self._is_transformed = transform_test()
         check_backend(backend, BACKENDS)
         program = self.engine.program

@@ -65,11 +65,13 @@ class Call:
 
 @dataclass
 class Engine:
-    """The kernels of one program. `texts` are all that it is written in, itself and the modules it uses: with them its
-    emitted functions are kept on disk, without them they are not."""
+    """The kernels of one program. `texts` are all that it is made of, itself and the modules it uses: with them its
+    emitted functions are kept on disk, without them they are not. `told` is given where the program has no text of its
+    own: the same program, as its text says it."""
 
     program: ir.Program
     texts: tuple[str, ...] | None = None
+    told: Callable[[], ir.Program] | None = None
     kernels: dict[object, Kernel] = field(default_factory=dict)
 
     def prepare(self, arguments: Mapping[str, Any], backend: str | None, device: str | None = None) -> Call:

@@ -11,9 +11,9 @@ from ..diagnostics import Sink
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.graph import components
-from ..ir.types import Coordinate
-from ..ir.walk import fresh_name, reads_of, walk
-from ..source import Source
+from ..ir.types import Coordinate, Dtype
+from ..ir.walk import fresh_name, reads_of, rebuild, walk
+from ..source import Source, Span
 from ..syntax import tree
 from ..syntax.format import format_source, format_statement
 from ..syntax.parse import parse
@@ -54,6 +54,76 @@ def spelled(program: ir.Program, remarks: Mapping[str, str] = {}) -> str:
         *([format_statement(statement) for statement in part] for part in _claims(program, setting)),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def unwritten(program: ir.Program, name: str) -> ir.Program:
+    """The Program that the text of a Program would mean, made without that text: nothing in it has a place in one.
+
+    Coordinates may be called otherwise there, a constant beside a real be whole, and an index be written shorter.
+    """
+    program = arranged(program)
+    program = _renamed(program, {old: new for old, new in _names(program).items() if old != new})
+    figures = _figures(program)
+    nowhere = Span(Source(name, ""), 0, 0)
+    lets = []
+    for let in program.lets:
+        clauses = tuple(replace(clause, span=nowhere) for clause in let.clauses)
+        lets.append(replace(let, hidden=let.name in figures, clauses=clauses, call=None, span=nowhere))
+    asked = asked_kinds(program) if any(_is_undeclared(tensor) for tensor in program.inputs) else set()
+    inputs = tuple(replace(tensor, dtype=_dtype(tensor, asked), span=nowhere) for tensor in program.inputs)
+    asserts = tuple(replace(claim, span=nowhere) for claim in program.asserts)
+    return replace(program, source=nowhere.source, inputs=inputs, lets=tuple(lets), asserts=asserts)
+
+
+def with_texts(program: ir.Program) -> ir.Program:
+    """An unwritten Program whose clauses and assertions each have a text of their own."""
+    setting = _setting(program)
+
+    def told(statement: tree.Statement) -> Span:
+        text = format_statement(statement)
+        return Span(Source(program.source.name, text), 0, len(text))
+
+    lets = []
+    for let in program.lets:
+        spans = [told(statement) for statement in _statements(let, setting)]
+        clauses = tuple(replace(clause, span=span) for clause, span in zip(let.clauses, spans, strict=True))
+        lets.append(replace(let, clauses=clauses, span=spans[0]))
+    asserts = tuple(replace(claim, span=told(_assert(claim, setting))) for claim in program.asserts)
+    return replace(program, lets=tuple(lets), asserts=asserts)
+
+
+def _renamed(program: ir.Program, names: Mapping[str, str]) -> ir.Program:
+    """The program with these tensors under other names."""
+    if not names:
+        return program
+
+    def change(expr: ir.Expr) -> ir.Expr:
+        expr = rebuild(expr, change)
+        return replace(expr, tensor=names.get(expr.tensor, expr.tensor)) if isinstance(expr, ir.Read) else expr
+
+    def changed(range: ir.Range) -> ir.Range:
+        return replace(range, lower=change(range.lower), upper=change(range.upper))
+
+    def home(axes: tuple[ir.Axis, ...]) -> tuple[ir.Axis, ...]:
+        return tuple(replace(axis, extent=change(axis.extent)) for axis in axes)
+
+    lets = []
+    for let in program.lets:
+        clauses = tuple(
+            replace(
+                clause,
+                slots=tuple(map(change, clause.slots)),
+                ranges=tuple(map(changed, clause.ranges)),
+                body=change(clause.body),
+                guard=None if clause.guard is None else change(clause.guard),
+            )
+            for clause in let.clauses
+        )
+        lets.append(replace(let, name=names.get(let.name, let.name), axes=home(let.axes), clauses=clauses))
+    inputs = tuple(replace(t, name=names.get(t.name, t.name), axes=home(t.axes)) for t in program.inputs)
+    asserts = tuple(replace(claim, condition=change(claim.condition)) for claim in program.asserts)
+    outputs = tuple(names.get(name, name) for name in program.outputs)
+    return replace(program, inputs=inputs, lets=tuple(lets), outputs=outputs, asserts=asserts)
 
 
 def laid_out(text: str) -> str:
@@ -227,10 +297,18 @@ def _inputs(program: ir.Program, setting: Setting) -> list[tree.Statement]:
 
 def _input(tensor: ir.Input, setting: Setting, asked: set[str], known: set[str]) -> tree.InputItem:
     slots = tuple(_input_slot(axis, setting, known) for axis in tensor.axes) if tensor.axes else None
-    dtype: str | None = tensor.dtype
-    if dtype is None and tensor.kind != "real" and tensor.name not in asked:
-        dtype = {"whole": "i64", "bool": "bool"}[tensor.kind]
-    return tree.InputItem(setting.names[tensor.name], NOWHERE, slots, dtype, NOWHERE)
+    return tree.InputItem(setting.names[tensor.name], NOWHERE, slots, _dtype(tensor, asked), NOWHERE)
+
+
+def _is_undeclared(tensor: ir.Input) -> bool:
+    return tensor.dtype is None and tensor.kind != "real"
+
+
+def _dtype(tensor: ir.Input, asked: set[str]) -> Dtype | None:
+    """The dtype to declare: of what is not real, and is not `asked` to be so by its uses, that of its kind."""
+    if not _is_undeclared(tensor) or tensor.name in asked:
+        return tensor.dtype
+    return "bool" if tensor.kind == "bool" else "i64"
 
 
 def _input_slot(axis: ir.Axis, setting: Setting, known: set[str]) -> tree.Binder:
@@ -289,14 +367,16 @@ def _are_named_after(names: list[str], owner: str) -> bool:
 
 
 def _let(let: ir.Let, setting: Setting, remark: str | None) -> list[str]:
-    made_real = let.kind == "real" and all(clause.body.type.kind == "whole" for clause in let.clauses)
-    lines = [
-        format_statement(_clause(let, clause, setting, made_real and number == 0))
-        for number, clause in enumerate(let.clauses)
-    ]
+    lines = [format_statement(statement) for statement in _statements(let, setting)]
     if remark is not None:
         lines[-1] += f"  {remark if remark.startswith('//') else f'// {remark}'}"
     return lines
+
+
+def _statements(let: ir.Let, setting: Setting) -> list[tree.Let]:
+    """The clauses of a definition; where all are whole and it is real, the first says so."""
+    made_real = let.kind == "real" and all(clause.body.type.kind == "whole" for clause in let.clauses)
+    return [_clause(let, clause, setting, made_real and number == 0) for number, clause in enumerate(let.clauses)]
 
 
 def _clause(let: ir.Let, clause: ir.Clause, setting: Setting, made_real: bool) -> tree.Let:
@@ -348,9 +428,13 @@ def _slot(slot: ir.Expr, clause: ir.Clause, place: Place) -> tree.Slot:
 
 def _claims(program: ir.Program, setting: Setting) -> Iterator[list[tree.Statement]]:
     yield [_contract(contract, setting) for contract in program.contracts]
-    yield [tree.Assert(_closed(claim.condition, setting), claim.message, NOWHERE) for claim in program.asserts]
+    yield [_assert(claim, setting) for claim in program.asserts]
     if program.outputs:
         yield [tree.Output(tuple(tree.Name(setting.names[name], NOWHERE) for name in program.outputs), NOWHERE)]
+
+
+def _assert(claim: ir.Assert, setting: Setting) -> tree.Assert:
+    return tree.Assert(_closed(claim.condition, setting), claim.message, NOWHERE)
 
 
 def _closed(expr: ir.Expr, setting: Setting) -> tree.Expr:
