@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir import nodes as ir
-from ..plan.choose import FUSED, INTERVALS, TILES
 from ..plan.homes import has_keys
 from ..plan.norms import Norm
 from ..plan.steps import Attend
+from ..plan.target import FUSED, INTERVALS, TILES
 from .backward import Backward
 from .base import Value, plain
 from .blocks import Blocks
@@ -51,7 +51,7 @@ class Attending(Backward, Cutting, Blocks, Experts):
         variable = self.text.fresh(let.name)
         attend = step.attend
         frame = self.frame(let, attend)
-        if self.text.dialect.name == "numpy":
+        if self.text.dialect.streams_blocks:
             value = self.blocks(let, attend, frame)
         elif step.kernel == FUSED:
             value = self.fused(let, attend, frame)

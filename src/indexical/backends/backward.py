@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import walk
-from ..plan.choose import FUSED, TILES
 from ..plan.steps import Attend, Gradient, Step, Target
+from ..plan.target import FUSED, TILES
 from .base import Value
 from .code import Attribute, Name, Node, call, infix
 from .frames import Frame

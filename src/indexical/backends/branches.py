@@ -59,13 +59,14 @@ class Branches(Memory):
         scope: Scope,
     ) -> Value:
         """One of two values at every point. A condition that varies with nothing is asked first, and one branch is
-        computed; by PyTorch only if it is a plain one, for its graphs."""
-        if condition.python or (not condition.axes and self.text.dialect.name == "numpy"):
+        computed; where a library makes graphs, only if it is a plain one."""
+        if condition.python or (not condition.axes and self.text.dialect.branches_on_scalars):
             return self.branched(expr, condition, then, otherwise, real, scope)
         first, second = then(scope.where(expr)), otherwise(scope.where(expr, False))
         if real:
             first, second = self.real(first), self.real(second)
-        if first.python and second.python and (real and (self.compute != "f64" or self.text.dialect.name == "torch")):
+        exact = self.compute == "f64" and self.text.dialect.numbers_are_f64
+        if first.python and second.python and real and not exact:
             first = self.strong(first)
         first, second = self.promoted([first, second])
         dtype = widest((first.dtype, second.dtype)) or DEFAULT_DTYPE[first.kind]

@@ -152,7 +152,8 @@ class Clauses(Remover):
         scope = self.scope_of(clause, steps)
         axes = scope.sort(scope.places)
         value = self.turned(value, axes)
-        if value.dtype != self.dtypes[let.name] and self.dtypes[let.name] in ("i32", "bf16"):
+        rounds = self.text.dialect.updates_in_place and self.dtypes[let.name] not in ("i32", "bf16")
+        if value.dtype != self.dtypes[let.name] and not rounds:
             value = self.narrowed(value, self.dtypes[let.name], clause, scope)
         return aligned(value, axes).code
 

@@ -202,7 +202,7 @@ class Contractor(Reader):
                 found = self.folded_once(small, large, over[0], scope)
                 if found is not None:
                     return found
-        if len(over) > 1 and self.text.dialect.name == "torch":
+        if len(over) > 1 and self.text.dialect.contracts_by_copying:
             return self.as_matrices(before[0], before[1], mine, over, theirs, scope)
         places = tuple(tuple(value.axes.index(axis) for axis in over) for value in before)
         code = self.text.dialect.tensordot(before[0].code, before[1].code, places)  # type: ignore[arg-type]

@@ -41,7 +41,7 @@ class Convolver(Shifter):
     def convolved(self, expr: ir.Reduce, inner: Scope, masks: list[Value], scope: Scope) -> Value | None:
         """The sum as a convolution; None where it is none, or one of so little that windows do as well."""
         found = factors_of(expr.body)
-        if self.text.dialect.name != "torch" or self.isolate or masks or self.text.loops or len(found) != 2:
+        if not self.text.dialect.convolves or self.isolate or masks or self.text.loops or len(found) != 2:
             return None
         if any(self.may_blow_up(f) or self.may_be_removed(f.expr) for f in found):
             return None

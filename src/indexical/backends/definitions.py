@@ -11,7 +11,7 @@ from ..ir import nodes as ir
 from ..ir.affine import Polynomial
 from ..ir.walk import reads_of
 from ..plan.recurrences import stepped_axes
-from .code import ONE, ZERO, Between, Index, Infix, Name, Node, call, chain, infix, node
+from .code import ONE, ZERO, Between, Infix, Name, Node, call, chain, infix, node
 from .layout import Kind
 from .removal import mask_name
 from .scans import Scanner
@@ -242,18 +242,17 @@ class Definer(Scanner):
             if stored.rows and not self.is_partial(let, clause, steps):
                 # Rows are stacked in the end, or copied where they are read; not so what a function read of its own.
                 own = let.hidden and self.kept(let) is not None
-                self.text.store(stored.variable, key, self.finished(let, value, clause, steps, own).code)
+                self.text.store_row(stored.variable, key, self.finished(let, value, clause, steps, own).code)
                 continue
             slots = self.slots(let, clause, stored.rows, steps)
-            row = Index(Name(stored.variable), key) if stored.rows else Name(stored.variable)
-            self.text.add("store", self.placed(let, value, clause, steps), stored.variable, Index(row, slots))
+            self.text.store(stored.variable, slots, self.placed(let, value, clause, steps), key)
 
     def start_row(self, let: ir.Let, steps: dict[int, Node], clauses: tuple[ir.Clause, ...]) -> None:
         """A row of zeros, where clauses that have only a part of it follow."""
         stored = self.stored[let.name]
         if stored.rows and any(self.is_partial(let, clause, steps) for clause in clauses):
             key = tuple(steps[axis] for axis in stored.rows)
-            self.text.store(stored.variable, key, self.empty_row(let, stored))
+            self.text.store_row(stored.variable, key, self.empty_row(let, stored))
 
     def is_partial(self, let: ir.Let, clause: ir.Clause, stepped: Collection[int]) -> bool:
         """Whether a clause fills only a part of its row."""

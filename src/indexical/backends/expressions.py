@@ -103,7 +103,7 @@ class Emitter(Branches):
         if not operation(op).exact:
             values = [self.widened(value) for value in values]
         among = [value.dtype for value in values if value.kind == "real" and not value.python and value.axes]
-        helped = self.text.dialect.name == "torch" or self.compute == "f64"
+        helped = self.text.dialect.wholes_take_reals or self.compute == "f64"
         if op not in _SIGNS or self.compute not in among or not helped:
             return [self.real(value) for value in values]
         return [replace(v, kind="real", dtype=self.compute) if v.kind == "whole" else v for v in values]
@@ -116,7 +116,7 @@ class Emitter(Branches):
         if op.startswith("as "):
             return self.cast(expr, scope)
         values = self.operands(expr, scope)
-        if expr.type.kind == "real" and self.text.dialect.name == "torch":
+        if expr.type.kind == "real" and self.text.dialect.differentiates:
             values = self.at_home(expr, values, scope)
         dtype = widest(value.dtype for value in values) if expr.type.kind != "bool" else "bool"
         if expr.type.kind == "whole":

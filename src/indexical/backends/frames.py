@@ -27,7 +27,6 @@ from .code import (
     call,
     chain,
     fill,
-    method,
 )
 from .expressions import constant
 from .layout import Statement
@@ -108,7 +107,7 @@ class Framed(Meeting):
         if not columns:
             code = fill("{x}[..., None]", x=code)
         if len(columns) > 1:
-            code = method(code, "flatten", -len(columns))
+            code = self.text.dialect.flatten(code, -len(columns), -1)
         return self.folded_batch(code, len(frame.batch))
 
     def folded_batch(self, code: Node, count: int) -> Node:
@@ -117,7 +116,7 @@ class Framed(Meeting):
             return fill("{x}[None, None]", x=code)
         if count == 1:
             return fill("{x}[None]", x=code)
-        return code if count == 2 else method(code, "flatten", 0, count - 2)
+        return code if count == 2 else self.text.dialect.flatten(code, 0, count - 2)
 
     def restored(self, code: Node, let: ir.Let, attend: Attend, frame: Frame) -> Value:
         """The result of a kernel with its own axes again."""
@@ -134,13 +133,15 @@ class Framed(Meeting):
             return fill("{x}[0]" if frame.batch else "{x}[0, 0]", x=code)
         if len(frame.batch) == 2:
             return code
-        return method(code, "unflatten", 0, self.shape(frame.batch[:-1], frame.scope))
+        return self.text.dialect.unflatten(code, 0, self.shape(frame.batch[:-1], frame.scope), self.text)
 
     def unfolded_columns(self, code: Node, columns: tuple[Coordinate, ...], frame: Frame) -> Node:
         """An array whose last axis was all columns, with an axis for each."""
         if not columns:
             return fill("{x}[..., 0]", x=code)
-        return code if len(columns) == 1 else method(code, "unflatten", -1, self.shape(columns, frame.scope))
+        if len(columns) == 1:
+            return code
+        return self.text.dialect.unflatten(code, -1, self.shape(columns, frame.scope), self.text)
 
     def scale(self, attend: Attend, frame: Frame) -> tuple[Node, ir.Expr]:
         """The scale of the scores as a plain number, and the query's side; a scale from an array goes there."""

@@ -25,7 +25,8 @@ class Fused(Framed):
         groups = self.grouped(attend, frame)
         q = self.operand(query, frame.row, compared, frame, let)
         keywords = self.scaling(attend, scale)
-        kernel = Name(self.helped("attend", ATTEND))
+        kernel = Name(self.text.helper("attend"))
+        library = self.text.dialect.attention
         if groups is not None:
             shared, test, key, answer = groups
             k = self.operand(key, attend.attention.coordinate, compared, shared, let)
@@ -42,13 +43,13 @@ class Fused(Framed):
             return self.restored(Name(variable), let, attend, frame)
         k = self.operand(dot.key, attend.attention.coordinate, compared, frame, let)
         v = self.operand(attend.attention.value, attend.attention.coordinate, attend.layout.carry, frame, let)
-        if not all(isinstance(side, Name) for side in (q, k, v)):
+        if library is None or not all(isinstance(side, Name) for side in (q, k, v)):
             return self.restored(Call(kernel, (q, k, v), keywords), let, attend, frame)
         # Arrays that the library takes as they are go straight to it: of a small call most is what stands around it.
         variable = self.text.fresh(f"{let.name}_rows")
         self.text.add("if", self._taken_as_they_are(attend, frame, compared, (q, k, v)))
         with self.block():
-            self.text.assign(variable, Call(LIBRARY, (q, k, v), keywords))
+            self.text.assign(variable, Call(library, (q, k, v), keywords))
         self.text.add("else")
         with self.block():
             self.text.assign(variable, Call(kernel, (q, k, v), keywords))
@@ -113,25 +114,3 @@ class Fused(Framed):
 def _reading(expr: ir.Read, axis: int, shared: Coordinate) -> ir.Expr:
     indices = tuple(build.coord(shared, index.span) if n == axis else index for n, index in enumerate(expr.indices))
     return build.read(expr.tensor, indices, expr.type.kind, expr.span)
-
-
-LIBRARY = Name("torch.nn.functional.scaled_dot_product_attention")
-
-ATTEND = '''
-def attend(query, key, value, is_causal=False, scale=1.0, enable_gqa=False):
-    """PyTorch's fused kernel. On a CPU it is slow for unequal widths and for gaps in the last axis: zeros fill up
-    the narrower side, which changes nothing. Keys past the last query are not heard under `is_causal`, nor read."""
-    width = value.shape[-1]
-    if query.shape[-1] != width:
-        query, key, value = (
-            torch.nn.functional.pad(x, (0, max(query.shape[-1], width) - x.shape[-1])) for x in (query, key, value)
-        )
-    if is_causal and key.shape[-2] > query.shape[-2]:
-        key, value = key[..., : query.shape[-2], :], value[..., : query.shape[-2], :]
-    if not query.stride(-1) == key.stride(-1) == value.stride(-1) == 1:
-        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
-    out = torch.nn.functional.scaled_dot_product_attention(
-        query, key, value, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
-    )
-    return out if out.shape[-1] == width else out[..., :width]
-'''

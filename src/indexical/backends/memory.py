@@ -6,7 +6,7 @@ from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import walk
 from .base import Value, plain
-from .code import ALL, ZERO, Infix, Name, Node, call, index, method
+from .code import ALL, ZERO, Infix, Name, Node, call, index
 from .layout import Statement
 from .scope import Place, Scope
 from .values import permuted
@@ -94,13 +94,13 @@ class Memory(Wholes):
         return value.but(code, axes=tuple(axis for axis in value.axes if axis != coordinate))
 
     def is_unbound(self) -> bool:
-        """Whether the steps of an array are taken apart before a loop: PyTorch would build a gradient as large as the
-        array for every step that is sliced out of it."""
-        return bool(self.text.loops) and self.text.checks and self.text.dialect.name == "torch"
+        """Whether the steps of an array are taken apart before a loop: a library that differentiates would build a
+        gradient as large as the array for every step that is sliced out of it."""
+        return bool(self.text.loops) and self.text.checks and self.text.dialect.takes_rows_apart
 
     def unbound(self, variable: Name, axis: int) -> Node:
         """The steps of an array, taken apart before the loops."""
-        steps = Value(method(variable, "unbind", axis), (), "real", None)
+        steps = Value(self.text.dialect.unbind(variable, axis), (), "real", None)
         return self.named_ahead(steps, f"{variable.text.split('__')[0]}_steps").code
 
     def steady(self, value: Value) -> Value:
@@ -151,7 +151,7 @@ class Memory(Wholes):
         if place.step is not None:
             return plain(place.step)
         start, stop = self.number(place.start, scope), self.number(place.stop, scope)
-        if self.text.dialect.name == "torch" and self.may_be_reversed(coordinate, scope):
+        if self.text.dialect.refuses_falling_ranges and self.may_be_reversed(coordinate, scope):
             stop = call("max", start, stop)
         key = ("arange", coordinate, start, stop)
         if key not in self.known:

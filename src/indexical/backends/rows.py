@@ -17,8 +17,8 @@ from .views import Access
 
 @dataclass
 class Rows(Clauses):
-    """NumPy's are arrays of zeros that are filled in. PyTorch's are dictionaries of rows, by step, so that gradients
-    flow. `turning` are the loops around, outermost first: the variable of each, and whether it goes forward.
+    """Arrays of zeros that are filled in, or dictionaries of rows, by step, so that gradients flow. `turning` are the
+    loops around, outermost first: the variable of each, and whether it goes forward.
     `recurrences` are those of the plan, `done` what has its row in this turn already."""
 
     recurrences: dict[str, Recurrence] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Rows(Clauses):
         """A place for the steps of a definition, with so many of zeros before the first."""
         dtype = self.dtypes[let.name]
         self.whole_names[let.name] = variable = self.text.fresh(let.name)
-        if self.text.dialect.name == "numpy" and self.kept(let) is None:
+        if self.text.dialect.fills_rows and self.kept(let) is None:
             self.text.assign(variable, self.text.dialect.full(self.home(let, ()), zero_of(let), dtype))
             self.stored[let.name] = Stored(variable, dtype, growing=True)
         else:

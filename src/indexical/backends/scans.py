@@ -35,7 +35,7 @@ class Scanner(Rows):
             code = self.running_sum(start, plus, scan, last)
         else:
             name = "last_of_scan" if last else "scan"
-            self.kernels.setdefault(f"{self.text.dialect.name}_scan", set()).add(name)
+            self.text.dialect.scan(name, self.kernels, self.text)
             axis = [scan.axis] if scan.axis else []
             listening = {} if heard is None else {"heard": heard}
             way = {} if scan.forward else {"backward": True}
@@ -55,10 +55,9 @@ class Scanner(Rows):
 
     def running_sum(self, start: Node, plus: Node, scan: Scan, last: bool) -> Node:
         """Steps that are only added up, all of them or the last."""
-        module, axis = self.text.dialect.module, scan.axis
+        axis = scan.axis
         parts = (start, plus) if scan.forward else (plus, start)
-        name = "cat" if module == "torch" else "concatenate"
-        code = call(f"{module}.{name}", parts, *([axis] if axis else []))
+        code: Node = self.text.dialect.concatenate(parts, axis)
         if last:
             return method(code, "sum", axis)
         if scan.forward:

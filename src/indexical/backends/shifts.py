@@ -58,12 +58,12 @@ class Shifter(Scatterer):
         return value
 
     def is_turnable(self, coordinate: Coordinate, expr: ir.Reduce, inner: Scope) -> bool:
-        """Whether a coordinate may be counted the other way. NumPy flips an axis at no cost, so there one that survives
-        is left as it is."""
+        """Whether a coordinate may be counted the other way. Where a library flips an axis at no cost, one that
+        survives is left as it is."""
         place = inner.places[coordinate]
         if place.step is not None or place.within is not None:
             return False
-        return coordinate in expr.coordinates or self.text.dialect.name == "torch"
+        return coordinate in expr.coordinates or self.text.dialect.flips_by_copying
 
     def plain_scope(self, expr: ir.Reduce, scope: Scope) -> Scope | None:
         """The scope inside a sum; None where a range of it depends on other coordinates."""

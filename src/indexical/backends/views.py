@@ -203,7 +203,7 @@ class Views(Emitter):
         end = self.plain(polynomial(extent), extent.span, scope).code
         before, behind = infix("<", place.code, 0), infix(">=", place.code, end)
         test: Node = before if below else behind
-        if not place.axes and self.text.dialect.name == "numpy":
+        if not place.axes and self.text.dialect.branches_on_scalars:
             test = Prefix("not ", Between(ZERO, place.code, end)) if below and above else test
             self.fail_where(plain(test, "bool"), "IX305", message, scope)
             return

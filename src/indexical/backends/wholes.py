@@ -74,7 +74,7 @@ class Wholes(Arrays):
 
     def leading(self, values: list[Value]) -> list[Value]:
         """The arguments of a function, the first of them an array."""
-        if any(not value.python for value in values) and self.text.dialect.name == "numpy":
+        if any(not value.python for value in values) and self.text.dialect.takes_numbers_first:
             return values
         return [self.strong(values[0], next((v.dtype for v in values if v.dtype), None)), *values[1:]]
 
