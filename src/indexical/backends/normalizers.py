@@ -7,7 +7,7 @@ from ..ir import nodes as ir
 from ..ir.conditions import conjuncts_of
 from ..ir.types import Coordinate
 from .base import Value, plain
-from .code import call, method
+from .code import Node, call
 from .reductions import Reducer
 from .scope import Scope
 from .values import aligned
@@ -77,9 +77,9 @@ class Normalizer(Reducer):
         body = self.spread(body, axes, scope)
         dtype = "i64" if expr.type.kind == "whole" else body.dtype
         if expr.type.kind == "whole" and self.largest(expr, scope) > LARGEST["i64"]:
-            code = call(self.text.helper("checked_cumsum"), body.code, at)
+            code: Node = call(self.text.helper("checked_cumsum"), body.code, at)
         else:
-            code = method(body.code, "cumsum", at)
+            code = self.text.dialect.cumsum(body, at)
         result = Value(code, axes, expr.type.kind, dtype)
         return result if mask is None else self.where(mask, result, zero, scope, dtype)
 

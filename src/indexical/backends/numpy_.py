@@ -153,6 +153,9 @@ class NumPy:
     def scan(self, name: str, kernels: dict[str, set[str]], text: Text) -> None:
         kernels.setdefault("numpy_scan", set()).add(name)
 
+    def cumsum(self, value: Value, axis: int) -> Node:
+        return method(value.code, "cumsum", axis)
+
     def copy(self, code: Node) -> Node:
         return method(code, "copy")
 

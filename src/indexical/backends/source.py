@@ -219,6 +219,9 @@ def module(emitter: Attending) -> Module:
         '    """The arrays do not fit the relation: a code and a message."""',
         "",
     ]
+    for name in text.dialect.decorators:
+        if name.removeprefix("@") in text.dialect.helpers:
+            text.helper(name.removeprefix("@"))
     for helper in text.helpers.values():
         if helper:
             after += ["", *helper.strip("\n").splitlines(), ""]

@@ -93,6 +93,8 @@ def choose(
         if name in needed and name not in inside
     )
     built = needed - {name for step in together for name in step.covers}
+    if target.builds_scores:
+        built |= {name for step in library if step.attend is not None for name in kernels[step.definition].covers}
     asked = needed_by(original, wanted, {})
     unread = tuple(let.name for let in original.lets if let.name in asked - built and let.axes and not let.hidden)
     given = {tensor.name: dtypes[tensor.name] for tensor in program.inputs if tensor.name in dtypes}
@@ -338,7 +340,7 @@ def _attend(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let], targe
     attend = Attend(attention, layout, scores, domain, keys, shape)
     if way in (INTERVALS, TILES, STREAM) and INTERVALS in target.kernels:
         attend = replace(attend, few=few_pairs(attend, device))
-    return Step(let.name, way, words_of(attend, way == FUSED, way == STREAM), refusals, attend)
+    return Step(let.name, way, words_of(attend, way == FUSED, way == STREAM, target.builds_scores), refusals, attend)
 
 
 def _shape(domain: Domain, keys: tuple[Slice, ...], key: ir.Range, rows: list[Coordinate]) -> str | None:

@@ -23,3 +23,4 @@ class Target:
 
     name: str
     kernels: frozenset[str]
+    builds_scores: bool = False  # Its own attention has all scores in memory.
