@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.laws import test_backends as laws
 from tests.laws.agreement import is_within
+from tests.laws.guarded import guarded_case
 from tests.laws.programs import random_case
 
 import indexical as ix
@@ -66,6 +69,45 @@ def test_generated_programs_agree_with_the_reference(start: int, monkeypatch: py
     assert checked > looked
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3, 5])
+def test_gradients_of_guarded_reads_are_those_of_autograd(seed: int) -> None:
+    torch = pytest.importorskip("torch")
+    case = guarded_case(seed)
+    program = ix.compile(case.text)
+    wanted = np.asarray(program(**case.arrays, outputs=case.of, backend="reference"))
+    factor = np.random.default_rng(seed).normal(size=wanted.shape)
+    tensors = {name: torch.tensor(array, requires_grad=name in case.reals) for name, array in case.arrays.items()}
+    found = (program(**tensors, outputs=case.of) * torch.tensor(factor)).sum()
+    slopes = torch.autograd.grad(found, [tensors[name] for name in case.reals], allow_unused=True)
+    whole = {name: array for name, array in case.arrays.items() if name not in case.reals}
+
+    def total(reals: dict[str, Any]) -> Any:
+        value = program(**reals, **whole, outputs=case.of)
+        return (value * factor).sum(), value
+
+    with jax.enable_x64(True):
+        derived = jax.jit(jax.value_and_grad(total, has_aux=True))
+        (_, value), gradient = derived({name: jnp.asarray(case.arrays[name]) for name in case.reals})
+    np.testing.assert_allclose(value, wanted, atol=1e-9)
+    for name, slope in zip(case.reals, slopes, strict=True):
+        np.testing.assert_allclose(gradient[name], 0 if slope is None else slope.numpy(), atol=1e-8)
+
+
+def test_maps_over_a_batch() -> None:
+    program = ix.compile(ATTENTION)
+    batch = [jnp.asarray(array) for array in drawn((2, 5, 3), (2, 5, 3), (2, 5, 4), dtype="f4")]
+    found = jax.jit(jax.vmap(program))(*batch)
+    np.testing.assert_allclose(found[1], program(*(np.asarray(array[1]) for array in batch)), atol=1e-6)
+
+
+def test_no_rule_asks_for_a_dialect_by_name() -> None:
+    folder = Path(ix.__file__).parent
+    for path in [*(folder / "backends").glob("*.py"), *(folder / "plan").glob("*.py")]:
+        text = path.read_text(encoding="utf-8")
+        assert "dialect.name" not in text, path.name
+        assert not re.search(r"[!=]= \"(numpy|torch|jax)\"", text), path.name
+
+
 @pytest.mark.parametrize(
     ("text", "shapes"),
     [
@@ -118,6 +160,11 @@ def test_arrays_in_and_out() -> None:
     np.testing.assert_allclose(found, program(*map(np.asarray, given)), atol=1e-6)
     np.testing.assert_allclose(jax.jit(program)(*given), found, atol=1e-6)
     assert isinstance(program(*map(np.asarray, given), backend="jax"), jax.Array)
+
+
+def test_accuracy_is_measured() -> None:
+    sheet = ix.accuracy("input x[i]; let y[i] = exp(x[i]);", jnp.asarray([0.5, 1.0]))
+    assert "jax" in str(sheet)
 
 
 def test_halves_stay_halves() -> None:
