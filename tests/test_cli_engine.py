@@ -178,7 +178,7 @@ def test_emit_of_other_outputs(causal: str, capsys: pytest.CaptureFixture[str]) 
 
 def test_run_by_every_backend(causal: str, torch: Any, capsys: pytest.CaptureFixture[str]) -> None:
     found = {}
-    for backend in ("numpy", "torch", "reference"):
+    for backend in ("numpy", "torch", "jax", "reference"):
         options = ["--random", "i=4,j=4,d=3,e=2", "--seed", "7", "--outputs", "weights,out", "--backend", backend]
         assert main(["run", causal, *options, "--format", "json"]) == 0
         found[backend] = json.loads(capsys.readouterr().out)
@@ -230,7 +230,7 @@ def test_run_says_where_it_fails(tmp_path: Path, torch: Any, capsys: pytest.Capt
     assert "`k = 1`" in shown.pop()
 
 
-@pytest.mark.parametrize("option", [["--backend", "jax"], ["--dtype", "f8"], ["--backend", "reference"]])
+@pytest.mark.parametrize("option", [["--backend", "cupy"], ["--dtype", "f8"], ["--backend", "reference"]])
 def test_choices_are_listed(option: list[str], causal: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["plan", causal, *option])

@@ -50,7 +50,7 @@ def foreign(modules: list[str]) -> list[str]:
 
 def test_import_loads_nothing_foreign() -> None:
     added = modules_added("import indexical")
-    assert "torch" not in added
+    assert {"torch", "jax"}.isdisjoint(added)
     assert foreign(added) == []
 
 

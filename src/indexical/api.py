@@ -20,6 +20,7 @@ from .facts.lints import lint
 from .facts.view import View
 from .ir import nodes as ir
 from .ir.types import Dtype
+from .run import EMITTED
 from .run.asked import arguments_of, check_backend, definitions, packed, wanted_of
 from .run.tracing import finder, tracing_test
 from .source import Source
@@ -247,7 +248,7 @@ class Program:
     def _prepared(
         self, arrays: tuple[Any, ...], named: dict[str, Any], outputs: str | Iterable[str] | None, backend: str | None
     ) -> tuple[Call, tuple[str, ...]]:
-        check_backend(backend, ("numpy", "torch"))
+        check_backend(backend, EMITTED)
         return self._shown.prepare(self.arguments(arrays, named), backend), self.wanted(outputs)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -276,7 +277,8 @@ class Program:
         recompute: bool = True,
         **named: Any,
     ) -> Any:
-        """Arrays in, arrays out: NumPy's give NumPy's, PyTorch's give PyTorch's, on their device, with gradients.
+        """Arrays in, arrays out: NumPy's give NumPy's, PyTorch's give PyTorch's, on their device, with gradients,
+        and JAX's give JAX's, also under `jax.jit` and `jax.grad`.
 
         One output returns the array, several return a named tuple. `outputs` asks for definitions by name;
         `isolate=True` keeps a NaN or infinity from everyone who may not hear it; `recompute=False` keeps the weights

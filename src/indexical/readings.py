@@ -19,6 +19,8 @@ from .numbers.notation import write
 from .numbers.results import Results, Tensor, Value
 from .numbers.steps import Step, figures, steps
 from .numbers.tower import Undecidable, Valueless
+from .run.jax_arrays import is_jax
+from .run.jax_arrays import to_numpy as array_of
 from .run.tensors import dtype_of, is_tensor, to_numpy
 from .run.trace import Element, Trace, Tracer
 from .source import Span
@@ -386,10 +388,11 @@ def accuracy(
     computed: dict[str, tuple[Any, Any]] = {}
     for name, value in zip(wanted, values, strict=True):
         dtype = dtype_of(value) if is_tensor(value) else _DTYPES[value.dtype.name]
-        computed[name] = (to_numpy(value), dtype)
-    used = backend or ("torch" if any(is_tensor(value) for value in values) else "numpy")
+        computed[name] = (array_of(to_numpy(value)), dtype)
+    used = backend or ("torch" if any(map(is_tensor, values)) else "jax" if any(map(is_jax, values)) else "numpy")
+    given = {name: array_of(value) for name, value in arguments.items()}
     with explained():
-        return AccuracySheet(measure(found.ir, arguments, computed), used)
+        return AccuracySheet(measure(found.ir, given, computed), used)
 
 
 _DTYPES: dict[str, Any] = {
@@ -397,6 +400,7 @@ _DTYPES: dict[str, Any] = {
     "int32": "i32",
     "int64": "i64",
     "float16": "f16",
+    "bfloat16": "bf16",
     "float32": "f32",
     "float64": "f64",
 }

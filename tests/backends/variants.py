@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from indexical.plan.choose import FUSED, INTERVALS, STREAM, TILES
+from indexical.plan.target import FUSED, INTERVALS, STREAM, TILES
 
 SIZES = {"a": 2, "b": 2, "c": 3, "h": 2, "g": 2, "i": 9, "j": 9, "d": 3, "e": 4, "f": 2, "m": 6, "r": 17}
 DOT = "sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(size(d))"

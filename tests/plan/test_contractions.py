@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import indexical as ix  # noqa: E402
+from indexical.backends.torch_ import DIALECT  # noqa: E402
 from indexical.ir import whole  # noqa: E402
 from indexical.plan.choose import choose  # noqa: E402
 from indexical.plan.contractions import CONTRACTED  # noqa: E402
@@ -99,7 +100,7 @@ def with_gradients(program: ix.Program, arrays: list[Any], **options: Any) -> li
 
 def planned(program: ix.Program, dtype: str = "f32") -> Any:
     dtypes = {tensor.name: dtype if tensor.kind == "real" else "i64" for tensor in program.ir.inputs}
-    return choose(program.ir, ("out",), dtypes, "torch", "cpu", False)  # type: ignore[arg-type]
+    return choose(program.ir, ("out",), dtypes, DIALECT.target, "cpu", False)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", SPELLINGS)

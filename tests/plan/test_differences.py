@@ -10,7 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import indexical as ix  # noqa: E402
-from indexical.plan.choose import FUSED, choose  # noqa: E402
+from indexical.backends.torch_ import DIALECT  # noqa: E402
+from indexical.plan.choose import choose  # noqa: E402
+from indexical.plan.target import FUSED  # noqa: E402
 
 HEAD = "input Q1[h, i, d], K1[h, j, d], Q2[h, i, d], K2[h, j, d], V[h, j, e], lam, mu[h], a[d];"
 WEIGHTS = "".join(
@@ -52,7 +54,7 @@ def drawn(program: ix.Program, points: int) -> list[Any]:
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_no_weights_are_built(name: str) -> None:
     program = ix.compile(HEAD + WEIGHTS + SPELLINGS[name])
-    plan = choose(program.ir, ("out",), dict.fromkeys(program.inputs, "f32"), "torch", "cpu", False)  # type: ignore[arg-type]
+    plan = choose(program.ir, ("out",), dict.fromkeys(program.inputs, "f32"), DIALECT.target, "cpu", False)  # type: ignore[arg-type]
     kernels = [step.kernel for step in plan.steps]
     assert kernels.count(FUSED) == 2
     assert {"w1", "w2"} <= set(plan.unbuilt)

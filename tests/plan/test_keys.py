@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tests.plan.agreement import program_of
 
+from indexical.backends.torch_ import DIALECT
 from indexical.ir import build
 from indexical.ir import nodes as ir
 from indexical.ir.algebra.canonical import text
@@ -66,7 +67,7 @@ def attend_in(source: str) -> Attend:
     """The attention of a program, as its plan has it."""
     program = program_of(source)
     dtypes: dict[str, Dtype] = {i.name: i.dtype or "f64" for i in program.inputs}
-    step = choose(program, ("out",), dtypes, "torch", "cpu", False).steps[-1]
+    step = choose(program, ("out",), dtypes, DIALECT.target, "cpu", False).steps[-1]
     assert step.attend is not None
     return step.attend
 

@@ -10,7 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import indexical as ix  # noqa: E402
-from indexical.plan.choose import INTERVALS, choose  # noqa: E402
+from indexical.backends.torch_ import DIALECT  # noqa: E402
+from indexical.plan.choose import choose  # noqa: E402
+from indexical.plan.target import INTERVALS  # noqa: E402
 
 TEXT = """
     input Q[b, i, d], K[b, j, d], V[b, j, e], {inputs};
@@ -54,7 +56,7 @@ def drawn(program: ix.Program, points: int, values: Any) -> list[Any]:
 def test_labels_are_groups(name: str) -> None:
     program = compiled(name)
     dtypes = {tensor.name: "f32" for tensor in program.ir.inputs}
-    plan = choose(program.ir, ("out",), dtypes, "torch", "cpu", False)  # type: ignore[arg-type]
+    plan = choose(program.ir, ("out",), dtypes, DIALECT.target, "cpu", False)  # type: ignore[arg-type]
     assert [step.kernel for step in plan.steps if step.definition == "out"] == [INTERVALS]
 
 

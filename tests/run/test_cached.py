@@ -43,7 +43,7 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     choose = emitting.choose
 
     def counted(*given: Any) -> Any:
-        found.append(given[3])
+        found.append(given[3].name)
         return choose(*given)
 
     monkeypatch.setattr(emitting, "choose", counted)

@@ -45,7 +45,7 @@ def promoted(low: Lowering, values: list[Value]) -> list[Value]:
     """PyTorch lets an array of no axes take the dtype of others: where it is the wider one, they take its."""
     dtype = widest(value.dtype for value in values)
     scalar = any(value.dtype == dtype and not value.axes and not value.python for value in values)
-    if low.text.dialect.name != "torch" or not scalar:
+    if not low.text.dialect.scalars_are_weak or not scalar:
         return values
     return [
         value if value.dtype in (dtype, None) or dtype is None else low.text.dialect.cast(value, dtype)
@@ -57,7 +57,7 @@ def cast_to(low: Lowering, value: Value, dtype: Dtype) -> Value:
     """Rounded to a dtype. NumPy has no bf16: it is a float32 of fewer digits."""
     if value.dtype == dtype:
         return value
-    if dtype == "bf16" and low.text.dialect.name == "numpy":
+    if dtype == "bf16" and not low.text.dialect.has_bfloat16:
         value = value if value.dtype == "f32" else low.text.dialect.cast(value, "f32")
         return value.but(call(low.text.helper("round_bf16"), value.code), dtype="bf16")
     return low.text.dialect.cast(value, dtype)
@@ -85,11 +85,11 @@ def broadcast(low: Lowering, value: Value, axes: tuple[Coordinate, ...], scope: 
 def combined(low: Lowering, op: str, values: list[Value], expr: ir.Map, dtype: Dtype | None, scope: Scope) -> Value:
     """Two operands and a sign between them."""
     axes = joined(values, scope.order)
-    if op == "+" and low.text.loops and low.text.dialect.name == "torch":
+    if op == "+" and low.text.loops and low.text.dialect.adds_products:
         for product, other in (values, values[::-1]):
             if product.product is not None and product.axes == other.axes == axes and product.dtype == other.dtype:
                 return Value(added_product(*product.product, other), axes, "real", dtype)
-    if op == "+" and low.text.dialect.name == "torch":
+    if op == "+" and low.text.dialect.adds_products:
         for product, other in (values, values[::-1]):
             if product.product is not None and is_linear_map(product, other, axes):
                 return Value(added_product(*product.product, other), axes, "real", dtype)

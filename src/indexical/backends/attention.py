@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..ir import nodes as ir
-from ..plan.choose import FUSED, INTERVALS, TILES
 from ..plan.norms import Norm
 from ..plan.placement import has_keys
 from ..plan.steps import Attend
+from ..plan.target import FUSED, INTERVALS, TILES
 from . import (
     arrays,
     backward,
@@ -55,7 +55,7 @@ def define(low: Lowering, let: ir.Let) -> None:
     variable = low.text.fresh(let.name)
     attend = step.attend
     frame = operands.frame_of(low, let, attend)
-    if low.text.dialect.name == "numpy":
+    if low.text.dialect.streams_blocks:
         value = numpy_attention.blocks(low, let, attend, frame)
     elif step.kernel == FUSED:
         value = library_attention.fused(low, let, attend, frame)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import walk
-from ..plan.choose import FUSED, TILES
 from ..plan.steps import Attend, Gradient, Step, Target
+from ..plan.target import FUSED, TILES
 from . import arrays, clauses, interval_attention, library_attention, operands, small_attention
 from .base import Value
 from .code import Attribute, Name, Node, call, infix

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ..ir.types import Coordinate, Dtype, Kind
+from ..plan.target import Target
 from .code import Index, Name, Node, Part, String, Tuple, call, names, node, show
 from .layout import Block, Statement, arranged, written
 from .layout import Kind as StatementKind
@@ -52,11 +53,38 @@ def plain(code: Part, kind: Kind = "whole") -> Value:
 
 
 class Dialect(Protocol):
-    """The spelling of operations in an array library."""
+    """The spelling of operations in an array library, and the answers to what rules ask about it.
 
-    name: str
+    No rule asks what a library is called. One that wants to know something new of it asks for a new line here.
+    """
+
+    target: Target  # Its name, and the kernels that a plan may choose.
     module: str
     header: tuple[str, ...]
+    decorators: tuple[str, ...]  # Lines above the emitted function.
+    helpers: Mapping[str, str]  # Small functions by name, which go above what calls them.
+
+    has_devices: bool  # An array that is made has to say where.
+    has_bfloat16: bool
+    updates_in_place: bool  # `x[0] = y`; without it, a store makes a new array.
+    fills_rows: bool  # The rows of a recurrence go into one array: nothing has to be differentiated through it.
+    differentiates: bool  # A value that a guard removes still has a derivative, which has to be finite.
+    checks_in_graphs: bool  # A test of an array may be part of a graph: it goes through the helper `check`.
+    branches_on_scalars: bool  # An array without axes may decide an `if`.
+    numbers_are_f64: bool  # Arrays that are made of Python's numbers are f64, as they are.
+    scalars_are_weak: bool  # An array without axes takes the dtype of others.
+    wholes_take_reals: bool  # A whole array among reals takes their dtype, however narrow that is.
+    takes_numbers_first: bool  # A function of several arguments may have an array anywhere.
+    refuses_falling_ranges: bool  # `arange(2, 1)` is an error.
+    reads_scalar_indices: bool  # An index that is an array without axes is read, which ends a graph.
+    gathers_along_one_axis: bool  # An index for several axes is slow: they are made one.
+    takes_rows_apart: bool  # In a loop, rows come from a list: slices would each have a gradient as large as the array.
+    flips_by_copying: bool
+    contracts_by_copying: bool  # `tensordot` over several axes copies what a product of matrices reads as it lies.
+    adds_products: bool  # `addmm`, `addmv`, `addcmul`.
+    convolves: bool  # It has the helper `convolved`.
+    streams_blocks: bool  # Attention is blocks of rows against blocks of keys, in functions inside the emitted one.
+    attention: Name | None  # The kernel for queries, keys and values of four axes, contiguous and of equal width.
 
     def arange(self, start: Node, stop: Node) -> Node: ...
     def where(self, condition: Value, then: Node, otherwise: Node) -> Node: ...
@@ -71,9 +99,16 @@ class Dialect(Protocol):
     def reduction(self, op: str, value: Value, axes: tuple[int, ...], text: Text, empty: bool = True) -> Node: ...
     def softmax(self, op: str, code: Node, axis: int, text: Text) -> Node: ...
     def divide(self, op: str, a: Value, b: Value, safe: bool, text: Text) -> Node: ...
-    def helper(self, name: str) -> str: ...
     def dtype(self, dtype: Dtype) -> Node: ...
     def stack(self, rows: Node, axis: int) -> Node: ...
+    def unbind(self, code: Node, axis: int) -> Node: ...
+    def concatenate(self, parts: tuple[Node, ...], axis: int) -> Node: ...
+    def flatten(self, code: Node, first: int, last: int) -> Node: ...
+    def unflatten(self, code: Node, axis: int, shape: Node, text: Text) -> Node: ...
+    def store(self, array: Node, slots: tuple[Node, ...], code: Node) -> Node: ...
+    def scalar(self, code: Node) -> Node: ...
+    def scan(self, name: str, kernels: dict[str, set[str]], text: Text) -> None: ...
+    def cumsum(self, value: Value, axis: int) -> Node: ...
     def copy(self, code: Node) -> Node: ...
     def narrow(self, code: Node, dtype: Dtype) -> Node: ...
 
@@ -221,14 +256,22 @@ class Text:
         """The value, under a name of its own where its code grew too long to read."""
         return self.keep(value, name) if len(show(value.code)) > WIDEST - 24 else value
 
-    def store(self, variable: str, slots: tuple[Node, ...], code: Part) -> None:
-        """`variable[slots] = code`."""
-        self.add("store", node(code), variable, Index(Name(variable), slots))
+    def store(self, variable: str, slots: tuple[Node, ...], code: Part, row: tuple[Node, ...] = ()) -> None:
+        """`variable[slots] = code`, or the same as a new array of that name; the array may be a `row` of several."""
+        array = Index(Name(variable), row) if row else Name(variable)
+        if self.dialect.updates_in_place:
+            self.add("store", node(code), variable, Index(array, slots))
+        else:
+            self.add("store", self.dialect.store(array, slots, node(code)), variable, array)
+
+    def store_row(self, variable: str, row: tuple[Node, ...], code: Part) -> None:
+        """`variable[row] = code`, of a dictionary of rows."""
+        self.add("store", node(code), variable, Index(Name(variable), row))
 
     def helper(self, name: str) -> str:
         """A small function that stands above the emitted one."""
         if name not in self.helpers:
-            self.helpers[name] = self.dialect.helper(name)
+            self.helpers[name] = self.dialect.helpers[name]
             if "    check(" in self.helpers[name]:
                 self.helper("check")
         return name
@@ -253,7 +296,7 @@ def is_step(code: Node) -> bool:
 
 RESERVED = frozenset(
     (
-        *("np", "torch", "math", "device", "Refused", "F", "__debug__"),
+        *("np", "torch", "jax", "jnp", "math", "device", "Refused", "F", "__debug__"),
         *("print", "int", "max", "min", "range", "reversed", "abs", "sum", "any", "all"),
     )
 )

@@ -60,13 +60,14 @@ def choose(
     scope: Scope,
 ) -> Value:
     """One of two values at every point. A condition that varies with nothing is asked first, and one branch is
-    computed; by PyTorch only if it is a plain one, for its graphs."""
-    if condition.python or (not condition.axes and low.text.dialect.name == "numpy"):
+    computed; where a library makes graphs, only if it is a plain one."""
+    if condition.python or (not condition.axes and low.text.dialect.branches_on_scalars):
         return branched(low, expr, condition, then, otherwise, real, scope)
     first, second = then(scope.where(expr)), otherwise(scope.where(expr, False))
     if real:
         first, second = arrays.as_real(low, first), arrays.as_real(low, second)
-    if first.python and second.python and (real and (low.compute != "f64" or low.text.dialect.name == "torch")):
+    exact = low.compute == "f64" and low.text.dialect.numbers_are_f64
+    if first.python and second.python and real and not exact:
         first = arrays.as_array(low, first)
     first, second = arrays.promoted(low, [first, second])
     dtype = widest((first.dtype, second.dtype)) or DEFAULT_DTYPE[first.kind]

@@ -161,7 +161,8 @@ def placed(low: Lowering, let: ir.Let, value: Value, clause: ir.Clause, steps: M
     scope = scope_of(low, clause, steps)
     axes = scope.sort(scope.places)
     value = arrays.in_order(low, value, axes)
-    if value.dtype != low.dtypes[let.name] and low.dtypes[let.name] in ("i32", "bf16"):
+    rounds = low.text.dialect.updates_in_place and low.dtypes[let.name] not in ("i32", "bf16")
+    if value.dtype != low.dtypes[let.name] and not rounds:
         value = narrowed(low, value, low.dtypes[let.name], clause, scope)
     return aligned(value, axes).code
 

@@ -201,7 +201,9 @@ _SIGNS: dict[type[ast.AST], str] = {
     ast.Invert: "~",
     ast.Not: "not ",
 }
-_MODULES = frozenset(("torch", "np", "math", "torch.nn", "torch.nn.functional", "torch.compiler"))
+_MODULES = frozenset(
+    ("torch", "torch.nn", "torch.nn.functional", "torch.compiler", "np", "math", "jnp", "jax", "jax.nn", "jax.lax")
+)
 
 
 def _node(tree: ast.expr) -> Node:

@@ -211,7 +211,7 @@ def plain_product(
             found = folded_once(low, small, large, over[0], scope)
             if found is not None:
                 return found
-    if len(over) > 1 and low.text.dialect.name == "torch":
+    if len(over) > 1 and low.text.dialect.contracts_by_copying:
         return as_matrices(low, before[0], before[1], mine, over, theirs, scope)
     places = tuple(tuple(value.axes.index(axis) for axis in over) for value in before)
     code = low.text.dialect.tensordot(before[0].code, before[1].code, places)  # type: ignore[arg-type]

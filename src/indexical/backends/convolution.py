@@ -39,7 +39,7 @@ class Roles:
 def convolved(low: Lowering, expr: ir.Reduce, inner: Scope, masks: list[Value], scope: Scope) -> Value | None:
     """The sum as a convolution; None where it is none, or one of so little that windows do as well."""
     found = factors_of(expr.body)
-    if low.text.dialect.name != "torch" or low.isolate or masks or low.text.loops or len(found) != 2:
+    if not low.text.dialect.convolves or low.isolate or masks or low.text.loops or len(found) != 2:
         return None
     if any(contraction.may_become_infinite(low, f) or removal.may_be_removed(low, f.expr) for f in found):
         return None

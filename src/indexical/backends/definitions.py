@@ -12,7 +12,7 @@ from ..ir.affine import Polynomial
 from ..ir.walk import reads_of
 from ..plan.recurrences import stepped_axes
 from . import clauses, recurrent_rows, removal, scans, sizes
-from .code import ONE, ZERO, Between, Index, Infix, Name, Node, call, chain, infix, node
+from .code import ONE, ZERO, Between, Infix, Name, Node, call, chain, infix, node
 from .layout import Kind
 from .lowering import Lowering, Stored
 from .removal import mask_name
@@ -250,11 +250,10 @@ def fill(low: Lowering, part: Part, number: int, steps: dict[int, Node]) -> None
         if stored.rows and not clauses.is_partial(low, let, clause, steps):
             # Rows are stacked in the end, or copied where they are read; not so what a function read of its own.
             own = let.hidden and recurrent_rows.steps_kept(low, let) is not None
-            low.text.store(stored.variable, key, clauses.finished(low, let, value, clause, steps, own).code)
+            low.text.store_row(stored.variable, key, clauses.finished(low, let, value, clause, steps, own).code)
             continue
         slots = clauses.slots(low, let, clause, stored.rows, steps)
-        row = Index(Name(stored.variable), key) if stored.rows else Name(stored.variable)
-        low.text.add("store", clauses.placed(low, let, value, clause, steps), stored.variable, Index(row, slots))
+        low.text.store(stored.variable, slots, clauses.placed(low, let, value, clause, steps), key)
 
 
 def start_row(low: Lowering, let: ir.Let, steps: dict[int, Node], group: tuple[ir.Clause, ...]) -> None:
@@ -262,7 +261,7 @@ def start_row(low: Lowering, let: ir.Let, steps: dict[int, Node], group: tuple[i
     stored = low.stored[let.name]
     if stored.rows and any(clauses.is_partial(low, let, clause, steps) for clause in group):
         key = tuple(steps[axis] for axis in stored.rows)
-        low.text.store(stored.variable, key, recurrent_rows.empty_row(low, let, stored))
+        low.text.store_row(stored.variable, key, recurrent_rows.empty_row(low, let, stored))
 
 
 def _each(bound: ir.Expr, op: str) -> tuple[ir.Expr, ...]:

@@ -49,7 +49,7 @@ def reals(low: Lowering, op: str, values: list[Value]) -> list[Value]:
     if not operation(op).exact:
         values = [arrays.widened(low, value) for value in values]
     among = [value.dtype for value in values if value.kind == "real" and not value.python and value.axes]
-    helped = low.text.dialect.name == "torch" or low.compute == "f64"
+    helped = low.text.dialect.wholes_take_reals or low.compute == "f64"
     if op not in _SIGNS or low.compute not in among or not helped:
         return [arrays.as_real(low, value) for value in values]
     return [replace(v, kind="real", dtype=low.compute) if v.kind == "whole" else v for v in values]
@@ -63,7 +63,7 @@ def apply(low: Lowering, expr: ir.Map, scope: Scope) -> Value:
     if op.startswith("as "):
         return cast(low, expr, scope)
     values = operands(low, expr, scope)
-    if expr.type.kind == "real" and low.text.dialect.name == "torch":
+    if expr.type.kind == "real" and low.text.dialect.differentiates:
         values = without_poles(low, expr, values, scope)
     dtype = widest(value.dtype for value in values) if expr.type.kind != "bool" else "bool"
     if expr.type.kind == "whole":

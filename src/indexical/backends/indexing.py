@@ -286,10 +286,11 @@ def picked(low: Lowering, value: Value, places: dict[Coordinate, tuple[Value, bo
     """A value at places along some of its axes; where these are out of bounds, some number."""
     union = joined([place for place, _ in places.values()], scope.order)
     safe = all(inside for _, inside in places.values())
-    # PyTorch reads the value of an index that is an array of no axes, which a graph does not have.
-    one = not union and low.text.dialect.name == "torch" and any(not place.python for place, _ in places.values())
-    # PyTorch has an index for several axes, but a slow one, with a slower backward pass.
-    several = low.text.dialect.name == "torch" and bool(union) and len(places) > 1
+    # A graph does not have the value of an index that is an array of no axes.
+    array = any(not place.python for place, _ in places.values())
+    one = not union and array and low.text.dialect.reads_scalar_indices
+    # An index for several axes may be slow, with a slower backward pass.
+    several = low.text.dialect.gathers_along_one_axis and bool(union) and len(places) > 1
     plain = safe and not several
     slots: list[Node] = []
     for axis in value.axes:

@@ -75,7 +75,7 @@ def is_small(low: Lowering, expr: ir.Expr, scope: Scope) -> bool:
 
 def leading(low: Lowering, values: list[Value]) -> list[Value]:
     """The arguments of a function, the first of them an array."""
-    if any(not value.python for value in values) and low.text.dialect.name == "numpy":
+    if any(not value.python for value in values) and low.text.dialect.takes_numbers_first:
         return values
     return [arrays.as_array(low, values[0], next((v.dtype for v in values if v.dtype), None)), *values[1:]]
 

@@ -24,7 +24,8 @@ def fused(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
     groups = grouped(low, attend, frame)
     q = operands.operand(low, query, frame.row, compared, frame, let)
     keywords = scaling(low, attend, scale)
-    kernel = Name(operands.add_helper(low, "attend", ATTEND))
+    kernel = Name(low.text.helper("attend"))
+    library = low.text.dialect.attention
     if groups is not None:
         shared, test, key, answer = groups
         k = operands.operand(low, key, attend.attention.coordinate, compared, shared, let)
@@ -44,13 +45,13 @@ def fused(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
     k = operands.operand(low, dot.key, attend.attention.coordinate, compared, frame, let)
     v = operands.operand(low, attend.attention.value, attend.attention.coordinate, attend.layout.carry, frame, let)
     bases = [widened_array(side) for side in (q, k, v)]
-    if not all(isinstance(base, Name) for base in bases):
+    if library is None or not all(isinstance(base, Name) for base in bases):
         return operands.restored(low, Call(kernel, (q, k, v), keywords), let, attend, frame)
     # Arrays that the library takes as they are go straight to it: of a small call most is what stands around it.
     variable = low.text.fresh(f"{let.name}_rows")
     low.text.add("if", _taken_as_they_are(low, attend, frame, compared, tuple(bases)))
     with low.block():
-        low.text.assign(variable, Call(LIBRARY, (q, k, v), keywords))
+        low.text.assign(variable, Call(library, (q, k, v), keywords))
     low.text.add("else")
     with low.block():
         low.text.assign(variable, Call(kernel, (q, k, v), keywords))
@@ -126,25 +127,3 @@ def widened_array(code: Node) -> Node:
 def _reading(expr: ir.Read, axis: int, shared: Coordinate) -> ir.Expr:
     indices = tuple(build.coord(shared, index.span) if n == axis else index for n, index in enumerate(expr.indices))
     return build.read(expr.tensor, indices, expr.type.kind, expr.span)
-
-
-LIBRARY = Name("torch.nn.functional.scaled_dot_product_attention")
-
-ATTEND = '''
-def attend(query, key, value, is_causal=False, scale=1.0, enable_gqa=False):
-    """PyTorch's fused kernel. On a CPU it is slow for unequal widths and for gaps in the last axis: zeros fill up
-    the narrower side, which changes nothing. Keys past the last query are not heard under `is_causal`, nor read."""
-    width = value.shape[-1]
-    if query.shape[-1] != width:
-        query, key, value = (
-            torch.nn.functional.pad(x, (0, max(query.shape[-1], width) - x.shape[-1])) for x in (query, key, value)
-        )
-    if is_causal and key.shape[-2] > query.shape[-2]:
-        key, value = key[..., : query.shape[-2], :], value[..., : query.shape[-2], :]
-    if not query.stride(-1) == key.stride(-1) == value.stride(-1) == 1:
-        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
-    out = torch.nn.functional.scaled_dot_product_attention(
-        query, key, value, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
-    )
-    return out if out.shape[-1] == width else out[..., :width]
-'''

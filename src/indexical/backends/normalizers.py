@@ -8,7 +8,7 @@ from ..ir.conditions import conjuncts_of
 from ..ir.types import Coordinate
 from . import arrays, integers, reductions, reuse
 from .base import Value, plain
-from .code import call, method
+from .code import Node, call
 from .integers import LARGEST
 from .lowering import Lowering
 from .scope import Scope
@@ -77,9 +77,9 @@ def running(
     body = arrays.broadcast(low, body, axes, scope)
     dtype = "i64" if expr.type.kind == "whole" else body.dtype
     if expr.type.kind == "whole" and integers.largest(low, expr, scope) > LARGEST["i64"]:
-        code = call(low.text.helper("checked_cumsum"), body.code, at)
+        code: Node = call(low.text.helper("checked_cumsum"), body.code, at)
     else:
-        code = method(body.code, "cumsum", at)
+        code = low.text.dialect.cumsum(body, at)
     result = Value(code, axes, expr.type.kind, dtype)
     return result if mask is None else arrays.where(low, mask, result, zero, scope, dtype)
 

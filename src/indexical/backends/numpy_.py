@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
 
 from ..ir.functions import FUNCTIONS
 from ..ir.types import Dtype
+from ..plan.target import STREAM, Target
 from .base import Text, Value
 from .code import ALL, ZERO, Attribute, Name, Node, Slice, call, index, infix, method, negative, spelled
 from .numpy_helpers import HELPERS
@@ -26,9 +28,33 @@ _NAMES: dict[Dtype, str] = {
 class NumPy:
     """Arrays are `numpy.ndarray`s."""
 
-    name = "numpy"
+    target = Target("numpy", frozenset((STREAM,)))
     module = "np"
     header: tuple[str, ...] = ("import numpy as np",)
+    decorators: tuple[str, ...] = ('@np.errstate(all="ignore")',)
+    helpers: Mapping[str, str] = HELPERS
+
+    has_devices = False
+    has_bfloat16 = False
+    updates_in_place = True
+    fills_rows = True
+    differentiates = False
+    checks_in_graphs = False
+    branches_on_scalars = True
+    numbers_are_f64 = True
+    scalars_are_weak = False
+    wholes_take_reals = False
+    takes_numbers_first = True
+    refuses_falling_ranges = False
+    reads_scalar_indices = False
+    gathers_along_one_axis = False
+    takes_rows_apart = False
+    flips_by_copying = False
+    contracts_by_copying = False
+    adds_products = False
+    convolves = False
+    streams_blocks = True
+    attention: Name | None = None
 
     def dtype(self, dtype: Dtype) -> Node:
         return Name(f"np.{_NAMES[dtype]}" if dtype != "bool" else "bool")
@@ -106,8 +132,32 @@ class NumPy:
     def stack(self, rows: Node, axis: int) -> Node:
         return call("np.stack", rows) if axis == 0 else call("np.stack", rows, axis)
 
+    def unbind(self, code: Node, axis: int) -> Node:
+        raise AssertionError("rows are sliced")
+
+    def concatenate(self, parts: tuple[Node, ...], axis: int) -> Node:
+        return call("np.concatenate", parts, *([axis] if axis else []))
+
+    def flatten(self, code: Node, first: int, last: int) -> Node:
+        raise AssertionError("kernels take arrays as they are")
+
+    def unflatten(self, code: Node, axis: int, shape: Node, text: Text) -> Node:
+        raise AssertionError("kernels take arrays as they are")
+
+    def store(self, array: Node, slots: tuple[Node, ...], code: Node) -> Node:
+        raise AssertionError("arrays are updated in place")
+
+    def scalar(self, code: Node) -> Node:
+        return call("np.asarray", code)
+
+    def scan(self, name: str, kernels: dict[str, set[str]], text: Text) -> None:
+        kernels.setdefault("numpy_scan", set()).add(name)
+
+    def cumsum(self, value: Value, axis: int) -> Node:
+        return method(value.code, "cumsum", axis)
+
     def copy(self, code: Node) -> Node:
         return method(code, "copy")
 
-    def helper(self, name: str) -> str:
-        return HELPERS[name]
+
+DIALECT = NumPy()

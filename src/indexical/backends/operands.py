@@ -11,25 +11,7 @@ from ..ir.walk import renamed_apart, walk
 from ..plan.steps import Attend
 from . import arrays, clauses, sizes
 from .base import Value
-from .code import (
-    ALL,
-    NAN,
-    NONE,
-    ZERO,
-    Index,
-    Infix,
-    List,
-    Name,
-    Node,
-    Number,
-    Part,
-    Prefix,
-    Ternary,
-    call,
-    chain,
-    fill,
-    method,
-)
+from .code import ALL, NAN, NONE, ZERO, Index, Infix, List, Name, Node, Number, Part, Prefix, Ternary, call, chain, fill
 from .elementwise import constant
 from .lowering import Lowering
 from .scope import Place, Scope
@@ -104,7 +86,7 @@ def operand(
     if not columns:
         code = fill("{x}[..., None]", x=code)
     if len(columns) > 1:
-        code = method(code, "flatten", -len(columns))
+        code = low.text.dialect.flatten(code, -len(columns), -1)
     return folded_batch(low, code, len(frame.batch))
 
 
@@ -114,7 +96,7 @@ def folded_batch(low: Lowering, code: Node, count: int) -> Node:
         return fill("{x}[None, None]", x=code)
     if count == 1:
         return fill("{x}[None]", x=code)
-    return code if count == 2 else method(code, "flatten", 0, count - 2)
+    return code if count == 2 else low.text.dialect.flatten(code, 0, count - 2)
 
 
 def restored(low: Lowering, code: Node, let: ir.Let, attend: Attend, frame: Frame) -> Value:
@@ -133,14 +115,16 @@ def unfolded_batch(low: Lowering, code: Node, frame: Frame) -> Node:
         return fill("{x}[0]" if frame.batch else "{x}[0, 0]", x=code)
     if len(frame.batch) == 2:
         return code
-    return method(code, "unflatten", 0, sizes.shape(low, frame.batch[:-1], frame.scope))
+    return low.text.dialect.unflatten(code, 0, sizes.shape(low, frame.batch[:-1], frame.scope), low.text)
 
 
 def unfolded_columns(low: Lowering, code: Node, columns: tuple[Coordinate, ...], frame: Frame) -> Node:
     """An array whose last axis was all columns, with an axis for each."""
     if not columns:
         return fill("{x}[..., 0]", x=code)
-    return code if len(columns) == 1 else method(code, "unflatten", -1, sizes.shape(low, columns, frame.scope))
+    if len(columns) == 1:
+        return code
+    return low.text.dialect.unflatten(code, -1, sizes.shape(low, columns, frame.scope), low.text)
 
 
 def scale(low: Lowering, attend: Attend, frame: Frame) -> tuple[Node, ir.Expr]:

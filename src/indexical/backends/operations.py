@@ -18,8 +18,8 @@ _CALLS = {
     "apply": "where fmod div maximum minimum clamp rsqrt sqrt round_bf16 quotient add subtract multiply magnitude "
     "power checked_power fitting fitting_32 truncated addcmul nan_to_num",
     "cast": "to astype long",
-    "view": "permute transpose swapaxes reshape flatten unflatten flip unbind squeeze broadcast_to broadcast_tensors "
-    "windows detach",
+    "view": "permute transpose swapaxes reshape flatten unflatten collapse flip unbind unstack squeeze "
+    "broadcast_to broadcast_tensors windows detach",
     "pad": "padded",
     "copy": "clone copy contiguous",
     "join": "stack stacked cat concatenate joint",
@@ -27,7 +27,7 @@ _CALLS = {
     "normalize": "softmax log_softmax guarded_softmax guarded_log_softmax cumsum checked_cumsum",
     "contract": "@ tensordot addmm addmv by_place",
     "gather": "pick",
-    "scatter": "scattered add_at add_",
+    "scatter": "scattered add_at add_ set",
     "convolve": "convolved",
     "scan": "scan last_of_scan",
     "attend": "attend attend_within attend_blocks attend_backward scaled_dot_product_attention",
@@ -45,7 +45,7 @@ _HOST_METHODS = frozenset("fromkeys pop get indices".split())
 @cache
 def _elementwise() -> frozenset[str]:
     """The names that spell the functions of the table, without the name of the library."""
-    spelled = [spelling.call for row in FUNCTIONS.values() for spelling in (row.numpy, row.torch)]
+    spelled = [spelling.call for row in FUNCTIONS.values() for spelling in (row.numpy, row.torch, row.jax)]
     plain = {call for call in spelled if "{" not in call}
     trees = [ast.walk(ast.parse(call)) for call in spelled if "{" in call]
     found = {ast.unparse(part.func) for tree in trees for part in tree if isinstance(part, ast.Call)}

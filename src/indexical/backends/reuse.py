@@ -7,7 +7,7 @@ from ..ir.types import Coordinate
 from ..ir.walk import walk
 from . import sizes
 from .base import Value, plain
-from .code import ALL, ZERO, Infix, Name, Node, call, index, method
+from .code import ALL, ZERO, Infix, Name, Node, call, index
 from .elementwise import constant
 from .layout import Statement
 from .lowering import Lowering
@@ -98,14 +98,14 @@ def at_step(low: Lowering, value: Value, coordinate: Coordinate, scope: Scope) -
 
 
 def is_unbound(low: Lowering) -> bool:
-    """Whether the steps of an array are taken apart before a loop: PyTorch would build a gradient as large as the
-    array for every step that is sliced out of it."""
-    return bool(low.text.loops) and low.text.checks and low.text.dialect.name == "torch"
+    """Whether the steps of an array are taken apart before a loop: a library that differentiates would build a
+    gradient as large as the array for every step that is sliced out of it."""
+    return bool(low.text.loops) and low.text.checks and low.text.dialect.takes_rows_apart
 
 
 def unbound(low: Lowering, variable: Name, axis: int) -> Node:
     """The steps of an array, taken apart before the loops."""
-    steps = Value(method(variable, "unbind", axis), (), "real", None)
+    steps = Value(low.text.dialect.unbind(variable, axis), (), "real", None)
     return named_ahead(low, steps, f"{variable.text.split('__')[0]}_steps").code
 
 
@@ -162,7 +162,7 @@ def coordinate_value(low: Lowering, coordinate: Coordinate, scope: Scope) -> Val
     if place.step is not None:
         return plain(place.step)
     start, stop = sizes.number(low, place.start, scope), sizes.number(low, place.stop, scope)
-    if low.text.dialect.name == "torch" and sizes.may_be_reversed(low, coordinate, scope):
+    if low.text.dialect.refuses_falling_ranges and sizes.may_be_reversed(low, coordinate, scope):
         stop = call("max", start, stop)
     key = ("arange", coordinate, start, stop)
     if key not in low.known:

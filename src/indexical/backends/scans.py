@@ -29,7 +29,7 @@ def scan(low: Lowering, let: ir.Let, scan: Scan) -> None:
         code = running_sum(low, start, plus, scan, last)
     else:
         name = "last_of_scan" if last else "scan"
-        low.kernels.setdefault(f"{low.text.dialect.name}_scan", set()).add(name)
+        low.text.dialect.scan(name, low.kernels, low.text)
         axis = [scan.axis] if scan.axis else []
         listening = {} if heard is None else {"heard": heard}
         way = {} if scan.forward else {"backward": True}
@@ -50,10 +50,9 @@ def scan(low: Lowering, let: ir.Let, scan: Scan) -> None:
 
 def running_sum(low: Lowering, start: Node, plus: Node, scan: Scan, last: bool) -> Node:
     """Steps that are only added up, all of them or the last."""
-    module, axis = low.text.dialect.module, scan.axis
+    axis = scan.axis
     parts = (start, plus) if scan.forward else (plus, start)
-    name = "cat" if module == "torch" else "concatenate"
-    code = call(f"{module}.{name}", parts, *([axis] if axis else []))
+    code: Node = low.text.dialect.concatenate(parts, axis)
     if last:
         return method(code, "sum", axis)
     if scan.forward:

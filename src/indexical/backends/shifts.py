@@ -58,12 +58,12 @@ def counted_down(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value | None:
 
 
 def is_turnable(low: Lowering, coordinate: Coordinate, expr: ir.Reduce, inner: Scope) -> bool:
-    """Whether a coordinate may be counted the other way. NumPy flips an axis at no cost, so there one that survives
-    is left as it is."""
+    """Whether a coordinate may be counted the other way. Where a library flips an axis at no cost, one that
+    survives is left as it is."""
     place = inner.places[coordinate]
     if place.step is not None or place.within is not None:
         return False
-    return coordinate in expr.coordinates or low.text.dialect.name == "torch"
+    return coordinate in expr.coordinates or low.text.dialect.flips_by_copying
 
 
 def plain_scope(low: Lowering, expr: ir.Reduce, scope: Scope) -> Scope | None:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
+from importlib import import_module, resources
 
 from ..ir import nodes as ir
 from ..plan.steps import Plan
@@ -17,22 +17,21 @@ from .code import Attribute, Name, Node, Prefix, Slice, String, call, index, inf
 from .layout import Statement, written
 from .liveness import released
 from .lowering import Lowering, Note, Stored
-from .numpy_ import NumPy
-from .numpy_helpers import HELPERS as NUMPY_HELPERS
 from .rules import RULES
 from .scope import Scope
 from .tiles import WINDOWS, Checked
-from .torch_ import Torch
-from .torch_helpers import HELPERS as TORCH_HELPERS
 
-HELPERS = {"numpy": NUMPY_HELPERS, "torch": TORCH_HELPERS}
-DIALECTS: dict[str, Dialect] = {"numpy": NumPy(), "torch": Torch()}
+
+def dialect_of(backend: str) -> Dialect:
+    """The spelling of a backend's library: `DIALECT` of the file here that is called like it."""
+    found: Dialect = import_module(f"{__package__}.{backend}_").DIALECT
+    return found
 
 
 def emit(plan: Plan, arguments: Mapping[str, Argument]) -> Module:
     """The module that follows a plan, for arrays like these."""
     program = plan.program
-    text = Checked(DIALECTS[plan.backend])
+    text = Checked(dialect_of(plan.backend))
     text.taken |= reserved(plan.backend)
     if any(step.attend is not None or step.gradient is not None for step in plan.steps):
         text.reserved = TILED
@@ -60,7 +59,7 @@ def taking(emitter: Lowering, arguments: Mapping[str, Argument]) -> None:
         emitter.stored[tensor.name] = Stored(text.fresh(tensor.name), argument.dtype, argument.dtype is None)
     arrays = [t.name for t in emitter.program.inputs if arguments[t.name].dtype is not None]
     first = emitter.stored[arrays[0]].variable if arrays else None
-    if text.dialect.name == "torch":
+    if text.dialect.has_devices:
         text.assign("device", String("cpu") if first is None else Attribute(Name(first), "device"))
     for tensor in emitter.program.inputs:
         take(emitter, tensor, arguments[tensor.name])
@@ -142,8 +141,8 @@ def returning(emitter: Lowering, wanted: tuple[str, ...]) -> None:
         result: Node = Name(stored.variable)
         if stored.python:
             result = emitter.text.dialect.array(result, emitter.dtypes[name])
-        elif not let.axes and emitter.text.dialect.name == "numpy":
-            result = call("np.asarray", result)
+        elif not let.axes:
+            result = emitter.text.dialect.scalar(result)
         if any(axis.coordinate.rest for axis in let.axes):
             result = method(result, "reshape", tuple(_lengths(emitter, axis) for axis in let.axes))
         results.append(result)
@@ -190,7 +189,7 @@ def reserved(backend: str) -> frozenset[str]:
     """Names that an emitted module has uses for: none of its variables may be called so."""
     texts = [path.read_text(encoding="utf-8") for path in resources.files(KERNELS).iterdir() if backend in path.name]
     names = {name for text in texts for name in _defined(text)}
-    return frozenset({*names, *HELPERS[backend], "attend", "joint", "check", "program", "Fraction"})
+    return frozenset({*names, *dialect_of(backend).helpers, "attend", "joint", "check", "program", "Fraction"})
 
 
 def _defined(text: str) -> Iterator[str]:
@@ -222,14 +221,16 @@ def module(emitter: Lowering) -> Module:
         '    """The arrays do not fit the relation: a code and a message."""',
         "",
     ]
+    for name in text.dialect.decorators:
+        if name.removeprefix("@") in text.dialect.helpers:
+            text.helper(name.removeprefix("@"))
     for helper in text.helpers.values():
         if helper:
             after += ["", *helper.strip("\n").splitlines(), ""]
     for function in emitter.functions:
         after += ["", *function.splitlines(), ""]
     after.append("")
-    if text.dialect.name == "numpy":
-        after.append('@np.errstate(all="ignore")')
+    after += text.dialect.decorators
     body = released(text.body)
     after += [f"def program({inputs}):", *written(body), ""]
     kernels = tuple((file, tuple(sorted(names))) for file, names in emitter.kernels.items())

@@ -19,13 +19,13 @@ from .values import spaced
 
 
 class Checked(Text):
-    """Source in which a test of an array becomes part of the graph where `torch.compile` reads it."""
+    """Source in which a test of an array becomes part of the graph where a library makes one of it."""
 
     def refuse(self, condition: Node, code: str, message: str) -> None:
         match condition:
-            case Call(Attribute(mask, "any"), (), ()) if self.dialect.name == "torch":
+            case Call(Attribute(mask, "any"), (), ()) if self.dialect.checks_in_graphs:
                 self.check(mask, code, message)
-            case Infix("and", plain, Call(Attribute(mask, "any"), (), ())) if self.dialect.name == "torch":
+            case Infix("and", plain, Call(Attribute(mask, "any"), (), ())) if self.dialect.checks_in_graphs:
                 self.add("if", plain)
                 with self.indented():
                     self.check(mask, code, message)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..ir.functions import FUNCTIONS
 from ..ir.types import Dtype
+from ..plan.target import BACKWARD, CROSS_ENTROPY, FUSED, GROUPED, INTERVALS, NORMS, STREAM, TILES, Target
 from .base import Text, Value
 from .code import ZERO, Name, Node, Number, Part, call, fill, infix, method, spelled
 from .torch_helpers import HELPERS
@@ -22,9 +25,33 @@ _NAMES: dict[Dtype, str] = {
 class Torch:
     """Arrays are `torch.Tensor`s, all on one device."""
 
-    name = "torch"
+    target = Target("torch", frozenset((FUSED, INTERVALS, TILES, STREAM, BACKWARD, GROUPED, NORMS, CROSS_ENTROPY)))
     module = "torch"
     header: tuple[str, ...] = ("import torch",)
+    decorators: tuple[str, ...] = ()
+    helpers: Mapping[str, str] = HELPERS
+
+    has_devices = True
+    has_bfloat16 = True
+    updates_in_place = True
+    fills_rows = False
+    differentiates = True
+    checks_in_graphs = True
+    branches_on_scalars = False
+    numbers_are_f64 = False
+    scalars_are_weak = True
+    wholes_take_reals = True
+    takes_numbers_first = False
+    refuses_falling_ranges = True
+    reads_scalar_indices = True
+    gathers_along_one_axis = True
+    takes_rows_apart = True
+    flips_by_copying = True
+    contracts_by_copying = True
+    adds_products = True
+    convolves = True
+    streams_blocks = False
+    attention: Name | None = Name("torch.nn.functional.scaled_dot_product_attention")
 
     def dtype(self, dtype: Dtype) -> Node:
         return Name(f"torch.{_NAMES[dtype]}")
@@ -124,11 +151,35 @@ class Torch:
     def stack(self, rows: Node, axis: int) -> Node:
         return call("torch.stack", rows) if axis == 0 else call("torch.stack", rows, axis)
 
+    def unbind(self, code: Node, axis: int) -> Node:
+        return method(code, "unbind", axis)
+
+    def concatenate(self, parts: tuple[Node, ...], axis: int) -> Node:
+        return call("torch.cat", parts, *([axis] if axis else []))
+
+    def flatten(self, code: Node, first: int, last: int) -> Node:
+        return method(code, "flatten", first, *([last] if last != -1 else []))
+
+    def unflatten(self, code: Node, axis: int, shape: Node, text: Text) -> Node:
+        return method(code, "unflatten", axis, shape)
+
+    def store(self, array: Node, slots: tuple[Node, ...], code: Node) -> Node:
+        raise AssertionError("tensors are updated in place")
+
+    def scalar(self, code: Node) -> Node:
+        return code
+
+    def scan(self, name: str, kernels: dict[str, set[str]], text: Text) -> None:
+        kernels.setdefault("torch_scan", set()).add(name)
+
+    def cumsum(self, value: Value, axis: int) -> Node:
+        return method(value.code, "cumsum", axis)
+
     def copy(self, code: Node) -> Node:
         return method(code, "clone")
 
-    def helper(self, name: str) -> str:
-        return HELPERS[name]
+
+DIALECT = Torch()
 
 
 ZEROS = (ZERO, Number("0.0"), Name("False"))

@@ -271,4 +271,22 @@ def stacked(rows, counts, axes, empty):
     whole = torch.stack(found) if found else empty.new_zeros((0, *empty.shape))
     return whole.reshape(*counts, *empty.shape).movedim(tuple(range(len(counts))), axes)
 ''',
+    "attend": '''
+def attend(query, key, value, is_causal=False, scale=1.0, enable_gqa=False):
+    """PyTorch's fused kernel. On a CPU it is slow for unequal widths and for gaps in the last axis: zeros fill up
+    the narrower side, which changes nothing. Keys past the last query are not heard under `is_causal`, nor read."""
+    width = value.shape[-1]
+    if query.shape[-1] != width:
+        query, key, value = (
+            torch.nn.functional.pad(x, (0, max(query.shape[-1], width) - x.shape[-1])) for x in (query, key, value)
+        )
+    if is_causal and key.shape[-2] > query.shape[-2]:
+        key, value = key[..., : query.shape[-2], :], value[..., : query.shape[-2], :]
+    if not query.stride(-1) == key.stride(-1) == value.stride(-1) == 1:
+        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
+    out = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
+    )
+    return out if out.shape[-1] == width else out[..., :width]
+''',
 }

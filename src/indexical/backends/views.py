@@ -218,7 +218,7 @@ def check_place(low: Lowering, place: Value, index: ir.Expr, extent: ir.Expr, me
     end = sizes.plain_number(low, polynomial(extent), extent.span, scope).code
     before, behind = infix("<", place.code, 0), infix(">=", place.code, end)
     test: Node = before if below else behind
-    if not place.axes and low.text.dialect.name == "numpy":
+    if not place.axes and low.text.dialect.branches_on_scalars:
         test = Prefix("not ", Between(ZERO, place.code, end)) if below and above else test
         arrays.fail_where(low, plain(test, "bool"), "IX305", message, scope)
         return

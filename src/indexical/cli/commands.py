@@ -7,6 +7,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from ..api import compile
+from ..run.jax_arrays import to_numpy as array_of
 from ..run.samples import stand_ins
 from ..run.tensors import to_numpy, to_tensors
 from ..views.facts import facts_json, show_facts
@@ -33,7 +34,7 @@ def run_command(options: Namespace) -> int:
     elif options.device:
         raise Usage(f"--device {options.device}: only the torch backend has devices; add --backend torch")
     values = program(outputs=wanted, backend=options.backend, **arrays)
-    found = {name: to_numpy(value) for name, value in zip(wanted, values, strict=True)}
+    found = {name: to_numpy(array_of(value)) for name, value in zip(wanted, values, strict=True)}
     if options.save:
         save(found, options.save)
         return 0

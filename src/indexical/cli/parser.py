@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from .. import __version__
-from ..run import BACKENDS
+from ..run import BACKENDS, EMITTED
 from ..views import FORMS, SORTS
 
 
@@ -294,7 +294,7 @@ def _add_imagined(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a program; - reads standard input")
     parser.add_argument("--sizes", metavar="SIZES", default="", help="sizes like i=4096,d=64 (others: 3)")
     parser.add_argument("--outputs", metavar="NAMES", help="definitions to compute, like weights,out")
-    parser.add_argument("--backend", choices=("numpy", "torch"), default="torch", help="what computes (default: torch)")
+    parser.add_argument("--backend", choices=EMITTED, default="torch", help="what computes (default: torch)")
     parser.add_argument("--device", default="cpu", help="of the torch backend: cpu, cuda, … (default: cpu)")
     parser.add_argument("--dtype", choices=("f16", "bf16", "f32", "f64"), default="f32", help="of reals (default: f32)")
     parser.add_argument("--isolate", action="store_true", help="keep NaN and infinity from those who may not hear them")

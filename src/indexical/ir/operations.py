@@ -76,7 +76,7 @@ class Function(Operation):
     parity: Literal["even", "odd", "neither"]
     numpy: Spelling
     torch: Spelling
-    jax: Spelling | Literal["unknown"]
+    jax: Spelling
     triton: Spelling | Literal["unknown"]
     javascript: str  # A function, for the page that evaluates in the browser.
 

@@ -16,11 +16,11 @@ from ..ir.walk import reads_of, walk
 from .blocks import cut
 from .contractions import contract
 from .dtypes import definition_dtypes, weak_definitions
-from .experts import GROUPED, group
+from .experts import group
 from .few import few_pairs
 from .fuse import fuse
 from .gradients import Derived, derive
-from .losses import CROSS_ENTROPY, CrossEntropy, find_loss
+from .losses import CrossEntropy, find_loss
 from .norms import Norm, find_norm
 from .places import by_places
 from .recognize import Recognizer, recognize
@@ -28,12 +28,9 @@ from .recurrences import arrange, step_of
 from .scores import lay_out, take_apart
 from .softmaxes import weights_of
 from .steps import Attend, Attention, Block, Chosen, Gradient, Layout, Plan, Recognized, Refusal, Scores, Step
+from .target import BACKWARD, CROSS_ENTROPY, FUSED, GROUPED, INTERVALS, NORMS, STREAM, TILES, Target
 from .wording import words_of
 
-FUSED = "scaled_dot_product_attention"
-INTERVALS = "key intervals"
-TILES = "key intervals, tile by tile"
-STREAM = "stream"
 ARRAYS = "arrays"
 
 
@@ -41,7 +38,7 @@ def choose(
     program: ir.Program,
     wanted: tuple[str, ...],
     dtypes: Mapping[str, Dtype],
-    backend: str,
+    target: Target,
     device: str,
     isolate: bool,
     recompute: bool = True,
@@ -52,27 +49,27 @@ def choose(
     placed: list[str] = []
     if not isolate:
         program, placed = by_places(program, needed_by(program, wanted, {}))
-    derived = Derived.none(program) if isolate else _derived(program, wanted, backend, device, recompute)
+    derived = Derived.none(program) if isolate else _derived(program, wanted, target, device, recompute)
     program = derived.program
     derived = replace(derived, left=derived.left | _gathering_built(program, placed))
     found = Recognized(program, {}, ()) if isolate else recognize(program, wanted, derived.left, derived.computed)
     refusals = {refusal.definition: refusal for refusal in (*found.refusals, *derived.refusals)}
-    found = _fitting(found, program, refusals)
+    found = _fitting(found, program, refusals, target)
     needed = needed_by(found.program, wanted, _reading(found.attentions, derived))
     found, uncontracted = _contracted(found, needed, dtypes)
     fused = found.attentions
     program = fuse(found.program, {*wanted, *fused, *derived.left}) if not isolate else found.program
     chosen: dict[str, Chosen] = {}
-    if not isolate and backend == "torch":
+    if not isolate and GROUPED in target.kernels:
         needed = needed_by(program, wanted, _reading(fused, derived))
         program, chosen, ungrouped = group(program, needed, {*fused, *derived.left})
         refusals = {**ungrouped, **refusals}
     arranged = arrange(program, wanted, isolate)
     reading = _reading(fused, derived)
     program, blocks = _cut(arranged.program, wanted, derived.flowing, reading, refusals)
-    norms = {} if isolate or backend != "torch" else _norms(program, {*fused, *reading}, dtypes)
+    norms = {} if isolate or NORMS not in target.kernels else _norms(program, {*fused, *reading}, dtypes)
     reading |= {name: norm.parts for name, norm in norms.items()}
-    losses = {} if isolate or backend != "torch" else _losses(program, wanted, reading, dtypes)
+    losses = {} if isolate or CROSS_ENTROPY not in target.kernels else _losses(program, wanted, reading, dtypes)
     reading |= {name: loss.parts for name, loss in losses.items()}
     needed = needed_by(program, wanted, reading)
     together = _together(program, derived.gradients, blocks, needed, refusals)
@@ -84,7 +81,7 @@ def choose(
     library = [
         *(Step(name, CROSS_ENTROPY, loss=loss) for name, loss in losses.items()),
         *(Step(name, norm.kernel, norm=norm) for name, norm in norms.items()),
-        *(_attend(lets[name], fused[name], lets, backend, device) for name in fused if name in needed),
+        *(_attend(lets[name], fused[name], lets, target, device) for name in fused if name in needed),
     ]
     for step in library:
         more = (*step.refusals, *uncontracted.get(step.definition, ()))
@@ -96,19 +93,21 @@ def choose(
         if name in needed and name not in inside
     )
     built = needed - {name for step in together for name in step.covers}
+    if target.builds_scores:
+        built |= {name for step in library if step.attend is not None for name in kernels[step.definition].covers}
     asked = needed_by(original, wanted, {})
     unread = tuple(let.name for let in original.lets if let.name in asked - built and let.axes and not let.hidden)
     given = {tensor.name: dtypes[tensor.name] for tensor in program.inputs if tensor.name in dtypes}
     types = {**given, **definition_dtypes(program, given), **definition_dtypes(original, given)}
     weak = weak_definitions(program, given)
     same = agreed(original)
-    return Plan(program, wanted, types, backend, device, isolate, steps, unread, weak, recompute, same)
+    return Plan(program, wanted, types, target.name, device, isolate, steps, unread, weak, recompute, same)
 
 
-def _fitting(found: Recognized, program: ir.Program, refusals: dict[str, Refusal]) -> Recognized:
+def _fitting(found: Recognized, program: ir.Program, refusals: dict[str, Refusal], target: Target) -> Recognized:
     """The attentions that a kernel takes; the reasons why none takes the others go to the refusals."""
     lets = found.program.definitions
-    reasons = {name: _unfit(lets[name], attention, lets) for name, attention in found.attentions.items()}
+    reasons = {name: _unfit(lets[name], attention, lets, target) for name, attention in found.attentions.items()}
     for name, reason in reasons.items():
         if reason is not None:
             refusals[name] = Refusal(name, "fused attention", reason)
@@ -196,20 +195,21 @@ def _covered(names: tuple[str, ...], lets: Mapping[str, ir.Let], needed: set[str
     return tuple(name for name in lets if name in found)
 
 
-def _derived(program: ir.Program, wanted: tuple[str, ...], backend: str, device: str, recompute: bool) -> Derived:
+def _derived(program: ir.Program, wanted: tuple[str, ...], target: Target, device: str, recompute: bool) -> Derived:
     """Find the gradients of attentions: by a kernel that has a backward pass, where weights may be recomputed."""
     if not recompute:
         return replace(derive(program, wanted, None), flowing=())
-    return derive(program, wanted, partial(_Describer, device=device) if backend == "torch" else None)
+    describing = partial(_Describer, target=target, device=device) if BACKWARD in target.kernels else None
+    return derive(program, wanted, describing)
 
 
 class _Describer:
     """The attentions of a program that have gradients in it, each with its kernel."""
 
-    def __init__(self, program: ir.Program, device: str) -> None:
+    def __init__(self, program: ir.Program, target: Target, device: str) -> None:
         self.recognizer = Recognizer(program)
         self.add = self.recognizer.add
-        self.device = device
+        self.target, self.device = target, device
 
     def describe(self, let: ir.Let) -> tuple[Step, ir.Let] | str:
         """The kernel of a further definition that is an attention, and the definition as the kernel sees it; or why
@@ -218,8 +218,8 @@ class _Describer:
         if isinstance(found, str):
             return found
         let, attention = found
-        reason = _unfit(let, attention, self.recognizer.lets)
-        step = _attend(let, attention, self.recognizer.lets, "torch", self.device)
+        reason = _unfit(let, attention, self.recognizer.lets, self.target)
+        step = _attend(let, attention, self.recognizer.lets, self.target, self.device)
         if step.kernel == STREAM:
             reason = reason or step.refusals[-1].reason
         return reason or (step, let)
@@ -307,10 +307,14 @@ def _taken_back(found: Recognized, name: str, original: ir.Program) -> Recognize
     return replace(found, program=replace(found.program, lets=lets))
 
 
-def _unfit(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let]) -> str | None:
+def _unfit(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let], target: Target) -> str | None:
     """Why no kernel computes an attention; None where one does."""
+    if STREAM not in target.kernels:
+        step = _attend(let, attention, lets, target, "cpu")
+        if step.kernel not in target.kernels:
+            return step.refusals[0].reason
     if attention.empty == "nan":
-        attend = _attend(let, attention, lets, "numpy", "cpu").attend
+        attend = _attend(let, attention, lets, target, "cpu").attend
         if attend is None or not all(one.is_interval for one in attend.keys):
             return "a row that hears nobody would be 0 and not NaN; which those are is known only of intervals"
     layout = lay_out(attention, tuple(axis.coordinate for axis in let.axes))
@@ -322,7 +326,7 @@ def _unfit(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let]) -> str
     return None
 
 
-def _attend(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let], backend: str, device: str) -> Step:
+def _attend(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let], target: Target, device: str) -> Step:
     ranges = {range.coordinate: range for range in let.clauses[0].ranges}
     axes = tuple(axis.coordinate for axis in let.axes)
     layout = lay_out(attention, axes)
@@ -332,11 +336,11 @@ def _attend(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let], backe
     keys = domain.bounds(key.coordinate, layout.rows) or (Slice((key.upper,), (key.lower,)),)
     guarded = [c for c in layout.rows if any(c in guard.type.coordinates for guard in attention.guard)]
     shape = _shape(domain, keys, key, guarded)
-    way, refusals = _way(let, key.coordinate.name, layout, scores, keys, shape, backend)
+    way, refusals = _way(let, key.coordinate.name, layout, scores, keys, shape, target)
     attend = Attend(attention, layout, scores, domain, keys, shape)
-    if backend == "torch" and way != FUSED:
+    if way in (INTERVALS, TILES, STREAM) and INTERVALS in target.kernels:
         attend = replace(attend, few=few_pairs(attend, device))
-    return Step(let.name, way, words_of(attend, way == FUSED, way == STREAM), refusals, attend)
+    return Step(let.name, way, words_of(attend, way == FUSED, way == STREAM, target.builds_scores), refusals, attend)
 
 
 def _shape(domain: Domain, keys: tuple[Slice, ...], key: ir.Range, rows: list[Coordinate]) -> str | None:
@@ -357,11 +361,11 @@ def _way(
     scores: Scores,
     keys: tuple[Slice, ...],
     shape: str | None,
-    backend: str,
+    target: Target,
 ) -> tuple[str, tuple[Refusal, ...]]:
     """The first kernel that takes it, and why the others before it do not."""
     refusals: list[Refusal] = []
-    if backend == "numpy":
+    if FUSED not in target.kernels:
         return STREAM, ()
     if scores.dot is None:
         refusals.append(Refusal(let.name, FUSED, scores.reason))

@@ -13,8 +13,7 @@ from ..ir.types import Coordinate
 from ..ir.walk import at, fresh_name, rebuild, walk
 from .ordering import definition, preceded
 from .steps import Chosen, Refusal
-
-GROUPED = "rows grouped by place"
+from .target import GROUPED
 
 
 def group(

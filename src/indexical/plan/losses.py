@@ -11,7 +11,6 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.walk import Inexpressible, at, substitute
 
-CROSS_ENTROPY = "cross_entropy"
 Lets: TypeAlias = Mapping[str, ir.Let]
 Reduction: TypeAlias = Literal["none", "sum", "mean"]
 

@@ -12,15 +12,15 @@ MASKED = "by scaled_dot_product_attention under that mask"
 PRODUCTS = "by products, all in memory"
 
 
-def words_of(attend: Attend, fused: bool, streams: bool) -> tuple[str, ...]:
+def words_of(attend: Attend, fused: bool, streams: bool, builds: bool) -> tuple[str, ...]:
     """Describe the mask, the bias of the scores, the way of small calls, and the effect of non-finite values."""
     key = attend.attention.coordinate.name
-    lines = []
+    lines = ["all scores are built, in memory"] if builds else []
     if attend.shape == "full":
         lines.append(f"every query hears every `{key}`")
     elif attend.shape == "causal":
         guard = " && ".join(map(shown, attend.attention.guard))
-        lines.append(f"hears `{key}` where `{guard}`{'; no mask is built' if fused else ''}")
+        lines.append(f"hears `{key}` where `{guard}`{'; no mask is built' if fused and not builds else ''}")
     elif not attend.domain.pieces:
         lines.append(f"no query hears any `{key}`")
     else:
@@ -40,7 +40,9 @@ def words_of(attend: Attend, fused: bool, streams: bool) -> tuple[str, ...]:
         lines.append(products if streams else masked)
     if attend.attention.empty == "nan":
         lines.append("a row that hears nobody is NaN: it is 0 / 0")
-    if attend.attention.guard:
+    if builds and attend.attention.guard:
+        lines.append("NaN and infinity may spread (`isolate=True` keeps them apart)")
+    elif attend.attention.guard:
         spread = "NaN and infinity may spread within a block (`isolate=True` keeps them apart)"
         lines.append(f"{spread}; a `{key}` that nobody hears is not read")
     return tuple(lines)

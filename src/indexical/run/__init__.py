@@ -1,4 +1,5 @@
 """Calling: arrays bound to inputs, and the reference evaluator, which is the meaning."""
 
 # The evaluators that a call can ask for.
-BACKENDS = ("numpy", "torch", "reference")
+EMITTED = ("numpy", "torch", "jax")
+BACKENDS = (*EMITTED, "reference")

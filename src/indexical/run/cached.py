@@ -40,6 +40,8 @@ def key_of(texts: tuple[str, ...], call: Call, wanted: tuple[str, ...], isolate:
     versions = [__version__, digest_of_sources(), sys.version, np.__version__]
     if call.backend == "torch":
         versions.append(str(sys.modules["torch"].__version__))
+    if call.backend == "jax":
+        versions.append(str(sys.modules["jax"].__version__))
     arguments = [[name, given.axes, given.dtype, given.converted] for name, given in call.arguments.items()]
     dtypes = sorted(call.bound.dtypes.items())
     asked = [call.backend, call.device, arguments, dtypes, wanted, isolate, recompute]

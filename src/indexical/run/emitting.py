@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..backends.operations import operations_of
-from ..backends.source import Module, emit
+from ..backends.source import Module, dialect_of, emit
 from ..ir import nodes as ir
 from ..plan.choose import ARRAYS, choose
 from ..plan.steps import WIDTH, Plan, Step
@@ -13,7 +13,8 @@ from .parts import Array, Part
 
 def emitted(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool) -> tuple[Plan, Module]:
     """The plan and the text for calls like this one."""
-    plan = choose(call.program, wanted, call.bound.dtypes, call.backend, call.device, isolate, recompute)
+    target = dialect_of(call.backend).target
+    plan = choose(call.program, wanted, call.bound.dtypes, target, call.device, isolate, recompute)
     return plan, emit(plan, call.arguments)
 
 

@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from ..diagnostics import CallError, Diagnostic, Label, SlowPath
 from ..ir import nodes as ir
 from ..ir.types import Dtype
 from ..source import Span
-from . import cached, tensors
+from . import cached, jax_arrays, tensors
 from .bind import NUMPY, Bound, bind
 from .parts import Part
 
@@ -78,11 +78,15 @@ class Engine:
         """Check the arrays of a call, and put them where they will be used."""
         if backend is None:
             held = [*arguments.values()]
-            backend = "torch" if device is not None or any(map(tensors.is_tensor, held)) else "numpy"
+            backend = "jax" if any(map(jax_arrays.is_jax, held)) else "numpy"
+            backend = "torch" if device is not None or any(map(tensors.is_tensor, held)) else backend
         tensors.check_dense(self.program, arguments, backend)
         if backend == "torch":
             return self._prepare_tensors(tensors.on_one_device(self.program, arguments, device), device)
         arguments = {name: tensors.to_numpy(value) for name, value in arguments.items()}
+        if backend == "jax":
+            return self._prepare_jax(arguments)
+        arguments = {name: jax_arrays.to_numpy(value) for name, value in arguments.items()}
         bound = bind(self.program, arguments)
         values = {}
         for name, array in bound.arrays.items():
@@ -111,6 +115,22 @@ class Engine:
         kind = str(device or tensors.device_of(values)).split(":")[0]
         return Call(self.program, "torch", values, bound, arguments, kind)
 
+    def _prepare_jax(self, arguments: Mapping[str, Any]) -> Call:
+        jax_arrays.load_jax()
+        values = jax_arrays.strengthened(arguments)
+        jax_arrays.check_read(self.program, values)
+        stand_ins = {name: jax_arrays.stand_in(value) for name, value in values.items()}
+        given = {name: jax_arrays.dtype_of(value) for name, value in values.items() if jax_arrays.is_jax(value)}
+        halves: dict[str, Dtype] = {name: "bf16" for name, dtype in given.items() if dtype == "bf16"}
+        bound = bind(self.program, stand_ins, halves)
+        arguments = {}
+        for name, value in values.items():
+            dtype = bound.dtypes.get(name)
+            arguments[name] = Argument(np.ndim(stand_ins[name]), dtype)
+            if dtype is None or given.get(name) != dtype:
+                values[name] = jax_arrays.finished(value, dtype)
+        return Call(self.program, "jax", values, bound, arguments, "cpu")
+
     def imagine(self, arrays: Mapping[str, Any], dtype: Dtype, backend: str, device: str) -> Call:
         """A call without its values: arrays that only give shapes, reals of some dtype."""
         tensors.check_device_name(device)
@@ -125,7 +145,10 @@ class Engine:
         if key not in self.kernels:
             text, parts = self._linked(call, wanted, isolate, recompute)
             warn_of_slow_paths(parts, call.bound)
-            self.kernels[key] = load(text, wanted, parts)
+            kernel = load(text, wanted, parts)
+            if call.backend == "jax":
+                kernel = replace(kernel, function=jax_arrays.explained(kernel.function, jax_arrays.is_wide(text)))
+            self.kernels[key] = kernel
         return self.kernels[key]
 
     def _linked(
@@ -207,6 +230,8 @@ class Engine:
     def _empty(self, call: Call, name: str, shape: tuple[int, ...]) -> Any:
         """A definition without points; reals are reached by the gradient all the same."""
         found = np.zeros(shape, NUMPY[call.bound.dtypes[name]])
+        if call.backend == "jax":
+            return jax_arrays.finished(found, call.bound.dtypes[name])
         if call.backend != "torch":
             return found
         new = tensors.from_numpy(found, call.bound.dtypes[name], tensors.device_of(call.values))
@@ -222,7 +247,7 @@ class Engine:
 
         code, message = problem.args
         try:
-            numbers = {name: tensors.to_numpy(value) for name, value in call.values.items()}
+            numbers = {name: jax_arrays.to_numpy(tensors.to_numpy(value)) for name, value in call.values.items()}
             bound = bind(self.program, numbers, {n: d for n, d in call.bound.dtypes.items() if d == "bf16"})
             pointwise.evaluate_bound(bound, wanted, _PATIENCE)
         except CallError as refusal:

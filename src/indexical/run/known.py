@@ -20,7 +20,7 @@ from ..ir import nodes as ir
 from ..ir.affine import number, polynomial
 from ..ir.context import agreed
 from ..ir.types import Coordinate, Dtype
-from . import tensors
+from . import jax_arrays, tensors
 from .asked import packed
 from .bind import rounded
 from .kernel import MEMORY, Call, Kernel, as_numpy, is_out_of_memory
@@ -88,6 +88,8 @@ def signature(values: Values) -> Signature | None:
             parts.append(kind)
         elif kind is np.ndarray or isinstance(value, np.generic):
             parts += (kind, value.dtype, value.ndim)
+        elif jax_arrays.is_jax(value):
+            parts += (kind, value.dtype, value.ndim, value.weak_type)
         elif tensors.is_tensor(value):
             parts += (kind, value.dtype, value.ndim, value.device, value.layout)
         else:
@@ -175,7 +177,7 @@ def _is_read(backend: str, tensor: ir.Input, value: Any) -> bool:
     of which not all are i64."""
     if not hasattr(value, "dtype"):
         return False
-    return str(value.dtype).endswith("uint64") or (tensor.dtype == "bf16" and backend != "torch")
+    return str(value.dtype).endswith("uint64") or (tensor.dtype == "bf16" and backend == "numpy")
 
 
 def _conversion(call: Call, name: str, value: Any) -> Callable[[Any], Any] | None:
@@ -185,11 +187,13 @@ def _conversion(call: Call, name: str, value: Any) -> Callable[[Any], Any] | Non
         return None
     if call.backend == "torch":
         return partial(tensors.finished, dtype=dtype, device=tensors.device_of(call.values))
+    if call.backend == "jax":
+        return partial(jax_arrays.finished, dtype=dtype)
     return partial(_numpy, dtype=dtype)
 
 
 def _numpy(value: Any, dtype: Dtype | None) -> Any:
-    array = np.asarray(tensors.to_numpy(value))
+    array = np.asarray(jax_arrays.to_numpy(tensors.to_numpy(value)))
     return as_numpy(array if dtype is None else rounded(array, dtype), dtype)
 
 

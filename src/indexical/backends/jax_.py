@@ -1,0 +1,396 @@
+"""The spelling of operations in JAX: the table of another library, in one file.
+
+Arrays are not changed in place, and a call may be traced by `jax.jit`, `jax.grad` or `jax.vmap`: a store makes a new
+array, no condition asks an array, and checks of values are made where there are values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+
+from ..ir.functions import FUNCTIONS
+from ..ir.types import Dtype
+from ..plan.target import FUSED, Target
+from .base import Text, Value
+from .code import ZERO, Attribute, Index, Name, Node, call, infix, method, negative, spelled
+from .numpy_helpers import HELPERS as _OTHERS
+from .torch_ import ZEROS, one_or_all
+
+_NAMES: dict[Dtype, str] = {
+    "bool": "bool_",
+    "i32": "int32",
+    "i64": "int64",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "f64": "float64",
+}
+
+HELPERS = {
+    **{name: row.jax.helper for name, row in FUNCTIONS.items() if row.jax.helper},
+    "truncated": _OTHERS["truncated"],
+    "fitting": _OTHERS["fitting"],
+    "in_64_bits": '''
+def in_64_bits(function):
+    """Nothing is cut down to 32 bits here, whatever `jax_enable_x64` says. What is traced and has 64 bits needs it."""
+
+    @functools.wraps(function)
+    def wide(*arrays):
+        with jax.enable_x64(True):
+            return function(*arrays)
+
+    return wide
+''',
+    "check": '''
+def check(failed, code, message):
+    """Refuse where a test fails somewhere. While `jax.jit` or `jax.vmap` traces a call there are no values to test."""
+    try:
+        failed = bool(failed.any())
+    except jax.errors.TracerBoolConversionError:
+        return
+    if failed:
+        raise Refused(code, message)
+''',
+    "fitting_32": '''
+def fitting_32(numbers):
+    """Whole numbers that fit in 32 bits."""
+    check((numbers < -(2**31)) | (numbers >= 2**31), "IX505", "a whole number does not fit in 32 bits")
+    return numbers.astype(jnp.int32)
+''',
+    "add": '''
+def add(a, b):
+    """The sum of whole numbers, where it fits in 64 bits."""
+    total = a + b
+    check((a ^ total) & (b ^ total) < 0, "IX505", "a whole number does not fit in 64 bits")
+    return total
+''',
+    "subtract": '''
+def subtract(a, b):
+    """The difference of whole numbers, where it fits in 64 bits."""
+    rest = a - b
+    check((a ^ b) & (a ^ rest) < 0, "IX505", "a whole number does not fit in 64 bits")
+    return rest
+''',
+    "magnitude": '''
+def magnitude(x):
+    """The absolute value of whole numbers, where it fits in 64 bits."""
+    check(x == -(2**63), "IX505", "a whole number does not fit in 64 bits")
+    return abs(x)
+''',
+    "multiply": '''
+def multiply(a, b):
+    """The product of whole numbers, where it fits in 64 bits."""
+    a, b = jnp.asarray(a), jnp.asarray(b)
+    total, by = a * b, jnp.where((b == 0) | (b == -1), 1, b)
+    failed = jnp.where(b == -1, a == -(2**63), (b != 0) & (total // by != a))
+    check(failed, "IX505", "a whole number does not fit in 64 bits")
+    return total
+''',
+    "power": '''
+def power(a, b):
+    """Whole powers; 1 for a negative exponent, which a guard removes."""
+    return jnp.power(a, jnp.maximum(b, 0))
+''',
+    "checked_power": '''
+def checked_power(a, b):
+    """Whole powers, where they fit in 64 bits; 1 for a negative exponent, which a guard removes."""
+    b = jnp.maximum(b, 0)
+    large = jnp.abs(jnp.float_power(a, b)) >= 2.0**63 * (1 - 2.0**-48)
+    check(large, "IX505", "a whole number does not fit in 64 bits")
+    return jnp.power(a, b)
+''',
+    "checked_sum": '''
+def checked_sum(x, axes):
+    """The sum of whole numbers, where it fits in 64 bits."""
+    x = x.astype(jnp.int64)
+    high = (x >> 32).sum(axes) + ((x & 0xFFFFFFFF).sum(axes) >> 32)
+    check((high < -(2**31)) | (high >= 2**31), "IX505", "a whole number does not fit in 64 bits")
+    return x.sum(axes)
+''',
+    "checked_prod": '''
+def checked_prod(x, axes):
+    """The product of whole numbers, where it fits in 64 bits from first to last."""
+    rest = [n for n in range(x.ndim) if n not in axes]
+    row = x.transpose(*rest, *axes).reshape(*(x.shape[n] for n in rest), math.prod(x.shape[n] for n in axes))
+    large = jnp.abs(row.astype(jnp.float64).cumprod(-1)) >= 2.0**63 * (1 - 2.0**-48)
+    check(large, "IX505", "a whole number does not fit in 64 bits")
+    return row.prod(-1)
+''',
+    "checked_cumsum": '''
+def checked_cumsum(x, axis):
+    """The running sum of whole numbers, where it fits in 64 bits."""
+    x = x.astype(jnp.int64)
+    high = (x >> 32).cumsum(axis) + ((x & 0xFFFFFFFF).cumsum(axis) >> 32)
+    check((high < -(2**31)) | (high >= 2**31), "IX505", "a whole number does not fit in 64 bits")
+    return x.cumsum(axis)
+''',
+    "quotient": '''
+def quotient(a, b):
+    """Whole division, truncated toward zero; some number where it is by zero, which a guard removes."""
+    return (a - jnp.fmod(a, b)) // b
+''',
+    "guarded_softmax": '''
+def guarded_softmax(x, kept, axis):
+    """Softmax over the points that are kept; all 0 where none is."""
+    nothing = jnp.where(kept.any(axis, keepdims=True), -math.inf, 0).astype(x.dtype)
+    return jnp.where(kept, jax.nn.softmax(jnp.where(kept, x, nothing), axis), 0)
+''',
+    "guarded_log_softmax": '''
+def guarded_log_softmax(x, kept, axis):
+    """The logarithm of softmax over the points that are kept; -inf for all others."""
+    nothing = jnp.where(kept.any(axis, keepdims=True), -math.inf, 0).astype(x.dtype)
+    return jnp.where(kept, jax.nn.log_softmax(jnp.where(kept, x, nothing), axis), -math.inf)
+''',
+    "padded": _OTHERS["padded"].replace("np.pad", "jnp.pad"),
+    "windows": '''
+def windows(x, axis, count, length, step, dilation=1):
+    """So many windows of some length along one axis, each a step on; the places within go last, some way apart."""
+    if count == 0 or length == 0:
+        return jnp.zeros((*x.shape[:axis], count, *x.shape[axis + 1 :], length), x.dtype)
+    places = np.arange(count)[:, None] * step + np.arange(length) * dilation
+    return jnp.moveaxis(jnp.take(x, places, axis), axis + 1, -1)
+''',
+    "scattered": '''
+def scattered(x, places, counts, kept=True):
+    """x added up at places along its first axes, in zeros. What is not kept, or has a place that is not there, is
+    added to a row that is then cut off."""
+    at = 0
+    for place, count in zip(places, counts):
+        kept = kept & (place >= 0) & (place < count)
+        at = at * count + place
+    rows, rest = math.prod(counts), x.shape[jnp.ndim(at) :]
+    at = jnp.where(kept, at, rows).ravel()
+    flat = x.reshape(at.size, math.prod(rest))
+    total = jnp.zeros((rows + 1, flat.shape[1]), x.dtype).at[at].add(flat)
+    return total[:rows].reshape(*counts, *rest)
+''',
+    "pick": '''
+def pick(x, *places):
+    """x at these places, None for all. One that is out of bounds gives some number: a guard removes it."""
+    x = jnp.pad(x, [(0, int(n == 0 and k < len(places) and places[k] is not None)) for k, n in enumerate(x.shape)])
+    return x[tuple(slice(None) if p is None else jnp.clip(p, 0, n - 1) for p, n in zip(places, x.shape))]
+''',
+    "argmax": '''
+def argmax(x, kept, axis):
+    """The first place of the largest number that is kept, or of the first NaN; -1 where none is."""
+    least = -math.inf if jnp.issubdtype(x.dtype, jnp.floating) else jnp.iinfo(x.dtype).min
+    best = jnp.where(kept, x, least).max(axis, keepdims=True, initial=least)
+    hit = kept & ((x == best) | (x != x))
+    found = hit.any(axis)
+    return jnp.where(found, hit.argmax(axis), -1).astype(jnp.int64) if hit.shape[axis] else jnp.full(found.shape, -1)
+''',
+    "argmin": '''
+def argmin(x, kept, axis):
+    """The first place of the smallest number that is kept, or of the first NaN; -1 where none is."""
+    most = math.inf if jnp.issubdtype(x.dtype, jnp.floating) else jnp.iinfo(x.dtype).max
+    best = jnp.where(kept, x, most).min(axis, keepdims=True, initial=most)
+    hit = kept & ((x == best) | (x != x))
+    found = hit.any(axis)
+    return jnp.where(found, hit.argmax(axis), -1).astype(jnp.int64) if hit.shape[axis] else jnp.full(found.shape, -1)
+''',
+    "stacked": '''
+def stacked(rows, counts, axes, empty):
+    """The rows of a recurrence as one array, their steps as these axes; `empty` stands for what is not there."""
+    steps = [()]
+    for count in counts:
+        steps = [(*step, n) for step in steps for n in range(count)]
+    found = [rows.get(step if len(counts) > 1 else step[0], empty) for step in steps]
+    whole = jnp.stack(found) if found else jnp.zeros((0, *empty.shape), empty.dtype)
+    return jnp.moveaxis(whole.reshape(*counts, *empty.shape), tuple(range(len(counts))), axes)
+''',
+    "unflatten": '''
+def unflatten(x, axis, shape):
+    """x with several axes in the place of one."""
+    axis %= x.ndim
+    return x.reshape(*x.shape[:axis], *shape, *x.shape[axis + 1 :])
+''',
+    "scan": '''
+def scan(start, times, plus, axis=0, heard=None, backward=False):
+    """`y[t] = times[t] * y[t - k] + plus[t]`: the k steps of `start`, then those of `plus`; backward, from the last to
+    the first. Where `heard` is False the earlier step is not looked at."""
+    start, plus = jnp.moveaxis(start, axis, 0), jnp.moveaxis(plus, axis, 0)
+    factors = (times, True if heard is None else heard)
+    times, heard = (x if jnp.ndim(x) == 0 else jnp.moveaxis(x, axis, 0) for x in factors)
+    n, lag = len(plus), len(start)
+    if n == 0 or lag == 0:
+        return jnp.moveaxis(start, 0, axis)
+    given = [jnp.broadcast_to(x, plus.shape) for x in (jnp.asarray(times, plus.dtype), plus, heard)]
+    if backward:
+        start, given = start[::-1], [x[::-1] for x in given]
+
+    def step(last, now):
+        factor, more, hears = now
+        new = jnp.where(hears, factor * jnp.where(hears, last[0], 0) + more, more)
+        return jnp.concatenate((last[1:], new[None])), new
+
+    rows = jnp.concatenate((start, jax.lax.scan(step, start, tuple(given))[1]))
+    return jnp.moveaxis(rows[::-1] if backward else rows, 0, axis)
+''',
+    "last_of_scan": '''
+def last_of_scan(start, times, plus, axis=0, heard=None, backward=False):
+    """The last step of a scan, or its first where it goes backward."""
+    return jnp.moveaxis(scan(start, times, plus, axis, heard, backward), axis, 0)[0 if backward else -1]
+''',
+    "attend": '''
+def attend(query, key, value, is_causal=False, scale=1.0, enable_gqa=False):
+    """JAX's own kernel, which wants heads behind rows, and values as wide as keys: zeros fill up the narrower side,
+    which changes nothing. It knows by their number which heads share keys. Keys that are not heard get -inf, for under
+    `is_causal` it has a number there, which is larger than some. It is for 32 bits: it rounds wider weights, and lacks
+    products of narrower ones on some devices. Those are made here, and so are those of empty arrays."""
+    width, shared = value.shape[-1], query.shape[1] // max(1, key.shape[1])
+    past = jnp.tri(query.shape[-2], key.shape[-2], dtype=bool) if is_causal else True
+    bias = jnp.where(past, 0, -math.inf).astype(query.dtype)
+    if query.dtype != jnp.float32 or 0 in (*query.shape, *key.shape, *value.shape):
+        wide = jnp.promote_types(query.dtype, jnp.float32)
+        key, value = (jnp.repeat(x, shared, 1) if enable_gqa else x for x in (key.astype(wide), value.astype(wide)))
+        scores = query.astype(wide) @ key.swapaxes(-1, -2) * scale + bias
+        return (jax.nn.softmax(scores, -1) @ value).astype(query.dtype)
+    most = max(query.shape[-1], width)
+    query, key, value = (
+        jnp.pad(x, [(0, 0)] * 3 + [(0, most - x.shape[-1])]).swapaxes(1, 2) for x in (query, key, value)
+    )
+    bias = jnp.broadcast_to(bias, (1, 1, query.shape[1], key.shape[1])) if is_causal else None
+    return jax.nn.dot_product_attention(query, key, value, bias, scale=scale).swapaxes(1, 2)[..., :width]
+''',
+}
+
+
+class Jax:
+    """Arrays are `jax.Array`s, perhaps while they are traced."""
+
+    target = Target("jax", frozenset((FUSED,)), builds_scores=True)
+    module = "jnp"
+    header: tuple[str, ...] = ("import functools", "", "import jax", "import jax.numpy as jnp", "import numpy as np")
+    decorators: tuple[str, ...] = ("@in_64_bits",)
+    helpers: Mapping[str, str] = HELPERS
+
+    has_devices = False
+    has_bfloat16 = True
+    updates_in_place = False
+    fills_rows = False
+    differentiates = True
+    checks_in_graphs = True
+    branches_on_scalars = False
+    numbers_are_f64 = False
+    scalars_are_weak = False
+    wholes_take_reals = True
+    takes_numbers_first = True
+    refuses_falling_ranges = False
+    reads_scalar_indices = False
+    gathers_along_one_axis = False
+    takes_rows_apart = True
+    flips_by_copying = True
+    contracts_by_copying = False
+    adds_products = False
+    convolves = False
+    streams_blocks = False
+    attention: Name | None = None
+
+    def dtype(self, dtype: Dtype) -> Node:
+        return Name(f"jnp.{_NAMES[dtype]}")
+
+    def arange(self, start: Node, stop: Node) -> Node:
+        ends = (stop,) if start == ZERO else (start, stop)
+        return call("jnp.arange", *ends, dtype=self.dtype("i64"))
+
+    def where(self, condition: Value, then: Node, otherwise: Node) -> Node:
+        return call("jnp.where", condition.code, then, otherwise)
+
+    def cast(self, value: Value, dtype: Dtype) -> Value:
+        code = self.constant(value.code, dtype) if value.python else self.narrow(value.code, dtype)
+        return Value(code, value.axes, value.kind, dtype)
+
+    def narrow(self, code: Node, dtype: Dtype) -> Node:
+        return method(code, "astype", self.dtype(dtype))
+
+    def constant(self, code: Node, dtype: Dtype) -> Node:
+        return call("jnp.asarray", code, self.dtype(dtype))
+
+    def array(self, code: Node, dtype: Dtype) -> Node:
+        return self.constant(code, dtype)
+
+    def full(self, shape: Node, code: Node, dtype: Dtype) -> Node:
+        if code in ZEROS:
+            return call("jnp.zeros", shape, self.dtype(dtype))
+        return call("jnp.full", shape, code, self.dtype(dtype))
+
+    def permute(self, code: Node, order: tuple[int, ...]) -> Node:
+        return method(code, "transpose", *order)
+
+    def flip(self, code: Node, axis: int) -> Node:
+        return call("jnp.flip", code, axis)
+
+    def tensordot(self, left: Node, right: Node, axes: tuple[tuple[int, ...], tuple[int, ...]]) -> Node:
+        return call("jnp.tensordot", left, right, tuple(one_or_all(side) for side in axes))
+
+    def function(self, op: str, arguments: list[Value], text: Text) -> Node:
+        codes = [argument.code for argument in arguments]
+        match op:
+            case "root":
+                return infix("/", 1, call("jnp.sqrt", codes[0]))
+            case "%":
+                return call("jnp.fmod", *codes)
+        row = FUNCTIONS[op]
+        if row.jax.helper:
+            text.helper(op)
+        if row.arity is not None:
+            return spelled(row.jax.call, *codes)
+        return reduce(lambda left, right: spelled(row.jax.call, left, right), codes)
+
+    def reduction(self, op: str, value: Value, axes: tuple[int, ...], text: Text, empty: bool = True) -> Node:
+        where = one_or_all(axes if axes != (len(value.axes) - 1,) else (-1,))
+        if op in ("max", "min") and empty:
+            return method(value.code, op, where, initial=self._least(op, value))
+        if op in ("sum", "prod") and value.kind != "real":
+            return method(value.code, op, where, dtype=self.dtype("i64"))
+        return method(value.code, op, where)
+
+    def _least(self, op: str, value: Value) -> Node:
+        """The largest or smallest of no numbers."""
+        if value.kind == "real":
+            return negative("math.inf") if op == "max" else Name("math.inf")
+        info = call("jnp.iinfo", self.dtype(value.dtype or "i64"))
+        return Attribute(info, "min" if op == "max" else "max")
+
+    def softmax(self, op: str, code: Node, axis: int, text: Text) -> Node:
+        return call(f"jax.nn.{op}", code, axis)
+
+    def divide(self, op: str, a: Value, b: Value, safe: bool, text: Text) -> Node:
+        """Whole division, truncated toward zero. Where it is not safe, a guard removes what is divided by zero."""
+        return call("jnp.fmod" if op == "%" else text.helper("quotient"), a.code, b.code)
+
+    def stack(self, rows: Node, axis: int) -> Node:
+        return call("jnp.stack", rows) if axis == 0 else call("jnp.stack", rows, axis)
+
+    def unbind(self, code: Node, axis: int) -> Node:
+        return call("jnp.unstack", code, axis=axis)
+
+    def concatenate(self, parts: tuple[Node, ...], axis: int) -> Node:
+        return call("jnp.concatenate", parts, *([axis] if axis else []))
+
+    def flatten(self, code: Node, first: int, last: int) -> Node:
+        return call("jax.lax.collapse", code, first, *([last + 1] if last != -1 else []))
+
+    def unflatten(self, code: Node, axis: int, shape: Node, text: Text) -> Node:
+        return call(text.helper("unflatten"), code, axis, shape)
+
+    def store(self, array: Node, slots: tuple[Node, ...], code: Node) -> Node:
+        return method(Index(Attribute(array, "at"), slots), "set", code)
+
+    def scalar(self, code: Node) -> Node:
+        return code
+
+    def scan(self, name: str, kernels: dict[str, set[str]], text: Text) -> None:
+        text.helper("scan")
+        text.helper(name)
+
+    def cumsum(self, value: Value, axis: int) -> Node:
+        dtype = {} if value.kind == "real" else {"dtype": self.dtype("i64")}
+        return method(value.code, "cumsum", axis, **dtype)
+
+    def copy(self, code: Node) -> Node:
+        return code
+
+
+DIALECT = Jax()

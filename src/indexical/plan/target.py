@@ -1,0 +1,26 @@
+"""The array library that a plan is for: a rule asks which kernels it has, never what it is called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Attention: the library's own kernel, and ours.
+FUSED = "scaled_dot_product_attention"
+INTERVALS = "key intervals"
+TILES = "key intervals, tile by tile"
+STREAM = "stream"
+# The gradients of an attention from recomputed weights.
+BACKWARD = "backward"
+# Rows that are multiplied by a matrix chosen by place; normalisations over an axis; the loss of logits.
+GROUPED = "rows grouped by place"
+NORMS = "norms"
+CROSS_ENTROPY = "cross_entropy"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A library by its name, and the kernels that it has; what none of them takes is computed with arrays."""
+
+    name: str
+    kernels: frozenset[str]
+    builds_scores: bool = False  # Its own attention has all scores in memory.
