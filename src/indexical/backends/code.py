@@ -201,7 +201,7 @@ _SIGNS: dict[type[ast.AST], str] = {
     ast.Invert: "~",
     ast.Not: "not ",
 }
-_MODULES = frozenset(("torch", "np", "math", "torch.nn", "torch.nn.functional", "torch.compiler"))
+_MODULES = frozenset(("torch", "np", "math", "tl", "torch.nn", "torch.nn.functional", "torch.compiler"))
 
 
 def _node(tree: ast.expr) -> Node:

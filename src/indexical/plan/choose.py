@@ -19,6 +19,7 @@ from .dtypes import definition_dtypes, weak_definitions
 from .experts import GROUPED, group
 from .few import few_pairs
 from .fuse import fuse
+from .gpu import TRITON, refusal
 from .gradients import Derived, derive
 from .losses import CROSS_ENTROPY, CrossEntropy, find_loss
 from .norms import Norm, find_norm
@@ -84,7 +85,7 @@ def choose(
     library = [
         *(Step(name, CROSS_ENTROPY, loss=loss) for name, loss in losses.items()),
         *(Step(name, norm.kernel, norm=norm) for name, norm in norms.items()),
-        *(_attend(lets[name], fused[name], lets, backend, device) for name in fused if name in needed),
+        *(_attend(lets[name], fused[name], lets, backend, device, dtypes) for name in fused if name in needed),
     ]
     for step in library:
         more = (*step.refusals, *uncontracted.get(step.definition, ()))
@@ -322,7 +323,14 @@ def _unfit(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let]) -> str
     return None
 
 
-def _attend(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let], backend: str, device: str) -> Step:
+def _attend(
+    let: ir.Let,
+    attention: Attention,
+    lets: Mapping[str, ir.Let],
+    backend: str,
+    device: str,
+    dtypes: Mapping[str, Dtype] | None = None,
+) -> Step:
     ranges = {range.coordinate: range for range in let.clauses[0].ranges}
     axes = tuple(axis.coordinate for axis in let.axes)
     layout = lay_out(attention, axes)
@@ -336,6 +344,12 @@ def _attend(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let], backe
     attend = Attend(attention, layout, scores, domain, keys, shape)
     if backend == "torch" and way != FUSED:
         attend = replace(attend, few=few_pairs(attend, device))
+    if backend == "torch" and device == "cuda" and way != FUSED and dtypes is not None:
+        reason = refusal(attend, dtypes)
+        if reason is None:
+            attend = replace(attend, otherwise=way)
+            return Step(let.name, TRITON, words_of(attend, True, False), refusals[:1], attend)
+        refusals = (*refusals, Refusal(let.name, TRITON, reason))
     return Step(let.name, way, words_of(attend, way == FUSED, way == STREAM), refusals, attend)
 
 
