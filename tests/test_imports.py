@@ -29,7 +29,8 @@ EVERY_ROOM = """
 import importlib, pkgutil
 import indexical
 for room in pkgutil.walk_packages(indexical.__path__, "indexical."):
-    if room.name != "indexical.nn" and ".kernels.torch_" not in room.name and not room.name.endswith(".__main__"):
+    extra = room.name == "indexical.nn" or ".kernels.torch_" in room.name or ".kernels.triton_" in room.name
+    if not extra and not room.name.endswith(".__main__"):
         importlib.import_module(room.name)
 """
 

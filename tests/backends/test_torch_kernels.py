@@ -30,6 +30,7 @@ from tests.backends.hearing import (  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from indexical.backends.kernels import torch_intervals, torch_stream  # noqa: E402
+from indexical.backends.source import kernel_texts  # noqa: E402
 
 NAMES = list(hearings(1, 1, 2, 2))
 CAPPED = torch_stream.streaming("capped", cases.capped_score, cases.capped_backward)
@@ -309,13 +310,13 @@ def test_operators_keep_their_contracts(kind: str) -> None:
     row = torch.arange(70)
     if kind == "intervals":
         names, arguments = (
-            torch.ops.indexical_backends_kernels_torch_intervals,
+            torch.ops.indexical_backends_kernels_torch_operator,
             (*cases.plain(row - 9, row + 1), None, None, 0.3, []),
         )
         torch.library.opcheck(names.attend_within.default, (query, key, value, *arguments))
     else:
-        names, bias = torch.ops.indexical_backends_kernels_torch_stream, torch.zeros(70, 60, dtype=torch.float64)
-        torch.library.opcheck(names.capped.default, ([query, key, bias], value, row - 9, row + 1))
+        names, bias = torch.ops.indexical_backends_kernels_torch_operator, torch.zeros(70, 60, dtype=torch.float64)
+        torch.library.opcheck(names.capped.default, ([value, row - 9, row + 1, query, key, bias], [], []))
 
 
 def test_second_derivatives_are_refused() -> None:
@@ -331,14 +332,15 @@ def test_second_derivatives_are_refused() -> None:
         torch.autograd.grad(first.sum(), inputs[1:2])
 
 
-TEXTS = [Path(module.__file__ or "") for module in (torch_intervals, torch_stream)]
+TEXTS = kernel_texts(("torch_intervals", "torch_stream"))
 
 
 def test_texts_stand_together_in_one_file_and_alone(tmp_path: Path) -> None:
     """Pasted twice into one module that cannot see Indexical, they run; and no name of one is a name of the other."""
+    assert len(TEXTS) == 3  # The operators come before the stream, which imports them.
     defined = []
     for text in TEXTS:
-        tree = ast.parse(text.read_text(encoding="utf-8"))
+        tree = ast.parse(text)
         nodes = [
             node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign)
         ]
@@ -350,8 +352,8 @@ def test_texts_stand_together_in_one_file_and_alone(tmp_path: Path) -> None:
             if isinstance(node, ast.ImportFrom | ast.Import)
         }
         assert imported <= {"math", "itertools", "functools", "collections.abc", "typing", "torch"}
-    assert defined[0] & defined[1] == set()
-    pasted = "\n\n".join(text.read_text(encoding="utf-8") for text in TEXTS * 2)
+    assert sum(map(len, defined)) == len(set().union(*defined))
+    pasted = "\n\n".join(TEXTS * 2)
     use = (
         "import sys\nassert 'indexical' not in sys.modules\n"
         "query = torch.ones(1, 1, 3, 2)\nrow = torch.arange(3)[None, None, None]\n"

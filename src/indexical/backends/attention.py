@@ -6,7 +6,7 @@ from ..ir import nodes as ir
 from ..plan.norms import Norm
 from ..plan.placement import has_keys
 from ..plan.steps import Attend
-from ..plan.target import FUSED, INTERVALS, TILES
+from ..plan.target import FUSED, INTERVALS, TILES, TRITON
 from . import (
     arrays,
     backward,
@@ -21,13 +21,14 @@ from . import (
     small_attention,
 )
 from .base import Value, plain
-from .code import NAN, NONE, Infix, List, Name, Node, Ternary, call, fill, infix, method
+from .code import NAN, NONE, Infix, List, Name, Node, Prefix, Ternary, call, fill, infix, method
 from .elementwise import constant
 from .losses import write_cross_entropy
 from .lowering import Lowering, Stored
 from .operands import Frame, hears_somebody
 from .small_attention import TRUE
 from .streams import Stream
+from .triton_ import attend_by_triton
 
 
 def define(low: Lowering, let: ir.Let) -> None:
@@ -59,10 +60,10 @@ def define(low: Lowering, let: ir.Let) -> None:
         value = numpy_attention.blocks(low, let, attend, frame)
     elif step.kernel == FUSED:
         value = library_attention.fused(low, let, attend, frame)
-    elif step.kernel in (INTERVALS, TILES):
-        value = intervals(low, let, attend, frame, step.kernel == TILES)
+    elif step.kernel == TRITON:
+        value = by_triton(low, let, attend, frame)
     else:
-        value = stream(low, let, attend, frame)
+        value = tiled(low, let, attend, frame, step.kernel)
     # Masks lie in the order of the scope.
     value = arrays.in_order(low, value, frame.scope.order)
     if attend.attention.empty == "nan" and attend.shape is None:
@@ -77,6 +78,30 @@ def define(low: Lowering, let: ir.Let) -> None:
         value = arrays.where(low, kept, low.text.short(value, let.name), plain(0, "real"), frame.scope, value.dtype)
     low.text.assign(variable, clauses.finished(low, let, value, clause, {}))
     low.stored[let.name] = Stored(variable, low.dtypes[let.name])
+
+
+def tiled(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, kernel: str) -> Value:
+    """Tiles of queries and keys by the array library."""
+    if kernel in (INTERVALS, TILES):
+        return intervals(low, let, attend, frame, kernel == TILES)
+    return stream(low, let, attend, frame)
+
+
+def by_triton(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
+    """Kernels of its own, for heads that are not too wide; the array library's for all else."""
+    assert attend.otherwise is not None
+    variable = low.text.fresh(f"{let.name}_rows")
+    attended, unlearned, test = attend_by_triton(low, let, attend, frame)
+    if unlearned:
+        test = Infix("and", test, Prefix("not ", call(low.text.helper("learns"), *unlearned)))
+    low.text.add("if", test)
+    with low.block():
+        result = operands.restored(low, attended(), let, attend, frame)
+        low.text.assign(variable, result)
+    low.text.add("else")
+    with low.block():
+        low.text.assign(variable, arrays.in_order(low, tiled(low, let, attend, frame, attend.otherwise), result.axes))
+    return result.but(Name(variable))
 
 
 def unless_keyless(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, value: Value) -> Value:

@@ -202,7 +202,19 @@ _SIGNS: dict[type[ast.AST], str] = {
     ast.Not: "not ",
 }
 _MODULES = frozenset(
-    ("torch", "torch.nn", "torch.nn.functional", "torch.compiler", "np", "math", "jnp", "jax", "jax.nn", "jax.lax")
+    (
+        "torch",
+        "torch.nn",
+        "torch.nn.functional",
+        "torch.compiler",
+        "np",
+        "math",
+        "jnp",
+        "jax",
+        "jax.nn",
+        "jax.lax",
+        "tl",
+    )
 )
 
 

@@ -10,6 +10,7 @@ from importlib import import_module, resources
 
 from ..ir import nodes as ir
 from ..plan.steps import Plan
+from ..plan.target import TRITON
 from . import definitions, sizes
 from .arguments import Argument
 from .base import Dialect
@@ -32,9 +33,11 @@ def emit(plan: Plan, arguments: Mapping[str, Argument]) -> Module:
     """The module that follows a plan, for arrays like these."""
     program = plan.program
     text = Checked(dialect_of(plan.backend))
-    text.taken |= reserved(plan.backend)
+    text.taken |= reserved(plan.backend) | text.dialect.helpers.keys()
     if any(step.attend is not None or step.gradient is not None for step in plan.steps):
         text.reserved = TILED
+    if any(step.kernel == TRITON for step in plan.steps):
+        text.taken |= reserved("triton")
     steps = {step.definition: step for step in plan.steps}
     emitter = Lowering(
         text, program, RULES, isolate=plan.isolate, dtypes=dict(plan.dtypes), steps=steps, weak=plan.weak
@@ -174,7 +177,7 @@ class Module:
 
     def standing_alone(self) -> str:
         """The module with its kernels in it: it runs without Indexical."""
-        texts = [kernel_text(file) for file, _ in self.kernels]
+        texts = kernel_texts(file for file, _ in self.kernels)
         return self.before + "".join(f"\n\n{text}\n" for text in texts) + self.after
 
 
@@ -185,11 +188,11 @@ TILED = frozenset(("arrays", "batch", "head", "rows", "keys", "d_score", "gradie
 
 
 @cache
-def reserved(backend: str) -> frozenset[str]:
+def reserved(library: str) -> frozenset[str]:
     """Names that an emitted module has uses for: none of its variables may be called so."""
-    texts = [path.read_text(encoding="utf-8") for path in resources.files(KERNELS).iterdir() if backend in path.name]
+    texts = [path.read_text(encoding="utf-8") for path in resources.files(KERNELS).iterdir() if library in path.name]
     names = {name for text in texts for name in _defined(text)}
-    return frozenset({*names, *dialect_of(backend).helpers, "attend", "joint", "check", "program", "Fraction"})
+    return frozenset({*names, "attend", "joint", "check", "program", "Fraction"})
 
 
 def _defined(text: str) -> Iterator[str]:
@@ -202,9 +205,25 @@ def _defined(text: str) -> Iterator[str]:
                 yield from (target.id for target in targets if isinstance(target, ast.Name))
 
 
-def kernel_text(file: str) -> str:
-    """A kernel file as it stands."""
-    return (resources.files(KERNELS) / f"{file}.py").read_text(encoding="utf-8").strip("\n")
+def kernel_texts(files: Iterable[str]) -> list[str]:
+    """Kernel files, each after those that it imports, and without these imports: they stand in one module."""
+    found: dict[str, str] = {}
+    for file in files:
+        _include(file, found)
+    return [text.strip("\n") for text in found.values()]
+
+
+def _include(file: str, found: dict[str, str]) -> None:
+    """Put a kernel file behind those that it imports, once."""
+    if file in found:
+        return
+    text = (resources.files(KERNELS) / f"{file}.py").read_text(encoding="utf-8")
+    lines = text.splitlines()
+    ours = [node for node in ast.parse(text).body if isinstance(node, ast.ImportFrom) and node.level]
+    for statement in reversed(ours):
+        _include(statement.module or "", found)
+        del lines[statement.lineno - 1 : (statement.end_lineno or statement.lineno) + 1]  # and the blank line below it
+    found[file] = "\n".join(lines)
 
 
 def module(emitter: Lowering) -> Module:
@@ -214,7 +233,8 @@ def module(emitter: Lowering) -> Module:
     lines = ["import math"]
     if "Fraction" in text.helpers:
         lines.append("from fractions import Fraction")
-    lines += ["", *text.dialect.header, ""]
+    triton = ("import triton", "import triton.language as tl") if "triton_attend" in emitter.kernels else ()
+    lines += ["", *text.dialect.header, *triton, ""]
     after = [
         "",
         "class Refused(ValueError):",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ..ir.functions import FUNCTIONS
 from ..ir.types import Dtype
-from ..plan.target import BACKWARD, CROSS_ENTROPY, FUSED, GROUPED, INTERVALS, NORMS, STREAM, TILES, Target
+from ..plan.target import BACKWARD, CROSS_ENTROPY, FUSED, GROUPED, INTERVALS, NORMS, STREAM, TILES, TRITON, Target
 from .base import Text, Value
 from .code import ZERO, Name, Node, Number, Part, call, fill, infix, method, spelled
 from .torch_helpers import HELPERS
@@ -25,7 +25,9 @@ _NAMES: dict[Dtype, str] = {
 class Torch:
     """Arrays are `torch.Tensor`s, all on one device."""
 
-    target = Target("torch", frozenset((FUSED, INTERVALS, TILES, STREAM, BACKWARD, GROUPED, NORMS, CROSS_ENTROPY)))
+    target = Target(
+        "torch", frozenset((FUSED, INTERVALS, TILES, STREAM, TRITON, BACKWARD, GROUPED, NORMS, CROSS_ENTROPY))
+    )
     module = "torch"
     header: tuple[str, ...] = ("import torch",)
     decorators: tuple[str, ...] = ()

@@ -69,7 +69,7 @@ _FUNCTIONS = (
         value=elementary.guarded(math.exp), definition=None,
         slope="y",
         numpy=Spelling("np.exp"), torch=Spelling("torch.exp"),
-        jax=Spelling("jnp.exp"), triton=UNKNOWN, javascript="Math.exp",
+        jax=Spelling("jnp.exp"), triton=Spelling("tl.exp"), javascript="Math.exp",
     ),
     Function(
         name="log", arity=1, keeps_whole=False, exact=False,
@@ -78,7 +78,7 @@ _FUNCTIONS = (
         value=elementary.guarded(elementary.log), definition=None,
         slope="1 / x",
         numpy=Spelling("np.log"), torch=Spelling("torch.log"),
-        jax=Spelling("jnp.log"), triton=UNKNOWN, javascript="Math.log",
+        jax=Spelling("jnp.log"), triton=Spelling("tl.log"), javascript="Math.log",
     ),
     Function(
         name="sqrt", arity=1, keeps_whole=False, exact=False,
@@ -87,7 +87,7 @@ _FUNCTIONS = (
         value=elementary.guarded(math.sqrt), definition=None,
         slope="0.5 / y",
         numpy=Spelling("np.sqrt"), torch=Spelling("torch.sqrt"),
-        jax=Spelling("jnp.sqrt"), triton=UNKNOWN, javascript="Math.sqrt",
+        jax=Spelling("jnp.sqrt"), triton=Spelling("tl.sqrt"), javascript="Math.sqrt",
     ),
     Function(
         name="rsqrt", arity=1, keeps_whole=False, exact=False,
@@ -96,7 +96,7 @@ _FUNCTIONS = (
         value=elementary.guarded(elementary.rsqrt), definition=None,
         slope="-0.5 * y / x",
         numpy=Spelling("rsqrt", helper=_RSQRT), torch=Spelling("torch.rsqrt({0}).abs()"),
-        jax=Spelling("jnp.abs(jax.lax.rsqrt({0}))"), triton=UNKNOWN, javascript="(x) => 1 / Math.sqrt(x)",
+        jax=Spelling("jnp.abs(jax.lax.rsqrt({0}))"), triton=Spelling("tl.rsqrt"), javascript="(x) => 1 / Math.sqrt(x)",
     ),
     Function(
         name="tanh", arity=1, keeps_whole=False, exact=False,
@@ -105,7 +105,7 @@ _FUNCTIONS = (
         value=math.tanh, definition=None,
         slope="1 - y * y",
         numpy=Spelling("np.tanh"), torch=Spelling("torch.tanh", in_place=True),
-        jax=Spelling("jnp.tanh"), triton=UNKNOWN, javascript="Math.tanh",
+        jax=Spelling("jnp.tanh"), triton=Spelling("tanh"), javascript="Math.tanh",
     ),
     Function(
         name="sigmoid", arity=1, keeps_whole=False, exact=False,
@@ -114,7 +114,7 @@ _FUNCTIONS = (
         value=elementary.sigmoid, definition=None,
         slope="y * (1 - y)",
         numpy=Spelling("sigmoid", helper=_SIGMOID), torch=Spelling("torch.sigmoid", in_place=True),
-        jax=Spelling("jax.nn.sigmoid"), triton=UNKNOWN, javascript="sigmoid",
+        jax=Spelling("jax.nn.sigmoid"), triton=Spelling("tl.sigmoid"), javascript="sigmoid",
     ),
     Function(
         name="relu", arity=1, keeps_whole=True, exact=True,
@@ -123,7 +123,7 @@ _FUNCTIONS = (
         value=elementary.relu, definition=None,
         slope=(("1", "x > 0"),),
         numpy=Spelling("np.maximum({0}, 0)"), torch=Spelling("torch.relu", in_place=True),
-        jax=Spelling("jax.nn.relu"), triton=UNKNOWN, javascript="(x) => Math.max(0, x)",
+        jax=Spelling("jax.nn.relu"), triton=Spelling("tl.maximum({0}, 0)"), javascript="(x) => Math.max(0, x)",
     ),
     Function(
         name="gelu", arity=1, keeps_whole=False, exact=False,
@@ -132,7 +132,8 @@ _FUNCTIONS = (
         value=elementary.gelu, definition=None,
         slope="(1 + erf(x / sqrt(2))) / 2 + x * exp(-(x * x) / 2) / sqrt(6.283185307179586)",
         numpy=Spelling("gelu", helper=_GELU), torch=Spelling("torch.nn.functional.gelu"),
-        jax=Spelling("jax.nn.gelu({0}, approximate=False)"), triton=UNKNOWN,
+        jax=Spelling("jax.nn.gelu({0}, approximate=False)"),
+        triton=Spelling("0.5 * {0} * (1 + tl.erf({0} * 0.7071067811865476))"),
         javascript="(x) => 0.5 * x * (1 + erf(x / Math.SQRT2))",
     ),
     Function(
@@ -142,7 +143,7 @@ _FUNCTIONS = (
         value=lambda x: x * elementary.sigmoid(x), definition=None,
         slope="sigmoid(x) * (1 + x * (1 - sigmoid(x)))",
         numpy=Spelling("silu", helper=_SILU), torch=Spelling("torch.nn.functional.silu"),
-        jax=Spelling("jax.nn.silu"), triton=UNKNOWN, javascript="(x) => x * sigmoid(x)",
+        jax=Spelling("jax.nn.silu"), triton=Spelling("{0} * tl.sigmoid({0})"), javascript="(x) => x * sigmoid(x)",
     ),
     Function(
         name="softplus", arity=1, keeps_whole=False, exact=False,
@@ -151,7 +152,7 @@ _FUNCTIONS = (
         value=elementary.softplus, definition="log(1 + exp(x))",
         slope="sigmoid(x)",
         numpy=Spelling("np.logaddexp({0}, 0)"), torch=Spelling("torch.nn.functional.softplus({0}, threshold=40)"),
-        jax=Spelling("jax.nn.softplus"), triton=UNKNOWN,
+        jax=Spelling("jax.nn.softplus"), triton=Spelling("tl.maximum({0}, 0.0) + tl.log(1.0 + tl.exp(-tl.abs({0})))"),
         javascript="(x) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)))",
     ),
     Function(
@@ -161,7 +162,8 @@ _FUNCTIONS = (
         value=lambda x: -elementary.softplus(-x), definition="-log(1 + exp(-x))",
         slope="sigmoid(-x)",
         numpy=Spelling("log_sigmoid", helper=_LOG_SIGMOID), torch=Spelling("torch.nn.functional.logsigmoid"),
-        jax=Spelling("jax.nn.log_sigmoid"), triton=UNKNOWN,
+        jax=Spelling("jax.nn.log_sigmoid"),
+        triton=Spelling("tl.minimum({0}, 0.0) - tl.log(1.0 + tl.exp(-tl.abs({0})))"),
         javascript="(x) => Math.min(x, 0) - Math.log1p(Math.exp(-Math.abs(x)))",
     ),
     Function(
@@ -171,7 +173,7 @@ _FUNCTIONS = (
         value=elementary.guarded(math.exp2), definition="exp(x * log(2))",
         slope="y * log(2)",
         numpy=Spelling("np.exp2"), torch=Spelling("torch.exp2"),
-        jax=Spelling("jnp.exp2"), triton=UNKNOWN, javascript="(x) => 2 ** x",
+        jax=Spelling("jnp.exp2"), triton=Spelling("tl.exp2"), javascript="(x) => 2 ** x",
     ),
     Function(
         name="expm1", arity=1, keeps_whole=False, exact=False,
@@ -198,7 +200,7 @@ _FUNCTIONS = (
         value=abs, definition=None,
         slope=(("1", "x > 0"), ("-1", "x < 0")),
         numpy=Spelling("np.abs"), torch=Spelling("torch.abs"),
-        jax=Spelling("jnp.abs"), triton=UNKNOWN, javascript="Math.abs",
+        jax=Spelling("jnp.abs"), triton=Spelling("tl.abs"), javascript="Math.abs",
     ),
     Function(
         name="sin", arity=1, keeps_whole=False, exact=False,
@@ -207,7 +209,7 @@ _FUNCTIONS = (
         value=elementary.guarded(math.sin), definition=None,
         slope="cos(x)",
         numpy=Spelling("np.sin"), torch=Spelling("torch.sin"),
-        jax=Spelling("jnp.sin"), triton=UNKNOWN, javascript="Math.sin",
+        jax=Spelling("jnp.sin"), triton=Spelling("tl.sin"), javascript="Math.sin",
     ),
     Function(
         name="cos", arity=1, keeps_whole=False, exact=False,
@@ -216,7 +218,7 @@ _FUNCTIONS = (
         value=elementary.guarded(math.cos), definition=None,
         slope="-sin(x)",
         numpy=Spelling("np.cos"), torch=Spelling("torch.cos"),
-        jax=Spelling("jnp.cos"), triton=UNKNOWN, javascript="Math.cos",
+        jax=Spelling("jnp.cos"), triton=Spelling("tl.cos"), javascript="Math.cos",
     ),
     Function(
         name="erf", arity=1, keeps_whole=False, exact=False,
@@ -225,7 +227,7 @@ _FUNCTIONS = (
         value=math.erf, definition=None,
         slope="2 * exp(-(x * x)) / sqrt(3.141592653589793)",
         numpy=Spelling("erf", helper=_ERF), torch=Spelling("torch.erf"),
-        jax=Spelling("jax.lax.erf"), triton=UNKNOWN, javascript="erf",
+        jax=Spelling("jax.lax.erf"), triton=Spelling("tl.erf"), javascript="erf",
     ),
     Function(
         name="floor", arity=1, keeps_whole=False, exact=True,
@@ -234,7 +236,7 @@ _FUNCTIONS = (
         value=elementary.keep_unbounded(math.floor), definition=None,
         slope="0",
         numpy=Spelling("np.floor"), torch=Spelling("torch.floor"),
-        jax=Spelling("jnp.floor"), triton=UNKNOWN, javascript="Math.floor",
+        jax=Spelling("jnp.floor"), triton=Spelling("tl.floor"), javascript="Math.floor",
     ),
     Function(
         name="ceil", arity=1, keeps_whole=False, exact=True,
@@ -243,7 +245,7 @@ _FUNCTIONS = (
         value=elementary.keep_unbounded(math.ceil), definition=None,
         slope="0",
         numpy=Spelling("np.ceil"), torch=Spelling("torch.ceil"),
-        jax=Spelling("jnp.ceil"), triton=UNKNOWN, javascript="Math.ceil",
+        jax=Spelling("jnp.ceil"), triton=Spelling("tl.ceil"), javascript="Math.ceil",
     ),
     Function(
         name="round", arity=1, keeps_whole=False, exact=True,
@@ -261,7 +263,8 @@ _FUNCTIONS = (
         value=elementary.clamp, definition=None,
         slope=None,
         numpy=Spelling("np.minimum(np.maximum({0}, {1}), {2})"), torch=Spelling("torch.clamp"),
-        jax=Spelling("jnp.minimum(jnp.maximum({0}, {1}), {2})"), triton=UNKNOWN,
+        jax=Spelling("jnp.minimum(jnp.maximum({0}, {1}), {2})"),
+        triton=Spelling("tl.minimum(tl.maximum({0}, {1}), {2})"),
         javascript="(x, low, high) => Math.min(Math.max(x, low), high)",
     ),
     Function(
@@ -271,7 +274,7 @@ _FUNCTIONS = (
         value=elementary.largest, definition=None,
         slope=None,
         numpy=Spelling("np.maximum"), torch=Spelling("torch.maximum"),
-        jax=Spelling("jnp.maximum"), triton=UNKNOWN, javascript="Math.max",
+        jax=Spelling("jnp.maximum"), triton=Spelling("tl.maximum"), javascript="Math.max",
     ),
     Function(
         name="min", arity=None, keeps_whole=True, exact=True,
@@ -280,7 +283,7 @@ _FUNCTIONS = (
         value=elementary.smallest, definition=None,
         slope=None,
         numpy=Spelling("np.minimum"), torch=Spelling("torch.minimum"),
-        jax=Spelling("jnp.minimum"), triton=UNKNOWN, javascript="Math.min",
+        jax=Spelling("jnp.minimum"), triton=Spelling("tl.minimum"), javascript="Math.min",
     ),
 )
 

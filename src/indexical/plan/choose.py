@@ -19,6 +19,7 @@ from .dtypes import definition_dtypes, weak_definitions
 from .experts import group
 from .few import few_pairs
 from .fuse import fuse
+from .gpu import refusal
 from .gradients import Derived, derive
 from .losses import CrossEntropy, find_loss
 from .norms import Norm, find_norm
@@ -28,7 +29,7 @@ from .recurrences import arrange, step_of
 from .scores import lay_out, take_apart
 from .softmaxes import weights_of
 from .steps import Attend, Attention, Block, Chosen, Gradient, Layout, Plan, Recognized, Refusal, Scores, Step
-from .target import BACKWARD, CROSS_ENTROPY, FUSED, GROUPED, INTERVALS, NORMS, STREAM, TILES, Target
+from .target import BACKWARD, CROSS_ENTROPY, FUSED, GROUPED, INTERVALS, NORMS, STREAM, TILES, TRITON, Target
 from .wording import words_of
 
 ARRAYS = "arrays"
@@ -81,7 +82,7 @@ def choose(
     library = [
         *(Step(name, CROSS_ENTROPY, loss=loss) for name, loss in losses.items()),
         *(Step(name, norm.kernel, norm=norm) for name, norm in norms.items()),
-        *(_attend(lets[name], fused[name], lets, target, device) for name in fused if name in needed),
+        *(_attend(lets[name], fused[name], lets, target, device, dtypes) for name in fused if name in needed),
     ]
     for step in library:
         more = (*step.refusals, *uncontracted.get(step.definition, ()))
@@ -326,7 +327,14 @@ def _unfit(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let], target
     return None
 
 
-def _attend(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let], target: Target, device: str) -> Step:
+def _attend(
+    let: ir.Let,
+    attention: Attention,
+    lets: Mapping[str, ir.Let],
+    target: Target,
+    device: str,
+    dtypes: Mapping[str, Dtype] | None = None,
+) -> Step:
     ranges = {range.coordinate: range for range in let.clauses[0].ranges}
     axes = tuple(axis.coordinate for axis in let.axes)
     layout = lay_out(attention, axes)
@@ -340,6 +348,12 @@ def _attend(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let], targe
     attend = Attend(attention, layout, scores, domain, keys, shape)
     if way in (INTERVALS, TILES, STREAM) and INTERVALS in target.kernels:
         attend = replace(attend, few=few_pairs(attend, device))
+    if TRITON in target.kernels and device == "cuda" and way != FUSED and dtypes is not None:
+        reason = refusal(attend, dtypes)
+        if reason is None:
+            attend = replace(attend, otherwise=way)
+            return Step(let.name, TRITON, words_of(attend, True, False, False), refusals[:1], attend)
+        refusals = (*refusals, Refusal(let.name, TRITON, reason))
     return Step(let.name, way, words_of(attend, way == FUSED, way == STREAM, target.builds_scores), refusals, attend)
 
 

@@ -132,5 +132,10 @@ def _dot(term: ir.Expr, positive: bool, rows: frozenset[Coordinate], key: Coordi
     return Dot(dot.ranges, query, answer, _product(scale, term))
 
 
+def dot_of(expr: ir.Reduce, rows: frozenset[Coordinate], key: Coordinate) -> Dot | str | None:
+    """A sum as a dot product; a reason where it is nearly one, None where it is none."""
+    return _dot(expr, True, rows, key)
+
+
 def _compares(expr: ir.Reduce, key: Coordinate) -> bool:
     return key in expr.type.coordinates and all(not range.stated or not range.depends_on for range in expr.ranges)

@@ -103,7 +103,7 @@ class Few:
 class Attend:
     """An attention with all that a kernel needs: the `domain` of its pairs of query and key, and the keys of each
     query. `shape` is `full` or `causal` where its guard says no more than that; over `few` pairs it is computed at
-    once."""
+    once. `otherwise` is the kernel of calls that a better one does not take for their sizes."""
 
     attention: Attention
     layout: Layout
@@ -112,6 +112,7 @@ class Attend:
     keys: tuple[Slice, ...]
     shape: str | None
     few: Few | None = None
+    otherwise: str | None = None
 
     @property
     def row(self) -> Coordinate | None:

@@ -9,6 +9,8 @@ FUSED = "scaled_dot_product_attention"
 INTERVALS = "key intervals"
 TILES = "key intervals, tile by tile"
 STREAM = "stream"
+# Attention printed as a kernel of its own, for a GPU.
+TRITON = "Triton kernel"
 # The gradients of an attention from recomputed weights.
 BACKWARD = "backward"
 # Rows that are multiplied by a matrix chosen by place; normalisations over an axis; the loss of logits.

@@ -69,6 +69,13 @@ def keep(key: str, text: str, parts: tuple[Part, ...]) -> None:
     current_store().put(key, f"{_PARTS}{shown}\n{text}")
 
 
+def lend_store() -> None:
+    """Let kernels for a GPU keep their binaries where texts are kept. A text that stands alone keeps none."""
+    launching = sys.modules.get(f"{__name__.partition('.')[0]}.backends.kernels.triton_launch")
+    if launching is not None:
+        launching.binaries = current_store()  # type: ignore[attr-defined]
+
+
 @cache
 def digest_of_sources() -> str | None:
     """The digest of Indexical itself: an edit of it changes every key. None where a file has changed since this process

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .torch_operator import OPERATORS, define_operator, is_transformed, map_one_by_one
+
 TILE_ROWS = 192  # The library's kernel for the CPU takes larger blocks from here on; more rows waste more at the edges.
 SPLIT_ROWS = 768  # From here on a rectangle and a triangle beat tiles with a mask.
 SHORTEST_RUN = 48  # Shorter ones are joined under a mask.
@@ -691,21 +693,10 @@ def _shapes_backward(gradient: Tensor, query: Tensor, key: Tensor, value: Tensor
     return query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape)
 
 
-_operators: Any = torch.library.Library(__name__.replace(".", "_"), "FRAGMENT")  # type: ignore[no-untyped-call]
-_numbers = itertools.count(2)
-
-
 def _define(name: str, inputs: str, outputs: int, run: Callable[..., Any], fake: Callable[..., Any]) -> tuple[str, Any]:
-    """A new operator and its full name, with a number where the name is taken."""
-    taken = getattr(torch.ops, _operators.ns)
-    free = name = name if name.isascii() else "attend"  # PyTorch names its operators in ASCII.
-    while hasattr(taken, free):
-        free = f"{name}_{next(_numbers)}"
+    """A new operator of these and further inputs, and its full name."""
     inputs += "Tensor lower, Tensor upper, Tensor? query_group, Tensor? key_group, float scale, Tensor[] arrays"
-    _operators.define(f"{free}({inputs}) -> ({', '.join(['Tensor'] * outputs)})")
-    _operators.impl(free, run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"{_operators.ns}::{free}", fake, lib=_operators)
-    return f"{_operators.ns}::{free}", getattr(taken, free).default
+    return define_operator(name, f"({inputs}) -> ({', '.join(['Tensor'] * outputs)})", run, fake)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -721,13 +712,6 @@ def _refuse(ctx: Any, *_: Any) -> None:
 
 
 # ---- Under `torch.func` ---------------------------------------------------------------------------------------------
-
-
-def _is_transformed() -> bool:
-    """Whether `torch.func` or forward mode reads what is computed. Operators know neither, and would lose a tangent."""
-    if torch.compiler.is_compiling():
-        return False
-    return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
 
 
 def _folded(tensor: Tensor, dim: int | None, axis: int, count: int, batches: int) -> Tensor:
@@ -755,18 +739,9 @@ def _map_batches(function: Any, count: int, dims: Sequence[int | None], given: S
     return tuple(part.unflatten(0, (count, batches)) for part in found), (0,) * len(found)
 
 
-def _map_one_by_one(function: Any, count: int, dims: Sequence[int | None], given: Sequence[Any]) -> tuple[Any, Any]:
-    """`torch.func.vmap` over what cannot be told apart by batches: one after the other."""
-    found = [
-        function.apply(*(x if dim is None else x.select(dim, n) for x, dim in zip(given, dims, strict=True)))
-        for n in range(count)
-    ]
-    return tuple(map(torch.stack, zip(*found, strict=True))), (0,) * len(found[0])
-
-
 def _functions(name: str, forward: Any, backward: Any, folds: bool) -> tuple[Any, Any]:
     """The operators as functions that `torch.func` reads: of a scale, tensors, bounds, groups and further arrays."""
-    mapped = _map_batches if folds else _map_one_by_one
+    mapped = _map_batches if folds else map_one_by_one
 
     class Returning(torch.autograd.Function):
         @staticmethod
@@ -838,8 +813,8 @@ def with_tiles(name: str, tile_score: TileScore | None, relative: bool = False) 
         found = [None] * 3 if gradient is None else backward(gradient, *saved, ctx.scale, arrays)
         return *found, None, None, None, None, None, [None] * len(arrays)
 
-    torch.library.register_autograd(full_name, derive, setup_context=_save, lib=_operators)
-    torch.library.register_autograd(backward_name, _refuse, lib=_operators)
+    torch.library.register_autograd(full_name, derive, setup_context=_save, lib=OPERATORS)
+    torch.library.register_autograd(backward_name, _refuse, lib=OPERATORS)
     attending, returning = _functions(name, forward, backward, tile_score is None)
 
     def attend(
@@ -861,7 +836,7 @@ def with_tiles(name: str, tile_score: TileScore | None, relative: bool = False) 
         if torch.is_grad_enabled() and any(array.requires_grad for array in arrays):
             raise RuntimeError(f"{name} gives no gradient to the arrays of biases and masks: stream the scores instead")
         out: Tensor
-        if _is_transformed():
+        if is_transformed():
             out = attending.apply(scale, query, key, value, lower, upper, query_group, key_group, *arrays)[0]
             return out
         out = forward(query, key, value, lower, upper, query_group, key_group, scale, list(arrays))[0]
@@ -881,7 +856,7 @@ def with_tiles(name: str, tile_score: TileScore | None, relative: bool = False) 
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Gradients to query, key and value, where `gradient` arrives, on a forward pass that is computed again."""
         found: tuple[Tensor, Tensor, Tensor]
-        if _is_transformed():
+        if is_transformed():
             hearing = (lower, upper, query_group, key_group, *arrays)
             out, total = attending.apply(scale, query, key, value, *hearing)
             found = returning.apply(scale, gradient, query, key, value, out, total, *hearing)

@@ -4,13 +4,14 @@ A program brings its score as two plain functions, of a tile of rows and keys an
 as large as queries × keys. This text needs PyTorch and nothing else.
 """
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from .torch_operator import differentiable
 
 Span = tuple[int, int]
 LOG2E = math.log2(math.e)
@@ -148,8 +149,8 @@ def _stream_backward(
     saved: Sequence[Tensor],
     bounds: Bounds,
     needs: Sequence[bool],
-) -> tuple[Tensor, list[Tensor]]:
-    """Gradients to the value and to the arrays that need one: the tiles once more, from the totals."""
+) -> list[Tensor]:
+    """Gradients to those of value and arrays that need one: the tiles once more, from the totals."""
     value, out, total = saved
     wide = total.dtype
     size, count = bounds.least.shape[0], math.prod(value.shape[:-2])
@@ -157,7 +158,7 @@ def _stream_backward(
         torch.zeros(array.shape, dtype=torch.promote_types(array.dtype, torch.float32), device=array.device)
         if need
         else None
-        for array, need in zip(arrays, needs, strict=True)
+        for array, need in zip(arrays, needs[1:], strict=True)
     ]
     to_value = value.new_zeros((count, *value.shape[-2:]), dtype=wide)
     height, breadth = _block_shape(count, value.device)
@@ -169,97 +170,12 @@ def _stream_backward(
         for keys, scores in _tiles_scored(scoring, arrays, value, bounds, rows, breadth):
             weights = _raise(scores, level)
             to_value[:, keys[0] : keys[1]].baddbmm_(weights.mT, given)
-            if any(needs):
+            if any(needs[1:]):
                 to_score = torch.bmm(given, _slab(value, keys, wide).mT).sub_(mean).mul_(weights)
                 shape = (*value.shape[:-2], *to_score.shape[-2:])
                 scoring.backward(arrays, rows, keys, to_score.view(shape), gradients)
-    found = [part.to(array.dtype) for part, array in zip(gradients, arrays, strict=True) if part is not None]
-    return to_value.view(value.shape).to(value.dtype), found
-
-
-_streams: Any = torch.library.Library(__name__.replace(".", "_"), "FRAGMENT")  # type: ignore[no-untyped-call]
-_stream_numbers = itertools.count(2)
-
-
-def _stream_operator(name: str, schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> tuple[str, Any]:
-    """A new operator and its full name, with a number where the name is taken."""
-    taken = getattr(torch.ops, _streams.ns)
-    free = name = name if name.isascii() else "attend"  # PyTorch names its operators in ASCII.
-    while hasattr(taken, free):
-        free = f"{name}_{next(_stream_numbers)}"
-    _streams.define(free + schema)
-    _streams.impl(free, run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"{_streams.ns}::{free}", fake, lib=_streams)
-    return f"{_streams.ns}::{free}", getattr(taken, free).default
-
-
-def _is_streamed_through() -> bool:
-    """Whether `torch.func` or forward mode reads what is computed. Operators know neither, and would lose a tangent."""
-    if torch.compiler.is_compiling():
-        return False
-    return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
-
-
-def _map_streams(function: Any, count: int, dims: Sequence[Any], given: Sequence[Any]) -> tuple[Any, Any]:
-    """`torch.func.vmap` over arrays whose axes only the score knows: one after the other."""
-    found = [
-        function.apply(*(x.select(dim, n) if isinstance(dim, int) else x for x, dim in zip(given, dims, strict=True)))
-        for n in range(count)
-    ]
-    return tuple(map(torch.stack, zip(*found, strict=True))), (0,) * len(found[0])
-
-
-def _stream_function(name: str, forward: Any, backward: Any) -> Any:
-    """The operators as a function that `torch.func` reads: of the value, its bounds and the arrays of the score."""
-
-    def refuse(ctx: Any, *_: Any) -> None:
-        raise RuntimeError(f"{name} has no second derivative: call the program with `isolate=True`, which has")
-
-    class Returning(torch.autograd.Function):
-        @staticmethod
-        def forward(needs: tuple[bool, ...], *tensors: Tensor) -> tuple[Tensor, ...]:
-            gradient, value, lower, upper, out, total, *arrays = tensors
-            to_value, found = backward(gradient, arrays, value, out, total, lower, upper, list(needs))
-            return to_value, *found
-
-        @staticmethod
-        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-            pass
-
-        backward = jvp = staticmethod(refuse)
-
-        @staticmethod
-        def vmap(info: Any, dims: tuple[Any, ...], *given: Any) -> tuple[Any, Any]:
-            return _map_streams(Returning, info.batch_size, dims, given)
-
-    class Attending(torch.autograd.Function):
-        @staticmethod
-        def forward(value: Tensor, lower: Tensor, upper: Tensor, *arrays: Tensor) -> Any:
-            return forward(list(arrays), value, lower, upper)
-
-        @staticmethod
-        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-            ctx.save_for_backward(*inputs[:3], *output, *inputs[3:])
-            ctx.set_materialize_grads(False)
-
-        @staticmethod
-        def backward(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
-            needs = tuple(ctx.needs_input_grad[3:])
-            if gradient is None:
-                return None, None, None, *[None] * len(needs)
-            to_value, *found = Returning.apply(needs, gradient, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
-            parts = iter(found)
-            return to_value, None, None, *(next(parts) if need else None for need in needs)
-
-        @staticmethod
-        def jvp(ctx: Any, *_: Any) -> None:
-            raise NotImplementedError(f"{name} has no forward mode: call the program with `isolate=True`, which has")
-
-        @staticmethod
-        def vmap(info: Any, dims: tuple[Any, ...], *given: Any) -> tuple[Any, Any]:
-            return _map_streams(Attending, info.batch_size, dims, given)
-
-    return Attending
+    found = [to_value.view(value.shape) if needs[0] else None, *gradients]
+    return [part.to(array.dtype) for part, array in zip(found, (value, *arrays), strict=True) if part is not None]
 
 
 def streaming(
@@ -275,69 +191,28 @@ def streaming(
     """
     scoring = Scoring(score, score_backward, allowed)
 
-    def run(arrays: list[Tensor], value: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    def run(tensors: list[Tensor], *_: Any) -> tuple[Tensor, Tensor]:
+        value, lower, upper, *arrays = tensors
         return _stream(scoring, arrays, value, Bounds.of(lower, upper, value.shape[-2]))
 
-    def fake(arrays: list[Tensor], value: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    def fake(tensors: list[Tensor], *_: Any) -> tuple[Tensor, Tensor]:
+        value, lower = tensors[:2]
         shape = (*value.shape[:-2], lower.shape[-1])
         wide = torch.promote_types(value.dtype, torch.float32)
         return value.new_empty(*shape, value.shape[-1]), value.new_empty(shape, dtype=wide)
 
-    def run_backward(
-        gradient: Tensor,
-        arrays: list[Tensor],
-        value: Tensor,
-        out: Tensor,
-        total: Tensor,
-        lower: Tensor,
-        upper: Tensor,
-        needs: list[bool],
-    ) -> tuple[Tensor, list[Tensor]]:
+    def run_backward(gradients: list[Tensor], tensors: list[Tensor], found: list[Tensor], *rest: Any) -> list[Tensor]:
+        value, lower, upper, *arrays = tensors
         bounds = Bounds.of(lower, upper, value.shape[-2])
-        return _stream_backward(scoring, gradient, arrays, (value, out, total), bounds, needs)
+        needs = rest[-1]
+        return _stream_backward(scoring, gradients[0], arrays, (value, *found), bounds, (needs[0], *needs[3:]))
 
-    def fake_backward(gradient: Tensor, arrays: list[Tensor], value: Tensor, *rest: Any) -> tuple[Tensor, list[Tensor]]:
-        wanted = zip(arrays, rest[-1], strict=True)
-        return value.new_empty(value.shape), [array.new_empty(array.shape) for array, need in wanted if need]
+    def fake_backward(_: Any, tensors: list[Tensor], *rest: Any) -> list[Tensor]:
+        return [tensor.new_empty(tensor.shape) for tensor, need in zip(tensors, rest[-1], strict=True) if need]
 
-    forward_name, forward = _stream_operator(
-        name, "(Tensor[] arrays, Tensor value, Tensor lower, Tensor upper) -> (Tensor, Tensor)", run, fake
-    )
-    backward_name, backward = _stream_operator(
-        f"{name}_backward",
-        "(Tensor gradient, Tensor[] arrays, Tensor value, Tensor out, Tensor total, Tensor lower, Tensor upper, "
-        "bool[] needs) -> (Tensor, Tensor[])",
-        run_backward,
-        fake_backward,
-    )
-
-    def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        arrays, value, lower, upper = inputs
-        ctx.save_for_backward(value, *output, lower, upper, *arrays)
-        ctx.set_materialize_grads(False)
-
-    def derive(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
-        value, out, total, lower, upper, *arrays = ctx.saved_tensors
-        needs = list(ctx.needs_input_grad[0])
-        if gradient is None:
-            return [None] * len(arrays), None, None, None
-        to_value, found = backward(gradient, arrays, value, out, total, lower, upper, needs)
-        parts = iter(found)
-        return [next(parts) if need else None for need in needs], to_value, None, None
-
-    def refuse(ctx: Any, *_: Any) -> None:
-        raise RuntimeError(f"{name} has no second derivative: call the program with `isolate=True`, which has")
-
-    torch.library.register_autograd(forward_name, derive, setup_context=save, lib=_streams)
-    torch.library.register_autograd(backward_name, refuse, lib=_streams)
-
-    attending = _stream_function(name, forward, backward)
+    attending = differentiable(name, run, run_backward, fake, fake_backward)
 
     def attend(arrays: Sequence[Tensor], value: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-        if _is_streamed_through():
-            given: Tensor = attending.apply(value, lower, upper, *arrays)[0]
-            return given
-        out: Tensor = forward(list(arrays), value, lower, upper)[0]
-        return out
+        return attending([value, lower, upper, *arrays])[0]
 
     return attend

@@ -1,0 +1,195 @@
+"""A function of tensors and its gradient, written by hand, as PyTorch takes them: operators with shapes, derivative and
+batching, so that `torch.compile`, `torch.func` and autograd read them. This text needs PyTorch and nothing else.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+OPERATORS: Any = torch.library.Library(__name__.replace(".", "_"), "FRAGMENT")  # type: ignore[no-untyped-call]
+_operator_numbers = itertools.count(2)
+_NUMBERS = "SymInt[] wholes, float[] reals"
+_PLAIN = (Tensor, torch.nn.Parameter)
+
+
+def define_operator(name: str, schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> tuple[str, Any]:
+    """A new operator and its full name, with a number where the name is taken."""
+    taken = getattr(torch.ops, OPERATORS.ns)
+    free = name = name if name.isascii() else "attend"  # PyTorch names its operators in ASCII.
+    while hasattr(taken, free):
+        free = f"{name}_{next(_operator_numbers)}"
+    OPERATORS.define(free + schema)
+    OPERATORS.impl(free, run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{OPERATORS.ns}::{free}", fake, lib=OPERATORS)
+    return f"{OPERATORS.ns}::{free}", getattr(taken, free).default
+
+
+def _is_recorded(tensors: Sequence[Tensor]) -> bool:
+    """Whether a graph is made of what is called, or the tensors are of a kind that only operators know."""
+    if torch.compiler.is_compiling():
+        return True
+    if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() is not None:
+        return True
+    return any(type(tensor) not in _PLAIN for tensor in tensors)
+
+
+def is_transformed() -> bool:
+    """Whether `torch.func` or forward mode reads what is computed. Operators know neither, and would lose a tangent."""
+    if torch.compiler.is_compiling():
+        return False
+    return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
+
+
+def map_one_by_one(function: Any, count: int, dims: Sequence[Any], given: Sequence[Any]) -> tuple[Any, Any]:
+    """`torch.func.vmap` over tensors whose axes only the function knows: one after the other."""
+    found = [
+        function.apply(*(x.select(dim, n) if isinstance(dim, int) else x for x, dim in zip(given, dims, strict=True)))
+        for n in range(count)
+    ]
+    return tuple(map(torch.stack, zip(*found, strict=True))), (0,) * len(found[0])
+
+
+def _returning_function(name: str, outputs: int, run_backward: Callable[..., Any]) -> Any:
+    """The gradient, as a function of tensors that `torch.func` reads and that refuses to be differentiated."""
+
+    class Returning(torch.autograd.Function):
+        @staticmethod
+        def forward(numbers: Any, needs: tuple[bool, ...], *tensors: Any) -> tuple[Tensor, ...]:
+            gradients, given, found = tensors[:outputs], tensors[outputs:-outputs], tensors[-outputs:]
+            return tuple(run_backward(list(gradients), list(given), list(found), *map(list, numbers), list(needs)))
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            pass
+
+        @staticmethod
+        def backward(ctx: Any, *_: Any) -> None:
+            raise RuntimeError(f"{name} has no second derivative: call the program with `isolate=True`, which has")
+
+        jvp = backward
+
+        @staticmethod
+        def vmap(info: Any, dims: tuple[Any, ...], *given: Any) -> tuple[Any, Any]:
+            return map_one_by_one(Returning, info.batch_size, dims, given)
+
+    return Returning
+
+
+def _calling_functions(name: str, run: Callable[..., Any], derive: Callable[..., Any]) -> tuple[Any, Any]:
+    """The function of tensors as autograd reads it, and as `torch.func` does, which takes several times longer."""
+
+    class Plain(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, numbers: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
+            output = tuple(run(list(tensors), *map(list, numbers)))
+            Mapped.setup_context(ctx, (numbers, *tensors), output)
+            return output
+
+        backward = staticmethod(derive)
+
+    class Mapped(torch.autograd.Function):
+        @staticmethod
+        def forward(numbers: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
+            return tuple(run(list(tensors), *map(list, numbers)))
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+            ctx.numbers, *tensors = inputs
+            ctx.save_for_backward(*tensors, *output)
+            ctx.set_materialize_grads(False)
+
+        backward = staticmethod(derive)
+
+        @staticmethod
+        def jvp(ctx: Any, *_: Any) -> None:
+            raise NotImplementedError(f"{name} has no forward mode: call the program with `isolate=True`, which has")
+
+        @staticmethod
+        def vmap(info: Any, dims: tuple[Any, ...], *given: Any) -> tuple[Any, Any]:
+            return map_one_by_one(Mapped, info.batch_size, dims, given)
+
+    return Plain, Mapped
+
+
+def differentiable(
+    name: str,
+    run: Callable[..., Sequence[Tensor]],
+    run_backward: Callable[..., Sequence[Tensor]],
+    fake: Callable[..., Sequence[Tensor]],
+    fake_backward: Callable[..., Sequence[Tensor]],
+    outputs: int = 2,
+) -> Callable[..., Sequence[Tensor]]:
+    """A function of tensors, whole numbers and reals with a gradient: `call(tensors, wholes, reals)`.
+
+    `run(tensors, wholes, reals)` gives so many new tensors, the outputs. `run_backward(gradients, tensors, found,
+    wholes, reals, needs)` gives a gradient to each tensor whose `needs` is true; `gradients` are those of the outputs
+    `found`, None where nobody asks. The fakes take the same and give empty tensors of the same shapes, strides and
+    dtypes: they see no values. All arguments but numbers are lists. A second derivative is refused.
+    """
+
+    def listed(*given: Any) -> list[Tensor]:
+        return list(run_backward(*given))
+
+    def listed_fake(*given: Any) -> list[Tensor]:
+        return list(fake_backward(*given))
+
+    results = ", ".join(["Tensor"] * outputs)
+    schema = f"(Tensor[] tensors, {_NUMBERS}) -> ({results})"
+    forward_name, forward = define_operator(name, schema, _grouped(run, outputs), _grouped(fake, outputs))
+    schema = f"(Tensor?[] gradients, Tensor[] tensors, Tensor[] found, {_NUMBERS}, bool[] needs) -> Tensor[]"
+    backward_name, backward = define_operator(f"{name}_backward", schema, listed, listed_fake)
+
+    returning = _returning_function(name, outputs, run_backward)
+
+    def flows(numbers: Any, needs: Sequence[bool], gradients: Sequence[Any], saved: Sequence[Tensor]) -> list[Any]:
+        """The gradient to each of the tensors, None where it is not needed."""
+        if not any(needs) or all(gradient is None for gradient in gradients):
+            return [None] * len(needs)
+        given = (list(gradients), list(saved[:-outputs]), list(saved[-outputs:]), *map(list, numbers), list(needs))
+        if _is_recorded([*saved, *(gradient for gradient in gradients if gradient is not None)]):
+            found = backward(*given)
+        elif is_transformed() or torch.is_grad_enabled():
+            found = returning.apply(numbers, tuple(needs), *gradients, *saved)
+        else:
+            found = run_backward(*given)
+        parts = iter(found)
+        return [next(parts) if need else None for need in needs]
+
+    def save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        tensors, *ctx.numbers = inputs
+        ctx.save_for_backward(*tensors, *(output if outputs > 1 else (output,)))
+        ctx.set_materialize_grads(False)
+
+    def derive(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
+        without: list[Any] = [None if numbers else [] for numbers in ctx.numbers]  # An empty list counts as tensors.
+        return flows(ctx.numbers, ctx.needs_input_grad[0], gradients, ctx.saved_tensors), *without
+
+    def derive_plainly(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
+        return None, *flows(ctx.numbers, ctx.needs_input_grad[1:], gradients, ctx.saved_tensors)
+
+    torch.library.register_autograd(forward_name, derive, setup_context=save, lib=OPERATORS)
+    torch.library.register_autograd(backward_name, returning.backward, lib=OPERATORS)
+    plain, mapped = _calling_functions(name, run, derive_plainly)
+
+    def call(tensors: Sequence[Tensor], wholes: Sequence[int] = (), reals: Sequence[float] = ()) -> Sequence[Tensor]:
+        given: Any
+        if _is_recorded(tensors):
+            given = forward(list(tensors), list(wholes), list(reals))
+            return given if outputs > 1 else (given,)
+        if is_transformed():
+            given = mapped.apply((wholes, reals), *tensors)
+        elif torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            given = plain.apply((wholes, reals), *tensors)
+        else:
+            given = run(list(tensors), list(wholes), list(reals))
+        return given  # type: ignore[no-any-return]
+
+    return call
+
+
+def _grouped(function: Callable[..., Sequence[Tensor]], outputs: int) -> Callable[..., Any]:
+    """The function with its results as an operator gives them: a tuple, or one tensor alone."""
+    return lambda *given: tuple(function(*given)) if outputs > 1 else function(*given)[0]

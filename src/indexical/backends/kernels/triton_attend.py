@@ -1,0 +1,637 @@
+"""Attention by Triton kernels that a program brings: tiles and their order, the running softmax, launches, gradients.
+
+A program brings three kernels, which call the small functions here. Memory is linear in queries and keys. This text
+needs PyTorch and Triton and nothing else.
+"""
+
+import itertools
+import math
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+# ------------------------------------------------------------------------------------------ functions of kernels
+
+if os.environ.get("TRITON_INTERPRET") == "1":
+
+    @triton.jit
+    def tanh(x):  # type: ignore[no-untyped-def]
+        """The hyperbolic tangent."""
+        small = tl.exp(-2.0 * tl.abs(x))
+        return tl.where(x < 0, -1.0, 1.0) * (1.0 - small) / (1.0 + small)
+
+    fast_tanh = tanh
+else:
+    from triton.language.extra import libdevice
+
+    @triton.jit
+    def tanh(x):  # type: ignore[no-untyped-def]
+        """The hyperbolic tangent."""
+        return libdevice.tanh(x)
+
+    @triton.jit
+    def fast_tanh(x):  # type: ignore[no-untyped-def]
+        """The hyperbolic tangent as the hardware has it, to eleven bits."""
+        return tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def far(place, stride):  # type: ignore[no-untyped-def]
+    """The distance to a place, in 64 bits."""
+    return (place + tl.full((), 0, tl.int64)) * stride
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def load_tile(start, near, row_stride, WIDTH: tl.constexpr, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Some rows of a matrix, with zeros beyond its width. Each begins at a multiple of 16 bytes: what is loaded ahead
+    of its use must be."""
+    columns = tl.arange(0, PADDED)
+    offsets = tl.multiple_of(near * row_stride, [8])
+    at = tl.multiple_of(start, 16) + offsets[:, None] + columns[None, :]
+    return tl.load(at) if WIDTH == PADDED else tl.load(at, mask=columns[None, :] < WIDTH, other=0.0)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def store_tile(start, tile, near, count, row_stride, column_stride, WIDTH: tl.constexpr, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Write the rows of a matrix that there are."""
+    columns = tl.arange(0, PADDED)
+    at = start + near[:, None] * row_stride + columns[None, :] * column_stride
+    tl.store(at, tile.to(start.dtype.element_ty), mask=(near[:, None] < count) & (columns[None, :] < WIDTH))
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def tiles_of(first, beyond, full_first, full_beyond, STEP: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The tiles of an interval, and those of them that lie in a full one: begin, full begin, full end, end."""
+    first = tl.maximum(first, 0)
+    begin = first // STEP
+    end = tl.where(beyond > first, (tl.maximum(beyond, 0) + STEP - 1) // STEP, begin)
+    full_begin = tl.minimum((tl.maximum(full_first, 0) + STEP - 1) // STEP, end)
+    full_begin = tl.maximum(full_begin, begin)
+    full_end = tl.maximum(tl.minimum(tl.maximum(full_beyond, 0) // STEP, end), full_begin)
+    return begin, full_begin, full_end, end
+
+
+@triton.jit
+def within(begin, full_begin, full_end, end, low, full_low, full_high, high):  # type: ignore[no-untyped-def]
+    """The tiles of both of two sets of tiles, full where they are so in both."""
+    begin = tl.maximum(begin, low)
+    end = tl.maximum(tl.minimum(end, high), begin)
+    full_begin = tl.minimum(tl.maximum(tl.maximum(full_begin, full_low), begin), end)
+    full_end = tl.maximum(tl.minimum(tl.minimum(full_end, full_high), end), full_begin)
+    return begin, full_begin, full_end, end
+
+
+@triton.jit
+def in_order(a0, a1, a2, a3, b0, b1, b2, b3):  # type: ignore[no-untyped-def]
+    """Two sets of tiles, the one that begins first ahead."""
+    turn = b0 < a0
+    return (
+        tl.where(turn, b0, a0),
+        tl.where(turn, b1, a1),
+        tl.where(turn, b2, a2),
+        tl.where(turn, b3, a3),
+        tl.where(turn, a0, b0),
+        tl.where(turn, a1, b1),
+        tl.where(turn, a2, b2),
+        tl.where(turn, a3, b3),
+    )
+
+
+@triton.jit
+def behind(start, begin, full_begin, full_end, end):  # type: ignore[no-untyped-def]
+    """The tiles of a set from a start on."""
+    begin = tl.maximum(begin, start)
+    end = tl.maximum(end, begin)
+    full_begin = tl.minimum(tl.maximum(full_begin, begin), end)
+    return begin, full_begin, tl.maximum(tl.minimum(full_end, end), full_begin), end
+
+
+@triton.jit
+def partial_tile(turn, begin, full_begin, full_end):  # type: ignore[no-untyped-def]
+    """The tile of a turn among those that are not full."""
+    before = full_begin - begin
+    return tl.where(turn < before, begin + turn, full_end - before + turn)
+
+
+@triton.jit
+def absorb(score, scale, v, peak, weight, acc):  # type: ignore[no-untyped-def]
+    """A tile of scores and its values into the running softmax of base 2."""
+    higher = tl.maximum(peak, tl.max(score, 1) * scale)
+    level = tl.where(higher == float("-inf"), 0.0, higher)
+    p = tl.exp2(score * scale - level[:, None])
+    fade = tl.exp2(peak - level)
+    weight = weight * fade + tl.sum(p, 1)
+    acc = tl.dot(p.to(v.dtype), v, acc * fade[:, None], input_precision="ieee")
+    return higher, weight, acc
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _delta_kernel(  # type: ignore[no-untyped-def]
+    out_ptr,
+    given_ptr,
+    delta_ptr,
+    out_b,
+    out_h,
+    out_row,
+    out_e,
+    given_b,
+    given_h,
+    given_row,
+    given_e,
+    n_heads,
+    n_rows,
+    WIDTH: tl.constexpr,
+    PADDED: tl.constexpr,
+    ROWS: tl.constexpr,
+):
+    """The sum of result times cotangent, for every query."""
+    tiles = tl.cdiv(n_rows, ROWS)
+    at = tl.program_id(0) // tiles
+    r0 = (tl.program_id(0) % tiles) * ROWS
+    b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
+    near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - r0)
+    out = load_tile(out_ptr + b * out_b + h * out_h + far(r0, out_row), near, out_row, WIDTH, PADDED)
+    start = given_ptr + b * given_b + h * given_h + far(r0, given_row)
+    given = load_tile(start, near, given_row, WIDTH, PADDED)
+    delta = tl.sum(out.to(tl.float32) * given.to(tl.float32), 1)
+    rows = r0 + tl.arange(0, ROWS)
+    tl.store(delta_ptr + far(at, n_rows) + rows, delta, mask=rows < n_rows)
+
+
+@triton.jit(do_not_specialize=["length"])  # type: ignore[untyped-decorator]
+def _extents_kernel(label_ptr, extent_ptr, label_b, label_h, label_at, n_heads, length, STEP: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The least and the largest label of a tile."""
+    tiles = tl.cdiv(length, STEP)
+    at = tl.program_id(0) // tiles
+    tile = tl.program_id(0) % tiles
+    b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
+    places = tl.minimum(tile * STEP + tl.arange(0, STEP), length - 1).to(tl.int64)
+    labels = tl.load(label_ptr + b * label_b + h * label_h + places * label_at).to(tl.int64)
+    extent = extent_ptr + (far(at, tiles) + tile) * 2
+    tl.store(extent, tl.min(labels, 0))
+    tl.store(extent + 1, tl.max(labels, 0))
+
+
+@triton.jit(do_not_specialize=["length", "others"])  # type: ignore[untyped-decorator]
+def _meetings_kernel(  # type: ignore[no-untyped-def]
+    label_ptr,
+    extent_ptr,
+    table_ptr,
+    label_b,
+    label_h,
+    label_at,
+    n_heads,
+    length,
+    others,
+    STEP: tl.constexpr,
+    SEVERAL: tl.constexpr,
+):
+    """The tiles whose labels a tile may meet, from the first to the last, and those that have its one label alone."""
+    tiles = tl.cdiv(length, STEP)
+    at = tl.program_id(0) // tiles
+    tile = tl.program_id(0) % tiles
+    b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
+    places = tl.minimum(tile * STEP + tl.arange(0, STEP), length - 1).to(tl.int64)
+    labels = tl.load(label_ptr + b * label_b + h * label_h + places * label_at).to(tl.int64)
+    least, most = tl.min(labels, 0), tl.max(labels, 0)
+    first = tl.full((SEVERAL,), 1 << 30, tl.int32)
+    last = tl.full((SEVERAL,), -1, tl.int32)
+    full_first, full_last = first, last
+    count = tl.zeros((SEVERAL,), tl.int32)
+    for start in range(0, others, SEVERAL):
+        turn = start + tl.arange(0, SEVERAL)
+        extent = extent_ptr + (far(at, others) + tl.minimum(turn, others - 1)) * 2
+        low, high = tl.load(extent), tl.load(extent + 1)
+        meets = (low <= most) & (high >= least) & (turn < others)
+        first = tl.where(meets, tl.minimum(first, turn), first)
+        last = tl.where(meets, turn, last)
+        alone = meets & (low == high) & (least == most)
+        full_first = tl.where(alone, tl.minimum(full_first, turn), full_first)
+        full_last = tl.where(alone, turn, full_last)
+        count += alone.to(tl.int32)
+    begin, end = tl.min(first, 0), tl.max(last, 0) + 1
+    full_begin, full_end = tl.min(full_first, 0), tl.max(full_last, 0) + 1
+    whole = full_end - full_begin == tl.sum(count, 0)
+    found = table_ptr + (far(at, tiles) + tile) * 4
+    tl.store(found, tl.minimum(begin, end))
+    tl.store(found + 1, tl.where(whole, full_begin, 0))
+    tl.store(found + 2, tl.where(whole, full_end, 0))
+    tl.store(found + 3, end)
+
+
+# ------------------------------------------------------------------------------------------------------- launching
+
+
+class Tiling(NamedTuple):
+    """The sizes of a kernel's tiles, its warps, and how many tiles are loaded ahead."""
+
+    rows: int
+    keys: int
+    warps: int
+    stages: int
+
+
+def _padded(width: int) -> int:
+    return max(16, 1 << (width - 1).bit_length())
+
+
+def _tilings(width: int, carried: int, itemsize: int) -> tuple[Tiling, Tiling, Tiling]:
+    """The tiles of the forward kernel, of the one for queries and of the one for keys."""
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        return Tiling(32, 16, 4, 1), Tiling(16, 32, 4, 1), Tiling(32, 16, 4, 1)
+    wide = max(width, carried)
+    if itemsize > 2:
+        if wide <= 64:
+            return Tiling(64, 32, 4, 2), Tiling(32, 32, 4, 2), Tiling(32, 32, 4, 2)
+        return Tiling(32, 16, 4, 2), Tiling(16, 16, 4, 2), Tiling(16, 16, 4, 2)
+    if wide <= 64:
+        return Tiling(128, 64, 4, 3), Tiling(64, 64, 4, 3), Tiling(64, 64, 4, 3)
+    if wide <= 128:
+        return Tiling(64, 64, 4, 3), Tiling(64, 64, 4, 2), Tiling(64, 128, 8, 2)
+    return Tiling(64, 32, 8, 2), Tiling(64, 32, 8, 2), Tiling(32, 64, 8, 2)
+
+
+class Program(NamedTuple):
+    """The kernels of one attention. `levels` say of each further array along which axes of a tile it varies: none,
+    `row`, `key` or both; `learned` which of them have a gradient. `labels` are two of them in which a query and a key
+    agree, or None."""
+
+    launch: Callable[..., None]
+    forward: Any
+    backward_query: Any
+    backward_key: Any
+    backward_table: Any
+    levels: tuple[str, ...]
+    learned: tuple[bool, ...]
+    labels: tuple[int, int] | None
+
+
+class Operands(NamedTuple):
+    """Queries, keys and values as (batch, head, place, width), further arrays as (batch, head, …), and numbers.
+
+    `places` say of each table at which of its places every distance of a query from a key is read, `ahead` how far a
+    key is ahead of its query at least and at most."""
+
+    queries: Sequence[Tensor]
+    keys: Sequence[Tensor]
+    value: Tensor
+    arrays: Sequence[Tensor]
+    numbers: Sequence[float]
+    places: Sequence[Tensor] = ()
+    ahead: tuple[int, int] = (0, 0)
+
+    @classmethod
+    def of(cls, program: Program, *given: Any) -> "Operands":
+        """The operands of a call, as the operator is handed them."""
+        queries, keys, value, arrays, wholes, reals = given
+        queries, keys, value = list(map(_aligned, queries)), list(map(_aligned, keys)), _aligned(value)
+        count = len(program.levels)
+        if program.backward_table is None:
+            return cls(queries, keys, value, arrays, (*wholes, *reals))
+        *wholes, low, high = wholes
+        return cls(queries, keys, value, arrays[:count], (*wholes, *reals), arrays[count:], (low, high))
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        batch, heads, rows, _ = self.queries[0].shape
+        return batch, heads, rows, self.value.shape[-2]
+
+    @property
+    def group(self) -> int:
+        """The number of heads that share keys and values."""
+        return max(1, self.queries[0].shape[1] // max(1, self.value.shape[1]))
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        parts = [(key.shape[-1], _padded(key.shape[-1])) for key in (*self.keys, self.value)]
+        return tuple(itertools.chain(*parts))
+
+    @property
+    def table_tiling(self) -> Tiling:
+        """The square tiles of which diagonals are summed."""
+        if os.environ.get("TRITON_INTERPRET") == "1":
+            return Tiling(16, 16, 4, 1)
+        wide = max(self.widths)
+        if self.value.itemsize > 2:
+            return Tiling(32, 32, 4, 1)
+        return Tiling(64, 64, 4, 3) if wide <= 64 else Tiling(64, 64, 4, 2) if wide <= 128 else Tiling(32, 32, 4, 2)
+
+    @property
+    def tilings(self) -> tuple[Tiling, Tiling, Tiling]:
+        widest = max(_padded(key.shape[-1]) for key in self.keys)
+        return _tilings(widest, _padded(self.value.shape[-1]), self.value.itemsize)
+
+
+def _table(program: Program, given: Operands, tiling: Tiling, flipped: bool) -> tuple[tuple[Tensor, ...], list[int]]:
+    """For every tile of queries the tiles of keys that it may meet by its labels, or the other way round: a table and
+    its strides; nothing where there are no labels."""
+    if program.labels is None:
+        return (), []
+    sides = [given.arrays[place] for place in program.labels]
+    steps = [tiling.rows, tiling.keys]
+    (own, other), (step, other_step) = (sides[::-1], steps[::-1]) if flipped else (sides, steps)
+    # Labels that are the same for all batches or heads are looked at once.
+    shape = [max(side.shape[axis] if side.stride(axis) else 1 for side in sides) for axis in (0, 1)]
+    own, other = (side[: shape[0], : shape[1]] for side in (own, other))
+    tiles, others = triton.cdiv(own.shape[2], step), triton.cdiv(other.shape[2], other_step)
+    count = shape[0] * shape[1]
+    extents = torch.empty((count, others, 2), dtype=torch.int64, device=own.device)
+    table = torch.empty((*shape, tiles, 4), dtype=torch.int32, device=own.device)
+    arguments = (other, extents, *_strides(other), shape[1], other.shape[2])
+    program.launch(_extents_kernel, (count * others,), arguments, (other_step,), 4, 1)
+    arguments = (own, extents, table, *_strides(own), shape[1], own.shape[2], others)
+    program.launch(_meetings_kernel, (count * tiles,), arguments, (step, 128), 4, 1)
+    return (table,), [0 if shape[0] == 1 else table.stride(0), 0 if shape[1] == 1 else table.stride(1)]
+
+
+def _strides(*tensors: Tensor) -> list[int]:
+    return [stride for tensor in tensors for stride in tensor.stride()]
+
+
+def _attend(program: Program, given: Operands) -> tuple[Tensor, Tensor]:
+    """The result (batch, head, row, width), and the logarithm to base 2 of every row's total weight; +inf of none."""
+    batch, heads, rows, keys = given.shape
+    out = _result(given)
+    total = torch.empty((batch, heads, rows), dtype=torch.float32, device=out.device)
+    if out.numel() == 0:
+        return out, total.fill_(math.inf)
+    tiling = given.tilings[0]
+    table, steps = _table(program, given, tiling, False)
+    arguments = (
+        *(*given.queries, *given.keys, given.value, out, total, *given.arrays, *table),
+        *_strides(*given.queries, *given.keys, given.value, out, *given.arrays),
+        *(*steps, heads, rows, keys, *given.numbers),
+    )
+    constants = (*given.widths, given.group, tiling.rows, tiling.keys)
+    grid = (batch * heads * triton.cdiv(rows, tiling.rows),)
+    program.launch(program.forward, grid, arguments, constants, tiling.warps, tiling.stages)
+    return out, total
+
+
+def _result(given: Operands) -> Tensor:
+    """An array for the result, laid out in memory as the queries are."""
+    query, width = given.queries[0], given.value.shape[-1]
+    strides = query.stride()
+    order = sorted(range(3), key=lambda axis: -strides[axis]) if 0 not in strides else [0, 1, 2]
+    shape = [query.shape[axis] for axis in order]
+    whole = query.new_empty((*shape, (width + 7) // 8 * 8)).permute(*(order.index(axis) for axis in range(3)), 3)
+    return whole if whole.shape[-1] == width else whole[..., :width]
+
+
+def _aligned(tensor: Tensor) -> Tensor:
+    """The matrices, each row in one piece from a multiple of 16 bytes on: as they are, or a copy."""
+    *strides, last = tensor.stride()
+    if last == 1 and all(stride % 8 == 0 for stride in strides) and tensor.data_ptr() % 16 == 0:
+        return tensor
+    width = tensor.shape[-1]
+    whole = tensor.new_empty((*tensor.shape[:-1], (width + 7) // 8 * 8))
+    return whole[..., :width].copy_(tensor)
+
+
+def _attend_backward(
+    program: Program, gradient: Tensor, given: Operands, out: Tensor, total: Tensor, needs: Sequence[bool]
+) -> list[Tensor]:
+    """The gradients that are needed: of queries, keys, value and arrays, in this order."""
+    batch, heads, rows, keys = given.shape
+    count = len(given.queries)
+    found: list[Tensor] = [
+        *(torch.empty_like(x) if 0 not in x.stride() else x.new_empty(x.shape) for x in given.queries),
+        *(torch.empty_like(x) if 0 not in x.stride() else x.new_empty(x.shape) for x in given.keys),
+        torch.empty_like(given.value) if 0 not in given.value.stride() else given.value.new_empty(given.value.shape),
+    ]
+    row_tiles = triton.cdiv(rows, given.tilings[1].rows)
+    for array, level, learned in zip(given.arrays, program.levels, program.learned, strict=True):
+        tail: tuple[int, ...] = (1,)
+        if learned and level == "table":
+            tail = (_diagonals(given)[1], 2, given.table_tiling.keys)
+        elif learned:
+            tail = (row_tiles,) if level == "" else tuple(array.shape[2:])
+        lead = (batch, heads) if learned else (1, 1)
+        found.append(torch.zeros((*lead, *tail), dtype=torch.float32, device=out.device))
+    if out.numel() == 0 or keys == 0:
+        found = [x.zero_() for x in found]
+        return [x for x, need in zip(found[: 2 * count + 1], needs, strict=False) if need] + [
+            torch.zeros_like(x) for x, need in zip(given.arrays, needs[2 * count + 1 :], strict=False) if need
+        ]
+    _launch_backward(program, gradient, given, out, total, needs, found)
+    result = [x for x, need in zip(found[: 2 * count + 1], needs, strict=False) if need]
+    tables = iter(given.places)
+    for array, level, learned, part, need in zip(
+        given.arrays, program.levels, program.learned, found[2 * count + 1 :], needs[2 * count + 1 :], strict=False
+    ):
+        places = next(tables) if level == "table" and learned else None
+        if need:
+            part = part.sum(-1) if level == "" else part if places is None else _at_places(part, places, array, given)
+            result.append(part.to(array.dtype))
+    return result
+
+
+def _diagonals(given: Operands) -> tuple[int, int]:
+    """The first diagonal of tiles on which there are pairs, counted from the one of equal tiles, and how many."""
+    low, high = given.ahead
+    _, _, rows, keys = given.shape
+    low, high = max(low, 1 - rows), min(high, keys - 1)
+    step = given.table_tiling.keys
+    first = -((step - 1 - low) // step)
+    return first, max(0, (high + step - 1) // step - first + 1)
+
+
+def _at_places(part: Tensor, places: Tensor, array: Tensor, given: Operands) -> Tensor:
+    """The gradient of a table, from the sums of diagonals: of tiles, their upper triangles and their lower ones."""
+    _, _, rows, keys = given.shape
+    batch, heads, count, _, step = part.shape
+    sums = part.new_zeros((batch, heads, (count + 1) * step))
+    sums[..., step:] += part[..., 0, :].flatten(2)
+    sums[..., : count * step] += part[..., 1, :].flatten(2)
+    # The first sum is of keys that are so far ahead; a place is that of the distance from key to query.
+    ahead = (_diagonals(given)[0] - 1) * step
+    start = keys - 1 - (ahead + sums.shape[-1] - 1)
+    low, high = max(0, start), min(rows + keys - 1, start + sums.shape[-1])
+    found = part.new_zeros(array.shape)
+    if high <= low:
+        return found
+    at = places[low:high].clamp(0, array.shape[-1] - 1)
+    return found.index_add_(2, at, sums.flip(-1)[..., low - start : high - start])
+
+
+def _launch_backward(
+    program: Program,
+    gradient: Tensor,
+    given: Operands,
+    out: Tensor,
+    total: Tensor,
+    needs: Sequence[bool],
+    found: Sequence[Tensor],
+) -> None:
+    batch, heads, rows, keys = given.shape
+    count, shared = len(given.queries), given.value.shape[1]
+    width = given.value.shape[-1]
+    delta, gradient, out = torch.empty_like(total), _aligned(gradient), _aligned(out)
+    grid = (batch * heads * triton.cdiv(rows, 64),)
+    arguments = (out, gradient, delta, *_strides(out, gradient), heads, rows)
+    program.launch(_delta_kernel, grid, arguments, (width, _padded(width), 64), 4, 1)
+    arrays = list(zip(found[2 * count + 1 :], program.levels, program.learned, needs[2 * count + 1 :], strict=False))
+    of_query = [(x, need) for x, level, learned, need in arrays if learned and level in ("", "row")]
+    of_key = [(x, need) for x, level, learned, need in arrays if learned and level == "key"]
+    operands = (*given.queries, *given.keys, given.value, gradient, total, delta, *given.arrays)
+    strides = _strides(*given.queries, *given.keys, given.value, gradient, *given.arrays)
+    numbers = (heads, rows, keys, *given.numbers)
+    wanted = (*needs[:count], *(need for _, need in of_query))
+    if any(wanted):
+        tiling = given.tilings[1]
+        targets = (*found[:count], *(x for x, _ in of_query))
+        grid = (batch * heads * triton.cdiv(rows, tiling.rows),)
+        constants = (*given.widths, given.group, tiling.rows, tiling.keys, *wanted)
+        table, steps = _table(program, given, tiling, False)
+        arguments = (*operands, *table, *targets, *strides, *steps, *_strides(*found[:count]), *numbers)
+        program.launch(program.backward_query, grid, arguments, constants, tiling.warps, tiling.stages)
+    wanted = (*needs[count : 2 * count], needs[2 * count], *(need for _, need in of_key))
+    if any(wanted):
+        tiling = given.tilings[2]
+        targets = (*found[count : 2 * count + 1], *(x for x, _ in of_key))
+        grid = (batch * shared * triton.cdiv(keys, tiling.keys),)
+        constants = (*given.widths, given.group, tiling.rows, tiling.keys, *wanted)
+        table, steps = _table(program, given, tiling, True)
+        places = _strides(*found[count : 2 * count + 1])
+        arguments = (*operands, *table, *targets, *strides, *steps, *places, *numbers)
+        program.launch(program.backward_key, grid, arguments, constants, tiling.warps, tiling.stages)
+    of_table = [(x, need) for x, level, learned, need in arrays if learned and level == "table"]
+    first, diagonals = _diagonals(given) if of_table else (0, 0)
+    if diagonals and any(need for _, need in of_table):
+        tiling = given.table_tiling
+        table, steps = _table(program, given, tiling, False)
+        constants = (*given.widths, given.group, tiling.rows, tiling.keys, *(need for _, need in of_table))
+        arguments = (*operands, *table, *(x for x, _ in of_table), *strides, *steps, *numbers, diagonals, first)
+        grid = (batch * heads * diagonals,)
+        program.launch(program.backward_table, grid, arguments, constants, tiling.warps, tiling.stages)
+
+
+# ----------------------------------------------------------------------------------------------------- registration
+
+_triton_library: Any = torch.library.Library(__name__.replace(".", "_"), "FRAGMENT")  # type: ignore[no-untyped-call]
+_triton_numbers = itertools.count(2)
+
+
+def _triton_operator(name: str, schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> tuple[str, Any]:
+    """A new operator and its full name, with a number where the name is taken."""
+    taken = getattr(torch.ops, _triton_library.ns)
+    free = name = name if name.isascii() else "attend"
+    while hasattr(taken, free):
+        free = f"{name}_{next(_triton_numbers)}"
+    _triton_library.define(free + schema)
+    _triton_library.impl(free, run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{_triton_library.ns}::{free}", fake, lib=_triton_library)
+    return f"{_triton_library.ns}::{free}", getattr(taken, free).default
+
+
+def attending(
+    name: str,
+    launch: Callable[..., None],
+    forward: Any,
+    backward_query: Any,
+    backward_key: Any,
+    backward_table: Any,
+    levels: tuple[str, ...],
+    learned: tuple[bool, ...],
+    labels: tuple[int, int] | None = None,
+) -> Callable[..., Tensor]:
+    """Attention by these kernels, as a function of queries, keys, value, further arrays and numbers."""
+    program = Program(launch, forward, backward_query, backward_key, backward_table, levels, learned, labels)
+
+    def run(
+        queries: list[Tensor],
+        keys: list[Tensor],
+        value: Tensor,
+        arrays: list[Tensor],
+        wholes: list[int],
+        reals: list[float],
+    ) -> tuple[Tensor, Tensor]:
+        with torch.cuda.device_of(value):  # type: ignore[no-untyped-call]
+            return _attend(program, Operands.of(program, queries, keys, value, arrays, wholes, reals))
+
+    def fake(queries: list[Tensor], keys: list[Tensor], value: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+        given = Operands(queries, keys, value, (), ())
+        return _result(given), value.new_empty(queries[0].shape[:3], dtype=torch.float32)
+
+    def run_backward(
+        gradient: Tensor,
+        queries: list[Tensor],
+        keys: list[Tensor],
+        value: Tensor,
+        arrays: list[Tensor],
+        wholes: list[int],
+        reals: list[float],
+        out: Tensor,
+        total: Tensor,
+        needs: list[bool],
+    ) -> list[Tensor]:
+        given = Operands.of(program, queries, keys, value, arrays, wholes, reals)
+        with torch.cuda.device_of(value):  # type: ignore[no-untyped-call]
+            return _attend_backward(program, gradient, given, out, total, needs)
+
+    def fake_backward(
+        gradient: Tensor, queries: list[Tensor], keys: list[Tensor], value: Tensor, arrays: list[Tensor], *rest: Any
+    ) -> list[Tensor]:
+        given = (*queries, *keys, value, *arrays)
+        return [x.new_empty(x.shape) for x, need in zip(given, rest[-1], strict=True) if need]
+
+    forward_name, forward_operator = _triton_operator(
+        name,
+        "(Tensor[] queries, Tensor[] keys, Tensor value, Tensor[] arrays, SymInt[] wholes, float[] reals)"
+        " -> (Tensor, Tensor)",
+        run,
+        fake,
+    )
+    backward_name, backward_operator = _triton_operator(
+        f"{name}_backward",
+        "(Tensor gradient, Tensor[] queries, Tensor[] keys, Tensor value, Tensor[] arrays, SymInt[] wholes,"
+        " float[] reals, Tensor out, Tensor total, bool[] needs) -> Tensor[]",
+        run_backward,
+        fake_backward,
+    )
+
+    def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        queries, keys, value, arrays, ctx.wholes, ctx.reals = inputs
+        ctx.counts = len(queries), len(arrays)
+        ctx.save_for_backward(*queries, *keys, value, *arrays, *output)
+        ctx.set_materialize_grads(False)
+
+    def derive(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
+        count, further = ctx.counts
+        *given, out, total = ctx.saved_tensors
+        queries, keys, value, arrays = given[:count], given[count : 2 * count], given[2 * count], given[2 * count + 1 :]
+        flags = ctx.needs_input_grad
+        needs = [*flags[0], *flags[1], flags[2], *(flags[3] if further else ())]
+        # PyTorch takes an empty list for one of tensors.
+        numbers: tuple[Any, ...] = tuple(None if several else [] for several in (ctx.wholes, ctx.reals))
+        if gradient is None or not any(needs):
+            return [None] * count, [None] * count, None, [None] * further, *numbers
+        parts = iter(
+            backward_operator(gradient, queries, keys, value, arrays, ctx.wholes, ctx.reals, out, total, needs)
+        )
+        found = [next(parts) if need else None for need in needs]
+        return found[:count], found[count : 2 * count], found[2 * count], found[2 * count + 1 :], *numbers
+
+    def refuse(ctx: Any, *_: Any) -> None:
+        raise RuntimeError(f"{name} has no second derivative: call the program with `isolate=True`, which has")
+
+    torch.library.register_autograd(forward_name, derive, setup_context=save, lib=_triton_library)
+    torch.library.register_autograd(backward_name, refuse, lib=_triton_library)
+
+    def attend(
+        queries: Sequence[Tensor],
+        keys: Sequence[Tensor],
+        value: Tensor,
+        arrays: Sequence[Tensor],
+        wholes: Sequence[int],
+        reals: Sequence[float],
+    ) -> Tensor:
+        out: Tensor = forward_operator(list(queries), list(keys), value, list(arrays), list(wholes), list(reals))[0]
+        return out
+
+    return attend

@@ -1,0 +1,455 @@
+"""Expressions over one tile of queries and keys, as Triton: each part computed as early as what it varies with."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal, TypeAlias
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.algebra.factors import Factor, factors_of
+from ..ir.functions import FUNCTIONS
+from ..ir.types import Coordinate, Kind
+from ..plan.gpu import Table, table_of
+from ..plan.steps import Dot
+from ..transform.slopes import partials
+from .code import (
+    Call,
+    Name,
+    Node,
+    Number,
+    Slice,
+    call,
+    chain,
+    fill,
+    index,
+    infix,
+    method,
+    negative,
+    rebuilt,
+    show,
+    spelled,
+)
+
+Axis: TypeAlias = Literal["row", "key"]
+
+NOWHERE: frozenset[Axis] = frozenset()
+ROW: frozenset[Axis] = frozenset(("row",))
+KEY: frozenset[Axis] = frozenset(("key",))
+PAIR: frozenset[Axis] = ROW | KEY
+LOG2E = Fraction(math.log2(math.e))
+
+# The cotangent of the scores, and the ends of a tile, by names that no tensor can have.
+D_SCORE = "d_score'"
+TILE = ("t0'", "t1'")
+
+# Functions that have a form of the hardware's own, which is as exact as 16 bits are.
+FAST = {"tanh": "fast_tanh"}
+
+
+@dataclass(eq=False)
+class Cell:
+    """A value of a tile: its axes, and its code from that of its parts. A `plain` one is a name or a number."""
+
+    axes: frozenset[Axis]
+    kind: Kind
+    make: Callable[..., Node]
+    parts: tuple[Cell, ...] = ()
+    label: str = "part"
+    plain: bool = False
+    operand: Operand | None = None
+
+
+@dataclass(eq=False)
+class Operand:
+    """An array that a kernel reads besides queries, keys and values: at each head, and along these axes."""
+
+    expr: ir.Expr
+    name: str
+    axes: frozenset[Axis]
+    table: Table | None = None
+
+    @property
+    def pointer(self) -> str:
+        return f"{self.name}_ptr"
+
+    @property
+    def strides(self) -> tuple[str, ...]:
+        own = ("at",) if self.table is not None else tuple(a for a in ("row", "key") if a in self.axes)
+        return tuple(f"{self.name}_{axis}" for axis in ("b", "h", *own))
+
+    @property
+    def level(self) -> str:
+        """The axes along which it varies, in a word."""
+        return "table" if self.table is not None else "".join(a for a in ("row", "key") if a in self.axes)
+
+    @property
+    def is_learned(self) -> bool:
+        return self.expr.type.kind == "real"
+
+
+@dataclass
+class Terms:
+    """The values of a tile of one attention, each kept once; `numbers` are what the kernel is told by the host."""
+
+    batch: tuple[Coordinate, ...]
+    row: Coordinate
+    key: Coordinate
+    dots: dict[ir.Expr, Dot]
+    number: Callable[[ir.Expr], str | None]
+    fast: bool
+    taken: set[str]
+    operands: list[Operand] = field(default_factory=list)
+    numbers: dict[str, Kind] = field(default_factory=dict)
+    cells: dict[tuple[ir.Expr, bool], Cell] = field(default_factory=dict)
+
+    def fresh(self, name: str) -> str:
+        name = "".join(c if c.isalnum() and c.isascii() else "_" for c in name) or "array"
+        name = f"x{name}" if name[0].isdigit() or name[0] == "_" else name
+        result, number = name, 1
+        while result in self.taken:
+            number += 1
+            result = f"{name}_{number}"
+        self.taken.add(result)
+        return result
+
+    # ---------------------------------------------------------------------- values
+
+    def value(self, expr: ir.Expr) -> Cell:
+        return self._kept(expr, False)
+
+    def real(self, expr: ir.Expr) -> Cell:
+        """The value as a real: whole numbers become real while they are few, not where they fill a tile."""
+        return self._kept(expr, expr.type.kind == "whole")
+
+    def _kept(self, expr: ir.Expr, converted: bool) -> Cell:
+        found = self.cells.get((expr, converted))
+        if found is None:
+            found = self._converted(expr) if converted else self._made(expr)
+            self.cells[expr, converted] = found
+        return found
+
+    def _converted(self, expr: ir.Expr) -> Cell:
+        match expr:
+            case ir.Const(value):
+                return _plain(Number(repr(float(value))), "real")
+            case ir.Map("+" | "-" | "*" as op, (left, right)) if self.value(expr).axes == PAIR:
+                return self.joined(op, (self.real(left), self.real(right)), "real")
+            case ir.Map("neg", (operand,)):
+                return self._unary(lambda x: negative(x), self.real(operand), "real")
+        return self._unary(lambda x: method(x, "to", "tl.float32"), self.value(expr), "real")
+
+    def _made(self, expr: ir.Expr) -> Cell:
+        kind = expr.type.kind
+        if expr in self.dots:
+            number = list(self.dots).index(expr)
+            return Cell(PAIR, "real", lambda: Name(dot_name(number)), plain=True)
+        match expr:
+            case ir.Const(value):
+                return _plain(Name(str(value)) if isinstance(value, bool) else constant(value, kind), kind)
+            case ir.Read(tensor, ()) if tensor == D_SCORE:
+                return Cell(PAIR, "real", lambda: Name("d_score"), plain=True)
+            case ir.Read(tensor, ()) if tensor in TILE:
+                return _plain(Name(tensor[:-1]), "whole")
+            case ir.Coord(coordinate) if coordinate == self.row:
+                return Cell(ROW, "whole", lambda: Name("rows"), plain=True)
+            case ir.Coord(coordinate) if coordinate == self.key:
+                return Cell(KEY, "whole", lambda: Name("keys"), plain=True)
+            case ir.Coord(coordinate) if coordinate in self.batch and len(self.batch) <= 2:
+                return _plain(Name("h" if coordinate == self.batch[-1] else "b"), "whole")
+            case ir.Map() if kind == "real" and expr.op in ("*", "/"):
+                return self._product(factors_of(expr))
+            case ir.Map(op, arguments):
+                return self._map(expr, op, arguments)
+            case ir.Select(condition, then, otherwise):
+                sides = [self.real(side) if kind == "real" else self.value(side) for side in (then, otherwise)]
+                return self._call("tl.where", (self.value(condition), *sides), kind)
+        told = self.number(expr)
+        if told is not None:
+            self.numbers[told] = kind
+            return _plain(Name(told), kind)
+        return self._operand(expr)
+
+    def _map(self, expr: ir.Map, op: str, arguments: tuple[ir.Expr, ...]) -> Cell:
+        kind = expr.type.kind
+        real = kind == "real" or any(argument.type.kind == "real" for argument in arguments)
+        cells = tuple(self.real(argument) if real else self.value(argument) for argument in arguments)
+        match op:
+            case "+" | "-" | "*" | "//" | "%" | "==" | "!=" | "<" | "<=" | ">" | ">=":
+                return self.joined(op, cells, kind)
+            case "&&":
+                return self.joined("&", cells, kind)
+            case "||":
+                return self.joined("|", cells, kind)
+            case "!":
+                return self._unary(lambda x: infix("==", x, 0), cells[0], kind)
+            case "neg":
+                return self._unary(lambda x: negative(x), cells[0], kind)
+            case "**":
+                assert isinstance(arguments[1], ir.Const)
+                times = int(arguments[1].value)
+                return self._unary(lambda x: chain("*", [x] * times), self._named(cells[0]), kind)
+            case "max" | "min":
+                result = cells[0]
+                for other in cells[1:]:
+                    result = self._call(f"tl.{op}imum", (result, other), kind)
+                return result
+        if op.startswith("as "):
+            return self._unary(lambda x: x, cells[0], kind) if len(op) > 5 else cells[0]
+        row = FUNCTIONS[op]
+        assert row.triton != "unknown"
+        spelling = FAST.get(op, row.triton.call) if self.fast else row.triton.call
+        if spelling.count("{0}") > 1:
+            cells = (self._named(cells[0]), *cells[1:])
+        axes = _joint(cells)
+        return Cell(axes, kind, lambda *codes: spelled(spelling, *codes), cells)
+
+    def _named(self, cell: Cell) -> Cell:
+        """The cell, which is used several times and so has a name."""
+        if cell.plain:
+            return cell
+        return Cell(cell.axes, cell.kind, lambda *codes: codes[0], (cell, cell), cell.label)
+
+    def _product(self, factors: list[Factor]) -> Cell:
+        """A product: what is the same for the whole program is one number."""
+        cells = [(self.real(f.expr), f.inverse) for f in factors]
+        scalar = [(cell, inverse) for cell, inverse in cells if not cell.axes]
+        others = [(cell, inverse) for cell, inverse in cells if cell.axes]
+        if not others or not scalar:
+            return self._times(cells)
+        number = self._times(scalar)
+        number = Cell(NOWHERE, "real", number.make, number.parts, "scale", number.plain)
+        return self.joined("*", (self._times(others), number), "real")
+
+    def _times(self, cells: list[tuple[Cell, bool]]) -> Cell:
+        result: Cell | None = None
+        for cell, inverse in sorted(cells, key=lambda pair: pair[1]):
+            if result is None:
+                result = self.joined("/", (_plain(Number("1.0"), "real"), cell), "real") if inverse else cell
+            else:
+                result = self.joined("/" if inverse else "*", (result, cell), "real")
+        assert result is not None
+        return result
+
+    def joined(self, op: str, cells: tuple[Cell, ...], kind: Kind) -> Cell:
+        """Cells side by side with a sign between them."""
+        return Cell(_joint(cells), kind, lambda *codes: chain(op, list(codes)), cells)
+
+    def all_of(self, cells: Iterable[Cell]) -> Cell | None:
+        """A test that all of these hold; None where there are none."""
+        several = tuple(cells)
+        if len(several) < 2:
+            return several[0] if several else None
+        return self.joined("&", several, "bool")
+
+    def _call(self, function: str, cells: tuple[Cell, ...], kind: Kind) -> Cell:
+        return Cell(_joint(cells), kind, lambda *codes: call(function, *codes), cells)
+
+    def _unary(self, make: Callable[[Node], Node], cell: Cell, kind: Kind) -> Cell:
+        return Cell(cell.axes, kind, make, (cell,))
+
+    # -------------------------------------------------------------------- operands
+
+    def _operand(self, expr: ir.Expr) -> Cell:
+        """An array of the program, read where the tile is."""
+        coordinates = expr.type.coordinates
+        axes: frozenset[Axis] = frozenset()
+        axes |= ROW if self.row in coordinates else NOWHERE
+        axes |= KEY if self.key in coordinates else NOWHERE
+        label = expr.tensor if isinstance(expr, ir.Read) else "known"
+        table = table_of(expr, self.row, self.key)
+        operand = Operand(expr, self.fresh(label), axes, table)
+        self.operands.append(operand)
+        place: Node = fill("{p} + b * {b} + h * {h}", p=operand.pointer, b=operand.strides[0], h=operand.strides[1])
+        parts: list[Cell] = [Cell(NOWHERE, "whole", lambda: place, (), f"{operand.name}_at")]
+        if table is not None:
+            parts.append(
+                self.joined("*", (self.value(table.index), _plain(Name(operand.strides[2]), "whole")), "whole")
+            )
+        for axis, name in (("row", "rows"), ("key", "keys")):
+            if axis in axes and table is None:
+                stride = f"{operand.name}_{axis}"
+                own = Cell(ROW if axis == "row" else KEY, "whole", self._offset(name, stride), (), f"{operand.name}_at")
+                parts.append(own)
+        kind = expr.type.kind
+
+        def load(*codes: Node) -> Node:
+            loaded: Node = call("tl.load", chain("+", list(codes)))
+            return method(loaded, "to", "tl.float32") if kind == "real" else loaded
+
+        def load_truth(*codes: Node) -> Node:
+            return infix("!=", load(*codes), 0)
+
+        return Cell(axes, kind, load_truth if kind == "bool" else load, tuple(parts), operand.name, operand=operand)
+
+    def _offset(self, name: str, stride: str) -> Callable[[], Node]:
+        return lambda: fill("{x}.to(tl.int64) * {s}", x=name, s=stride)
+
+    # ---------------------------------------------------------------------- scores
+
+    def in_base_two(self, score: ir.Expr) -> tuple[Cell, Cell]:
+        """The score times log2(e), as a value of the pair and a positive number of the program to multiply it with."""
+        larger = _scaled(score, build.real(LOG2E, score.span))
+        factors = factors_of(larger)
+        outer = [f for f in factors if not self.real(f.expr).axes and _is_positive(f.expr)]
+        inner = [f for f in factors if f not in outer]
+        if not outer or not inner:
+            return self.real(larger), _plain(Number("1.0"), "real")
+        number = self._times([(self.real(f.expr), f.inverse) for f in outer])
+        number = Cell(NOWHERE, "real", number.make, number.parts, "scale", number.plain)
+        return self._product(inner), number
+
+    def backward(self, score: ir.Expr) -> dict[ir.Expr, tuple[Cell, Cell | None]]:
+        """The cotangent of every dot product and array in the score: a value of the pair, and a number of the program
+        that it is yet to be multiplied with."""
+        found: dict[ir.Expr, list[ir.Expr]] = {}
+        self._flow(score, build.read(D_SCORE, (), "real", score.span), found)
+        result: dict[ir.Expr, tuple[Cell, Cell | None]] = {}
+        for leaf, terms in found.items():
+            if len(terms) > 1:
+                total = terms[0]
+                for term in terms[1:]:
+                    total = build.apply("+", (total, term), "real", score.span)
+                result[leaf] = self.real(total), None
+                continue
+            factors = [(self.real(f.expr), f.inverse) for f in factors_of(terms[0])]
+            outer = [(cell, inverse) for cell, inverse in factors if not cell.axes]
+            inner = [(cell, inverse) for cell, inverse in factors if cell.axes]
+            result[leaf] = self._times(inner), self._times(outer) if outer else None
+        return result
+
+    def _flow(self, expr: ir.Expr, gradient: ir.Expr, found: dict[ir.Expr, list[ir.Expr]]) -> None:
+        if expr.type.kind != "real":
+            return
+        if expr in self.dots:
+            found.setdefault(expr, []).append(gradient)
+            return
+        match expr:
+            case ir.Map():
+                for argument, partial in zip(expr.arguments, partials(expr), strict=True):
+                    if partial is not None:
+                        self._flow(argument, _times(gradient, partial), found)
+            case ir.Select(condition, then, otherwise):
+                zero = build.real(Fraction(0), expr.span)
+                self._flow(then, build.select(condition, gradient, zero, expr.span), found)
+                self._flow(otherwise, build.select(condition, zero, gradient, expr.span), found)
+            case ir.Const() | ir.Coord() | ir.Size():
+                pass
+            case _ if self.value(expr).operand is not None:
+                found.setdefault(expr, []).append(gradient)
+            case _:
+                pass
+
+
+def dot_name(number: int) -> str:
+    return "dot" if number == 0 else f"dot_{number + 1}"
+
+
+def constant(value: int | Fraction, kind: Kind) -> Node:
+    """A number as it is written."""
+    return Number(repr(float(value)) if kind == "real" else str(value))
+
+
+def _plain(code: Node, kind: Kind) -> Cell:
+    return Cell(NOWHERE, kind, lambda: code, plain=True)
+
+
+def _joint(cells: Iterable[Cell]) -> frozenset[Axis]:
+    return NOWHERE.union(*(cell.axes for cell in cells))
+
+
+def _scaled(expr: ir.Expr, by: ir.Expr) -> ir.Expr:
+    """The expression times a number, which goes to where it costs least."""
+    match expr:
+        case ir.Map("+" | "-" as op, (left, right)):
+            return build.apply(op, (_scaled(left, by), _scaled(right, by)), "real", expr.span)
+        case ir.Map("neg", (operand,)):
+            return build.apply("neg", (_scaled(operand, by),), "real", expr.span)
+    return build.apply("*", (expr, by), "real", expr.span)
+
+
+def _is_positive(expr: ir.Expr) -> bool:
+    match expr:
+        case ir.Const(value):
+            return value > 0
+        case ir.Size():
+            return True
+        case ir.Map("sqrt", (inner,)):
+            return _is_positive(inner)
+    return False
+
+
+def _times(left: ir.Expr, right: ir.Expr) -> ir.Expr:
+    if isinstance(right, ir.Const) and right.value == 1:
+        return left
+    return build.apply("*", (left, right), "real", left.span)
+
+
+class Printer:
+    """Lines of one kernel: `outer` before its loops, `inner` in them. A kernel loops over the tiles of the axes
+    `inside`; its tiles lie `flipped` where keys come first."""
+
+    def __init__(self, inside: frozenset[Axis], flipped: bool, taken: set[str]) -> None:
+        self.inside, self.flipped, self.taken = inside, flipped, taken
+        self.names: dict[Cell, str] = {}
+        self.uses: Counter[Cell] = Counter()
+        self.outer: list[tuple[str, Node]] = []
+        self.inner: list[tuple[str, Node]] = []
+        self.own: set[str] = set()
+        self.masked = False
+
+    def count(self, roots: Iterable[Cell]) -> None:
+        """Take note of what the roots use, before any of them is written."""
+        waiting = list(roots)
+        self.uses.update(waiting)
+        while waiting:
+            for part in waiting.pop().parts:
+                if not self.uses[part]:
+                    waiting.append(part)
+                self.uses[part] += 1
+
+    def begin(self) -> None:
+        """Begin the body of another loop."""
+        self.names = {cell: name for cell, name in self.names.items() if not self.inside & cell.axes}
+        self.inner = []
+        self.own = set(self.names.values())
+
+    def written(self, cell: Cell, axes: frozenset[Axis] | None = None) -> Node:
+        """The code of a cell, for use beside values with these axes."""
+        axes = cell.axes if axes is None else axes
+        if cell in self.names:
+            return self._aligned(Name(self.names[cell]), cell.axes, axes)
+        code = cell.make(*(self.written(part, cell.axes) for part in cell.parts))
+        if self.masked and cell.operand is not None and cell.operand.table is not None:
+            code = _masked(code)
+        if isinstance(code, Name | Number) or (cell.axes == axes and self.uses[cell] <= 1 and len(show(code)) < 80):
+            return self._aligned(code, cell.axes, axes)
+        return self._aligned(Name(self.name(cell, code)), cell.axes, axes)
+
+    def name(self, cell: Cell, code: Node) -> str:
+        """Give a cell a name, at the place where it varies with no more than is there."""
+        name, number = cell.label, 1
+        while name in self.own or name in self.taken:
+            number += 1
+            name = f"{cell.label}_{number}"
+        self.names[cell] = name
+        self.own.add(name)
+        (self.inner if self.inside & cell.axes else self.outer).append((name, code))
+        return name
+
+    def _aligned(self, code: Node, own: frozenset[Axis], axes: frozenset[Axis]) -> Node:
+        if axes != PAIR or not own or own == PAIR:
+            return code
+        first = (own == ROW) != self.flipped
+        return index(code, Slice(), None) if first else index(code, None, Slice())
+
+
+def _masked(code: Node) -> Node:
+    """A load that reads nothing where a pair is not allowed."""
+    if isinstance(code, Call) and code.function == Name("tl.load"):
+        return Call(code.function, code.arguments, (("mask", Name("allowed")), ("other", Number("0.0"))))
+    return rebuilt(code, _masked)

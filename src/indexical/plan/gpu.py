@@ -1,0 +1,171 @@
+"""Attention as one Triton kernel: which parts of its score and guard the kernel takes, and why not the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.affine import polynomial
+from ..ir.functions import FUNCTIONS
+from ..ir.text import shown
+from ..ir.types import Coordinate, Dtype
+from ..ir.walk import children, substitute, walk
+from .reach import reach
+from .scores import dot_of
+from .steps import Attend, Dot
+
+_SIGNS = frozenset(("+", "-", "*", "/", "//", "%", "neg", "&&", "||", "!", "==", "!=", "<", "<=", ">", ">="))
+_TAKEN: frozenset[Dtype] = frozenset(("f16", "bf16", "f32"))
+
+
+def dots_of(expr: ir.Expr, rows: frozenset[Coordinate], key: Coordinate) -> Iterator[tuple[ir.Expr, Dot | str]]:
+    """The sums in a score that vary with query and key, each as a dot product or with the reason why it is none."""
+    if key not in expr.type.coordinates or not expr.type.coordinates & rows:
+        return
+    if isinstance(expr, ir.Reduce):
+        found = dot_of(expr, rows, key) if expr.op == "sum" else None
+        yield expr, found if found is not None else f"`{expr.op}` in the score is no dot product"
+        return
+    for child in children(expr):
+        yield from dots_of(child, rows, key)
+
+
+def refusal(attend: Attend, dtypes: Mapping[str, Dtype]) -> str | None:
+    """Why the kernel does not compute an attention; None where it does."""
+    attention, row = attend.attention, attend.row
+    if not set(dtypes.values()) & {"f16", "bf16", "f32", "f64"} <= _TAKEN:
+        return "matrix units have no f64"
+    if row is None:
+        return "there is one query for each point of the batch"
+    starts = (attention.key.lower, attend.domain.range(row).lower)
+    if not all(isinstance(start, ir.Const) and start.value == 0 for start in starts):
+        return "queries or keys begin above 0"
+    if not attend.domain.pieces:
+        return "no query attends to any key"
+    rows, key = frozenset((row,)), attention.coordinate
+    dots = list(dict.fromkeys(dots_of(attention.score, rows, key)))
+    if not dots:
+        return "no dot product in the score"
+    for _, found in dots:
+        if isinstance(found, str):
+            return found
+    for expr in (attention.score, *attention.guard):
+        reason = _unprinted(expr, rows, key)
+        if reason is not None:
+            return reason
+    for table in tables_of(attention.score, row, key):
+        if None in index_ends(attend, table):
+            return f"`{shown(table.index)}` is an index of which the ends are not known"
+    if tables_of(build.conjunction(attention.guard), row, key):
+        return "a guard reads a table at a function of query and key"
+    return None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A read of a tensor along one axis of which the place is a function of query and key."""
+
+    read: ir.Read
+    axis: int
+    row: Coordinate
+    key: Coordinate
+
+    @property
+    def index(self) -> ir.Expr:
+        return self.read.indices[self.axis]
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether the place depends on the distance of query and key alone."""
+        return _is_relative(self.index, self.row, self.key)
+
+
+def table_of(expr: ir.Expr, row: Coordinate, key: Coordinate) -> Table | None:
+    """A read as one of a table; None where it is none."""
+    if not isinstance(expr, ir.Read) or not {row, key} <= expr.type.coordinates:
+        return None
+    tied = [n for n, index in enumerate(expr.indices) if index.type.coordinates & {row, key}]
+    return Table(expr, tied[0], row, key) if len(tied) == 1 else None
+
+
+def tables_of(expr: ir.Expr | None, row: Coordinate, key: Coordinate) -> list[Table]:
+    """The tables that an expression reads."""
+    parts = () if expr is None else walk(expr)
+    found = (table_of(part, row, key) for part in parts)
+    return [table for table in dict.fromkeys(found) if table is not None]
+
+
+def index_ends(attend: Attend, table: Table) -> tuple[ir.Expr | None, ir.Expr | None]:
+    """The least and the largest place at which a table is read, free of coordinates."""
+    ranges = {range.coordinate: range for range in attend.domain.box}
+    found = reach(table.index, ranges, attend.domain.lets, attend.attention.guard)
+    ends = (found.lowest, found.highest)
+    return tuple(None if end is None or end.type.coordinates else end for end in ends)  # type: ignore[return-value]
+
+
+def _is_relative(expr: ir.Expr, row: Coordinate, key: Coordinate) -> bool:
+    if not expr.type.coordinates & {row, key}:
+        return True
+    if expr.type.kind == "whole":
+        terms = polynomial(expr)
+        moved = polynomial(substitute(expr, {c: _next(c, expr) for c in (row, key)}))
+        if terms == moved:
+            return True
+    match expr:
+        case ir.Map("==" | "!=" | "<" | "<=" | ">" | ">=", (left, right)):
+            return _is_relative(build.apply("-", (left, right), "whole", expr.span), row, key)
+        case ir.Map() | ir.Select():
+            return all(_is_relative(child, row, key) for child in children(expr))
+    return False
+
+
+def _next(coordinate: Coordinate, like: ir.Expr) -> ir.Expr:
+    return build.apply("+", (build.coord(coordinate, like.span), build.whole(1, like.span)), "whole", like.span)
+
+
+def _unprinted(expr: ir.Expr, rows: frozenset[Coordinate], key: Coordinate) -> str | None:
+    """The first part that varies with query and key and that the kernel cannot compute."""
+    coordinates = expr.type.coordinates
+    pair = key in coordinates and bool(coordinates & rows)
+    match expr:
+        case ir.Const() | ir.Coord() | ir.Size():
+            return None
+        case ir.Reduce() if pair:
+            return None if expr.op == "sum" else f"`{expr.op}` in a guard or score"
+        case ir.Read() | ir.Array() | ir.Reduce() | ir.Normalize():
+            if not pair:
+                return None
+            if not isinstance(expr, ir.Read):
+                return "an array literal read at query and key, or a normaliser in the score"
+            bare = [index.coordinate for index in expr.indices if isinstance(index, ir.Coord)]
+            tied = [index for index in expr.indices if index.type.coordinates & {*rows, key}]
+            if len(tied) == 2 and all(isinstance(index, ir.Coord) for index in tied) and len(set(bare)) == len(bare):
+                return None
+            if len(tied) != 1:
+                return f"`{expr.tensor}` is read at several functions of query and key"
+            return None
+        case ir.Map(op):
+            if op not in _SIGNS and not op.startswith("as f") and not _power(expr):
+                if op not in FUNCTIONS or FUNCTIONS[op].triton == "unknown":
+                    return f"`{op}` has no spelling in Triton"
+                if expr.type.kind != "real" and op not in ("min", "max", "clamp", "abs", "relu"):
+                    return f"`{op}` of whole numbers"
+            if op == "%" and expr.type.kind == "real":
+                return "a remainder of reals"
+        case ir.Select():
+            pass
+    for child in children(expr):
+        reason = _unprinted(child, rows, key)
+        if reason is not None:
+            return reason
+    return None
+
+
+def _power(expr: ir.Map) -> bool:
+    """Whether this is a small whole power."""
+    match expr:
+        case ir.Map("**", (_, ir.Const(exponent))):
+            return not isinstance(exponent, bool) and exponent in (1, 2, 3, 4)
+    return False

@@ -1,0 +1,37 @@
+"""Triton kernels without a GPU: forward and backward in Triton's interpreter, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+MOST = {"f32": 2e-5, "f16": 6e-3}
+CASES = {
+    "f32": [
+        *("strictly causal", "window", "two-sided window", "window of an input", "window for each query"),
+        *("prefix", "prefix for each batch", "sinks and window", "dilated window", "causal blocks", "others"),
+        *("documents, unsorted, causal", "documents for each batch", "documents and parts", "lengths, causal"),
+        *("key padding mask", "mask for each head", "nobody", "ALiBi", "ALiBi in figures", "bias of a key"),
+        *("soft cap in documents", "cap from a tensor", "chosen", "scale from a tensor, windowed"),
+        *("grouped, windowed", "nothing carried", "cross, aligned at the end", "cross, aligned, fewer keys"),
+    ],
+    "f16": ["window", "documents, sorted", "soft cap", "ALiBi"],
+}
+
+
+@pytest.mark.parametrize("dtype", CASES)
+def test_kernels_compute_the_relation(dtype: str) -> None:
+    command = [sys.executable, "-m", "tests.backends.triton.attending", dtype, *CASES[dtype]]
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = dict(line.split(": ") for line in done.stdout.splitlines())
+    assert list(lines) == CASES[dtype]
+    for name, found in lines.items():
+        assert all(float(error) < MOST[dtype] for error in found.split()), (name, found)

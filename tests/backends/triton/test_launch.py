@@ -1,0 +1,396 @@
+"""Compilation and launch of Triton kernels without a GPU: the interpreter, binaries for a card that is not there, and a
+driver that only writes down what it is asked to launch."""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import json
+import os
+import struct
+import subprocess
+import sys
+import threading
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+triton = pytest.importorskip("triton")
+
+from triton.backends.compiler import GPUTarget  # noqa: E402
+
+from indexical.backends.kernels import triton_launch  # noqa: E402
+from indexical.backends.kernels.triton_launch import Binary, Family, Form, launch  # noqa: E402
+from indexical.backends.source import kernel_texts  # noqa: E402
+from indexical.run.kernel import load  # noqa: E402
+from indexical.run.store import Store  # noqa: E402
+
+HOPPER = GPUTarget("cuda", 90, 32)
+SCRIPT = Path(__file__).with_name("launching.py")
+KERNELS = """
+import triton
+import triton.language as tl
+from indexical.backends.kernels.triton_launch import launch
+
+
+class Refused(ValueError):
+    pass
+
+
+@triton.jit
+def doubled(x):
+    return x * FACTOR
+
+
+FACTOR = tl.constexpr(2)
+
+
+@triton.jit(do_not_specialize=["size"])
+def scale(x, y, factor, size, step, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at * step, doubled(factor * tl.load(x + at * step, mask=at < size)), mask=at < size)
+
+
+@triton.jit
+def copy(x, y, ROWS: tl.constexpr):
+    y.store([tl.program_id(0) * ROWS, 0], x.load([tl.program_id(0) * ROWS, 0]))
+
+
+@triton.jit
+def described(x, rows, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+    tile = tl.make_tensor_descriptor(x, [rows, WIDTH], [WIDTH, 1], [ROWS, WIDTH])
+    tile.store([tl.program_id(0) * ROWS, 0], tl.zeros([ROWS, WIDTH], tl.float32))
+
+
+@triton.jit
+def strided(x, y, step, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK) * step
+    tl.store(y + at, tl.load(x + at))
+
+
+def program():
+    return scale, copy, described, strided
+"""
+
+
+def loaded(text: str = KERNELS) -> Any:
+    """The kernels, as a text that was emitted or found on disk is loaded: they lie in no file."""
+    return load(text, (), ()).function()
+
+
+def form(kernel: Any = None, divisible: bool = True, **changed: Any) -> Form:
+    types = ("*fp32", "*fp32", "fp32", "i32", "i32")
+    given = Form(kernel or loaded()[0], types, (divisible,) * 2 + (False,) * 3, (64,), 4, 2)
+    return given._replace(**changed)
+
+
+# ---------------------------------------------------------------------------------------------- interpreter
+
+CHECKS = [node.name for node in ast.parse(SCRIPT.read_text()).body if getattr(node, "name", "")[:6] == "check_"]
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, str]:
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run([sys.executable, str(SCRIPT)], env=environment, capture_output=True, encoding="utf-8")
+    assert run.returncode == 0, run.stderr
+    found: dict[str, str] = json.loads(run.stdout)
+    return found
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_in_the_interpreter(check: str, outcomes: dict[str, str]) -> None:
+    if outcomes[check]:
+        pytest.fail(outcomes[check], pytrace=False)
+
+
+# ---------------------------------------------------------------------------------------------- binaries
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    monkeypatch.setattr(triton_launch, "_driver_version", lambda: 13000)
+    monkeypatch.setattr(triton_launch, "binaries", None)
+
+
+def test_kernels_without_a_file_are_compiled() -> None:
+    binary = form().compiled(HOPPER)
+    assert binary.name == "scale"
+    assert binary.image.startswith(b"\x7fELF")
+    assert binary.threads == 128
+    assert (binary.scratch, binary.descriptors) == (0, [])
+    assert Binary.read(binary.written()) == binary
+
+
+def test_descriptors_are_part_of_a_binary() -> None:
+    _, copy, described, _ = loaded()
+    types = ("tensordesc<fp16[32, 64]>",) * 2
+    binary = Form(copy, types, (False, False), (32,), 4, 2).compiled(HOPPER)
+    assert [about["block_size"] for about in binary.descriptors] == [[32, 64]] * 2
+    binary = Form(described, ("*fp32", "i32"), (True, False), (16, 32), 4, 2).compiled(HOPPER)
+    assert binary.scratch >= 128
+
+
+def test_keys_tell_all_that_a_binary_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = [
+        form(types=("*fp16", "*fp32", "fp32", "i32", "i32")),
+        form(divisible=False),
+        form(constants=(128,)),
+        form(constants=(64.0,)),
+        form(warps=8),
+        form(stages=3),
+        form(loaded(KERNELS.replace("x * FACTOR", "x + FACTOR"))[0]),
+        form(loaded(KERNELS.replace("constexpr(2)", "constexpr(3)"))[0]),
+        form(loaded()[1]),
+    ]
+    keys = [form().key(HOPPER), form().key(GPUTarget("cuda", 80, 32)), *(each.key(HOPPER) for each in other)]
+    assert form().key(HOPPER) == keys[0]  # loaded again, as another module
+    monkeypatch.setenv("TRITON_DISABLE_LINE_INFO", "1")
+    keys.append(form().key(HOPPER))
+    monkeypatch.setattr(triton_launch, "_driver_version", lambda: 12000)
+    keys.append(form().key(HOPPER))
+    assert len(set(keys)) == len(keys)
+
+
+def test_binaries_are_kept_and_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IX_CACHE", str(tmp_path / "kept"))
+    first = form().binary(HOPPER)
+    monkeypatch.setattr(Form, "compiled", lambda *_: pytest.fail("it is compiled again"))
+    assert form().binary(HOPPER) == first
+    (kept,) = (tmp_path / "kept").iterdir()
+    assert kept.stat().st_mode & 0o077 == 0
+    content = kept.read_bytes()
+    kept.write_bytes(content.replace(b"scale", b"scalf"))
+    with pytest.raises(pytest.fail.Exception, match="compiled again"):
+        form().binary(HOPPER)
+
+
+def test_loading_a_text_lends_it_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IX_CACHE", str(tmp_path / "kept"))
+    loaded()
+    assert triton_launch.binaries == Store(str(tmp_path / "kept"))
+    monkeypatch.setenv("IX_CACHE", "0")
+    loaded()
+    assert triton_launch.binaries.problem is not None
+
+
+# ---------------------------------------------------------------------------------------------- launches
+
+
+class Entry:
+    """A function of the driver."""
+
+    def __init__(self, run: Any) -> None:
+        self.run = run
+
+    def __call__(self, *given: Any) -> int:
+        return int(self.run(*given) or 0)
+
+
+class Driver:
+    """Launches nothing, and keeps the parameters of each launch as the layout says they lie in memory."""
+
+    def __init__(self) -> None:
+        self.launches: list[Any] = []
+        self.failures = [0]
+        self.loads = 0
+        self.cuLaunchKernel = Entry(self.launch)
+        self.cuModuleLoadData = Entry(self.load)
+
+    def __getattr__(self, name: str) -> Entry:
+        return Entry(lambda *_: 0)
+
+    def load(self, *_: Any) -> None:
+        self.loads += 1
+
+    def launch(self, *given: Any) -> int:
+        status = self.failures.pop() if len(self.failures) > 1 else self.failures[0]
+        if not status:
+            self.launches.append(given)
+        return status
+
+    def numbers(self, types: str) -> tuple[Any, ...]:
+        """The parameters of the last launch, read one by one."""
+        pointers = self.launches[-1][9]
+        sizes = [struct.calcsize("=" + code) for code in types]
+        read = [ctypes.string_at(place, size) for place, size in zip(pointers, sizes, strict=True)]
+        return tuple(struct.unpack("=" + code, part)[0] for code, part in zip(types, read, strict=True))
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    """A machine with one GPU, whose memory is that of the CPU."""
+    fake = Driver()
+    monkeypatch.setattr(triton_launch, "_cuda", lambda: fake)
+    monkeypatch.setattr(torch.Tensor, "get_device", lambda tensor: 0)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 0, raising=False)
+    monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 77, raising=False)
+    monkeypatch.setattr(triton_launch, "_families", {})
+    return fake
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Form]:
+    """The kernels that were compiled, which take no time."""
+    found: list[Form] = []
+
+    def compile(given: Form, _: Any) -> Binary:
+        found.append(given)
+        return Binary("scale", b"", 128, 1024, 0, [])
+
+    monkeypatch.setattr(Form, "compiled", compile)
+    return found
+
+
+def test_parameters_reach_the_driver(driver: Driver, compiled: list[Form]) -> None:
+    kernel, x, y = loaded()[0], torch.zeros(64), torch.zeros(64, dtype=torch.float16)
+    launch(kernel, (3, 2), (x, y, 0.5, -7, 1 << 40), (64,), 4, 2)
+    _, *shape, stream = driver.launches[0][:9]
+    assert (shape, stream.value) == ([3, 2, 1, 128, 1, 1, 1024], 77)
+    assert driver.numbers("QQfiqQQ") == (x.data_ptr(), y.data_ptr(), 0.5, -7, 1 << 40, 0, 0)
+    assert compiled[0].types == ("*fp32", "*fp16", "fp32", "i32", "i64")
+    assert compiled[0].divisible == (True, True, False, False, True)
+
+
+def test_many_lengths_compile_once(driver: Driver, compiled: list[Form]) -> None:
+    kernel, x = loaded()[0], torch.zeros(64)
+    for size in range(1000, 1064):
+        launch(kernel, (size,), (x, x, 0.1 * size, size, 16 * size), (64,))
+    assert len(compiled) == driver.loads == 1
+    assert len(driver.launches) == 64
+
+
+def test_few_alignments_are_compiled(driver: Driver, compiled: list[Form]) -> None:
+    kernel, x = loaded()[0], torch.zeros(64)
+    for first in (x, x[1:], x, x[2:]):
+        for second in (x, x[1:]):
+            for step in (3, 16):
+                launch(kernel, (1,), (first, second, 1.0, 5, step), (64,))
+    assert len(compiled) == triton_launch.MOST_ALIGNMENTS + 1
+    assert not any(compiled[-1].divisible)
+    assert compiled[0].divisible == (True, True, False, False, False)
+
+
+def test_whole_numbers_that_are_1_are_constant(driver: Driver, compiled: list[Form]) -> None:
+    """The stride of a last axis: without it there are no vector loads. The layout of the others is the same."""
+    kernel, x = loaded()[0], torch.zeros(64)
+    for step in (1, 3, 1):
+        launch(kernel, (1,), (x, x, 0.5, 1, step), (64,))
+    assert [each.types[3:] for each in compiled] == [("i32", "1"), ("i32", "i32")]
+    assert driver.numbers("QQfiQQ") == (x.data_ptr(), x.data_ptr(), 0.5, 1, 0, 0)
+    assert compiled[0].key(HOPPER) != compiled[1].key(HOPPER)
+
+
+def test_strides_of_1_are_loaded_as_vectors() -> None:
+    """Four numbers at a time, as `BLOCK` over 128 threads allows."""
+    for step, wanted in (("1", True), ("i32", False)):
+        given = Form(loaded()[3], ("*fp32", "*fp32", step), (True, True, False), (512,), 4, 2)
+        text = triton.compile(given.source(), target=HOPPER, options={"enable_fp_fusion": True}).asm["ptx"]
+        assert ("ld.global.v4.b32" in text) == wanted
+
+
+def test_constants_of_other_types_are_other_kernels(driver: Driver, compiled: list[Form]) -> None:
+    kernel, x = loaded()[0], torch.zeros(64)
+    for block in (1, True, 1.0, 1):
+        launch(kernel, (1,), (x, x, 1.0, 5, 1), (block,))
+    assert [type(each.constants[0]) for each in compiled] == [int, bool, float]
+
+
+def test_threads_do_not_share_parameters(driver: Driver, compiled: list[Form]) -> None:
+    kernel, x = loaded()[0], torch.zeros(64)
+    launch(kernel, (1,), (x, x, 1.0, 5, 1), (64,))
+    under_way = []
+
+    def launching(*given: Any) -> None:
+        under_way.append(given[9])
+        if len(under_way) < 3:  # the driver is still reading when the next one comes
+            thread = threading.Thread(target=launch, args=(kernel, (1,), (x, x, 1.0, 5, 1), (64,)))
+            thread.start()
+            thread.join()
+
+    driver.cuLaunchKernel.run = launching
+    launch(kernel, (1,), (x, x, 1.0, 5, 1), (64,))
+    assert len({id(pointers) for pointers in under_way}) == 3
+
+
+def test_thread_without_a_context_enters_it(driver: Driver, compiled: list[Form]) -> None:
+    kernel, x = loaded()[0], torch.zeros(64)
+    driver.failures = [0, 201]
+    launch(kernel, (1,), (x, x, 1.0, 5, 1), (64,))
+    assert len(driver.launches) == 1
+    driver.failures = [1]
+    with pytest.raises(RuntimeError, match=r"scale over \(1,\) programs.*CUDA error 1"):
+        launch(kernel, (1,), (x, x, 1.0, 5, 1), (64,))
+
+
+def test_scratch_memory_is_for_all_programs(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Form, "compiled", lambda *_: Binary("described", b"", 128, 0, 256, []))
+    asked = []
+    empty = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda size, dtype, device: asked.append(size) or empty(size, dtype=dtype))
+    launch(loaded()[2], (5, 3), (torch.zeros(64), 4), (16, 32))
+    assert asked == [256 * 15]
+    assert driver.numbers("QiQQ")[2] != 0
+
+
+def test_descriptors_reach_the_driver(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = {"swizzle": 3, "elem_size": 2, "elem_type": 10, "block_size": [32, 64], "fp4_padded": False}
+    monkeypatch.setattr(Form, "compiled", lambda *_: Binary("copy", b"", 128, 0, 0, [about, about]))
+    encoded = []
+    driver.cuTensorMapEncodeTiled = Entry(lambda *given: encoded.append(given))  # type: ignore[attr-defined]
+    x = torch.zeros(100, 64, dtype=torch.bfloat16)
+    tile = SimpleNamespace(base=x, shape=[100, 64], strides=[64, 1], block_shape=[32, 64], padding="zero")
+    launch(loaded()[1], (4,), (tile, tile), (32,))
+    _, dtype, rank, address, lengths, steps, box, ones, *rest = encoded[0]
+    assert (dtype, rank, address.value, rest) == (9, 2, x.data_ptr(), [0, 3, 2, 0])
+    assert (list(lengths), list(steps), list(box), list(ones)) == ([64, 100], [128, 0], [64, 32], [1, 1])
+    pointers = driver.launches[0][9]
+    offsets = [place - pointers[0] for place in pointers]
+    assert offsets == [0, 128, 132, 136, 144, 192, 320, 324, 328, 336, 344, 352]
+
+
+def test_what_cannot_be_launched_is_said(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, x = loaded()[0], torch.zeros(64)
+    with pytest.raises(TypeError, match="scale takes 6 arguments and constants, not 3 and 1"):
+        launch(kernel, (1,), (x, x, 1.0), (64,))
+    with pytest.raises(TypeError, match=r"no tensor of torch\.complex64"):
+        launch(kernel, (1,), (x.to(torch.complex64), x, 1.0, 5, 1), (64,))
+    with pytest.raises(TypeError, match="scale is given no tensor"):
+        launch(kernel, (1,), (1, 2, 1.0, 5, 1), (64,))
+    monkeypatch.setattr(torch.Tensor, "get_device", lambda tensor: len(tensor) // 64)
+    with pytest.raises(ValueError, match="several devices"):
+        launch(kernel, (1,), (x, x[1:], 1.0, 5, 1), (64,))
+    monkeypatch.setattr(torch.Tensor, "get_device", lambda tensor: -1)
+    with pytest.raises(ValueError, match="scale runs on a GPU"):
+        launch(kernel, (1,), (x, x, 1.0, 5, 1), (64,))
+    launch(kernel, (0,), (x, x, 1.0, 5, 1), (64,))
+    assert driver.launches == []
+
+
+def test_types_that_are_annotated_are_kept() -> None:
+    text = KERNELS.replace("factor, size, step", "factor: tl.float32, size: tl.int64, step")
+    tensor = torch.Tensor
+    family = Family(loaded(text)[0], (64,), 4, 2, (tensor, tensor, float, int, int))
+    assert family.form((0, None, (0,), None, (torch.float32,) * 2, ())).types[2:] == ("fp32", "i64", "i32")
+
+
+def test_text_stands_alone(tmp_path: Path) -> None:
+    """Pasted in front of kernels into a file that cannot see Indexical, it runs."""
+    kernels = KERNELS[KERNELS.index("class Refused") :]
+    kernels = "import triton\nimport triton.language as tl\n\n\n" + kernels
+    use = (
+        "x, y = torch.ones(50), torch.zeros(50)\nlaunch(scale, (2,), (x, y, 1.5, 50, 1), (32,))\nassert y.eq(3).all()\n"
+    )
+    place = tmp_path / "alone.py"
+    place.write_text("\n\n".join([*kernel_texts(["triton_launch"]), kernels, use]), encoding="utf-8")
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    environment.pop("PYTHONPATH", None)
+    subprocess.run([sys.executable, "-s", str(place)], check=True, cwd=tmp_path, env=environment)

@@ -1,0 +1,104 @@
+"""Attention by Triton kernels on a GPU: every variant that they take, forward and backward, beside double precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import indexical as ix
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+from tests.backends.variants import SIZES, VARIANTS  # noqa: E402
+
+from indexical.plan.target import TRITON  # noqa: E402
+
+# Each dtype and shape is compiled anew: all variants in one of them, some in all.
+SOME = ("window", "prefix for each batch", "documents for each batch", "ALiBi", "soft cap", "relative bias")
+SHAPES = {
+    "odd": {"i": 201, "j": 201, "d": 40, "e": 24, "r": 401},
+    "wide": {"i": 130, "j": 130, "d": 200, "e": 128, "r": 260},
+}
+MOST = {"float32": 5e-5, "float16": 8e-3, "bfloat16": 6e-2}
+
+
+def drawn(name: str, dtype: Any, larger: dict[str, int]) -> dict[str, Any]:
+    """The arrays of a variant, on the GPU."""
+    torch.manual_seed(1)
+    variant = VARIANTS[name]
+    sizes = {**SIZES, **larger, **variant.sizes}
+    found: dict[str, Any] = {}
+    for tensor in ix.compile(variant.text).ir.inputs:
+        if tensor.name in variant.given:
+            found[tensor.name] = variant.given[tensor.name](sizes)
+        else:
+            found[tensor.name] = torch.randn([sizes[axis.coordinate.name] for axis in tensor.axes]).to(dtype)
+    return {name: array.cuda() if torch.is_tensor(array) else array for name, array in found.items()}
+
+
+def is_learned(array: Any) -> bool:
+    return torch.is_tensor(array) and array.is_floating_point()
+
+
+def results(program: ix.Program, given: dict[str, Any], weight: Any, **options: Any) -> list[Any]:
+    out = program(**given, **options)
+    learned = [array for array in given.values() if is_learned(array)]
+    return [out, *torch.autograd.grad((out * weight.to(out.dtype)).sum(), learned)]
+
+
+def learning(given: dict[str, Any], dtype: Any = None) -> dict[str, Any]:
+    return {
+        name: array.detach().to(dtype or array.dtype).requires_grad_() if is_learned(array) else array
+        for name, array in given.items()
+    }
+
+
+CASES = [(name, "odd", "bfloat16") for name in VARIANTS if name not in SOME]
+CASES += [(name, shape, dtype) for name in SOME for shape in SHAPES for dtype in MOST]
+
+
+@pytest.mark.parametrize(("name", "shape", "dtype"), CASES)
+def test_kernel_computes_the_relation(name: str, shape: str, dtype: str) -> None:
+    program = ix.compile(VARIANTS[name].text)
+    given = drawn(name, getattr(torch, dtype), SHAPES[shape])
+    if not any(step.kernel == TRITON for step in program.plan(**given).steps):
+        pytest.skip("not by a Triton kernel")
+    with torch.no_grad():
+        weight = torch.randn_like(program(**given).double())
+    right = results(program, learning(given, torch.float64), weight, isolate=True)
+    for found, expected in zip(results(program, learning(given), weight), right, strict=True):
+        assert found.is_cuda
+        missing = expected.isnan()
+        assert torch.equal(found.isnan(), missing)
+        scale = max(1.0, expected[~missing].abs().max().item() if expected.numel() else 1.0)
+        assert (found.double() - expected)[~missing].abs().max().item() <= MOST[dtype] * scale
+
+
+@pytest.mark.parametrize(("rows", "keys"), [(0, 5), (5, 0), (1, 1), (1, 300), (300, 1)])
+def test_few_positions(rows: int, keys: int) -> None:
+    program = ix.compile(VARIANTS["two-sided window"].text)
+    shapes = {"Q": (2, 2, rows, 16), "K": (2, 2, keys, 16), "V": (2, 2, keys, 16)}
+    given = {name: torch.randn(shape, device="cuda", dtype=torch.float16) for name, shape in shapes.items()}
+    weight = torch.randn(2, 2, rows, 16, device="cuda", dtype=torch.float64)
+    right = results(program, learning(given, torch.float64), weight, isolate=True)
+    for found, expected in zip(results(program, learning(given), weight), right, strict=True):
+        assert torch.allclose(found.double(), expected, atol=8e-3)
+
+
+def test_layouts_are_taken_as_they_come() -> None:
+    """Heads behind positions, and gaps between rows: strides, not copies."""
+    program = ix.compile(VARIANTS["window"].text)
+    whole = torch.randn(2, 150, 3, 4, 64, device="cuda", dtype=torch.bfloat16)
+    given = {name: whole[:, :, n].transpose(1, 2) for n, name in enumerate("QKV")}
+    plain = {name: array.contiguous() for name, array in given.items()}
+    assert torch.equal(program(**given), program(**plain))
+
+
+def test_same_gradients_every_time() -> None:
+    program = ix.compile(VARIANTS["relative bias"].text)
+    given = drawn("relative bias", torch.bfloat16, SHAPES["odd"])
+    weight = torch.randn(2, 2, 201, 24, device="cuda")
+    first, second = (results(program, learning(given), weight) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
