@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
+import pytest
 from hypothesis import settings
 
 # Tests plan and emit what they test; those of the cache choose a folder of their own.
@@ -15,3 +17,11 @@ os.environ["IX_CACHE"] = "0"
 settings.register_profile("ci", deadline=None, derandomize=True, max_examples=100)
 settings.register_profile("long", deadline=None, derandomize=False, max_examples=5000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: the garbage collector need not walk through it again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)

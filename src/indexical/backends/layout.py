@@ -177,31 +177,35 @@ def _used(statements: list[Statement]) -> list[Statement]:
 
 def _moved(statements: list[Statement]) -> list[Statement]:
     """Inline what is used once in its own block, where the line stays short enough."""
-    uses = Counter(word for statement in statements for word in statement.words)
+    words = [list(statement.words) for statement in statements]
+    uses = Counter(word for read in words for word in read)
+    reads = [set(read) for read in words]
     current: list[Statement | None] = [*statements]
     for number, statement in enumerate(statements):
         step = current[number]
         if step is not None and statement.kind == "temporary" and uses[statement.target] == 1:
-            user = _user(current, number, step)
+            user = _user(current, reads, number)
             if user is not None:
                 using = current[user]
                 assert using is not None
                 moved = _put(using, step)
                 if moved is not None:
                     current[user], current[number] = moved, None
+                    reads[user] = set(moved.words)
     return [statement for statement in current if statement is not None]
 
 
-def _user(statements: list[Statement | None], number: int, step: Statement) -> int | None:
+def _user(statements: list[Statement | None], reads: list[set[str]], number: int) -> int | None:
     """The statement that uses another one's target, where nothing that it reads changes in between."""
-    reads = set(step.words)
+    step = statements[number]
+    assert step is not None
     for place in range(number + 1, len(statements)):
         statement = statements[place]
         if statement is None:
             continue
-        if step.target in statement.words:
+        if step.target in reads[place]:
             return place if statement.block == step.block and not any(map(_repeats, statement.nodes)) else None
-        if statement.kind in ("store", "augment") and statement.target in reads:
+        if statement.kind in ("store", "augment") and statement.target in reads[number]:
             return None
         if statement.indent < step.indent:
             return None

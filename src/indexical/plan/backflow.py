@@ -88,6 +88,7 @@ class Flowing:
     def __post_init__(self) -> None:
         self.program = self.scene.program
         self.lets = self.program.definitions
+        self.forms: dict[str, Form | str] = {}
         let = self.lets[self.name]
         clause = let.clauses[0]
         body = clause.body
@@ -173,6 +174,11 @@ class Flowing:
 
     def form(self, let: ir.Let) -> Form | str:
         """A definition in normal form, with all that is made of the weights point by point written out."""
+        if let.name not in self.forms:
+            self.forms[let.name] = self._form(let)
+        return self.forms[let.name]
+
+    def _form(self, let: ir.Let) -> Form | str:
         clause = let.clauses[0]
         reads = [read for read in reads_of(let) if read.tensor in self.pointwise]
         inside = [r for r in walk(clause.body) if isinstance(r, ir.Read) and r.tensor in self.pointwise]

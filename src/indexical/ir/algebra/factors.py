@@ -125,6 +125,7 @@ class Forms:
     holding_weights: dict[str, bool] = field(default_factory=dict)
     exponential: dict[str, tuple[bool, bool]] = field(default_factory=dict)
     gathering: set[str] = field(default_factory=set)
+    written: dict[tuple[str, int], str | None] = field(default_factory=dict)
 
     @cached_property
     def lets(self) -> dict[str, ir.Let]:
@@ -266,10 +267,18 @@ class Forms:
             return False
         if left.key == right.key:
             return True
-        algebra = self.algebra
-        algebra.work = algebra.depth = 0
-        try:
-            one, other = (algebra.opened(value, lambda read: True) for value in (left, right))
-        except TooLarge:
-            return False
-        return one.key == other.key
+        written = self._written(left)
+        return written is not None and written == self._written(right)
+
+    def _written(self, value: Form) -> str | None:
+        """The key of a form with all definitions written out; None where that grows too large. It is compared with
+        many others, and changes only where a further definition is found to be an attention."""
+        place = value.key, len(self.gathering)
+        if place not in self.written:
+            algebra = self.algebra
+            algebra.work = algebra.depth = 0
+            try:
+                self.written[place] = algebra.opened(value, lambda read: True).key
+            except TooLarge:
+                self.written[place] = None
+        return self.written[place]
