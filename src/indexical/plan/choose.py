@@ -15,11 +15,12 @@ from ..ir.types import Coordinate, Dtype
 from ..ir.walk import reads_of, walk
 from .blocks import cut
 from .contractions import contract
+from .decode import DECODE, decode_refusal
 from .dtypes import definition_dtypes, weak_definitions
 from .experts import GROUPED, group
 from .few import few_pairs
 from .fuse import fuse
-from .gpu import TRITON, refusal
+from .gpu import TRITON, limits, refusal
 from .gradients import Derived, derive
 from .losses import CROSS_ENTROPY, CrossEntropy, find_loss
 from .norms import Norm, find_norm
@@ -82,11 +83,15 @@ def choose(
     written = {let.name: let for let in original.lets}
     kernels = {step.definition: step for step in reversed(together)}
     kernels |= {name: Step(name, GROUPED, chosen=rows) for name, rows in chosen.items()}
+    given = {tensor.name: dtypes[tensor.name] for tensor in program.inputs if tensor.name in dtypes}
+    types = {**given, **definition_dtypes(program, given), **definition_dtypes(original, given)}
     library = [
         *(Step(name, CROSS_ENTROPY, loss=loss) for name, loss in losses.items()),
         *(Step(name, norm.kernel, norm=norm) for name, norm in norms.items()),
-        *(_attend(lets[name], fused[name], lets, backend, device, dtypes) for name in fused if name in needed),
+        *(_attend(lets[name], fused[name], lets, backend, device, types[name]) for name in fused if name in needed),
     ]
+    if backend == "torch" and device == "cuda" and not isolate:
+        library = [_decoding(step, {step.definition: types[step.definition]}) for step in library]
     for step in library:
         more = (*step.refusals, *uncontracted.get(step.definition, ()))
         covers = _covered((step.definition,), written, needed)
@@ -99,8 +104,6 @@ def choose(
     built = needed - {name for step in together for name in step.covers}
     asked = needed_by(original, wanted, {})
     unread = tuple(let.name for let in original.lets if let.name in asked - built and let.axes and not let.hidden)
-    given = {tensor.name: dtypes[tensor.name] for tensor in program.inputs if tensor.name in dtypes}
-    types = {**given, **definition_dtypes(program, given), **definition_dtypes(original, given)}
     weak = weak_definitions(program, given)
     same = agreed(original)
     return Plan(program, wanted, types, backend, device, isolate, steps, unread, weak, recompute, same)
@@ -329,7 +332,7 @@ def _attend(
     lets: Mapping[str, ir.Let],
     backend: str,
     device: str,
-    dtypes: Mapping[str, Dtype] | None = None,
+    dtype: Dtype | None = None,
 ) -> Step:
     ranges = {range.coordinate: range for range in let.clauses[0].ranges}
     axes = tuple(axis.coordinate for axis in let.axes)
@@ -344,13 +347,25 @@ def _attend(
     attend = Attend(attention, layout, scores, domain, keys, shape)
     if backend == "torch" and way != FUSED:
         attend = replace(attend, few=few_pairs(attend, device))
-    if backend == "torch" and device == "cuda" and way != FUSED and dtypes is not None:
-        reason = refusal(attend, dtypes)
+    if backend == "torch" and device == "cuda" and way != FUSED and dtype is not None:
+        reason = refusal(attend, {let.name: dtype})
         if reason is None:
             attend = replace(attend, otherwise=way)
-            return Step(let.name, TRITON, words_of(attend, True, False), refusals[:1], attend)
+            words = (*words_of(attend, True, False), *limits(attend, dtype, way))
+            return Step(let.name, TRITON, words, refusals[:1], attend)
         refusals = (*refusals, Refusal(let.name, TRITON, reason))
     return Step(let.name, way, words_of(attend, way == FUSED, way == STREAM), refusals, attend)
+
+
+def _decoding(step: Step, dtypes: Mapping[str, Dtype]) -> Step:
+    """The step, with a kernel for few queries where one takes them: for one alone the library's own is as fast."""
+    attend = step.attend
+    if attend is None or (step.kernel == FUSED and (attend.shape != "full" or attend.row is None)):
+        return step
+    if decode_refusal(attend, dtypes) is not None:
+        return step
+    least = 2 if step.kernel == FUSED else 1
+    return replace(step, words=(*step.words, DECODE), attend=replace(attend, decodes=least))
 
 
 def _shape(domain: Domain, keys: tuple[Slice, ...], key: ir.Range, rows: list[Coordinate]) -> str | None:
