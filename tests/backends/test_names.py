@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -50,3 +52,15 @@ def test_names_that_python_would_make_one_are_no_names() -> None:
 def test_a_call_by_a_name_beyond_ascii() -> None:
     program = ix.compile("input μ[i], é[i]; let y[i] = μ[i] - é[i];")
     assert program(é=np.ones(2), μ=np.zeros(2)).tolist() == [-1, -1]
+
+
+def test_kernels_that_stand_in_one_module_have_different_names() -> None:
+    folder = resources.files("indexical.backends.kernels")
+    files = [path for path in folder.iterdir() if path.name.startswith(("torch_", "triton_"))]
+    owners: dict[str, list[str]] = {}
+    for path in files:
+        for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+                owners.setdefault(statement.name, []).append(path.name)
+    assert len(files) > 5
+    assert {name: found for name, found in owners.items() if len(found) > 1} == {}

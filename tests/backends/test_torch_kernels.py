@@ -28,6 +28,7 @@ from tests.backends.hearing import (  # noqa: E402
     written_out,
 )
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from indexical.backends.kernels import torch_intervals, torch_stream  # noqa: E402
 from indexical.backends.source import kernel_texts  # noqa: E402
@@ -316,6 +317,8 @@ def test_operators_keep_their_contracts(kind: str) -> None:
         torch.library.opcheck(names.attend_within.default, (query, key, value, *arguments))
     else:
         names, bias = torch.ops.indexical_backends_kernels_torch_operator, torch.zeros(70, 60, dtype=torch.float64)
+        with FlopCounterMode(display=False):  # A mode sees operators, and so they are registered.
+            CAPPED([query, key, bias], value, row - 9, row + 1)
         torch.library.opcheck(names.capped.default, ([value, row - 9, row + 1, query, key, bias], [], []))
 
 
@@ -351,7 +354,7 @@ def test_texts_stand_together_in_one_file_and_alone(tmp_path: Path) -> None:
             for node in tree.body
             if isinstance(node, ast.ImportFrom | ast.Import)
         }
-        assert imported <= {"math", "itertools", "functools", "collections.abc", "typing", "torch"}
+        assert imported <= {"math", "itertools", "functools", "collections.abc", "typing", "threading", "torch"}
     assert sum(map(len, defined)) == len(set().union(*defined))
     pasted = "\n\n".join(TEXTS * 2)
     use = (

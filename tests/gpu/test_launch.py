@@ -17,6 +17,7 @@ triton = pytest.importorskip("triton")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 import triton.language as tl  # noqa: E402
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 from triton.tools.tensor_descriptor import TensorDescriptor  # noqa: E402
 
 from indexical.backends.kernels import triton_launch  # noqa: E402
@@ -137,7 +138,9 @@ def test_many_lengths_compile_once(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = []
     real = Form.compiled
     monkeypatch.setattr(triton_launch, "_families", {})
-    monkeypatch.setattr(Form, "compiled", lambda form, target: compiled.append(form) or real(form, target))
+    monkeypatch.setattr(
+        Form, "compiled", lambda form, *given, **named: compiled.append(form) or real(form, *given, **named)
+    )
     for size in range(1, 65):
         scaled(torch.ones(37 * size, device="cuda"))
     assert len(compiled) == 1
@@ -160,6 +163,8 @@ def test_gradient_on_the_thread_of_autograd() -> None:
     x = torch.ones(1000, device="cuda", requires_grad=True)
     OPERATOR([x], (), (2.5,))[0].sum().backward()
     assert x.grad.eq(2.5).all()
+    with FlopCounterMode(display=False):  # A mode sees operators, and so they are registered.
+        OPERATOR([x], (), (2.5,))
     torch.library.opcheck(torch.ops.indexical_backends_kernels_torch_operator.scaled_on_gpu.default, ([x], [], [2.5]))
 
 
@@ -183,7 +188,7 @@ x = torch.ones(64, 64, device="cuda")
 torch.cuda.synchronize()
 compiled = []
 real = Form.compiled
-Form.compiled = lambda form, target: compiled.append(form) or real(form, target)
+Form.compiled = lambda form, target, own: compiled.append(form) or real(form, target, own)
 start = time.perf_counter()
 program = load(text, (), ()).function
 found = program(x)

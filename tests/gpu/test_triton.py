@@ -18,8 +18,8 @@ from indexical.plan.target import TRITON  # noqa: E402
 # Each dtype and shape is compiled anew: all variants in one of them, some in all.
 SOME = ("window", "prefix for each batch", "documents for each batch", "ALiBi", "soft cap", "relative bias")
 SHAPES = {
-    "odd": {"i": 201, "j": 201, "d": 40, "e": 24, "r": 401},
-    "wide": {"i": 130, "j": 130, "d": 200, "e": 128, "r": 260},
+    "odd": {"i": 201, "j": 201, "d": 64, "e": 128, "r": 401},
+    "wide": {"i": 130, "j": 130, "d": 128, "e": 64, "r": 260},
 }
 MOST = {"float32": 5e-5, "float16": 8e-3, "bfloat16": 6e-2}
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..ir import nodes as ir
 from ..plan.norms import Norm
 from ..plan.placement import has_keys
-from ..plan.steps import Attend
+from ..plan.steps import Attend, Step
 from ..plan.target import FUSED, INTERVALS, TILES, TRITON
 from . import (
     arrays,
@@ -29,6 +31,7 @@ from .operands import Frame, hears_somebody
 from .small_attention import TRUE
 from .streams import Stream
 from .triton_ import attend_by_triton
+from .triton_decode import decoded
 
 
 def define(low: Lowering, let: ir.Let) -> None:
@@ -56,14 +59,11 @@ def define(low: Lowering, let: ir.Let) -> None:
     variable = low.text.fresh(let.name)
     attend = step.attend
     frame = operands.frame_of(low, let, attend)
-    if low.text.dialect.streams_blocks:
-        value = numpy_attention.blocks(low, let, attend, frame)
-    elif step.kernel == FUSED:
-        value = library_attention.fused(low, let, attend, frame)
-    elif step.kernel == TRITON:
-        value = by_triton(low, let, attend, frame)
+    if attend.decodes:
+        plainly = partial(attended, low, let, step, attend, frame)
+        value = decoded(low, let, attend, frame, attend.decodes, plainly)
     else:
-        value = tiled(low, let, attend, frame, step.kernel)
+        value = attended(low, let, step, attend, frame)
     # Masks lie in the order of the scope.
     value = arrays.in_order(low, value, frame.scope.order)
     if attend.attention.empty == "nan" and attend.shape is None:
@@ -78,6 +78,17 @@ def define(low: Lowering, let: ir.Let) -> None:
         value = arrays.where(low, kept, low.text.short(value, let.name), plain(0, "real"), frame.scope, value.dtype)
     low.text.assign(variable, clauses.finished(low, let, value, clause, {}))
     low.stored[let.name] = Stored(variable, low.dtypes[let.name])
+
+
+def attended(low: Lowering, let: ir.Let, step: Step, attend: Attend, frame: Frame) -> Value:
+    """The kernel that the plan chose."""
+    if low.text.dialect.streams_blocks:
+        return numpy_attention.blocks(low, let, attend, frame)
+    if step.kernel == FUSED:
+        return library_attention.fused(low, let, attend, frame)
+    if step.kernel == TRITON:
+        return by_triton(low, let, attend, frame)
+    return tiled(low, let, attend, frame, step.kernel)
 
 
 def tiled(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, kernel: str) -> Value:

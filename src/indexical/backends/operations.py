@@ -32,7 +32,7 @@ _CALLS = {
     "scan": "scan last_of_scan",
     "attend": "attend attend_within attend_blocks attend_backward scaled_dot_product_attention",
     "fused": "layer_norm rms_norm cross_entropy",
-    "branch": "learns is_contiguous all_take_part",
+    "branch": "learns is_contiguous all_take_part takes_few pages_inside",
     "check": "check",
 }
 _KIND = {call: name for name, calls in _CALLS.items() for call in calls.split()}

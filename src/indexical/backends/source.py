@@ -36,7 +36,7 @@ def emit(plan: Plan, arguments: Mapping[str, Argument]) -> Module:
     text.taken |= reserved(plan.backend) | text.dialect.helpers.keys()
     if any(step.attend is not None or step.gradient is not None for step in plan.steps):
         text.reserved = TILED
-    if any(step.kernel == TRITON for step in plan.steps):
+    if any(step.kernel == TRITON or (step.attend is not None and step.attend.decodes) for step in plan.steps):
         text.taken |= reserved("triton")
     steps = {step.definition: step for step in plan.steps}
     emitter = Lowering(
@@ -233,7 +233,8 @@ def module(emitter: Lowering) -> Module:
     lines = ["import math"]
     if "Fraction" in text.helpers:
         lines.append("from fractions import Fraction")
-    triton = ("import triton", "import triton.language as tl") if "triton_attend" in emitter.kernels else ()
+    by_triton = any(file.startswith("triton") for file in emitter.kernels)
+    triton = ("import triton", "import triton.language as tl") if by_triton else ()
     lines += ["", *text.dialect.header, *triton, ""]
     after = [
         "",

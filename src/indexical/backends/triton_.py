@@ -10,8 +10,8 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.pairs import Block
 from ..ir.text import shown
-from ..ir.types import Coordinate
-from ..ir.walk import substitute
+from ..ir.types import Coordinate, Dtype
+from ..ir.walk import rebuild, substitute
 from ..plan.gpu import dots_of, index_ends
 from ..plan.reach import reach
 from ..plan.steps import Attend, Dot, Scores
@@ -26,12 +26,13 @@ from .triton_score import KEY, NOWHERE, PAIR, ROW, TILE, Axis, Cell, Operand, Pr
 # The widest head that a kernel takes.
 WIDEST = 256
 
-_WORDS = frozenset(
+WORDS = frozenset(
     (
         *("tl", "triton", "torch", "math", "b", "h", "at", "near", "rows", "keys", "tiles", "t0", "t1", "k0", "r0"),
         *("turn", "tile", "score", "allowed", "p", "dp", "d_score", "delta", "total", "peak", "weight", "acc", "scale"),
         *("n_heads", "n_rows", "n_keys", "group", "count", "level", "given", "out", "v", "positions"),
         *("ROWS", "KEYS", "GROUP", "STEP", "met", "table", "member", "shared", "head", "places", "start", "dp"),
+        *("first", "beyond", "stop", "found", "page", "slot", "page_size", "CARRIED"),
     )
 )
 
@@ -91,13 +92,13 @@ def attend_by_triton(
         functions.append(table_kernel(parts))
     kernels.append(f"{parts.name}_backward_table" if parts.tables else None)
     owner.functions += functions
-    owner.kernels.setdefault("triton_launch", set()).add("launch")
     used = {word for text in functions for word in HELPERS if f"{word}(" in text}
     owner.kernels.setdefault("triton_attend", set()).update({"attending", *used})
     owner.text.helpers.setdefault("triton", "")
     maker = owner.text.fresh(f"attend_{let.name}")
     levels = [String(operand.level) for operand in parts.terms.operands]
-    made = call("attending", String(maker), "launch", *kernels, Tuple(tuple(levels)), parts.learned, parts.labels)
+    described = (len(parts.dots), Tuple(tuple(levels)), parts.learned, parts.labels)
+    made = call("attending", String(maker), *kernels, *described)
     owner.functions.append(Statement(0, 0, "assign", maker, made).shown)
     code = partial(operands_of, owner, let, attend, frame, parts, maker)
     unlearned = [
@@ -111,9 +112,9 @@ def attend_by_triton(
         for dot in parts.dots
     ]
     widths.append(contraction.product_of_lengths(owner, attend.layout.carry, frame.scope))
-    tests: list[Node] = [infix("<=", width, WIDEST) for width in dict.fromkeys(widths)]
+    tests = [_taken(width, owner.dtypes[let.name]) for width in dict.fromkeys(widths)]
     for operand in parts.terms.operands:
-        tests += _inside(owner, attend, operand)
+        tests += inside_tests(owner, attend, operand)
     return code, unlearned, chain("and", tests)
 
 
@@ -123,7 +124,12 @@ HELPERS = (
 )
 
 
-def _inside(owner: Lowering, attend: Attend, operand: Operand) -> list[Node]:
+def _taken(width: Node, dtype: Dtype) -> Node:
+    """A test that a head has a width that the kernels take: in 16 bits those of which all is known on a device."""
+    return infix("in", width, (64, 128)) if dtype in ("f16", "bf16") else infix("<=", width, WIDEST)
+
+
+def inside_tests(owner: Lowering, attend: Attend, operand: Operand) -> list[Node]:
     """Tests that a table is read within its bounds, on sizes."""
     table = operand.table
     if table is None:
@@ -161,17 +167,18 @@ def parts_of(
         """The parameter for a number that the host knows."""
         match expr:
             case ir.Size(coordinate):
-                return _told(owner, terms, owner.sizes[coordinate])
+                return told(owner.sizes[coordinate])
             case ir.Read(tensor, ()) if owner.stored[tensor].python:
-                return _told(owner, terms, owner.stored[tensor].variable)
+                return told(owner.stored[tensor].variable)
         return None
 
-    terms = Terms(frame.batch, row, attention.coordinate, dots, number, fast, set(_WORDS))
+    terms = Terms(frame.batch, row, attention.coordinate, dots, number, fast, set(WORDS))
     pairs = attend.pairs
     assert pairs is not None
     ends = [build.read(end, (), "whole", attention.key.span) for end in TILE]
     forward, transposed = pairs.blocks(ends[0], ends[1]), pairs.transpose().blocks(ends[0], ends[1])
-    score, scale = terms.in_base_two(attention.score)
+    relation = _where_kept(attention.score, attend)
+    score, scale = terms.in_base_two(relation)
     tests = [_test(terms, block, attention.key) for block in forward]
     allowed: Cell | None = None
     if all(test is not None for test in tests):
@@ -182,10 +189,24 @@ def parts_of(
             terms.value(end)
     about = f"{shown(attention.score)}{' where ' if attention.guard else ''}{', '.join(map(shown, attention.guard))}"
     name = owner.text.fresh(let.name + "_tile").removesuffix("_tile")
-    cotangents = terms.backward(attention.score)
+    cotangents = terms.backward(relation)
     labels = _labels(terms, forward)
     compared = tuple(dots.values())
     return Parts(name, about, terms, compared, score, scale, allowed, forward, transposed, cotangents, labels)
+
+
+def _where_kept(expr: ir.Expr, attend: Attend) -> ir.Expr:
+    """A score at pairs that the guards keep: a magnitude that is never negative there is the number itself."""
+    if expr.type.kind == "bool" or attend.attention.coordinate not in expr.type.coordinates:
+        return expr
+    match expr:
+        case ir.Map("abs", (inner,)) if inner.type.kind == "whole":
+            zero = build.whole(0, expr.span)
+            if attend.domain.proves(build.apply("<=", (zero, inner), "bool", expr.span)):
+                return _where_kept(inner, attend)
+        case ir.Reduce() | ir.Read():
+            return expr
+    return rebuild(expr, lambda child: _where_kept(child, attend))
 
 
 def _labels(terms: Terms, blocks: tuple[Block, ...]) -> tuple[int, int] | None:
@@ -200,8 +221,9 @@ def _labels(terms: Terms, blocks: tuple[Block, ...]) -> tuple[int, int] | None:
     return None
 
 
-def _told(owner: Lowering, terms: Terms, variable: str) -> str:
-    return f"{variable}_" if variable in _WORDS else variable
+def told(variable: str) -> str:
+    """The parameter of a kernel for a variable of the host."""
+    return f"{variable}_" if variable in WORDS else variable
 
 
 def _test(terms: Terms, block: Block, key: ir.Range) -> Cell | None:
@@ -241,27 +263,27 @@ def operands_of(owner: Lowering, let: ir.Let, attend: Attend, frame: Frame, part
             owner.text.assign(names[0], operands.operand(owner, parts.dots[0].key, key, columns[0], frame, let))
             owner.text.assign(names[1], operands.operand(owner, attend.attention.value, key, carry, frame, let))
         keys, value = [Name(names[0])], Name(names[1])
-    arrays = [_array(owner, operand, key, frame) for operand in parts.terms.operands]
-    known = {_told(owner, parts.terms, v): v for v in (*owner.sizes.values(), *_scalars(owner))}
+    arrays = [array_of(owner, operand, key, frame) for operand in parts.terms.operands]
+    known = {told(v): v for v in (*owner.sizes.values(), *scalars(owner))}
     numbers: dict[str, list[Node]] = {
         kind: [Name(known[n]) for n, k in parts.terms.numbers.items() if k == kind] for kind in ("whole", "real")
     }
     if parts.tables:
         arrays += [_places(owner, operand, attend, frame) for operand in parts.tables]
         numbers["whole"] += _distances(owner, attend, frame)
-    sides = (List(tuple(queries)), List(tuple(keys)), value, List(tuple(arrays)))
-    return call(maker, *sides, List(tuple(numbers["whole"])), List(tuple(numbers["real"])))
+    tensors = List((*queries, *keys, value, *arrays))
+    return call(maker, tensors, *(List(tuple(numbers[kind])) for kind in ("whole", "real")))
 
 
-def _scalars(owner: Lowering) -> Iterable[str]:
+def scalars(owner: Lowering) -> Iterable[str]:
     return (stored.variable for stored in owner.stored.values() if stored.python)
 
 
-def _array(owner: Lowering, operand: Operand, key: Coordinate, frame: Frame) -> Node:
+def array_of(owner: Lowering, operand: Operand, key: Coordinate, frame: Frame) -> Node:
     """An array at every head: two batch axes, then those of the tile that it varies with, or its own one."""
-    assert frame.row is not None
     scope, heard, expr = frame.scope, frame.heard, operand.expr
-    inner = (*((frame.row,) if operand.axes & ROW else ()), *((key,) if operand.axes & KEY else ()))
+    rows = () if frame.row is None or not operand.axes & ROW else (frame.row,)
+    inner = (*rows, *((key,) if operand.axes & KEY else ()))
     if operand.table is not None:
         read, axis = operand.table.read, operand.table.axis
         place = Coordinate(f"{read.tensor}_place")
@@ -323,7 +345,7 @@ class Kernel:
     def __init__(self, parts: Parts, name: str, about: str, inside: frozenset[Axis], flipped: bool) -> None:
         self.parts, self.name, self.about = parts, f"{parts.name}_{name}", about
         terms = parts.terms
-        taken = set(_WORDS) | {n for o in terms.operands for n in (o.pointer, *o.strides)} | set(terms.numbers)
+        taken = set(WORDS) | {n for o in terms.operands for n in (o.pointer, *o.strides)} | set(terms.numbers)
         self.printer = Printer(inside, flipped, taken)
         self.lines: list[str] = []
         self.flushed: set[str] = set()
@@ -461,7 +483,8 @@ def edges(number: int | None) -> tuple[str, str, str, str]:
 
 
 def strides_of(name: str, last: str, place: str) -> list[str]:
-    return [f"{name}_b", f"{name}_h", f"{name}_{place}", f"{name}_{last}"]
+    """The names of strides; of a matrix that is loaded, whose last axis has no gaps, without that axis."""
+    return [f"{name}_b", f"{name}_h", f"{name}_{place}", *([f"{name}_{last}"] if last else [])]
 
 
 def _broken(text: str) -> list[str]:
@@ -488,12 +511,12 @@ def _signature(parts: Parts) -> tuple[list[str], list[str], list[str], list[str]
 
 
 def _dot_strides(queries: list[str], keys: list[str]) -> list[str]:
-    rows = [s for q in queries for s in strides_of(q, "d", "row")]
-    return [*rows, *(s for k in keys for s in strides_of(k, "d", "key"))]
+    rows = [s for q in queries for s in strides_of(q, "", "row")]
+    return [*rows, *(s for k in keys for s in strides_of(k, "", "key"))]
 
 
 def _load(name: str, place: str, near: str, head: str, width: str, axis: str = "row") -> str:
-    start = f"{name}_ptr + b * {name}_b + {head} * {name}_h + far({place}, {name}_{axis})"
+    start = f"{name}_ptr + (b * {name}_b + {head} * {name}_h + far({place}, {name}_{axis})) * 8"
     return f"{name} = load_tile({start}, {near}, {name}_{axis}, {width})"
 
 
@@ -519,7 +542,7 @@ def forward_kernel(parts: Parts) -> str:
     for is_partial, indent in kernel.loops(parts.forward, 1, "KEYS"):
         _key_places(kernel, indent, is_partial, "n_keys")
         for number, k in enumerate(keys):
-            kernel.add(indent, _load(k, "k0", "near_keys", "(h // GROUP)", _width(number), axis="key"))
+            kernel.add(indent, _load(k, "k0", "near_keys", "(h // GROUP)", width_of(number), axis="key"))
             dot = f'tl.dot(q{tag(number)}, tl.trans({k}), input_precision="ieee")'
             kernel.add(indent, f"{dot_name(number)} = {dot}")
         _score(kernel, indent, is_partial, "positions[None, :] < n_keys")
@@ -536,17 +559,17 @@ def forward_kernel(parts: Parts) -> str:
         'total = tl.where(weight == 0.0, float("inf"), peak + tl.log2(weight))',
         "tl.store(total_ptr + far(at, n_rows) + t0 + places, total, mask=places < n_rows - t0)",
     )
-    _insert(kernel, body)
-    own = [*_dot_strides(queries, keys), *strides_of("v", "e", "key"), *strides_of("out", "e", "row"), *strides]
+    place_before(kernel, body)
+    own = [*_dot_strides(queries, keys), *strides_of("v", "", "key"), *strides_of("out", "e", "row"), *strides]
     named = [f"{name}_ptr" for name in (*queries, *keys, "v", "out", "total")]
     return kernel.text([*named, *pointers], own, [])
 
 
-def _width(number: int) -> str:
+def width_of(number: int) -> str:
     return f"WIDTH{tag(number)}, PADDED{tag(number)}"
 
 
-def _insert(kernel: Kernel, place: int) -> None:
+def place_before(kernel: Kernel, place: int) -> None:
     """Put what the loops need before them."""
     lines = [f"    {name} = {show(code)}" for name, code in kernel.printer.outer]
     kernel.lines[place:place] = lines
@@ -585,7 +608,7 @@ def query_kernel(parts: Parts) -> str:
     kernel.place("n_heads", "n_rows", "ROWS")
     kernel.add(1, "near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - t0)", "rows = t0 + near")
     for number, q in enumerate(queries):
-        kernel.add(1, _load(q, "t0", "near", "h", _width(number)))
+        kernel.add(1, _load(q, "t0", "near", "h", width_of(number)))
     kernel.add(
         1,
         _load("given", "t0", "near", "h", "CARRIED, CARRIED_PADDED", "row"),
@@ -605,7 +628,7 @@ def query_kernel(parts: Parts) -> str:
     for is_partial, indent in kernel.loops(parts.forward, 1, "KEYS"):
         _key_places(kernel, indent, is_partial, "n_keys")
         for number, k in enumerate(keys):
-            kernel.add(indent, _load(k, "k0", "near_keys", "(h // GROUP)", _width(number), axis="key"))
+            kernel.add(indent, _load(k, "k0", "near_keys", "(h // GROUP)", width_of(number), axis="key"))
             dot = f'tl.dot(q{tag(number)}, tl.trans({k}), input_precision="ieee")'
             kernel.add(indent, f"{dot_name(number)} = {dot}")
         kernel.add(indent, _load("v", "k0", "near_keys", "(h // GROUP)", "CARRIED, CARRIED_PADDED", "key"))
@@ -630,7 +653,7 @@ def query_kernel(parts: Parts) -> str:
     kernel.add(1, "places = tl.arange(0, ROWS)")
     for number, expr in enumerate(dots):
         factor = parts.cotangents[expr][1]
-        name, width = f"d_q{tag(number)}", _width(number)
+        name, width = f"d_q{tag(number)}", width_of(number)
         code = name if factor is None else f"{name} * {show(printer.written(factor, NOWHERE))}"
         start = f"{name}_ptr + b * {name}_b + h * {name}_h + far(t0, {name}_row)"
         kernel.add(1, f"if WANT_Q{tag(number)}:")
@@ -645,8 +668,8 @@ def query_kernel(parts: Parts) -> str:
         else:
             kernel.add(2, f"{name} = tl.where(places < n_rows - t0, {code}, 0.0)")
             kernel.add(2, f"tl.store({name}_ptr + far(at, tiles) + t0 // ROWS, tl.sum({name}, 0))")
-    _insert(kernel, body)
-    own = [*_dot_strides(queries, keys), *strides_of("v", "e", "key"), *strides_of("given", "e", "row"), *strides]
+    place_before(kernel, body)
+    own = [*_dot_strides(queries, keys), *strides_of("v", "", "key"), *strides_of("given", "", "row"), *strides]
     targets = [f"d_q{tag(number)}" for number in kernel.dots]
     own += [stride for name in targets for stride in strides_of(name, "d", "row")]
     named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", "total", "delta")]
@@ -664,7 +687,7 @@ def key_kernel(parts: Parts) -> str:
     kernel.place("(n_heads // GROUP)", "n_keys", "KEYS", latest_first=False)
     kernel.add(1, "near = tl.minimum(tl.arange(0, KEYS), n_keys - 1 - t0)", "keys = t0 + near")
     for number, k in enumerate(keys):
-        kernel.add(1, _load(k, "t0", "near", "h", _width(number), axis="key"))
+        kernel.add(1, _load(k, "t0", "near", "h", width_of(number), axis="key"))
     kernel.add(1, _load("v", "t0", "near", "h", "CARRIED, CARRIED_PADDED", "key"))
     for number in kernel.dots:
         kernel.add(1, f"d_k{tag(number)} = tl.zeros((KEYS, PADDED{tag(number)}), tl.float32)")
@@ -689,7 +712,7 @@ def key_kernel(parts: Parts) -> str:
             kernel.add(indent, "near_rows = tl.arange(0, ROWS)")
         kernel.add(indent, "rows = r0 + near_rows")
         for number, q in enumerate(queries):
-            kernel.add(indent, _load(q, "r0", "near_rows", "h", _width(number)))
+            kernel.add(indent, _load(q, "r0", "near_rows", "h", width_of(number)))
             dot = f'tl.dot(k{tag(number)}, tl.trans({q}), input_precision="ieee")'
             kernel.add(indent, f"{dot_name(number)} = {dot}")
         for name, other in (("total", 'float("inf")'), ("delta", "0.0")):
@@ -737,11 +760,11 @@ def key_kernel(parts: Parts) -> str:
         code = name if factored is None else f"{name} * {factored}"
         start = f"{name}_ptr + b * {name}_b + shared * {name}_h + far(t0, {name}_key)"
         kernel.add(1, f"if WANT_K{tag(number)}:")
-        kernel.add(2, f"store_tile({start}, {code}, places, n_keys - t0, {name}_key, {name}_d, {_width(number)})")
+        kernel.add(2, f"store_tile({start}, {code}, places, n_keys - t0, {name}_key, {name}_d, {width_of(number)})")
     start = "d_v_ptr + b * d_v_b + shared * d_v_h + far(t0, d_v_key)"
     kernel.add(1, "if WANT_V:")
     kernel.add(2, f"store_tile({start}, d_v, places, n_keys - t0, d_v_key, d_v_e, CARRIED, CARRIED_PADDED)")
-    own = [*_dot_strides(queries, keys), *strides_of("v", "e", "key"), *strides_of("given", "e", "row"), *strides]
+    own = [*_dot_strides(queries, keys), *strides_of("v", "", "key"), *strides_of("given", "", "row"), *strides]
     targets = [f"d_k{tag(number)}" for number in kernel.dots]
     own += [stride for name in targets for stride in strides_of(name, "d", "key")]
     own += strides_of("d_v", "e", "key")
@@ -792,8 +815,8 @@ def table_kernel(parts: Parts) -> str:
     )
     _key_places(kernel, 2, True, "n_keys")
     for number, (q, k) in enumerate(zip(queries, keys, strict=True)):
-        kernel.add(2, _load(q, "t0", "near", "h", _width(number)))
-        kernel.add(2, _load(k, "k0", "near_keys", "(h // GROUP)", _width(number), axis="key"))
+        kernel.add(2, _load(q, "t0", "near", "h", width_of(number)))
+        kernel.add(2, _load(k, "k0", "near_keys", "(h // GROUP)", width_of(number), axis="key"))
         kernel.add(2, f'{dot_name(number)} = tl.dot({q}, tl.trans({k}), input_precision="ieee")')
     there = "mask=t0 + near_rows < n_rows"
     kernel.add(
@@ -828,8 +851,8 @@ def table_kernel(parts: Parts) -> str:
             f"tl.store(start, upper_{operand.name}{more})",
             f"tl.store(start + KEYS, lower_{operand.name}{more})",
         )
-    _insert(kernel, body)
-    own = [*_dot_strides(queries, keys), *strides_of("v", "e", "key"), *strides_of("given", "e", "row"), *strides]
+    place_before(kernel, body)
+    own = [*_dot_strides(queries, keys), *strides_of("v", "", "key"), *strides_of("given", "", "row"), *strides]
     named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", "total", "delta")]
     named += [*pointers, *(f"d_{operand.pointer}" for operand in parts.tables)]
     flags = [f"WANT_{operand.name}" for operand in parts.tables]

@@ -141,6 +141,8 @@ class Terms:
                 return self.joined(op, (self.real(left), self.real(right)), "real")
             case ir.Map("neg", (operand,)):
                 return self._unary(lambda x: negative(x), self.real(operand), "real")
+            case ir.Map("abs" | "max" | "min" | "clamp" as op, arguments) if self.value(expr).axes == PAIR:
+                return self._function(op, tuple(map(self.real, arguments)), "real")
         return self._unary(lambda x: method(x, "to", "tl.float32"), self.value(expr), "real")
 
     def _made(self, expr: ir.Expr) -> Cell:
@@ -193,20 +195,23 @@ class Terms:
                 assert isinstance(arguments[1], ir.Const)
                 times = int(arguments[1].value)
                 return self._unary(lambda x: chain("*", [x] * times), self._named(cells[0]), kind)
-            case "max" | "min":
-                result = cells[0]
-                for other in cells[1:]:
-                    result = self._call(f"tl.{op}imum", (result, other), kind)
-                return result
         if op.startswith("as "):
-            return self._unary(lambda x: x, cells[0], kind) if len(op) > 5 else cells[0]
+            return cells[0]
+        return self._function(op, cells, kind)
+
+    def _function(self, op: str, cells: tuple[Cell, ...], kind: Kind) -> Cell:
+        """A function of the table."""
+        if op in ("max", "min"):
+            result = cells[0]
+            for other in cells[1:]:
+                result = self._call(f"tl.{op}imum", (result, other), kind)
+            return result
         row = FUNCTIONS[op]
         assert row.triton != "unknown"
         spelling = FAST.get(op, row.triton.call) if self.fast else row.triton.call
         if spelling.count("{0}") > 1:
             cells = (self._named(cells[0]), *cells[1:])
-        axes = _joint(cells)
-        return Cell(axes, kind, lambda *codes: spelled(spelling, *codes), cells)
+        return Cell(_joint(cells), kind, lambda *codes: spelled(spelling, *codes), cells)
 
     def _named(self, cell: Cell) -> Cell:
         """The cell, which is used several times and so has a name."""
@@ -264,8 +269,7 @@ class Terms:
         table = table_of(expr, self.row, self.key)
         operand = Operand(expr, self.fresh(label), axes, table)
         self.operands.append(operand)
-        place: Node = fill("{p} + b * {b} + h * {h}", p=operand.pointer, b=operand.strides[0], h=operand.strides[1])
-        parts: list[Cell] = [Cell(NOWHERE, "whole", lambda: place, (), f"{operand.name}_at")]
+        parts = self._lead(operand)
         if table is not None:
             parts.append(
                 self.joined("*", (self.value(table.index), _plain(Name(operand.strides[2]), "whole")), "whole")
@@ -284,7 +288,13 @@ class Terms:
         def load_truth(*codes: Node) -> Node:
             return infix("!=", load(*codes), 0)
 
-        return Cell(axes, kind, load_truth if kind == "bool" else load, tuple(parts), operand.name, operand=operand)
+        make = load_truth if kind == "bool" else load
+        return Cell(_joint(parts), kind, make, tuple(parts), operand.name, operand=operand)
+
+    def _lead(self, operand: Operand) -> list[Cell]:
+        """The place of an array at a head."""
+        place: Node = fill("{p} + b * {b} + h * {h}", p=operand.pointer, b=operand.strides[0], h=operand.strides[1])
+        return [Cell(NOWHERE, "whole", lambda: place, (), f"{operand.name}_at")]
 
     def _offset(self, name: str, stride: str) -> Callable[[], Node]:
         return lambda: fill("{x}.to(tl.int64) * {s}", x=name, s=stride)

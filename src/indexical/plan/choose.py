@@ -15,11 +15,12 @@ from ..ir.types import Coordinate, Dtype
 from ..ir.walk import reads_of, walk
 from .blocks import cut
 from .contractions import contract
+from .decode import DECODE, decode_refusal
 from .dtypes import definition_dtypes, weak_definitions
 from .experts import group
 from .few import few_pairs
 from .fuse import fuse
-from .gpu import refusal
+from .gpu import limits, refusal
 from .gradients import Derived, derive
 from .losses import CrossEntropy, find_loss
 from .norms import Norm, find_norm
@@ -79,11 +80,15 @@ def choose(
     written = original.definitions
     kernels = {step.definition: step for step in reversed(together)}
     kernels |= {name: Step(name, GROUPED, chosen=rows) for name, rows in chosen.items()}
+    given = {tensor.name: dtypes[tensor.name] for tensor in program.inputs if tensor.name in dtypes}
+    types = {**given, **definition_dtypes(program, given), **definition_dtypes(original, given)}
     library = [
         *(Step(name, CROSS_ENTROPY, loss=loss) for name, loss in losses.items()),
         *(Step(name, norm.kernel, norm=norm) for name, norm in norms.items()),
-        *(_attend(lets[name], fused[name], lets, target, device, dtypes) for name in fused if name in needed),
+        *(_attend(lets[name], fused[name], lets, target, device, types[name]) for name in fused if name in needed),
     ]
+    if TRITON in target.kernels and device == "cuda" and not isolate:
+        library = [_decoding(step, {step.definition: types[step.definition]}) for step in library]
     for step in library:
         more = (*step.refusals, *uncontracted.get(step.definition, ()))
         covers = _covered((step.definition,), written, needed)
@@ -98,8 +103,6 @@ def choose(
         built |= {name for step in library if step.attend is not None for name in kernels[step.definition].covers}
     asked = needed_by(original, wanted, {})
     unread = tuple(let.name for let in original.lets if let.name in asked - built and let.axes and not let.hidden)
-    given = {tensor.name: dtypes[tensor.name] for tensor in program.inputs if tensor.name in dtypes}
-    types = {**given, **definition_dtypes(program, given), **definition_dtypes(original, given)}
     weak = weak_definitions(program, given)
     same = agreed(original)
     return Plan(program, wanted, types, target.name, device, isolate, steps, unread, weak, recompute, same)
@@ -333,7 +336,7 @@ def _attend(
     lets: Mapping[str, ir.Let],
     target: Target,
     device: str,
-    dtypes: Mapping[str, Dtype] | None = None,
+    dtype: Dtype | None = None,
 ) -> Step:
     ranges = {range.coordinate: range for range in let.clauses[0].ranges}
     axes = tuple(axis.coordinate for axis in let.axes)
@@ -348,13 +351,25 @@ def _attend(
     attend = Attend(attention, layout, scores, domain, keys, shape)
     if way in (INTERVALS, TILES, STREAM) and INTERVALS in target.kernels:
         attend = replace(attend, few=few_pairs(attend, device))
-    if TRITON in target.kernels and device == "cuda" and way != FUSED and dtypes is not None:
-        reason = refusal(attend, dtypes)
+    if TRITON in target.kernels and device == "cuda" and way != FUSED and dtype is not None:
+        reason = refusal(attend, {let.name: dtype})
         if reason is None:
             attend = replace(attend, otherwise=way)
-            return Step(let.name, TRITON, words_of(attend, True, False, False), refusals[:1], attend)
+            words = (*words_of(attend, True, False, False), *limits(attend, dtype, way))
+            return Step(let.name, TRITON, words, refusals[:1], attend)
         refusals = (*refusals, Refusal(let.name, TRITON, reason))
     return Step(let.name, way, words_of(attend, way == FUSED, way == STREAM, target.builds_scores), refusals, attend)
+
+
+def _decoding(step: Step, dtypes: Mapping[str, Dtype]) -> Step:
+    """The step, with a kernel for few queries where one takes them: for one alone the library's own is as fast."""
+    attend = step.attend
+    if attend is None or (step.kernel == FUSED and (attend.shape != "full" or attend.row is None)):
+        return step
+    if decode_refusal(attend, dtypes) is not None:
+        return step
+    least = 2 if step.kernel == FUSED else 1
+    return replace(step, words=(*step.words, DECODE), attend=replace(attend, decodes=least))
 
 
 def _shape(domain: Domain, keys: tuple[Slice, ...], key: ir.Range, rows: list[Coordinate]) -> str | None:

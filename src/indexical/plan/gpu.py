@@ -33,7 +33,7 @@ def dots_of(expr: ir.Expr, rows: frozenset[Coordinate], key: Coordinate) -> Iter
 
 
 def refusal(attend: Attend, dtypes: Mapping[str, Dtype]) -> str | None:
-    """Why the kernel does not compute an attention; None where it does."""
+    """Why the kernel does not compute an attention of these dtypes; None where it does."""
     attention, row = attend.attention, attend.row
     if not set(dtypes.values()) & {"f16", "bf16", "f32", "f64"} <= _TAKEN:
         return "matrix units have no f64"
@@ -52,7 +52,7 @@ def refusal(attend: Attend, dtypes: Mapping[str, Dtype]) -> str | None:
         if isinstance(found, str):
             return found
     for expr in (attention.score, *attention.guard):
-        reason = _unprinted(expr, rows, key)
+        reason = unprinted(expr, rows, key)
         if reason is not None:
             return reason
     for table in tables_of(attention.score, row, key):
@@ -61,6 +61,21 @@ def refusal(attend: Attend, dtypes: Mapping[str, Dtype]) -> str | None:
     if tables_of(build.conjunction(attention.guard), row, key):
         return "a guard reads a table at a function of query and key"
     return None
+
+
+def limits(attend: Attend, dtype: Dtype, otherwise: str) -> tuple[str, ...]:
+    """The calls that the kernel leaves to another one, in words."""
+    row, key = attend.row, attend.attention.coordinate
+    assert row is not None
+    narrow = dtype in ("f16", "bf16")
+    words = [f"where a head is {'neither 64 nor 128' if narrow else 'more than 256'} wide: by {otherwise}"]
+    pair = {row, key}
+    reads = (part for part in walk(attend.attention.score) if isinstance(part, ir.Read) and part.type.kind == "real")
+    for read in dict.fromkeys(read for read in reads if pair <= read.type.coordinates):
+        table = table_of(read, row, key)
+        if table is None or not table.is_relative:
+            words.append(f"where `{read.tensor}` wants a gradient: by {otherwise}")
+    return tuple(words)
 
 
 @dataclass(frozen=True)
@@ -125,7 +140,7 @@ def _next(coordinate: Coordinate, like: ir.Expr) -> ir.Expr:
     return build.apply("+", (build.coord(coordinate, like.span), build.whole(1, like.span)), "whole", like.span)
 
 
-def _unprinted(expr: ir.Expr, rows: frozenset[Coordinate], key: Coordinate) -> str | None:
+def unprinted(expr: ir.Expr, rows: frozenset[Coordinate], key: Coordinate) -> str | None:
     """The first part that varies with query and key and that the kernel cannot compute."""
     coordinates = expr.type.coordinates
     pair = key in coordinates and bool(coordinates & rows)
@@ -157,7 +172,7 @@ def _unprinted(expr: ir.Expr, rows: frozenset[Coordinate], key: Coordinate) -> s
         case ir.Select():
             pass
     for child in children(expr):
-        reason = _unprinted(child, rows, key)
+        reason = unprinted(child, rows, key)
         if reason is not None:
             return reason
     return None

@@ -103,7 +103,8 @@ class Few:
 class Attend:
     """An attention with all that a kernel needs: the `domain` of its pairs of query and key, and the keys of each
     query. `shape` is `full` or `causal` where its guard says no more than that; over `few` pairs it is computed at
-    once. `otherwise` is the kernel of calls that a better one does not take for their sizes."""
+    once. `otherwise` is the kernel of calls that a better one does not take for their sizes. Calls of at
+    least so many queries as it `decodes`, and of few, have a kernel that splits the keys; 0 for none."""
 
     attention: Attention
     layout: Layout
@@ -113,6 +114,7 @@ class Attend:
     shape: str | None
     few: Few | None = None
     otherwise: str | None = None
+    decodes: int = 0
 
     @property
     def row(self) -> Coordinate | None:

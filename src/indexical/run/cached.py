@@ -73,7 +73,8 @@ def lend_store() -> None:
     """Let kernels for a GPU keep their binaries where texts are kept. A text that stands alone keeps none."""
     launching = sys.modules.get(f"{__name__.partition('.')[0]}.backends.kernels.triton_launch")
     if launching is not None:
-        launching.binaries = current_store()  # type: ignore[attr-defined]
+        store = current_store()
+        launching.binaries = store if store.problem is None else None  # type: ignore[attr-defined]
 
 
 @cache

@@ -1,4 +1,4 @@
-"""A folder of emitted texts that outlives the process.
+"""A folder of emitted texts, and of machine code written as text, that outlives the process.
 
 What lies there will be executed. So nothing is read from, or written to, a place that somebody else could have written
 to, and a text that is not what was stored is not there. Whatever goes wrong with the folder, a call goes on without it.
@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 # The folder has no more entries, and no more bytes, than these: the ones that were not used for longest go.
-MOST_ENTRIES = 256
-MOST_BYTES = 64 << 20
+MOST_ENTRIES = 512
+MOST_BYTES = 128 << 20
 # One text is not larger than this.
 LARGEST = 8 << 20
 # What a process that ended while it wrote has left is removed after so many seconds.

@@ -24,11 +24,13 @@ LARGER = {"i": 45, "j": 45, "d": 20, "e": 12, "r": 89}
 DTYPES = {"f32": torch.float32, "f16": torch.float16}
 
 
-def drawn(name: str, dtype: torch.dtype) -> dict[str, Any]:
+def drawn(name: str, dtype: torch.dtype, larger: dict[str, int] | None = None) -> dict[str, Any]:
     """The arrays of a variant."""
     torch.manual_seed(1)
     variant = VARIANTS[name]
-    sizes = {**SIZES, **LARGER, **variant.sizes}
+    sizes = {**SIZES, **(larger or LARGER), **variant.sizes}
+    if dtype == torch.float16:  # The widths that matrix units take.
+        sizes |= {"d": 64, "e": 128}
     found: dict[str, Any] = {}
     for tensor in ix.compile(variant.text).ir.inputs:
         if tensor.name in variant.given:

@@ -14,6 +14,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from torch.utils.flop_counter import FlopCounterMode
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from indexical.backends.kernels.torch_operator import OPERATORS, differentiable
@@ -153,6 +154,8 @@ def check_torch_func() -> None:
 def check_operator_keeps_its_contract() -> None:
     names = getattr(torch.ops, OPERATORS.ns)
     x = drawn(4, 3).requires_grad_()
+    with FlopCounterMode(display=False):  # A mode sees operators, and so they are registered.
+        assert torch.allclose(cubed(x), 0.5 * x**3)
     torch.library.opcheck(names.cube.default, ([x], [3], [0.5]))
     inputs = ([drawn(4, 3), None], [x.detach()], [drawn(4, 3), drawn(3)], [3], [0.5], [True])
     torch.library.opcheck(names.cube_backward.default, inputs, test_utils=("test_schema", "test_faketensor"))
@@ -171,6 +174,21 @@ def check_one_graph_for_all_sizes() -> None:
         wanted.sum().backward()
         assert torch.equal(x.grad, same.grad)
     assert counter.frame_count == 1
+
+
+def check_operators_are_registered_when_they_are_needed() -> None:
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    counter = CompileCounterWithBackend("aot_eager")
+    for name in ("late_backward", "late", "late"):
+        late = differentiable(name, cube, cube_backward, fake, fake_backward)
+        assert torch.equal(late([drawn(3)], [3], [1.0])[0], drawn(3) ** 3)
+        graph = torch.compile(lambda x, late=late: late([x], [3], [2.0])[0], fullgraph=True, backend=counter)
+        x = drawn(3).requires_grad_()
+        graph(x).sum().backward()
+        assert torch.allclose(x.grad, 6 * drawn(3) ** 2)
+    assert counter.frame_count == 3
+    assert {"late", "late_backward"} < set(dir(getattr(torch.ops, OPERATORS.ns)))
 
 
 def check_graphs_are_recorded_as_operators() -> None:

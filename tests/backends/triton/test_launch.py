@@ -25,10 +25,11 @@ from triton.backends.compiler import GPUTarget  # noqa: E402
 
 from indexical.backends.kernels import triton_launch  # noqa: E402
 from indexical.backends.kernels.triton_launch import Binary, Family, Form, launch  # noqa: E402
-from indexical.backends.source import kernel_texts  # noqa: E402
+from indexical.backends.source import _defined, kernel_texts  # noqa: E402
 from indexical.run.kernel import load  # noqa: E402
 from indexical.run.store import Store  # noqa: E402
 
+FOLDER = Path(triton_launch.__file__).parent
 HOPPER = GPUTarget("cuda", 90, 32)
 SCRIPT = Path(__file__).with_name("launching.py")
 KERNELS = """
@@ -127,6 +128,15 @@ def test_kernels_without_a_file_are_compiled() -> None:
     assert Binary.read(binary.written()) == binary
 
 
+def test_stages_make_what_triton_makes() -> None:
+    assert triton.__version__.startswith(triton_launch._STAGED)
+    scale, copy, _, _ = loaded()
+    tiles = Form(copy, ("tensordesc<fp16[32, 64]>",) * 2, (False, False), (32,), 4, 2)
+    for given in (form(scale), form(scale, divisible=False, warps=8), tiles):
+        own, usual = given.compiled(HOPPER, own=True), given.compiled(HOPPER)
+        assert own == usual
+
+
 def test_descriptors_are_part_of_a_binary() -> None:
     _, copy, described, _ = loaded()
     types = ("tensordesc<fp16[32, 64]>",) * 2
@@ -160,7 +170,7 @@ def test_keys_tell_all_that_a_binary_depends_on(monkeypatch: pytest.MonkeyPatch)
 def test_binaries_are_kept_and_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IX_CACHE", str(tmp_path / "kept"))
     first = form().binary(HOPPER)
-    monkeypatch.setattr(Form, "compiled", lambda *_: pytest.fail("it is compiled again"))
+    monkeypatch.setattr(Form, "compiled", lambda *_, own: pytest.fail("it is compiled again"))
     assert form().binary(HOPPER) == first
     (kept,) = (tmp_path / "kept").iterdir()
     assert kept.stat().st_mode & 0o077 == 0
@@ -176,7 +186,7 @@ def test_loading_a_text_lends_it_the_folder(tmp_path: Path, monkeypatch: pytest.
     assert triton_launch.binaries == Store(str(tmp_path / "kept"))
     monkeypatch.setenv("IX_CACHE", "0")
     loaded()
-    assert triton_launch.binaries.problem is not None
+    assert triton_launch.binaries is None
 
 
 # ---------------------------------------------------------------------------------------------- launches
@@ -242,7 +252,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Form]:
     """The kernels that were compiled, which take no time."""
     found: list[Form] = []
 
-    def compile(given: Form, _: Any) -> Binary:
+    def compile(given: Form, *_: Any, **__: Any) -> Binary:
         found.append(given)
         return Binary("scale", b"", 128, 1024, 0, [])
 
@@ -394,3 +404,11 @@ def test_text_stands_alone(tmp_path: Path) -> None:
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     environment.pop("PYTHONPATH", None)
     subprocess.run([sys.executable, "-s", str(place)], check=True, cwd=tmp_path, env=environment)
+
+
+@pytest.mark.parametrize("file", ["triton_launch", "torch_operator"])
+def test_names_are_those_of_no_other_text(file: str) -> None:
+    """Kernel files are pasted into one module."""
+    names = {path.stem: set(_defined(path.read_text(encoding="utf-8"))) for path in FOLDER.glob("t*.py")}
+    own = names.pop(file)
+    assert {other: sorted(found & own) for other, found in names.items() if found & own} == {}

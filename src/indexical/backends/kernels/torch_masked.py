@@ -171,7 +171,7 @@ def attend_masked_backward(
     if plain or 0 in (query.numel(), key.numel(), value.numel()):
         return _products_backward(gradient, query, key, value, allowed, bias, scale)
     widths = query.shape[-1], key.shape[-1], value.shape[-1]
-    given = [_widened(x, max(widths)) for x in (gradient, query, key, value)]
+    given = [_padded_rows(x, max(widths)) for x in (gradient, query, key, value)]
     mask = _joined(query, allowed, bias)
     if mask is not None and mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(~mask, -math.inf)
@@ -182,7 +182,7 @@ def attend_masked_backward(
     return to_query, to_key, to_value
 
 
-def _widened(tensor: Tensor, width: int) -> Tensor:
+def _padded_rows(tensor: Tensor, width: int) -> Tensor:
     """Zeros behind the last axis, up to a width, and no gaps in it."""
     if tensor.shape[-1] < width:
         tensor = torch.nn.functional.pad(tensor, (0, width - tensor.shape[-1]))

@@ -3,6 +3,7 @@ batching, so that `torch.compile`, `torch.func` and autograd read them. This tex
 """
 
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,21 +11,36 @@ import torch
 from torch import Tensor
 
 OPERATORS: Any = torch.library.Library(__name__.replace(".", "_"), "FRAGMENT")  # type: ignore[no-untyped-call]
+_SPACE = getattr(torch.ops, OPERATORS.ns)
 _operator_numbers = itertools.count(2)
+_registering = threading.RLock()
+_taken: set[str] = set()
 _NUMBERS = "SymInt[] wholes, float[] reals"
 _PLAIN = (Tensor, torch.nn.Parameter)
 
 
-def define_operator(name: str, schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> tuple[str, Any]:
-    """A new operator and its full name, with a number where the name is taken."""
-    taken = getattr(torch.ops, OPERATORS.ns)
+def _free(name: str) -> str:
+    """A name for an operator that no other has or will have."""
     free = name = name if name.isascii() else "attend"  # PyTorch names its operators in ASCII.
-    while hasattr(taken, free):
-        free = f"{name}_{next(_operator_numbers)}"
+    with _registering:
+        while free in _taken or hasattr(_SPACE, free):
+            free = f"{name}_{next(_operator_numbers)}"
+        _taken.add(free)
+    return free
+
+
+def _define_free(free: str, schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> str:
+    """A new operator by a name that is free; its full name."""
     OPERATORS.define(free + schema)
     OPERATORS.impl(free, run, "CompositeExplicitAutograd")
     torch.library.register_fake(f"{OPERATORS.ns}::{free}", fake, lib=OPERATORS)
-    return f"{OPERATORS.ns}::{free}", getattr(taken, free).default
+    return f"{OPERATORS.ns}::{free}"
+
+
+def define_operator(name: str, schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> tuple[str, Any]:
+    """A new operator and its full name, with a number where the name is taken."""
+    free = _free(name)
+    return _define_free(free, schema, run, fake), getattr(_SPACE, free).default
 
 
 def _is_recorded(tensors: Sequence[Tensor]) -> bool:
@@ -127,21 +143,11 @@ def differentiable(
     `run(tensors, wholes, reals)` gives so many new tensors, the outputs. `run_backward(gradients, tensors, found,
     wholes, reals, needs)` gives a gradient to each tensor whose `needs` is true; `gradients` are those of the outputs
     `found`, None where nobody asks. The fakes take the same and give empty tensors of the same shapes, strides and
-    dtypes: they see no values. All arguments but numbers are lists. A second derivative is refused.
+    dtypes: they see no values. All arguments but numbers are lists. A second derivative is refused. Operators are
+    registered when something records a call: `torch.compile`, a graph, a mode.
     """
 
-    def listed(*given: Any) -> list[Tensor]:
-        return list(run_backward(*given))
-
-    def listed_fake(*given: Any) -> list[Tensor]:
-        return list(fake_backward(*given))
-
-    results = ", ".join(["Tensor"] * outputs)
-    schema = f"(Tensor[] tensors, {_NUMBERS}) -> ({results})"
-    forward_name, forward = define_operator(name, schema, _grouped(run, outputs), _grouped(fake, outputs))
-    schema = f"(Tensor?[] gradients, Tensor[] tensors, Tensor[] found, {_NUMBERS}, bool[] needs) -> Tensor[]"
-    backward_name, backward = define_operator(f"{name}_backward", schema, listed, listed_fake)
-
+    forward, backward = _free(name), _free(f"{name}_backward")
     returning = _returning_function(name, outputs, run_backward)
 
     def flows(numbers: Any, needs: Sequence[bool], gradients: Sequence[Any], saved: Sequence[Tensor]) -> list[Any]:
@@ -150,7 +156,8 @@ def differentiable(
             return [None] * len(needs)
         given = (list(gradients), list(saved[:-outputs]), list(saved[-outputs:]), *map(list, numbers), list(needs))
         if _is_recorded([*saved, *(gradient for gradient in gradients if gradient is not None)]):
-            found = backward(*given)
+            register()
+            found = getattr(_SPACE, backward).default(*given)
         elif is_transformed() or torch.is_grad_enabled():
             found = returning.apply(numbers, tuple(needs), *gradients, *saved)
         else:
@@ -170,14 +177,29 @@ def differentiable(
     def derive_plainly(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
         return None, *flows(ctx.numbers, ctx.needs_input_grad[1:], gradients, ctx.saved_tensors)
 
-    torch.library.register_autograd(forward_name, derive, setup_context=save, lib=OPERATORS)
-    torch.library.register_autograd(backward_name, returning.backward, lib=OPERATORS)
+    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+    def register() -> bool:
+        """Register the operators, which takes milliseconds, unless they are. `torch.compile` calls it while it reads a
+        call, and does not look inside: the names of the operators, for which graphs are kept, stand outside."""
+        with _registering:
+            if hasattr(_SPACE, forward):
+                return True
+            results = ", ".join(["Tensor"] * outputs)
+            schema = f"(Tensor[] tensors, {_NUMBERS}) -> ({results})"
+            full = _define_free(forward, schema, _grouped(run, outputs), _grouped(fake, outputs))
+            schema = f"(Tensor?[] gradients, Tensor[] tensors, Tensor[] found, {_NUMBERS}, bool[] needs) -> Tensor[]"
+            full_backward = _define_free(backward, schema, _listed(run_backward), _listed(fake_backward))
+            torch.library.register_autograd(full, derive, setup_context=save, lib=OPERATORS)
+            torch.library.register_autograd(full_backward, returning.backward, lib=OPERATORS)
+            return True
+
     plain, mapped = _calling_functions(name, run, derive_plainly)
 
     def call(tensors: Sequence[Tensor], wholes: Sequence[int] = (), reals: Sequence[float] = ()) -> Sequence[Tensor]:
         given: Any
         if _is_recorded(tensors):
-            given = forward(list(tensors), list(wholes), list(reals))
+            register()
+            given = getattr(_SPACE, forward).default(list(tensors), list(wholes), list(reals))
             return given if outputs > 1 else (given,)
         if is_transformed():
             given = mapped.apply((wholes, reals), *tensors)
@@ -193,3 +215,7 @@ def differentiable(
 def _grouped(function: Callable[..., Sequence[Tensor]], outputs: int) -> Callable[..., Any]:
     """The function with its results as an operator gives them: a tuple, or one tensor alone."""
     return lambda *given: tuple(function(*given)) if outputs > 1 else function(*given)[0]
+
+
+def _listed(function: Callable[..., Sequence[Tensor]]) -> Callable[..., list[Tensor]]:
+    return lambda *given: list(function(*given))

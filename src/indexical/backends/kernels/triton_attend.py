@@ -15,9 +15,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from .torch_operator import differentiable
+from .triton_launch import launch
+
 # ------------------------------------------------------------------------------------------ functions of kernels
 
-if os.environ.get("TRITON_INTERPRET") == "1":
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+
+if INTERPRETED:
 
     @triton.jit
     def tanh(x):  # type: ignore[no-untyped-def]
@@ -48,11 +53,10 @@ def far(place, stride):  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator]
 def load_tile(start, near, row_stride, WIDTH: tl.constexpr, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Some rows of a matrix, with zeros beyond its width. Each begins at a multiple of 16 bytes: what is loaded ahead
-    of its use must be."""
+    """Some rows of a matrix, with zeros beyond its width. Strides count eights: what is loaded ahead of its use lies at
+    multiples of 16 bytes."""
     columns = tl.arange(0, PADDED)
-    offsets = tl.multiple_of(near * row_stride, [8])
-    at = tl.multiple_of(start, 16) + offsets[:, None] + columns[None, :]
+    at = start + (near * (row_stride * 8))[:, None] + columns[None, :]
     return tl.load(at) if WIDTH == PADDED else tl.load(at, mask=columns[None, :] < WIDTH, other=0.0)
 
 
@@ -138,11 +142,9 @@ def _delta_kernel(  # type: ignore[no-untyped-def]
     out_b,
     out_h,
     out_row,
-    out_e,
     given_b,
     given_h,
     given_row,
-    given_e,
     n_heads,
     n_rows,
     WIDTH: tl.constexpr,
@@ -155,8 +157,8 @@ def _delta_kernel(  # type: ignore[no-untyped-def]
     r0 = (tl.program_id(0) % tiles) * ROWS
     b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
     near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - r0)
-    out = load_tile(out_ptr + b * out_b + h * out_h + far(r0, out_row), near, out_row, WIDTH, PADDED)
-    start = given_ptr + b * given_b + h * given_h + far(r0, given_row)
+    out = load_tile(out_ptr + (b * out_b + h * out_h + far(r0, out_row)) * 8, near, out_row, WIDTH, PADDED)
+    start = given_ptr + (b * given_b + h * given_h + far(r0, given_row)) * 8
     given = load_tile(start, near, given_row, WIDTH, PADDED)
     delta = tl.sum(out.to(tl.float32) * given.to(tl.float32), 1)
     rows = r0 + tl.arange(0, ROWS)
@@ -236,13 +238,14 @@ class Tiling(NamedTuple):
     stages: int
 
 
-def _padded(width: int) -> int:
-    return max(16, 1 << (width - 1).bit_length())
+def _padded(width: int, itemsize: int = 4) -> int:
+    """The width of a tile: a power of 2, and for matrix units of 16 bits at least 64."""
+    return max(64 if itemsize == 2 and not INTERPRETED else 16, 1 << max(0, width - 1).bit_length())
 
 
 def _tilings(width: int, carried: int, itemsize: int) -> tuple[Tiling, Tiling, Tiling]:
     """The tiles of the forward kernel, of the one for queries and of the one for keys."""
-    if os.environ.get("TRITON_INTERPRET") == "1":
+    if INTERPRETED:
         return Tiling(32, 16, 4, 1), Tiling(16, 32, 4, 1), Tiling(32, 16, 4, 1)
     wide = max(width, carried)
     if itemsize > 2:
@@ -252,7 +255,7 @@ def _tilings(width: int, carried: int, itemsize: int) -> tuple[Tiling, Tiling, T
     if wide <= 64:
         return Tiling(128, 64, 4, 3), Tiling(64, 64, 4, 3), Tiling(64, 64, 4, 3)
     if wide <= 128:
-        return Tiling(64, 64, 4, 3), Tiling(64, 64, 4, 2), Tiling(64, 128, 8, 2)
+        return Tiling(64, 64, 4, 3), Tiling(64, 64, 4, 2), Tiling(32, 64, 4, 3)
     return Tiling(64, 32, 8, 2), Tiling(64, 32, 8, 2), Tiling(32, 64, 8, 2)
 
 
@@ -261,11 +264,11 @@ class Program(NamedTuple):
     `row`, `key` or both; `learned` which of them have a gradient. `labels` are two of them in which a query and a key
     agree, or None."""
 
-    launch: Callable[..., None]
     forward: Any
     backward_query: Any
     backward_key: Any
     backward_table: Any
+    dots: int
     levels: tuple[str, ...]
     learned: tuple[bool, ...]
     labels: tuple[int, int] | None
@@ -286,11 +289,11 @@ class Operands(NamedTuple):
     ahead: tuple[int, int] = (0, 0)
 
     @classmethod
-    def of(cls, program: Program, *given: Any) -> "Operands":
-        """The operands of a call, as the operator is handed them."""
-        queries, keys, value, arrays, wholes, reals = given
-        queries, keys, value = list(map(_aligned, queries)), list(map(_aligned, keys)), _aligned(value)
-        count = len(program.levels)
+    def of(cls, program: Program, tensors: list[Tensor], wholes: Sequence[int], reals: Sequence[float]) -> "Operands":
+        """The operands of a call, as it is handed them."""
+        dots, count = program.dots, len(program.levels)
+        matrices, arrays = list(map(_aligned, tensors[: 2 * dots + 1])), tensors[2 * dots + 1 :]
+        queries, keys, value = matrices[:dots], matrices[dots:-1], matrices[-1]
         if program.backward_table is None:
             return cls(queries, keys, value, arrays, (*wholes, *reals))
         *wholes, low, high = wholes
@@ -308,13 +311,14 @@ class Operands(NamedTuple):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        parts = [(key.shape[-1], _padded(key.shape[-1])) for key in (*self.keys, self.value)]
+        size = self.value.itemsize
+        parts = [(key.shape[-1], _padded(key.shape[-1], size)) for key in (*self.keys, self.value)]
         return tuple(itertools.chain(*parts))
 
     @property
     def table_tiling(self) -> Tiling:
         """The square tiles of which diagonals are summed."""
-        if os.environ.get("TRITON_INTERPRET") == "1":
+        if INTERPRETED:
             return Tiling(16, 16, 4, 1)
         wide = max(self.widths)
         if self.value.itemsize > 2:
@@ -343,20 +347,25 @@ def _table(program: Program, given: Operands, tiling: Tiling, flipped: bool) -> 
     extents = torch.empty((count, others, 2), dtype=torch.int64, device=own.device)
     table = torch.empty((*shape, tiles, 4), dtype=torch.int32, device=own.device)
     arguments = (other, extents, *_strides(other), shape[1], other.shape[2])
-    program.launch(_extents_kernel, (count * others,), arguments, (other_step,), 4, 1)
+    launch(_extents_kernel, (count * others,), arguments, (other_step,), 4, 1)
     arguments = (own, extents, table, *_strides(own), shape[1], own.shape[2], others)
-    program.launch(_meetings_kernel, (count * tiles,), arguments, (step, 128), 4, 1)
+    launch(_meetings_kernel, (count * tiles,), arguments, (step, 128), 4, 1)
     return (table,), [0 if shape[0] == 1 else table.stride(0), 0 if shape[1] == 1 else table.stride(1)]
+
+
+def _eights(*matrices: Tensor) -> list[int]:
+    """The strides of all axes but the last, where elements lie side by side, in eights."""
+    return [stride // 8 for matrix in matrices for stride in matrix.stride()[:-1]]
 
 
 def _strides(*tensors: Tensor) -> list[int]:
     return [stride for tensor in tensors for stride in tensor.stride()]
 
 
-def _attend(program: Program, given: Operands) -> tuple[Tensor, Tensor]:
+def _attend_by_kernels(program: Program, given: Operands) -> tuple[Tensor, Tensor]:
     """The result (batch, head, row, width), and the logarithm to base 2 of every row's total weight; +inf of none."""
     batch, heads, rows, keys = given.shape
-    out = _result(given)
+    out = _result(given.queries[0], given.value)
     total = torch.empty((batch, heads, rows), dtype=torch.float32, device=out.device)
     if out.numel() == 0:
         return out, total.fill_(math.inf)
@@ -364,23 +373,28 @@ def _attend(program: Program, given: Operands) -> tuple[Tensor, Tensor]:
     table, steps = _table(program, given, tiling, False)
     arguments = (
         *(*given.queries, *given.keys, given.value, out, total, *given.arrays, *table),
-        *_strides(*given.queries, *given.keys, given.value, out, *given.arrays),
+        *_eights(*given.queries, *given.keys, given.value),
+        *_strides(out, *given.arrays),
         *(*steps, heads, rows, keys, *given.numbers),
     )
     constants = (*given.widths, given.group, tiling.rows, tiling.keys)
     grid = (batch * heads * triton.cdiv(rows, tiling.rows),)
-    program.launch(program.forward, grid, arguments, constants, tiling.warps, tiling.stages)
+    launch(program.forward, grid, arguments, constants, tiling.warps, tiling.stages)
     return out, total
 
 
-def _result(given: Operands) -> Tensor:
+def _result(query: Tensor, value: Tensor) -> Tensor:
     """An array for the result, laid out in memory as the queries are."""
-    query, width = given.queries[0], given.value.shape[-1]
-    strides = query.stride()
+    width, strides = value.shape[-1], query.stride()
     order = sorted(range(3), key=lambda axis: -strides[axis]) if 0 not in strides else [0, 1, 2]
     shape = [query.shape[axis] for axis in order]
     whole = query.new_empty((*shape, (width + 7) // 8 * 8)).permute(*(order.index(axis) for axis in range(3)), 3)
     return whole if whole.shape[-1] == width else whole[..., :width]
+
+
+def _like(tensor: Tensor) -> Tensor:
+    """An array for a gradient."""
+    return tensor.new_empty(tensor.shape)
 
 
 def _aligned(tensor: Tensor) -> Tensor:
@@ -393,17 +407,13 @@ def _aligned(tensor: Tensor) -> Tensor:
     return whole[..., :width].copy_(tensor)
 
 
-def _attend_backward(
+def _attend_by_kernels_backward(
     program: Program, gradient: Tensor, given: Operands, out: Tensor, total: Tensor, needs: Sequence[bool]
 ) -> list[Tensor]:
     """The gradients that are needed: of queries, keys, value and arrays, in this order."""
     batch, heads, rows, keys = given.shape
     count = len(given.queries)
-    found: list[Tensor] = [
-        *(torch.empty_like(x) if 0 not in x.stride() else x.new_empty(x.shape) for x in given.queries),
-        *(torch.empty_like(x) if 0 not in x.stride() else x.new_empty(x.shape) for x in given.keys),
-        torch.empty_like(given.value) if 0 not in given.value.stride() else given.value.new_empty(given.value.shape),
-    ]
+    found = [_like(x) for x in (*given.queries, *given.keys, given.value)]
     row_tiles = triton.cdiv(rows, given.tilings[1].rows)
     for array, level, learned in zip(given.arrays, program.levels, program.learned, strict=True):
         tail: tuple[int, ...] = (1,)
@@ -473,13 +483,13 @@ def _launch_backward(
     width = given.value.shape[-1]
     delta, gradient, out = torch.empty_like(total), _aligned(gradient), _aligned(out)
     grid = (batch * heads * triton.cdiv(rows, 64),)
-    arguments = (out, gradient, delta, *_strides(out, gradient), heads, rows)
-    program.launch(_delta_kernel, grid, arguments, (width, _padded(width), 64), 4, 1)
+    arguments = (out, gradient, delta, *_eights(out, gradient), heads, rows)
+    launch(_delta_kernel, grid, arguments, (width, _padded(width, out.itemsize), 64), 4, 1)
     arrays = list(zip(found[2 * count + 1 :], program.levels, program.learned, needs[2 * count + 1 :], strict=False))
     of_query = [(x, need) for x, level, learned, need in arrays if learned and level in ("", "row")]
     of_key = [(x, need) for x, level, learned, need in arrays if learned and level == "key"]
     operands = (*given.queries, *given.keys, given.value, gradient, total, delta, *given.arrays)
-    strides = _strides(*given.queries, *given.keys, given.value, gradient, *given.arrays)
+    strides = [*_eights(*given.queries, *given.keys, given.value, gradient), *_strides(*given.arrays)]
     numbers = (heads, rows, keys, *given.numbers)
     wanted = (*needs[:count], *(need for _, need in of_query))
     if any(wanted):
@@ -489,7 +499,7 @@ def _launch_backward(
         constants = (*given.widths, given.group, tiling.rows, tiling.keys, *wanted)
         table, steps = _table(program, given, tiling, False)
         arguments = (*operands, *table, *targets, *strides, *steps, *_strides(*found[:count]), *numbers)
-        program.launch(program.backward_query, grid, arguments, constants, tiling.warps, tiling.stages)
+        launch(program.backward_query, grid, arguments, constants, tiling.warps, tiling.stages)
     wanted = (*needs[count : 2 * count], needs[2 * count], *(need for _, need in of_key))
     if any(wanted):
         tiling = given.tilings[2]
@@ -499,7 +509,7 @@ def _launch_backward(
         table, steps = _table(program, given, tiling, True)
         places = _strides(*found[count : 2 * count + 1])
         arguments = (*operands, *table, *targets, *strides, *steps, *places, *numbers)
-        program.launch(program.backward_key, grid, arguments, constants, tiling.warps, tiling.stages)
+        launch(program.backward_key, grid, arguments, constants, tiling.warps, tiling.stages)
     of_table = [(x, need) for x, level, learned, need in arrays if learned and level == "table"]
     first, diagonals = _diagonals(given) if of_table else (0, 0)
     if diagonals and any(need for _, need in of_table):
@@ -508,130 +518,53 @@ def _launch_backward(
         constants = (*given.widths, given.group, tiling.rows, tiling.keys, *(need for _, need in of_table))
         arguments = (*operands, *table, *(x for x, _ in of_table), *strides, *steps, *numbers, diagonals, first)
         grid = (batch * heads * diagonals,)
-        program.launch(program.backward_table, grid, arguments, constants, tiling.warps, tiling.stages)
+        launch(program.backward_table, grid, arguments, constants, tiling.warps, tiling.stages)
 
 
 # ----------------------------------------------------------------------------------------------------- registration
 
-_triton_library: Any = torch.library.Library(__name__.replace(".", "_"), "FRAGMENT")  # type: ignore[no-untyped-call]
-_triton_numbers = itertools.count(2)
-
-
-def _triton_operator(name: str, schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> tuple[str, Any]:
-    """A new operator and its full name, with a number where the name is taken."""
-    taken = getattr(torch.ops, _triton_library.ns)
-    free = name = name if name.isascii() else "attend"
-    while hasattr(taken, free):
-        free = f"{name}_{next(_triton_numbers)}"
-    _triton_library.define(free + schema)
-    _triton_library.impl(free, run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"{_triton_library.ns}::{free}", fake, lib=_triton_library)
-    return f"{_triton_library.ns}::{free}", getattr(taken, free).default
-
 
 def attending(
     name: str,
-    launch: Callable[..., None],
     forward: Any,
     backward_query: Any,
     backward_key: Any,
     backward_table: Any,
+    dots: int,
     levels: tuple[str, ...],
     learned: tuple[bool, ...],
     labels: tuple[int, int] | None = None,
 ) -> Callable[..., Tensor]:
-    """Attention by these kernels, as a function of queries, keys, value, further arrays and numbers."""
-    program = Program(launch, forward, backward_query, backward_key, backward_table, levels, learned, labels)
+    """Attention by these kernels, as a function of queries, keys, value, further arrays and numbers.
 
-    def run(
-        queries: list[Tensor],
-        keys: list[Tensor],
-        value: Tensor,
-        arrays: list[Tensor],
-        wholes: list[int],
-        reals: list[float],
-    ) -> tuple[Tensor, Tensor]:
-        with torch.cuda.device_of(value):  # type: ignore[no-untyped-call]
-            return _attend(program, Operands.of(program, queries, keys, value, arrays, wholes, reals))
+    A score has so many `dots`, each of a query and a key.
+    """
+    program = Program(forward, backward_query, backward_key, backward_table, dots, levels, learned, labels)
 
-    def fake(queries: list[Tensor], keys: list[Tensor], value: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-        given = Operands(queries, keys, value, (), ())
-        return _result(given), value.new_empty(queries[0].shape[:3], dtype=torch.float32)
+    def run(tensors: list[Tensor], wholes: list[int], reals: list[float]) -> tuple[Tensor, Tensor]:
+        return _attend_by_kernels(program, Operands.of(program, tensors, wholes, reals))
+
+    def fake(tensors: list[Tensor], wholes: list[int], reals: list[float]) -> tuple[Tensor, Tensor]:
+        query, value = tensors[0], tensors[2 * dots]
+        return _result(query, value), query.new_empty(query.shape[:3], dtype=torch.float32)
 
     def run_backward(
-        gradient: Tensor,
-        queries: list[Tensor],
-        keys: list[Tensor],
-        value: Tensor,
-        arrays: list[Tensor],
+        gradients: list[Tensor],
+        tensors: list[Tensor],
+        found: list[Tensor],
         wholes: list[int],
         reals: list[float],
-        out: Tensor,
-        total: Tensor,
         needs: list[bool],
     ) -> list[Tensor]:
-        given = Operands.of(program, queries, keys, value, arrays, wholes, reals)
-        with torch.cuda.device_of(value):  # type: ignore[no-untyped-call]
-            return _attend_backward(program, gradient, given, out, total, needs)
+        given = Operands.of(program, tensors, wholes, reals)
+        return _attend_by_kernels_backward(program, gradients[0], given, found[0], found[1], needs)
 
-    def fake_backward(
-        gradient: Tensor, queries: list[Tensor], keys: list[Tensor], value: Tensor, arrays: list[Tensor], *rest: Any
-    ) -> list[Tensor]:
-        given = (*queries, *keys, value, *arrays)
-        return [x.new_empty(x.shape) for x, need in zip(given, rest[-1], strict=True) if need]
+    def fake_backward(gradients: list[Tensor], tensors: list[Tensor], *rest: Any) -> list[Tensor]:
+        return [_like(x) for x, need in zip(tensors, rest[-1], strict=True) if need]
 
-    forward_name, forward_operator = _triton_operator(
-        name,
-        "(Tensor[] queries, Tensor[] keys, Tensor value, Tensor[] arrays, SymInt[] wholes, float[] reals)"
-        " -> (Tensor, Tensor)",
-        run,
-        fake,
-    )
-    backward_name, backward_operator = _triton_operator(
-        f"{name}_backward",
-        "(Tensor gradient, Tensor[] queries, Tensor[] keys, Tensor value, Tensor[] arrays, SymInt[] wholes,"
-        " float[] reals, Tensor out, Tensor total, bool[] needs) -> Tensor[]",
-        run_backward,
-        fake_backward,
-    )
+    call = differentiable(name, run, run_backward, fake, fake_backward)
 
-    def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        queries, keys, value, arrays, ctx.wholes, ctx.reals = inputs
-        ctx.counts = len(queries), len(arrays)
-        ctx.save_for_backward(*queries, *keys, value, *arrays, *output)
-        ctx.set_materialize_grads(False)
-
-    def derive(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
-        count, further = ctx.counts
-        *given, out, total = ctx.saved_tensors
-        queries, keys, value, arrays = given[:count], given[count : 2 * count], given[2 * count], given[2 * count + 1 :]
-        flags = ctx.needs_input_grad
-        needs = [*flags[0], *flags[1], flags[2], *(flags[3] if further else ())]
-        # PyTorch takes an empty list for one of tensors.
-        numbers: tuple[Any, ...] = tuple(None if several else [] for several in (ctx.wholes, ctx.reals))
-        if gradient is None or not any(needs):
-            return [None] * count, [None] * count, None, [None] * further, *numbers
-        parts = iter(
-            backward_operator(gradient, queries, keys, value, arrays, ctx.wholes, ctx.reals, out, total, needs)
-        )
-        found = [next(parts) if need else None for need in needs]
-        return found[:count], found[count : 2 * count], found[2 * count], found[2 * count + 1 :], *numbers
-
-    def refuse(ctx: Any, *_: Any) -> None:
-        raise RuntimeError(f"{name} has no second derivative: call the program with `isolate=True`, which has")
-
-    torch.library.register_autograd(forward_name, derive, setup_context=save, lib=_triton_library)
-    torch.library.register_autograd(backward_name, refuse, lib=_triton_library)
-
-    def attend(
-        queries: Sequence[Tensor],
-        keys: Sequence[Tensor],
-        value: Tensor,
-        arrays: Sequence[Tensor],
-        wholes: Sequence[int],
-        reals: Sequence[float],
-    ) -> Tensor:
-        out: Tensor = forward_operator(list(queries), list(keys), value, list(arrays), list(wholes), list(reals))[0]
-        return out
+    def attend(tensors: Sequence[Tensor], wholes: Sequence[int] = (), reals: Sequence[float] = ()) -> Tensor:
+        return call(tensors, wholes, reals)[0]
 
     return attend

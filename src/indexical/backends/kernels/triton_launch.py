@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 import torch
 import triton
 from torch import Tensor
+from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.compiler import ASTSource, make_backend
 from triton.runtime.jit import JITFunction
 
 # A place for binaries that outlives the process, with `get(key)` and `put(key, text)`, where somebody has given one.
@@ -44,6 +45,7 @@ _POINTERS = {
     torch.float64: "*fp64",
 }
 _CODES = {"1": "i", "i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
+_STAGED = ("3.6.", "3.9.")  # Versions of Triton whose stages of compilation are known to be called as below.
 _OPTIONS = {"enable_fp_fusion": True}  # Triton's versions differ in what they do where nothing is said.
 _VARIABLES = ("TRITON_", "LLVM_", "MLIR_", "DISABLE_", "NVPTX_", "AMDGCN_", "USE_")
 
@@ -99,16 +101,19 @@ class Form(NamedTuple):
         everything = json.dumps([versions, variables, self.kernel.cache_key, asked, options])
         return hashlib.sha256(everything.encode()).hexdigest()
 
-    def compiled(self, target: Any) -> Binary:
+    def compiled(self, target: Any, own: bool = False) -> Binary:
+        """The kernel, compiled: with Triton's own cache, or stage by stage without it."""
         options = {**_OPTIONS, "num_warps": self.warps, "num_stages": self.stages}
-        found = triton.compile(self.source(), target=target, options=options)
-        about = found.metadata
-        if about.num_ctas != 1 or about.profile_scratch_size or about.launch_cooperative_grid or about.launch_pdl:
-            raise NotImplementedError(
-                f"{about.name}: clusters, profiles and cooperative launches are not launched here"
-            )
-        threads, scratch = 32 * about.num_warps, about.global_scratch_size
-        return Binary(about.name, found.asm["cubin"], threads, about.shared, scratch, about.tensordesc_meta or [])
+        if own:
+            image, about = _staged(self.source(), target, options)
+        else:
+            found = triton.compile(self.source(), target=target, options=options)
+            image, about = found.asm["cubin"], found.metadata._asdict()
+        unknown = ("profile_scratch_size", "launch_cooperative_grid", "launch_pdl")
+        if about["num_ctas"] != 1 or any(about[name] for name in unknown):
+            raise NotImplementedError(f"{about['name']} is a kernel of clusters, profiles or cooperative programs")
+        sizes = (32 * about["num_warps"], about["shared"], about["global_scratch_size"])
+        return Binary(about["name"], image, *sizes, about["tensordesc_meta"] or [])
 
     def binary(self, target: Any) -> Binary:
         """The compiled kernel, from where binaries are kept if it is there."""
@@ -118,9 +123,28 @@ class Form(NamedTuple):
         kept = binaries.get(key)
         if kept is not None:
             return Binary.read(kept)
-        found = self.compiled(target)
+        debugged = any(name.startswith("TRITON_KERNEL_") for name in os.environ)
+        found = self.compiled(target, own=triton.__version__.startswith(_STAGED) and not debugged)
         binaries.put(key, found.written())
         return found
+
+
+def _staged(source: Any, target: Any, options: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
+    """The machine code of a kernel and what is said about it, as `triton.compile` makes them. That would first hash the
+    whole library for the key of its cache, which takes a second or two in each process, and here nobody asks for."""
+    backend = make_backend(target)
+    chosen = backend.parse_options(dict(options))
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    about: dict[str, Any] = {"hash": "", "target": target, **chosen.__dict__}
+    stages: dict[str, Any] = {}
+    backend.add_stages(stages, chosen, source.language)
+    how = backend.get_codegen_implementation(chosen), backend.get_module_map()
+    module = source.make_ir(target, chosen, *how, context)
+    for stage in stages.values():
+        module = stage(module, about)
+    return module, about
 
 
 # ---- The driver -----------------------------------------------------------------------------------------------------

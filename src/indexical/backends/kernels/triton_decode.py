@@ -1,0 +1,310 @@
+"""Attention of few queries over many keys, by a Triton kernel that a program brings: keys are split over the card, and
+what each split finds is merged. Heads that share keys lie in one tile. This text needs PyTorch and Triton and nothing
+else.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+
+from .torch_operator import define_operator, is_transformed
+
+# So many queries are few.
+FEW_QUERIES = 16
+# Tiles of keys for each split, at least.
+_LEAST_TILES = 4
+_MOST_SPLITS = 128
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def few_rows(start, h, rows, head_stride, row_stride, WIDTH: tl.constexpr, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The rows of some heads, with zeros beyond their width."""
+    columns = tl.arange(0, PADDED)
+    at = start + (h * head_stride + rows * row_stride)[:, None] + columns[None, :]
+    return tl.load(at, mask=columns[None, :] < WIDTH, other=0.0)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def some_keys(start, first, near, row_stride, WIDTH: tl.constexpr, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Some rows of keys or values from a first one on, with zeros beyond their width."""
+    columns = tl.arange(0, PADDED)
+    at = start + (first + tl.full((), 0, tl.int64)) * row_stride + near[:, None] * row_stride + columns[None, :]
+    if WIDTH == PADDED:
+        return tl.load(at)
+    return tl.load(at, mask=columns[None, :] < WIDTH, other=0.0)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def paged_keys(start, page, slot, page_stride, row_stride, WIDTH: tl.constexpr, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Rows of keys or values that lie in pages, with zeros beyond their width."""
+    columns = tl.arange(0, PADDED)
+    at = start + (page * page_stride + slot * row_stride)[:, None] + columns[None, :]
+    if WIDTH == PADDED:
+        return tl.load(at)
+    return tl.load(at, mask=columns[None, :] < WIDTH, other=0.0)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def split_of(first, beyond, KEYS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The keys of this program's split: the first, and the one beyond the last."""
+    tiles = (tl.maximum(beyond - first, 0) + KEYS - 1) // KEYS
+    each = (tiles + tl.num_programs(1) - 1) // tl.num_programs(1)
+    start = first + tl.program_id(1) * each * KEYS
+    return start, tl.minimum(start + each * KEYS, beyond)
+
+
+@triton.jit
+def absorb_keys(score, scale, v, peak, weight, acc):  # type: ignore[no-untyped-def]
+    """A tile of scores and its values into the running softmax of base 2."""
+    higher = tl.maximum(peak, tl.max(score, 1) * scale)
+    level = tl.where(higher == float("-inf"), 0.0, higher)
+    p = tl.exp2(score * scale - level[:, None])
+    fade = tl.exp2(peak - level)
+    weight = weight * fade + tl.sum(p, 1)
+    acc = tl.dot(p.to(v.dtype), v, acc * fade[:, None], input_precision="ieee")
+    return higher, weight, acc
+
+
+@triton.jit
+def is_odd(acc):  # type: ignore[no-untyped-def]
+    """Whether anything in an array is NaN or infinite."""
+    return tl.max(tl.max((acc - acc != 0.0).to(tl.int32), 1), 0) > 0
+
+
+@triton.jit
+def one_dot(q, k):  # type: ignore[no-untyped-def]
+    """The dot products of all rows with one key."""
+    return tl.sum(q.to(tl.float32) * k.to(tl.float32), 1)[:, None]
+
+
+@triton.jit
+def absorb_one(score, scale, v, peak, acc):  # type: ignore[no-untyped-def]
+    """The value of one key, which may be NaN or infinite, to the rows that attend to it and to no others."""
+    level = tl.where(peak == float("-inf"), 0.0, peak)
+    p = tl.exp2(score * scale - level[:, None])
+    return acc + tl.where(score == float("-inf"), 0.0, p * v.to(tl.float32))
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def store_split(found_ptr, acc, peak, weight, CARRIED: tl.constexpr, CARRIED_PADDED: tl.constexpr, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """What a split found: sums of values, then the highest score of each row, then its total weight."""
+    columns = tl.arange(0, CARRIED_PADDED)
+    split = tl.program_id(0).to(tl.int64) * tl.num_programs(1) + tl.program_id(1)
+    row = split * ROWS + tl.arange(0, ROWS)
+    count = tl.num_programs(0).to(tl.int64) * tl.num_programs(1) * ROWS
+    tl.store(found_ptr + row[:, None] * CARRIED + columns[None, :], acc, mask=columns[None, :] < CARRIED)
+    tl.store(found_ptr + count * CARRIED + row, peak)
+    tl.store(found_ptr + count * (CARRIED + 1) + row, weight)
+
+
+@triton.jit(do_not_specialize=["n_heads", "n_rows", "n_splits", "count"])  # type: ignore[untyped-decorator]
+def merge_splits(  # type: ignore[no-untyped-def]
+    found_ptr,
+    out_ptr,
+    out_b,
+    out_h,
+    out_row,
+    n_heads,
+    n_rows,
+    n_splits,
+    count,
+    GROUP: tl.constexpr,
+    CARRIED: tl.constexpr,
+    CARRIED_PADDED: tl.constexpr,
+    ROWS: tl.constexpr,
+    SPLITS: tl.constexpr,
+):
+    """One row of the result from what all splits found. One that attends to nothing is 0."""
+    row = tl.program_id(0) % n_rows
+    h = tl.program_id(0) // n_rows % n_heads
+    b = (tl.program_id(0) // n_rows // n_heads).to(tl.int64)
+    place = h % GROUP * n_rows + row
+    tile = (b * (n_heads // GROUP) + h // GROUP) * tl.cdiv(n_rows * GROUP, ROWS) + place // ROWS
+    splits, columns = tl.arange(0, SPLITS), tl.arange(0, CARRIED_PADDED)
+    at = (tile * n_splits + splits) * ROWS + place % ROWS
+    rows = tl.full((), 0, tl.int64) + count
+    peak = tl.load(found_ptr + rows * CARRIED + at, mask=splits < n_splits, other=float("-inf"))
+    weight = tl.load(found_ptr + rows * (CARRIED + 1) + at, mask=splits < n_splits, other=0.0)
+    highest = tl.max(peak, 0)
+    share = tl.exp2(peak - tl.where(highest == float("-inf"), 0.0, highest))
+    there = (splits[:, None] < n_splits) & (columns[None, :] < CARRIED)
+    parts = tl.load(found_ptr + at[:, None] * CARRIED + columns[None, :], mask=there, other=0.0)
+    # A split in which nothing is heard has no share; 0 times its sums is 0, for they are 0.
+    whole = tl.sum(share * weight, 0)
+    result = tl.sum(share[:, None] * parts, 0) / tl.where(whole == 0.0, 1.0, whole)
+    place_out = out_ptr + b * out_b + h.to(tl.int64) * out_h + row.to(tl.int64) * out_row
+    tl.store(place_out + columns, result.to(out_ptr.dtype.element_ty), mask=columns < CARRIED)
+
+
+# ------------------------------------------------------------------------------------------------------- launching
+
+
+def _padded_width(width: int) -> int:
+    return max(16, int(triton.next_power_of_2(width)))
+
+
+@cache
+def _slots(device: int) -> int:
+    """The number of programs that the card runs at once: two on each multiprocessor."""
+    return 2 * int(torch.cuda.get_device_properties(device).multi_processor_count) if device >= 0 else 12
+
+
+def _splits(tiles: int, keys: int, step: int, slots: int) -> int:
+    """The number of parts that keys are split into: so many that all programs run at once and fill the card; where
+    they cannot, so many that the last of them do not keep it waiting. Each has some tiles."""
+    most = max(1, min(_MOST_SPLITS, -(-keys // (step * _LEAST_TILES))))
+    at_once = slots // tiles
+    if 5 * at_once * tiles >= 4 * slots:
+        return min(most, at_once)
+    return min(most, -(-4 * slots // tiles))
+
+
+def _decoding_tiles(packed: int, widest: int, itemsize: int) -> tuple[int, int, int, int]:
+    """Rows and keys of a tile, warps, and how many tiles are loaded ahead."""
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        return 16, 32, 4, 1
+    rows = max(16, min(64, triton.next_power_of_2(packed)))
+    if itemsize > 2:
+        return min(rows, 16), 32 if widest <= 128 else 16, 4, 2
+    return rows, 64 if widest <= 128 else 32, 8 if rows > 32 else 4, 3
+
+
+class Split(NamedTuple):
+    """All that sizes decide of a call: what the two kernels are launched with besides tensors, and how much room what
+    the splits find takes. `launches` is False where there is nothing to compute."""
+
+    launches: bool
+    shape: tuple[int, ...]
+    room: int
+    grid: tuple[int, int]
+    wholes: tuple[int, ...]
+    constants: tuple[int, ...]
+    merging: tuple[int, ...]
+    merging_constants: tuple[int, ...]
+    warps: int
+    stages: int
+
+
+def _split(
+    queries: Sequence[Tensor], keys: Sequence[Tensor], value: Tensor, arrays: Sequence[Tensor], count: int
+) -> Split:
+    batch, heads, rows, _ = queries[0].shape
+    _, shared, _, carried = value.shape
+    shape = (batch, heads, rows, carried)
+    if count == 0 or 0 in shape:
+        return Split(False, shape, 0, (0, 0), (), (), (), (), 0, 0)
+    group = heads // shared
+    widths = [x.shape[-1] for x in (*keys, value)]
+    tile_rows, tile_keys, warps, stages = _decoding_tiles(rows * group, max(map(_padded_width, widths)), value.itemsize)
+    tiles = batch * shared * -(-rows * group // tile_rows)
+    splits = _splits(tiles, count, tile_keys, _slots(value.get_device()))
+    places = tiles * splits * tile_rows
+    wholes = [stride for x in (*queries, *keys, value) for stride in x.stride()[:3]]
+    wholes += [stride for x in arrays for stride in x.stride()]
+    constants = [part for width in widths for part in (width, _padded_width(width))]
+    return Split(
+        True,
+        shape,
+        places * (carried + 2),
+        (tiles, splits),
+        (*wholes, heads, rows, count),
+        (*constants, group, tile_rows, tile_keys),
+        (heads * rows * carried, rows * carried, carried, heads, rows, splits, places),
+        (group, carried, _padded_width(carried), tile_rows, triton.next_power_of_2(splits)),
+        warps,
+        stages,
+    )
+
+
+_known_splits: dict[tuple[Any, ...], Split] = {}
+_MOST_KNOWN = 4096
+
+
+def _decode(
+    launch: Callable[..., None],
+    kernel: Any,
+    dots: int,
+    tensors: Sequence[Tensor],
+    numbers: tuple[float, ...],
+    count: int,
+) -> Tensor:
+    """The result (batch, head, row, width), over so many keys."""
+    own = 2 * dots + 1
+    sides = [x if x.stride(-1) == 1 else x.contiguous() for x in tensors[:own]]
+    arrays, value = tensors[own:], sides[-1]
+    everything = (*sides, *arrays)
+    key = (count, value.dtype, value.device, *[x.shape for x in everything], *[x.stride() for x in everything])
+    split = _known_splits.get(key)
+    if split is None:
+        if len(_known_splits) >= _MOST_KNOWN:
+            _known_splits.clear()
+        split = _known_splits[key] = _split(sides[:dots], sides[dots:-1], value, arrays, count)
+    out = value.new_empty(split.shape)
+    if not split.launches:
+        return out.zero_()
+    found = torch.empty(split.room, dtype=torch.float32, device=value.device)
+    arguments = (*sides, found, *arrays, *split.wholes, *numbers)
+    launch(kernel, split.grid, arguments, split.constants, split.warps, split.stages)
+    batch, heads, rows, _ = split.shape
+    launch(merge_splits, (batch * heads * rows,), (found, out, *split.merging), split.merging_constants, 4, 1)
+    return out
+
+
+# ----------------------------------------------------------------------------------------------------- registration
+
+
+def takes_few(queries: int, *arrays: Any) -> bool:
+    """Whether a call has few queries, and nobody wants a derivative of it."""
+    if queries > FEW_QUERIES:
+        return False
+    if is_transformed():
+        return False
+    return not (torch.is_grad_enabled() and any(array.requires_grad for array in arrays))
+
+
+_known_tables: Any = WeakIdKeyDictionary()
+
+
+def pages_inside(table: Tensor, *pages: int) -> bool:
+    """Whether a table of pages names none that there is not. The answer is kept until the table changes: finding it
+    makes the host wait for the device."""
+    if torch.compiler.is_compiling() or type(table) is not Tensor:
+        return False
+    least = min(pages)
+    state = None if table.is_inference() else (table._version, least)
+    if state is not None and _known_tables.get(table, (None, False))[0] == state:
+        return bool(_known_tables[table][1])
+    inside = table.numel() == 0 or bool(((table >= 0) & (table < least)).all())
+    if state is not None:
+        _known_tables[table] = (state, inside)
+    return inside
+
+
+def decoding(name: str, launch: Callable[..., None], kernel: Any, dots: int) -> Callable[..., Tensor]:
+    """Attention of few queries by this kernel: a function of tensors (as many queries as there are dot products, as
+    many keys, values, further arrays), whole numbers and reals. There are as many keys as values, or where these lie in
+    pages, so many as are counted."""
+
+    def run(tensors: Sequence[Tensor], wholes: Sequence[int], reals: Sequence[float], count: int) -> Tensor:
+        return _decode(launch, kernel, dots, tensors, (*wholes, *reals), count)
+
+    def fake(tensors: Sequence[Tensor], *_: Any) -> Tensor:
+        return tensors[0].new_empty((*tensors[0].shape[:3], tensors[2 * dots].shape[-1]))
+
+    schema = "(Tensor[] tensors, SymInt[] wholes, float[] reals, SymInt count) -> Tensor"
+    _, operator = define_operator(name, schema, run, fake)
+
+    def attend(tensors: list[Tensor], wholes: list[int], reals: list[float], count: int = -1) -> Tensor:
+        count = tensors[2 * dots].shape[2] if count < 0 else count
+        plain = not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0
+        found: Tensor = (run if plain else operator)(tensors, wholes, reals, count)
+        return found
+
+    return attend

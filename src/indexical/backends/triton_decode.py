@@ -1,0 +1,397 @@
+"""Attention of few queries → a Triton kernel in the emitted source: keys are split over the card, and merged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TypeAlias
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.domain import Slice
+from ..ir.text import shown
+from ..ir.types import Coordinate
+from ..ir.walk import walk
+from ..plan.decode import Pages, compared, pages_of
+from ..plan.steps import Attend, Scores
+from . import arrays, contraction, library_attention, operands, sizes
+from .base import Value
+from .code import NONE, List, Name, Node, String, call, chain, fill, infix, show
+from .layout import Statement
+from .lowering import Lowering
+from .operands import Frame
+from .scope import Place, Scope
+from .triton_ import (
+    HELPERS,
+    WIDEST,
+    WORDS,
+    Kernel,
+    Parts,
+    array_of,
+    comparing,
+    inside_tests,
+    operands_of,
+    place_before,
+    scalars,
+    tag,
+    told,
+    width_of,
+)
+from .triton_score import KEY, NOWHERE, PAIR, ROW, Cell, Operand, Terms, dot_name
+
+# The ends of the keys of each row, for each slice of a domain; None for the first or the last key of all.
+Bounds: TypeAlias = "list[tuple[Cell | None, Cell | None]]"
+
+_FUNCTIONS = "few_rows some_keys split_of absorb_keys is_odd one_dot absorb_one store_split paged_keys".split()
+
+
+class Packed(Terms):
+    """Values of a tile whose rows are the queries of several heads: what varies with the head varies with the row."""
+
+    def _made(self, expr: ir.Expr) -> Cell:
+        match expr:
+            case ir.Coord(coordinate) if self.batch and coordinate == self.batch[-1] and len(self.batch) <= 2:
+                return Cell(ROW, "whole", lambda: Name("h"), plain=True)
+        return super()._made(expr)
+
+    def _lead(self, operand: Operand) -> list[Cell]:
+        """The place of an array at the heads of the rows."""
+        label, (b, h, *_) = f"{operand.name}_at", operand.strides
+        lead: Node = fill("{p} + b * {s}", p=operand.pointer, s=b)
+        own: Node = fill("h * {s}", s=h)
+        return [Cell(NOWHERE, "whole", lambda: lead, (), label), Cell(ROW, "whole", lambda: own, (), label)]
+
+
+def decoded(
+    owner: Lowering, let: ir.Let, attend: Attend, frame: Frame, least: int, otherwise: Callable[[], Value]
+) -> Value:
+    """Few queries by a kernel of their own, where there are so many of them at least; all other calls `otherwise`."""
+    frame = comparing(owner, let, attend, frame, compared(attend).values())
+    pages = _pages(attend, frame)
+    parts, bounds = _parts(owner, let, attend, frame, pages)
+    maker = owner.text.fresh(f"attend_few_{let.name}")
+    text = decode_kernel(parts, bounds, pages is not None)
+    owner.functions.append(text)
+    owner.kernels.setdefault("triton_launch", set()).add("launch")
+    used = {word for word in HELPERS if f"{word}(" in text}
+    if used:
+        owner.kernels.setdefault("triton_attend", set()).update(used)
+    used = {word for word in _FUNCTIONS if f"{word}(" in text} | ({"pages_inside"} if pages is not None else set())
+    owner.kernels.setdefault("triton_decode", set()).update({"decoding", "takes_few", *used})
+    made = call("decoding", String(maker), "launch", parts.name, len(parts.dots))
+    owner.functions.append(Statement(0, 0, "assign", maker, made).shown)
+    variable = owner.text.fresh(f"{let.name}_rows")
+    test = _test(owner, attend, frame, parts, least)
+    if pages is not None:
+        return _paged_or(owner, let, attend, frame, parts, pages, maker, variable, test, otherwise)
+    owner.text.add("if", test)
+    with owner.block():
+        result = operands.restored(owner, operands_of(owner, let, attend, frame, parts, maker), let, attend, frame)
+        owner.text.assign(variable, result.code)
+    owner.text.add("else")
+    with owner.block():
+        owner.text.assign(variable, arrays.in_order(owner, otherwise(), result.axes).code)
+    return result.but(Name(variable))
+
+
+def _test(owner: Lowering, attend: Attend, frame: Frame, parts: Parts, least: int) -> Node:
+    """A test that there are few queries of widths that are small enough, and that nobody wants a gradient."""
+    widths = [
+        contraction.product_of_lengths(owner, tuple(r.coordinate for r in dot.compared), frame.scope)
+        for dot in parts.dots
+    ]
+    widths.append(contraction.product_of_lengths(owner, attend.layout.carry, frame.scope))
+    rows: Node = fill("1") if frame.row is None else sizes.length(owner, frame.row, frame.scope)
+    tests: list[Node] = [infix(">=", rows, least)] if least > 1 else []
+    if least > 1:
+        tests.append(infix(">=", sizes.length(owner, attend.attention.coordinate, frame.scope), LEAST_KEYS))
+    tests += [infix("<=", width, WIDEST) for width in dict.fromkeys(widths)]
+    for operand in parts.terms.operands:
+        tests += inside_tests(owner, attend, operand)
+    return chain("and", [*tests, call("takes_few", rows, *_learned(owner, attend))])
+
+
+# Of plain attention, which the library's kernel computes: from so many keys on.
+LEAST_KEYS = 1024
+
+
+def _learned(owner: Lowering, attend: Attend) -> Iterable[Name]:
+    """The arrays of reals that are read: they may need gradients, unless literals made them."""
+    attention = attend.attention
+    reads = [part for e in (attention.score, attention.value, *attention.guard) for part in walk(e)]
+    names = dict.fromkeys(part.tensor for part in reads if isinstance(part, ir.Read))
+    return [
+        Name(owner.stored[name].variable)
+        for name in names
+        if owner.tensors[name].kind == "real" and name not in owner.weak and not owner.stored[name].python
+    ]
+
+
+def _parts(owner: Lowering, let: ir.Let, attend: Attend, frame: Frame, pages: Pages | None) -> tuple[Parts, Bounds]:
+    """The score and the guard of an attention as values of a tile, and the ends of the keys of each row: one pair for
+    each slice of its domain."""
+    attention = attend.attention
+    dots = compared(attend)
+
+    def number(expr: ir.Expr) -> str | None:
+        """The parameter for a number that the host knows."""
+        match expr:
+            case ir.Size(coordinate):
+                return told(owner.sizes[coordinate])
+            case ir.Read(tensor, ()) if owner.stored[tensor].python:
+                return told(owner.stored[tensor].variable)
+        return None
+
+    fast = owner.dtypes[let.name] in ("f16", "bf16")
+    row = frame.row if frame.row is not None else NO_ROW
+    terms = Packed(frame.batch, row, attention.coordinate, dots, number, fast, set(WORDS))
+    score, scale = terms.in_base_two(attention.score)
+    tests = [_slice_test(terms, one, attention.key) for one in attend.keys]
+    allowed: Cell | None = None
+    if all(test is not None for test in tests):
+        known = tuple(test for test in tests if test is not None)
+        allowed = known[0] if len(known) == 1 else terms.joined("|", known, "bool")
+    bounds = [(_extreme(terms, "max", one.lower), _extreme(terms, "min", one.upper)) for one in attend.keys]
+    about = f"{shown(attention.score)}{' where ' if attention.guard else ''}{', '.join(map(shown, attention.guard))}"
+    if pages is not None:
+        terms.numbers["page_size"] = "whole"
+    name = owner.text.fresh(f"{let.name}_decode")
+    return Parts(name, about, terms, tuple(dots.values()), score, scale, allowed, (), (), {}, None), bounds
+
+
+# Stands for the coordinate of the queries where there is none: no expression varies with it.
+NO_ROW = Coordinate("")
+
+
+def _slice_test(terms: Terms, one: Slice, key: ir.Range) -> Cell | None:
+    """A test that a key is in a slice; None where all are."""
+    point = build.coord(key.coordinate, key.span)
+    facts: list[ir.Expr] = [build.apply("<=", (bound, point), "bool", bound.span) for bound in one.lower]
+    facts += [build.apply("<", (point, bound), "bool", bound.span) for bound in one.upper]
+    facts += [build.apply("==", pair, "bool", key.span) for pair in one.labels]
+    facts += one.rest
+    return terms.all_of([terms.value(fact) for fact in facts])
+
+
+def _extreme(terms: Terms, op: str, bounds: tuple[ir.Expr, ...]) -> Cell | None:
+    """The largest or smallest of some bounds; None of none."""
+    result: ir.Expr | None = None
+    for bound in bounds:
+        result = bound if result is None else build.apply(op, (result, bound), "whole", bound.span)
+    return None if result is None else terms.value(result)
+
+
+# --------------------------------------------------------------------------------------------- kernel
+
+
+def decode_kernel(parts: Parts, bounds: Bounds, paged: bool) -> str:
+    """The kernel of one split: some queries of the heads that share keys, and part of the keys that they attend to."""
+    operands = parts.terms.operands
+    queries, keys = ([f"{side}{tag(n)}" for n in range(len(parts.dots))] for side in "qk")
+    kernel = Kernel(parts, "decode", f"Few queries over part of their keys: {parts.about}.", KEY, False)
+    kernel.name = parts.name
+    kernel.add(
+        1,
+        "tiles = tl.cdiv(n_rows * GROUP, ROWS)",
+        "at = tl.program_id(0) // tiles",
+        "b, shared = (at // (n_heads // GROUP)).to(tl.int64), (at % (n_heads // GROUP)).to(tl.int64)",
+        "# The queries of all heads that share these keys; beyond the last one they repeat it.",
+        "places = tl.minimum(tl.program_id(0) % tiles * ROWS + tl.arange(0, ROWS), n_rows * GROUP - 1)",
+        "h, rows = shared * GROUP + places // n_rows, places % n_rows",
+    )
+    for number, q in enumerate(queries):
+        start = f"{q}_ptr + b * {q}_b"
+        kernel.add(1, f"{q} = few_rows({start}, h, rows, {q}_h, {q}_row, {width_of(number)})")
+    _range(kernel, bounds)
+    body = len(kernel.lines)
+    kernel.add(
+        1,
+        "start, stop = split_of(first, beyond, KEYS)",
+        'peak = tl.full((ROWS,), float("-inf"), tl.float32)',
+        "weight = tl.zeros((ROWS,), tl.float32)",
+        "acc = tl.zeros((ROWS, CARRIED_PADDED), tl.float32)",
+    )
+    kernel.printer.count([parts.score, parts.scale, *([] if parts.allowed is None else [parts.allowed])])
+    kernel.add(1, "for k0 in tl.range(start, stop, KEYS):")
+    scale = _scores(kernel, 2, keys, "KEYS", paged)
+    kernel.add(2, f"peak, weight, acc = absorb_keys(score, {scale}, v, peak, weight, acc)")
+    kernel.add(
+        1,
+        "if is_odd(acc):",
+        "    # Once more key by key, so that a value that is NaN or infinite reaches only those who attend to it.",
+        "    acc = tl.zeros((ROWS, CARRIED_PADDED), tl.float32)",
+        "    for k0 in tl.range(start, stop, num_stages=1):",
+    )
+    scale = _scores(kernel, 3, keys, "1", paged)
+    kernel.add(3, f"acc = absorb_one(score, {scale}, v, peak, acc)")
+    kernel.add(1, "store_split(found_ptr, acc, peak, weight, CARRIED, CARRIED_PADDED, ROWS)")
+    place_before(kernel, body)
+    named = [f"{name}_ptr" for name in (*queries, *keys, "v", "found")] + [operand.pointer for operand in operands]
+    named += ["table_ptr"] if paged else []
+    strides = [f"{q}_{axis}" for q in queries for axis in ("b", "h", "row")]
+    strides += [f"{k}_{axis}" for k in (*keys, "v") for axis in ("b", "h", "key")]
+    strides += [stride for operand in operands for stride in operand.strides]
+    strides += ["table_b", "table_at"] if paged else []
+    return kernel.text(named, strides, [])
+
+
+def _range(kernel: Kernel, bounds: Bounds) -> None:
+    """The first key that some row attends to, and the one beyond the last."""
+    ends: list[list[str] | None] = [[], []]
+    kernel.printer.count(cell for pair in bounds for cell in pair if cell is not None)
+    for pair in bounds:
+        for side, (cell, least) in enumerate(zip(pair, ("min", "max"), strict=True)):
+            own = ends[side]
+            if cell is None or own is None:
+                ends[side] = None
+                continue
+            code = show(kernel.printer.written(cell))
+            own.append(f"tl.{least}({code}, 0)" if ROW & cell.axes else code)
+    kernel.flush(1)
+    low, high = ends
+    first, beyond = "0", "n_keys"
+    if low is not None:
+        first = f"tl.maximum({_nested('tl.minimum', low)}, 0).to(tl.int32)"
+    if high is not None:
+        beyond = f"tl.minimum({_nested('tl.maximum', high)}, n_keys).to(tl.int32)"
+    kernel.add(1, f"first = {first}", f"beyond = {beyond}")
+
+
+def _nested(function: str, codes: list[str]) -> str:
+    result = codes[0]
+    for code in codes[1:]:
+        result = f"{function}({result}, {code})"
+    return result
+
+
+def _scores(kernel: Kernel, indent: int, keys: list[str], step: str, paged: bool) -> str:
+    """The scores of so many keys and their values; the number that scores are yet to be multiplied with."""
+    parts = kernel.parts
+    kernel.printer.begin()
+    kernel.add(
+        indent,
+        f"positions = k0 + tl.arange(0, {step})",
+        f"near = tl.minimum(tl.arange(0, {step}), stop - 1 - k0)",
+        "keys = k0 + near",
+    )
+    if paged:
+        kernel.add(indent, "page = tl.load(table_ptr + b * table_b + keys // page_size * table_at).to(tl.int64)")
+        kernel.add(indent, "slot = keys % page_size")
+    for number, k in enumerate(keys):
+        kernel.add(indent, _keys(k, width_of(number), paged))
+        dot = f'tl.dot(q{tag(number)}, tl.trans({k}), input_precision="ieee")'
+        dot = f"one_dot(q{tag(number)}, {k})" if step == "1" else dot
+        kernel.add(indent, f"{dot_name(number)} = {dot}")
+    test = "(positions < stop)[None, :]"
+    if parts.allowed is not None:
+        allowed = show(kernel.printer.written(parts.allowed, PAIR))
+        kernel.pour(indent)
+        test = f"({allowed}) & {test}"
+    kernel.add(indent, f"allowed = {test}")
+    kernel.printer.masked = True
+    kernel.add(indent, f"score = {kernel.written(indent, parts.score)}")
+    kernel.add(indent, 'score = tl.where(allowed, score, float("-inf"))')
+    kernel.add(indent, _keys("v", "CARRIED, CARRIED_PADDED", paged))
+    return kernel.written(indent, parts.scale)
+
+
+def _keys(name: str, width: str, paged: bool) -> str:
+    """The line that loads a tile of keys or values."""
+    if paged:
+        return f"{name} = paged_keys({name}_ptr + shared * {name}_h, page, slot, {name}_b, {name}_key, {width})"
+    return f"{name} = some_keys({name}_ptr + b * {name}_b + shared * {name}_h, k0, near, {name}_key, {width})"
+
+
+# ---------------------------------------------------------------------------------------------- pages
+
+
+def _pages(attend: Attend, frame: Frame) -> Pages | None:
+    """The pages in which keys and values lie, where the kernel reads them itself: each batch has one row of pages."""
+    pages = pages_of(attend)
+    if pages is None or len(frame.batch) != 2:
+        return None
+    return pages if pages.table.type.coordinates <= {frame.batch[0], attend.attention.coordinate} else None
+
+
+def _paged_or(
+    owner: Lowering,
+    let: ir.Let,
+    attend: Attend,
+    frame: Frame,
+    parts: Parts,
+    pages: Pages,
+    maker: str,
+    variable: str,
+    test: Node,
+    otherwise: Callable[[], Value],
+) -> Value:
+    """Keys and values read from their pages, where the table names only pages that there are; all else `otherwise`."""
+    owner.text.assign(variable, NONE)
+    counts = [fill("{x}.shape[{n}]", x=owner.stored[read.tensor].variable, n=axis) for read, axis, _ in pages.reads]
+    inside = call("pages_inside", owner.stored[pages.table.tensor].variable, *dict.fromkeys(counts))
+    owner.text.add("if", chain("and", [test, inside]))
+    with owner.block():
+        single = replace(attend, scores=Scores(parts.dots[0], None))
+        groups = library_attention.grouped(owner, single, frame)
+        reads = [read for read, *_ in pages.reads]
+        heads = frame
+        if groups is not None:
+            heads, shares, *_ = groups
+            reads = [read for read in groups[2:] if isinstance(read, ir.Read)]
+            owner.text.add("if", shares)
+        with owner.block() if groups is not None else nullcontext():
+            code = _paged_call(owner, let, attend, frame, heads, parts, pages, reads, maker)
+            result = operands.restored(owner, code, let, attend, frame)
+            owner.text.assign(variable, result.code)
+    owner.text.add("if", fill("{x} is None", x=variable))
+    with owner.block():
+        owner.text.assign(variable, arrays.in_order(owner, otherwise(), result.axes).code)
+    return result.but(Name(variable))
+
+
+def _paged_call(
+    owner: Lowering,
+    let: ir.Let,
+    attend: Attend,
+    frame: Frame,
+    heads: Frame,
+    parts: Parts,
+    pages: Pages,
+    reads: list[ir.Read],
+    maker: str,
+) -> Node:
+    """The call: keys and values as pools of pages (page, head, place, width), the table after all other given."""
+    key, dot = attend.attention.coordinate, parts.dots[0]
+    compares = tuple(range.coordinate for range in dot.compared)
+    page, slot = Coordinate("page_of_key"), Coordinate("place_in_page")
+    sides = []
+    for read, (_, *axes), columns in zip(reads, pages.reads, (compares, attend.layout.carry), strict=True):
+        extents = [owner.tensors[read.tensor].axes[axis].extent for axis in axes]
+        scope, indices = heads.scope, list(read.indices)
+        for coordinate, axis, extent in zip((page, slot), axes, extents, strict=True):
+            scope = _bound(scope, coordinate, extent)
+            indices[axis] = build.coord(coordinate, read.span)
+        pool = Frame((page, heads.batch[-1]), slot, scope, scope)
+        expr = build.read(read.tensor, tuple(indices), read.type.kind, read.span)
+        sides.append(operands.operand(owner, expr, slot, columns, pool, let))
+    table, place = pages.table, Coordinate("page_of_table")
+    scope = _bound(frame.scope, place, owner.tensors[table.tensor].axes[pages.axis].extent)
+    at = (build.coord(place, table.span) if n == pages.axis else index for n, index in enumerate(table.indices))
+    rows = arrays.as_array(owner, owner.value(build.read(table.tensor, tuple(at), "whole", table.span), scope))
+    rows = arrays.broadcast(
+        owner, arrays.in_order(owner, rows, (*frame.batch[:1], place)), (*frame.batch[:1], place), scope
+    )
+    given = [array_of(owner, operand, key, frame) for operand in parts.terms.operands]
+    known: dict[str, Node] = {told(v): Name(v) for v in (*owner.sizes.values(), *scalars(owner))}
+    known["page_size"] = sizes.number(owner, pages.slots)
+    numbers = {kind: [known[n] for n, k in parts.terms.numbers.items() if k == kind] for kind in ("whole", "real")}
+    query = operands.operand(owner, dot.query, frame.row, compares, frame, let)
+    tensors = List((query, *sides, *given, rows.code))
+    lists = (List(tuple(numbers[kind])) for kind in ("whole", "real"))
+    return call(maker, tensors, *lists, sizes.length(owner, key, frame.scope))
+
+
+def _bound(scope: Scope, coordinate: Coordinate, extent: ir.Expr) -> Scope:
+    zero = build.whole(0, extent.span)
+    return scope.binding(ir.Range(coordinate, zero, extent, True, extent.span), Place(zero, extent, True))

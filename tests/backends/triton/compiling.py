@@ -1,0 +1,90 @@
+"""The attention kernels of some variants compiled for a Hopper GPU, which need not be there: one JSON line a kernel.
+
+Run in a process of its own: `python -m tests.backends.triton.compiling 128 window "soft cap"`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+from tests.backends.triton.attending import drawn, is_learned
+from tests.backends.variants import VARIANTS
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+import indexical as ix
+from indexical.backends.kernels import triton_attend
+from indexical.run.kernel import load
+
+HOPPER = GPUTarget("cuda", 90, 32)
+POINTERS = {
+    torch.bfloat16: "*bf16",
+    torch.float32: "*fp32",
+    torch.int64: "*i64",
+    torch.int32: "*i32",
+    torch.bool: "*i1",
+}
+SIZES = {"i": 512, "j": 512, "r": 1023}
+
+
+def compiled(kernel: Any, grid: Any, arguments: Any, constants: Any, warps: int, stages: int) -> None:
+    """Compile a kernel instead of launching it, and say what became of it."""
+    types, known, divisible = {}, {}, {}
+    fixed = {parameter.name for parameter in kernel.params if parameter.do_not_specialize}
+    for place, (name, value) in enumerate(zip(kernel.arg_names, (*arguments, *constants), strict=True)):
+        plain = isinstance(value, int) and name not in fixed and place < len(arguments)
+        if place >= len(arguments) or (plain and value == 1):
+            types[name], known[place,] = "constexpr", value
+        elif torch.is_tensor(value):
+            types[name], divisible[place,] = POINTERS[value.dtype], [["tt.divisibility", 16]]
+        else:
+            types[name] = "fp32" if isinstance(value, float) else "i32"
+            if plain and value % 16 == 0:
+                divisible[place,] = [["tt.divisibility", 16]]
+    source = ASTSource(kernel, types, known, divisible)
+    found = triton.compile(source, target=HOPPER, options={"num_warps": warps, "num_stages": stages})
+    text = found.asm["ptx"]
+    line = {
+        "kernel": kernel.__name__,
+        "shared": found.metadata.shared,
+        "stack": stack_of(found.asm["cubin"]),
+        "matrix": text.count("wgmma.mma_async"),
+        "ahead": text.count("cp.async.cg") + text.count("cp.async.ca"),
+    }
+    print(json.dumps(line), flush=True)
+
+
+def stack_of(binary: bytes) -> int:
+    """The bytes of registers that a kernel keeps in memory, for each thread."""
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(binary)
+        file.flush()
+        said = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+    return int(said.split("STACK:")[1].split()[0])
+
+
+def main(width: str, *names: str) -> None:
+    warnings.simplefilter("ignore")
+    triton_attend.launch = compiled
+    for name in names:
+        program = ix.compile(VARIANTS[name].text)
+        given = drawn(name, torch.bfloat16, {**SIZES, "d": int(width), "e": int(width)})
+        call = replace(program._engine.prepare(given, "torch"), device="cuda")
+        wanted = program.wanted(None)
+        module = program._engine.emitted(call, wanted, False)[1]
+        values = [array.requires_grad_() if is_learned(array) else array for array in call.values.values()]
+        load(module.linked(), wanted, ()).function(*values).sum().backward()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,64 @@
+"""Few queries over many keys on a GPU: the kernel that splits keys, beside the same relation in float64."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+from tests.backends.triton.decoding import CASES, LATE, draw, grouped  # noqa: E402
+
+import indexical as ix  # noqa: E402
+
+ROUGH = {"f32": 2e-5, "f16": 4e-3, "bf16": 4e-2}
+
+
+@pytest.mark.parametrize("dtype", ROUGH)
+@pytest.mark.parametrize("name", CASES)
+def test_kernel_computes_the_relation(name: str, dtype: str) -> None:
+    case = replace(CASES[name], dtype=dtype)
+    program = ix.compile(case.program)
+    given = {n: x.cuda() for n, x in draw(case).items()}
+    exact = {n: x.double() if x.is_floating_point() else x for n, x in given.items()}
+    assert "split over the card" in str(program.plan(**given))
+    found, right = program(**given).double(), program(**exact, isolate=True)
+    assert torch.equal(found.isnan(), right.isnan())
+    assert torch.equal(found.isinf(), right.isinf())
+    finite = right.isfinite()
+    assert (found - right)[finite].abs().max().item() <= ROUGH[dtype] if finite.any() else True
+
+
+def long_keys() -> tuple[ix.Program, list[Any]]:
+    program = ix.compile(grouped(guard=f"{LATE}, j > i + size(j) - size(i) - 3000"))
+    shapes = ((2, 8, 3, 64), (2, 2, 9000, 64), (2, 2, 9000, 64))
+    return program, [torch.randn(*shape, device="cuda", dtype=torch.bfloat16) for shape in shapes]
+
+
+def test_graphs_replay_it() -> None:
+    program, given = long_keys()
+    expected = program(*given)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = program(*given)
+    found.zero_()
+    graph.replay()
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # PyTorch's compiler warns of itself.
+def test_compiler_takes_it_whole() -> None:
+    program, given = long_keys()
+    found = torch.compile(lambda *arrays: program(*arrays) * 2, fullgraph=True)(*given)
+    assert torch.equal(found, program(*given) * 2)
+
+
+def test_gradients_go_another_way() -> None:
+    program, given = long_keys()
+    leaves = [x.requires_grad_() for x in given]
+    found = program(*leaves)
+    found.sum().backward()
+    assert all(leaf.grad is not None and bool(leaf.grad.isfinite().all()) for leaf in leaves)
