@@ -18,6 +18,11 @@ def _span() -> Span:
     return field(compare=False, repr=False)  # type: ignore[no-any-return]
 
 
+def _type() -> Type:
+    """The type follows from the rest, which is hash enough."""
+    return field(hash=False)  # type: ignore[no-any-return]
+
+
 # ---------------------------------------------------------------- expressions
 
 
@@ -26,7 +31,7 @@ class Const:
     """A number as written, exactly. `rounding` is half a unit of the last digit of a `~` figure."""
 
     value: bool | int | Fraction
-    type: Type
+    type: Type = _type()
     span: Span = _span()
     rounding: Fraction | None = None
 
@@ -38,7 +43,7 @@ class Array:
     shape: tuple[int, ...]
     cells: tuple[Const, ...]
     indices: tuple[Expr, ...]
-    type: Type
+    type: Type = _type()
     span: Span = _span()
 
 
@@ -47,7 +52,7 @@ class Coord:
     """The value of a coordinate: its integer."""
 
     coordinate: Coordinate
-    type: Type
+    type: Type = _type()
     span: Span = _span()
 
 
@@ -56,7 +61,7 @@ class Size:
     """The number of points of the inputs' coordinate of this name: a variable of the whole program."""
 
     coordinate: Coordinate
-    type: Type
+    type: Type = _type()
     span: Span = _span()
 
 
@@ -66,7 +71,7 @@ class Read:
 
     tensor: str
     indices: tuple[Expr, ...]
-    type: Type
+    type: Type = _type()
     span: Span = _span()
 
 
@@ -77,7 +82,7 @@ class Map:
 
     op: str
     arguments: tuple[Expr, ...]
-    type: Type
+    type: Type = _type()
     span: Span = _span()
 
 
@@ -88,7 +93,7 @@ class Select:
     condition: Expr
     then: Expr
     otherwise: Expr
-    type: Type
+    type: Type = _type()
     span: Span = _span()
 
 
@@ -133,7 +138,7 @@ class Reduce:
     ranges: tuple[Range, ...]
     body: Expr
     guard: Expr | None
-    type: Type
+    type: Type = _type()
     span: Span = _span()
 
     @property
@@ -152,7 +157,7 @@ class Normalize:
     coordinate: Coordinate
     body: Expr
     guard: Expr | None
-    type: Type
+    type: Type = _type()
     span: Span = _span()
 
 
@@ -282,6 +287,8 @@ class Program:
     asserts: tuple[Assert, ...]
     expects: tuple[Expect, ...]
     modules: tuple[Source, ...] = field(default=(), compare=False, repr=False)
+    # Found once, by `context.agreed`.
+    same: tuple[tuple[Expr, Expr], ...] | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
     def tensors(self) -> dict[str, Input | Let]:

@@ -15,7 +15,7 @@ from ..ir.types import Coordinate, Dtype
 from ..ir.walk import reads_of, walk
 from .blocks import cut
 from .contractions import contract
-from .dtypes import definition_dtypes, weak_definitions
+from .dtypes import definition_dtypes
 from .experts import GROUPED, group
 from .few import few_pairs
 from .fuse import fuse
@@ -99,8 +99,8 @@ def choose(
     asked = needed_by(original, wanted, {})
     unread = tuple(let.name for let in original.lets if let.name in asked - built and let.axes and not let.hidden)
     given = {tensor.name: dtypes[tensor.name] for tensor in program.inputs if tensor.name in dtypes}
-    types = {**given, **definition_dtypes(program, given), **definition_dtypes(original, given)}
-    weak = weak_definitions(program, given)
+    found_types, weak = definition_dtypes(program, given)
+    types = {**given, **found_types, **definition_dtypes(original, given)[0]}
     same = agreed(original)
     return Plan(program, wanted, types, backend, device, isolate, steps, unread, weak, recompute, same)
 
