@@ -115,10 +115,12 @@ class Dialect(Protocol):
 
 @dataclass
 class Text:
-    """The emitted function as it grows: its statements, the names in use, the small functions it needs above it."""
+    """The emitted function as it grows: its statements, the names in use, the small functions it needs above it.
+    `last` has, for a name, the last number that was put behind it: those before it are in use."""
 
     dialect: Dialect
     taken: set[str] = field(default_factory=set)
+    last: dict[str, int] = field(default_factory=dict)
     reserved: frozenset[str] = frozenset()
     helpers: dict[str, str] = field(default_factory=dict)
     indent: int = 1
@@ -228,13 +230,19 @@ class Text:
         name = re.sub(r"\W", "_", name)
         if keyword.iskeyword(name) or name in RESERVED | self.reserved or not name.isidentifier():
             name += "_"
-        number = 1
-        result = name
+        number = self.last.get(name, 1)
+        result = name if number == 1 else f"{name}_{number}"
         while result in self.taken:
             number += 1
             result = f"{name}_{number}"
         self.taken.add(result)
+        self.last[name] = number
         return result
+
+    def release(self, name: str) -> None:
+        """Let a variable be called this again."""
+        self.taken.discard(name)
+        self.last.clear()
 
     def keep(self, value: Value, name: str) -> Value:
         """The value under a name of its own, where its code is more than a name. Used once, it goes back to where it

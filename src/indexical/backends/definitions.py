@@ -112,7 +112,7 @@ def loop(low: Lowering, order: ir.Stepwise, steps: dict[str, dict[int, Node]], a
             recurrent_rows.forget(low, low.lets[name], step, order.forward)
     low.turning.pop()
     low.done = set()
-    low.text.taken.discard(variable)
+    low.text.release(variable)
     low.known = {**known, **low.hoisted}
 
 

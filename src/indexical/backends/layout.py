@@ -6,8 +6,8 @@ Every right-hand side is a value without effects, so that it may be moved down t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from ..ir.functions import FUNCTIONS
@@ -72,16 +72,21 @@ class Statement:
     subject: str = ""
     axes: tuple[Coordinate, ...] | None = None
     dtype: Dtype | None = None
+    # Found once, by `words`.
+    read: tuple[str, ...] | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
         return tuple(part for part in (self.place, self.code) if part is not None)
 
     @property
-    def words(self) -> Iterator[str]:
+    def words(self) -> tuple[str, ...]:
         """The variables that are read here, as often as they are."""
-        for part in self.nodes:
-            yield from names(part)
+        if self.read is None:
+            found = tuple(word for part in self.nodes for word in names(part))
+            object.__setattr__(self, "read", found)
+            return found
+        return self.read
 
     @property
     def shown(self) -> str:
@@ -266,15 +271,18 @@ def _renamed(statements: list[Statement], taken: set[str]) -> list[Statement]:
     known = taken | {word for statement in statements for word in statement.words}
     known |= {statement.target for statement in statements if statement.kind != "comment"}
     found: dict[str, str] = {}
+    last: dict[str, int] = {}
     for statement in statements:
         if statement.kind == "temporary":
-            name = base = statement.target.rsplit("__", 1)[0]
-            number = 1
+            base = statement.target.rsplit("__", 1)[0]
+            number = last.get(base, 1)
+            name = base if number == 1 else f"{base}_{number}"
             while name in known:
                 number += 1
                 name = f"{base}_{number}"
             known.add(name)
             found[statement.target] = name
+            last[base] = number
     return [_with_names(statement, found) for statement in statements] if found else statements
 
 

@@ -56,7 +56,7 @@ def assemble(low: Lowering, let: ir.Let, stepped: tuple[int, ...]) -> None:
     counts = [sizes.extent(low, let.axes[n].extent) for n in stepped]
     if len(stepped) == 1 and any(not isinstance(clause.slots[stepped[0]], ir.Coord) for clause in let.clauses):
         step = low.text.fresh(let.axes[stepped[0]].coordinate.name)
-        low.text.taken.discard(step)
+        low.text.release(step)
         row = Index(Name(stored.variable), (Name(step),))
         code = low.text.dialect.stack(Comprehension(row, step, call("range", counts[0])), stepped[0])
     else:

@@ -115,10 +115,17 @@ def measuring(places: Iterable[tuple[ir.Expr, Trail]], tensors: Mapping[str, ir.
 def agreed(program: ir.Program) -> tuple[tuple[ir.Expr, ir.Expr], ...]:
     """The extents that must be equal because a coordinate indexes both bare. What is brought together later, such as a
     guard that is repeated where its definition is read, claims nothing of the kind."""
+    if program.same is None:
+        object.__setattr__(program, "same", tuple(dict.fromkeys(_agreed(program))))
+    assert program.same is not None
+    return program.same
+
+
+def _agreed(program: ir.Program) -> Iterator[tuple[ir.Expr, ir.Expr]]:
     clauses = [clause for let in program.lets for clause in let.clauses]
     places = [visit_clause(clause) for clause in clauses] + [visit(claim.condition, ()) for claim in program.asserts]
-    found = measuring(chain.from_iterable(places), program.tensors)
-    return tuple(dict.fromkeys((one.range.upper, one.extent) for one in found))
+    for one in measuring(chain.from_iterable(places), program.tensors):
+        yield one.range.upper, one.extent
 
 
 def assume(trail: Trail, lets: Mapping[str, ir.Let]) -> Assumptions:

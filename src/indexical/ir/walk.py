@@ -13,10 +13,10 @@ from .types import Coordinate, Type
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The expressions directly inside, bounds and guards included."""
     match expr:
+        case Map(arguments=inner) | Read(indices=inner) | Array(indices=inner):
+            return inner
         case Const() | Coord() | Size():
             return ()
-        case Array(indices=inner) | Read(indices=inner) | Map(arguments=inner):
-            return inner
         case Select(condition, then, otherwise):
             return (condition, then, otherwise)
         case Reduce(_, ranges, body, guard):
@@ -28,13 +28,17 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             assert_never(expr)
 
 
+_LEAVES = (Const, Coord, Size)
+
+
 def walk(expr: Expr) -> Iterator[Expr]:
     """The expression and everything inside it; never recursive."""
     waiting = [expr]
     while waiting:
         expr = waiting.pop()
         yield expr
-        waiting.extend(children(expr))
+        if not isinstance(expr, _LEAVES):
+            waiting.extend(children(expr))
 
 
 def parts_of(let: Let) -> Iterator[Expr]:

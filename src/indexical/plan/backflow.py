@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,7 +14,7 @@ from ..ir.algebra.sums import opened
 from ..ir.types import Coordinate
 from ..ir.walk import parts_of, reads_of, walk
 from .cotangents import Use, Weights, parted, relaxed, use_of
-from .ordering import Uses, uses_of
+from .ordering import Uses
 from .softmaxes import weights_of
 
 
@@ -23,7 +23,7 @@ def flows_back(let: ir.Let, uses: Uses) -> bool:
     body = weights_of(let)
     assert body is not None
     key = [slot.coordinate for slot in let.clauses[0].slots if isinstance(slot, ir.Coord)].index(body.coordinate)
-    for other, reads in uses.readers.get(let.name, ()):
+    for other, reads in uses.readers(let.name):
         slots = {slot.coordinate for c in other.clauses for slot in c.slots if isinstance(slot, ir.Coord)}
         if len(reads) > 1 or any(read.indices[key].type.coordinates & slots for read in reads):
             return True
@@ -35,7 +35,7 @@ def _pointwise(name: str, uses: Uses) -> set[str]:
     found = {name}
     waiting = [name]
     while waiting:
-        for let, reads in uses.readers.get(waiting.pop(), ()):
+        for let, reads in uses.readers(waiting.pop()):
             if let.name in found or let.name in uses.stepped or len(let.clauses) != 1 or let.kind != "real":
                 continue
             slots = {slot.coordinate for slot in let.clauses[0].slots if isinstance(slot, ir.Coord)}
@@ -56,16 +56,16 @@ class Scene:
     wanted: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        self.uses = uses_of(self.program, self.wanted)
+        self.uses = Uses(self.program, self.wanted)
         self.exponential = {let.name for let in self.program.lets if _is_exponential(let)}
         algebra = Algebra(self.program, set(self.exponential))
         self.copies = {let.name for let in self.program.lets if algebra.is_copied(let.name)}
         self.caution = algebra.caution
 
-    def change(self, program: ir.Program, changed: Iterable[ir.Let]) -> None:
+    def change(self, program: ir.Program, changed: Sequence[ir.Let]) -> None:
         """Go on with a program that says the same, in which these definitions are new or have another form."""
         self.program = program
-        self.uses = uses_of(program, self.wanted)
+        self.uses.change(program, changed)
         for let in changed:
             self.caution = self.caution.beside(let)
             self.copies.discard(let.name)
@@ -88,7 +88,6 @@ class Flowing:
     def __post_init__(self) -> None:
         self.program = self.scene.program
         self.lets = self.program.definitions
-        self.forms: dict[str, Form | str] = {}
         let = self.lets[self.name]
         clause = let.clauses[0]
         body = clause.body
@@ -105,6 +104,8 @@ class Flowing:
         self.results = gathers | {let.name for let in self._readers(gathers) if len(let.axes) < len(axes)}
         self.algebra = Algebra(self.program, self._closed())
         self.algebra.caution = self.scene.caution
+        self._forms: dict[str, Form | str | None] = {}
+        self._uses: dict[Product, list[tuple[Use, tuple[Binder, ...]]]] = {}
 
     def _closed(self) -> set[str]:
         """The definitions that are not written out: all that are not made of the weights, or are more than copies."""
@@ -127,7 +128,7 @@ class Flowing:
 
     def _readers(self, names: Iterable[str]) -> list[ir.Let]:
         """The definitions that are needed and read one of these."""
-        found = {let.name: let for name in names for let, _ in self.scene.uses.readers.get(name, ())}
+        found = {let.name: let for name in names for let, _ in self.scene.uses.readers(name)}
         return list(found.values())
 
     @cached_property
@@ -152,7 +153,7 @@ class Flowing:
         except TooLarge:
             return True
         terms = () if isinstance(found, str) else found.terms
-        uses = [self.uses(term) for _, term in terms if self.weights.is_in(term.key)]
+        uses = [self.uses(term) for _, term in terms if self.weights.is_in(term)]
         return any(len(use) != 1 or use[0][0].flow is not None for use in uses)
 
     def is_gather(self, let: ir.Let) -> bool:
@@ -164,7 +165,7 @@ class Flowing:
         if isinstance(found, str):
             return len(let.clauses) != 1
         for _, term in parted(found, self.weights, self.algebra).terms:
-            if self.weights.is_in(term.key):
+            if self.weights.is_in(term):
                 uses = self.uses(term)
                 if len(uses) != 1 or uses[0][0].flow is not None:
                     return False
@@ -173,10 +174,15 @@ class Flowing:
         return True
 
     def form(self, let: ir.Let) -> Form | str:
-        """A definition in normal form, with all that is made of the weights point by point written out."""
-        if let.name not in self.forms:
-            self.forms[let.name] = self._form(let)
-        return self.forms[let.name]
+        """A definition in normal form, with all that is made of the weights point by point written out; found once."""
+        self.algebra.work = self.algebra.depth = 0
+        if let.name not in self._forms:
+            self._forms[let.name] = None
+            self._forms[let.name] = self._form(let)
+        found = self._forms[let.name]
+        if found is None:
+            raise TooLarge
+        return found
 
     def _form(self, let: ir.Let) -> Form | str:
         clause = let.clauses[0]
@@ -184,22 +190,24 @@ class Flowing:
         inside = [r for r in walk(clause.body) if isinstance(r, ir.Read) and r.tensor in self.pointwise]
         if len(let.clauses) != 1 or self.algebra.canonical.clause(let.name) is None or len(reads) != len(inside):
             return f"`{let.name}` has several cases, or asks for the weights in a guard"
-        self.algebra.work = self.algebra.depth = 0
         value = self.algebra.opened(self.algebra.plain(clause.body), lambda read: read.tensor in self.opening)
         return relaxed(value, self.weights, self.algebra)
 
     def uses(self, term: Product) -> list[tuple[Use, tuple[Binder, ...]]]:
         """The weights in a term: as factors under a sum; none where they are nowhere in it."""
-        found = []
+        if term not in self._uses:
+            self._uses[term] = list(self._uses_in(term))
+        return self._uses[term]
+
+    def _uses_in(self, term: Product) -> Iterator[tuple[Use, tuple[Binder, ...]]]:
         for atom, power in term.factors:
-            if power == 1 and isinstance(atom, Sum) and self.weights.is_in(atom.key):
+            if power == 1 and isinstance(atom, Sum) and self.weights.is_in(atom):
                 binders, body = opened(atom, self.algebra)
                 rest = product([f for f in term.factors if f[0] is not atom], term.exponent, term.conditions)
                 if len(body.terms) == 1:
                     use = use_of(multiplied(body.terms[0][1], rest), self.weights, self.algebra, self.results)
                     if use is not None:
-                        found.append((replace(use, number=use.number * body.terms[0][0]), binders))
-        return found
+                        yield replace(use, number=use.number * body.terms[0][0]), binders
 
 
 def binder_of(coordinate: Coordinate | None, binders: tuple[Binder, ...]) -> Binder | None:

@@ -16,7 +16,7 @@ from ..ir.walk import reads_of, walk
 from .blocks import cut
 from .contractions import contract
 from .decode import DECODE, decode_refusal
-from .dtypes import definition_dtypes, weak_definitions
+from .dtypes import definition_dtypes
 from .experts import group
 from .few import few_pairs
 from .fuse import fuse
@@ -81,7 +81,8 @@ def choose(
     kernels = {step.definition: step for step in reversed(together)}
     kernels |= {name: Step(name, GROUPED, chosen=rows) for name, rows in chosen.items()}
     given = {tensor.name: dtypes[tensor.name] for tensor in program.inputs if tensor.name in dtypes}
-    types = {**given, **definition_dtypes(program, given), **definition_dtypes(original, given)}
+    found_types, weak = definition_dtypes(program, given)
+    types = {**given, **found_types, **definition_dtypes(original, given)[0]}
     library = [
         *(Step(name, CROSS_ENTROPY, loss=loss) for name, loss in losses.items()),
         *(Step(name, norm.kernel, norm=norm) for name, norm in norms.items()),
@@ -103,7 +104,6 @@ def choose(
         built |= {name for step in library if step.attend is not None for name in kernels[step.definition].covers}
     asked = needed_by(original, wanted, {})
     unread = tuple(let.name for let in original.lets if let.name in asked - built and let.axes and not let.hidden)
-    weak = weak_definitions(program, given)
     same = agreed(original)
     return Plan(program, wanted, types, target.name, device, isolate, steps, unread, weak, recompute, same)
 

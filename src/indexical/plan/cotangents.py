@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,7 +24,7 @@ from ..ir.algebra.normal import (
     times,
 )
 from ..ir.algebra.normalize import Algebra
-from ..ir.algebra.predicates import reads_in
+from ..ir.algebra.predicates import mentions, reads_in
 from ..ir.algebra.sums import opened, replaced, summed
 from ..ir.types import Coordinate
 from ..ir.walk import substitute
@@ -49,9 +48,9 @@ class Weights:
     def at(self, indices: tuple[ir.Expr, ...]) -> dict[Coordinate, ir.Expr]:
         return dict(zip(self.axes, indices, strict=True))
 
-    def is_in(self, key: str) -> bool:
-        """Whether it is read somewhere in a form with this key."""
-        return re.search(rf"(?:^|\W)\d?{re.escape(self.name)}\[", key) is not None
+    def is_in(self, value: Form | Product | Atom) -> bool:
+        """Whether it is read somewhere in a form or in a part of one."""
+        return mentions(value, self.name)
 
     def held(self, indices: tuple[ir.Expr, ...], algebra: Algebra) -> Mapping[str, ir.Expr]:
         """The conditions that hold wherever it is not 0."""
@@ -81,7 +80,7 @@ class Use:
 
 def relaxed(value: Form, weights: Weights, algebra: Algebra) -> Form:
     """A form in which nothing is asked that holds wherever the weights beside it are not 0."""
-    if not weights.is_in(value.key):
+    if not weights.is_in(value):
         return value
     terms: list[tuple[Number, Product]] = []
     for number, term in value.terms:
@@ -91,7 +90,7 @@ def relaxed(value: Form, weights: Weights, algebra: Algebra) -> Form:
 
 
 def _relaxed(term: Product, weights: Weights, algebra: Algebra) -> Form:
-    if not weights.is_in(term.key):
+    if _is_relaxed(term, weights):
         return form(((1, term),))
     conditions = dict(term.conditions)
     for atom, power in term.factors:
@@ -104,21 +103,38 @@ def _relaxed(term: Product, weights: Weights, algebra: Algebra) -> Form:
         inner = form(((1, product(((atom, power),))),))
         if power == 1 and isinstance(atom, Group):
             inner = _factored(relaxed(atom.form, weights, algebra), weights)
-        elif power == 1 and isinstance(atom, Sum) and not atom.softmax and weights.is_in(atom.key):
+        elif power == 1 and isinstance(atom, Sum) and not atom.softmax and weights.is_in(atom):
             binders, body = opened(atom, algebra)
             inner = summed(relaxed(body, weights, algebra), binders, algebra)
         result = times(result, inner)
     return result
 
 
+def _is_relaxed(term: Product, weights: Weights) -> bool:
+    """Whether nothing is asked in a product, nor in what it is made of, that has the weights in it."""
+    if not weights.is_in(term):
+        return True
+    if term.conditions:
+        return False
+    for atom, power in term.factors:
+        if power == 1 and isinstance(atom, Group):
+            return False
+        if power == 1 and isinstance(atom, Sum) and not atom.softmax and not _is_relaxed(atom.body, weights):
+            return False
+    return True
+
+
 def parted(value: Form, weights: Weights, algebra: Algebra) -> Form:
     """A form with every sum apart that gathers with these weights plus others: `(w - u) * v` is `w * v - u * v`."""
     terms: list[tuple[Number, Product]] = []
     for number, term in value.terms:
+        if not any(isinstance(atom, Sum) and _mixing(atom.body, weights) for atom, _ in term.factors):
+            terms.append((number, term))
+            continue
         found = form(((1, product((), term.exponent, term.conditions)),))
         for atom, power in term.factors:
             inner = form(((1, product(((atom, power),))),))
-            if power == 1 and isinstance(atom, Sum) and not atom.softmax and weights.is_in(atom.key):
+            if power == 1 and isinstance(atom, Sum) and not atom.softmax and _mixing(atom.body, weights) is not None:
                 binders, body = opened(atom, algebra)
                 inner = summed(_multiplied_out(body, weights), binders, algebra)
             found = times(found, inner)
@@ -130,9 +146,7 @@ def _multiplied_out(value: Form, weights: Weights) -> Form:
     """Products without groups of which some terms have the weights as a factor."""
     terms: list[tuple[Number, Product]] = []
     for number, term in value.terms:
-        group = next(
-            (a for a, power in term.factors if power == 1 and isinstance(a, Group) and _mixes(a.form, weights)), None
-        )
+        group = _mixing(term, weights)
         if group is None:
             terms.append((number, term))
             continue
@@ -142,8 +156,14 @@ def _multiplied_out(value: Form, weights: Weights) -> Form:
     return form(terms)
 
 
-def _mixes(value: Form, weights: Weights) -> bool:
-    return any(_read_at(atom, weights) is not None for _, term in value.terms for atom, _ in term.factors)
+def _mixing(term: Product, weights: Weights) -> Group | None:
+    """The first group among the factors of a product that has the weights as a factor of one of its terms."""
+    for group, power in term.factors:
+        if power == 1 and isinstance(group, Group):
+            factors = [atom for _, inner in group.form.terms for atom, _ in inner.factors]
+            if any(_read_at(atom, weights) is not None for atom in factors):
+                return group
+    return None
 
 
 def _factored(value: Form, weights: Weights) -> Form:
@@ -181,15 +201,15 @@ def use_of(term: Product, weights: Weights, algebra: Algebra, results: Collectio
     for n, (atom, power) in enumerate(others):
         if power == 1 and isinstance(atom, Group):
             found = _flow(atom.form, indices, weights, algebra, results)
-            if found is None and weights.is_in(atom.key):
+            if found is None and weights.is_in(atom):
                 return None
             if found is None:
                 continue
             number, flow = found
             rest = product([factor for m, factor in enumerate(others) if m != n], None, term.conditions)
-            return None if weights.is_in(rest.key) else Use(indices, rest, number, flow)
+            return None if weights.is_in(rest) else Use(indices, rest, number, flow)
     rest = product(others, None, term.conditions)
-    return None if weights.is_in(rest.key) else Use(indices, rest, 1, None)
+    return None if weights.is_in(rest) else Use(indices, rest, 1, None)
 
 
 def _flow(
@@ -212,7 +232,7 @@ def _flow(
     number = plain[0][0]
     own = replaced(form((Fraction(n) / number, term) for n, term in plain), home, algebra)
     mean = replaced(form((-Fraction(n) / number, term) for n, term in means), home, algebra)
-    if weights.is_in(own.key):
+    if weights.is_in(own):
         return None
     if mean.key == mean_of(own, weights, algebra).key:
         return number, own

@@ -9,24 +9,19 @@ from ..ir.types import DEFAULT_DTYPE, Dtype, Kind, widest
 from ..ir.walk import children
 
 
-def definition_dtypes(program: ir.Program, inputs: Mapping[str, Dtype]) -> dict[str, Dtype]:
-    """The dtype of every definition: the widest of its kind that it is made of, else f64 or i64."""
+def definition_dtypes(program: ir.Program, inputs: Mapping[str, Dtype]) -> tuple[dict[str, Dtype], frozenset[str]]:
+    """The dtype of every definition: the widest of its kind that it is made of, else f64 or i64. And the definitions of
+    reals that are made of literals, coordinates and sizes alone: like these, they take the dtype of what they meet."""
     known = _known(program, inputs)
-    return {let.name: known[let.name] or DEFAULT_DTYPE[let.kind] for let in program.lets}
-
-
-def weak_definitions(program: ir.Program, inputs: Mapping[str, Dtype]) -> frozenset[str]:
-    """The definitions of reals that are made of literals, coordinates and sizes alone: like these, they take the
-    dtype of what they meet."""
-    known = _known(program, inputs)
-    return frozenset(let.name for let in program.lets if let.kind == "real" and known[let.name] is None)
+    dtypes = {let.name: known[let.name] or DEFAULT_DTYPE[let.kind] for let in program.lets}
+    return dtypes, frozenset(let.name for let in program.lets if let.kind == "real" and known[let.name] is None)
 
 
 def _known(program: ir.Program, inputs: Mapping[str, Dtype]) -> dict[str, Dtype | None]:
     known: dict[str, Dtype | None] = dict(inputs)
     lets = program.definitions
     # A recurrence reads itself: two rounds are enough for every dtype in it to be promoted.
-    for _ in range(2):
+    for _ in range(2 if program.recurrent else 1):
         for let in _by_order(program, lets):
             found = [_of(clause.body, known, let.kind) for clause in let.clauses]
             known[let.name] = widest([known.get(let.name), *found])

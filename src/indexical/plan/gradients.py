@@ -80,11 +80,25 @@ def derive(
     without `describing` there is no such kernel."""
     if not any(isinstance(p, ir.Normalize) and p.op == "softmax" for let in program.lets for p in _walked(let)):
         return Derived.none(program)
+    named = name_softmaxes(program, needed(program, wanted))
+    derived = _derived(named, wanted, describing, False) or _derived(named, wanted, describing, True)
+    assert derived is not None
+    return derived if derived.gradients or derived.flowing else Derived.none(program)
+
+
+def _derived(
+    program: ir.Program,
+    wanted: tuple[str, ...],
+    describing: Callable[[ir.Program], Describer] | None,
+    one_by_one: bool,
+) -> Derived | None:
+    """The derivatives of all weights, in an order that is found for all at once; None where there is none. Found for
+    one after the other, it leaves out those that stand in the way of others."""
     gradients: list[Gradient] = []
     refusals: list[Refusal] = []
     flowing: list[str] = []
     left: set[str] = set()
-    scene = Scene(name_softmaxes(program, needed(program, wanted)), wanted)
+    scene = Scene(program, wanted)
     describer: Describer | None = None
     for let in scene.program.lets:
         if weights_of(let) is None or let.name not in scene.uses.needed or not flows_back(let, scene.uses):
@@ -97,6 +111,9 @@ def derive(
             continue
         left |= made_of if search.is_derived() else set()
         found = search.found()
+        if one_by_one and not isinstance(found, str):
+            ordered = arranged(found.program, [*gradients, *found.gradients])
+            found = ordered if isinstance(ordered, str) else replace(found, program=ordered)
         if isinstance(found, str):
             flowing.append(let.name)
             refusals += [Refusal(let.name, "the backward of its kernel", found, let.span)] if found else []
@@ -106,9 +123,10 @@ def derive(
             for changed in found.changed:
                 assert describer is not None
                 describer.add(changed)
-    if not gradients and not flowing:
-        return Derived.none(program)
-    derived = Derived(scene.program, tuple(gradients), tuple(refusals), tuple(flowing), frozenset())
+    ordered = scene.program if one_by_one or not gradients else arranged(scene.program, gradients)
+    if isinstance(ordered, str):
+        return None
+    derived = Derived(ordered, tuple(gradients), tuple(refusals), tuple(flowing), frozenset())
     return replace(derived, left=derived.computed.union(left))
 
 
@@ -281,7 +299,7 @@ class _Search(Flowing):
 
     def matched(self, number: Number, term: Product, uses: list[tuple[Use, tuple[Binder, ...]]]) -> _Part | Form | str:
         """A term as a gradient times something; as it is where it has no derivative of the weights."""
-        if not self.weights.is_in(term.key):
+        if not self.weights.is_in(term):
             return form(((number, term),))
         if len(uses) != 1:
             return "the weights are in it in another way than the derivative of a gather has them"
@@ -348,7 +366,7 @@ class _Search(Flowing):
 
     # ------------------------------------------------------------------------- building
 
-    def built(self) -> _Found | str:
+    def built(self) -> _Found:
         """The program with a definition for each gradient, or with the definition that is one in its place."""
         made: dict[tuple[str, str], ir.Let] = {}
         targets: dict[tuple[str, str], Target] = {}
@@ -368,9 +386,7 @@ class _Search(Flowing):
                 continue
             changed[name] = self._rewritten(let, parts, targets, made)
         gradients = [self._gradient(forward, targets) for forward in self.forwards.values()]
-        program = arranged(extended(self.program, list(made.values()), changed), gradients)
-        if isinstance(program, str):
-            return program
+        program = extended(self.program, list(made.values()), changed)
         return _Found(program, (*self.gathers, *made.values(), *changed.values()), gradients)
 
     def _rewritten(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.graph import components
-from ..ir.needs import asserted, members, reached
+from ..ir.needs import members, needed
 from ..ir.walk import reads_of, walk
 from ..source import Span
 from .steps import Gradient
@@ -41,35 +41,41 @@ def preceded(
     return replace(program, lets=lets, order=tuple(order))
 
 
-@dataclass(frozen=True, slots=True)
 class Uses:
-    """The definitions that are needed, and by the name of each tensor the needed definitions that read it, each with
-    its reads of it. `stepped` are those that are made of themselves."""
+    """The readers of each tensor of a program, among the definitions that are `needed`: wanted, asserted, or read by
+    one that is. `stepped` are those that are made of themselves."""
 
-    needed: frozenset[str]
-    readers: Mapping[str, list[tuple[ir.Let, list[ir.Read]]]]
-    stepped: frozenset[str]
+    def __init__(self, program: ir.Program, wanted: tuple[str, ...]) -> None:
+        self.wanted = wanted
+        self.lets: dict[str, ir.Let] = {}
+        self.stepped = program.recurrent
+        self._readers: dict[str, dict[str, list[ir.Read]]] = {}
+        for let in program.lets:
+            self._put(let)
+        self.needed = needed(program, wanted)
 
+    def change(self, program: ir.Program, changed: Iterable[ir.Let]) -> None:
+        """Go on with a program in which these definitions are new, or have another form."""
+        other = False
+        for let in changed:
+            known = self.lets.get(let.name)
+            if known is not None:
+                other = True
+                for read in reads_of(known):
+                    self._readers[read.tensor].pop(let.name, None)
+            self._put(let)
+        if other:
+            self.needed = needed(program, self.wanted)
 
-def uses_of(program: ir.Program, wanted: tuple[str, ...]) -> Uses:
-    """The readers of each definition that is wanted, asserted or needed for one that is; each is walked once."""
-    lets = program.definitions
-    reads: dict[str, Sequence[ir.Read]] = {}
+    def _put(self, let: ir.Let) -> None:
+        self.lets[let.name] = let
+        for read in reads_of(let):
+            self._readers.setdefault(read.tensor, {}).setdefault(let.name, []).append(read)
 
-    def step(name: str) -> list[str]:
-        reads[name] = reads_of(lets[name]) if name in lets else []
-        return [read.tensor for read in reads[name]]
-
-    needed = frozenset(lets.keys() & reached((*wanted, *asserted(program)), step))
-    readers: dict[str, list[tuple[ir.Let, list[ir.Read]]]] = {}
-    for let in program.lets:
-        by_name: dict[str, list[ir.Read]] = {}
-        for read in reads_of(let) if let.name in needed else ():
-            by_name.setdefault(read.tensor, []).append(read)
-        for name, found in by_name.items():
-            readers.setdefault(name, []).append((let, found))
-    stepped = program.recurrent
-    return Uses(needed, readers, stepped)
+    def readers(self, name: str) -> list[tuple[ir.Let, list[ir.Read]]]:
+        """The needed definitions that read a tensor, each with its reads of it."""
+        found = self._readers.get(name, {}).items()
+        return [(self.lets[reader], reads) for reader, reads in found if reader in self.needed]
 
 
 def arranged(program: ir.Program, gradients: list[Gradient]) -> ir.Program | str:

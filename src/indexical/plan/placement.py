@@ -11,7 +11,6 @@ from ..ir.algebra.canonical import text
 from ..ir.algebra.normal import ONE, Form, under
 from ..ir.algebra.normalize import Algebra
 from ..ir.algebra.predicates import is_normalized
-from ..ir.algebra.safety import infinities
 from ..ir.algebra.sums import replaced
 from ..ir.algebra.writing import name_for, named, written
 from ..ir.conditions import fails
@@ -50,7 +49,7 @@ def place_attention(
     taken = {new.name for new in names.values()} | {r.coordinate.name for r in clause.ranges}
     key = name_for(found.key.upper, taken)
     attention = _described(algebra, found, {**names, found.key.coordinate: key}, span)
-    if infinities(attention.value, algebra.lets, {}):
+    if algebra.may_be_infinite(attention.value):
         return "what is gathered is infinite where a guard removed it, and a kernel multiplies it with 0 there"
     body = body_of(attention, found.key.stated, span)
     bare = is_bare(body)

@@ -121,7 +121,9 @@ class _Place:
 
 @dataclass
 class _Search:
-    """The definitions of a program as they are gone through, those made on the way, and what was found."""
+    """The definitions of a program as they are gone through, those made on the way, and what was found. `exponential`
+    are definitions with an exponential in them, or in what they are made of; those that are `opened` may bring weights
+    into what reads them."""
 
     program: ir.Program
     algebra: Algebra
@@ -130,6 +132,7 @@ class _Search:
     before: dict[str, tuple[ir.Let, ...]] = field(default_factory=dict)
     made: list[Placement] = field(default_factory=list)
     exponential: set[str] = field(default_factory=set)
+    opened: set[str] = field(default_factory=set)
     plausible: dict[int, bool] = field(default_factory=dict)
 
     @property
@@ -149,9 +152,14 @@ class _Search:
             clauses.append(clause if body is clause.body else replace(clause, body=body))
         if self.made:
             self._put(replace(let, clauses=tuple(clauses)))
-        if name not in self.algebra.kept and any(self.may_gather(clause.body) for clause in clauses):
+        opens = self.algebra.is_opened(name)
+        if name in self.algebra.kept:
+            return
+        if any(self.may_gather(clause.body) for clause in clauses):
             self.exponential.add(name)
-        self.algebra.prepare(name)
+            self.opened |= {name} if opens else set()
+        elif any(read.tensor in self.exponential for read in reads_of(let)):
+            self.exponential.add(name)
 
     def pass_by(self, names: Iterable[str]) -> None:
         """Leave definitions that are made of themselves, and say so where weights are in them."""
@@ -163,8 +171,6 @@ class _Search:
 
     def _put(self, let: ir.Let) -> None:
         """A definition that only reads the one attention that was made for it, at its own coordinates, is it."""
-        self.algebra.known.pop(let.name, None)
-        self.algebra.exponential.pop(let.name, None)
         if _is_one(let, self.made):
             made = self.made[0]
             let = replace(let, clauses=(replace(let.clauses[0], body=made.let.clauses[0].body),))
@@ -174,8 +180,8 @@ class _Search:
         for placement in self.made:
             self.attentions[placement.let.name] = placement.attention
             self.algebra.kept.add(placement.let.name)
-            self.lets[placement.let.name] = placement.let
-        self.lets[let.name] = let
+            self.algebra.put(placement.let)
+        self.algebra.put(let)
         self.before[let.name] = tuple(placement.let for placement in self.made)
 
     # --------------------------------------------------------------------- expressions
@@ -184,7 +190,7 @@ class _Search:
         """Whether weights could be in an expression at all."""
         if id(expr) not in self.plausible:
             self.plausible[id(expr)] = any(
-                is_exponential(part) or (isinstance(part, ir.Read) and part.tensor in self.exponential)
+                is_exponential(part) or (isinstance(part, ir.Read) and part.tensor in self.opened)
                 for part in walk(expr)
             )
         return self.plausible[id(expr)]
@@ -219,7 +225,7 @@ class _Search:
                 return self._sums(arguments[0])
             case ir.Select(_, then, otherwise):
                 return self._sums(then) or self._sums(otherwise)
-            case ir.Read(tensor) if tensor in self.exponential:
+            case ir.Read(tensor) if tensor in self.opened:
                 return self.algebra.has_sum(tensor)
             case _:
                 return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -10,7 +9,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.canonical import text
 from ..ir.types import Coordinate
-from ..ir.walk import fresh_name, is_bare, rebuild, substitute
+from ..ir.walk import children, fresh_name, is_bare, rebuild, substitute, walk
 from .ordering import definition, preceded
 
 Scope = Mapping[Coordinate, ir.Range]
@@ -60,8 +59,8 @@ class _Naming:
         for clause in let.clauses:
             scope = {r.coordinate: r for r in clause.ranges}
             body = self.rewritten(clause.body, scope, weights_of(let) is not None)
-            clauses.append(clause if body == clause.body else replace(clause, body=body))
-        if clauses != list(let.clauses):
+            clauses.append(clause if body is clause.body else replace(clause, body=body))
+        if any(new is not old for new, old in zip(clauses, let.clauses, strict=True)):
             self.changed = True
             let = self.lets[name] = replace(let, clauses=tuple(clauses))
         whole = weights_of(let)
@@ -82,7 +81,11 @@ class _Naming:
         """An expression that reads weights by the one name they have; not where it is what has that name `itself`."""
         if isinstance(expr, ir.Reduce):
             scope = {**scope, **{r.coordinate: r for r in expr.ranges}}
-        expr = rebuild(expr, lambda child: self.rewritten(child, scope))
+        parts = children(expr)
+        changed = [self.rewritten(child, scope) for child in parts]
+        if any(new is not old for new, old in zip(changed, parts, strict=True)):
+            waiting = iter(changed)
+            expr = rebuild(expr, lambda _: next(waiting))
         match expr:
             case ir.Read(tensor, indices) if tensor in self.same:
                 other, order = self.same[tensor]
@@ -112,10 +115,10 @@ class _Naming:
 
 
 def _shape(expr: ir.Normalize, ranges: Scope) -> tuple[str, list[Coordinate]]:
-    """A softmax as text that no name of a coordinate takes part in, and the coordinates in the order of that text."""
-    shown = text(expr)
-    found = {c: re.search(rf"(?<![\w'#]){re.escape(str(c))}(?!\w)", shown) for c in expr.type.coordinates}
-    order = sorted(expr.type.coordinates, key=lambda c: -1 if (at := found[c]) is None else at.start())
+    """A softmax as text that no name of a coordinate takes part in, and the coordinates in the order in which they are
+    met in it."""
+    met = [part.coordinate for part in walk(expr) if isinstance(part, ir.Coord | ir.Normalize)]
+    order = [c for c in dict.fromkeys(met) if c in expr.type.coordinates]
     marks: dict[Coordinate, ir.Expr] = {c: build.coord(Coordinate(f"'{n}"), expr.span) for n, c in enumerate(order)}
     limits = ";".join(f"{text(ranges[c].lower)}..{text(ranges[c].upper)}" for c in order)
     return f"{text(substitute(expr, marks))} {limits}", order

@@ -16,7 +16,7 @@ from ..checker.reporting import report_all
 from ..diagnostics import CallError, Label, Sink
 from ..ir import nodes as ir
 from ..ir import whole
-from ..ir.context import measuring, visit_clause
+from ..ir.context import agreed, measuring, visit_clause
 from ..ir.types import Coordinate, Dtype
 from ..plan.dtypes import definition_dtypes
 from ..source import Span
@@ -121,7 +121,7 @@ def bind(program: ir.Program, arguments: Mapping[str, Any], given: Mapping[str, 
     _stop(sink)
     sizes, rests = _solve(program, arrays, sink)
     _stop(sink)
-    bound = Bound(program, arrays, sizes, rests, {**dtypes, **definition_dtypes(program, dtypes)})
+    bound = Bound(program, arrays, sizes, rests, {**dtypes, **definition_dtypes(program, dtypes)[0]})
     try:
         _check_stated(bound, sink)
         _check_agreement(bound, sink)
@@ -306,6 +306,8 @@ def _check_stated(bound: Bound, sink: Sink) -> None:
 
 def _check_agreement(bound: Bound, sink: Sink) -> None:
     """A coordinate has the size of every axis that it indexes bare: those that only the arrays decide."""
+    if all(bound.extent(one) == bound.extent(other) for one, other in agreed(bound.program)):
+        return
     tensors = bound.program.tensors
     for let in bound.program.lets:
         found = Sink()

@@ -203,6 +203,10 @@ def _key(factor: tuple[Atom, Number]) -> str:
 
 def height(expr: ir.Expr) -> int:
     """One more than the highest coordinate that an expression binds."""
+    if isinstance(expr, ir.Coord | ir.Size | ir.Const):
+        return 0
+    if isinstance(expr, ir.Read) and all(isinstance(index, ir.Coord) for index in expr.indices):
+        return 0
     names = [r.coordinate for part in walk(expr) if isinstance(part, ir.Reduce) for r in part.ranges]
     return max((int(name[1:]) + 1 for name in names if name.startswith("'")), default=0)
 

@@ -38,7 +38,7 @@ from .normal import (
 )
 from .powers import exponential, exponential_power, power
 from .predicates import BASES, has_logarithm, is_copy, is_exponential, is_mask, is_normalized, reads_in
-from .safety import Caution, doubtful
+from .safety import Caution, Sides, doubtful, infinities
 from .sums import logarithm, opened, replaced, summed
 from .writing import written
 
@@ -58,6 +58,8 @@ class Algebra:
     kept: set[str] = field(default_factory=set)
     known: dict[str, Form | None] = field(default_factory=dict)
     exponential: dict[str, bool] = field(default_factory=dict)
+    simple: dict[str, bool] = field(default_factory=dict)
+    infinite: dict[str, Sides] = field(default_factory=dict)
     work: int = 0
     depth: int = 0
 
@@ -272,8 +274,9 @@ class Algebra:
         clause = self.canonical.clause(name)
         if clause is None or name in self.kept:
             return False
-        simple = not any(isinstance(part, ir.Reduce | ir.Normalize) for part in walk(clause.body))
-        return simple or self._is_exponential(name)
+        if name not in self.simple:
+            self.simple[name] = not any(isinstance(part, ir.Reduce | ir.Normalize) for part in walk(clause.body))
+        return self.simple[name] or self._is_exponential(name)
 
     def _is_exponential(self, name: str) -> bool:
         """Whether something is exponentiated in a definition, or in one that it reads."""
@@ -313,10 +316,11 @@ class Algebra:
                 self.known[name] = None if is_normalized(found) else found
         return None if name in self.kept else self.known[name]
 
-    def prepare(self, name: str) -> None:
-        """Work out the form of a definition, after those of all that it reads: then none waits for another."""
-        if self.may_open(name):
-            self.definition(name)
+    def is_opened(self, name: str) -> bool:
+        """Whether a definition is written out where it is read and weights are taken apart: it is weights, a logarithm
+        of them, or a copy. Asked after all that it reads, none waits for another."""
+        inner = self.definition(name) if self.may_open(name) else None
+        return inner is not None and (inner.weights or has_logarithm(inner) or is_copy(inner))
 
     def is_copied(self, name: str) -> bool:
         """Whether what a definition says is read in its place: it only reads on, or nearly."""
@@ -326,10 +330,22 @@ class Algebra:
 
     def add(self, let: ir.Let) -> None:
         """A further definition, or one in another form."""
+        if self.lets.get(let.name, let) is not let:
+            self.infinite.clear()
+        self.put(let)
+        self.caution = self.caution.beside(let)
+
+    def put(self, let: ir.Let) -> None:
+        """A definition in the form that it has for all that reads it: nothing that does was asked about before."""
         self.lets[let.name] = let
         self.known.pop(let.name, None)
         self.exponential.pop(let.name, None)
-        self.caution = self.caution.beside(let)
+        self.simple.pop(let.name, None)
+        self.infinite.pop(let.name, None)
+
+    def may_be_infinite(self, expr: ir.Expr) -> bool:
+        """Whether this may be infinite at points that a guard removed."""
+        return bool(infinities(expr, self.lets, self.infinite))
 
     def has_sum(self, name: str) -> bool:
         """Whether a definition has a sum as a factor, or is too large to say."""

@@ -10,6 +10,7 @@ from .. import build
 from .. import nodes as ir
 from ..formulas import read
 from ..functions import FUNCTIONS
+from ..walk import walk
 from .normal import Atom, Form, Function, Group, Leaf, Logarithm, Number, Product, Sum, form, magnitude
 
 
@@ -83,6 +84,34 @@ def reads_in(value: Form) -> Iterator[ir.Read]:
                     yield from reads_in(inner)
                 case Sum(body=body):
                     yield from reads_in(form(((1, body),)))
+
+
+def mentions(value: Form | Product | Atom, tensor: str) -> bool:
+    """Whether a tensor is read anywhere in a form or a part of one: as a factor, in an index, a condition, a bound."""
+    match value:
+        case Form(terms):
+            return any(mentions(term, tensor) for _, term in terms)
+        case Product(factors, exponent, conditions):
+            if any(mentions(atom, tensor) for atom, _ in factors):
+                return True
+            if exponent is not None and mentions(exponent, tensor):
+                return True
+            return any(_reads(condition, tensor) for condition in conditions.values())
+        case Leaf(expr):
+            return _reads(expr, tensor)
+        case Function(arguments=arguments):
+            return any(mentions(argument, tensor) for argument in arguments)
+        case Logarithm(expr, weights):
+            return _reads(expr, tensor) or mentions(weights, tensor)
+        case Group(inner):
+            return mentions(inner, tensor)
+        case Sum(binders, body):
+            bounds = [bound for binder in binders for bound in (binder.lower, binder.upper)]
+            return mentions(body, tensor) or any(_reads(bound, tensor) for bound in bounds)
+
+
+def _reads(expr: ir.Expr, tensor: str) -> bool:
+    return any(isinstance(part, ir.Read) and part.tensor == tensor for part in walk(expr))
 
 
 def is_mask(value: Form) -> bool:
