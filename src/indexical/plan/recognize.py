@@ -158,14 +158,14 @@ class _Search:
         if any(self.may_gather(clause.body) for clause in clauses):
             self.exponential.add(name)
             self.opened |= {name} if opens else set()
-        elif any(read.tensor in self.exponential for read in reads_of(let)):
+        elif self._is_exponential(let):
             self.exponential.add(name)
 
     def pass_by(self, names: Iterable[str]) -> None:
         """Leave definitions that are made of themselves, and say so where weights are in them."""
         for name in names:
             let = self.lets[name]
-            if any(self.may_gather(clause.body) for clause in let.clauses):
+            if self._is_exponential(let):
                 reason = "it is made of itself, and computed step by step"
                 self.refusals.append(Refusal(name, "fused attention", reason, let.span))
 
@@ -194,6 +194,12 @@ class _Search:
                 for part in walk(expr)
             )
         return self.plausible[id(expr)]
+
+    def _is_exponential(self, let: ir.Let) -> bool:
+        """Whether an exponential is in a definition, or in what it is made of."""
+        if any(read.tensor in self.exponential for read in reads_of(let)):
+            return True
+        return any(self.may_gather(clause.body) for clause in let.clauses)
 
     def rewrite(self, expr: ir.Expr, place: _Place) -> ir.Expr:
         """The expression with a read in place of every attention in it; itself where there is none."""
