@@ -14,6 +14,7 @@ import indexical as ix
 from indexical.ir import nodes as ir
 from indexical.ir.algebra.normal import TooLarge
 from indexical.ir.algebra.normalize import Algebra
+from indexical.ir.algebra.predicates import mentions
 from indexical.ir.algebra.writing import named, written
 from indexical.ir.verify import verify
 from indexical.run import pointwise
@@ -147,3 +148,22 @@ def test_writing_down_and_reading_again_changes_nothing() -> None:
             once = algebra.plain(let.clauses[0].body)
             twice = algebra.plain(named(written(once, let.span), ("i",)))
             assert twice.key == once.key
+
+
+@pytest.mark.parametrize(
+    ("body", "read"),
+    [
+        ("x[i] * y[i]", "xy"),
+        ("sum[j](A[i, j] * B[j, 0])", "AB"),
+        ("sum[j in 0..n](A[i, j])", "An"),
+        ("x[p[i]] / exp(z[i])", "xpz"),
+        ("(x[i] + y[i]) * z[i]", "xyz"),
+        ("if keep[i] { x[i] } else { 0 }", ("keep", "x")),
+        ("max[j](A[i, j]) + c", "Ac"),
+    ],
+)
+def test_a_form_mentions_what_it_reads(body: str, read: str | tuple[str, ...]) -> None:
+    algebra = Algebra(program_of(f"{HEAD}let one[i] = {body};\n"))
+    value = algebra.plain(algebra.lets["one"].clauses[0].body)
+    names = ("x", "y", "z", "A", "B", "p", "keep", "c", "n")
+    assert {name for name in names if mentions(value, name)} == set(read)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import cProfile
+import pstats
 from collections import Counter
 from typing import Any
 
@@ -91,3 +93,22 @@ def test_a_layer_of_a_gradient_costs_the_same_in_a_deep_stack(steps: Counter[str
     (shallow_derived, shallow_planned), (deep_derived, deep_planned) = found
     assert deep_derived < 1.05 * shallow_derived
     assert deep_planned < 1.05 * shallow_planned
+
+
+def test_planning_a_gradient_calls_as_many_functions_for_each_layer() -> None:
+    """Work that is no walk over the tree counts too: sets of all definitions, an order of the whole program, names."""
+    found = []
+    for layers in (1, 3, 8):  # the first, to load what planning loads
+        gradient, given = ix.grad(ix.compile(stack(layers))), arrays(layers)
+        profile = cProfile.Profile()
+        profile.runcall(gradient.plan, *given, given[0])
+        found.append(pstats.Stats(profile).total_calls / layers)  # type: ignore[attr-defined]
+    assert found[2] < 1.02 * found[1]
+
+
+def test_an_exponential_far_behind_is_no_attention() -> None:
+    """The slope of GELU is an exponential: what flows back through it is not refused as an attention."""
+    gradient, given = ix.grad(ix.compile(stack(1))), arrays(1)
+    plan = gradient.plan(*given, given[0])
+    assert [step.gradient is not None for step in plan.steps].count(True) == 1
+    assert not [refusal for step in plan.steps for refusal in step.refusals if refusal.way == "fused attention"]
