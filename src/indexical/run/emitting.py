@@ -6,6 +6,7 @@ from ..backends.operations import operations_of
 from ..backends.source import Module, emit
 from ..ir import nodes as ir
 from ..plan.choose import ARRAYS, choose
+from ..plan.gpu import TRITON
 from ..plan.steps import WIDTH, Plan, Step
 from .kernel import Call
 from .parts import Array, Part
@@ -35,4 +36,5 @@ def _part(step: Step, lets: dict[str, ir.Let], plan: Plan) -> Part:
 
     kept = step.refusals[0].reason if step.kernel == ARRAYS and step.refusals else ""
     covers = tuple(array(name) for name in step.covers if name in lets)
-    return Part(array(step.definition), covers, step.attend is not None, step.gradient is not None, kept)
+    tiled = next((refusal.reason for refusal in step.refusals if refusal.way == TRITON), "")
+    return Part(array(step.definition), covers, step.attend is not None, step.gradient is not None, kept, tiled)
