@@ -7,6 +7,7 @@ from ..backends.source import Module, dialect_of, emit
 from ..ir import nodes as ir
 from ..plan.choose import ARRAYS, choose
 from ..plan.steps import WIDTH, Plan, Step
+from ..plan.target import TRITON
 from .kernel import Call
 from .parts import Array, Part
 
@@ -36,4 +37,5 @@ def _part(step: Step, lets: dict[str, ir.Let], plan: Plan) -> Part:
 
     kept = step.refusals[0].reason if step.kernel == ARRAYS and step.refusals else ""
     covers = tuple(array(name) for name in step.covers if name in lets)
-    return Part(array(step.definition), covers, step.attend is not None, step.gradient is not None, kept)
+    tiled = next((refusal.reason for refusal in step.refusals if refusal.way == TRITON), "")
+    return Part(array(step.definition), covers, step.attend is not None, step.gradient is not None, kept, tiled)

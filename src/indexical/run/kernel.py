@@ -289,11 +289,16 @@ def _warn(message: str) -> None:
 
 
 def warn_of_slow_paths(parts: tuple[Part, ...], bound: Bound) -> None:
-    """Say once where scores are kept in memory that a kernel would stream, and they are many."""
+    """Say once where scores are kept in memory that a kernel would stream, or go through tiles on a GPU that has no
+    kernel for them, and they are many."""
     kept = [part for part in parts if part.kept]
     if kept and max(part.array.size(bound) for part in parts) > _LARGE:
         for part in kept:
             message = f"`{part.array.name}` is computed with all its scores in memory: {part.kept}"
+            _warn(f"{message}; `program.plan(...)` says more")
+    for part in parts:
+        if part.tiled and max((array.size(bound) for array in part.covers), default=0) > _LARGE:
+            message = f"`{part.array.name}` is computed tile by tile, and not by a kernel of its own: {part.tiled}"
             _warn(f"{message}; `program.plan(...)` says more")
 
 

@@ -46,7 +46,7 @@ class Part:
     """One step of a plan: what it computes, and what its kernel computes on the way and never builds.
 
     It is an attention, or a derivative of one, where it `attends` or `derives`. `kept` says why it has all its scores
-    in memory; "" where it has not.
+    in memory, `tiled` why the array library computes it tile by tile on a GPU; "" where that is not so.
     """
 
     array: Array
@@ -54,14 +54,15 @@ class Part:
     attends: bool = False
     derives: bool = False
     kept: str = ""
+    tiled: str = ""
 
     def to_json(self) -> dict[str, Any]:
         covers = [array.to_json() for array in self.covers]
-        flags = {"attends": self.attends, "derives": self.derives, "kept": self.kept}
+        flags = {"attends": self.attends, "derives": self.derives, "kept": self.kept, "tiled": self.tiled}
         return {"array": self.array.to_json(), "covers": covers, **flags}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any], span: Span) -> Part:
         covers = tuple(Array.from_json(array, span) for array in found["covers"])
-        flags = bool(found["attends"]), bool(found["derives"]), str(found["kept"])
+        flags = bool(found["attends"]), bool(found["derives"]), str(found["kept"]), str(found["tiled"])
         return cls(Array.from_json(found["array"], span), covers, *flags)

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from tests.backends.variants import SIZES, VARIANTS
+from tests.backends.variants import DOT, SIZES, Variant, attention
+from tests.backends.variants import VARIANTS as USUAL
 
 import indexical as ix
 from indexical.plan.target import TRITON
@@ -21,6 +22,41 @@ from indexical.run.kernel import load
 
 # All sizes differ from each other and from those of the tiles, and no tile is filled.
 LARGER = {"i": 45, "j": 45, "d": 20, "e": 12, "r": 89}
+GROUPED = """input Q[b, i, h, d], K[b, j, g, d], V[b, j, g, e], slope[h], u[h, j], doc[b, i] : i64;
+let weights[b, h, i, j] = softmax[j](
+    4 * tanh(sum[d](Q[b, i, h, d] * K[b, j, h / 2, d]) / 8) - slope[h] * (i - j) + u[h, j]
+) where j <= i, doc[b, i] == doc[b, j];
+let out[b, i, h, e] = sum[j](weights[b, h, i, j] * V[b, j, h / 2, e]);
+"""
+THREE = """input Q[a, b, h, i, d], K[a, b, h, j, d], V[a, b, h, j, e], s[a, h];
+let weights[a, b, h, i, j] = softmax[j](
+    sum[d](Q[a, b, h, i, d] * K[a, b, h, j, d]) / 4 - s[a, h] * (i - j) * (b + 1) / 9.0
+) where j <= i;
+let out[a, b, h, i, e] = sum[j](weights[a, b, h, i, j] * V[a, b, h, j, e]);
+"""
+TWO = """input Q[b, h, i, d], K[b, h, j, d], V[b, h, j, e], P[b, h, i, f], R[b, j, f];
+let weights[b, h, i, j] = softmax[j](
+    (sum[d](Q[b, h, i, d] * K[b, h, j, d]) + sum[f](P[b, h, i, f] * R[b, j, f])) / 5
+) where j <= i, i - j < 20;
+let out[b, h, i, e] = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
+"""
+# Scores that only these kernels are asked for: the kernel that the usual ones name for a CPU is of no interest here.
+VARIANTS = {
+    **USUAL,
+    "grouped, with all": Variant(
+        GROUPED, "", sizes={"h": 4}, given={"doc": lambda sizes: torch.arange(sizes["i"]).repeat(sizes["b"], 1) // 17}
+    ),
+    "three batch axes": Variant(THREE, ""),
+    "two dot products": Variant(TWO, "", sizes={"f": 6}),
+    "gate": Variant(
+        attention("j <= i", f"{DOT} + log_sigmoid(g[b, h, i] + f[b, h, j])", ", g[b, h, i], f[b, h, j]"), ""
+    ),
+    "two tables": Variant(
+        attention("j <= i", f"{DOT} * c[h, min(i - j, 5)] + bias[h, i - j]", ", c[h, a], bias[h, r]"),
+        "",
+        sizes={"a": 6},
+    ),
+}
 DTYPES = {"f32": torch.float32, "f16": torch.float16}
 
 
@@ -64,10 +100,25 @@ def errors(name: str, dtype: torch.dtype) -> list[float]:
     return [float((a.double() - b).abs().max() / max(1.0, float(b.detach().abs().max()))) for a, b in pairs]
 
 
+def changes(name: str) -> list[float]:
+    """The differences that `torch.compile` of the whole makes to the result and to every gradient."""
+    program = ix.compile(VARIANTS[name].text)
+    call = replace(program._engine.prepare(drawn(name, torch.float32), "torch"), device="cuda")
+    wanted = program.wanted(None)
+    function = load(program._engine.emitted(call, wanted, False)[1].linked(), wanted, ()).function
+    given = [array.requires_grad_() if is_learned(array) else array for array in call.values.values()]
+    found = []
+    for run in (function, torch.compile(function, fullgraph=True, backend="aot_eager")):
+        out = run(*given)
+        found.append([out, *torch.autograd.grad(out.square().sum(), list(filter(is_learned, given)))])
+    return [float((a - b).abs().max()) for a, b in zip(*found, strict=True)]
+
+
 def main(dtype: str, *names: str) -> None:
     warnings.simplefilter("ignore")
     for name in names:
-        print(f"{name}: {' '.join(f'{error:.2e}' for error in errors(name, DTYPES[dtype]))}", flush=True)
+        numbers = changes(name) if dtype == "compiled" else errors(name, DTYPES[dtype])
+        print(f"{name}: {' '.join(f'{number:.2e}' for number in numbers)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,7 @@ from typing import Any
 
 import torch
 import triton
-from tests.backends.triton.attending import drawn, is_learned
-from tests.backends.variants import VARIANTS
+from tests.backends.triton.attending import VARIANTS, drawn, is_learned
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 

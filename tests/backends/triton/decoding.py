@@ -86,6 +86,11 @@ CASES = {
     "capped": Case(grouped(f"30 * tanh({DOT} / 30)", LATE), dtype="f16"),
     "lengths": Case(grouped(guard="j < length[b]", further=", length[b] : i64")),
     "every head": Case(attention(guard=LATE), (1, 3, 3, 7, 97, 32, 16)),
+    "one head of keys": Case(
+        f"{HEAD}input Q[b, h, i, d], K[b, j, d], V[b, j, e], slope[h];\n"
+        f"let weights[b, h, i, j] = softmax[j]({DOT.replace('K[b, h,', 'K[b,')} + slope[h] * j) where {LATE};\n"
+        "let out[b, h, i, e] = sum[j](weights[b, h, i, j] * V[b, j, e]);\n"
+    ),
     "two tiles": Case(grouped(guard=LATE), (1, 6, 1, 5, 70, 16, 24)),
     "prefix": Case(attention(guard=f"j < 9 || {LATE}, j > i + 60"), (2, 2, 2, 4, 130, 16, 16)),
     "documents": Case(
@@ -135,6 +140,8 @@ def draw(case: Case) -> dict[str, torch.Tensor]:
             "V": torch.randn(40, 8, g, e),
             "table": torch.randint(0, 40, (b, j // 8)),
         }
+    if " K[b, j" in head:
+        found |= {"K": torch.randn(b, j, d), "V": torch.randn(b, j, e)}
     found = {name: array for name, array in found.items() if f" {name}[" in head}
     dtype = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[case.dtype]
     found = {name: x.to(dtype) if x.is_floating_point() else x for name, x in found.items()}

@@ -11,16 +11,18 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-MOST = {"f32": 2e-5, "f16": 1.5e-2}
+MOST = {"f32": 2e-5, "f16": 1.5e-2, "compiled": 1e-6}
 CASES = {
     "f32": [
         *("strictly causal", "window for each query", "prefix for each batch", "sinks and window", "dilated window"),
         *("documents for each batch", "documents and parts", "lengths, causal", "key padding mask"),
         *("mask for each head", "nobody", "ALiBi", "bias of a key", "cap from a tensor", "chosen"),
         *("relative bias", "relative bias, clamped", "relative bias, in bounds where heard"),
+        *("grouped, with all", "three batch axes", "two dot products", "gate", "two tables"),
         *("grouped, windowed", "nothing carried", "cross, aligned at the end", "cross, aligned, fewer keys"),
     ],
     "f16": ["window", "soft cap in documents"],
+    "compiled": ["documents for each batch", "relative bias"],
 }
 
 

@@ -406,6 +406,20 @@ def test_text_stands_alone(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-s", str(place)], check=True, cwd=tmp_path, env=environment)
 
 
+def test_operators_do_not_load_the_compiler() -> None:
+    """It takes seconds to load, and only `torch.compile` needs it."""
+    made = "differentiable('same', lambda x, *_: [x[0] + 0], None, None, None, 1)"
+    lines = [
+        "import sys, torch",
+        "from indexical.backends.kernels.torch_operator import differentiable",
+        f"found = {made}([torch.ones(3, requires_grad=True)])[0]",
+        "assert found.requires_grad",
+        "assert 'torch._dynamo' not in sys.modules",
+    ]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, env=environment)
+
+
 @pytest.mark.parametrize("file", ["triton_launch", "torch_operator"])
 def test_names_are_those_of_no_other_text(file: str) -> None:
     """Kernel files are pasted into one module."""

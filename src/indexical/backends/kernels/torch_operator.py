@@ -44,12 +44,13 @@ def define_operator(name: str, schema: str, run: Callable[..., Any], fake: Calla
 
 
 def _is_recorded(tensors: Sequence[Tensor]) -> bool:
-    """Whether a graph is made of what is called, or the tensors are of a kind that only operators know."""
+    """Whether a graph is made of what is called, or the tensors are of a kind that only operators know: subclasses, and
+    those that have no numbers."""
     if torch.compiler.is_compiling():
         return True
     if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() is not None:
         return True
-    return any(type(tensor) not in _PLAIN for tensor in tensors)
+    return any(type(tensor) not in _PLAIN or tensor.is_meta for tensor in tensors)
 
 
 def is_transformed() -> bool:
@@ -177,7 +178,6 @@ def differentiable(
     def derive_plainly(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
         return None, *flows(ctx.numbers, ctx.needs_input_grad[1:], gradients, ctx.saved_tensors)
 
-    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
     def register() -> bool:
         """Register the operators, which takes milliseconds, unless they are. `torch.compile` calls it while it reads a
         call, and does not look inside: the names of the operators, for which graphs are kept, stand outside."""
@@ -193,6 +193,8 @@ def differentiable(
             torch.library.register_autograd(full_backward, returning.backward, lib=OPERATORS)
             return True
 
+    # `torch.compiler.assume_constant_result` does the same, and loads the compiler, which takes seconds.
+    register._dynamo_marked_constant = True  # type: ignore[attr-defined]
     plain, mapped = _calling_functions(name, run, derive_plainly)
 
     def call(tensors: Sequence[Tensor], wholes: Sequence[int] = (), reals: Sequence[float] = ()) -> Sequence[Tensor]:

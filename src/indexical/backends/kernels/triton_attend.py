@@ -4,6 +4,7 @@ A program brings three kernels, which call the small functions here. Memory is l
 needs PyTorch and Triton and nothing else.
 """
 
+import functools
 import itertools
 import math
 import os
@@ -238,12 +239,19 @@ class Tiling(NamedTuple):
     stages: int
 
 
+def _ceiling(length: int, step: int) -> int:
+    """The number of tiles of a length."""
+    return -(-length // step)
+
+
+@functools.cache
 def _padded(width: int, itemsize: int = 4) -> int:
     """The width of a tile: a power of 2, and for matrix units of 16 bits at least 64."""
     return max(64 if itemsize == 2 and not INTERPRETED else 16, 1 << max(0, width - 1).bit_length())
 
 
-def _tilings(width: int, carried: int, itemsize: int) -> tuple[Tiling, Tiling, Tiling]:
+@functools.cache
+def _tilings(width: int, carried: int, itemsize: int, paired: bool) -> tuple[Tiling, Tiling, Tiling]:
     """The tiles of the forward kernel, of the one for queries and of the one for keys."""
     if INTERPRETED:
         return Tiling(32, 16, 4, 1), Tiling(16, 32, 4, 1), Tiling(32, 16, 4, 1)
@@ -254,6 +262,8 @@ def _tilings(width: int, carried: int, itemsize: int) -> tuple[Tiling, Tiling, T
         return Tiling(32, 16, 4, 2), Tiling(16, 16, 4, 2), Tiling(16, 16, 4, 2)
     if wide <= 64:
         return Tiling(128, 64, 4, 3), Tiling(64, 64, 4, 3), Tiling(64, 64, 4, 3)
+    if wide <= 128 and paired:
+        return Tiling(64, 32, 4, 3), Tiling(64, 32, 4, 3), Tiling(32, 64, 4, 3)
     if wide <= 128:
         return Tiling(64, 64, 4, 3), Tiling(64, 64, 4, 2), Tiling(32, 64, 4, 3)
     return Tiling(64, 32, 8, 2), Tiling(64, 32, 8, 2), Tiling(32, 64, 8, 2)
@@ -277,8 +287,10 @@ class Program(NamedTuple):
 class Operands(NamedTuple):
     """Queries, keys and values as (batch, head, place, width), further arrays as (batch, head, …), and numbers.
 
-    `places` say of each table at which of its places every distance of a query from a key is read, `ahead` how far a
-    key is ahead of its query at least and at most."""
+    It is `paired` where an array is read for each pair of a query and a key, which takes registers. `places` say of
+    each table at which of its places every distance of a query from a key is read, `ahead` how far a key is ahead of
+    its query at least and at most.
+    """
 
     queries: Sequence[Tensor]
     keys: Sequence[Tensor]
@@ -287,6 +299,7 @@ class Operands(NamedTuple):
     numbers: Sequence[float]
     places: Sequence[Tensor] = ()
     ahead: tuple[int, int] = (0, 0)
+    paired: bool = False
 
     @classmethod
     def of(cls, program: Program, tensors: list[Tensor], wholes: Sequence[int], reals: Sequence[float]) -> "Operands":
@@ -294,10 +307,11 @@ class Operands(NamedTuple):
         dots, count = program.dots, len(program.levels)
         matrices, arrays = list(map(_aligned, tensors[: 2 * dots + 1])), tensors[2 * dots + 1 :]
         queries, keys, value = matrices[:dots], matrices[dots:-1], matrices[-1]
+        paired = "table" in program.levels or "rowkey" in program.levels
         if program.backward_table is None:
-            return cls(queries, keys, value, arrays, (*wholes, *reals))
+            return cls(queries, keys, value, arrays, (*wholes, *reals), paired=paired)
         *wholes, low, high = wholes
-        return cls(queries, keys, value, arrays[:count], (*wholes, *reals), arrays[count:], (low, high))
+        return cls(queries, keys, value, arrays[:count], (*wholes, *reals), arrays[count:], (low, high), paired)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -311,9 +325,8 @@ class Operands(NamedTuple):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        size = self.value.itemsize
-        parts = [(key.shape[-1], _padded(key.shape[-1], size)) for key in (*self.keys, self.value)]
-        return tuple(itertools.chain(*parts))
+        """The width of each dot product and of the values, each with that of its tiles."""
+        return _widths(tuple([key.shape[-1] for key in self.keys]), self.value.shape[-1], self.value.itemsize)
 
     @property
     def table_tiling(self) -> Tiling:
@@ -323,12 +336,17 @@ class Operands(NamedTuple):
         wide = max(self.widths)
         if self.value.itemsize > 2:
             return Tiling(32, 32, 4, 1)
-        return Tiling(64, 64, 4, 3) if wide <= 64 else Tiling(64, 64, 4, 2) if wide <= 128 else Tiling(32, 32, 4, 2)
+        return Tiling(64, 64, 4, 3) if wide <= 64 else Tiling(64, 64, 8, 2) if wide <= 128 else Tiling(32, 32, 4, 2)
 
     @property
     def tilings(self) -> tuple[Tiling, Tiling, Tiling]:
-        widest = max(_padded(key.shape[-1]) for key in self.keys)
-        return _tilings(widest, _padded(self.value.shape[-1]), self.value.itemsize)
+        widths = self.widths
+        return _tilings(max(widths[1:-1:2]), widths[-1], self.value.itemsize, self.paired)
+
+
+@functools.cache
+def _widths(compared: tuple[int, ...], carried: int, itemsize: int) -> tuple[int, ...]:
+    return tuple(itertools.chain(*((width, _padded(width, itemsize)) for width in (*compared, carried))))
 
 
 def _table(program: Program, given: Operands, tiling: Tiling, flipped: bool) -> tuple[tuple[Tensor, ...], list[int]]:
@@ -341,8 +359,7 @@ def _table(program: Program, given: Operands, tiling: Tiling, flipped: bool) -> 
     (own, other), (step, other_step) = (sides[::-1], steps[::-1]) if flipped else (sides, steps)
     # Labels that are the same for all batches or heads are looked at once.
     shape = [max(side.shape[axis] if side.stride(axis) else 1 for side in sides) for axis in (0, 1)]
-    own, other = (side[: shape[0], : shape[1]] for side in (own, other))
-    tiles, others = triton.cdiv(own.shape[2], step), triton.cdiv(other.shape[2], other_step)
+    tiles, others = _ceiling(own.shape[2], step), _ceiling(other.shape[2], other_step)
     count = shape[0] * shape[1]
     extents = torch.empty((count, others, 2), dtype=torch.int64, device=own.device)
     table = torch.empty((*shape, tiles, 4), dtype=torch.int32, device=own.device)
@@ -378,7 +395,7 @@ def _attend_by_kernels(program: Program, given: Operands) -> tuple[Tensor, Tenso
         *(*steps, heads, rows, keys, *given.numbers),
     )
     constants = (*given.widths, given.group, tiling.rows, tiling.keys)
-    grid = (batch * heads * triton.cdiv(rows, tiling.rows),)
+    grid = (batch * heads * _ceiling(rows, tiling.rows),)
     launch(program.forward, grid, arguments, constants, tiling.warps, tiling.stages)
     return out, total
 
@@ -386,6 +403,8 @@ def _attend_by_kernels(program: Program, given: Operands) -> tuple[Tensor, Tenso
 def _result(query: Tensor, value: Tensor) -> Tensor:
     """An array for the result, laid out in memory as the queries are."""
     width, strides = value.shape[-1], query.stride()
+    if width == query.shape[-1] and width % 8 == 0 and query.is_contiguous():
+        return torch.empty_like(query)
     order = sorted(range(3), key=lambda axis: -strides[axis]) if 0 not in strides else [0, 1, 2]
     shape = [query.shape[axis] for axis in order]
     whole = query.new_empty((*shape, (width + 7) // 8 * 8)).permute(*(order.index(axis) for axis in range(3)), 3)
@@ -399,8 +418,8 @@ def _like(tensor: Tensor) -> Tensor:
 
 def _aligned(tensor: Tensor) -> Tensor:
     """The matrices, each row in one piece from a multiple of 16 bytes on: as they are, or a copy."""
-    *strides, last = tensor.stride()
-    if last == 1 and all(stride % 8 == 0 for stride in strides) and tensor.data_ptr() % 16 == 0:
+    a, b, c, last = tensor.stride()
+    if last == 1 and not (a | b | c) & 7 and not tensor.data_ptr() & 15:
         return tensor
     width = tensor.shape[-1]
     whole = tensor.new_empty((*tensor.shape[:-1], (width + 7) // 8 * 8))
@@ -414,7 +433,7 @@ def _attend_by_kernels_backward(
     batch, heads, rows, keys = given.shape
     count = len(given.queries)
     found = [_like(x) for x in (*given.queries, *given.keys, given.value)]
-    row_tiles = triton.cdiv(rows, given.tilings[1].rows)
+    row_tiles = _ceiling(rows, given.tilings[1].rows)
     for array, level, learned in zip(given.arrays, program.levels, program.learned, strict=True):
         tail: tuple[int, ...] = (1,)
         if learned and level == "table":
@@ -482,7 +501,7 @@ def _launch_backward(
     count, shared = len(given.queries), given.value.shape[1]
     width = given.value.shape[-1]
     delta, gradient, out = torch.empty_like(total), _aligned(gradient), _aligned(out)
-    grid = (batch * heads * triton.cdiv(rows, 64),)
+    grid = (batch * heads * _ceiling(rows, 64),)
     arguments = (out, gradient, delta, *_eights(out, gradient), heads, rows)
     launch(_delta_kernel, grid, arguments, (width, _padded(width, out.itemsize), 64), 4, 1)
     arrays = list(zip(found[2 * count + 1 :], program.levels, program.learned, needs[2 * count + 1 :], strict=False))
@@ -495,7 +514,7 @@ def _launch_backward(
     if any(wanted):
         tiling = given.tilings[1]
         targets = (*found[:count], *(x for x, _ in of_query))
-        grid = (batch * heads * triton.cdiv(rows, tiling.rows),)
+        grid = (batch * heads * _ceiling(rows, tiling.rows),)
         constants = (*given.widths, given.group, tiling.rows, tiling.keys, *wanted)
         table, steps = _table(program, given, tiling, False)
         arguments = (*operands, *table, *targets, *strides, *steps, *_strides(*found[:count]), *numbers)
@@ -504,7 +523,7 @@ def _launch_backward(
     if any(wanted):
         tiling = given.tilings[2]
         targets = (*found[count : 2 * count + 1], *(x for x, _ in of_key))
-        grid = (batch * shared * triton.cdiv(keys, tiling.keys),)
+        grid = (batch * shared * _ceiling(keys, tiling.keys),)
         constants = (*given.widths, given.group, tiling.rows, tiling.keys, *wanted)
         table, steps = _table(program, given, tiling, True)
         places = _strides(*found[count : 2 * count + 1])

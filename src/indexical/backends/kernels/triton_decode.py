@@ -238,6 +238,8 @@ def _decode(
     """The result (batch, head, row, width), over so many keys."""
     own = 2 * dots + 1
     sides = [x if x.stride(-1) == 1 else x.contiguous() for x in tensors[:own]]
+    if sides[-1].stride(1) == 0 and all(x.stride(1) == 0 for x in sides[dots:]):
+        sides[dots:] = [x[:, :1] for x in sides[dots:]]  # All heads share their keys.
     arrays, value = tensors[own:], sides[-1]
     everything = (*sides, *arrays)
     key = (count, value.dtype, value.device, *[x.shape for x in everything], *[x.stride() for x in everything])

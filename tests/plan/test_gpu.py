@@ -1,0 +1,95 @@
+"""Attention on a GPU: which is a Triton kernel, and the reasons where it is none. No GPU is needed to plan for one."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import indexical as ix
+
+torch = pytest.importorskip("torch")
+
+from tests.backends.variants import SIZES, VARIANTS, attention  # noqa: E402
+
+from indexical.plan.choose import FUSED, STREAM, TILES  # noqa: E402
+from indexical.plan.gpu import TRITON  # noqa: E402
+from indexical.plan.steps import Plan, Step  # noqa: E402
+from indexical.run.emitting import emitted, parts_of  # noqa: E402
+from indexical.run.kernel import Call, warn_of_slow_paths  # noqa: E402
+
+
+def called(text: str, dtype: torch.dtype, sizes: dict[str, int] | None = None, **given: Any) -> Call:
+    """A call of a program with arrays of this dtype, as if they were on a GPU."""
+    program = ix.compile(text)
+    known = {**SIZES, **(sizes or {})}
+    drawn = {
+        tensor.name: torch.zeros([known[axis.coordinate.name] for axis in tensor.axes], dtype=dtype)
+        for tensor in program.ir.inputs
+        if tensor.name not in given
+    }
+    return replace(program._engine.prepare({**drawn, **given}, "torch"), device="cuda")
+
+
+def planned(call: Call) -> Plan:
+    return emitted(call, ("out",), False, True)[0]
+
+
+def step_of(text: str, dtype: torch.dtype = torch.bfloat16, **given: Any) -> Step:
+    return next(step for step in planned(called(text, dtype, **given)).steps if step.definition == "out")
+
+
+def test_plain_cases_stay_the_library_s() -> None:
+    assert [step_of(VARIANTS[name].text).kernel for name in ("full", "causal")] == [FUSED, FUSED]
+
+
+@pytest.mark.parametrize("name", ["window", "prefix", "sinks and window", "ALiBi", "soft cap", "relative bias", "bias"])
+def test_every_other_guard_and_score_is_a_kernel(name: str) -> None:
+    assert step_of(VARIANTS[name].text).kernel == TRITON
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("additive", "a factor of the score varies with query and key at once"),
+        ("mean", "`mean` in the score is no dot product"),
+        ("some features", "what is compared has a guard of its own"),
+    ],
+)
+def test_others_are_refused_with_the_reason(name: str, reason: str) -> None:
+    step = step_of(VARIANTS[name].text)
+    assert step.kernel == STREAM
+    assert [refusal.reason for refusal in step.refusals if refusal.way == TRITON] == [reason]
+
+
+def test_double_precision_is_refused() -> None:
+    step = step_of(VARIANTS["ALiBi"].text, torch.float64)
+    assert step.kernel == TILES
+    assert step.refusals[-1].reason == "matrix units have no f64"
+
+
+def test_literals_do_not_make_it_double_precision() -> None:
+    text = attention("j <= i", "sum[d](Q[b, h, i, d] * K[b, h, j, d]) - slope[h] * (i - j)")
+    assert step_of(f"{text}let slope[h in 0..size(h)] = exp(-(h + 1) / 2.0);\n").kernel == TRITON
+
+
+def test_plan_says_what_goes_another_way() -> None:
+    said = step_of(VARIANTS["bias"].text).words
+    assert f"where a head is neither 64 nor 128 wide: by {TILES}" in said
+    assert f"where `bias` wants a gradient: by {TILES}" in said
+    said = step_of(VARIANTS["relative bias"].text, torch.float32).words
+    assert f"where a head is more than 256 wide: by {TILES}" in said
+    assert not any("wants a gradient" in words for words in said)
+
+
+def test_a_refusal_is_a_warning_where_scores_are_many() -> None:
+    text = VARIANTS["additive"].text
+    many = called(text, torch.bfloat16, {"i": 4096, "j": 4096})
+    with pytest.warns(ix.SlowPath, match="tile by tile, and not by a kernel of its own: a factor of the score"):
+        warn_of_slow_paths(parts_of(planned(many)), many.bound)
+    few = called(text, torch.bfloat16)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_slow_paths(parts_of(planned(few)), few.bound)
