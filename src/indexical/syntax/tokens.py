@@ -39,7 +39,7 @@ _PATTERN = re.compile(
     r"""
     (?P<space>\s+)
   | (?P<comment>//[^\n]*)
-  | (?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)
+  | (?P<number>(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
   | (?P<name>[^\W\d]\w*)
   | (?P<text>"(?:[^"\\\n]|\\[^\n])*")
   | (?P<symbol>\.\.=|\.\.|::|->|\*\*|<=|>=|==|!=|&&|\|\||[()\[\]{},;:=+\-*/%<>!~@])
@@ -69,7 +69,7 @@ _INSTEAD = {
     "“": 'a text stands between straight quotes, `"`',
     "”": 'a text stands between straight quotes, `"`',
     "'": 'a text stands between double quotes, `"`',
-    ".": "a number has digits on both sides of its point: `0.5`, `1.0`",
+    ".": "a number has digits after its point: `.5`, `1.0`",
 }
 
 
@@ -128,7 +128,7 @@ def _check_number(source: Source, start: int, end: int, sink: Sink) -> tuple[str
     """A number of a sane length, and the offset after it and what is glued to it."""
     text = source.text
     word = text[start:end]
-    glued = re.compile(r"\w+").match(text, end)
+    glued = re.compile(r"\.?\w+").match(text, end)
     if glued is not None:
         span = Span(source, start, glued.end())
         sink.report(
