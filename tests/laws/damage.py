@@ -29,7 +29,7 @@ TOKENS = (
     *"( ) [ ] { } , ; : = == != < <= > >= + - * ** / % ! && || .. ..= :: -> ~ @".split(),
     *"sum prod max min mean any all argmax argmin softmax log_softmax cumsum size exp log sqrt clamp relu".split(),
     *"bool i32 i64 f16 bf16 f32 f64 query key compare carry head batch causal groups contiguous interleaved".split(),
-    *"i j k m d h t x y z w Q K V out scores weights f g std r ..r 0 1 2 3 7 0.5 .5 1e-3 ~0.25".split(),
+    *"i j k m d h t x y z w Q K V out scores weights f g std r ..r 0 1 2 3 7 0.5 .5 pi 1e-3 ~0.25".split(),
     *("//", '"', "'", "\n", "#", "$", "λ", "≤"),
 )
 

@@ -128,6 +128,8 @@ class Evaluator:
 
     def value(self, term: Any, grid: Grid) -> Value:
         match term:
+            case Number("pi"):
+                return Value(np.array(np.pi))
             case Number(text):
                 return Value(np.array(int(text) if term.kind == "whole" else float(text)))
             case Truth(value):

@@ -51,7 +51,7 @@ class Phrases(Scans):
             return self.comparison(scope, 0)
         if kind == "real":
             text = self.pick(("0.5", "1.0", "2.0", ".25", "1.5", "3e-1", "0.125"))
-            return Number(text, printed=self.chance(10))
+            return Number("pi") if self.chance(5) else Number(text, printed=self.chance(10))
         options: list[Term] = [number(self.choose(5))]
         options += [Place(coordinate) for coordinate in scope.coordinates]
         options += [Size(c, c.dim or c.count) for c in scope.coordinates if c.dim or c.count]  # type: ignore[arg-type]

@@ -106,6 +106,8 @@ def _name(unit: Unit, scope: Scope, node: tree.Name) -> ir.Expr | None:
             return _whole(unit, scope, meaning, f"`{node.name}`", node.name, node.span)
         case Poison():
             return None
+        case None if node.name == "pi":
+            return build.pi(node.span)
         case RestBinding() | None:
             reads.unknown_name(unit, scope, node.name, node.span)
             return None

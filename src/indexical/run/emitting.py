@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..backends.operations import operations_of
 from ..backends.source import Module, emit
 from ..ir import nodes as ir
+from ..ir.constants import in_digits
 from ..plan.choose import ARRAYS, choose
 from ..plan.steps import WIDTH, Plan, Step
 from .kernel import Call
@@ -13,7 +14,7 @@ from .parts import Array, Part
 
 def emitted(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool) -> tuple[Plan, Module]:
     """The plan and the text for calls like this one."""
-    plan = choose(call.program, wanted, call.bound.dtypes, call.backend, call.device, isolate, recompute)
+    plan = choose(in_digits(call.program), wanted, call.bound.dtypes, call.backend, call.device, isolate, recompute)
     return plan, emit(plan, call.arguments)
 
 

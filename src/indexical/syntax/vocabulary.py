@@ -17,7 +17,7 @@ FLAGS = ("causal",)
 GROUPINGS = ("contiguous", "interleaved")
 
 # Words that a program cannot give a new meaning, beside the keywords.
-RESERVED = frozenset((*REDUCTIONS, *NORMALISERS, *FUNCTIONS, "size", "masked"))
+RESERVED = frozenset((*REDUCTIONS, *NORMALISERS, *FUNCTIONS, "size", "masked", "pi"))
 
 # Brackets may stand this deep in one another, and this many nodes in one another.
 MAXIMUM_DEPTH = 100
@@ -39,7 +39,6 @@ FOREIGN: dict[str, str] = {
     "inf": "there is no such constant; a guard removes points, and needs no infinity",
     "infinity": "there is no such constant; a guard removes points, and needs no infinity",
     "nan": "there is no such constant",
-    "pi": "there is no such constant: write its digits",
     "matmul": "a matrix product is a sum: `sum[d](A[i, d] * B[d, j])`",
     "dot": "a dot product is a sum: `sum[d](a[d] * b[d])`",
     "@": "a matrix product is a sum: `sum[d](A[i, d] * B[d, j])`",
