@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..ir import nodes as ir
-from ..ir.types import DEFAULT_DTYPE, Dtype, Kind, widest
+from ..ir.types import DEFAULT_DTYPE, Dtype, Kind, computed_in, widest
 from ..ir.walk import children
 
 
@@ -23,7 +23,7 @@ def weak_definitions(program: ir.Program, inputs: Mapping[str, Dtype]) -> frozen
 
 
 def _known(program: ir.Program, inputs: Mapping[str, Dtype]) -> dict[str, Dtype | None]:
-    known: dict[str, Dtype | None] = dict(inputs)
+    known: dict[str, Dtype | None] = {name: computed_in(dtype) for name, dtype in inputs.items()}
     lets = program.definitions
     # A recurrence reads itself: two rounds are enough for every dtype in it to be promoted.
     for _ in range(2):

@@ -11,6 +11,8 @@ NORMALISERS = ("softmax", "log_softmax", "cumsum")
 FUNCTIONS: dict[str, int | None] = {name: row.arity for name, row in ROWS.items()}
 
 DTYPES = ("bool", "i32", "i64", "f16", "bf16", "f32", "f64")
+# An input may be stored in these too; they are read as `i32`.
+STORED_DTYPES = ("i8", "u8")
 
 ROLES = ("query", "key", "compare", "carry", "head", "batch")
 FLAGS = ("causal",)
@@ -53,5 +55,7 @@ FOREIGN_DTYPES: dict[str, str] = {
     "bfloat16": "bf16",
     **dict.fromkeys(("int", "int64", "long", "whole"), "i64"),
     "int32": "i32",
+    "int8": "i8",
+    **dict.fromkeys(("uint8", "byte"), "u8"),
     "boolean": "bool",
 }
