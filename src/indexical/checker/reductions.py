@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 from ..diagnostics import Label
@@ -15,10 +17,12 @@ from .names import check_free
 from .scope import Abbreviated, Binding, Meaning, Poison, RestBinding, Scope, Unit
 
 
-def bind(unit: Unit, scope: Scope, binder: tree.Binder) -> Binding | RestBinding:
-    """A new coordinate. In the Program its name differs from all that are in force around it."""
+def bind(unit: Unit, scope: Scope, binder: tree.Binder, meant: bool = False) -> Binding | RestBinding:
+    """A new coordinate. In the Program its name differs from all that are in force around it. One that hides another
+    is warned of, unless that is surely `meant`."""
     check_free(binder.name, binder.span, unit.sink)
-    warn_of_hiding(unit, scope, binder)
+    if not meant:
+        warn_of_hiding(unit, scope, binder)
     if binder.rest:
         return RestBinding(binder.name, binder.span)
     coordinate = Coordinate(binder.name, False, scope.spaces.get(binder.name))
@@ -78,7 +82,7 @@ def _bind_all(unit: Unit, scope: Scope, node: tree.Reduction) -> tuple[Scope, li
             unit.report("IX211", f"`{key}` is bound twice, or does not lead the bracket", binder.span)
             good = False
             continue
-        binding = bind(unit, scope, binder)
+        binding = bind(unit, scope, binder, _is_norm(unit, node, binder))
         if binder.range is not None and isinstance(binding, Binding):
             good &= sizes.state_range(
                 unit, scope.binding(names), binding, binder.range, elaborate.expression, outer=True
@@ -86,6 +90,21 @@ def _bind_all(unit: Unit, scope: Scope, node: tree.Reduction) -> tuple[Scope, li
         names[key] = binding
     bindings = [binding for binding in names.values() if isinstance(binding, Binding | RestBinding)]
     return scope.binding(names), bindings, good
+
+
+def _is_norm(unit: Unit, node: tree.Reduction, binder: tree.Binder) -> bool:
+    """Whether a reduction scans, with a letter, what stands beside it at that letter: `x[e] / sum[e](x[e])`."""
+    if unit.statement is None:
+        return False
+    inside, around = (Counter(_reads_at(binder.name, part)) for part in (node, unit.statement))
+    return binder.range is None and bool(inside) and inside <= around and inside.keys() <= (around - inside).keys()
+
+
+def _reads_at(name: str, node: tree.Node) -> Iterator[str]:
+    """Yield the reads in which this letter stands, without their spaces."""
+    for part in tree.walk(node):
+        if isinstance(part, tree.Index) and any(isinstance(p, tree.Name) and p.name == name for p in tree.walk(part)):
+            yield "".join(part.span.text.split())
 
 
 def _guard(unit: Unit, scope: Scope, node: tree.Reduction) -> tuple[Scope, ir.Expr | None, bool]:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import Literal, NamedTuple
 
-from ..diagnostics import Label, Sink
+from ..diagnostics import Fix, Label, Sink
 from ..source import Source, Span
 
 KEYWORDS = frozenset("space input let output fn use assert expect where in as if else true false".split())
@@ -73,6 +73,10 @@ _INSTEAD = {
 }
 
 
+# What stands for a sign, in the words that say so.
+_WRITE = re.compile(r".*`([^`\w…]+)`$")
+
+
 def tokenize(source: Source, sink: Sink) -> tuple[list[Token], list[Comment]]:
     """Every token of the text. What means nothing is reported and passed over."""
     text = source.text
@@ -120,7 +124,9 @@ def _pass_over(source: Source, at: int, sink: Sink) -> int:
         end += 1
     shown = text[at:end] if text[at:end].isprintable() else f"U+{ord(text[at]):04X}"
     shown = shown if len(shown) <= 20 else shown[:20] + "…"
-    sink.report("IX103", f"`{shown}` means nothing here", Span(source, at, end), help=_INSTEAD.get(text[at]))
+    span, help = Span(source, at, end), _INSTEAD.get(text[at])
+    fix = Fix(span, found.group(1)) if help and end == at + 1 and (found := _WRITE.match(help)) else None
+    sink.report("IX103", f"`{shown}` means nothing here", span, help=help, fix=fix)
     return end
 
 
