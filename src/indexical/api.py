@@ -71,8 +71,13 @@ def check(text_or_path: str | os.PathLike[str]) -> list[Diagnostic]:
     """Everything that can be said of a program without running it, in the order of the text."""
     sink = Sink()
     source = read_source(text_or_path, sink)
-    if source is not None:
-        _compile(source, sink)
+    return _sorted(sink) if source is None else check_source(source)
+
+
+def check_source(source: Source) -> list[Diagnostic]:
+    """The same for a text and the name of the file that it stands in."""
+    sink = Sink()
+    _compile(source, sink)
     return _sorted(sink)
 
 

@@ -358,6 +358,8 @@ def _vectorised(
     match expr:
         case ir.Const(value):
             return np.asarray(value if isinstance(value, bool | int) else float(value))
+        case ir.Map("pi"):
+            return np.asarray(np.pi)
         case ir.Coord(coordinate):
             return grids.get(coordinate)
         case ir.Size(coordinate):

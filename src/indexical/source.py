@@ -14,6 +14,11 @@ class Source:
     name: str
     text: str = field(repr=False)
 
+    def __post_init__(self) -> None:
+        """A byte-order mark belongs to the file, not to its text: no place counts it."""
+        if self.text.startswith("\ufeff"):
+            object.__setattr__(self, "text", self.text[1:])
+
     @cached_property
     def line_starts(self) -> list[int]:
         """The offset at which each line begins; there is always a first line."""

@@ -28,8 +28,8 @@ TOKENS = (
     *"space input let output fn use assert expect where in as if else true false masked attention".split(),
     *"( ) [ ] { } , ; : = == != < <= > >= + - * ** / % ! && || .. ..= :: -> ~ @".split(),
     *"sum prod max min mean any all argmax argmin softmax log_softmax cumsum size exp log sqrt clamp relu".split(),
-    *"bool i32 i64 f16 bf16 f32 f64 query key compare carry head batch causal groups contiguous interleaved".split(),
-    *"i j k m d h t x y z w Q K V out scores weights f g std r ..r 0 1 2 3 7 0.5 1e-3 ~0.25".split(),
+    *"bool i8 u8 i32 i64 f16 bf16 f32 f64 query key compare carry head batch causal groups contiguous".split(),
+    *"i j k m d h t x y z w Q K V out scores weights f g std r ..r 0 1 2 3 7 0.5 .5 pi 1e-3 ~0.25".split(),
     *("//", '"', "'", "\n", "#", "$", "λ", "≤"),
 )
 

@@ -150,6 +150,10 @@ class Duals:
     def nan(self) -> Dual:
         return Dual(self.base.nan)
 
+    @property
+    def pi(self) -> Dual:
+        return Dual(self.base.pi)
+
     def number(self, value: Any) -> Dual:
         return value if isinstance(value, Dual) else Dual(self.base.number(value))
 

@@ -128,6 +128,8 @@ class Evaluator:
 
     def value(self, term: Any, grid: Grid) -> Value:
         match term:
+            case Number("pi"):
+                return Value(np.array(np.pi))
             case Number(text):
                 return Value(np.array(int(text) if term.kind == "whole" else float(text)))
             case Truth(value):
@@ -472,7 +474,7 @@ def evaluate(program: Program, arrays: Mapping[str, Array], nudge: Nudge = exact
         if input.tensor.kind == "real":
             dtype = dtype if dtype in ("f16", "bf16", "f32", "f64") else "f64"
         elif input.tensor.kind == "whole":
-            dtype = dtype or "i64"
+            dtype = {"i8": "i32", "u8": "i32", None: "i64"}.get(dtype, dtype)
         target = {"bool": np.bool_, "whole": np.int64, "real": np.float64}[input.tensor.kind]
         stored[input.tensor] = Stored(array.astype(target), array.ndim, dtype)
     evaluator = Evaluator(nudge)

@@ -13,6 +13,8 @@ from tests.laws.terms import Dim, Fn, Input, Kind, Let, Op, Size, Tensor, Term
 
 Array = np.ndarray[Any, Any]
 
+WHOLE: dict[str | None, Any] = {"i8": np.int8, "u8": np.uint8, "i32": np.int32, "i64": np.int64}
+
 
 class Inputs(Phrases):
     """Draws inputs, each with an array for one call."""
@@ -117,7 +119,7 @@ class Inputs(Phrases):
             return self.pick((None, None, "f64")) if self.narrow == "f64" else None
         if tensor.kind == "bool":
             return "bool"
-        return self.pick(("i64", "i64", "i32"))
+        return self.pick(("i64", "i64", "i64", "i32", "i8", "u8"))
 
     def array(self, tensor: Tensor, dtype: str | None, shape: tuple[int, ...]) -> Array:
         noise = self.noise
@@ -125,10 +127,10 @@ class Inputs(Phrases):
             return noise.random(shape) < 0.6
         if tensor.kind == "whole":
             if tensor.counts is not None:
-                return np.array(size_of(tensor.counts), np.int32 if dtype == "i32" else np.int64)
+                return np.array(size_of(tensor.counts), WHOLE[dtype])
             high = size_of(tensor.below) if tensor.below is not None else 5
-            low = 0 if tensor.below is not None else -4
-            return noise.integers(low, high, shape).astype(np.int32 if dtype == "i32" else np.int64)
+            low = 0 if tensor.below is not None or dtype == "u8" else -4
+            return noise.integers(low, high, shape).astype(WHOLE[dtype])
         width = "f64" if dtype == "f64" else self.narrow
         width = self.pick(("f64", "f32", "int")) if width == "mixed" else width
         if width == "int":

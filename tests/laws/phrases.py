@@ -50,8 +50,8 @@ class Phrases(Scans):
         if kind == "bool":
             return self.comparison(scope, 0)
         if kind == "real":
-            text = self.pick(("0.5", "1.0", "2.0", "0.25", "1.5", "3e-1", "0.125"))
-            return Number(text, printed=self.chance(10))
+            text = self.pick(("0.5", "1.0", "2.0", ".25", "1.5", "3e-1", "0.125"))
+            return Number("pi") if self.chance(5) else Number(text, printed=self.chance(10))
         options: list[Term] = [number(self.choose(5))]
         options += [Place(coordinate) for coordinate in scope.coordinates]
         options += [Size(c, c.dim or c.count) for c in scope.coordinates if c.dim or c.count]  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ Part: TypeAlias = Callable[[], Words]
 
 # Words that mean something in some places, and are names in all others, are among the names.
 NAMES = ("a", "b", "i", "x", "weights", "a_much_longer_name", "λ", "_1", "query", "attention", "n", "groups")
-NUMBERS = ("0", "7", "0.5", "1e-3", "2.2000", "31415926535", "10E+2")
+NUMBERS = ("0", "7", "0.5", "1e-3", "2.2000", "31415926535", "10E+2", ".5")
 DTYPES = ("bool", "i32", "i64", "f16", "bf16", "f32", "f64")
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 REDUCTIONS = ("sum", "prod", "max", "min", "mean", "any", "all", "argmax", "argmin", "softmax", "log_softmax", "cumsum")
@@ -119,7 +119,7 @@ class _Writer:
 
     def closed(self) -> Words:
         """Units: what any operator may follow."""
-        simple = (self.name, self.word(*NUMBERS), self.word("true", "false", "masked", "max"), self.literal)
+        simple = (self.name, self.word(*NUMBERS), self.word("true", "false", "masked", "max", "pi"), self.literal)
         if self.level <= 0:
             return self.one_of(*simple, self.derivative)
         return self.deeper(*simple, self.paren, self.read, self.call, self.reduction, self.block, self.conditional)

@@ -20,6 +20,7 @@ import indexical as ix
 from indexical.run.bind import NUMPY
 from indexical.run.kernel import Engine
 from indexical.run.pointwise import evaluate_bound
+from indexical.run.tensors import to_numpy
 
 torch = pytest.importorskip("torch")
 
@@ -57,7 +58,7 @@ class Call:
         except kernel.refused:
             return None
         found = (found,) if len(self.names) == 1 else found
-        return {name: np.asarray(value) for name, value in zip(self.names, found, strict=True)}
+        return {name: to_numpy(value) for name, value in zip(self.names, found, strict=True)}
 
     @property
     def is_loud(self) -> bool:

@@ -15,8 +15,8 @@ torch = pytest.importorskip("torch")
 from tests.backends.variants import SIZES, VARIANTS, attention  # noqa: E402
 
 from indexical.plan.choose import FUSED, STREAM, TILES  # noqa: E402
-from indexical.plan.gpu import TRITON  # noqa: E402
 from indexical.plan.steps import Plan, Step  # noqa: E402
+from indexical.plan.target import TRITON  # noqa: E402
 from indexical.run.emitting import emitted, parts_of  # noqa: E402
 from indexical.run.kernel import Call, warn_of_slow_paths  # noqa: E402
 

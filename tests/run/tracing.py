@@ -158,6 +158,7 @@ def number(value: Any) -> float:
 
 
 FUNCTIONS = {
+    "pi": math.pi,
     "sqrt": math.sqrt,
     "log": math.log,
     "tanh": math.tanh,

@@ -37,6 +37,9 @@ def findings(text: str) -> list[Diagnostic]:
         ("->x--1", "-> x - - 1"),
         ("std::norms::{a}", "std :: norms :: { a }"),
         ("~-0.5", "~ - 0.5"),
+        ("~-.5", "~ - .5"),
+        ("0...5e-3", "0 .. .5e-3"),
+        ("a[..r]*.25", "a [ .. r ] * .25"),
         ("@y/@x", "@ y / @ x"),
         ("x:f32", "x : f32"),
         ("1e-3+2E5", "1e-3 + 2E5"),
@@ -72,6 +75,15 @@ def test_offsets_are_those_of_the_text() -> None:
     assert [text[token.start : token.end] for token in tokens[:-1]] == ["let", "x", "=", "10", ";"]
 
 
+def test_a_byte_order_mark_is_no_part_of_the_text_and_moves_no_place() -> None:
+    source = Source("test", "\ufefflet x=\n.5;")
+    tokens, _ = tokenize(source, Sink())
+    assert [source.position(token.start) for token in tokens] == [(1, 1), (1, 5), (1, 6), (2, 1), (2, 3), (2, 4)]
+    assert source.line(1) == "let x="
+    (found,) = findings("let \ufeffx")
+    assert found.message == "`U+FEFF` means nothing here"
+
+
 def test_comments_are_kept_aside_without_their_line_end() -> None:
     text = 'a // one  \r\nb//two\n// "three" // four\n""//'
     sink = Sink()
@@ -98,7 +110,8 @@ def test_escapes_in_a_text() -> None:
         ("# note", "IX103", "#", "`//`"),
         ("$$$ a", "IX103", "$$$", None),
         ("\x00\x01", "IX103", "\x00\x01", None),
-        ("x = .5", "IX103", ".", "both sides"),
+        ("x = 1. + y", "IX103", ".", "after its point"),
+        ("1.5.5", "IX104", "1.5.5", "`1.5 * .5`"),
         ("１２", "IX103", "１２", None),
         ("ﬁn", "IX103", "ﬁn", "letters"),
         ("2x", "IX104", "2x", "`2 * x`"),

@@ -21,7 +21,7 @@ def as_real(low: Lowering, value: Value, dtype: Dtype | None = None) -> Value:
     """A whole or Boolean array among reals takes their dtype; a plain number has none to change."""
     if value.kind == "real" or (value.python and value.kind == "whole"):
         return replace(value, kind="real")
-    return replace(low.text.dialect.cast(value, dtype or low.compute), kind="real")
+    return replace(low.text.dialect.cast(value.narrow or value, dtype or low.compute), kind="real")
 
 
 def widened(low: Lowering, value: Value) -> Value:

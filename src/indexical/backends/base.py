@@ -22,7 +22,8 @@ WIDEST = 96
 class Value:
     """An array as code: `axes` name its axes in order. `python` marks a plain Python number, which is weak: it has no
     dtype, and takes that of the array it meets. `turned` is the value from before its axes were put in another order,
-    where nothing else was done to it; `product` are the sign of a product and its two factors."""
+    where nothing else was done to it; `product` are the sign of a product and its two factors; `narrow` is the value as
+    it is stored, where it was only widened."""
 
     code: Node
     axes: tuple[Coordinate, ...]
@@ -31,10 +32,11 @@ class Value:
     python: bool = False
     turned: Value | None = None
     product: tuple[str, Value, Value] | None = None
+    narrow: Value | None = None
 
     def but(self, code: Node, **changes: Any) -> Value:
         """The value with another code, and whatever else changes with it."""
-        return replace(self, code=code, **{"turned": None, "product": None, **changes})
+        return replace(self, code=code, **{"turned": None, "product": None, "narrow": None, **changes})
 
     @property
     def is_named(self) -> bool:

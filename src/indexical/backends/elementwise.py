@@ -52,7 +52,7 @@ def reals(low: Lowering, op: str, values: list[Value]) -> list[Value]:
     helped = low.text.dialect.wholes_take_reals or low.compute == "f64"
     if op not in _SIGNS or low.compute not in among or not helped:
         return [arrays.as_real(low, value) for value in values]
-    return [replace(v, kind="real", dtype=low.compute) if v.kind == "whole" else v for v in values]
+    return [replace(v.narrow or v, kind="real", dtype=low.compute) if v.kind == "whole" else v for v in values]
 
 
 def apply(low: Lowering, expr: ir.Map, scope: Scope) -> Value:

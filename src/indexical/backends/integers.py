@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
-from ..ir.types import Coordinate, Dtype
+from ..ir.types import BOUNDS, Coordinate, Dtype
 from ..ir.walk import walk
 from . import arrays, sizes
 from .base import Value, plain
@@ -244,7 +244,8 @@ def largest_in(low: Lowering, tensor: str) -> int:
         return _LONGEST  # The end of a window is a place of an axis.
     stored = low.stored.get(tensor)
     if tensor not in low.lets:
-        return 1 + LARGEST["i32" if stored is not None and stored.dtype == "i32" else "i64"]
+        least, most = BOUNDS[(stored and stored.dtype) or "i64"]
+        return max(-least, most)
     if tensor not in low.magnitudes:
         low.magnitudes[tensor] = 1 + LARGEST["i64"]
         clauses = low.lets[tensor].clauses

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..ir import nodes as ir
+from ..ir.types import STORED_ONLY
 from . import arrays, indexing, recurrent_rows
 from .base import Value
 from .code import Name
@@ -19,6 +22,8 @@ def read(low: Lowering, expr: ir.Read, scope: Scope) -> Value:
     value = _stored(low, expr, scope)
     if expr.tensor in low.weak and not value.python and low.compute not in (value.dtype, "f64"):
         value = low.text.dialect.cast(value, low.compute)
+    if value.dtype in STORED_ONLY:
+        value = replace(low.text.dialect.cast(value, "i32"), narrow=value)
     if low.widens and value.dtype in ("f16", "bf16"):
         value = low.text.dialect.cast(value, "f32")
     return value

@@ -13,6 +13,8 @@ from .torch_helpers import HELPERS
 
 _NAMES: dict[Dtype, str] = {
     "bool": "bool",
+    "i8": "int8",
+    "u8": "uint8",
     "i32": "int32",
     "i64": "int64",
     "f16": "float16",

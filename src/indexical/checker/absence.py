@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from ..diagnostics import Label, Sink
+from ..diagnostics import Fix, Label, Sink
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.conditions import fails
@@ -21,19 +22,24 @@ _SCANNING = frozenset(("prod", "max", "min", "mean", "argmax", "argmin", "softma
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """A value is absent unless `present` holds: `tensor` was guarded, and read at `span`."""
+    """A value is absent unless `present` holds: `tensor` was guarded, and read at `span`. Where that could not be
+    `said` in the letters of the reader, it is in others."""
 
     present: ir.Expr
     tensor: str
     guard: ir.Expr
     span: Span
     clause: ir.Clause | None = None
+    said: bool = True
 
 
 @dataclass(slots=True)
 class _Search:
     lets: Mapping[str, ir.Let]
     sink: Sink
+    # The clause that is looked through, and the reductions and normalisers around the place in it, the innermost last.
+    clause: ir.Clause | None = None
+    around: tuple[ir.Reduce | ir.Normalize, ...] = ()
     known: dict[str, list[Exposure]] = field(default_factory=dict)
 
 
@@ -62,13 +68,16 @@ def _of_let(name: str, search: _Search) -> list[Exposure]:
         if clause.guard is not None:
             result.append(Exposure(clause.guard, name, clause.guard, clause.span, clause))
     search.known[name] = list(result)
+    outside = search.clause, search.around
     for clause in search.lets[name].clauses:
+        search.clause, search.around = clause, ()
         trail: Trail = clause.ranges
         if clause.guard is not None:
             _leaks(clause.guard, trail, search)
             trail = (*trail, (clause.guard, True))
         result += [replace(leak, clause=clause) for leak in _leaks(clause.body, trail, search)]
     search.known[name] = result
+    search.clause, search.around = outside
     return result
 
 
@@ -96,9 +105,11 @@ def _leaks(expr: ir.Expr, trail: Trail, search: _Search) -> list[Exposure]:
             return gone + [_unless(leak, condition) for leak in otherwise]
         case ir.Reduce() | ir.Normalize():
             parts = inside(expr, trail)
+            search.around += (expr,)
             within = [_leaks(part, part_trail, search) for part, part_trail in parts]
             if expr.op in _SCANNING:
                 _refuse(within[-1], f"`{expr.op}`", expr.span, search)
+            search.around = search.around[:-1]
             return []
         case _:
             assert_never(expr)
@@ -117,6 +128,7 @@ def _of_read(read: ir.Read, trail: Trail, search: _Search) -> list[Exposure]:
         clause = exposure.clause
         assert clause is not None
         present = at(clause, exposure.present, read.indices)
+        said = present is not None and exposure.said
         if present is None:
             present = exposure.present
         known = assume(trail, search.lets)
@@ -124,7 +136,7 @@ def _of_read(read: ir.Read, trail: Trail, search: _Search) -> list[Exposure]:
             if not isinstance(slot, ir.Coord):
                 known = known.assuming(build.apply("==", (index, slot), "bool", index.span))
         if known.consistent and not known.proves(present):
-            result.append(Exposure(present, exposure.tensor, exposure.guard, read.span))
+            result.append(Exposure(present, exposure.tensor, exposure.guard, read.span, said=said))
     return result
 
 
@@ -167,4 +179,41 @@ def _refuse(leaks: list[Exposure], reader: str, span: Span, search: _Search) -> 
             Label(span, f"read by {reader}"),
             Label(leak.guard.span, "the guard"),
             help=f"repeat the guard where it is read: `… where {guard}`",
+            fix=_repeated(leak, span, search),
         )
+
+
+def _repeated(leak: Exposure, span: Span, search: _Search) -> Fix | None:
+    """The guard of what is read, in the letters of its reader: in the innermost bracket that binds one of them, else
+    at the end of the definition. None where it cannot be written there."""
+    condition, clause = leak.present, search.clause
+    if clause is None or not leak.said:
+        return None
+    place, text = clause.span, clause.span.text
+    named, letters = {coordinate.rstrip("'") for coordinate in condition.type.coordinates}, condition.type.coordinates
+    if len(named) < len(letters) or any(coordinate.rest for coordinate in letters):
+        return None
+    for scan in reversed(search.around):
+        # Inside a normaliser its coordinate has another name.
+        bound = {str(c) for c in scan.coordinates} if isinstance(scan, ir.Reduce) else {f"{scan.coordinate}'"}
+        if bound & letters:
+            place, text = scan.span, scan.span.text
+            break
+    if place.source is not span.source or text[-1:] not in (")", ";") or place.source is not leak.guard.span.source:
+        return None
+    inner = text[text.index("](") + 2 : -1] if text.endswith(")") else text[:-1]
+    from ..ir.text import shown  # Only what is wrong is written out.
+
+    joint = ", " if _has_where(inner) else " where "
+    end = Span(place.source, place.end - 1, place.end - 1)
+    return Fix(end, joint + shown(condition))
+
+
+def _has_where(text: str) -> bool:
+    """Whether a `where` stands in this text, outside all brackets in it."""
+    depth = 0
+    for word in re.findall(r"\w+|[^\w\s]", text):
+        depth += (word in "([{") - (word in ")]}")
+        if word == "where" and depth == 0:
+            return True
+    return False

@@ -65,7 +65,7 @@ def expects(unit: Unit, found: list[tree.Expect], scope: Scope) -> tuple[ir.Expe
 def _expect(unit: Unit, claim: tree.Expect, scope: Scope) -> ir.Expect | None:
     """`expect left == literal;`: the coordinates that are free on the left run over all their points."""
     here = replace(scope, frame=Frame("expect"))
-    if isinstance(claim.left, tree.Name) and claim.left.name not in scope.names:
+    if isinstance(claim.left, tree.Name) and claim.left.name not in scope.names and claim.left.name != "pi":
         reads.unknown_name(unit, here, claim.left.name, claim.left.span, tensor=True)
         return None
     slots = _free_coordinates(here, claim.left)
@@ -108,7 +108,7 @@ def _free_coordinates(scope: Scope, left: tree.Expr) -> tuple[tree.Slot, ...]:
     for node in tree.walk(left):
         if isinstance(node, tree.Name) and node not in sized and node.name not in bound:
             meaning = scope.names.get(node.name)
-            if meaning is None or isinstance(meaning, Binding):
+            if (meaning is None and node.name != "pi") or isinstance(meaning, Binding):
                 free.setdefault(node.name, tree.Binder(node.name, None, False, node.span))
     return tuple(free.values())
 

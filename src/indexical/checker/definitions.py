@@ -109,7 +109,10 @@ def value_and_guard(
     if slots and is_whole(scope, body):
         tensor = reads.tensor_of(unit, scope, body)
         return reads.read(unit, scope, tensor, _as_indices(slots), body.span, body.span), guard, good
-    return elaborate.expression(unit, scope, body), guard, good
+    outside, unit.statement = unit.statement, body
+    value = elaborate.expression(unit, scope, body)
+    unit.statement = outside
+    return value, guard, good
 
 
 def _own_guard(unit: Unit, scope: Scope, clause: tree.Guard, deeper: set[str]) -> ir.Expr | None:
@@ -167,7 +170,7 @@ def define(unit: Unit, scope: Scope, lets: tuple[tree.Let, ...]) -> dict[str, Me
             clauses.append(let)
     names: dict[str, Meaning] = {}
     mentioned = inline.mentions(groups)
-    for group in inline.in_order(mentioned):
+    for group in inline.in_order(groups, mentioned):
         here = scope.binding(names)
         for name in group:
             check_free(name, groups[name][0].name_span, unit.sink)

@@ -106,6 +106,8 @@ def _name(unit: Unit, scope: Scope, node: tree.Name) -> ir.Expr | None:
             return _whole(unit, scope, meaning, f"`{node.name}`", node.name, node.span)
         case Poison():
             return None
+        case None if node.name == "pi":
+            return build.pi(node.span)
         case RestBinding() | None:
             reads.unknown_name(unit, scope, node.name, node.span)
             return None
@@ -244,6 +246,6 @@ def _size(unit: Unit, scope: Scope, node: tree.Call) -> ir.Expr | None:
         found = replace(found, span=node.span)
     if found is None and name.name not in unit.broken:
         help, fix = suggest(name.name, scope.sizes, name.span)
-        message = f"no coordinate `{name.name}` is in scope, and no input has one"
+        message = f"no coordinate `{name.name}` is in scope, and no input and no definition has one"
         unit.report("IX201", message, name.span, help=help, fix=fix)
     return found

@@ -9,7 +9,7 @@ from ..diagnostics import Label
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
-from ..ir.graph import components
+from ..ir.graph import components, reached
 from ..source import Span
 from ..syntax import tree
 from ..syntax.vocabulary import FOREIGN, FUNCTIONS
@@ -203,9 +203,27 @@ def mentions(groups: Mapping[str, list[tree.Let]]) -> Mentions:
     return {name: _reads(clauses) & groups.keys() for name, clauses in groups.items()}
 
 
-def in_order(mentioned: Mentions) -> list[list[str]]:
-    """The names of definitions, each after all that it reads; those that read each other together."""
-    return components({name: sorted(names) for name, names in mentioned.items()})
+def in_order(groups: Mapping[str, list[tree.Let]], mentioned: Mentions) -> list[list[str]]:
+    """The names of definitions, each after all that it reads, and after those whose coordinates it asks the size of,
+    unless they are made of it; those that read each other together."""
+    after = {name: set(names) for name, names in mentioned.items()}
+    for name, clauses in groups.items():
+        asked = _sizes_asked(clauses)
+        for other in groups if asked else ():
+            if _may_have(groups[other], asked) and name not in reached((other,), after.__getitem__):
+                after[name].add(other)
+    return components({name: sorted(names) for name, names in after.items()})
+
+
+def _sizes_asked(clauses: list[tree.Let]) -> set[str]:
+    calls = (node for clause in clauses for node in tree.walk(clause) if isinstance(node, tree.Call))
+    return {a.name for call in calls if call.function == "size" for a in call.arguments if isinstance(a, tree.Name)}
+
+
+def _may_have(clauses: list[tree.Let], names: set[str]) -> bool:
+    """Whether a definition may have a coordinate of these names: one that is bound whole may have any."""
+    slots = clauses[0].slots
+    return slots is None or any(isinstance(slot, tree.Binder) and slot.name in names for slot in slots)
 
 
 def is_recursive(group: list[str], mentioned: Mentions) -> bool:

@@ -190,7 +190,7 @@ def warn_of_quotient(unit: Unit, expr: ir.Expr) -> None:
         expr = waiting.pop()
         match expr:
             case ir.Map("//", (left, right)):
-                if _divides(left, right):
+                if _divides(left, right) or _is_size(expr.span.text):
                     continue
                 shown = expr.span.text if len(expr.span.text) <= 40 else "a / b"
                 unit.report(
@@ -202,6 +202,11 @@ def warn_of_quotient(unit: Unit, expr: ir.Expr) -> None:
                 return
             case ir.Map(op, arguments) if op in _WHOLE_ARITHMETIC:
                 waiting += arguments
+
+
+def _is_size(text: str) -> bool:
+    """Whether a quotient is written as the number of points that it is: `size(k)`, where `k in 0..n / 2`."""
+    return text.startswith("size(") and text.find(")") == len(text) - 1
 
 
 def _divides(left: ir.Expr, right: ir.Expr) -> bool:

@@ -137,8 +137,15 @@ def _finish_clause(unit: Unit, frame: Frame, clause: ir.Clause, leading: tuple[i
     return ir.Clause((*slots, *clause.slots), (*leading, *own), body, guard, clause.span)
 
 
-def keep(unit: Unit, scope: Scope, name: str, value: ir.Expr, guard: ir.Expr, node: tree.Block) -> ir.Expr | None:
-    """A guarded value as a hidden definition, read where it stands."""
+def keep(
+    unit: Unit,
+    scope: Scope,
+    name: str,
+    value: ir.Expr,
+    guard: ir.Expr | None,
+    node: tree.Block | tree.Reduction,
+) -> ir.Expr | None:
+    """A value as a hidden definition, read where it stands."""
     found = Draft((), [], (), value, guard, node.span)
     let = tree.Let(name, node.span, None, node.body, (), node.span)
     tensor = lift(unit, scope, unit.fresh_name(f"{scope.frame.owner}_{name}"), [found], let)

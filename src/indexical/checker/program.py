@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ..diagnostics import Diagnostic, Label, Sink
@@ -193,17 +194,27 @@ def _define_all(unit: Unit, scope: Scope, declared: Declarations) -> Scope:
     """Every definition, after all that it reads; the scope in which all are known."""
     names: dict[str, Meaning] = {}
     mentioned = inline.mentions(declared.lets)
-    for group in inline.in_order(mentioned):
+    for group in inline.in_order(declared.lets, mentioned):
         here = scope.binding(names)
         if inline.is_recursive(group, mentioned):
             clauses = {name: declared.lets[name] for name in group}
             names.update(definitions.define_recursive(unit, here, clauses, local=False))
         else:
             names[group[0]] = _define(unit, here, group[0], declared.lets[group[0]])
+    for name in unit.sized:
+        _check_size(unit, name, names)
     source_order = [name for name in declared.lets if name in unit.lets]
     hidden = {name: let for name, let in unit.lets.items() if name not in declared.lets}
     unit.lets = {**hidden, **{name: unit.lets[name] for name in source_order}}
     return scope.binding(names)
+
+
+def _check_size(unit: Unit, name: str, names: Mapping[str, Meaning]) -> None:
+    """A size that was taken from a definition is that of the coordinate in all others too."""
+    for tensor in [meaning for meaning in names.values() if isinstance(meaning, Tensor)]:
+        for axis in tensor.axes:
+            if axis.coordinate == name:
+                sizes.agree_about_size(unit, name, tensor, axis.extent)
 
 
 def _define(unit: Unit, scope: Scope, name: str, clauses: list[tree.Let]) -> Meaning:

@@ -51,6 +51,9 @@ def unknown_name(unit: Unit, scope: Scope, name: str, span: Span, tensor: bool =
     """Report a name that nothing has here, with what was probably meant. `tensor` is True where it is read."""
     if name in unit.broken:
         return
+    if name == "pi":
+        unit.report("IX209", "`pi` is one number, and is read without a bracket", span)
+        return
     known = [known for known in scope.names if not known.startswith("..")]
     if not tensor and (name in scope.sizes or name in scope.spaces):
         help = f"put it on the left, or consume it: `sum[{name}](…)`; the number of its points is `size({name})`"

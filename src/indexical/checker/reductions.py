@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 from ..diagnostics import Label
@@ -15,10 +17,12 @@ from .names import check_free
 from .scope import Abbreviated, Binding, Meaning, Poison, RestBinding, Scope, Unit
 
 
-def bind(unit: Unit, scope: Scope, binder: tree.Binder) -> Binding | RestBinding:
-    """A new coordinate. In the Program its name differs from all that are in force around it."""
+def bind(unit: Unit, scope: Scope, binder: tree.Binder, meant: bool = False) -> Binding | RestBinding:
+    """A new coordinate. In the Program its name differs from all that are in force around it. One that hides another
+    is warned of, unless that is surely `meant`."""
     check_free(binder.name, binder.span, unit.sink)
-    warn_of_hiding(unit, scope, binder)
+    if not meant:
+        warn_of_hiding(unit, scope, binder)
     if binder.rest:
         return RestBinding(binder.name, binder.span)
     coordinate = Coordinate(binder.name, False, scope.spaces.get(binder.name))
@@ -50,11 +54,20 @@ def reduction(unit: Unit, scope: Scope, node: tree.Reduction) -> ir.Expr | None:
     for binding in bindings:
         parts = [binding] if isinstance(binding, Binding) else sizes.settle_rest(unit, inner, binding)
         ranges += [sizes.settle(unit, scope, part) for part in parts]
+    whole = body is not None and good and guarded and None not in ranges
+    joint = None
+    if whole and body is not None and node.operator in ("argmax", "argmin") and len(bindings) > 1:
+        if kinds.reduction_kind(unit, node.operator, body) is not None:
+            from . import joined
+
+            several = [binding for binding in bindings if isinstance(binding, Binding)]
+            joint = joined.extreme(unit, scope, node, several, body, guard)
+        whole = joint is not None
     for name in set(scope.frame.live) - set(live):
         if not any(part.coordinate.name == name for part in _outer_parts(scope)):
             del scope.frame.live[name]
-    if body is None or not good or not guarded or None in ranges:
-        return None
+    if body is None or not whole or joint is not None:
+        return joint
     kind = kinds.reduction_kind(unit, node.operator, body)
     known = tuple(range for range in ranges if range is not None)
     return None if kind is None else build.reduce(node.operator, known, body, guard, kind, node.span)
@@ -69,8 +82,8 @@ def _outer_parts(scope: Scope) -> list[Binding]:
 def _bind_all(unit: Unit, scope: Scope, node: tree.Reduction) -> tuple[Scope, list[Binding | RestBinding], bool]:
     names: dict[str, Meaning] = {}
     good = True
-    if node.operator in ("argmax", "argmin") and (len(node.binders) != 1 or node.binders[0].rest):
-        unit.report("IX206", f"`{node.operator}` binds one coordinate", node.operator_span)
+    if node.operator in ("argmax", "argmin") and any(binder.rest for binder in node.binders):
+        unit.report("IX206", f"`{node.operator}` binds coordinates that are named", node.operator_span)
         good = False
     for number, binder in enumerate(node.binders):
         key = f"..{binder.name}" if binder.rest else binder.name
@@ -78,7 +91,7 @@ def _bind_all(unit: Unit, scope: Scope, node: tree.Reduction) -> tuple[Scope, li
             unit.report("IX211", f"`{key}` is bound twice, or does not lead the bracket", binder.span)
             good = False
             continue
-        binding = bind(unit, scope, binder)
+        binding = bind(unit, scope, binder, _is_norm(unit, node, binder))
         if binder.range is not None and isinstance(binding, Binding):
             good &= sizes.state_range(
                 unit, scope.binding(names), binding, binder.range, elaborate.expression, outer=True
@@ -86,6 +99,21 @@ def _bind_all(unit: Unit, scope: Scope, node: tree.Reduction) -> tuple[Scope, li
         names[key] = binding
     bindings = [binding for binding in names.values() if isinstance(binding, Binding | RestBinding)]
     return scope.binding(names), bindings, good
+
+
+def _is_norm(unit: Unit, node: tree.Reduction, binder: tree.Binder) -> bool:
+    """Whether a reduction scans, with a letter, what stands beside it at that letter: `x[e] / sum[e](x[e])`."""
+    if unit.statement is None:
+        return False
+    inside, around = (Counter(_reads_at(binder.name, part)) for part in (node, unit.statement))
+    return binder.range is None and bool(inside) and inside <= around and inside.keys() <= (around - inside).keys()
+
+
+def _reads_at(name: str, node: tree.Node) -> Iterator[str]:
+    """Yield the reads in which this letter stands, without their spaces."""
+    for part in tree.walk(node):
+        if isinstance(part, tree.Index) and any(isinstance(p, tree.Name) and p.name == name for p in tree.walk(part)):
+            yield "".join(part.span.text.split())
 
 
 def _guard(unit: Unit, scope: Scope, node: tree.Reduction) -> tuple[Scope, ir.Expr | None, bool]:
@@ -100,24 +128,47 @@ def _guard(unit: Unit, scope: Scope, node: tree.Reduction) -> tuple[Scope, ir.Ex
 
 
 def normaliser(unit: Unit, scope: Scope, node: tree.Reduction) -> ir.Expr | None:
-    binder = node.binders[0]
-    binding = scope.names.get(binder.name)
-    if len(node.binders) != 1 or binder.rest or binder.range is not None:
-        unit.report("IX210", f"`{node.operator}` normalises over one coordinate, without a range", node.operator_span)
-        return None
-    if not isinstance(binding, Binding):
-        unit.report(
-            "IX210",
-            f"`{node.operator}[{binder.name}]` needs a `{binder.name}` that survives it",
-            Label(binder.span, "not in scope outside"),
-            help=f"put `{binder.name}` on the left, or inside a reduction over it",
-        )
+    bindings = _survivors(unit, scope, node)
+    if bindings is None:
         return None
     # Inside, the coordinate runs over all its points: what holds of it outside does not hold there.
-    around = tuple(held for held in scope.conditions if binding.coordinate not in held.type.coordinates)
-    inner, guard, guarded = _guard(unit, replace(scope, conditions=around), node)
+    own = {binding.coordinate for binding in bindings}
+    outside = replace(scope, conditions=tuple(held for held in scope.conditions if not own & held.type.coordinates))
+    inner, guard, guarded = _guard(unit, outside, node)
     body = elaborate.expression(unit, inner, node.body)
     if body is None or not guarded:
         return None
     kind = kinds.reduction_kind(unit, node.operator, body)
-    return None if kind is None else build.normalize(node.operator, binding.coordinate, body, guard, kind, node.span)
+    if kind is None:
+        return None
+    if len(bindings) > 1:
+        from . import joined  # Few programs have one.
+
+        return joined.normaliser(unit, outside, node, bindings, body, guard)
+    return build.normalize(node.operator, bindings[0].coordinate, body, guard, kind, node.span)
+
+
+def _survivors(unit: Unit, scope: Scope, node: tree.Reduction) -> list[Binding] | None:
+    """The coordinates that a normaliser runs over; None, and reported, where it cannot."""
+    if any(binder.rest or binder.range is not None for binder in node.binders):
+        unit.report("IX210", f"`{node.operator}` normalises over coordinates without a range", node.operator_span)
+        return None
+    if node.operator == "cumsum" and len(node.binders) > 1:
+        unit.report("IX210", "`cumsum` goes along one coordinate", node.operator_span)
+        return None
+    found: list[Binding] = []
+    for binder in node.binders:
+        binding = scope.names.get(binder.name)
+        if not isinstance(binding, Binding):
+            unit.report(
+                "IX210",
+                f"`{node.operator}[{binder.name}]` needs a `{binder.name}` that survives it",
+                Label(binder.span, "not in scope outside"),
+                help=f"put `{binder.name}` on the left, or inside a reduction over it",
+            )
+            return None
+        if binding in found:
+            unit.report("IX211", f"`{binder.name}` is bound twice", binder.span)
+            return None
+        found.append(binding)
+    return found

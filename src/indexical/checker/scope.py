@@ -156,6 +156,9 @@ class Unit:
     bodies: dict[str, list[ir.Expr]] = field(default_factory=dict)
     untyped: set[str] = field(default_factory=set)
     demands: dict[str, tuple[Kind, Span]] = field(default_factory=dict)
+    # The coordinates whose size was asked for and taken from a definition: from which, how many, and for whom.
+    sized: dict[str, tuple[Tensor, ir.Expr, Span]] = field(default_factory=dict)
+    disputed: set[str] = field(default_factory=set)
     attached: dict[int, list[tree.Guard]] = field(default_factory=dict)
     calls: list[tuple[Function, Span]] = field(default_factory=list)
     called: set[str] = field(default_factory=set)
@@ -164,6 +167,8 @@ class Unit:
     depth: int = 0
     overgrown: bool = False
     rehearsing: bool = False
+    # The right-hand side that is read.
+    statement: tree.Expr | None = None
     inputs: tuple[ir.Input, ...] = ()
     derive: Derive | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ..diagnostics import Label
 from ..ir import build
@@ -13,7 +14,7 @@ from ..ir.walk import fresh, rebuild, walk
 from ..source import Span
 from ..syntax import tree
 from .kinds import whole
-from .scope import Binding, Evidence, Frame, RestBinding, Scope, Unit, is_closed
+from .scope import Binding, Evidence, Frame, RestBinding, Scope, Tensor, Unit, is_closed
 
 Elaborate = Callable[[Unit, Scope, tree.Expr], ir.Expr | None]
 
@@ -149,16 +150,51 @@ def show(expr: ir.Expr) -> str:
 
 
 def size_of(unit: Unit, scope: Scope, name: str, binding: Binding | None, span: Span) -> ir.Expr | None:
-    """`size(c)`: of the `c` in scope, else of the inputs'. One in scope may not be settled yet: then a
-    placeholder stands for it until the statement has been read."""
+    """`size(c)`: of the `c` in scope, else of the inputs', else of the definitions'. One in scope may not be settled
+    yet: then a placeholder stands for it until the statement has been read."""
     if binding is None:
-        return scope.sizes.get(name)
+        return scope.sizes.get(name) or _size_in_definitions(unit, scope, name, span)
     settled = binding.stated or binding.range
     if settled is not None:
         return extent(unit, settled)
     placeholder = Coordinate(f"?{name}{len(scope.frame.placeholders)}")
     scope.frame.placeholders[placeholder] = binding
     return build.size(placeholder, span)
+
+
+def _size_in_definitions(unit: Unit, scope: Scope, name: str, span: Span) -> ir.Expr | None:
+    """The number of points of a coordinate that only definitions have; an error where they differ about it."""
+    tensors = [meaning for meaning in scope.names.values() if isinstance(meaning, Tensor) and not meaning.recursive]
+    found = [(tensor, axis.extent) for tensor in tensors for axis in tensor.axes if axis.coordinate == name]
+    if not found or scope.in_function:
+        return None
+    first, size = found[0]
+    unit.sized.setdefault(name, (first, size, span))
+    for other, extent in found[1:]:
+        agree_about_size(unit, name, other, extent)
+    return _placed(size, span)
+
+
+def _placed(expr: ir.Expr, span: Span) -> ir.Expr:
+    """A size as if it were written out here."""
+    return replace(rebuild(expr, lambda inner: _placed(inner, span)), span=span)
+
+
+def agree_about_size(unit: Unit, name: str, other: Tensor, extent: ir.Expr) -> None:
+    """Report a definition that has not as many points of a coordinate as the one that its size was taken from."""
+    first, size, span = unit.sized[name]
+    difference = polynomial(extent, unit.constant) - polynomial(size, unit.constant)
+    if difference.constant == 0 or name in unit.disputed:
+        return
+    unit.disputed.add(name)
+    unit.report(
+        "IX304",
+        f"`size({name})` is {show(size)} in `{first.name}` and {show(extent)} in `{other.name}`",
+        Label(span),
+        Label(first.span, show(size)),
+        Label(other.span, show(extent)),
+        help=f"if these are two coordinates, give one another name than `{name}`",
+    )
 
 
 def fill(unit: Unit, frame: Frame, expr: ir.Expr, filling: frozenset[Coordinate] = frozenset()) -> ir.Expr:

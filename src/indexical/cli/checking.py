@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from pathlib import Path
 
 from ..api import check
 from ..diagnostics import Diagnostic
@@ -13,6 +14,10 @@ from .words import text_of
 def check_command(options: Namespace) -> int:
     found: list[Diagnostic] = []
     for file in options.files:
+        if options.fix and file != "-":
+            from .mending import mend_file
+
+            mend_file(Path(file))
         found += check(text_of(file))
     shown = [diagnostic for diagnostic in found if options.notes or diagnostic.severity != "note"]
     print_diagnostics(shown, options)

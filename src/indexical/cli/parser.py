@@ -29,6 +29,7 @@ def build_parser() -> argparse.ArgumentParser:
     checking.add_argument("files", nargs="+", metavar="FILE", help="programs; - reads standard input")
     checking.add_argument("--strict", action="store_true", help="warnings fail too")
     checking.add_argument("--notes", action="store_true", help="print notes as well")
+    checking.add_argument("--fix", action="store_true", help="mend what can be mended without a choice, in the files")
     _add_format(checking)
     checking.set_defaults(command="checking:check_command")
 

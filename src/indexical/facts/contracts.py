@@ -24,6 +24,7 @@ from .weights import added
 
 def check(view: View, sink: Sink) -> None:
     """Every contract of a program: silent where it is proved."""
+    view = view.joined if view.program.contracts else view
     for contract in view.program.contracts:
         gather = _gather_of(view, contract.name)
         if gather is None:

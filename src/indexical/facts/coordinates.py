@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..ir import nodes as ir
 from ..ir.context import look_through
 from ..ir.prove import conjuncts
+from ..ir.types import Coordinate
 from ..ir.walk import walk
 from .directions import Direction, directions
 from .distributions import keeps_a_point
@@ -61,6 +62,13 @@ def story(view: View, let: ir.Let, positions: Positions) -> Story:
     normalised = tuple(dict.fromkeys(_normalised(part, let) for part in parts if isinstance(part, ir.Normalize)))
     stepped = _stepped(view, let)
     coupled = {entry.coordinate for entry in normalised} | set(stepped)
+    together = _together(view, let)
+    if together is not None:
+        weights, several = together
+        others = [c for c in let.clauses[0].ranges if c.coordinate in weights.type.coordinates - set(several)]
+        names = tuple(str(range.coordinate) for range in others)
+        normalised += (Normalised(", ".join(several), _normaliser(view, weights).op, names),)
+        coupled |= set(several)
     group = view.dependence.group(let.name)
     coupled |= view.dependence.mixed(group) if group else set()
     return Story(
@@ -90,6 +98,24 @@ def _normalised(part: ir.Normalize, let: ir.Let) -> Normalised:
     homes = [axis.coordinate for axis in let.axes]
     others = [str(c) for c in homes if c != part.coordinate and c in part.type.coordinates]
     return Normalised(str(part.coordinate), part.op, tuple(others))
+
+
+def _together(view: View, let: ir.Let) -> tuple[ir.Read, list[Coordinate]] | None:
+    """The coordinates over which a definition is normalised together, and the weights that it reads."""
+    body = let.clauses[0].body
+    if len(let.clauses) > 1 or not isinstance(body, ir.Read) or body.tensor not in view.lets:
+        return None
+    if not view.lets[body.tensor].hidden:
+        return None
+    from ..ir.joins import normalised_together
+
+    return normalised_together(let.clauses[0], view.lets)
+
+
+def _normaliser(view: View, weights: ir.Read) -> ir.Normalize:
+    body = view.lets[weights.tensor].clauses[0].body
+    assert isinstance(body, ir.Normalize)
+    return body
 
 
 def _stepped(view: View, let: ir.Let) -> tuple[str, ...]:
@@ -157,4 +183,10 @@ def _distributions(view: View, let: ir.Let) -> tuple[Distribution, ...]:
     if isinstance(clause.body, ir.Normalize) and clause.body.op == "softmax":
         always = keeps_a_point(clause.body, clause.ranges, view.lets)
         found.append(Distribution(clause.body.coordinate.name, always))
+    together = _together(view, let)
+    if together is not None and _normaliser(view, together[0]).op == "softmax":
+        read, several = together
+        inner = view.lets[read.tensor].clauses[0]
+        always = keeps_a_point(_normaliser(view, read), inner.ranges, view.lets)
+        found.append(Distribution(", ".join(several), always))
     return tuple(dict.fromkeys(found))

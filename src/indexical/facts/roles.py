@@ -265,11 +265,19 @@ def _names(view: View, gather: Use, found: list[Comparison], coordinates: frozen
         if isinstance(tensor, ir.Let) and tensor.hidden:
             continue
         for axis, index in zip(tensor.axes, read.indices, strict=True):
-            if isinstance(index, ir.Coord) and index.coordinate in coordinates:
+            place = _digit(index) if coordinates == {gather.coordinate} else index
+            if isinstance(place, ir.Coord) and place.coordinate in coordinates:
                 names.add(axis.coordinate.name)
     if gather.weights.normalizer is not None and gather.coordinate in coordinates:
         names |= _written(view, gather.weights.normalizer)
     return frozenset(names)
+
+
+def _digit(index: ir.Expr) -> ir.Expr:
+    """The place that an index is a digit of: several coordinates that are heard together are read so."""
+    while isinstance(index, ir.Map) and index.op in ("//", "%") and not index.arguments[1].type.coordinates:
+        index = index.arguments[0]
+    return index
 
 
 def _outside(view: View, gather: Use, coordinates: frozenset[Coordinate]) -> set[str]:

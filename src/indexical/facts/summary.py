@@ -72,7 +72,7 @@ class Facts:
     @cached_property
     def roles(self) -> tuple[Roles, ...]:
         """The roles in every gather, in every transpose of one, and in weights that nothing is gathered with."""
-        return all_roles(self._view)
+        return all_roles(self._view.joined)
 
     @cached_property
     def _work(self) -> tuple[Work, ...]:

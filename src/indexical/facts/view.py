@@ -39,6 +39,16 @@ class View:
         return self.forms.lets
 
     @cached_property
+    def joined(self) -> View:
+        """The same with sums under weights over several coordinates as sums over their places: those are gathers."""
+        if not any(let.hidden and isinstance(let.clauses[0].body, ir.Normalize) for let in self.program.lets):
+            return self
+        from ..ir.joins import by_joined
+
+        program = by_joined(self.program)
+        return self if program is self.program else View(program)
+
+    @cached_property
     def sites(self) -> list[Site]:
         return list(sites(self.forms))
 

@@ -33,6 +33,10 @@ def size(coordinate: Coordinate, span: Span) -> Size:
     return Size(coordinate, _TYPES["whole"], span)
 
 
+def pi(span: Span) -> Map:
+    return Map("pi", (), _TYPES["real"], span)
+
+
 def varying(expressions: Iterable[Expr | None]) -> frozenset[Coordinate]:
     """The coordinates that any of these varies over."""
     found = [expr.type.coordinates for expr in expressions if expr is not None and expr.type.coordinates]

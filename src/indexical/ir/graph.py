@@ -1,8 +1,8 @@
-"""Strongly connected components, in order."""
+"""Strongly connected components, in order; what lies behind some nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TypeVar
 
 N = TypeVar("N", bound=Hashable)
@@ -50,3 +50,15 @@ def components(edges: Mapping[N, Iterable[N]]) -> list[list[N]]:
                     waiting.discard(group[-1])
                 result.append(sorted(group, key=position.__getitem__))
     return result
+
+
+def reached(start: Iterable[str], step: Callable[[str], Iterable[str]]) -> list[str]:
+    """Names and all that lies behind them, step by step, the nearest first."""
+    found = dict.fromkeys(start)
+    waiting = list(found)
+    for name in waiting:
+        for target in step(name):
+            if target not in found:
+                found[target] = None
+                waiting.append(target)
+    return waiting

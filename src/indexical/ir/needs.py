@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from . import nodes as ir
+from .graph import reached as reached
 from .walk import reads_of, walk
 
 
@@ -21,18 +22,6 @@ def read_in(*exprs: ir.Expr) -> list[str]:
 def asserted(program: ir.Program) -> list[str]:
     """The tensors that assertions read."""
     return read_in(*(claim.condition for claim in program.asserts))
-
-
-def reached(start: Iterable[str], step: Callable[[str], Iterable[str]]) -> list[str]:
-    """Names and all that lies behind them, step by step, the nearest first."""
-    found = dict.fromkeys(start)
-    waiting = list(found)
-    for name in waiting:
-        for target in step(name):
-            if target not in found:
-                found[target] = None
-                waiting.append(target)
-    return waiting
 
 
 def made_of(names: Iterable[str], lets: Mapping[str, ir.Let]) -> list[str]:

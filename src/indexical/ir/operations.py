@@ -175,6 +175,8 @@ OPERATORS: Final[Mapping[str, Operation]] = {
         replace(_QUOTIENT, name="//", finite=True, endless=(), steep=NONE),
         replace(_QUOTIENT, name="%", steep=NONE, settled=False),
         _POWER,
+        # A constant: an operation of no arguments, whose digits each number type has its own way.
+        replace(_SUM, name="pi", keeps_whole=False, values=(3, 4), endless=()),
         *(replace(_CONDITION, name=sign) for sign in ("&&", "||", "!")),
         *(replace(_CONDITION, name=sign, present=EVERY) for sign in ("==", "!=", "<", "<=", ">", ">=")),
     )

@@ -30,6 +30,8 @@ def shown(expr: Expr, level: int = 0) -> str:
             return f"({inner})" if mine < level else inner
         case Map(op, arguments) if op.startswith("as "):
             return f"{shown(arguments[0], 5)} {op}"
+        case Map("pi"):
+            return "pi"
         case Map(op, arguments):
             return f"{op}({', '.join(map(shown, arguments))})"
         case Select(condition, then, otherwise):

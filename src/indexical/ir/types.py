@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["bool", "whole", "real"]
-Dtype = Literal["bool", "i32", "i64", "f16", "bf16", "f32", "f64"]
+Dtype = Literal["bool", "i8", "u8", "i32", "i64", "f16", "bf16", "f32", "f64"]
 
 KIND_OF: dict[str, Kind] = {
     "bool": "bool",
+    "i8": "whole",
+    "u8": "whole",
     "i32": "whole",
     "i64": "whole",
     "f16": "real",
@@ -22,6 +24,17 @@ KIND_OF: dict[str, Kind] = {
 # The dtype of what only weak things are made of.
 DEFAULT_DTYPE: dict[Kind, Dtype] = {"bool": "bool", "whole": "i64", "real": "f64"}
 
+# Dtypes that only inputs are stored in: whatever reads one has `i32`.
+STORED_ONLY: frozenset[Dtype | None] = frozenset(("i8", "u8"))
+
+# The whole numbers that each dtype holds, from the least to the largest.
+BOUNDS: dict[str, tuple[int, int]] = {
+    "i8": (-(2**7), 2**7 - 1),
+    "u8": (0, 2**8 - 1),
+    "i32": (-(2**31), 2**31 - 1),
+    "i64": (-(2**63), 2**63 - 1),
+}
+
 _WIDTH: dict[Dtype, int] = {"bool": 0, "i32": 1, "i64": 2, "f16": 1, "bf16": 1, "f32": 2, "f64": 3}
 
 
@@ -31,6 +44,11 @@ def widest(dtypes: Iterable[Dtype | None]) -> Dtype | None:
     if {"f16", "bf16"} <= set(known):
         known.append("f32")
     return max(known, key=_WIDTH.__getitem__, default=None)
+
+
+def computed_in(dtype: Dtype) -> Dtype:
+    """The dtype of an element that is read from a tensor of some dtype."""
+    return "i32" if dtype in STORED_ONLY else dtype
 
 
 class Coordinate(str):

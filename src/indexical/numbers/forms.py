@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from .functions import ExactNumbers, largest
+from .functions import ExactNumbers, half_turns, largest
 from .notation import ONE, Call, E, Name, Node, Plain, Power, added, canonical, over, times, write
 from .surds import Surd
 from .terms import Symbol
@@ -123,6 +123,18 @@ def _applied(function: str, x: Form, node: Node) -> Form:
     return Form(lambda: _EXACT.functions[function](x.value), node)
 
 
+def _of_angle(function: str) -> Callable[[Form], Form]:
+    """`sin` and `cos`: of a multiple of `pi` that has an algebraic value, that value."""
+    named = _by_name(function)
+
+    def apply(x: Form) -> Form:
+        if half_turns(x.value) is not None and is_algebraic(found := _EXACT.functions[function](x.value)):
+            return plain(found)
+        return named(x)
+
+    return apply
+
+
 def _chosen(*forms: Any) -> Any:
     """The largest of some, in its own form."""
     best = forms[0]
@@ -154,10 +166,13 @@ class FormNumbers:
 
     infinity = plain(_EXACT.infinity)
     nan = plain(_EXACT.nan)
+    pi = plain(_EXACT.pi)
 
     functions: Mapping[str, Callable[..., Any]] = {
         **{function: _by_name(function) for function in _EXACT.functions},
         "exp": _exp,
+        "sin": _of_angle("sin"),
+        "cos": _of_angle("cos"),
         "sigmoid": _sigmoid,
         "tanh": _tanh,
         "silu": lambda x: x * _sigmoid(x),

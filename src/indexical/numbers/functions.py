@@ -20,6 +20,7 @@ from .terms import Polynomial, Term
 from .tower import INFINITY, UNDEFINED, Number, Special, TooManyTerms, compare, divide, floor, sign
 
 HALF = Fraction(1, 2)
+PI = terms.name("pi")
 # In bits: a power that is longer is not computed.
 _LONGEST_POWER = 1 << 23
 
@@ -137,12 +138,48 @@ def erf(x: Any) -> Any:
 
 
 def sin(x: Any) -> Any:
-    return UNDEFINED if isinstance(x, Special) else _odd("sin", x)
+    if isinstance(x, Special):
+        return UNDEFINED
+    turn = half_turns(x)
+    return _odd("sin", x) if turn is None else _cos_of_turn(HALF - turn)
+
+
+# The cosines of 0, 15, 30, …, 90 degrees.
+_COSINES = (
+    1,
+    (root(6) + root(2)) * Fraction(1, 4),
+    root(Fraction(3, 4)),
+    root(HALF),
+    HALF,
+    (root(6) - root(2)) * Fraction(1, 4),
+    0,
+)
+
+
+def half_turns(x: Any) -> Fraction | None:
+    """The rational `q` of `q·pi`; None where a number is not seen to be one."""
+    if isinstance(x, Polynomial) and len(x.terms) == 1:
+        ((monomial, coefficient),) = x.terms.items()
+        if monomial in PI.terms and isinstance(coefficient, int | Fraction):
+            return Fraction(coefficient)
+    return None
+
+
+def _cos_of_turn(turn: Fraction) -> Any:
+    """`cos(turn·pi)`, by the angle between 0 and a right one that has its size."""
+    turn = abs((turn + 1) % 2 - 1)
+    side, turn = (-1, 1 - turn) if turn > HALF else (1, turn)
+    if 12 % turn.denominator == 0:
+        return _COSINES[int(12 * turn)] * side
+    return terms.name("cos", PI * turn) * side
 
 
 def cos(x: Any) -> Any:
     if isinstance(x, Special):
         return UNDEFINED
+    turn = half_turns(x)
+    if turn is not None:
+        return _cos_of_turn(turn)
     if isinstance(x, Polynomial) and x.symbols:
         return terms.name("cos", x)
     return terms.name("cos", abs(x)) if x != 0 else 1
@@ -280,6 +317,7 @@ class ExactNumbers:
 
     infinity = INFINITY
     nan = UNDEFINED
+    pi = PI
 
     functions: Mapping[str, Callable[..., Any]] = _FUNCTIONS
 

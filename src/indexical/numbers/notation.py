@@ -280,6 +280,8 @@ def _atom(item: tuple[Any, int]) -> Node:
                 node = Call("√", (inside[0],))
             case "power":
                 node = Power(inside[0], inside[1])
+            case "pi":
+                node = Name(Symbol("pi", ()))
             case function:
                 node = Call(function, tuple(inside))
     return _raised(node, power) if power > 0 else over(ONE, _raised(node, -power))

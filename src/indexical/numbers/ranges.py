@@ -112,6 +112,7 @@ class Ranges:
 
     def __init__(self, bits: int, wide: bool = False) -> None:
         self.bits, self.wide = bits, wide
+        self.pi = enclosure.pi(bits)
 
     def number(self, value: Any) -> Any:
         return Interval.of(value, self.bits) if isinstance(value, int | Fraction) else value

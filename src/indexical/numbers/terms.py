@@ -41,7 +41,7 @@ class Symbol:
 
 
 class Term:
-    """A function at exact arguments, named because its value has no other name."""
+    """A function at exact arguments, named because its value has no other name. Without arguments it is `pi`."""
 
     __slots__ = ("_enclosed", "_hash", "arguments", "function", "inside", "size")
 
@@ -72,7 +72,8 @@ class Term:
 
     def enclose(self, bits: int) -> Interval:
         if self._enclosed is None or self._enclosed[0] != bits:
-            found = _ENCLOSURES[self.function](*(enclose(argument, bits) for argument in self.arguments))
+            arguments = [enclose(argument, bits) for argument in self.arguments]
+            found = _ENCLOSURES[self.function](*arguments) if arguments else enclosure.pi(bits)
             self._enclosed = (bits, found)
         return self._enclosed[1]
 

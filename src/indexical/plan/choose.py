@@ -10,6 +10,7 @@ from ..ir import nodes as ir
 from ..ir.affine import number, of_atom, polynomial
 from ..ir.context import agreed
 from ..ir.domain import Domain, Slice
+from ..ir.joins import by_joined
 from ..ir.needs import asserted, reached, read_in
 from ..ir.types import Coordinate, Dtype
 from ..ir.walk import reads_of, walk
@@ -50,6 +51,7 @@ def choose(
     original = program
     placed: list[str] = []
     if not isolate:
+        program = by_joined(program)
         program, placed = by_places(program, needed_by(program, wanted, {}))
     derived = Derived.none(program) if isolate else _derived(program, wanted, target, device, recompute)
     program = derived.program

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..ir import nodes as ir
-from ..ir.types import DEFAULT_DTYPE, Dtype, Kind, widest
+from ..ir.types import DEFAULT_DTYPE, Dtype, Kind, computed_in, widest
 from ..ir.walk import children
 
 
@@ -18,7 +18,7 @@ def definition_dtypes(program: ir.Program, inputs: Mapping[str, Dtype]) -> tuple
 
 
 def _known(program: ir.Program, inputs: Mapping[str, Dtype]) -> dict[str, Dtype | None]:
-    known: dict[str, Dtype | None] = dict(inputs)
+    known: dict[str, Dtype | None] = {name: computed_in(dtype) for name, dtype in inputs.items()}
     lets = program.definitions
     # A recurrence reads itself: two rounds are enough for every dtype in it to be promoted.
     for _ in range(2 if program.recurrent else 1):

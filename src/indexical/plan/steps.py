@@ -288,7 +288,7 @@ class Plan:
 
 
 # The bytes of a point.
-WIDTH: dict[Dtype, int] = {"bool": 1, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}
+WIDTH: dict[Dtype, int] = {"bool": 1, "i8": 1, "u8": 1, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 
 
 def size_of(let: ir.Let, plan: Plan, sizes: Mapping[Coordinate, int]) -> int | None:

@@ -17,7 +17,7 @@ from ..diagnostics import CallError, Label, Sink
 from ..ir import nodes as ir
 from ..ir import whole
 from ..ir.context import agreed, measuring, visit_clause
-from ..ir.types import Coordinate, Dtype
+from ..ir.types import BOUNDS, Coordinate, Dtype
 from ..plan.dtypes import definition_dtypes
 from ..source import Span
 from .floats import round_to
@@ -25,6 +25,8 @@ from .tables import Table
 
 NUMPY: dict[str, str] = {
     "bool": "bool",
+    "i8": "int8",
+    "u8": "uint8",
     "i32": "int32",
     "i64": "int64",
     "f16": "float16",
@@ -38,9 +40,6 @@ _EXACT_IN: dict[str, frozenset[str]] = {
     "f32": frozenset(("f16", "bf16", "f32")),
     "f16": frozenset(("f16",)),
     "bf16": frozenset(("bf16", "f32")),
-    "i64": frozenset(("i32", "i64")),
-    "i32": frozenset(("i32",)),
-    "bool": frozenset(("bool",)),
 }
 
 
@@ -213,14 +212,13 @@ def rounded(array: np.ndarray[Any, Any], dtype: Dtype) -> np.ndarray[Any, Any]:
 
 
 def _check_whole(tensor: ir.Input, array: np.ndarray[Any, Any], plain: bool, sink: Sink) -> Dtype | None:
-    narrow = array.dtype.name == "int32"
-    wanted = tensor.dtype or ("i32" if narrow else "i64")
-    most = 2**31 - 1 if wanted == "i32" else whole.LARGEST
-    if array.size and (int(array.max()) > most or int(array.min()) < -most - 1):
+    wanted = tensor.dtype or ("i32" if array.dtype.name == "int32" else "i64")
+    least, most = BOUNDS[wanted]
+    if array.size and (int(array.max()) > most or int(array.min()) < least):
         _refuse(tensor, array, sink, f"{wanted}, and some number does not fit", "use a wider dtype")
         return None
-    if wanted == "i32" and not narrow and not plain and array.dtype.itemsize >= 4:
-        _refuse(tensor, array, sink, "i32", f"pass `{tensor.name}.astype(np.int32)`")
+    if not plain and wanted != "i64" and not np.can_cast(array.dtype, NUMPY[wanted]):
+        _refuse(tensor, array, sink, wanted, f"pass `{tensor.name}.astype(np.{NUMPY[wanted]})`")
         return None
     return wanted
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..backends.operations import operations_of
 from ..backends.source import Module, dialect_of, emit
 from ..ir import nodes as ir
+from ..ir.constants import in_digits
 from ..plan.choose import ARRAYS, choose
 from ..plan.steps import WIDTH, Plan, Step
 from ..plan.target import TRITON
@@ -15,7 +16,8 @@ from .parts import Array, Part
 def emitted(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool) -> tuple[Plan, Module]:
     """The plan and the text for calls like this one."""
     target = dialect_of(call.backend).target
-    plan = choose(call.program, wanted, call.bound.dtypes, target, call.device, isolate, recompute)
+    program = in_digits(call.program)
+    plan = choose(program, wanted, call.bound.dtypes, target, call.device, isolate, recompute)
     return plan, emit(plan, call.arguments)
 
 

@@ -20,6 +20,7 @@ class Floats:
 
     infinity = INFINITY
     nan = NAN
+    pi = math.pi
 
     functions: Mapping[str, Callable[..., Any]] = {name: row.value for name, row in FUNCTIONS.items()}
 

@@ -19,7 +19,7 @@ from ..checker.recurrence import is_plain
 from ..ir import nodes as ir
 from ..ir.affine import number, polynomial
 from ..ir.context import agreed
-from ..ir.types import Coordinate, Dtype
+from ..ir.types import STORED_ONLY, Coordinate, Dtype
 from . import jax_arrays, tensors
 from .asked import packed
 from .bind import rounded
@@ -27,7 +27,7 @@ from .kernel import MEMORY, Call, Kernel, as_numpy, is_out_of_memory
 from .parts import Part
 from .tracing import differentiates_again
 
-# Python's whole numbers up to here fit whatever whole dtype an input has.
+# Python's whole numbers up to here fit whatever whole dtype an input is computed in.
 _SMALL = 1 << 31
 # A call whose sizes were checked before is known; so many are remembered.
 _MOST_SIZES = 4096
@@ -173,10 +173,10 @@ def _all(checks: list[Callable[[Values], bool]], values: Values) -> bool:
 
 
 def _is_read(backend: str, tensor: ir.Input, value: Any) -> bool:
-    """Whether the values in an array decide if it fits: NumPy's for bf16, of which it has none, and the widest wholes,
-    of which not all are i64."""
+    """Whether the values in an array decide if it fits: NumPy's for bf16, of which it has none, the widest wholes, of
+    which not all are i64, and plain numbers for 8 bits."""
     if not hasattr(value, "dtype"):
-        return False
+        return tensor.dtype in STORED_ONLY
     return str(value.dtype).endswith("uint64") or (tensor.dtype == "bf16" and backend == "numpy")
 
 

@@ -39,6 +39,9 @@ def operation(evaluation: Evaluation, expr: ir.Map) -> Stage:
                 return _real(evaluation.numbers, _COMPARISONS[op], arguments)
             compare = _COMPARISONS[op]
             return lambda point: compare(left(point), right(point))
+        case "pi", _:
+            constant = evaluation.numbers.pi
+            return lambda point: constant
         case op, [argument] if op.startswith("as "):
             return _cast(evaluation.numbers, expr, argument, op[3:])
         case (("*" | "/"), _):

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ir import nodes as ir
 from ..ir import whole
-from ..ir.types import Coordinate, Dtype
+from ..ir.types import STORED_ONLY, Coordinate, Dtype
 from .bind import NUMPY
 
 DEFAULT_SIZE = 3
@@ -99,6 +99,7 @@ def _draw(
         return generator.random(shape) < 0.5
     if tensor.kind == "whole":
         most = max(1, min(sizes.values(), default=1))
+        most = min(most, 128) if tensor.dtype in STORED_ONLY else most
         drawn = generator.integers(0, most, shape) if shape else np.array(1)
         return drawn.astype(NUMPY[tensor.dtype or "i64"])
     return generator.standard_normal(shape).astype(NUMPY[tensor.dtype or "f64"])

@@ -17,6 +17,8 @@ from .tracing import transform_test
 
 _DTYPES: dict[str, Dtype] = {
     "torch.bool": "bool",
+    "torch.int8": "i8",
+    "torch.uint8": "u8",
     "torch.int32": "i32",
     "torch.int64": "i64",
     "torch.float16": "f16",
@@ -25,7 +27,7 @@ _DTYPES: dict[str, Dtype] = {
     "torch.float64": "f64",
 }
 _STAND_INS = {"torch.bfloat16": "float32"}
-_CONVERTED = frozenset(f"torch.{name}" for name in ("int8", "int16", "uint8", "uint16", "uint32", "uint64"))
+_CONVERTED = frozenset(f"torch.{name}" for name in ("int16", "uint16", "uint32", "uint64"))
 _COMPLEX = frozenset(f"torch.complex{bits}" for bits in (32, 64, 128))
 
 
@@ -188,7 +190,7 @@ def check_halves(program: ir.Program, given: Mapping[str, Dtype]) -> None:
     """PyTorch has bf16: a wider tensor is not rounded to it in silence."""
     sink = Sink()
     for tensor in program.inputs:
-        if tensor.dtype == "bf16" and given.get(tensor.name, "bf16") != "bf16":
+        if tensor.dtype == "bf16" and given.get(tensor.name, "bf16") not in ("bf16", "i8", "u8"):
             message = f"`{tensor.name}` takes bf16, and got a tensor of {given[tensor.name]}"
             help = f"pass `{tensor.name}.to(torch.bfloat16)` if rounding is meant"
             sink.report("IX503", message, Label(tensor.span), help=help)

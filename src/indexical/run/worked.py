@@ -86,6 +86,8 @@ def _map(tracer: Tracer, expr: ir.Map, point: Point, show: Show, level: int) -> 
         case "sqrt", 1:
             inside = part(0, LOOSE)
             return bracketed(f"√{inside}" if inside.isdigit() else f"√({inside})", level)
+        case "pi", 0:
+            return "pi"
         case op, _ if op.isidentifier():
             inside = ", ".join(part(at, LOOSE) for at in range(len(expr.arguments)))
             return f"{op}({inside})"

@@ -77,10 +77,10 @@ class Cursor:
         """From an offset to the end of what was read last."""
         return Span(self.source, start, max(start, self.tokens[self.at - 1].end if self.at else 0))
 
-    def fail(self, expected: str, help: str | None = None) -> NoReturn:
+    def fail(self, expected: str, help: str | None = None, fix: Fix | None = None) -> NoReturn:
         """Stop, because the next word is not what was expected."""
         help = help or FOREIGN.get(self.token.text)
-        self.stop("IX101", f"{expected}, found {self.found()}", Label(self.place()), help=help)
+        self.stop("IX101", f"{expected}, found {self.found()}", Label(self.place()), help=help, fix=fix)
 
     def stop(
         self, code: str, message: str, *labels: Label, help: str | None = None, fix: Fix | None = None

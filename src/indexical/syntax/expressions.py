@@ -14,6 +14,7 @@ from .vocabulary import (
     MAXIMUM_RANK,
     NORMALISERS,
     REDUCTIONS,
+    STORED_DTYPES,
 )
 
 # How tightly an operator holds its left side; reads and calls hold tighter than all of these.
@@ -67,10 +68,17 @@ class ExpressionParser(LiteralParser):
             operands.append(self.expression(ADD))
         return tree.Comparison(tuple(operands), tuple(operators), self.since(start))
 
-    def dtype(self) -> str:
-        if self.token.kind != "name" or self.token.text not in DTYPES:
-            known = FOREIGN_DTYPES.get(self.token.text)
-            self.fail("expected a dtype", help=f"did you mean `{known}`?" if known else f"one of {', '.join(DTYPES)}")
+    def dtype(self, stored: bool = False) -> str:
+        """A dtype. One that is `stored` is that of an input, and may be a narrow one that nothing is computed in."""
+        word, known = self.token.text, (*DTYPES, *STORED_DTYPES) if stored else DTYPES
+        if self.token.kind != "name" or word not in known:
+            meant = FOREIGN_DTYPES.get(word, word)
+            fix = Fix(self.place(), meant) if meant != word and meant in known else None
+            if meant in STORED_DTYPES and not stored:
+                help = f"only an input is stored in `{meant}`; it is read as `i32`, and so is what is computed with it"
+            else:
+                help = f"did you mean `{meant}`?" if meant != word else f"one of {', '.join(known)}"
+            self.fail("expected a dtype", help=help, fix=fix)
         return self.advance().text
 
     def prefix(self) -> tree.Expr:

@@ -127,7 +127,7 @@ class _Parser(ExpressionParser):
     def input_item(self) -> tree.InputItem:
         name = self.name("the name of an input")
         slots = self.slots() if self.next_is("[") else None
-        dtype = self.dtype() if self.accept(":") else None
+        dtype = self.dtype(stored=True) if self.accept(":") else None
         return tree.InputItem(name.name, name.span, slots, dtype, self.since(name.span.start))
 
     def output(self) -> tree.Output:

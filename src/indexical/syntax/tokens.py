@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import Literal, NamedTuple
 
-from ..diagnostics import Label, Sink
+from ..diagnostics import Fix, Label, Sink
 from ..source import Source, Span
 
 KEYWORDS = frozenset("space input let output fn use assert expect where in as if else true false".split())
@@ -39,7 +39,7 @@ _PATTERN = re.compile(
     r"""
     (?P<space>\s+)
   | (?P<comment>//[^\n]*)
-  | (?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)
+  | (?P<number>(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
   | (?P<name>[^\W\d]\w*)
   | (?P<text>"(?:[^"\\\n]|\\[^\n])*")
   | (?P<symbol>\.\.=|\.\.|::|->|\*\*|<=|>=|==|!=|&&|\|\||[()\[\]{},;:=+\-*/%<>!~@])
@@ -69,8 +69,12 @@ _INSTEAD = {
     "“": 'a text stands between straight quotes, `"`',
     "”": 'a text stands between straight quotes, `"`',
     "'": 'a text stands between double quotes, `"`',
-    ".": "a number has digits on both sides of its point: `0.5`, `1.0`",
+    ".": "a number has digits after its point: `.5`, `1.0`",
 }
+
+
+# What stands for a sign, in the words that say so.
+_WRITE = re.compile(r".*`([^`\w…]+)`$")
 
 
 def tokenize(source: Source, sink: Sink) -> tuple[list[Token], list[Comment]]:
@@ -120,7 +124,9 @@ def _pass_over(source: Source, at: int, sink: Sink) -> int:
         end += 1
     shown = text[at:end] if text[at:end].isprintable() else f"U+{ord(text[at]):04X}"
     shown = shown if len(shown) <= 20 else shown[:20] + "…"
-    sink.report("IX103", f"`{shown}` means nothing here", Span(source, at, end), help=_INSTEAD.get(text[at]))
+    span, help = Span(source, at, end), _INSTEAD.get(text[at])
+    fix = Fix(span, found.group(1)) if help and end == at + 1 and (found := _WRITE.match(help)) else None
+    sink.report("IX103", f"`{shown}` means nothing here", span, help=help, fix=fix)
     return end
 
 
@@ -128,7 +134,7 @@ def _check_number(source: Source, start: int, end: int, sink: Sink) -> tuple[str
     """A number of a sane length, and the offset after it and what is glued to it."""
     text = source.text
     word = text[start:end]
-    glued = re.compile(r"\w+").match(text, end)
+    glued = re.compile(r"\.?\w+").match(text, end)
     if glued is not None:
         span = Span(source, start, glued.end())
         sink.report(

@@ -11,13 +11,15 @@ NORMALISERS = ("softmax", "log_softmax", "cumsum")
 FUNCTIONS: dict[str, int | None] = {name: row.arity for name, row in ROWS.items()}
 
 DTYPES = ("bool", "i32", "i64", "f16", "bf16", "f32", "f64")
+# An input may be stored in these too; they are read as `i32`.
+STORED_DTYPES = ("i8", "u8")
 
 ROLES = ("query", "key", "compare", "carry", "head", "batch")
 FLAGS = ("causal",)
 GROUPINGS = ("contiguous", "interleaved")
 
 # Words that a program cannot give a new meaning, beside the keywords.
-RESERVED = frozenset((*REDUCTIONS, *NORMALISERS, *FUNCTIONS, "size", "masked"))
+RESERVED = frozenset((*REDUCTIONS, *NORMALISERS, *FUNCTIONS, "size", "masked", "pi"))
 
 # Brackets may stand this deep in one another, and this many nodes in one another.
 MAXIMUM_DEPTH = 100
@@ -39,7 +41,6 @@ FOREIGN: dict[str, str] = {
     "inf": "there is no such constant; a guard removes points, and needs no infinity",
     "infinity": "there is no such constant; a guard removes points, and needs no infinity",
     "nan": "there is no such constant",
-    "pi": "there is no such constant: write its digits",
     "matmul": "a matrix product is a sum: `sum[d](A[i, d] * B[d, j])`",
     "dot": "a dot product is a sum: `sum[d](a[d] * b[d])`",
     "@": "a matrix product is a sum: `sum[d](A[i, d] * B[d, j])`",
@@ -54,5 +55,7 @@ FOREIGN_DTYPES: dict[str, str] = {
     "bfloat16": "bf16",
     **dict.fromkeys(("int", "int64", "long", "whole"), "i64"),
     "int32": "i32",
+    "int8": "i8",
+    **dict.fromkeys(("uint8", "byte"), "u8"),
     "boolean": "bool",
 }

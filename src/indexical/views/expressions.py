@@ -233,6 +233,8 @@ def _operation(expr: ir.Map, place: Place, beside_real: bool) -> tree.Expr:
             return _arithmetic(op, arguments, place)
         case op, (operand,) if op.startswith("as "):
             return tree.Cast(_operand(operand, place), op[3:], NOWHERE)
+        case "pi", ():
+            return tree.Name("pi", NOWHERE)
         case op, arguments:
             meets = operation(op).keeps_whole and any(_is_surely_real(argument) for argument in arguments)
             inner = tuple(written_expression(argument, place, meets) for argument in arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, assert_never
 
@@ -56,6 +57,8 @@ def expression_json(expr: ir.Expr) -> Any:
             return ["size", _name(coordinate)]
         case ir.Read(tensor, indices):
             return ["read", tensor, [expression_json(index) for index in indices], shown(expr)]
+        case ir.Map("pi"):
+            return ["const", math.pi]
         case ir.Map(op, arguments):
             whole = expr.type.kind == "whole"
             return ["map", op, [expression_json(argument) for argument in arguments], shown(expr), whole]

@@ -114,6 +114,8 @@ class Algebra:
                 return constant(Fraction(value))
             case ir.Read():
                 return self._read(expr, scope)
+            case ir.Map(_, ()):
+                return self._leaf(expr)
             case ir.Map(op, arguments):
                 return self._map(expr, op, arguments, scope)
             case ir.Select():

@@ -88,7 +88,7 @@ def _root(number: Number, term: Product, exponent: Number) -> Form:
 
 def is_never_negative(atom: Atom) -> bool:
     match atom:
-        case Leaf(ir.Size() | ir.Const()):
+        case Leaf(ir.Size() | ir.Const() | ir.Map(_, ())):
             return True
         case Function(op):
             return operation(op).never_negative

@@ -1,0 +1,42 @@
+"""Constants that have a name, as the numbers that floats have for them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+from . import build
+from .nodes import Expr, Map, Program
+from .walk import parts_of, rebuild, walk
+
+
+def in_digits(program: Program) -> Program:
+    """The program with the float nearest to `pi` in its place: for what floats compute, and for nothing exact."""
+    named = {let.name for let in program.lets if any(map(_has_names, parts_of(let)))}
+    asserts = tuple(replace(claim, condition=_digits(claim.condition)) for claim in program.asserts)
+    if not named and asserts == program.asserts:
+        return program
+    lets = [
+        replace(
+            let,
+            clauses=tuple(
+                replace(clause, body=_digits(clause.body), guard=clause.guard and _digits(clause.guard))
+                for clause in let.clauses
+            ),
+        )
+        if let.name in named
+        else let
+        for let in program.lets
+    ]
+    return replace(program, lets=tuple(lets), asserts=asserts)
+
+
+def _has_names(expr: Expr) -> bool:
+    return any(isinstance(part, Map) and part.op == "pi" for part in walk(expr))
+
+
+def _digits(expr: Expr) -> Expr:
+    if isinstance(expr, Map) and expr.op == "pi":
+        return build.real(Fraction(math.pi), expr.span)
+    return rebuild(expr, _digits)
