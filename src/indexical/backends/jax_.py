@@ -19,6 +19,8 @@ from .torch_ import ZEROS, one_or_all
 
 _NAMES: dict[Dtype, str] = {
     "bool": "bool_",
+    "i8": "int8",
+    "u8": "uint8",
     "i32": "int32",
     "i64": "int64",
     "f16": "float16",
