@@ -112,8 +112,7 @@ def contestants(
     row: Row, shape: Shape, inputs: Inputs, measured: Measured, peers: tuple[str, ...], device: str, everyone: bool
 ) -> Iterator[tuple[str, Inputs, Callable[[], Any]]]:
     """Those who can state the row, built one after the other, with what they are given: ours first."""
-    if OURS in peers:
-        yield OURS, inputs, ours(row, shape, inputs)
+    yield OURS, inputs, ours(row, shape, inputs)
     if "sdpa" in peers and (found := direct(row, shape, inputs)) is not None:
         yield "sdpa", inputs, found
     if "flex" in peers and row.flex:
@@ -309,7 +308,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="the first size, some rows: about 90 s on an H200")
     parser.add_argument("--rows", help=f"of {', '.join(ROWS)}; by default all")
     parser.add_argument("--sizes", help="numbers of keys; those not among a row's own sizes are taken with 4 heads")
-    parser.add_argument("--peers", default=",".join((OURS, *PEERS)), help="who takes part")
+    parser.add_argument("--peers", default=",".join(PEERS), help="who takes part beside us")
     parser.add_argument("--every-peer", action="store_true", help="compiled eager code in every row where it fits")
     parser.add_argument("--dtype", choices=DTYPES, default="bf16")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -17,6 +18,14 @@ os.environ["IX_CACHE"] = "0"
 settings.register_profile("ci", deadline=None, derandomize=True, max_examples=100)
 settings.register_profile("long", deadline=None, derandomize=False, max_examples=5000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Of two workers none waits while the other has tests left, wherever the long ones stand."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log)
 
 
 @pytest.hookimpl(trylast=True)

@@ -23,6 +23,7 @@ from .numbers.terms import Polynomial
 from .numbers.tower import Special
 from .readings import arguments_of
 from .run.patterns import Head, Patterns, find_patterns
+from .run.tables import Uncomputed
 from .run.tensors import to_numpy
 from .source import Source
 from .views.document import Shown, document_json
@@ -275,6 +276,8 @@ def _exactly(program: Program, evaluated: Evaluated) -> Shown:
     arrays: dict[str, Any] = {}
     masked: dict[str, Any] = {}
     for name, table in evaluated.evaluation.tensors.items():
+        # A definition inside a step has no points before the first step.
+        table.cells[:] = [None if cell is Uncomputed else cell for cell in table.cells]
         arrays[name] = np.array([_float(cell) for cell in table.cells], dtype=float).reshape(table.shape)
         flags = [evaluated.is_masked(name, offset) for offset in range(len(table.cells))]
         masked[name] = np.array(flags, dtype=bool).reshape(table.shape)
@@ -303,8 +306,23 @@ def _by_floats(program: Program, arguments: dict[str, Any], wanted: tuple[str, .
         for axis, length in zip(reversed(tensor.axes), reversed(arrays[tensor.name].shape), strict=False)
         if isinstance(axis.extent, ir.Size)
     }
+    for let in program.ir.lets:
+        if let.hidden and let.name in arrays:
+            arrays[let.name] = _from_zero(let, arrays, sizes)
     masked = {let.name: _removed(let, arrays, sizes) for let in program.ir.lets if let.name in arrays}
     return _shown(program, sizes, arrays, {k: v for k, v in masked.items() if v is not None}, None, (), reason)
+
+
+def _from_zero(
+    let: ir.Let, arrays: Mapping[str, np.ndarray[Any, Any]], sizes: Mapping[Coordinate, int]
+) -> np.ndarray[Any, Any]:
+    """A definition inside a step, with zeros for the steps before its first."""
+    array = arrays[let.name]
+    extents = [_vectorised(axis.extent, {}, sizes, arrays) for axis in let.axes]
+    if array.ndim != len(extents) or any(extent is None for extent in extents):
+        return array
+    missing = [max(0, int(extent) - length) for extent, length in zip(extents, array.shape, strict=True)]
+    return np.pad(array, [(count, 0) for count in missing]) if any(missing) else array
 
 
 def _removed(

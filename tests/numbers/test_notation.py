@@ -108,6 +108,8 @@ class Reader:
             return mpmath.mpf(int(token))
         if token in self.symbols:
             return self.symbols[token]
+        if token == "pi":
+            return mpmath.pi
         assert self.next("("), token
         arguments = [self.sum()]
         while self.next(","):

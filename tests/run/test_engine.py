@@ -229,7 +229,7 @@ def test_a_backend_may_be_asked_for() -> None:
     assert isinstance(program(array, backend="torch"), torch.Tensor)
     assert isinstance(program(tensor, backend="numpy"), np.ndarray)
     assert isinstance(program(tensor, backend="reference"), np.ndarray)
-    assert codes(refused(program, tensor, backend="jax")) == ["IX509"]
+    assert codes(refused(program, tensor, backend="fortran")) == ["IX509"]
 
 
 # ------------------------------------------------------------------------------------- refusals
