@@ -121,7 +121,7 @@ def test_exact_values_are_those_that_floats_come_near_to() -> None:
     assert hanging < 0.02 * cells
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(cases())
 def test_programs_that_shrink(case: Case) -> None:
     if is_comparable(case):
