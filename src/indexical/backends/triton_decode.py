@@ -22,22 +22,8 @@ from .layout import Statement
 from .lowering import Lowering
 from .operands import Frame
 from .scope import Place, Scope
-from .triton_ import (
-    HELPERS,
-    WIDEST,
-    WORDS,
-    Kernel,
-    Parts,
-    array_of,
-    comparing,
-    inside_tests,
-    operands_of,
-    place_before,
-    scalars,
-    tag,
-    told,
-    width_of,
-)
+from .triton_ import HELPERS, WIDEST, array_of, comparing, inside_tests, operands_of, scalars, told
+from .triton_kernels import WORDS, Kernel, Parts, place_before, tag, width_of
 from .triton_score import KEY, NOWHERE, PAIR, ROW, Cell, Operand, Terms, dot_name
 
 # The ends of the keys of each row, for each slice of a domain; None for the first or the last key of all.

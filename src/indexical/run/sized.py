@@ -260,7 +260,7 @@ class _Sizing:
         return node
 
     def operand(self, node: ast.expr) -> Any:
-        """What is read and not handed on: here an array may be kept too."""
+        """A value that is read and not handed on: here an array may be kept too."""
         found = self.value(node)
         if found is None or not isinstance(found[0], self.torch.Tensor):
             return self.rewritten(node)

@@ -94,7 +94,7 @@ def absorb_one(score, scale, v, peak, acc):  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator]
 def store_split(found_ptr, acc, peak, weight, CARRIED: tl.constexpr, CARRIED_PADDED: tl.constexpr, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """What a split found: sums of values, then the highest score of each row, then its total weight."""
+    """The results of a split: sums of values, then the highest score of each row, then its total weight."""
     columns = tl.arange(0, CARRIED_PADDED)
     split = tl.program_id(0).to(tl.int64) * tl.num_programs(1) + tl.program_id(1)
     row = split * ROWS + tl.arange(0, ROWS)
