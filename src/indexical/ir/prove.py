@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from math import gcd
 from typing import TypeAlias
 
@@ -32,6 +31,7 @@ from .types import Coordinate
 
 # A linear form over monomials that is at least 0.
 Row: TypeAlias = dict[Monomial, int]
+_Numbered: TypeAlias = dict[int, int]  # The same with a number for each monomial, 0 for the constant.
 
 _MOST_ROWS = 160
 
@@ -266,22 +266,26 @@ def eliminate(rows: list[Row], keep: frozenset[Atom]) -> list[Row] | None:
 
     With too many rows the rest is given up, which only ever loses facts.
     """
-    left = _tidy(rows)
+    numbers: dict[Monomial, int] = {ONE: 0}
+    left = _tidy([{numbers.setdefault(m, len(numbers)): factor for m, factor in row.items()} for row in rows])
+    unwanted = [n for m, n in numbers.items() if m and not all(atom in keep for atom, _ in m)]
     while left is not None:
-        variables = {m for row in left for m in row if m and not all(atom in keep for atom, _ in m)}
-        if not variables:
-            return left
-        left = _without(min(variables, key=partial(_effort, left)), left)
+        above, below = [0] * len(numbers), [0] * len(numbers)
+        for row in left:
+            for variable, factor in row.items():
+                if factor > 0:
+                    above[variable] += 1
+                else:
+                    below[variable] += 1
+        efforts = [((up - 1) * (down - 1), up + down, n) for n in unwanted if (up := above[n]) + (down := below[n])]
+        if not efforts:
+            monomials = list(numbers)
+            return [{monomials[n]: factor for n, factor in row.items()} for row in left]
+        left = _without(min(efforts)[2], left)
     return None
 
 
-def _effort(rows: list[Row], variable: Monomial) -> tuple[int, int]:
-    above = sum(1 for row in rows if row.get(variable, 0) > 0)
-    below = sum(1 for row in rows if row.get(variable, 0) < 0)
-    return above * below - above - below, above + below
-
-
-def _without(variable: Monomial, rows: list[Row]) -> list[Row] | None:
+def _without(variable: int, rows: list[_Numbered]) -> list[_Numbered] | None:
     result = [row for row in rows if variable not in row]
     above = [row for row in rows if row.get(variable, 0) > 0]
     below = [row for row in rows if row.get(variable, 0) < 0]
@@ -293,29 +297,31 @@ def _without(variable: Monomial, rows: list[Row]) -> list[Row] | None:
     return _tidy(result)
 
 
-def _combine(left: Row, times: int, right: Row, other_times: int) -> Row:
-    row = {monomial: times * factor for monomial, factor in left.items()}
-    for monomial, factor in right.items():
-        row[monomial] = row.get(monomial, 0) + other_times * factor
-    return {monomial: factor for monomial, factor in row.items() if factor}
+def _combine(left: _Numbered, times: int, right: _Numbered, other_times: int) -> _Numbered:
+    row = {variable: times * factor for variable, factor in left.items()}
+    for variable, factor in right.items():
+        row[variable] = row.get(variable, 0) + other_times * factor
+    return row
 
 
-def _tidy(rows: list[Row]) -> list[Row] | None:
+def _tidy(rows: list[_Numbered]) -> list[_Numbered] | None:
     """Each row divided by what its factors share (whole numbers: the constant rounds down), the
     stronger of two that differ in the constant alone; None where a row is never true."""
-    strongest: dict[frozenset[tuple[Monomial, int]], int] = {}
+    strongest: dict[tuple[tuple[int, int], ...], int] = {}
     for row in rows:
-        constant = row.get(ONE, 0)
-        factors = {monomial: factor for monomial, factor in row.items() if monomial and factor}
+        constant = row.pop(0, 0)
+        factors = sorted(item for item in row.items() if item[1])
         if not factors:
             if constant < 0:
                 return None
             continue
-        share = gcd(*factors.values())
-        key = frozenset((monomial, factor // share) for monomial, factor in factors.items())
-        bound = constant // share
-        strongest[key] = min(bound, strongest.get(key, bound))
-    return [{**dict(key), ONE: bound} for key, bound in strongest.items()]
+        share = gcd(*(factor for _, factor in factors))
+        if share > 1:
+            factors = [(variable, factor // share) for variable, factor in factors]
+            constant //= share
+        key = tuple(factors)
+        strongest[key] = min(constant, strongest.get(key, constant))
+    return [{**dict(key), 0: bound} for key, bound in strongest.items()]
 
 
 def always_possible(known: Iterable[Polynomial]) -> bool:
