@@ -15,6 +15,10 @@ from hypothesis import settings
 # Tests plan and emit what they test; those of the cache choose a folder of their own.
 os.environ["IX_CACHE"] = "0"
 
+# Workers side by side have a core each: more threads than cores only wait for each other.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 settings.register_profile("ci", deadline=None, derandomize=True, max_examples=100)
 settings.register_profile("long", deadline=None, derandomize=False, max_examples=5000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

@@ -90,7 +90,7 @@ def test_no_space_needs_to_be_declared(name: str) -> None:
     assert set(found(derived, "d_V" if "V" in program.inputs else "d_X")) == {"anti-causal"}
 
 
-@pytest.mark.parametrize("name", OPEN)
+@pytest.mark.parametrize("name", list(OPEN)[::2])
 def test_of_what_is_not_causal_nothing_is_claimed(name: str) -> None:
     program = ix.compile(OPEN[name])
     for shown in (program, backward(program)):
@@ -98,7 +98,7 @@ def test_of_what_is_not_causal_nothing_is_claimed(name: str) -> None:
         expect_ways(shown, None, None)
 
 
-@pytest.mark.parametrize("name", FORWARD)
+@pytest.mark.parametrize("name", list(FORWARD)[::2])
 def test_a_swapped_guard_turns_everything_round(name: str) -> None:
     text = "\n".join(line for line in FORWARD[name].split("\nattention ")[0].splitlines() if "std/" not in line)
     if name.startswith("std/"):
@@ -147,7 +147,7 @@ def respell(text: str, seed: str) -> tuple[Spelling, ix.Program]:
     pytest.fail(f"no spelling could be said:\n{text}")
 
 
-@pytest.mark.parametrize(("seed", "name"), list(enumerate(list(RESPELLED)[::2])))
+@pytest.mark.parametrize(("seed", "name"), list(enumerate(list(RESPELLED)[::4])))
 def test_backward_of_another_spelling_is_anti_causal(name: str, seed: int) -> None:
     spelling, program = respell(FORWARD[name], f"directions/{name}/{seed}")
     derived = backward(program)
@@ -160,7 +160,7 @@ def test_backward_of_another_spelling_is_anti_causal(name: str, seed: int) -> No
         assert {verdict: each.inputs for verdict, each in heard.items()} == {"anti-causal": (gone,)}, spelling.text
 
 
-@pytest.mark.parametrize(("seed", "name"), list(enumerate(list(RESPELLED)[1::2])))
+@pytest.mark.parametrize(("seed", "name"), list(enumerate(list(RESPELLED)[1::4])))
 def test_another_spelling_of_a_backward_is_anti_causal(name: str, seed: int) -> None:
     first = compiled(FORWARD[name])
     spelling, derived = respell(str(backward(first)), f"derived/{name}/{seed}")

@@ -114,7 +114,7 @@ def respell(text: str, seed: str) -> tuple[Spelling, ix.Program]:
     return spelling, ix.compile(spelling.text)
 
 
-@pytest.mark.parametrize(("seed", "name"), list(enumerate([name for name in FORWARD if "sink" not in name][::2])))
+@pytest.mark.parametrize(("seed", "name"), list(enumerate([name for name in FORWARD if "sink" not in name][::4])))
 def test_other_spellings_have_the_same_roles(name: str, seed: int) -> None:
     derived = backward(ix.compile(FORWARD[name]))
     spelling, program = respell(str(derived), f"roles/{name}/{seed}")

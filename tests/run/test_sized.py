@@ -202,11 +202,12 @@ def test_few_are_kept_and_few_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_several_threads_of_several_sizes() -> None:
     program = ix.compile(WINDOW)
-    expected = {length: ix.compile(WINDOW)(*drawn(length=length)) for length in (3, 9, 17)}
+    drawings = {length: drawn(length=length) for length in (3, 9, 17)}
+    expected = {length: ix.compile(WINDOW)(*arrays) for length, arrays in drawings.items()}
     wrong: list[int] = []
 
     def call(length: int) -> None:
-        arrays = drawn(length=length)
+        arrays = drawings[length]
         for n in range(60):
             given = arrays if n % 3 else [array.double() for array in arrays]
             if not torch.allclose(program(*given).float(), expected[length], atol=1e-6):

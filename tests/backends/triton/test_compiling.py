@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -15,7 +16,10 @@ pytest.importorskip("triton")
 SHARED = 227 << 10
 
 
-@pytest.mark.parametrize(("width", "names"), [("128", ["ALiBi"]), ("64", ["soft cap"])])
+CASES = [("128", ["ALiBi"]), ("64", ["soft cap"]), ("256", ["window"])]
+
+
+@pytest.mark.parametrize(("width", "names"), CASES if os.environ.get("HYPOTHESIS_PROFILE") == "long" else CASES[:1])
 def test_kernels_fit_the_device(width: str, names: list[str]) -> None:
     command = [sys.executable, "-m", "tests.backends.triton.compiling", width, *names]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
