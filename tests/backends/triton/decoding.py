@@ -80,7 +80,7 @@ class Case:
 
 
 CASES = {
-    "grouped": Case(grouped(), (1, 6, 2, 3, 600, 20, 36)),
+    "grouped": Case(grouped(), (1, 6, 2, 3, 1100, 20, 36)),
     "window": Case(grouped(guard=f"{LATE}, j > i + size(j) - size(i) - 40")),
     "alibi": Case(grouped(f"{DOT} + slope[h] * (j - i)", LATE, ", slope[h]")),
     "capped": Case(grouped(f"30 * tanh({DOT} / 30)", LATE), dtype="f16"),
