@@ -14,9 +14,9 @@ ALL = 1 << 40
 @contextmanager
 def called_few(pairs: int) -> Iterator[None]:
     """Plan as if so many pairs were few; 0 has tiles always."""
-    usual = few.MASK, few.DATA, few.SCORES
-    few.MASK = few.DATA = few.SCORES = pairs
+    usual = few.MASK, few.DATA, few.SCORES, few.LEARNED
+    few.MASK = few.DATA = few.SCORES = few.LEARNED = pairs
     try:
         yield
     finally:
-        few.MASK, few.DATA, few.SCORES = usual
+        few.MASK, few.DATA, few.SCORES, few.LEARNED = usual

@@ -25,6 +25,7 @@ from tests.pairs import ALL, called_few  # noqa: E402
 
 import indexical as ix  # noqa: E402
 from indexical.backends.kernels import torch_masked  # noqa: E402
+from indexical.plan import few  # noqa: E402
 
 __all__ = (
     "test_narrow_numbers",
@@ -140,6 +141,22 @@ def test_a_mask_has_as_many_points_as_the_plan_says(name: str, size: int, small:
     for ours, tiles, apart in zip(masked, tiled, there_and_back(text, arrays, isolate=True), strict=True):
         torch.testing.assert_close(ours, apart, rtol=1e-9, atol=1e-9)
         torch.testing.assert_close(tiles, apart, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", SCORED)
+def test_more_scores_are_few_where_a_gradient_is_wanted(
+    name: str, small: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, more = TEXTS[name]
+    arrays, learned = drawn(7, more), 4 if name == "learned bias" else 3
+    with called_few(0):
+        monkeypatch.setattr(few, "LEARNED", 6 * 7**2)
+        program = ix.compile(text)
+        assert f"{6 * 7**2:,}" in str(program.plan(*arrays))
+        program(*arrays)
+        assert "attend_scores" not in small
+        there_and_back(text, arrays, learned)
+        assert small[-1] == "attend_scores"
 
 
 @pytest.mark.parametrize("size", [7, 16])

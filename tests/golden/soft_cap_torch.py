@@ -8,6 +8,21 @@ class Refused(ValueError):
     """The arrays do not fit the relation: a code and a message."""
 
 
+def learns(*arrays):
+    """Whether a gradient may be asked for. What `torch.func` maps over does not say so, but what is inside of it."""
+    if not torch.is_grad_enabled():
+        return False
+    if torch.compiler.is_compiling():
+        return any([array.requires_grad for array in arrays])
+    inside = torch._C._functorch
+    for array in arrays:
+        while not array.requires_grad and inside.is_functorch_wrapped_tensor(array):
+            array = inside.get_unwrapped(array)
+        if array.requires_grad:
+            return True
+    return False
+
+
 def out_score(arrays, rows, keys):
     """The scores of some rows against some keys."""
     cap, Q, K = arrays
@@ -55,7 +70,7 @@ def program(Q, K, V, cap):
     # let scores[b, h, i, j]  = cap * tanh(sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(size(d)) / cap);
     # let weights[b, h, i, j] = softmax[j](scores[b, h, i, j]) where j <= i;
     # let out[b, h, i, e]     = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
-    if n_i == n_j and n_b * n_h * n_i * n_j <= 524288:
+    if n_i == n_j and n_b * n_h * n_i * n_j <= (8388608 if learns(Q, K, V) else 524288):
         j = torch.arange(n_j, device=device)
         i = torch.arange(n_i, device=device)
         out_2 = cap * torch.tanh(Q @ K.swapaxes(-1, -2) / (math.sqrt(n_d) * cap))

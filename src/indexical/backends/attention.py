@@ -156,7 +156,7 @@ def intervals(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, tiles: b
     variable = low.text.fresh(f"{let.name}_rows")
     low.text.add("if", call(low.text.helper("learns"), *learned))
     with low.block():
-        streamed = stream(low, let, attend, frame)
+        streamed = stream(low, let, attend, frame, learning=True)
         low.text.assign(variable, streamed.code)
     low.text.add("else")
     with low.block():
@@ -185,8 +185,8 @@ def unlearned(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, tiles: b
     return operands.restored(low, Name(variable), let, attend, frame)
 
 
-def stream(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
-    """An online softmax over blocks of keys, for scores of any kind."""
+def stream(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, learning: bool = False) -> Value:
+    """An online softmax over blocks of keys, for scores of any kind; `learning` where a gradient is wanted."""
     low.kernels.setdefault("torch_stream", set()).add("streaming")
     key, carry = attend.attention.coordinate, attend.layout.carry
     guard = () if operands.is_hull(low, attend) else attend.attention.guard
@@ -207,7 +207,8 @@ def stream(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
         answers = fill("{x}[..., None]", x=answers)
     elif len(carry) > 1:
         answers = method(answers, "flatten", -len(carry))
-    few = small_attention.few_scores(low, attend, frame)
+    given = None if learning else (*stream.learned(), answers)
+    few = small_attention.few_scores(low, attend, frame, given)
     if few is None:
         code = streamed(low, name, stream, answers, attend, frame)
     else:

@@ -10,7 +10,7 @@ from ..ir.walk import renamed_apart, substitute
 from ..plan.steps import Attend
 from . import arrays, binding, contraction, sizes
 from .base import Value
-from .code import ALL, ELLIPSIS, NONE, Index, Name, Node, fill, infix, method
+from .code import ALL, ELLIPSIS, NONE, Index, Name, Node, Part, Ternary, call, fill, infix, method, node
 from .lowering import Lowering
 from .operands import Frame
 from .scope import Scope
@@ -33,12 +33,16 @@ def few(low: Lowering, attend: Attend, frame: Frame) -> Node | None:
     return infix("<=", points, attend.few.mask)
 
 
-def few_scores(low: Lowering, attend: Attend, frame: Frame) -> Node | None:
-    """A test that there are few scores; None for never."""
+def few_scores(low: Lowering, attend: Attend, frame: Frame, given: tuple[Part, ...] | None) -> Node | None:
+    """A test that there are few scores, of a call that is `given` arrays which may want a gradient; None for these
+    where one is wanted. None for never."""
     if attend.few is None:
         return None
     points = contraction.product_of_lengths(low, (*frame.batch, *_pair(low, attend, frame)), frame.scope)
-    return infix("<=", points, attend.few.scores)
+    learned = node(attend.few.learned)
+    if given is None:
+        return infix("<=", points, learned)
+    return infix("<=", points, Ternary(learned, call(low.text.helper("learns"), *given), node(attend.few.scores)))
 
 
 def _pair(low: Lowering, attend: Attend, frame: Frame) -> tuple[Coordinate, ...]:

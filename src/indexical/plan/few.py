@@ -13,8 +13,10 @@ from .steps import Attend, Few
 MASK = 1 << 16
 # Points of a mask that is data, and of a bias, which tiles make piece by piece.
 DATA = 1 << 18
-# Scores of all batches and heads, of which some copies are kept for the backward pass.
+# Scores of all batches and heads.
 SCORES = 1 << 19
+# The same where a gradient is wanted, of which some copies are kept for it: a stream computes all of them once more.
+LEARNED = 1 << 23
 
 
 def few_pairs(attend: Attend, device: str) -> Few | None:
@@ -22,4 +24,4 @@ def few_pairs(attend: Attend, device: str) -> Few | None:
     if device != "cpu":
         return None
     is_data = attend.scores.bias is not None or any(piece.rest for piece in attend.keys)
-    return Few(DATA if is_data else MASK, SCORES)
+    return Few(DATA if is_data else MASK, SCORES, LEARNED)

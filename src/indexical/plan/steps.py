@@ -93,10 +93,12 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Few:
-    """The largest numbers of points up to which the mask of a call is built, and its scores."""
+    """The largest numbers of points up to which the mask of a call is built, and its scores; the latter also where a
+    gradient is wanted."""
 
     mask: int
     scores: int
+    learned: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,12 +31,13 @@ def words_of(attend: Attend, fused: bool, streams: bool, builds: bool) -> tuple[
             r.tensor for r in walk(attend.scores.bias) if isinstance(r, ir.Read) and r.type.kind == "real"
         )
         if learned and not fused:
-            products = f"; at most {attend.few.scores:,} scores {PRODUCTS}" if attend.few is not None else ""
+            products = f"; at most {attend.few.learned:,} scores {PRODUCTS}" if attend.few is not None else ""
             wanted = " or ".join(f"`{name}`" for name in learned)
             lines.append(f"where {wanted} wants a gradient: by stream{products}")
     if attend.few is not None:
         masked = f"where its mask has at most {attend.few.mask:,} points: {MASKED}"
-        products = f"where there are at most {attend.few.scores:,} scores: {PRODUCTS}"
+        learned = f"{attend.few.learned:,} where a gradient is wanted"
+        products = f"where there are at most {attend.few.scores:,} scores, {learned}: {PRODUCTS}"
         lines.append(products if streams else masked)
     if attend.attention.empty == "nan":
         lines.append("a row that hears nobody is NaN: it is 0 / 0")
