@@ -282,8 +282,9 @@ class Text:
         """A small function that stands above the emitted one."""
         if name not in self.helpers:
             self.helpers[name] = self.dialect.helpers[name]
-            if "    check(" in self.helpers[name]:
-                self.helper("check")
+            for other in ("check", "check_places", "take"):
+                if f"    {other}(" in self.helpers[name] or f"return {other}(" in self.helpers[name]:
+                    self.helper(other)
         return name
 
     def refuse(self, condition: Node, code: str, message: str) -> None:

@@ -12,7 +12,7 @@ from ..ir.types import DEFAULT_DTYPE, Coordinate
 from ..ir.walk import fresh, walk
 from . import reuse, sizes, views
 from .base import Value
-from .code import ALL, NONE, List, Name, Node, Number, call, fill, infix, method, node
+from .code import ALL, NONE, List, Name, Node, Number, String, call, fill, infix, method, node
 from .elementwise import float_code
 from .lowering import Lowering
 from .scope import Place, Scope
@@ -264,12 +264,32 @@ def gathered(low: Lowering, value: Value, plan: list[tuple[int, Index]], message
             low.decline("windows", f"`{shown(index.expr)}` {reason}: it is gathered")
         with low.labelled("place"):
             place = low.text.keep(low.value(index.expr, scope), "place")
+        if len(plan) == 1 and checks_itself(low, index, place, scope):
+            return taken(low, value, _mark(n), place, scope, "take_checked", String(message))
         places[_mark(n)] = (place, checked_place(low, index, place, message, scope))
     alone = {mark: place for mark, place in places.items() if not place[0].axes}
     for some in (alone, {mark: place for mark, place in places.items() if place[0].axes}):
         if some:
             value = picked(low, value, some, scope)
     return value
+
+
+def checks_itself(low: Lowering, index: Index, place: Value, scope: Scope) -> bool:
+    """Whether a place is unknown, and the read can check it by itself: at all points, and not before a loop."""
+    plain = not (scope.conditions() or low.in_guard or low.text.loops or low.windows or low.unbounded is not None)
+    able = low.text.checks and low.text.dialect.gathers_along_one_axis and bool(place.axes)
+    return able and plain and not low.prover.is_inside(index.expr, index.extent, scope, guarded=False)
+
+
+def taken(
+    low: Lowering, value: Value, axis: Coordinate, place: Value, scope: Scope, helper: str = "take", *more: Node
+) -> Value:
+    """A value at an array of places along one axis, by a helper that has more arguments where it checks them."""
+    union = joined([place], scope.order)
+    at = value.axes.index(axis)
+    code = call(low.text.helper(helper), value.code, at, aligned(place, union).code, *more)
+    axes = (*value.axes[:at], *union, *value.axes[at + 1 :])
+    return low.text.keep(value.but(code, axes=axes), low.label)
 
 
 def checked_place(low: Lowering, index: Index, place: Value, message: str, scope: Scope) -> bool:
@@ -292,6 +312,9 @@ def picked(low: Lowering, value: Value, places: dict[Coordinate, tuple[Value, bo
     # An index for several axes may be slow, with a slower backward pass.
     several = low.text.dialect.gathers_along_one_axis and bool(union) and len(places) > 1
     plain = safe and not several
+    if plain and union and low.text.dialect.gathers_along_one_axis:
+        ((gone, (only, _)),) = places.items()
+        return taken(low, value, gone, only, scope)
     slots: list[Node] = []
     for axis in value.axes:
         place = aligned(places[axis][0], union) if axis in places else None

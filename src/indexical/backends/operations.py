@@ -26,14 +26,14 @@ _CALLS = {
     "reduce": "sum any all amax amin max min prod mean argmax argmin largest smallest checked_sum checked_prod",
     "normalize": "softmax log_softmax guarded_softmax guarded_log_softmax cumsum checked_cumsum",
     "contract": "@ tensordot addmm addmv by_place",
-    "gather": "pick",
+    "gather": "pick take take_checked take_or_zero",
     "scatter": "scattered add_at add_ set",
     "convolve": "convolved",
     "scan": "scan last_of_scan",
     "attend": "attend attend_within attend_blocks attend_backward scaled_dot_product_attention",
     "fused": "layer_norm rms_norm cross_entropy",
     "branch": "learns is_contiguous all_take_part takes_few pages_inside",
-    "check": "check",
+    "check": "check check_places",
 }
 _KIND = {call: name for name, calls in _CALLS.items() for call in calls.split()}
 

@@ -18,7 +18,7 @@ _NEUTRAL: dict[str, Node] = {"sum": ZERO, "mean": ZERO, "prod": ONE, "any": Name
 
 
 # Ways to a reduction that do not compute its body at all its points, in the order in which they are tried.
-_WAYS = (scatter.by_members, shifts.by_remainders, scatter.scattered, shifts.counted_down)
+_WAYS = (scatter.at_one_point, scatter.by_members, shifts.by_remainders, scatter.scattered, shifts.counted_down)
 
 
 def reduce(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value:

@@ -15,6 +15,7 @@ from ..ir.text import shown
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, substitute, walk
 from ..plan.groups import grouped
+from ..plan.pins import pinned
 from ..plan.scatters import Scatter, find
 from . import arrays, binding, contraction, indexing, integers, removal, reuse, sizes
 from .base import Value, plain
@@ -70,6 +71,37 @@ def by_members(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value | None:
             check_bare(low, expr, gone, binding.bind(low, expr.ranges, scope))
             return low.value(found, scope)
     return None
+
+
+def at_one_point(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value | None:
+    """The value at the one point that a condition such as `n == p[i]` leaves; None where none does."""
+    steps = low.text.loops or low.windows or low.unbounded is not None
+    found = None if low.isolate or steps else pinned(expr)
+    if found is None:
+        return None
+    gone, value, rest = found
+    low.tell(f"read at `{gone.coordinate} == {shown(value)}`; 0 where that is no `{gone.coordinate}`")
+    inner = binding.bind(low, expr.ranges, scope)
+    check_bare(low, expr, (gone.coordinate,), inner)
+    if low.text.dialect.gathers_along_one_axis and _is_plain_read(low, expr, gone, value, inner):
+        table, place = low.value(expr.body, inner), low.text.keep(low.value(value, scope), "place")
+        result = indexing.taken(low, table.turned or table, gone.coordinate, place, scope, "take_or_zero")
+        return permuted(result, scope.sort(result.axes), low.text)
+    return low.value(rest, scope)
+
+
+def _is_plain_read(low: Lowering, expr: ir.Reduce, gone: ir.Range, value: ir.Expr, inner: Scope) -> bool:
+    """Whether a sum is over all points of one axis of an array, and under one condition, so that the array is read at
+    a place or nowhere; and whether the place is an array."""
+    read = expr.body
+    if not isinstance(read, ir.Read) or len(expr.ranges) > 1 or len(conjuncts_of(expr.guard)) > 1:
+        return False
+    bare = {index.coordinate for index in read.indices if isinstance(index, ir.Coord)}
+    if not gone.is_counted or len(bare) < len(read.indices) or gone.coordinate not in bare:
+        return False
+    axes = low.tensors[read.tensor].axes
+    inside = all(low.prover.is_inside(i, a.extent, inner, False) for i, a in zip(read.indices, axes, strict=True))
+    return inside and bool(value.type.coordinates) and bare.isdisjoint(value.type.coordinates)
 
 
 def set_aside(low: Lowering, expr: ir.Reduce, scatter: Scatter) -> tuple[ir.Reduce, list[ir.Expr]] | None:

@@ -112,6 +112,14 @@ def refuse_once(low: Lowering, condition: Node, code: str, message: str) -> None
         low.text.refuse(condition, code, message)
 
 
+def check_once(low: Lowering, check: Node) -> None:
+    """A call that refuses by itself, made only where it was not made before."""
+    key = ("refused", check)
+    if low.text.checks and key not in low.known:
+        low.known[key] = plain(check)
+        low.text.do(check)
+
+
 # ------------------------------------------------------------------ lengths
 
 

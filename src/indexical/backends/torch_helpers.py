@@ -38,6 +38,16 @@ def check(failed, code, message):
     elif failed.any():
         raise Refused(code, message)
 ''',
+    "check_places": '''
+def check_places(places, count, message):
+    """Refuse a place that is not one of so many; where a number may be looked at, by the least and the largest."""
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or places.device.type != "cpu":
+        check((places < 0) | (places >= count), "IX305", message)
+    elif places.numel():
+        least, most = places.aminmax()
+        if int(least) < 0 or int(most) >= count:
+            raise Refused("IX305", message)
+''',
     "add": '''
 def add(a, b):
     """The sum of whole numbers, where it fits in 64 bits."""
@@ -155,6 +165,11 @@ def scattered(x, places, counts, kept=True):
     left out; where that may not be asked for, it is added to a row that is then cut off."""
     traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
     whole = kept is True and not traced and x.device.type == "cpu"
+    if whole and len(places) == places[0].ndim == 1:
+        try:
+            return x.new_zeros((*counts, *x.shape[1:])).index_add_(0, places[0], x)
+        except (IndexError, RuntimeError):  # The library looks at each place anyway: some are not there.
+            whole = False
     for place, count in zip(places, counts):
         if whole and place.numel():
             least, most = place.aminmax()
@@ -231,6 +246,43 @@ def pick(x, *places):
     # Axes that lie side by side are one: both ways, this is several times as fast as an index for each.
     found = x.flatten(axes[0], axes[-1]).index_select(axes[0], at.flatten())
     return found.reshape((*x.shape[: axes[0]], *at.shape, *x.shape[axes[-1] + 1 :]))
+''',
+    "take": '''
+def take(x, axis, places):
+    """x at places along one axis, all of them there: both ways, this is faster than an index."""
+    if places.dtype not in (torch.int32, torch.int64):
+        places = places.long()
+    if places.ndim == 1:
+        return x.index_select(axis, places)
+    found = x.index_select(axis, places.flatten())
+    return found.reshape(*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
+''',
+    "take_checked": '''
+def take_checked(x, axis, places, message):
+    """The same, of places that may not be there. On a CPU the library looks at each of them anyway."""
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or places.device.type != "cpu":
+        check_places(places, x.shape[axis], message)
+        return take(x, axis, places)
+    try:
+        return take(x, axis, places)
+    except (IndexError, RuntimeError):
+        check_places(places, x.shape[axis], message)
+        raise
+''',
+    "take_or_zero": '''
+def take_or_zero(x, axis, places):
+    """x at places along one axis; 0 where there is no such place, for which the library looks anyway on a CPU."""
+    traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    if not traced and x.device.type == "cpu":
+        try:
+            return take(x, axis, places)
+        except (IndexError, RuntimeError):
+            traced = False
+    kept = (places >= 0) & (places < x.shape[axis])
+    if x.shape[axis] == 0:
+        x = torch.nn.functional.pad(x, [0, 0] * (x.ndim - 1 - axis) + [0, 1])
+    found = take(x, axis, torch.where(kept, places, 0))
+    return torch.where(kept.reshape(*kept.shape, *[1] * (x.ndim - 1 - axis)), found, 0)
 ''',
     "add_at": '''
 def add_at(total, places, part):

@@ -14,7 +14,7 @@ from ..ir.walk import substitute
 from ..source import Span
 from . import arrays, sizes
 from .base import Value, plain
-from .code import ALL, ONE, ZERO, Between, Dict, Node, Prefix, Slice, Tuple, call, chain, infix, node
+from .code import ALL, ONE, ZERO, Between, Dict, Node, Prefix, Slice, String, Tuple, call, chain, infix, node
 from .lowering import Lowering
 from .scope import Scope
 
@@ -223,6 +223,9 @@ def check_place(low: Lowering, place: Value, index: ir.Expr, extent: ir.Expr, me
         arrays.fail_where(low, plain(test, "bool"), "IX305", message, scope)
         return
     test = infix("|", before, behind) if below and above else test
+    if below and above and place.axes and not scope.conditions() and "check_places" in low.text.dialect.helpers:
+        sizes.check_once(low, call(low.text.helper("check_places"), place.code, end, String(message)))
+        return
     arrays.fail_where(low, Value(test, place.axes, "bool", "bool"), "IX305", message, scope)
 
 

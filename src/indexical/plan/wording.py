@@ -36,8 +36,8 @@ def words_of(attend: Attend, fused: bool, streams: bool, builds: bool) -> tuple[
             lines.append(f"where {wanted} wants a gradient: by stream{products}")
     if attend.few is not None:
         masked = f"where its mask has at most {attend.few.mask:,} points: {MASKED}"
-        learned = f"{attend.few.learned:,} where a gradient is wanted"
-        products = f"where there are at most {attend.few.scores:,} scores, {learned}: {PRODUCTS}"
+        more = f"{attend.few.learned:,} where a gradient is wanted"
+        products = f"where there are at most {attend.few.scores:,} scores, {more}: {PRODUCTS}"
         lines.append(products if streams else masked)
     if attend.attention.empty == "nan":
         lines.append("a row that hears nobody is NaN: it is 0 / 0")
