@@ -56,6 +56,15 @@ input x[b, c, u, v], w[o, c, k in 0..8, l in 0..8];
 let y[b, o, i in 0..size(u) / 8, j in 0..size(v) / 8] = sum[c, k, l](x[b, c, 8 * i + k, 8 * j + l] * w[o, c, k, l]);
 """
 
+EXPERTS = "input W[k, n, m], x[t, m], expert[t]; let y[t, n] = sum[m](W[expert[t], n, m] * x[t, m]);"
+
+
+def experts(W: Tensor, x: Tensor, expert: Tensor) -> Tensor:
+    order = torch.argsort(expert)
+    parts = x[order].split(torch.bincount(expert, minlength=len(W)).tolist())
+    found = torch.cat([part @ weights.T for part, weights in zip(parts, W, strict=True)])
+    return torch.zeros_like(found).index_copy(0, order, found)
+
 
 def causal(x: Tensor, w: Tensor) -> Tensor:
     padded = F.pad(x.mT, (w.shape[0] - 1, 0))
@@ -94,6 +103,13 @@ CASES = (
     ),
     Case("pairs", PAIRS, lambda x, p, q: x[p, q], lambda n: (_table(n, 64), _places(n, n), _places(64, n)), 20_000),
     Case("grouped", GROUPED, grouped, lambda n: (_table(1, 4, n, 64), _table(1, 16, n, 64)), 1_024),
+    Case(
+        "experts",
+        EXPERTS,
+        experts,
+        lambda n: (_table(8, 128, 128), _table(n, 128), _places(8, n)),
+        512,
+    ),
     Case("row", ROW, F.conv1d, lambda n: (_table(8, 32, n), _table(48, 32, 5)), 512),
     Case("causal", CAUSAL, causal, lambda n: (_table(4, n, 256), _table(4, 256)), 1_024),
     Case(

@@ -21,12 +21,12 @@ from typing import Any
 
 import torch
 from contest.timing import Patience, compete, once, progress
-from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.nn.functional import cross_entropy, embedding, pad, scaled_dot_product_attention
 
 import indexical as ix
 
 HEADS, WIDTH = 4, 64
-PAGE, EXPERTS, CLIP = 16, 8, 16
+PAGE, EXPERTS, CLIP, CLASSES = 16, 8, 16, 1000
 
 Tensor = torch.Tensor
 Arrays = dict[str, Tensor]
@@ -243,6 +243,35 @@ let out[n, m] = sum[i](y[i, m] where p[i] == n) * at[n];
 )
 
 
+# ---------------------------------------------------------------------- one point of many
+
+TABLE = "input E[n, m], p[i] : i64;"
+
+
+def embedded(text: str) -> Variant:
+    return Variant(
+        f"{TABLE} {text}",
+        lambda n, g: {"E": normal(g, 8 * n, 128), "p": torch.randint(8 * n, (n,), generator=g)},
+        lambda E, p: embedding(p, E),
+    )
+
+
+def classified(text: str) -> Variant:
+    return Variant(
+        f"input x[i, c], t[i] : i64; {text}",
+        lambda n, g: {"x": normal(g, n, CLASSES), "t": torch.randint(CLASSES, (n,), generator=g)},
+        cross_entropy,
+    )
+
+
+NAMED = "let p[i, c] = log_softmax[c](x[i, c]); let out ="
+BY_HAND = """
+let top[i] = max[c](x[i, c]);
+let total[i] = top[i] + log(sum[c](exp(x[i, c] - top[i])));
+let out = mean[i](total[i] - x[i, t[i]]);
+"""
+
+
 VARIANTS = {
     "documents": documents(""),
     "documents_i64": documents(" : i64"),
@@ -255,6 +284,20 @@ VARIANTS = {
     "experts": MIXTURE,
     "pages": PAGES,
     "places": PLACES,
+    "embedding": embedded("let out[i, m] = E[p[i], m];"),
+    "embedding_one_hot": embedded("let out[i, m] = sum[n](E[n, m] where n == p[i]);"),
+    "loss": classified(f"{NAMED} -mean[i](p[i, t[i]]);"),
+    "loss_one_hot": classified(f"{NAMED} -sum[i, c](p[i, c] where c == t[i]) / size(i);"),
+    "loss_by_hand": classified(BY_HAND),
+    "bias": Variant(
+        f"""
+input Q[h, i, d], K[h, j, d], V[h, j, e], bias[h, i, j];
+let w[h, i, j] = softmax[j]({DOT} + bias[h, i, j]);
+let out[h, i, e] = sum[j](w[h, i, j] * V[h, j, e]);
+""",
+        lambda n, g: attended(n, g, "Q", "K", "V") | {"bias": normal(g, HEADS, n, n)},
+        lambda Q, K, V, bias: torch.softmax(Q @ K.mT / math.sqrt(WIDTH) + bias, -1) @ V,
+    ),
 }
 
 

@@ -134,3 +134,49 @@ def test_other_dtypes_meet() -> None:
     found = program(W.float(), x, expert.int())
     assert found.dtype == torch.float64
     torch.testing.assert_close(found, program(W.float().double(), x, expert))
+
+
+GROUPED_PRODUCTS = {
+    "let out[k, n, m] = sum[t](a[t, n] * b[t, m] where p[t] == k);": True,
+    "let out[m, k, n] = sum[u](b[u, m] * s[u] * a[u, n] where k == p[u]);": True,
+    "let out[n, k, m] = 2 * sum[t](a[t, n] * (b[t, m] + 1) where k == p[t]);": True,
+    "let out[k in 0..3, n, m] = sum[t in 0..size(t) / 2](a[t, n] * b[t, m] where p[t] == k);": True,
+    "let out[k, n, m] = sum[t](a[t, n] * b[t, m] where p[t] == k, s[t] > 0);": False,
+    "let out[k, n] = sum[t](a[t, n] * s[t] where p[t] == k);": False,
+}
+
+
+@pytest.mark.parametrize("rows", [0, 3, 24])
+@pytest.mark.parametrize("text", GROUPED_PRODUCTS)
+def test_products_of_rows_by_place(text: str, rows: int) -> None:
+    """Rows that share a place are multiplied at once; a place that is not there is left out."""
+    program = ix.compile(f"input a[t, n], b[t, m], s[t], p[t] : i64, size_of[k]; {text} output out;")
+    draw = np.random.default_rng(rows)
+    a, b, s = (torch.tensor(draw.normal(size=shape)) for shape in ((rows, 3), (rows, 2), (rows,)))
+    given = [a, b, s, torch.tensor(draw.integers(-1, 5, rows)), torch.zeros(4, dtype=torch.float64)]
+    assert ("a product of matrices for each" in str(program.plan(*given))) == GROUPED_PRODUCTS[text]
+    right = program(*(array.numpy() for array in given), backend="reference")
+    leaves = [array.requires_grad_() for array in given[:3]]
+    flows = []
+    for isolate in (False, True):
+        found = program(*given, isolate=isolate)
+        np.testing.assert_allclose(found.detach(), right, atol=1e-12)
+        flows.append(torch.autograd.grad((found**2).sum(), leaves, allow_unused=True))
+    for mine, plain in zip(*flows, strict=True):
+        assert (mine is None) == (plain is None)
+        if mine is not None:
+            torch.testing.assert_close(mine, plain)
+
+
+@pytest.mark.parametrize("rows", [5, 24])
+def test_the_gradient_program_of_chosen_matrices_is_that_of_autograd(rows: int) -> None:
+    program = ix.compile("input W[k, n, m], x[t, m], p[t]; let out[t, n] = sum[m](W[p[t], n, m] * x[t, m]);")
+    generator = torch.Generator().manual_seed(rows)
+    W, x, arriving = (
+        torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((4, 3, 2), (rows, 2), (rows, 3))
+    )
+    places = torch.randint(4, (rows,), generator=generator)
+    leaves = [W.requires_grad_(), x.requires_grad_()]
+    right = torch.autograd.grad(program(*leaves, places, isolate=True), leaves, arriving)
+    for mine, plain in zip(ix.grad(program)(W.detach(), x.detach(), places, arriving), right, strict=True):
+        torch.testing.assert_close(mine, plain)

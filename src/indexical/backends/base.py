@@ -282,7 +282,7 @@ class Text:
         """A small function that stands above the emitted one."""
         if name not in self.helpers:
             self.helpers[name] = self.dialect.helpers[name]
-            for other in ("check", "check_places", "take"):
+            for other in ("check", "check_places", "take", "scattered"):
                 if f"    {other}(" in self.helpers[name] or f"return {other}(" in self.helpers[name]:
                     self.helper(other)
         return name

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.algebra.factors import Factor, factors_of
+from ..ir.algebra.factors import Factor, factors_of, product_of
 from ..ir.conditions import conjuncts_of
 from ..ir.context import Trail
 from ..ir.text import shown
@@ -53,12 +53,50 @@ def scattered(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value | None:
     except Inexpressible:
         return None
     check_bare(low, expr, found.targets, scope)
+    if apart is None:
+        product = multiplied(low, found, expr, inner, scope)
+        if product is not None:
+            return product
     over = ", ".join(f"`{range.coordinate}`" for range in found.moved)
     low.tell(f"scatter-add over {over} by {', '.join(f'`{shown(value)}`' for value in found.values.values())}")
     result = added_up(low, found, expr, inner, scope)
     for factor in apart[1] if apart is not None else ():
         result = contraction.times(low, result, arrays.as_real(low, low.value(factor, scope)), scope)
     return result
+
+
+def multiplied(low: Lowering, scatter: Scatter, expr: ir.Reduce, inner: Scope, scope: Scope) -> Value | None:
+    """A scatter-add of products `a[t, n] * b[t, m]` by `p[t]`: a product of matrices for each place, over the rows that
+    have it. None for any other."""
+    if low.isolate or expr.type.kind != "real" or not low.text.dialect.gathers_along_one_axis or low.text.loops:
+        return None
+    if len(scatter.moved) != 1 or len(scatter.targets) != 1 or scatter.rest or scatter.guard != scatter.present:
+        return None
+    row, target = scatter.moved[0].coordinate, scatter.targets[0]
+    factors = factors_of(scatter.body)
+    sides = [axes for factor in factors if (axes := factor.coordinates - {row})]
+    if any(factor.inverse or row not in factor.coordinates for factor in factors) or len(sides) != 2:
+        return None
+    alone = scatter.values[target].type.coordinates == {row}
+    if not alone or any(len(side) != 1 for side in sides) or sides[0] == sides[1]:
+        return None
+    if binding.removing(low, scatter.moved, None, inner):
+        return None
+    (_, (place,)) = place_masks(low, scatter, inner, scope)
+    operands = []
+    for axes in sides:
+        own = [f for f in factors if f.coordinates - {row} == axes or (axes == sides[0] and f.coordinates == {row})]
+        value = arrays.widened(low, arrays.as_real(low, low.value(product_of(own, expr), inner)))
+        order = (row, *axes)
+        operands.append(arrays.broadcast(low, arrays.in_order(low, arrays.as_array(low, value), order), order, inner))
+    if operands[0].dtype != operands[1].dtype:
+        return None
+    low.tell(f"rows of `{row}` grouped by `{shown(scatter.values[target])}`, a product of matrices for each")
+    codes = [low.text.short(operand, low.label).code for operand in operands]
+    count = sizes.length(low, target, scope)
+    code = call(low.text.helper("products_by_place"), *codes, place.code, count)
+    result = Value(code, (target, *sides[0], *sides[1]), "real", operands[0].dtype)
+    return permuted(low.text.keep(result, low.label), scope.sort(result.axes), low.text)
 
 
 def by_members(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value | None:

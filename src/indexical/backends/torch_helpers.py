@@ -131,7 +131,14 @@ def smallest(x, axes):
 ''',
     "guarded_softmax": '''
 def guarded_softmax(x, kept, axis):
-    """Softmax over the points that are kept; all 0 where none is."""
+    """Softmax over the points that are kept; all 0 where none is. Of finite rows that keep some, the library makes all
+    others 0; one that is not finite is NaN all along."""
+    traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    learns = torch.is_grad_enabled() and x.requires_grad
+    if not (traced or learns) and x.numel() and x.device.type == "cpu" and kept.any(axis).all():
+        found = torch.softmax(torch.where(kept, x, -math.inf), axis)
+        if math.isfinite(found.select(axis, 0).sum()):
+            return found
     nothing = torch.where(kept.any(axis, keepdim=True), -math.inf, 0).to(x.dtype)
     return torch.where(kept, torch.softmax(torch.where(kept, x, nothing), axis), 0)
 ''',
@@ -187,6 +194,20 @@ def scattered(x, places, counts, kept=True):
     total = flat.new_zeros((rows if whole else rows + 1, flat.shape[1]))
     total = total.index_add(0, at.flatten(), flat) if traced else total.index_add_(0, at.flatten(), flat)
     return (total if whole else total[:rows]).reshape(*counts, *rest)
+''',
+    "products_by_place": '''
+def products_by_place(a, b, places, count):
+    """a[t, n] * b[t, m] added up at places[t], as so many matrices. Rows with one place are multiplied at once: no row
+    has a matrix of its own, as it has to where few share one, or where their number may not be asked for."""
+    traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    if not traced and a.device.type == "cpu" and 0 not in (*a.shape, *b.shape):
+        order = torch.argsort(places, stable=True)
+        found, counts = torch.unique_consecutive(places[order], return_counts=True)
+        if 2 * len(found) <= len(places):
+            rows = zip(a.index_select(0, order).split(counts.tolist()), b.index_select(0, order).split(counts.tolist()))
+            parts = torch.stack([left.mT @ right for left, right in rows])
+            return scattered(parts, (found,), (count,))
+    return scattered(a[:, :, None] * b[:, None], (places,), (count,))
 ''',
     "by_place": '''
 def by_place(x, table, places):
