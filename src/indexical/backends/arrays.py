@@ -140,8 +140,11 @@ def conjunction(low: Lowering, masks: list[Value], scope: Scope) -> Value | None
 # ------------------------------------------------------------------- checks
 
 
-def fail_where(low: Lowering, test: Value, code: str, message: str, scope: Scope) -> None:
-    """Refuse where a test holds at a point that is evaluated: one where all that holds here does."""
+def fail_where(
+    low: Lowering, test: Value, code: str, message: str, scope: Scope, possible: Node | None = None
+) -> None:
+    """Refuse where a test holds at a point that is evaluated: one where all that holds here does. Only sizes that make
+    it `possible` are looked at point by point."""
     low.guarded += bool(scope.conditions())
     if not low.text.checks:
         return
@@ -150,6 +153,7 @@ def fail_where(low: Lowering, test: Value, code: str, message: str, scope: Scope
     for part in (*masks, *(() if test.python else (test,))):
         mask = part if mask is None else both(low, mask, part, scope)
     tests = [part.code for part in (*plain, *((test,) if test.python else ()))]
+    tests = [*(() if possible is None else (possible,)), *tests]
     sizes.refuse_once(low, chain("and", [*tests, *(() if mask is None else (somewhere(low, mask),))]), code, message)
 
 

@@ -131,9 +131,19 @@ def asserting(emitter: Lowering) -> None:
         emitter.compute = "f64"
         emitter.text.blank()
         emitter.text.comment(claim.span.text)
-        value = emitter.value(claim.condition, Scope({}))
-        test = Prefix("not ", value.code) if value.python else method(Prefix("~", value.code), "any")
-        emitter.text.refuse(test, "IX506", claim.message)
+        match claim.condition:
+            case ir.Map("||", (enough, rest)) if (known := emitter.value(enough, Scope({}))).python:
+                emitter.text.add("if", Prefix("not ", known.code))
+                with emitter.block():
+                    _assert(emitter, rest, claim.message)
+            case condition:
+                _assert(emitter, condition, claim.message)
+
+
+def _assert(emitter: Lowering, condition: ir.Expr, message: str) -> None:
+    value = emitter.value(condition, Scope({}))
+    test = Prefix("not ", value.code) if value.python else method(Prefix("~", value.code), "any")
+    emitter.text.refuse(test, "IX506", message)
 
 
 def returning(emitter: Lowering, wanted: tuple[str, ...]) -> None:

@@ -11,6 +11,7 @@ from ..ir.affine import Polynomial, expression, number, polynomial
 from ..ir.text import shown
 from ..ir.types import Coordinate
 from ..ir.walk import substitute
+from ..plan.reach import reach as ends_of
 from ..source import Span
 from . import arrays, sizes
 from .base import Value, plain
@@ -226,7 +227,23 @@ def check_place(low: Lowering, place: Value, index: ir.Expr, extent: ir.Expr, me
     if below and above and place.axes and not scope.conditions() and "check_places" in low.text.dialect.helpers:
         sizes.check_once(low, call(low.text.helper("check_places"), place.code, end, String(message)))
         return
-    arrays.fail_where(low, Value(test, place.axes, "bool", "bool"), "IX305", message, scope)
+    possible = _may_leave(low, index, end, below, above, scope)
+    arrays.fail_where(low, Value(test, place.axes, "bool", "bool"), "IX305", message, scope, possible)
+
+
+def _may_leave(low: Lowering, index: ir.Expr, end: Node, below: bool, above: bool, scope: Scope) -> Node | None:
+    """A test of sizes that an index may be out of bounds somewhere; None where they do not say."""
+    ranges = {step.coordinate: step for step in scope.trail if isinstance(step, ir.Range)}
+    found = ends_of(index, ranges, low.lets)
+    ends = (*((found.lowest,) if below else ()), *((found.highest,) if above else ()))
+    if any(edge is None or not is_plain(low, edge, scope) for edge in ends):
+        return None
+    tests: list[Node] = []
+    if below and found.lowest is not None:
+        tests.append(infix("<", sizes.number(low, found.lowest, scope), 0))
+    if above and found.highest is not None:
+        tests.append(infix(">=", sizes.number(low, found.highest, scope), end))
+    return chain("or", tests)
 
 
 def is_rising(low: Lowering, index: ir.Expr, scope: Scope) -> bool:

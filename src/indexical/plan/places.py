@@ -122,6 +122,11 @@ class _Search:
         place = fresh(Coordinate(axis.coordinate.name), {c.name for c in ranges})
         there = ir.Range(place, build.whole(0, span), extent_read(axis.extent, highest), True, span)
         body = _at_place(expr, bound, weights, index, place)
+        if isinstance(body, ir.Select):
+            known = assume((*(r for c, r in ranges.items() if c != key), there), self.lets)
+            kept = [c for c in conjuncts_of(body.condition) if not known.proves(c)]
+            condition = build.conjunction(kept)
+            body = body.then if condition is None else build.select(condition, body.then, body.otherwise, span)
         name = self.named(f"{let.name}_{read.tensor}", definition("", [*(ranges[c] for c in own), there], body))
         indices = tuple(build.coord(place, span) if n == pairs[0] else i for n, i in enumerate(read.indices))
         by_place = build.read(name, tuple(build.coord(c, span) for c in (*own, place)), "real", span)
@@ -166,20 +171,27 @@ class _Search:
         the sum is written, it would be refused elsewhere."""
         span = expr.span
         removed = removal(weights, removal_through(self.lets))
-        guard = build.conjunction((expr.guard, None if removed is None else negated(removed)))
+        held = dict.fromkeys((*conjuncts_of(expr.guard), *conjuncts_of(None if removed is None else negated(removed))))
+        guard = build.conjunction(held)
         trail = (*ranges.values(), *(() if guard is None else ((guard, True),)))
         known = assume(trail, self.lets)
         where, length = polynomial(index, known.constants), polynomial(extent, known.constants)
-        sides = []
+        ends = reach(index, ranges, self.lets, held)
+        sides, enough = [], []
         if not known.entails(where):
             sides.append(build.apply("<=", (build.whole(0, span), index), "bool", span))
+            enough.append(ends.lowest and build.apply("<=", (build.whole(0, span), ends.lowest), "bool", span))
         if not known.entails(length - where - 1):
             sides.append(build.apply("<", (index, extent), "bool", span))
+            enough.append(ends.highest and build.apply("<", (ends.highest, extent), "bool", span))
         inside = build.conjunction(sides)
         if inside is not None:
             varies = build.varying((index, guard))
             over = tuple(replace(r, stated=True) for c, r in ranges.items() if c in varies)
-            condition = build.reduce("all", over, inside, guard, "bool", span)
+            condition: ir.Expr = build.reduce("all", over, inside, guard, "bool", span)
+            sure = None if None in enough else build.conjunction(enough)
+            if sure is not None:  # Sizes alone say so, most of the time.
+                condition = build.apply("||", (sure, condition), "bool", span)
             self.claims.append(ir.Assert(condition, f"an index of `{read.tensor}` is out of bounds", span))
 
     def named(self, name: str, let: ir.Let) -> str:
