@@ -260,7 +260,7 @@ def classified(text: str) -> Variant:
     return Variant(
         f"input x[i, c], t[i] : i64; {text}",
         lambda n, g: {"x": normal(g, n, CLASSES), "t": torch.randint(CLASSES, (n,), generator=g)},
-        cross_entropy,
+        lambda x, t: cross_entropy(x, t),
     )
 
 
