@@ -185,6 +185,9 @@ VARIANTS: dict[str, Variant] = {
         given={"mask": allowed("i", "j")},
     ),
     "soft cap": Variant(attention("j <= i", f"5 * tanh({DOT} / 5)"), STREAM),
+    "soft cap of some features": Variant(
+        attention("j <= i", f"5 * tanh({DOT.replace('d])', 'd] where d >= 1)')} / 5)"), STREAM
+    ),
     "soft cap in a window": Variant(attention("abs(i - j) <= 2", f"5 * tanh({DOT} / 5)"), STREAM),
     "soft cap in documents": Variant(
         attention("j <= i, doc[b, i] == doc[b, j]", f"5 * tanh({DOT} / 5)", ", doc[b, i] : i64"),

@@ -84,7 +84,7 @@ def masks_of_sum(low: Lowering, masks: list[Value], expr: ir.Reduce, inner: Scop
 
 def vanishes(low: Lowering, read: ir.Read, condition: ir.Expr, inner: Scope) -> bool:
     """Whether a read finds zeros wherever a condition fails: there, an index of a view is out of bounds."""
-    if not read.indices or low.stored[read.tensor].rows or read.type.kind != "real":
+    if is_fixed(low, read) or not read.indices or low.stored[read.tensor].rows or read.type.kind != "real":
         return False
     trail = (*inner.box, (condition, False))
     for n, (index, axis) in enumerate(zip(read.indices, low.tensors[read.tensor].axes, strict=True)):
