@@ -349,6 +349,17 @@ def test_other_spelling_is_named(name: str) -> None:
 # ------------------------------------------------------------------ never said of these
 
 SILENT = {
+    "three scores under one scale": """input Q[i, d], K[j, d], V[j, e], R[i, j, d], S[i, j, d];
+let s[i, j] = sum[d](Q[i, d] * K[j, d]) + sum[d](Q[i, d] * R[i, j, d]) + sum[d](K[j, d] * S[i, j, d]);
+let w[i, j] = softmax[j](s[i, j] / sqrt(3 * size(d)));
+let out[i, e] = sum[j](w[i, j] * V[j, e]);
+""",
+    "one score taken off another": """input Q[h, i, d], K[h, i, d], V[h, i, e];
+let s[h, i, j] = sum[d](Q[h, i, d] * K[h, j, d]) / sqrt(size(d));
+let less[i, j] = sum[k](relu(s[0, k, j]) where j < k < i);
+let w[h, i, j] = softmax[j](s[h, i, j] - less[i, j]) where j <= i;
+let out[h, i, e] = sum[j](w[h, i, j] * V[h, j, e]);
+""",
     "the product named before the sum": PAIR
     + """let part[i, j, d] = Q[i, d] * K[j, d];
 let w[i, j] = softmax[j](sum[d](part[i, j, d]) / sqrt(size(d)));

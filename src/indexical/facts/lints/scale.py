@@ -54,6 +54,10 @@ def _judge(
         # A plain number may be the scale, worked out by hand, or a temperature: it is the reader's.
         unknown = True
         del powers[size]
+    for size in [size for size in powers if _is_multiple(size, expected)]:
+        # So is a multiple of the right size, as where several scores are added and scaled together.
+        unknown = True
+        del powers[size]
     first = min(view.shown(c) for c in comparison.compared)
     summed = Label(comparison.expr.span, f"sums over {shown}")
     other = next((place for power, place, _ in powers.values() if power == Fraction(-1, 2)), None)
@@ -70,6 +74,12 @@ def _judge(
         # What nothing is gathered with may be the probabilities of classes, and these are not scaled.
         help = f"divide by `sqrt(size({first}))`"
         yield let, Diagnostic(MISSING, "these scores are not scaled", (summed,), (), help)
+
+
+def _is_multiple(size: Polynomial, expected: Polynomial) -> bool:
+    """Whether a size is a plain number times another."""
+    ratios = {Fraction(factor) / expected.terms.get(term, 1) for term, factor in size.terms.items()}
+    return size.terms.keys() == expected.terms.keys() and len(ratios) == 1
 
 
 def _powers(view: View, gather: Gather | Ungathered, comparison: Comparison) -> tuple[Powers, bool]:
@@ -101,24 +111,27 @@ def _constants(view: View, gather: Gather | Ungathered, comparison: Comparison) 
             result += [f for f in inner.factors if not f.coordinates]
     score = gather.weights.score
     assert score is not None
-    waiting = [score]
+    # Each part with the factors on the way to it: what other parts of the score are scaled by does not count.
+    waiting: list[tuple[ir.Expr, list[Factor]]] = [(score, result)]
+    passed = list(result)
     while waiting:
-        expr = waiting.pop()
+        expr, way = waiting.pop()
         if isinstance(expr, ir.Read):
             found = view.forms.opened(expr)
-            waiting += [] if found is None else [found[0]]
+            waiting += [] if found is None else [(found[0], way)]
             continue
         product = view.forms.expand(expr, opens=lambda read: False)
         if expr == comparison.expr:
-            break
-        result += [f for f in product.factors if not f.coordinates]
+            return way
+        own = [f for f in product.factors if not f.coordinates]
+        way, passed = way + own, passed + own
         key = gather.weights.coordinate
         for factor in product.factors:
             if key in factor.coordinates and factor.expr is not expr:
-                waiting.append(factor.expr)
+                waiting.append((factor.expr, way))
             elif key in factor.coordinates and isinstance(factor.expr, ir.Map):
-                waiting += [a for a in factor.expr.arguments if key in a.type.coordinates]
-    return result
+                waiting += [(a, way) for a in factor.expr.arguments if key in a.type.coordinates]
+    return passed
 
 
 def _power(view: View, expr: ir.Expr, times: Fraction) -> tuple[Polynomial, Fraction] | None:
