@@ -106,7 +106,8 @@ def _takes_home(view: View, name: str, gathered: str) -> bool:
 
 def _operations(clause: ir.Clause, lets: Mapping[str, ir.Let]) -> Iterator[Trail]:
     """One trail for every multiply-add that a clause performs at each point of that trail."""
-    for expr, trail in evaluated(clause, lets):
+    for expr, path in evaluated(clause, lets):
+        trail = _computed_once(path)
         match expr:
             case ir.Reduce(op, ranges, body, guard) if op in ("sum", "mean", "prod") and expr.type.kind == "real":
                 inner: Trail = (*trail, *ranges)
@@ -123,6 +124,18 @@ def _operations(clause: ir.Clause, lets: Mapping[str, ir.Let]) -> Iterator[Trail
                 yield held
                 if op == "softmax":
                     yield held
+
+
+def _computed_once(trail: Trail) -> Trail:
+    """The points at which a part is computed. The body of a normaliser is the same for every point outside of it, and
+    is computed once for each point `j'` inside."""
+    running = [step.coordinate for step in trail if isinstance(step, ir.Range) and step.coordinate.name.endswith("'")]
+    outside = {Coordinate(c.name.removesuffix("'"), c.rest, c.space) for c in running}
+    return tuple(
+        step
+        for step in trail
+        if (step.coordinate not in outside if isinstance(step, ir.Range) else not step[0].type.coordinates & outside)
+    )
 
 
 # ---------------------------------------------------------------------- figures
