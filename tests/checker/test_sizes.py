@@ -71,3 +71,17 @@ def test_inputs_come_first_and_may_differ() -> None:
 def test_what_nothing_has_has_no_size(text: str) -> None:
     with pytest.raises(ix.Error, match="IX201"):
         ix.compile(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "input x[..r, t, d]; let y[..r, t] = { let a = sum[d](x[..r, t, d]); a * a };",
+        "fn f(x[..r, t, d]) -> [..r, t] { let y[..r, t] = { let a = sum[d](x[..r, t, d]); a * a }; y[..r, t] }\n"
+        "input x[b, t, d]; let y = f(x);",
+    ],
+)
+def test_leading_coordinates_that_a_block_reads_first(text: str) -> None:
+    """What `..r` stands for is known from the inside of the block, and holds outside of it too."""
+    x = np.arange(24.0).reshape(2, 3, 4)
+    np.testing.assert_array_equal(ix.compile(text)(x), x.sum(-1) ** 2)

@@ -48,6 +48,7 @@ def draft(unit: Unit, scope: Scope, let: tree.Let) -> lifting.Draft | None:
     ranges = [sizes.settle(unit, scope, binding) for binding in own]
     frame.live.clear()
     frame.live.update(before)
+    frame.live.update({part.coordinate.name: part for part in reductions.outer_parts(scope)})
     if body is None or not guarded or not good or None in ranges or None in found:
         return None
     known = tuple(range for range in ranges if range is not None)

@@ -64,7 +64,7 @@ def reduction(unit: Unit, scope: Scope, node: tree.Reduction) -> ir.Expr | None:
             joint = joined.extreme(unit, scope, node, several, body, guard)
         whole = joint is not None
     for name in set(scope.frame.live) - set(live):
-        if not any(part.coordinate.name == name for part in _outer_parts(scope)):
+        if not any(part.coordinate.name == name for part in outer_parts(scope)):
             del scope.frame.live[name]
     if body is None or not whole or joint is not None:
         return joint
@@ -73,7 +73,7 @@ def reduction(unit: Unit, scope: Scope, node: tree.Reduction) -> ir.Expr | None:
     return None if kind is None else build.reduce(node.operator, known, body, guard, kind, node.span)
 
 
-def _outer_parts(scope: Scope) -> list[Binding]:
+def outer_parts(scope: Scope) -> list[Binding]:
     """The coordinates that the `..` of the statement around stand for: found inside, but bound outside."""
     rests = [meaning for meaning in scope.names.values() if isinstance(meaning, RestBinding)]
     return [part for rest in rests for part in rest.parts or ()]
