@@ -14,7 +14,7 @@ from .distributions import keeps_a_point
 from .positions import Positions
 from .scans import Reading, readings
 from .view import View
-from .wording import plain, relation
+from .wording import all_of, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def _guards(view: View, let: ir.Let, parts: list[ir.Expr]) -> list[str]:
     guards += [part.guard for part in parts if isinstance(part, ir.Reduce | ir.Normalize)]
     meaning = look_through(view.lets)
     facts = [conjuncts(guard, True, meaning) for guard in guards if guard is not None]
-    return [" and ".join(relation(fact) for fact in found) for found in facts]
+    return [all_of(found) for found in facts]
 
 
 def _distributions(view: View, let: ir.Let) -> tuple[Distribution, ...]:

@@ -19,7 +19,7 @@ from .attention import Comparison, Gather, Ungathered
 from .orders import Order, order
 from .transposes import Transposed, Use, changing
 from .view import View
-from .wording import relation
+from .wording import all_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def roles(view: View, gather: Use) -> Roles:
     names = {role: _names(view, gather, found, coordinates) for role, coordinates in parts.items()}
     meaning = look_through(view.lets)
     facts = [fact for guard in gather.weights.kept for fact in conjuncts(guard, True, meaning)]
-    hears = " and ".join(dict.fromkeys(relation(fact) for fact in facts)) or None
+    hears = all_of(facts) or None
     way = _order(view, gather, query)
     return Roles(
         gather.name,

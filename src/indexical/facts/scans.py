@@ -15,7 +15,7 @@ from ..ir.walk import substitute
 from .dependence import Scan
 from .distributions import always_some
 from .view import View
-from .wording import relation
+from .wording import all_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def _reading(view: View, let: ir.Let, scan: Scan) -> Reading:
             known = known.assuming(fact)
     mentioned = {c for fact in needed for c in fact.type.coordinates}
     at = tuple(_place(index, scan, mentioned) for index in scan.indices)
-    condition = " and ".join(relation(fact) for fact in needed if fact.type.coordinates) or None
+    condition = all_of(fact for fact in needed if fact.type.coordinates) or None
     return _plainly(Reading(scan.tensor, at, condition, scan.exact), let)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from ..checker.sizes import show
 from ..ir import nodes as ir
@@ -13,9 +14,10 @@ from ..ir.types import Coordinate
 def relation(condition: ir.Expr) -> str:
     """A condition as a reader would write it."""
     match condition:
-        case ir.Map("&&" | "||" as op, (left, right)):
-            joined = " and " if op == "&&" else " or "
-            return f"{relation(left)}{joined}{relation(right)}"
+        case ir.Map("&&", (left, right)):
+            return all_of((left, right))
+        case ir.Map("||", (left, right)):
+            return f"{relation(left)} or {relation(right)}"
         case ir.Map("!", (operand,)):
             return f"not ({relation(operand)})"
         case ir.Map("<" | "<=" | ">" | ">=" | "==" | "!=" as op, (left, right)):
@@ -24,6 +26,14 @@ def relation(condition: ir.Expr) -> str:
             return f"{tensor}[{', '.join(_side(index) for index in indices)}]"
         case _:
             return condition.span.text
+
+
+def all_of(conditions: Iterable[ir.Expr]) -> str:
+    """Conditions that all hold, each written once; those that leave a choice in parentheses."""
+    written = {relation(condition): condition for condition in conditions}
+    several = len(written) > 1
+    choices = [several and isinstance(c, ir.Map) and c.op == "||" for c in written.values()]
+    return " and ".join(f"({text})" if choice else text for text, choice in zip(written, choices, strict=True))
 
 
 def _side(expr: ir.Expr) -> str:
