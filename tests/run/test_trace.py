@@ -111,7 +111,8 @@ def small(arrays: dict[str, Any]) -> dict[str, Any]:
 
 
 SCALARS = {"w": 2, "stride": 1, "width": 2, "eps": "0.001", "base": 100, "p": 1, "offset": 1, "n": 4, "h": 1, "cap": 2,
-           "temperature": 2, "slope": "0.5", "i": 2, "j": 1, "s": 1, "here": 0, "there": 0, "m": 1, "x": 1}  # fmt: skip
+           "temperature": 2, "slope": "0.5", "i": 2, "j": 1, "s": 1, "here": 0, "there": 0, "m": 1, "x": 1, "limit": 8,
+           "mix": "0.5"}  # fmt: skip
 SLOW = {"gru", "lstm", "simple_rnn", "transformer_block", "gated_feed_forward", "multi_head_attention",
         "causal_multi_head_attention", "cross_attention", "guarded_sublayer", "causal_sublayer",
         "feed_forward", "online_attention"}  # fmt: skip

@@ -147,3 +147,32 @@ def test_groups_must_divide_heads(heads: int, groups: int) -> None:
     q, k, v = draw(18, (heads, 2, 2), (groups, 2, 2), (groups, 2, 2))
     with pytest.raises(ix.Error, match=r"out of bounds|divided by zero"):
         ix.std.grouped_query_attention(q, k, v)
+
+
+@pytest.mark.parametrize("lead", LEADS)
+def test_latent_attention(lead: tuple[int, ...]) -> None:
+    q, turning, c, k = draw(21, (*lead, 2, 4, 3), (*lead, 2, 4, 6), (*lead, 5, 7), (*lead, 5, 6))
+    w_k, w_v = draw(22, (2, 7, 3), (2, 7, 8))
+    keys, values = c[..., None, :, :] @ w_k, c[..., None, :, :] @ w_v
+    turned = np.broadcast_to(ix.std.rotary_pairs(k)[..., None, :, :], (*lead, 2, 5, 6))
+    queries = np.concatenate([q, ix.std.rotary_pairs(turning)], -1)
+    wanted = attend(queries, np.concatenate([keys, turned], -1), values, lower(4, 5))
+    agree(ix.std.latent_attention(q, turning, c, k, w_k, w_v), wanted)
+
+
+@pytest.mark.parametrize("lead", LEADS)
+def test_bucketed_attention(lead: tuple[int, ...]) -> None:
+    q, k, v, bias = draw(23, (*lead, 2, 9, 3), (*lead, 2, 8, 3), (*lead, 2, 8, 4), (2, 6))
+    i, j = np.arange(9)[:, None], np.arange(8)
+    added = bias[:, ix.std.distance_bucket(i, j, 6, 20)]
+    agree(ix.std.bucketed_attention(q, k, v, bias, 20), attend(np.sqrt(3) * q, k, v, lower(9, 8), added))
+
+
+@pytest.mark.parametrize("lead", LEADS)
+def test_attention_with_other_weights(lead: tuple[int, ...]) -> None:
+    q, k, q_2, k_2, v = draw(24, *[(*lead, 4, 3), (*lead, 5, 3)] * 2, (*lead, 5, 2))
+    allowed = lower(4, 5)
+    scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(3) - np.log(5)
+    agree(ix.std.sigmoid_attention(q, k, v, allowed), allowed / (1 + np.exp(-scores)) @ v)
+    wanted = attend(q, k, v, allowed) - 0.3 * attend(q_2, k_2, v, allowed)
+    agree(ix.std.differential_attention(q, k, q_2, k_2, v, 0.3, allowed), wanted)

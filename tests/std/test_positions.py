@@ -45,6 +45,13 @@ def test_rotary_at_positions() -> None:
         agree(ix.std.rotary_halves_at(x, positions, 50.0), rotate_halves(x, positions, 50.0))
 
 
+@pytest.mark.parametrize("offset", [0, 5])
+def test_rotary_behind_a_cache(offset: int) -> None:
+    (x,) = draw(2, (2, 3, 4))
+    agree(ix.std.rotary_pairs_from(x, offset), rotate_pairs(x, np.arange(3) + offset, 10000.0))
+    agree(ix.std.rotary_halves_from(x, offset, 50.0), rotate_halves(x, np.arange(3) + offset, 50.0))
+
+
 def test_rotary_scores_depend_on_the_distance_alone() -> None:
     q, k = draw(3, (1, 8), (1, 8))
     for turn in (ix.std.rotary_pairs_at, ix.std.rotary_halves_at):
@@ -89,3 +96,26 @@ def test_sinusoid(width: int) -> None:
     i, m = pairs(4, width)
     angle = i / 10000.0 ** (2 * (m // 2) / width)
     agree(ix.std.sinusoid(i, m, width), np.where(m % 2 == 0, np.sin(angle), np.cos(angle)))
+
+
+def bucket(distance: int, count: int, limit: float) -> int:
+    """The bucket of one distance, as published."""
+    near = count // 2
+    if distance < near:
+        return max(distance, 0)
+    far = near + int(np.log(distance / near) / np.log(limit / near) * (count - near))
+    return min(far, count - 1)
+
+
+@pytest.mark.parametrize(("count", "limit"), [(2, 5), (7, 20), (32, 128)])
+def test_buckets_of_distances(count: int, limit: int) -> None:
+    i, j = pairs(150, 7)
+    wanted = [[bucket(int(a - b), count, limit) for b in j[0]] for a in i[:, 0]]
+    agree(ix.std.distance_bucket(i, j, count, limit), wanted)
+    agree(ix.std.distance_bucket(i, j, 32), ix.std.distance_bucket(i, j, 32, 128))
+
+
+def test_buckets_of_both_directions() -> None:
+    i, j = pairs(40, 40)
+    after = [[int(b > a) * 8 + bucket(abs(int(a - b)), 8, 20) for b in j[0]] for a in i[:, 0]]
+    agree(ix.std.offset_bucket(i, j, 16, 20), after)

@@ -90,6 +90,34 @@ def test_linear_attention(lead: tuple[int, ...], steps: int) -> None:
     agree(ix.std.linear_attention(q, k, v), scores @ v)
 
 
+@pytest.mark.parametrize("lead", LEADS)
+@pytest.mark.parametrize("steps", [1, 4])
+def test_linear_attention_that_fades(lead: tuple[int, ...], steps: int) -> None:
+    q, k, v, gate = draw(8, *[(*lead, 2, steps, 2)] * 2, (*lead, 2, steps, 3), (*lead, 2, steps, 2))
+    decay, keep = np.array([0.9, 0.5]), 1 / (1 + np.exp(-gate))
+    back = np.subtract.outer(np.arange(steps), np.arange(steps))
+    fading = np.tril(decay[:, None, None] ** np.maximum(back, 0))
+    agree(ix.std.retention(q, k, v, decay), fading * (q @ np.swapaxes(k, -1, -2)) / np.sqrt(2) @ v)
+    kept = np.cumprod(keep, -2)
+    agree(ix.std.gated_linear_attention(q, k, v, keep), np.tril((q * kept) @ np.swapaxes(k / kept, -1, -2)) @ v)
+    asked, answered = (np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))) for x in (q, k))
+    share = np.tril(asked @ np.swapaxes(answered, -1, -2))
+    agree(ix.std.positive_linear_attention(q, k, v), share @ v / share.sum(-1, keepdims=True))
+
+
+@pytest.mark.parametrize("lead", LEADS)
+def test_delta_attention(lead: tuple[int, ...]) -> None:
+    q, k, v, gate = draw(9, (*lead, 4, 2), (*lead, 4, 2), (*lead, 4, 3), (*lead, 4))
+    rate = 1 / (1 + np.exp(-gate))
+    memory, rows = np.zeros((*lead, 2, 3)), []
+    for t in range(4):
+        key = k[..., t, :, None]
+        stood = np.swapaxes(key, -1, -2) @ memory
+        memory = memory + rate[..., t, None, None] * key * (v[..., t, None, :] - stood)
+        rows.append((q[..., t, None, :] @ memory)[..., 0, :])
+    agree(ix.std.delta_attention(q, k, v, rate), np.stack(rows, -2))
+
+
 def test_one_pass_needs_a_point() -> None:
     with pytest.raises(ix.CallError, match="top"):
         ix.std.online_softmax(np.zeros((2, 0)))

@@ -67,3 +67,8 @@ def test_soft_cap() -> None:
     agree(ix.std.soft_cap(x, 1.5), 1.5 * np.tanh(x / 1.5))
     assert abs(float(ix.std.soft_cap(1e9, 30.0))) <= 30
     agree(ix.std.soft_cap(1e-4, 30.0), 1e-4, rtol=1e-9)
+
+
+def test_elu_plus_one() -> None:
+    x = np.array([-800.0, -1.0, 0.0, 2.0, 800.0])
+    agree(ix.std.elu_plus_one(x), np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))))

@@ -14,7 +14,7 @@ from ..syntax import tree
 from .arguments import Argument, declare, program, refuse, scalar, shaped, spread
 
 # The defaults of scalar parameters. The language itself has none.
-DEFAULTS: dict[str, float] = {"eps": 1e-5, "base": 10000.0, "offset": 0, "stride": 1}
+DEFAULTS: dict[str, float] = {"eps": 1e-5, "base": 10000.0, "offset": 0, "stride": 1, "limit": 128}
 
 
 @dataclass(frozen=True, eq=False)
