@@ -115,6 +115,19 @@ def test_scale_twice() -> None:
     assert found.labels[0].span.text == "sqrt(size(d))"
 
 
+def test_scale_of_two_compared_features() -> None:
+    text = "input Q[i, c, d], K[j, c, d], V[j, e];\n"
+    text += WEIGHTS.replace(SCORE, "sum[c, d](Q[i, c, d] * K[j, c, d]) / sqrt(size(d))") + OUT
+    assert str(only(text, "IX408").help).startswith("divide by `sqrt(size(c) * size(d))`, the root")
+    assert ix.check(text.replace("sqrt(size(d))", "sqrt(size(c) * size(d))")) == []
+
+
+@pytest.mark.parametrize("score", ["g[i] * s[i, j]", "s[i, j] / g[i]", "exp(g[i]) * (s[i, j] + 1)"])
+def test_learned_scale_is_one(score: str) -> None:
+    text = f"input g[i];\n{PAIR}let s[i, j] = sum[d](Q[i, d] * K[j, d]);\n" + WEIGHTS.replace(SCORE, score) + OUT
+    assert ix.check(text) == []
+
+
 def test_no_scale_is_a_note() -> None:
     found = only(PAIR + WEIGHTS.replace(" / sqrt(size(d))", "") + OUT, "IX410")
     assert found.severity == "note"

@@ -58,21 +58,21 @@ def _judge(
         # So is a multiple of the right size, as where several scores are added and scaled together.
         unknown = True
         del powers[size]
-    first = min(view.shown(c) for c in comparison.compared)
+    first = " * ".join(f"size({view.shown(c)})" for c in sorted(comparison.compared, key=str))
     summed = Label(comparison.expr.span, f"sums over {shown}")
     other = next((place for power, place, _ in powers.values() if power == Fraction(-1, 2)), None)
     if right is None and other is not None:
         message = f"this scale is not taken from the compared {shown}"
         note = "the scores have another spread than 1: the softmax is too flat or too sharp"
-        help = f"divide by `sqrt(size({first}))`, the root of the number of compared features"
+        help = f"divide by `sqrt({first})`, the root of the number of compared features"
         yield let, Diagnostic(WRONG, message, (Label(other.span, "of another size"), summed), (note,), help)
     elif right is not None and right[0] == -1 and right[2] > 1:
         note = "the scores are divided by the size itself, not by its root: the softmax is too flat"
-        help = f"scale once, by `sqrt(size({first}))`"
+        help = f"scale once, by `sqrt({first})`"
         yield let, Diagnostic(TWICE, "the scale is applied twice", (Label(right[1].span), summed), (note,), help)
     elif right is None and not powers and not unknown and isinstance(gather, Gather):
         # What nothing is gathered with may be the probabilities of classes, and these are not scaled.
-        help = f"divide by `sqrt(size({first}))`"
+        help = f"divide by `sqrt({first})`"
         yield let, Diagnostic(MISSING, "these scores are not scaled", (summed,), (), help)
 
 
@@ -86,7 +86,11 @@ def _powers(view: View, gather: Gather | Ungathered, comparison: Comparison) -> 
     """Every size that scales the score, with its power; and whether there is a factor that is no size."""
     powers: Powers = {}
     unknown = False
-    for factor in _constants(view, gather, comparison):
+    for factor in _scaling(view, gather, comparison):
+        if factor.coordinates:
+            # One of its own for each head, query or key may be the scale.
+            unknown = True
+            continue
         found = _power(view, factor.expr, Fraction(-1 if factor.inverse else 1))
         if found is None:
             unknown = unknown or not _is_sign(factor.expr)
@@ -101,10 +105,10 @@ def _is_sign(expr: ir.Expr) -> bool:
     return isinstance(expr, ir.Const) and expr.value in (1, -1)
 
 
-def _constants(view: View, gather: Gather | Ungathered, comparison: Comparison) -> list[Factor]:
-    """The factors on the way from the score down to the comparison that vary with nothing, those inside
-    the definitions of both sides included."""
-    result: list[Factor] = [f for f in comparison.product.factors if not f.coordinates]
+def _scaling(view: View, gather: Gather | Ungathered, comparison: Comparison) -> list[Factor]:
+    """The factors on the way from the score down to the comparison that do not vary along the keys, and those of the
+    comparison itself that are not compared; those inside the definitions of both sides that vary with nothing."""
+    result: list[Factor] = [f for f in comparison.product.factors if not f.coordinates & comparison.compared]
     for factor in (*comparison.query_side, *comparison.key_side):
         if isinstance(factor.expr, ir.Read):
             inner = view.forms.expand(factor.expr)
@@ -123,9 +127,9 @@ def _constants(view: View, gather: Gather | Ungathered, comparison: Comparison) 
         product = view.forms.expand(expr, opens=lambda read: False)
         if expr == comparison.expr:
             return way
-        own = [f for f in product.factors if not f.coordinates]
-        way, passed = way + own, passed + own
         key = gather.weights.coordinate
+        own = [f for f in product.factors if key not in f.coordinates]
+        way, passed = way + own, passed + own
         for factor in product.factors:
             if key in factor.coordinates and factor.expr is not expr:
                 waiting.append((factor.expr, way))
