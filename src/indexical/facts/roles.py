@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ..checker.spaces import tied
+from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.factors import Factor, varying
 from ..ir.context import look_through
 from ..ir.prove import conjuncts
 from ..ir.types import Coordinate
-from ..ir.walk import walk
+from ..ir.walk import rebuild, walk
 from .attention import Comparison, Gather, Ungathered
 from .orders import Order, order
 from .transposes import Transposed, Use, changing
@@ -81,9 +82,13 @@ def roles(view: View, gather: Use) -> Roles:
     }
     shown = {role: tuple(sorted(view.shown(c) for c in coordinates)) for role, coordinates in parts.items()}
     names = {role: _names(view, gather, found, coordinates) for role, coordinates in parts.items()}
+    together = _together(view, gather)
+    if together:
+        shown["key"] = tuple(view.shown(c) for c in together)
+        names["key"] |= frozenset(shown["key"])
     meaning = look_through(view.lets)
     facts = [fact for guard in gather.weights.kept for fact in conjuncts(guard, True, meaning)]
-    hears = all_of(facts) or None
+    hears = all_of(_by_parts(fact, together) for fact in facts) or None
     way = _order(view, gather, query)
     return Roles(
         gather.name,
@@ -95,6 +100,38 @@ def roles(view: View, gather: Use) -> Roles:
         direction=way.verdict,
         within=way.within,
     )
+
+
+def _together(view: View, gather: Use) -> dict[Coordinate, ir.Expr]:
+    """The coordinates that are heard together, each as a digit of the gather's own, where a definition names them."""
+    normalizer = gather.weights.normalizer
+    if normalizer is None:
+        return {}
+    made = [let.name for let in view.program.lets if let.hidden and _is_made_by(let, normalizer)]
+    for let in view.program.lets:
+        for clause in () if let.hidden else let.clauses:
+            if isinstance(clause.body, ir.Read) and clause.body.tensor in made and clause.body.indices:
+                place = clause.body.indices[-1]
+                inside = [range for range in clause.ranges if range.coordinate in place.type.coordinates]
+                if len(inside) > 1:
+                    from ..ir.joins import digits
+
+                    found = digits(build.coord(gather.coordinate, clause.span), inside)
+                    return {range.coordinate: found[range.coordinate] for range in inside}
+    return {}
+
+
+def _is_made_by(let: ir.Let, normalizer: ir.Normalize) -> bool:
+    body = let.clauses[0].body
+    return isinstance(body, ir.Normalize) and body.span == normalizer.span
+
+
+def _by_parts(expr: ir.Expr, digits: dict[Coordinate, ir.Expr]) -> ir.Expr:
+    """A relation between places, told of the coordinates that these are the places of."""
+    for coordinate, digit in digits.items():
+        if expr == digit:
+            return build.coord(coordinate, expr.span)
+    return rebuild(expr, lambda part: _by_parts(part, digits)) if digits else expr
 
 
 def all_roles(view: View) -> tuple[Roles, ...]:
