@@ -17,7 +17,7 @@ from indexical.run.samples import random_arrays
 from indexical.std.library import entries
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = sorted(ROOT.glob("examples/**/*.ix"))
+EXAMPLES = sorted(file for file in ROOT.glob("examples/**/*.ix") if file.parent.name != "variants")
 # Functions of arrays; those of coordinates and numbers alone are parts of others.
 STANDARD = sorted(name for name, entry in entries().items() if "[" in entry.header)
 SMALL = dict.fromkeys("bhijdektmnpqrw", 3)
