@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import os
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
@@ -30,6 +31,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import WorkStealingScheduling
 
     return WorkStealingScheduling(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the cases of a test that is marked `sampled(n)` the usual suite runs one in n, the same ones every time."""
+    if settings.get_current_profile_name() == "long":
+        return
+    left_out = [item for item in items if _is_left_out(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        gone = set(map(id, left_out))
+        items[:] = [item for item in items if id(item) not in gone]
+
+
+def _is_left_out(item: pytest.Item) -> bool:
+    marker = item.get_closest_marker("sampled")
+    return marker is not None and hasattr(item, "callspec") and bool(crc32(item.nodeid.encode()) % marker.args[0])
 
 
 @pytest.hookimpl(trylast=True)

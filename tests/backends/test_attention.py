@@ -15,6 +15,8 @@ from tests.backends.variants import VARIANTS  # noqa: E402
 
 import indexical as ix  # noqa: E402
 
+pytestmark = pytest.mark.sampled(2)
+
 NAMES = list(VARIANTS)
 
 

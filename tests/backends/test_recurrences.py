@@ -11,6 +11,8 @@ from tests.backends.linear import Drawn, draw
 
 import indexical as ix
 
+pytestmark = pytest.mark.sampled(2)
+
 Array = np.ndarray[Any, Any]
 BACKENDS = ("numpy", "torch")
 

@@ -11,6 +11,8 @@ from tests.laws.differentiated import Differentiated, OutOfReach, flaws
 
 import indexical as ix
 
+pytestmark = pytest.mark.sampled(2)
+
 # Each family with other names, offsets and guards, this many times.
 TIMES = 2
 GENERATED = range(110)

@@ -17,6 +17,8 @@ from tests.transform.layouts import LAYOUTS  # noqa: E402
 
 import indexical as ix  # noqa: E402
 
+pytestmark = pytest.mark.sampled(2)
+
 ALL = {**WRITTEN, **LAYOUTS}
 CLOSE = 1e-10
 
