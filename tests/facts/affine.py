@@ -115,7 +115,7 @@ class Drawing:
         alone = f" where {self.one('i')}" if draw.random() < 0.3 else ""
         matrix = draw.choice(self.matrices)
         vector = draw.choice(self.vectors)
-        scan = draw.choice(("softmax", "softmax", "log_softmax", "cumsum"))
+        scan = draw.choice(("softmax", "softmax", "log_softmax", "cumsum", "rank"))
         # The evaluator asks the guard of a running total at all points, also at those that come later.
         held = "" if scan == "cumsum" and any(word in where for word in ("g[", "ok[", *self.guards)) else where
         texts = [

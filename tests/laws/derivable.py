@@ -102,7 +102,7 @@ def shuffled(draw: Draw, text: str) -> str:
 
 # What a coordinate may be called: as it is, as another, as what a renaming would call it, or in words.
 _LETTERS = "bcdefghijkmnpqrt"
-_WORDS = "batch channel depth edge field group head index key lag mode node part query rank time".split()
+_WORDS = "batch channel depth edge field group head index key lag mode node part query row time".split()
 
 
 def renamed(draw: Draw, text: str, arrays: Mapping[str, Array], of: str) -> dict[str, str]:

@@ -339,6 +339,8 @@ class Evaluator:
                 self.check_size(np.cumsum(np.abs(kept).astype(np.float64), axis=axis), grid)
                 return Value(np.where(live, np.cumsum(kept, axis=axis), 0), body.dtype, gone)
             return Value(np.where(live, self.nudge(np.cumsum(kept, axis=axis), total=True), 0), body.dtype, gone)
+        if term.op == "rank":
+            return Value(self.places(cells, live, axis), None)
         scores = np.where(live, cells.astype(np.float64), -np.inf)
         top = np.max(scores, axis=axis, keepdims=True, initial=-np.inf)
         total = self.nudge(np.sum(np.exp(scores - top), axis=axis, keepdims=True, where=live), total=True)
@@ -346,6 +348,18 @@ class Evaluator:
         if term.op == "softmax":
             return Value(np.where(live, self.nudge(np.exp(scores - top) / total), 0.0), dtype, gone)
         return Value(np.where(live, self.nudge(scores - self.nudge(top + np.log(total))), -np.inf), dtype)
+
+    def places(self, cells: Array, live: Array, axis: int) -> Array:
+        """How many live values come before each: all that are larger, equal ones that stand before; NaN is less than
+        any number. What is not live comes after all that is."""
+        rows, kept = (np.moveaxis(part, axis, -1) for part in (cells, live))
+        steps = np.arange(rows.shape[-1])
+        mine, other = rows[..., :, None], rows[..., None, :]
+        odd, others = np.isnan(mine), np.isnan(other)
+        level = np.where(odd | others, odd & others, mine == other) & (steps < steps[:, None])
+        before = np.where(odd | others, odd & ~others, other > mine) | level
+        count = (before & kept[..., None, :]).sum(-1)
+        return np.moveaxis(np.where(kept, count, kept.sum(-1, keepdims=True)), -1, axis)
 
     # ------------------------------------------------------------- calls, definitions
 

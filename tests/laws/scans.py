@@ -212,7 +212,7 @@ class Scans(Draws):
         return [c for c in scope.coordinates if c not in scope.fixed]
 
     def scan(self, scope: Scope, level: int, kind: Kind = "real") -> Term:
-        op = "cumsum" if kind == "whole" else self.pick(("softmax", "log_softmax", "cumsum"))
+        op = self.pick(("cumsum", "rank") if kind == "whole" else ("softmax", "log_softmax", "cumsum"))
         dependent = [c for c in self.scannable(scope) if c.dependent]
         coordinate = self.pick(dependent if dependent and self.chance(50) else self.scannable(scope))
         inner = replace(scope.scanning(coordinate), zero=op == "cumsum")
@@ -224,7 +224,8 @@ class Scans(Draws):
             else:
                 guard, facts = self.guard(inner.strict(), [coordinate], level - 1)
                 inner = inner.given(facts)
-        body_kind: Kind = "whole" if kind == "whole" or (op != "cumsum" and self.chance(10)) else "real"
+        whole = self.chance(10) if op != "cumsum" else kind == "whole"
+        body_kind: Kind = "whole" if whole else "real"
         return Scan(op, coordinate, self.term(inner, body_kind, level - 1), guard, kind)
 
     # --------------------------------------------------------------------- blocks, functions

@@ -110,6 +110,11 @@ PROGRAMS = {
         "input x[i, j]; let a[i] = argmax[j](x[i, j]); let b[i] = argmin[j](x[i, j]); let c[i] = x[i, a[i]];",
         {"x": [[1, 5, 5], [2, 0, 0]]},
     ),
+    "ranks": (
+        "input x[i, j]; let a[i, j] = rank[j](x[i, j]); let b[i, j] = rank[j](x[i, j]) where j != i;\n"
+        "let c[i] = sum[j](x[i, j] where rank[j](x[i, j]) < 2); let d[i, j] = a[i, j] * x[i, j];",
+        {"x": [[1, 5, 5], [2, float("nan"), 3]]},
+    ),
     "guards": (
         "input x[i]; let y[i, j in 0..size(i)] = x[i] * x[j] where j <= i && x[j] > 0;\n"
         "let z[i] = sum[j in 0..size(i)](y[i, j] * x[j]) where i > 0; let n[i] = -y[i, i] / 2;",

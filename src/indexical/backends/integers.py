@@ -200,7 +200,7 @@ def _largest(low: Lowering, expr: ir.Expr, scope: Scope) -> int:
             return _largest_result(low, expr, scope)
         case ir.Select(_, then, otherwise):
             return max(largest(low, then, scope), largest(low, otherwise, scope))
-        case ir.Reduce("argmax" | "argmin"):
+        case ir.Reduce("argmax" | "argmin") | ir.Normalize("rank"):
             return _LONGEST
         case ir.Reduce("sum" | "max" | "min", ranges, body):
             inner = reaching(low, ranges, scope)

@@ -191,6 +191,21 @@ def argmin(x, kept, axis):
     found = hit.any(axis)
     return jnp.where(found, hit.argmax(axis), -1).astype(jnp.int64) if hit.shape[axis] else jnp.full(found.shape, -1)
 ''',
+    "rank": '''
+def rank(x, axis):
+    """The place of each number in decreasing order, the first of equal ones first and NaN last, by a stable sort."""
+    order = jnp.argsort(-x if jnp.issubdtype(x.dtype, jnp.floating) else ~x, axis, stable=True)
+    return jnp.argsort(order, axis).astype(jnp.int64)
+''',
+    "guarded_rank": '''
+def guarded_rank(x, kept, axis):
+    """The place of each number that is kept among those that are, in decreasing order, the first of equal ones first
+    and NaN last, by a stable sort; how many are kept for all others."""
+    order = jnp.argsort(-x if jnp.issubdtype(x.dtype, jnp.floating) else ~x, axis, stable=True)
+    kept = jnp.take_along_axis(kept, order, axis)
+    place = jnp.where(kept, kept.astype(jnp.int64).cumsum(axis) - 1, kept.sum(axis, keepdims=True))
+    return jnp.take_along_axis(place, jnp.argsort(order, axis), axis).astype(jnp.int64)
+''',
     "stacked": '''
 def stacked(rows, counts, axes, empty):
     """The rows of a recurrence as one array, their steps as these axes; `empty` stands for what is not there."""

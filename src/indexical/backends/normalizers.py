@@ -1,4 +1,4 @@
-"""Normalisers → array code: softmax, log_softmax, cumsum."""
+"""Normalisers → array code: softmax, log_softmax, cumsum, rank."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ def normalize(low: Lowering, expr: ir.Normalize, scope: Scope) -> Value:
     at = axes.index(expr.coordinate)
     if expr.op == "cumsum":
         return running(low, expr, body, mask, axes, at, scope)
+    if expr.op == "rank":
+        return ranked(low, expr, body, mask, axes, at, scope)
     return softmaxed(low, expr, body, mask, axes, at, scope)
 
 
@@ -82,6 +84,24 @@ def running(
         code = low.text.dialect.cumsum(body, at)
     result = Value(code, axes, expr.type.kind, dtype)
     return result if mask is None else arrays.where(low, mask, result, zero, scope, dtype)
+
+
+def ranked(
+    low: Lowering,
+    expr: ir.Normalize,
+    body: Value,
+    mask: Value | None,
+    axes: tuple[Coordinate, ...],
+    at: int,
+    scope: Scope,
+) -> Value:
+    """`rank`: places in a stable sort. What is removed comes last, at the number of points that are left."""
+    low.tell(f"the ranks along `{expr.coordinate}` by a stable sort")
+    arguments = [arrays.broadcast(low, body, axes, scope).code]
+    if mask is not None:
+        arguments.append(arrays.broadcast(low, mask, axes, scope).code)
+    helper = low.text.helper("rank" if mask is None else "guarded_rank")
+    return Value(call(helper, *arguments, at - len(axes)), axes, "whole", "i64")
 
 
 def normalized_row(low: Lowering, expr: ir.Normalize, scope: Scope) -> Value:

@@ -185,6 +185,25 @@ def argmin(x, kept, axis):
     hit = kept & ((x == best) | (x != x))
     return np.where(hit.any(axis), hit.argmax(axis), -1) if hit.shape[axis] else np.full(hit.any(axis).shape, -1)
 ''',
+    "rank": '''
+def rank(x, axis):
+    """The place of each number in decreasing order, the first of equal ones first and NaN last, by a stable sort."""
+    order = np.argsort(-x if x.dtype.kind == "f" else ~x, axis, kind="stable")
+    place = np.empty_like(order)
+    steps = np.arange(x.shape[axis]).reshape([-1 if n == axis % x.ndim else 1 for n in range(x.ndim)])
+    np.put_along_axis(place, order, steps, axis)
+    return place
+''',
+    "guarded_rank": '''
+def guarded_rank(x, kept, axis):
+    """The place of each number that is kept among those that are, in decreasing order, the first of equal ones first
+    and NaN last, by a stable sort; how many are kept for all others."""
+    order = np.argsort(-x if x.dtype.kind == "f" else ~x, axis, kind="stable")
+    kept = np.take_along_axis(kept, order, axis)
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.where(kept, kept.cumsum(axis) - 1, kept.sum(axis, keepdims=True)), axis)
+    return place
+''',
     "round_bf16": '''
 def round_bf16(x):
     """To the nearest number of eight significant bits, in a float32. NumPy has no bfloat16."""

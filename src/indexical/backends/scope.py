@@ -121,7 +121,7 @@ class Scope:
         place = self.places[expr.coordinate]
         other = fresh(expr.coordinate, {c.name for c in self.places})
         point = build.coord(other, expr.span)
-        wanted = build.conjunction((*conditions, expr.guard))
+        wanted = build.conjunction((*conditions, None if expr.op == "rank" else expr.guard))
         assert wanted is not None
         found = substitute(wanted, {expr.coordinate: point})
         if expr.op == "cumsum":

@@ -316,6 +316,24 @@ def add_at(total, places, part):
     part = part.to(total.dtype).reshape(*total.shape[:lead], at.numel())
     total.flatten(lead).index_add_(lead, at.flatten(), part)
 ''',
+    "rank": '''
+def rank(x, axis):
+    """The place of each number in decreasing order, the first of equal ones first and NaN last, by a stable sort."""
+    x = x.detach()
+    order = torch.argsort(-x if x.is_floating_point() else ~x, dim=axis, stable=True)
+    steps = torch.arange(x.shape[axis], device=x.device).view([-1 if n == axis % x.ndim else 1 for n in range(x.ndim)])
+    return torch.zeros_like(order).scatter(axis, order, steps.expand_as(order))
+''',
+    "guarded_rank": '''
+def guarded_rank(x, kept, axis):
+    """The place of each number that is kept among those that are, in decreasing order, the first of equal ones first
+    and NaN last, by a stable sort; how many are kept for all others."""
+    x = x.detach()
+    order = torch.argsort(-x if x.is_floating_point() else ~x, dim=axis, stable=True)
+    kept = kept.gather(axis, order)
+    place = torch.where(kept, kept.cumsum(axis) - 1, kept.sum(axis, keepdim=True))
+    return torch.zeros_like(order).scatter(axis, order, place)
+''',
     "argmax": '''
 def argmax(x, kept, axis):
     """The first place of the largest number that is kept, or of the first NaN; -1 where none is."""

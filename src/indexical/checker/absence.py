@@ -17,7 +17,7 @@ from ..ir.walk import at
 from ..source import Span
 from .reporting import report_all
 
-_SCANNING = frozenset(("prod", "max", "min", "mean", "argmax", "argmin", "softmax", "log_softmax"))
+_SCANNING = frozenset(("prod", "max", "min", "mean", "argmax", "argmin", "softmax", "log_softmax", "rank"))
 
 
 @dataclass(frozen=True, slots=True)

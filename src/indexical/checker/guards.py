@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..diagnostics import Label
 from ..syntax import tree
+from ..syntax.vocabulary import NORMALISERS
 from .scope import Abbreviated, Scope, Unit
 
 
@@ -54,16 +55,16 @@ def at_this_depth(expr: tree.Expr) -> Iterator[tree.Reduction]:
 def mentioned(
     expr: tree.Expr, abbreviations: dict[str, tree.Abbreviation], inside: frozenset[str] = frozenset()
 ) -> set[str]:
-    """The names in an expression, those that it abbreviates included and those it binds itself left out.
-    `size(j)` does not speak of a `j`."""
+    """The names in an expression, those that it abbreviates included and those it binds itself left out: what it
+    normalises over survives. `size(j)` does not speak of a `j`."""
     found: set[str] = set()
     for node in spoken(expr):
         if isinstance(node, tree.Name):
             found.add(node.name)
             if node.name in abbreviations and node.name not in inside:
                 found |= mentioned(abbreviations[node.name].value, abbreviations, inside | {node.name})
-    bound = {b.name for node in tree.walk(expr) if isinstance(node, tree.Reduction) for b in node.binders}
-    return found - bound
+    scans = (node for node in tree.walk(expr) if isinstance(node, tree.Reduction))
+    return found - {b.name for node in scans if node.operator not in NORMALISERS for b in node.binders}
 
 
 def spoken(expr: tree.Expr) -> Iterator[tree.Node]:

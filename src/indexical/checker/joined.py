@@ -10,7 +10,7 @@ from ..diagnostics import Label
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.joins import digits, row_major
-from ..ir.types import Coordinate
+from ..ir.types import Coordinate, Kind
 from ..ir.walk import Inexpressible, fresh, substitute
 from ..syntax import tree
 from . import lifting, sizes
@@ -26,7 +26,8 @@ def normaliser(
     if ranges is None or flat is None:
         return None
     span, (place, body, guard) = node.span, flat
-    found = build.normalize(node.operator, place.coordinate, body, guard, "real", span)
+    kind: Kind = "whole" if node.operator == "rank" else "real"
+    found = build.normalize(node.operator, place.coordinate, body, guard, kind, span)
     own = Binding(place.coordinate, place.coordinate.name, span, range=place)
     draft = lifting.Draft((build.coord(place.coordinate, span),), [own], (place,), found, None, span)
     let = tree.Let(node.operator, node.operator_span, None, node.body, (), span)
@@ -35,7 +36,7 @@ def normaliser(
     if weights is None:
         return None
     captured = tuple(build.coord(binding.coordinate, span) for binding in weights.captured)
-    return build.read(weights.name, (*captured, row_major(ranges, span)), "real", span)
+    return build.read(weights.name, (*captured, row_major(ranges, span)), kind, span)
 
 
 def extreme(

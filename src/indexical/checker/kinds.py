@@ -107,7 +107,7 @@ def reduction_kind(unit: Unit, op: str, body: ir.Expr) -> Kind | None:
         return "bool" if condition(unit, body, f"`{op}`") else None
     if not numeric(unit, body, f"`{op}`"):
         return None
-    if op in ("argmax", "argmin"):
+    if op in ("argmax", "argmin", "rank"):
         return "whole"
     if op in ("mean", "softmax", "log_softmax"):
         warn_of_quotient(unit, body)

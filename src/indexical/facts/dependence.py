@@ -196,7 +196,7 @@ def _parts(expr: ir.Expr, trail: Trail, lets: Mapping[str, ir.Let]) -> list[tupl
                     earlier = [(s, True) for s in found[:number] if s is not None]
                     result.append((asked, (*trail, *earlier)))
             return result
-        case ir.Normalize(guard=guard) if guard is not None:
+        case ir.Normalize(op, guard=guard) if guard is not None and op != "rank":
             inner = inside(expr, trail)
             here = (guard, True)
             return [(guard, trail), *((part, (*path, here)) for part, path in inner)]

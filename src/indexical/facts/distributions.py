@@ -8,11 +8,12 @@ from dataclasses import replace
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import of_atom
+from ..ir.conditions import conjuncts_of
 from ..ir.context import Trail, assume, bound_by
 from ..ir.elimination import without
 from ..ir.prove import Assumptions, conjuncts
 from ..ir.types import Coordinate
-from ..ir.walk import substitute, walk
+from ..ir.walk import Inexpressible, at, substitute, walk
 
 
 def keeps_a_point(normalizer: ir.Normalize, trail: Trail, lets: Mapping[str, ir.Let]) -> bool:
@@ -24,12 +25,48 @@ def keeps_a_point(normalizer: ir.Normalize, trail: Trail, lets: Mapping[str, ir.
     outside = tuple(step for step in trail if not _mentions(step, normalizer.coordinate))
     known = assume(outside, lets)
     others = [step.coordinate for step in outside if isinstance(step, ir.Range)]
-    for guard in _alternatives(normalizer.guard, known):
+    for guard in _alternatives(_but_the_first(normalizer.guard, normalizer.coordinate, known, lets), known):
         if always_some(around, guard, known):
             return True
         if any(_works(normalizer, guard, around, other, known) for other in others):
             return True
     return False
+
+
+def _but_the_first(guard: ir.Expr, key: Coordinate, known: Assumptions, lets: Mapping[str, ir.Let]) -> ir.Expr:
+    """The guard without a condition that the first of a ranking over the key always meets: that one is then kept, where
+    the ranking leaves out no more than the rest of the guard."""
+    facts = conjuncts(guard, True, known.definitions)
+    for fact in facts:
+        order = _keeps_the_first(fact, key, known, lets)
+        rest = [other for other in facts if other is not fact]
+        if order is not None and set(rest) == set(conjuncts_of(order.guard)):
+            return build.conjunction(rest) or build.truth(True, guard.span)
+    return guard
+
+
+def _keeps_the_first(
+    fact: ir.Expr, key: Coordinate, known: Assumptions, lets: Mapping[str, ir.Let]
+) -> ir.Normalize | None:
+    """The ranking over the key whose first point meets a condition: `rank[j](…) < k`, where `k` is not 0."""
+    match fact:
+        case ir.Map("<" | "<=" | "==" as op, (place, limit)) | ir.Map(">" | ">=" as op, (limit, place)):
+            order = ranking(place, lets)
+            if order is None or order.coordinate != key or key in limit.type.coordinates:
+                return None
+            met = build.apply(op.replace(">", "<"), (build.whole(0, fact.span), limit), "bool", fact.span)
+            return order if _holds(met, known) else None
+        case _:
+            return None
+
+
+def ranking(expr: ir.Expr, lets: Mapping[str, ir.Let]) -> ir.Normalize | None:
+    """The ranking that an expression is, or that it reads by a name."""
+    if isinstance(expr, ir.Read) and expr.tensor in lets and len(lets[expr.tensor].clauses) == 1:
+        clause = lets[expr.tensor].clauses[0]
+        inner = at(clause, clause.body, expr.indices) if clause.guard is None else None
+        return None if inner is None else ranking(inner, lets)
+    return expr if isinstance(expr, ir.Normalize) and expr.op == "rank" else None
 
 
 def _alternatives(guard: ir.Expr, known: Assumptions) -> list[ir.Expr]:
@@ -63,7 +100,10 @@ def always_some(around: ir.Range, guard: ir.Expr, known: Assumptions) -> bool:
 def _works(normalizer: ir.Normalize, guard: ir.Expr, around: ir.Range, other: Coordinate, known: Assumptions) -> bool:
     """Whether everybody may listen to themselves: the guard holds with one coordinate in place of the other."""
     itself = build.coord(other, normalizer.span)
-    guard = substitute(guard, {normalizer.coordinate: itself})
+    try:
+        guard = substitute(guard, {normalizer.coordinate: itself})
+    except Inexpressible:
+        return False
     low = build.apply(">=", (itself, around.lower), "bool", normalizer.span)
     high = build.apply("<", (itself, around.upper), "bool", normalizer.span)
     return all(

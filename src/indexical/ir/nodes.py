@@ -148,7 +148,8 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Normalize:
-    """`op` over a coordinate that survives. Points that `guard` removes get 0 (log_softmax: -inf).
+    """`op` over a coordinate that survives. Points that `guard` removes get 0 (log_softmax: -inf, rank: the number of
+    points that are left).
 
     `coordinate` is bound outside, where its range is; inside the body it runs over all its points.
     """

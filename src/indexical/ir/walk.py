@@ -129,14 +129,16 @@ def _substitute_reduce(expr: Reduce, values: Mapping[Coordinate, Expr]) -> Expr:
 
 
 def _substitute_normalize(expr: Normalize, values: Mapping[Coordinate, Expr]) -> Expr:
-    """The coordinate of a normaliser is bound inside and free outside: it can only be renamed."""
+    """The coordinate of a normaliser is bound inside and free outside: it can only be renamed, to a name that nothing
+    else inside has."""
     target = values.get(expr.coordinate)
     if target is not None and not isinstance(target, Coord):
         raise Inexpressible
     coordinate = expr.coordinate if target is None else target.coordinate
     inner = dict(values)
-    if target is None and any(coordinate in value.type.coordinates for value in values.values()):
-        raise Inexpressible
+    for other in expr.type.coordinates - {expr.coordinate}:
+        if coordinate in (inner[other].type.coordinates if other in inner else (other,)):
+            raise Inexpressible
     return build.normalize(
         expr.op,
         coordinate,

@@ -171,15 +171,13 @@ def _but(items: list[Any], at: int) -> list[Any]:
 
 class Enclosed(Evaluation):
     """An evaluation by intervals. One that becomes a whole number has to lie between two of them; of several, one is
-    the largest where it is so for certain."""
+    the largest, or comes before another, where it is so for certain."""
 
     def stage(self, expr: ir.Expr) -> Stage:
         found = super().stage(expr)
         match expr:
             case ir.Map(op) if op.startswith("as ") and expr.type.kind == "whole":
                 return self._truncated(expr, found)
-            case ir.Reduce("argmax" | "argmin") if expr.body.type.kind == "real":
-                return self._extreme_place(expr, found)
             case _:
                 return found
 
@@ -197,32 +195,15 @@ class Enclosed(Evaluation):
 
         return truncated
 
-    def _extreme_place(self, expr: ir.Reduce, otherwise: Stage) -> Stage:
-        body, coordinate = self.compiled(expr.body), expr.ranges[0].coordinate
-        direction = 1 if expr.op == "argmax" else -1
+    def exceeds(self, one: Any, other: Any) -> bool:
+        """Whether one is larger for certain."""
+        if isinstance(one, Special) or isinstance(other, Special):
+            left, right = (x.side if isinstance(x, Special) else 0 for x in (one, other))
+            return left > right
+        return bool(one > other)
 
-        def place(point: Point) -> Any:
-            points = list(self.scanned(expr, point))
-            if not points:
-                return otherwise(point)
-            values = [body(inner) for inner in points]
-            best = 0
-            for at, value in enumerate(values):
-                if value is UNDEFINED:
-                    return points[at][coordinate]
-                if at and _is_more(value, values[best], direction):
-                    best = at
-            return points[best][coordinate]
-
-        return place
-
-
-def _is_more(a: Any, b: Any, direction: int) -> bool:
-    """Whether one is larger (smaller) for certain."""
-    if isinstance(a, Special) or isinstance(b, Special):
-        left, right = (x.side if isinstance(x, Special) else 0 for x in (a, b))
-        return (left - right) * direction > 0
-    return bool(a > b if direction > 0 else a < b)
+    def is_undefined(self, value: Any) -> bool:
+        return value is UNDEFINED
 
 
 class Rounded(Enclosed):

@@ -51,7 +51,7 @@ def _of(expr: ir.Expr, known: Mapping[str, Dtype | None], kind: Kind) -> Dtype |
             return op[3:]  # type: ignore[return-value]
         case ir.Select(_, then, otherwise):
             return widest([_of(then, known, kind), _of(otherwise, known, kind)])
-        case ir.Reduce("argmax" | "argmin"):
+        case ir.Reduce("argmax" | "argmin") | ir.Normalize("rank"):
             return None
         case ir.Reduce(body=body) | ir.Normalize(body=body):
             return None if expr.type.kind != body.type.kind else _of(body, known, kind)

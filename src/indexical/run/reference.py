@@ -199,6 +199,14 @@ class Evaluation:
         """The steps of the normalised coordinate that the guard keeps."""
         return kept(self, expr, point)
 
+    def exceeds(self, one: Any, other: Any) -> bool:
+        """Whether one number is larger than another."""
+        return bool(one > other)
+
+    def is_undefined(self, value: Any) -> bool:
+        """Whether a value is NaN."""
+        return bool(value != value)
+
     # ------------------------------------------------------------------ removal
 
     def is_removed(self, expr: ir.Expr, point: Point) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator
+from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..ir import nodes as ir
@@ -92,12 +92,13 @@ def _extreme(evaluation: Evaluation, expr: ir.Reduce, values: list[Any], point: 
 def _argument(evaluation: Evaluation, expr: ir.Reduce, body: Stage, points: Iterator[Point], point: Point) -> int:
     """The first place of the largest (smallest) value; of the first NaN where there is one."""
     coordinate = expr.ranges[0].coordinate
-    better = operator.gt if expr.op == "argmax" else operator.lt
     best: Any = None
     place = -1
     for inner in points:
         value = body(inner)
-        if place < 0 or (best == best and (value != value or better(value, best))):
+        pair = (value, best) if expr.op == "argmax" else (best, value)
+        settled = place >= 0 and evaluation.is_undefined(best)
+        if place < 0 or (not settled and (evaluation.is_undefined(value) or evaluation.exceeds(*pair))):
             best, place = value, inner[coordinate]
     return place if place >= 0 else int(_nothing(evaluation, expr, point, -1))
 
@@ -129,7 +130,7 @@ def _reads_data(evaluation: Evaluation, expr: ir.Expr) -> bool:
 
 def normalizer(evaluation: Evaluation, expr: ir.Normalize) -> Stage:
     """The value at this point, among all points of the coordinate that the guard keeps; one that it
-    removes gets nothing. Where it removes all, so does everyone."""
+    removes gets nothing. Where it removes all, so does everyone. In a ranking, what is removed comes last."""
     coordinate, key = expr.coordinate, id(expr)
     guard = None if expr.guard is None else evaluation.compiled(expr.guard)
     body = evaluation.compiled(expr.body)
@@ -137,7 +138,7 @@ def normalizer(evaluation: Evaluation, expr: ir.Normalize) -> Stage:
 
     def value(point: Point) -> Any:
         here = point[coordinate]
-        if guard is not None and not guard(point):
+        if expr.op != "rank" and guard is not None and not guard(point):
             return _left_out(evaluation, expr)
         if expr.op == "cumsum":
             return _running_total(evaluation, expr, body, point)
@@ -145,7 +146,7 @@ def normalizer(evaluation: Evaluation, expr: ir.Normalize) -> Stage:
         found = evaluation.rows.get(key)
         if found is None or found[0] != where:
             found = evaluation.rows[key] = (where, _row(evaluation, expr, body, point))
-        return found[1][here]
+        return found[1].get(here, len(found[1]))
 
     return value
 
@@ -174,12 +175,25 @@ def _along(expr: ir.Normalize, point: Point, steps: range | list[int]) -> Iterat
 
 
 def _row(evaluation: Evaluation, expr: ir.Normalize, body: Stage, point: Point) -> dict[int, Any]:
-    """Softmax along the whole coordinate."""
+    """Softmax along the whole coordinate, or the place of each value."""
     numbers, steps = evaluation.numbers, kept(evaluation, expr, point)
     values = [body(inner) for _, inner in _along(expr, point, steps)]
+    if expr.op == "rank":
+        return {steps[at]: place for place, at in enumerate(_descending(evaluation, values))}
     reals = [numbers.number(value) if isinstance(value, int) else value for value in values]
     scan = numbers.softmax if expr.op == "softmax" else numbers.log_softmax
     return dict(zip(steps, scan(reals), strict=True))
+
+
+def _descending(evaluation: Evaluation, values: list[Any]) -> list[int]:
+    """The places of values in decreasing order, the first of equal ones first, each NaN after all numbers."""
+
+    def order(one: int, other: int) -> int:
+        return -1 if evaluation.exceeds(values[one], values[other]) else evaluation.exceeds(values[other], values[one])
+
+    undefined = [at for at, value in enumerate(values) if evaluation.is_undefined(value)]
+    numbers = sorted(set(range(len(values))).difference(undefined))
+    return [*sorted(numbers, key=cmp_to_key(order)), *undefined]
 
 
 def _running_total(evaluation: Evaluation, expr: ir.Normalize, body: Stage, point: Point) -> Any:

@@ -168,9 +168,11 @@ class Tracer:
         return Trace(element, text, survives, value, False, None, scans, found, let.kind, whole)
 
     def _is_left_out(self, body: ir.Expr, point: Point) -> bool:
-        """Whether a normaliser leaves this point out; that of a `log_softmax` is no 0, and masked all the same."""
-        guard = body.guard if isinstance(body, ir.Normalize) else None
-        return guard is not None and not self.evaluation.value(guard, point)
+        """Whether a normaliser leaves this point out; that of a `log_softmax` is no 0, and masked all the same. In a
+        ranking it has a place, the last."""
+        if not isinstance(body, ir.Normalize) or body.guard is None or body.op == "rank":
+            return False
+        return not self.evaluation.value(body.guard, point)
 
     # -------------------------------------------------------- what is evaluated
 

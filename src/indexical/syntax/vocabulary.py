@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..ir.functions import FUNCTIONS as ROWS
 
 REDUCTIONS = ("sum", "prod", "max", "min", "mean", "any", "all", "argmax", "argmin")
-NORMALISERS = ("softmax", "log_softmax", "cumsum")
+NORMALISERS = ("softmax", "log_softmax", "cumsum", "rank")
 
 # Elementwise functions and how many arguments they take; None: two or more.
 FUNCTIONS: dict[str, int | None] = {name: row.arity for name, row in ROWS.items()}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from ..ir import nodes as ir
 from .gradient import reached_from
 from .slopes import is_flat
 
+Step: TypeAlias = ir.Map | ir.Reduce | ir.Normalize
 
-def flat_parts(program: ir.Program, of: Sequence[str], by: Sequence[str]) -> Iterator[tuple[str, ir.Map | ir.Reduce]]:
+
+def flat_parts(program: ir.Program, of: Sequence[str], by: Sequence[str]) -> Iterator[tuple[str, Step]]:
     """Those of `by` from which every path to `of` leads through a flat function, each with that function. A tensor with
     another path, or with none, is left out.
 
@@ -22,7 +25,7 @@ def flat_parts(program: ir.Program, of: Sequence[str], by: Sequence[str]) -> Ite
             yield name, found
 
 
-def _flat_part(program: ir.Program, of: Sequence[str], by: str) -> ir.Map | ir.Reduce | None:
+def _flat_part(program: ir.Program, of: Sequence[str], by: str) -> Step | None:
     """The flat function through which every path from `by` to `of` leads."""
     lets = program.definitions
     dependent = {by}
@@ -37,14 +40,14 @@ def _flat_part(program: ir.Program, of: Sequence[str], by: str) -> ir.Map | ir.R
         if name in dependent:
             for clause in lets[name].clauses:
                 for part in _values(clause.body):
-                    if isinstance(part, ir.Map | ir.Reduce) and _is_step(part) and _names(part) & dependent:
+                    if isinstance(part, Step) and _is_step(part) and _names(part) & dependent:
                         return part
     return None
 
 
-def _is_step(part: ir.Map | ir.Reduce) -> bool:
-    if isinstance(part, ir.Reduce):
-        return part.op in ("argmax", "argmin")
+def _is_step(part: Step) -> bool:
+    if isinstance(part, ir.Reduce | ir.Normalize):
+        return part.op in ("argmax", "argmin", "rank")
     takes_reals = any(argument.type.kind == "real" for argument in part.arguments)
     return takes_reals and is_flat(part) and part.type.kind != "bool"
 

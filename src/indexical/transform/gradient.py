@@ -225,6 +225,8 @@ def counting(live: Iterable[str]) -> Callable[[ir.Expr], bool]:
                     answer = any(map(counts, inner))
                 case ir.Select(_, then, otherwise):
                     answer = counts(then) or counts(otherwise)
+                case ir.Normalize("rank"):
+                    answer = False
                 case ir.Reduce(body=body) | ir.Normalize(body=body):
                     answer = counts(body)
                 case _:

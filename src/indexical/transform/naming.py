@@ -85,7 +85,7 @@ def _bounded(expr: ir.Expr, place: _Place) -> ir.Expr:
 
 
 def _guarded(expr: ir.Normalize, guards: tuple[ir.Expr | None, ...]) -> ir.Expr:
-    return build.normalize(expr.op, expr.coordinate, expr.body, build.conjunction(guards), "real", expr.span)
+    return build.normalize(expr.op, expr.coordinate, expr.body, build.conjunction(guards), expr.type.kind, expr.span)
 
 
 def scans(expr: ir.Expr) -> bool:

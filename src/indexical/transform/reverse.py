@@ -135,7 +135,8 @@ def shares(expr: ir.Expr, owed: Quotient, way: Walk, itself: ir.Expr | None = No
         case ir.Reduce():
             yield from _through_reduction(expr, owed, way)
         case ir.Normalize():
-            yield from _through_normalizer(expr, owed, way, itself)
+            if expr.op != "rank":
+                yield from _through_normalizer(expr, owed, way, itself)
         case _:
             assert_never(expr)
 

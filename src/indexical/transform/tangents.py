@@ -109,7 +109,7 @@ class _Pushing:
             case ir.Reduce():
                 return self._reduction(expr)
             case ir.Normalize():
-                return self._normalizer(expr, itself)
+                return [] if expr.op == "rank" else self._normalizer(expr, itself)
             case _:
                 assert_never(expr)
 

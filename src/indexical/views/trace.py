@@ -175,7 +175,9 @@ def _scan(scan: Scan, forms: list[str]) -> list[str]:
     verb = "normalises" if scan.normalises else "scanned"
     names = [name for name, _, _ in scan.ranges]
     if scan.outside:
-        return [f"  {verb:<10} {names[0]}, by {scan.op}", f"  excluded   this point: `{scan.guard}` does not hold"]
+        last = ", so that it comes after all that are left" if scan.op == "rank" else ""
+        why = f"this point: `{scan.guard}` does not hold{last}"
+        return [f"  {verb:<10} {names[0]}, by {scan.op}", f"  excluded   {why}"]
     kept = _steps(names, [tuple(at for _, at in term.point) for term in scan.terms])
     lines = [f"  {verb:<10} {kept}, by {scan.op}"]
     if scan.excluded:

@@ -16,7 +16,7 @@ from .normal import Atom, Form, Function, Group, Leaf, Logarithm, Number, Produc
 
 def is_exponential(expr: ir.Expr) -> bool:
     """Whether something is exponentiated here; a power of a fixed base is an exponential too."""
-    return exponential_of(expr) is not None or (isinstance(expr, ir.Normalize) and expr.op != "cumsum")
+    return exponential_of(expr) is not None or (isinstance(expr, ir.Normalize) and "softmax" in expr.op)
 
 
 def exponential_of(expr: ir.Expr) -> tuple[ir.Expr | None, ir.Expr] | None:
@@ -141,7 +141,7 @@ def is_copy(value: Form) -> bool:
 
 def is_normalized(*values: Form) -> bool:
     """Whether a normaliser stands in a form as it is written: then it may only be read under its own range."""
-    return any(f"({op} " in value.key for value in values for op in ("softmax", "log_softmax", "cumsum"))
+    return any(f"({op} " in value.key for value in values for op in ("softmax", "log_softmax", "cumsum", "rank"))
 
 
 def has_logarithm(value: Form) -> bool:

@@ -55,7 +55,7 @@ class Relation {
       case "map":
         if (expr[1] === "*") return expr[2].some((operand) => this.isMasked(operand, point));
         return (expr[1] === "/" || expr[1] === "neg") && this.isMasked(expr[2][0], point);
-      case "normalize": return expr[1] !== "log_softmax" && expr[4] !== null && !this.value(expr[4], point);
+      case "normalize": return expr[1] !== "log_softmax" && expr[1] !== "rank" && expr[4] !== null && !this.value(expr[4], point);
       case "if": return this.isMasked(this.value(expr[1], point) ? expr[2] : expr[3], point);
       default: return false;
     }
@@ -89,8 +89,10 @@ class Relation {
 
   normalize(expr, point) {
     const [, op, name, body, guard] = expr;
-    if (guard !== null && !this.value(guard, point)) return op === "log_softmax" ? -Infinity : 0;
+    const isLeftOut = guard !== null && !this.value(guard, point);
+    if (isLeftOut && op !== "rank") return op === "log_softmax" ? -Infinity : 0;
     const row = this.row(expr, point);
+    if (op === "rank") return isLeftOut ? row.length : placeIn(row, point[name]);
     if (op === "cumsum") {
       return row.filter((entry) => entry.step <= point[name]).reduce((sum, entry) => sum + entry.value, 0);
     }
@@ -200,12 +202,13 @@ class Relation {
     const [low, high] = point[`range of ${name}`] ?? [0, this.sizes[name] ?? 0];
     const excluded = [];
     for (let step = low; step < high; step += 1) if (!kept.has(step)) excluded.push([step]);
-    const share = op === "cumsum" ? () => null : shareOf(op, row);
+    const shared = op === "cumsum" || op === "rank" ? () => null : shareOf(op, row);
+    const share = (entry) => (op === "rank" ? placeIn(row, entry.step) : shared(entry.value));
     const terms = row.map((entry) => ({
       at: [entry.step],
       value: entry.value,
       running: null,
-      share: share(entry.value),
+      share: share(entry),
       factors: this.factors(body, entry.inner),
       inner: entry.inner,
       here: entry.step === point[name],
@@ -319,6 +322,15 @@ function shareOf(op, row) {
   const most = REDUCTIONS.max(row.map((entry) => entry.value));
   const whole = row.reduce((total, entry) => total + Math.exp(entry.value - most), 0);
   return op === "softmax" ? (value) => Math.exp(value - most) / whole : (value) => value - most - Math.log(whole);
+}
+
+// How many come before a point of a row in decreasing order: of equal ones the first, and NaN after all numbers.
+function placeIn(row, step) {
+  const mine = row.find((entry) => entry.step === step).value;
+  const isBefore = ({ step: at, value }) =>
+    value > mine || (Number.isNaN(mine) && !Number.isNaN(value)) ||
+    ((value === mine || (Number.isNaN(mine) && Number.isNaN(value))) && at < step);
+  return row.filter(isBefore).length;
 }
 
 // To whole: truncated toward zero. To real: rounded to the digits of the dtype, unless the page is exact.

@@ -121,7 +121,7 @@ Object.assign(Page.prototype, {
       width > 1 ? ["term", (term, n) => breakable(exact?.[n].term ?? this.termText(scan, term))] : null,
       terms.length > 1 && !scan.normalises && (exact !== null || terms.every((term) => !Number.isNaN(Number(term.running)))) && RUNNING[scan.op] !== undefined
         ? ["so far", (term, n) => exact?.[n].running ?? decimal(term.running)] : null,
-      terms.some((term) => term.share !== null && !Number.isNaN(term.share)) ? [softmax ? (scan.op === "softmax" ? "weight" : "log weight") : "share", (term) => shareCell(term.share, softmax)] : null,
+      terms.some((term) => term.share !== null && !Number.isNaN(term.share)) ? [softmax ? { softmax: "weight", log_softmax: "log weight", rank: "rank" }[scan.op] : "share", (term) => (scan.op === "rank" ? `${term.share}` : shareCell(term.share, softmax))] : null,
     ].filter(Boolean);
     const first = Math.max(0, Math.min(this.term - MOST_ROWS / 2, terms.length - MOST_ROWS));
     const rows = terms.slice(first, first + MOST_ROWS).map((term, m) => {

@@ -65,6 +65,7 @@ class Writer {
 
   normalize(expr, point) {
     const [, op, name, body, guard] = expr;
+    if (op === "rank") return figure(`${this.relation.value(expr, point)}`);
     if (guard !== null && !this.relation.value(guard, point)) return figure(op === "log_softmax" ? "-∞" : "0");
     const row = this.relation.row(expr, point).filter((entry) => op !== "cumsum" || entry.step <= point[name]);
     if (op === "cumsum") return { text: cut(row).map((entry) => (entry === null ? "…" : this.inside(body, entry.inner, SUM))).join(" + "), level: SUM };
