@@ -293,6 +293,30 @@ let out[m, t] = SS[m, t] * XX[m, t] + cumsum[m](XX[m, t] where m != t);"""
     return text, {"XX": draw.reals(2, 3)}, draw.pick(("out", "SS"))
 
 
+@family
+def prefix(draw: Draw) -> Drawn:
+    op, test = draw.pick(("sum", "mean", "max", "prod", "sum")), draw.pick(("<=", "<", ">=", ">"))
+    shift, more = draw.pick(("", " + 1", " - 1")), draw.pick(("", ", t != 1", ", m <= t"))
+    test = test.strip("=") + "=" if op in ("mean", "max") else test
+    shift, more = ("", "") if op in ("mean", "max") else (shift, more)
+    text = f"""
+input XX[m, t];
+let PP[m, s in 0..size(t)] = {op}[t](XX[m, t] where t {test} s{shift}{more});
+let out[m, t] = PP[m, t] * XX[m, t];"""
+    return text, {"XX": draw.reals(2, 3)}, draw.pick(("out", "PP"))
+
+
+@family
+def decayed(draw: Draw) -> Drawn:
+    test, way = draw.pick((("<=", "s - t"), ("<", "s - t"), (">=", "t - s"), (">", "t - s + 1")))
+    decay = draw.pick((f"GG[m] ** ({way})", f"exp(-({way}) * GG[m])", f"0.5 ** ({way})", f"exp2(GG[m] * ({way}) / 4)"))
+    text = f"""
+input XX[m, t], GG[m];
+let PP[m, s in 0..size(t)] = sum[t]({decay} * XX[m, t] * XX[m, s] where t {test} s);
+let out[m, t] = PP[m, t] * GG[m];"""
+    return text, {"XX": draw.reals(2, 3), "GG": draw.reals(2, low=1, high=2)}, draw.pick(("out", "PP"))
+
+
 # -------------------------------------------------------------------------------------------------- reductions
 
 

@@ -13,7 +13,7 @@ from ..ir.functions import FUNCTIONS
 from ..ir.types import Dtype
 from ..plan.target import FUSED, Target
 from .base import Text, Value
-from .code import ZERO, Attribute, Index, Name, Node, call, infix, method, negative, spelled
+from .code import ZERO, Attribute, Index, Name, Node, Prefix, call, infix, method, negative, spelled
 from .numpy_helpers import HELPERS as _OTHERS
 from .torch_ import ZEROS, one_or_all
 
@@ -402,9 +402,16 @@ class Jax:
         text.helper("scan")
         text.helper(name)
 
-    def cumsum(self, value: Value, axis: int) -> Node:
+    def running(self, op: str, value: Value, axis: int, text: Text) -> Node:
+        match op:
+            case "max" | "min":
+                return call(f"jax.lax.cum{op}", value.code, axis)
+            case "any":
+                return infix(">", method(value.code, "cumsum", axis, dtype=self.dtype("i64")), 0)
+            case "all":
+                return infix("==", method(Prefix("~", value.code), "cumsum", axis, dtype=self.dtype("i64")), 0)
         dtype = {} if value.kind == "real" else {"dtype": self.dtype("i64")}
-        return method(value.code, "cumsum", axis, **dtype)
+        return method(value.code, f"cum{op}", axis, **dtype)
 
     def copy(self, code: Node) -> Node:
         return code

@@ -6,7 +6,7 @@ from ..facts.distributions import keeps_a_point
 from ..ir import nodes as ir
 from ..ir.conditions import conjuncts_of
 from ..ir.types import Coordinate
-from . import arrays, integers, reductions, reuse
+from . import arrays, integers, points, reuse
 from .base import Value, plain
 from .code import Node, call
 from .integers import LARGEST
@@ -17,24 +17,28 @@ from .values import aligned
 
 def normalize(low: Lowering, expr: ir.Normalize, scope: Scope) -> Value:
     """Along a whole coordinate, over the points that the guard keeps."""
-    place = scope.places[expr.coordinate]
-    if place.step is not None:
+    if scope.places[expr.coordinate].step is not None:
         return normalized_row(low, expr, scope)
+    if expr.op == "rank":
+        return ranked(low, expr, scope)
+    body, mask, axes = row(low, expr, scope)
+    at = axes.index(expr.coordinate)
+    if expr.op == "cumsum":
+        return running(low, expr, body, mask, axes, at, scope)
+    return softmaxed(low, expr, body, mask, axes, at, scope)
+
+
+def row(low: Lowering, expr: ir.Normalize, scope: Scope) -> tuple[Value, Value | None, tuple[Coordinate, ...]]:
+    """The body, the mask of the points that take part, and the axes of both together."""
     inner = scope.along(expr)
-    masks = [low.value(condition, inner) for condition in conjuncts_of(place.within)]
+    masks = [low.value(condition, inner) for condition in conjuncts_of(scope.places[expr.coordinate].within)]
     for condition in conjuncts_of(expr.guard):
         masks.append(low.value(condition, inner))
         inner = inner.where(condition)
     mask = arrays.conjunction(low, masks, scope)
     body = low.value(expr.body, inner)
     body = arrays.as_array(low, arrays.widened(low, arrays.as_real(low, body)) if expr.type.kind == "real" else body)
-    axes = scope.sort({*body.axes, *(mask.axes if mask else ()), expr.coordinate})
-    at = axes.index(expr.coordinate)
-    if expr.op == "cumsum":
-        return running(low, expr, body, mask, axes, at, scope)
-    if expr.op == "rank":
-        return ranked(low, expr, body, mask, axes, at, scope)
-    return softmaxed(low, expr, body, mask, axes, at, scope)
+    return body, mask, scope.sort({*body.axes, *(mask.axes if mask else ()), expr.coordinate})
 
 
 def softmaxed(
@@ -53,7 +57,7 @@ def softmaxed(
         return Value(low.text.dialect.softmax(expr.op, whole.code, last, low.text), axes, "real", body.dtype)
     simple = expr.op == "softmax" and not low.isolate and scope.places[expr.coordinate].within is None
     if simple and keeps_a_point(expr, scope.trail, low.lets):
-        kept = arrays.broadcast(low, reductions.filled(low, expr, body, mask, scope), axes, scope)
+        kept = arrays.broadcast(low, points.filled(low, expr, body, mask, scope), axes, scope)
         return Value(low.text.dialect.softmax(expr.op, kept.code, last, low.text), axes, "real", body.dtype)
     helper = low.text.helper(f"guarded_{expr.op}")
     body = arrays.broadcast(low, body, axes, scope)
@@ -81,27 +85,23 @@ def running(
     if expr.type.kind == "whole" and integers.largest(low, expr, scope) > LARGEST["i64"]:
         code: Node = call(low.text.helper("checked_cumsum"), body.code, at)
     else:
-        code = low.text.dialect.cumsum(body, at)
+        code = low.text.dialect.running("sum", body, at, low.text)
     result = Value(code, axes, expr.type.kind, dtype)
     return result if mask is None else arrays.where(low, mask, result, zero, scope, dtype)
 
 
-def ranked(
-    low: Lowering,
-    expr: ir.Normalize,
-    body: Value,
-    mask: Value | None,
-    axes: tuple[Coordinate, ...],
-    at: int,
-    scope: Scope,
-) -> Value:
+def ranked(low: Lowering, expr: ir.Normalize, scope: Scope) -> Value:
     """`rank`: places in a stable sort. What is removed comes last, at the number of points that are left."""
     low.tell(f"the ranks along `{expr.coordinate}` by a stable sort")
-    arguments = [arrays.broadcast(low, body, axes, scope).code]
-    if mask is not None:
-        arguments.append(arrays.broadcast(low, mask, axes, scope).code)
-    helper = low.text.helper("rank" if mask is None else "guarded_rank")
-    return Value(call(helper, *arguments, at - len(axes)), axes, "whole", "i64")
+    given, axes = compared(low, expr, scope)
+    helper = low.text.helper("guarded_rank" if len(given) > 1 else "rank")
+    return Value(call(helper, *given, axes.index(expr.coordinate) - len(axes)), axes, "whole", "i64")
+
+
+def compared(low: Lowering, expr: ir.Normalize, scope: Scope) -> tuple[list[Node], tuple[Coordinate, ...]]:
+    """The numbers that a ranking compares, and where there is one the mask of those that take part; their axes."""
+    body, mask, axes = row(low, expr, scope)
+    return [arrays.broadcast(low, part, axes, scope).code for part in (body, mask) if part is not None], axes
 
 
 def normalized_row(low: Lowering, expr: ir.Normalize, scope: Scope) -> Value:

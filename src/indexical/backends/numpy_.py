@@ -155,8 +155,11 @@ class NumPy:
     def scan(self, name: str, kernels: dict[str, set[str]], text: Text) -> None:
         kernels.setdefault("numpy_scan", set()).add(name)
 
-    def cumsum(self, value: Value, axis: int) -> Node:
-        return method(value.code, "cumsum", axis)
+    def running(self, op: str, value: Value, axis: int, text: Text) -> Node:
+        if op in ("sum", "prod"):
+            return method(value.code, f"cum{op}", axis)
+        function = {"max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and"}[op]
+        return call(f"np.{function}.accumulate", value.code, axis)
 
     def copy(self, code: Node) -> Node:
         return method(code, "copy")

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from ..ir import nodes as ir
 from ..ir.algebra.factors import factors_of
-from ..ir.types import Coordinate
 from ..ir.walk import walk
-from . import arrays, binding, contraction, convolution, integers, scatter, shifts, sizes, views
-from .base import Value, plain
-from .code import ONE, ZERO, Infix, Name, Node, call, chain, infix, method, negative, node
+from . import arrays, binding, contraction, convolution, integers, points, prefixes, scatter, shifts, sizes, views
+from .base import Value
+from .code import ZERO, Name, call, infix, method, negative
 from .integers import LARGEST
 from .lowering import Lowering
 from .scope import Scope
-from .values import aligned, joined, permuted
-
-_NEUTRAL: dict[str, Node] = {"sum": ZERO, "mean": ZERO, "prod": ONE, "any": Name("False"), "all": Name("True")}
-
+from .values import permuted
 
 # Ways to a reduction that do not compute its body at all its points, in the order in which they are tried.
-_WAYS = (scatter.at_one_point, scatter.by_members, shifts.by_remainders, scatter.scattered, shifts.counted_down)
+_WAYS = (
+    scatter.at_one_point,
+    scatter.by_members,
+    shifts.by_remainders,
+    scatter.scattered,
+    prefixes.prefixed,
+    shifts.counted_down,
+)
 
 
 def reduce(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value:
@@ -36,7 +39,7 @@ def reduce(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value:
         found = convolution.convolved(low, expr, guarded, needed, scope)
         found = found or contraction.contract(low, expr, guarded, needed, scope)
         if found is not None:
-            return found if expr.op == "sum" else averaged(low, found, expr, masks, inner, scope)
+            return found if expr.op == "sum" else points.averaged(low, found, expr, masks, inner, scope)
         masks = masks_of_sum(low, masks, expr, inner)
     body = low.value(expr.body, guarded)
     if expr.type.kind == "real":
@@ -110,102 +113,28 @@ def reduced(low: Lowering, expr: ir.Reduce, body: Value, mask: Value | None, inn
     axes = inner.sort({*body.axes, *bound, *(mask.axes if mask else ())})
     count = None if mask is None else low.text.keep(mask, "kept")
     if mask is not None:
-        body = filled(low, expr, body, mask, inner)
+        body = points.filled(low, expr, body, mask, inner)
     body = arrays.broadcast(low, body, axes, inner)
     body = low.text.short(body.turned or body, low.label)
     gone = tuple(n for n, axis in enumerate(body.axes) if axis in bound)
     kept = tuple(axis for axis in body.axes if axis not in bound)
     whole = expr.type.kind == "whole"
     if whole and expr.op in ("max", "min"):
-        check_count(low, expr, count, inner, scope, f"`{expr.op}` of whole numbers over no points has no value")
+        points.check_count(low, expr, count, inner, scope, f"`{expr.op}` of whole numbers over no points has no value")
     if whole and expr.op in ("sum", "prod") and integers.largest(low, expr, scope) > LARGEST["i64"]:
         helper = low.text.helper("checked_sum" if expr.op == "sum" else "checked_prod")
         total = Value(call(helper, body.code, gone), kept, "whole", "i64")
         return permuted(total, scope.sort(kept), low.text)
     if expr.op == "mean" and mask is None:
-        check_count(low, expr, None, inner, scope, "`mean` over no points has no value")
+        points.check_count(low, expr, None, inner, scope, "`mean` over no points has no value")
     op = "sum" if expr.op == "mean" and mask is not None else expr.op
     empty = not all(sizes.is_filled(low, coordinate, inner) for coordinate in bound)
     code = low.text.dialect.reduction(op, body, gone, low.text, empty)
     dtype = "i64" if whole and op in ("sum", "prod") else body.dtype
     result = permuted(Value(code, kept, expr.type.kind, dtype), scope.sort(kept), low.text)
-    return averaged(low, result, expr, [mask], inner, scope) if expr.op == "mean" and mask is not None else result
-
-
-def filled(low: Lowering, expr: ir.Reduce | ir.Normalize, body: Value, mask: Value, scope: Scope) -> Value:
-    """The neutral value of the operation where the mask removes a point."""
-    body = arrays.as_array(low, body)
-    if expr.op in _NEUTRAL:
-        neutral = _NEUTRAL[expr.op]
-    elif body.kind == "real":
-        neutral = Name("math.inf") if expr.op == "min" else negative("math.inf")
-    else:
-        most = LARGEST[body.dtype or "i64"]
-        neutral = node(-most - 1 if expr.op == "max" else most)
-    return arrays.where(low, mask, body, plain(neutral, body.kind), scope, body.dtype)
-
-
-# --------------------------------------------------------------- over no points
-
-
-def points_left(low: Lowering, mask: Value | None, bound: tuple[Coordinate, ...], inner: Scope) -> Value:
-    """The number of points that are left."""
-    if mask is None:
-        return plain(chain("*", [sizes.length(low, axis, inner) for axis in bound]))
-    axes = inner.sort({*mask.axes, *bound})
-    spread = arrays.broadcast(low, mask, axes, inner)
-    gone = tuple(n for n, axis in enumerate(axes) if axis in bound)
-    code = low.text.dialect.reduction("sum", spread, gone, low.text)
-    return Value(code, tuple(axis for axis in axes if axis not in bound), "whole", "i64")
-
-
-def check_count(low: Lowering, expr: ir.Reduce, mask: Value | None, inner: Scope, scope: Scope, message: str) -> None:
-    """Refuse where no point is left."""
-    bound = inner.sort(expr.coordinates)
-    if mask is None:
-        for coordinate in bound:
-            if not sizes.is_filled(low, coordinate, inner):
-                test: Node = infix("==", sizes.length(low, coordinate, inner), 0)
-                if sizes.may_be_reversed(low, coordinate, inner):
-                    test = sizes.is_below(low, sizes.extent_of(low, coordinate, inner) - 1, expr.span, inner)
-                arrays.fail_where(low, plain(test, "bool"), "IX310", message, scope)
-        return
-    some = contraction.some_left(
-        low, [arrays.broadcast(low, mask, inner.sort({*mask.axes, *bound}), inner)], frozenset(bound), inner
-    )
-    arrays.fail_where(low, arrays.negation(low, low.text.keep(some, "some")), "IX310", message, scope)
-
-
-def averaged(
-    low: Lowering, total: Value, expr: ir.Reduce, masks: list[Value | None] | list[Value], inner: Scope, scope: Scope
-) -> Value:
-    """A sum divided by how many points there are."""
-    mask = arrays.conjunction(low, [mask for mask in masks if mask is not None], inner)
-    count = points_left(low, mask, inner.sort(expr.coordinates), inner)
-    if not is_data_guard(low, expr):
-        if mask is None:
-            check_count(low, expr, None, inner, scope, "`mean` over no points has no value")
-        else:
-            count = low.text.keep(count, "count")
-            test = Value(infix("==", count.code, 0), count.axes, "bool", "bool")
-            arrays.fail_where(low, test, "IX310", "`mean` over no points has no value", scope)
-    axes = joined((total, count), scope.order)
-    left, right = aligned(total, axes), aligned(arrays.as_real(low, count, total.dtype), axes)
-    return Value(Infix("/", left.code, right.code), axes, "real", total.dtype)
-
-
-def is_data_guard(low: Lowering, expr: ir.Reduce) -> bool:
-    """Whether a guard depends on an input or on figures, through definitions too."""
-    waiting, seen = [] if expr.guard is None else [expr.guard], set[str]()
-    while waiting:
-        for part in walk(waiting.pop()):
-            if isinstance(part, ir.Array) or (isinstance(part, ir.Read) and part.tensor not in low.lets):
-                return True
-            if isinstance(part, ir.Read) and part.tensor not in seen:
-                seen.add(part.tensor)
-                clauses = low.lets[part.tensor].clauses
-                waiting += [e for c in clauses for e in (c.body, c.guard) if e is not None]
-    return False
+    if expr.op != "mean" or mask is None:
+        return result
+    return points.averaged(low, result, expr, [mask], inner, scope)
 
 
 # ------------------------------------------------------------------- arguments
@@ -223,20 +152,20 @@ def argument(low: Lowering, expr: ir.Reduce, body: Value, mask: Value | None, in
         # Guards may remove the points without a value, but a library would refuse the empty axis all the same.
         mask = Value(low.text.dialect.full(sizes.shape(low, axes, inner), Name("True"), "bool"), axes, "bool", "bool")
     if mask is None:
-        check_count(low, expr, None, inner, scope, message)
+        points.check_count(low, expr, None, inner, scope, message)
         result = Value(method(body.code, expr.op, at), others, "whole", "i64")
     else:
         mask = low.text.keep(arrays.broadcast(low, mask, axes, inner), "kept")
         code = call(low.text.helper(expr.op), body.code, mask.code, at)
         result = low.text.keep(Value(code, others, "whole", "i64"), "place")
-        if not is_data_guard(low, expr):
+        if not points.is_data_guard(low, expr):
             test = Value(infix("<", result.code, 0), others, "bool", "bool")
             arrays.fail_where(low, test, "IX310", message, scope)
     start = sizes.number(low, inner.places[coordinate].start, inner)
     if start == ZERO:
         return result
     place = infix("+", result.code, start)
-    if mask is None or not is_data_guard(low, expr):
+    if mask is None or not points.is_data_guard(low, expr):
         return Value(place, others, "whole", "i64")
     some = Value(infix(">=", result.code, 0), others, "bool", "bool")
     return Value(low.text.dialect.where(some, place, negative(1)), others, "whole", "i64")

@@ -8,7 +8,7 @@ from ..ir.functions import FUNCTIONS
 from ..ir.types import Dtype
 from ..plan.target import BACKWARD, CROSS_ENTROPY, FUSED, GROUPED, INTERVALS, NORMS, STREAM, TILES, TRITON, Target
 from .base import Text, Value
-from .code import ZERO, Name, Node, Number, Part, call, fill, infix, method, spelled
+from .code import ZERO, Name, Node, Number, Part, Prefix, call, fill, infix, method, spelled
 from .torch_helpers import HELPERS
 
 _NAMES: dict[Dtype, str] = {
@@ -176,8 +176,15 @@ class Torch:
     def scan(self, name: str, kernels: dict[str, set[str]], text: Text) -> None:
         kernels.setdefault("torch_scan", set()).add(name)
 
-    def cumsum(self, value: Value, axis: int) -> Node:
-        return method(value.code, "cumsum", axis)
+    def running(self, op: str, value: Value, axis: int, text: Text) -> Node:
+        match op:
+            case "max" | "min":
+                return call(text.helper(f"running_{op}"), value.code, axis)
+            case "any":
+                return infix(">", method(value.code, "cumsum", axis), 0)
+            case "all":
+                return infix("==", method(Prefix("~", value.code), "cumsum", axis), 0)
+        return method(value.code, f"cum{op}", axis)
 
     def copy(self, code: Node) -> Node:
         return method(code, "clone")

@@ -316,6 +316,16 @@ def add_at(total, places, part):
     part = part.to(total.dtype).reshape(*total.shape[:lead], at.numel())
     total.flatten(lead).index_add_(lead, at.flatten(), part)
 ''',
+    "running_max": '''
+def running_max(x, axis):
+    """The largest number up to each along one axis."""
+    return x.cummax(axis).values if x.shape[axis] else x
+''',
+    "running_min": '''
+def running_min(x, axis):
+    """The smallest number up to each along one axis."""
+    return x.cummin(axis).values if x.shape[axis] else x
+''',
     "rank": '''
 def rank(x, axis):
     """The place of each number in decreasing order, the first of equal ones first and NaN last, by a stable sort."""

@@ -42,7 +42,7 @@ def show_plan(plan: Plan, sizes: Mapping[Coordinate, int]) -> str:
 
 
 # Operations that the plan names in its text; all others only move or read arrays.
-_TOLD = frozenset(("reduce", "normalize", "contract", "gather", "scatter", "convolve", "scan", "pad"))
+_TOLD = frozenset(("reduce", "normalize", "sort", "contract", "gather", "scatter", "convolve", "scan", "pad"))
 
 
 def _told(step: Step, plan: Plan) -> str:

@@ -1,0 +1,154 @@
+"""Prefixes: reductions over all points up to one, or from one on, which a running total has for all of them at once.
+
+`sum[k](x[k] where k <= i)` is the running sum of `x` at `i`; `max`, `prod`, `any` and `all` are alike. With a factor
+that only counts the steps between the two, `g ** (i - k)`, it is the recurrence that multiplies by `g` in every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.affine import Constants, Polynomial, expression, number, of_atom, polynomial
+from ..ir.algebra.factors import Factor, factors_of, product_of
+from ..ir.algebra.predicates import BASES
+from ..ir.prove import inequalities
+from ..ir.types import Coordinate
+
+RUNNING = ("sum", "mean", "prod", "max", "min", "any", "all")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """`key <= query + shift`; where it is not `forward`, `key >= query + shift`."""
+
+    key: Coordinate
+    query: Coordinate
+    shift: Polynomial
+    forward: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Decay:
+    """`base ** (distance * rate)`, or with a base of None the exponential `op` of the product; the distance counts
+    `speed` for every step from the key to the query, and `extra`."""
+
+    op: str
+    base: ir.Expr | None
+    rate: ir.Expr | None
+    speed: int
+    extra: Polynomial
+
+    def at(self, distance: Polynomial, like: ir.Expr) -> ir.Expr:
+        """The factor at a distance."""
+        exponent = expression(distance, like.span)
+        if self.rate is not None:
+            exponent = build.apply("*", (exponent, self.rate), "real", like.span)
+        if self.base is None:
+            return build.apply(self.op, (exponent,), "real", like.span)
+        if distance == number(1) and self.rate is None:
+            return self.base
+        return build.apply("**", (self.base, exponent), "real", like.span)
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """The running reduction of `body` in this order, times `fixed` factors that do not vary with the key. Only points
+    at which the `others` hold take part, and these do not vary with the query either."""
+
+    order: Order
+    body: ir.Expr
+    others: tuple[ir.Expr, ...]
+    fixed: tuple[Factor, ...]
+    decay: Decay | None
+
+
+def find(
+    expr: ir.Reduce, facts: Iterable[ir.Expr], queries: Iterable[Coordinate], constants: Constants
+) -> Prefix | None:
+    """The prefix that a reduction over one coordinate is, where these facts say which of its points take part; None
+    where it is none."""
+    key, queries = expr.ranges[0].coordinate, frozenset(queries)
+    orders, others = [], []
+    for fact in facts:
+        order = _order(fact, key, queries, constants)
+        if order is None:
+            others.append(fact)
+        else:
+            orders.append(order)
+    if len(orders) != 1 or any(orders[0].query in other.type.coordinates for other in others):
+        return None
+    order = orders[0]
+    if order.query not in expr.body.type.coordinates:
+        return Prefix(order, expr.body, tuple(others), (), None)
+    if expr.op not in ("sum", "mean") or expr.type.kind != "real":
+        return None
+    factors = factors_of(expr.body)
+    fixed = tuple(factor for factor in factors if key not in factor.coordinates)
+    plain = [factor for factor in factors if key in factor.coordinates and order.query not in factor.coordinates]
+    mixed = [factor for factor in factors if {key, order.query} <= factor.coordinates]
+    decay = _decay(mixed[0], order, constants) if len(mixed) == 1 and not mixed[0].inverse else None
+    if mixed and decay is None:
+        return None
+    body = product_of(plain, expr.body) if plain else build.whole(1, expr.body.span)
+    return Prefix(order, body, tuple(others), fixed, decay)
+
+
+def _order(fact: ir.Expr, key: Coordinate, queries: frozenset[Coordinate], constants: Constants) -> Order | None:
+    rows = inequalities(fact, constants)
+    if rows is None or len(rows) != 1:
+        return None
+    row = rows[0]
+    pair = _difference(row, key)
+    if pair is None or pair[0] not in queries or pair[1] not in (1, -1):
+        return None
+    query, slope, rest = pair
+    return Order(key, query, rest if slope < 0 else -rest, slope < 0)
+
+
+def _difference(value: Polynomial, key: Coordinate) -> tuple[Coordinate, int, Polynomial] | None:
+    """The other coordinate, the slope and the rest in `slope * (key - other) + rest`."""
+    slope = value.terms.get(frozenset(((key, 1),)), 0)
+    opposite = [next(iter(m))[0] for m, f in value.terms.items() if slope and f == -slope and len(m) == 1]
+    for other in opposite:
+        if not isinstance(other, Coordinate):
+            continue
+        rest = value.plus(of_atom(key) - of_atom(other), -slope)
+        if not any(isinstance(atom, Coordinate) or atom.type.coordinates for atom in rest.atoms):
+            return other, slope, rest
+    return None
+
+
+def _decay(factor: Factor, order: Order, constants: Constants) -> Decay | None:
+    """The decay that a factor is, in any number of steps; None for anything else."""
+    base: ir.Expr | None
+    match factor.expr:
+        case ir.Map("**" as op, (power, exponent)):
+            base = power
+        case ir.Map(op, (exponent,)) if op == "exp" or op in BASES:
+            base = None
+        case _:
+            return None
+    pair = {order.key, order.query}
+    sign = 1
+    while isinstance(exponent, ir.Map) and exponent.op == "neg":
+        exponent, sign = exponent.arguments[0], -sign
+    parts = factors_of(exponent)
+    moving = [part for part in parts if pair & part.coordinates]
+    if (base is not None and pair & base.type.coordinates) or len(moving) != 1 or moving[0].inverse:
+        return None
+    distance = moving[0].expr
+    while isinstance(distance, ir.Map) and (distance.op == "neg" or distance.op in ("as f64", "as f32")):
+        sign = -sign if distance.op == "neg" else sign
+        distance = distance.arguments[0]
+    if distance.type.kind != "whole":
+        return None
+    found = _difference(polynomial(distance, constants), order.key)
+    if found is None or found[0] != order.query:
+        return None
+    rest = [part for part in parts if part is not moving[0]]
+    rate = product_of(rest, exponent) if rest else None
+    _, slope, extra = found
+    return Decay(op, base, rate, -slope * sign, extra if sign > 0 else -extra)
