@@ -89,6 +89,9 @@ def test_every_way_ranks_the_same(start: int) -> None:
         tensors = {name: torch.tensor(array) for name, array in case.arrays.items()}
         ways = [program(**case.arrays, backend="reference"), program(**case.arrays)]
         ways += [program(**tensors), program(**tensors, isolate=True), program(**case.arrays, isolate=True)]
+        for given in (case.arrays, tensors):
+            gathered = np.asarray(program(**given, outputs="o"))
+            np.testing.assert_allclose(gathered, case.wanted[3], rtol=1e-9, atol=1e-12, err_msg=f"seed {seed}")
         for found in ways:
             for one, other in zip(found, case.wanted, strict=False):
                 np.testing.assert_allclose(np.asarray(one), other, rtol=1e-9, atol=1e-12, err_msg=f"seed {seed}")
@@ -132,6 +135,83 @@ def test_whole_numbers_are_ranked_to_their_ends() -> None:
         np.testing.assert_array_equal(np.asarray(one), np.argsort(np.argsort(~array, kind="stable")))
         np.testing.assert_array_equal(np.asarray(other)[~kept], 4)
         np.testing.assert_array_equal(np.asarray(other)[kept], [2, 0, 1, 3])
+
+
+SELECTED = {
+    "heads": """
+let s[h, i, j] = sum[d](Q[h, i, d] * K[h, j, d]);
+let w[h, i, j] = softmax[j](s[h, i, j] where j <= i, rank[j](s[h, i, j] where j <= i) < 3);
+let out[h, i, d] = sum[j](w[h, i, j] * V[h, j, d]);""",
+    "in place": """
+let s[h, i, j] = sum[d](Q[h, i, d] * K[h, j, d]);
+let out[h, i, d] = 2 * sum[j](softmax[j](s[h, i, j] where 3 > rank[j](s[h, i, j]), j != 1) * V[h, j, d]);""",
+    "by name": """
+let s[h, i, j] = floor(sum[d](Q[h, i, d] * K[h, j, d]));
+let r[h, i, j] = rank[j](s[h, i, j]);
+let out[h, i, d] = sum[j](V[h, j, d] * s[h, i, j] where r[h, i, j] <= 2);""",
+    "for all queries": """
+let c[h, j] = sum[d](K[h, j, d] ** 2);
+let out[h, i, d] = Q[h, i, d] * sum[j](softmax[j](c[h, j] where rank[j](c[h, j]) < 3) * V[h, j, d] where j != 2);""",
+}
+
+
+@pytest.mark.parametrize("form", SELECTED)
+@pytest.mark.parametrize("keys", [1, 3, 6])
+def test_what_was_selected_is_gathered(form: str, keys: int) -> None:
+    program = ix.compile(f"input Q[h, i, d], K[h, j, d], V[h, j, d];{SELECTED[form]}")
+    noise = np.random.default_rng(keys)
+    shapes = {"Q": (2, 5, 4), "K": (2, keys, 4), "V": (2, keys, 4)}
+    given = {name: noise.standard_normal(shape) for name, shape in shapes.items()}
+    assert "the places of the 3 largest along `j`" in str(program.plan(**given, outputs="out"))
+    wanted = program(**given, backend="reference", outputs="out")
+    seeded = noise.standard_normal(wanted.shape)
+    flowing = ix.grad(program, of="out", by=("V",))(**given, d_out=seeded, backend="reference")
+    tensors = {name: torch.tensor(array, requires_grad=True) for name, array in given.items()}
+    found = program(**tensors, outputs="out")
+    (found * torch.tensor(seeded)).sum().backward()
+    for one in (found.detach(), program(**given, outputs="out")):
+        np.testing.assert_allclose(np.asarray(one), wanted, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(tensors["V"].grad, flowing, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3])
+def test_the_largest_few_are_those_of_lowest_rank(limit: int) -> None:
+    program = ix.compile(
+        f"""
+input s[i, j], keep[i, j] : bool, V[j];
+let a[i, j] = rank[j](s[i, j]) < {limit};
+let b[i, j] = rank[i](s[i, j] where keep[i, j]) < {limit};
+let o[i] = sum[j](V[j] where keep[i, j], rank[j](s[i, j] where keep[i, j]) < {limit});
+output a, b, o;"""
+    )
+    for seed in range(6):
+        noise = np.random.default_rng(seed)
+        s, kind = noise.integers(-2, 3, (4, 6)) * 1.0, noise.random((4, 6))
+        s = np.where(kind < 0.1, np.nan, np.where(kind < 0.2, np.inf, np.where(kind < 0.4, -np.inf, s)))
+        given = {"s": s, "keep": noise.random((4, 6)) < 0.6, "V": noise.standard_normal(6)}
+        wanted = program(**given, backend="reference")
+        for backend in ("numpy", "torch"):
+            for one, other in zip(program(**given, backend=backend), wanted, strict=True):
+                np.testing.assert_allclose(np.asarray(one, float), np.asarray(other, float), rtol=1e-12, atol=1e-12)
+            found = program(**given, backend=backend, outputs="o")
+            np.testing.assert_allclose(np.asarray(found), wanted[2], rtol=1e-12, atol=1e-12)
+
+
+def test_weights_that_are_wanted_are_not_selected_twice() -> None:
+    program = ix.compile(
+        "input s[i, j], V[j, e]; let w[i, j] = softmax[j](s[i, j] where rank[j](s[i, j]) < 2);"
+        "let o[i, e] = sum[j](w[i, j] * V[j, e]); output w, o;"
+    )
+    plan = str(program.plan(torch.zeros(3, 4), torch.zeros(4, 2)))
+    assert "the 2 largest along `j`, and not all ranks" in plan
+    assert "the places of" not in plan
+
+
+def test_a_library_that_maps_over_calls_sorts() -> None:
+    program = ix.compile("input s[j], V[j]; let o = sum[j](softmax[j](s[j] where rank[j](s[j]) < 2) * V[j]);")
+    s, V = torch.randn(3, 5, dtype=torch.float64), torch.randn(5, dtype=torch.float64)
+    found = torch.func.vmap(lambda row: program(row, V))(s)
+    torch.testing.assert_close(found, torch.stack([program(row, V) for row in s]))
 
 
 def test_the_plan_sorts() -> None:

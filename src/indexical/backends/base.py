@@ -86,6 +86,7 @@ class Dialect(Protocol):
     adds_products: bool  # `addmm`, `addmv`, `addcmul`.
     convolves: bool  # It has the helper `convolved`.
     streams_blocks: bool  # Attention is blocks of rows against blocks of keys, in functions inside the emitted one.
+    selects_largest: bool  # It finds a few largest numbers sooner than it sorts all.
     attention: Name | None  # The kernel for queries, keys and values of four axes, contiguous and of equal width.
 
     def arange(self, start: Node, stop: Node) -> Node: ...

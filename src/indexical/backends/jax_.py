@@ -206,6 +206,26 @@ def guarded_rank(x, kept, axis):
     place = jnp.where(kept, kept.astype(jnp.int64).cumsum(axis) - 1, kept.sum(axis, keepdims=True))
     return jnp.take_along_axis(place, jnp.argsort(order, axis), axis).astype(jnp.int64)
 ''',
+    "top": '''
+def top(x, count, axis):
+    """The places of so many numbers, the largest first, the first of equal ones first and NaN last; -1 where there are
+    no more."""
+    key = -x if jnp.issubdtype(x.dtype, jnp.floating) else ~x
+    order = jnp.argsort(key, axis, stable=True).swapaxes(axis, -1)[..., :count]
+    more = jnp.full((*order.shape[:-1], count - order.shape[-1]), -1)
+    return jnp.concatenate((order, more), -1).swapaxes(axis, -1).astype(jnp.int64)
+''',
+    "guarded_top": '''
+def guarded_top(x, kept, count, axis):
+    """The places of so many numbers that are kept, the largest first, the first of equal ones first and NaN last; -1
+    where there are no more."""
+    x, kept = x.swapaxes(axis, -1), kept.swapaxes(axis, -1)
+    order = jnp.argsort(-x if jnp.issubdtype(x.dtype, jnp.floating) else ~x, -1, stable=True)
+    left = jnp.argsort(~jnp.take_along_axis(kept, order, -1), -1, stable=True)
+    order = jnp.where(jnp.arange(x.shape[-1]) < kept.sum(-1, keepdims=True), jnp.take_along_axis(order, left, -1), -1)
+    more = jnp.full((*order.shape[:-1], max(0, count - order.shape[-1])), -1)
+    return jnp.concatenate((order[..., :count], more), -1).swapaxes(axis, -1).astype(jnp.int64)
+''',
     "stacked": '''
 def stacked(rows, counts, axes, empty):
     """The rows of a recurrence as one array, their steps as these axes; `empty` stands for what is not there."""
@@ -302,6 +322,7 @@ class Jax:
     adds_products = False
     convolves = False
     streams_blocks = False
+    selects_largest = False
     attention: Name | None = None
 
     def dtype(self, dtype: Dtype) -> Node:

@@ -56,6 +56,7 @@ class NumPy:
     adds_products = False
     convolves = False
     streams_blocks = True
+    selects_largest = False
     attention: Name | None = None
 
     def dtype(self, dtype: Dtype) -> Node:

@@ -204,6 +204,25 @@ def guarded_rank(x, kept, axis):
     np.put_along_axis(place, order, np.where(kept, kept.cumsum(axis) - 1, kept.sum(axis, keepdims=True)), axis)
     return place
 ''',
+    "top": '''
+def top(x, count, axis):
+    """The places of so many numbers, the largest first, the first of equal ones first and NaN last; -1 where there are
+    no more."""
+    order = np.argsort(-x if x.dtype.kind == "f" else ~x, axis, kind="stable").swapaxes(axis, -1)[..., :count]
+    more = np.full((*order.shape[:-1], count - order.shape[-1]), -1)
+    return np.concatenate((order, more), -1).swapaxes(axis, -1)
+''',
+    "guarded_top": '''
+def guarded_top(x, kept, count, axis):
+    """The places of so many numbers that are kept, the largest first, the first of equal ones first and NaN last; -1
+    where there are no more."""
+    x, kept = x.swapaxes(axis, -1), kept.swapaxes(axis, -1)
+    order = np.argsort(-x if x.dtype.kind == "f" else ~x, -1, kind="stable")
+    left = np.argsort(~np.take_along_axis(kept, order, -1), -1, kind="stable")
+    order = np.where(np.arange(x.shape[-1]) < kept.sum(-1, keepdims=True), np.take_along_axis(order, left, -1), -1)
+    more = np.full((*order.shape[:-1], max(0, count - order.shape[-1])), -1)
+    return np.concatenate((order[..., :count], more), -1).swapaxes(axis, -1)
+''',
     "round_bf16": '''
 def round_bf16(x):
     """To the nearest number of eight significant bits, in a float32. NumPy has no bfloat16."""

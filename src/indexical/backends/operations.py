@@ -25,7 +25,7 @@ _CALLS = {
     "join": "stack stacked cat concatenate joint",
     "reduce": "sum any all amax amin max min prod mean argmax argmin largest smallest checked_sum checked_prod",
     "normalize": "softmax log_softmax guarded_softmax guarded_log_softmax",
-    "sort": "rank guarded_rank",
+    "sort": "rank guarded_rank top guarded_top among_first guarded_among_first",
     "contract": "@ tensordot addmm addmv by_place products_by_place",
     "gather": "pick take take_checked take_or_zero",
     "scatter": "scattered add_at add_ set",

@@ -95,8 +95,10 @@ class Prover:
             if place.step is None and (self.is_measured(place, extent) or (place.stop == extent and from_zero)):
                 return True
         trail = scope.trail if guarded else scope.box
-        if isinstance(index, ir.Reduce) and index.op in ("argmax", "argmin"):
-            return index.guard is None and self._is_range_inside(index.ranges[0], extent, trail)
+        found = self._place(index)
+        if found is not None:
+            there = found.guard is None or self.entails(trail, self.polynomial(index))
+            return there and self._is_range_inside(found.ranges[0], extent, trail)
         where, length = self.polynomial(index), self.polynomial(extent)
         return self.entails(trail, where) and self.entails(trail, length - where - 1)
 
@@ -124,6 +126,16 @@ class Prover:
             result.setdefault(one, set()).add(other)
             result.setdefault(other, set()).add(one)
         return result
+
+    def _place(self, index: ir.Expr) -> ir.Reduce | None:
+        """The `argmax` or `argmin` that an index is, by name too: a place in its range, or with a guard -1."""
+        named = isinstance(index, ir.Read)
+        if isinstance(index, ir.Read) and index.tensor in self.lets:
+            clause, *others = self.lets[index.tensor].clauses
+            index = index if others or clause.guard is not None else clause.body
+        if not isinstance(index, ir.Reduce) or index.op not in ("argmax", "argmin"):
+            return None
+        return None if named and index.ranges[0].depends_on else index
 
     def _is_range_inside(self, range: ir.Range, extent: ir.Expr, trail: Trail) -> bool:
         lower, upper = self.polynomial(range.lower), self.polynomial(range.upper)

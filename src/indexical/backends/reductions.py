@@ -5,7 +5,20 @@ from __future__ import annotations
 from ..ir import nodes as ir
 from ..ir.algebra.factors import factors_of
 from ..ir.walk import walk
-from . import arrays, binding, contraction, convolution, integers, points, prefixes, scatter, shifts, sizes, views
+from . import (
+    arrays,
+    binding,
+    contraction,
+    convolution,
+    integers,
+    points,
+    prefixes,
+    scatter,
+    selection,
+    shifts,
+    sizes,
+    views,
+)
 from .base import Value
 from .code import ZERO, Name, call, infix, method, negative
 from .integers import LARGEST
@@ -19,6 +32,7 @@ _WAYS = (
     scatter.by_members,
     shifts.by_remainders,
     scatter.scattered,
+    selection.placed,
     prefixes.prefixed,
     shifts.counted_down,
 )

@@ -55,6 +55,7 @@ class Torch:
     adds_products = True
     convolves = True
     streams_blocks = False
+    selects_largest = True
     attention: Name | None = Name("torch.nn.functional.scaled_dot_product_attention")
 
     def dtype(self, dtype: Dtype) -> Node:

@@ -326,6 +326,59 @@ def running_min(x, axis):
     """The smallest number up to each along one axis."""
     return x.cummin(axis).values if x.shape[axis] else x
 ''',
+    "top": '''
+def top(x, count, axis):
+    """The places of so many numbers, the largest first, the first of equal ones first and NaN last; -1 where there are
+    no more."""
+    return guarded_top(x, None, count, axis)
+''',
+    "guarded_top": '''
+def guarded_top(x, kept, count, axis):
+    """The places of so many numbers that are kept, the largest first, the first of equal ones first and NaN last; -1
+    where there are no more."""
+    x = x.detach().movedim(axis, -1)
+    kept = None if kept is None else kept.movedim(axis, -1)
+    n = x.shape[-1]
+
+    def by_sorting(x, kept):
+        order = torch.argsort(-x if x.is_floating_point() else ~x, dim=-1, stable=True)
+        if kept is not None:
+            order = order.gather(-1, torch.argsort((~kept).gather(-1, order), dim=-1, stable=True))
+            order = torch.where(torch.arange(n, device=x.device) < kept.sum(-1, keepdim=True), order, -1)
+        return torch.nn.functional.pad(order[..., :count], (0, max(0, count - n)), value=-1)
+
+    if n <= count or count < 1 or not x.is_floating_point() or torch.compiler.is_compiling():
+        return by_sorting(x, kept).movedim(-1, axis)
+    low = x if kept is None else torch.where(kept, x, -math.inf)
+    values, place = low.topk(count, -1)
+    # Which of equal numbers come first is not said there, and NaN comes before all: such rows are sorted.
+    odd = (values[..., 1:] == values[..., :-1]).any(-1) | values[..., 0].isnan()
+    odd = odd | (low.scatter(-1, place, -math.inf).amax(-1) == values[..., -1])
+    try:
+        some = bool(odd.any())
+    except RuntimeError:  # vmap has no answer for all that it maps over
+        return by_sorting(x, kept).movedim(-1, axis)
+    if some:
+        place[odd] = by_sorting(x[odd], None if kept is None else kept[odd])
+    return place.movedim(-1, axis)
+''',
+    "among_first": '''
+def among_first(x, count, axis):
+    """Whether each number is among so many largest ones, the first of equal ones first and NaN last."""
+    if count >= x.shape[axis]:
+        return torch.ones_like(x, dtype=torch.bool)
+    return torch.zeros_like(x, dtype=torch.bool).scatter(axis, top(x, count, axis), True)
+''',
+    "guarded_among_first": '''
+def guarded_among_first(x, kept, count, axis):
+    """Whether each number that is kept is among so many largest ones, the first of equal ones first and NaN last; and
+    whether fewer are kept, for all others."""
+    n, place = x.shape[axis], guarded_top(x, kept, count, axis)
+    shape = [length + (at == axis % x.ndim) for at, length in enumerate(x.shape)]
+    found = torch.zeros(shape, dtype=torch.bool, device=x.device)
+    found = found.scatter(axis, torch.where(place < 0, n, place), True).narrow(axis, 0, n)
+    return torch.where(kept, found, kept.sum(axis, keepdim=True) < count)
+''',
     "rank": '''
 def rank(x, axis):
     """The place of each number in decreasing order, the first of equal ones first and NaN last, by a stable sort."""

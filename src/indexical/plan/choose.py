@@ -29,6 +29,7 @@ from .places import by_places
 from .recognize import Recognizer, recognize
 from .recurrences import arrange, step_of
 from .scores import lay_out, take_apart
+from .selection import gather_selected
 from .softmaxes import weights_of
 from .steps import Attend, Attention, Block, Chosen, Gradient, Layout, Plan, Recognized, Refusal, Scores, Step
 from .target import BACKWARD, CROSS_ENTROPY, FUSED, GROUPED, INTERVALS, NORMS, STREAM, TILES, TRITON, Target
@@ -50,12 +51,13 @@ def choose(
     attention are computed from recomputed weights, unless `recompute` is False: then the weights are kept."""
     original = program
     placed: list[str] = []
+    selected: set[str] = set()
     if not isolate:
-        program = by_joined(program)
+        program, selected = gather_selected(by_joined(program), wanted)
         program, placed = by_places(program, needed_by(program, wanted, {}))
     derived = Derived.none(program) if isolate else _derived(program, wanted, target, device, recompute)
     program = derived.program
-    derived = replace(derived, left=derived.left | _gathering_built(program, placed))
+    derived = replace(derived, left=derived.left | _gathering_built(program, placed) | selected)
     found = Recognized(program, {}, ()) if isolate else recognize(program, wanted, derived.left, derived.computed)
     refusals = {refusal.definition: refusal for refusal in (*found.refusals, *derived.refusals)}
     found = _fitting(found, program, refusals, target)
