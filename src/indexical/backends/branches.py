@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from ..ir import build
 from ..ir import nodes as ir
+from ..ir.conditions import negated
 from ..ir.types import DEFAULT_DTYPE, Coordinate, Dtype, widest
-from . import arrays, integers, sizes
+from . import arrays, integers, scatter, sizes
 from .base import Value
 from .code import Name, Ternary
 from .integers import LARGEST
@@ -28,6 +30,13 @@ class Branch:
 
 def select(low: Lowering, expr: ir.Select, scope: Scope) -> Value:
     """One of two values; only the one that is taken is evaluated."""
+    for guard, body, other in (
+        (expr.condition, expr.then, expr.otherwise),
+        (negated(expr.condition), expr.otherwise, expr.then),
+    ):
+        stored = scatter.put(low, guard, body, expr.type.kind, scope) if build.is_number(other, 0) else None
+        if stored is not None:
+            return stored
     condition = low.value(expr.condition, scope)
     return choose(
         low,

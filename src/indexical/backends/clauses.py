@@ -10,9 +10,9 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Dtype
 from ..ir.walk import renamed_apart
-from . import arrays, branches, integers, removal, sizes
+from . import arrays, branches, integers, removal, scatter, sizes
 from .base import Value, is_step, plain
-from .code import ALL, ELLIPSIS, ZERO, Name, Node, Slice, Tuple, call
+from .code import ALL, ELLIPSIS, ZERO, Call, Name, Node, Slice, Tuple, call
 from .integers import LARGEST
 from .lowering import Lowering, Stored
 from .removal import is_written, mask_name
@@ -119,6 +119,9 @@ def clause_value(low: Lowering, let: ir.Let, clause: ir.Clause, steps: Mapping[i
         return _typed(low, let, low.value(body, scope))
     zero = plain(zero_of(let), let.kind)
     guard = renamed_apart(clause.guard, taken)
+    stored = scatter.put(low, guard, body, let.kind, scope)
+    if stored is not None:
+        return stored
     return branches.choose(
         low,
         guard,
@@ -143,7 +146,8 @@ def finished(
     dtype = low.dtypes[let.name]
     if value.python:
         return Value(low.text.dialect.full(sizes.shape(low, axes, scope), value.code, dtype), axes, let.kind, dtype)
-    shared = value.axes != axes or is_shared(low, clause.body, value)
+    chosen = clause.guard is not None and isinstance(value.code, Call)
+    shared = value.axes != axes or (not chosen and is_shared(low, clause.body, value))
     if shared and not own and not steps:
         low.borrowed.add(let.name)
     value = arrays.broadcast(low, arrays.in_order(low, value, axes), axes, scope)

@@ -167,6 +167,19 @@ def scattered(x, places, counts, kept=True):
     total = jnp.zeros((rows + 1, flat.shape[1]), x.dtype).at[at].add(flat)
     return total[:rows].reshape(*counts, *rest)
 ''',
+    "put": '''
+def put(x, axis, places, counts):
+    """x at places along new axes, which begin at this one, and 0 elsewhere. What has a place that is not there is
+    stored in a row that is then cut off."""
+    at, kept, rows = 0, True, math.prod(counts)
+    for place, count in zip(places, counts):
+        kept = kept & (place >= 0) & (place < count)
+        at = at * count + place
+    at = jnp.expand_dims(jnp.broadcast_to(jnp.where(kept, at, rows), x.shape), axis)
+    total = jnp.zeros((*x.shape[:axis], rows + 1, *x.shape[axis:]), x.dtype)
+    total = jnp.put_along_axis(total, at, jnp.expand_dims(x, axis), axis, inplace=False)
+    return total[(slice(None),) * axis + (slice(rows),)].reshape(*x.shape[:axis], *counts, *x.shape[axis:])
+''',
     "pick": '''
 def pick(x, *places):
     """x at these places, None for all. One that is out of bounds gives some number: a guard removes it."""

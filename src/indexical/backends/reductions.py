@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.factors import factors_of
 from ..ir.walk import walk
@@ -42,20 +43,20 @@ def reduce(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value:
     """Reduce: a sum of products by matrix products; one whose points have computed places by a scatter; all else
     over the whole broadcast body."""
     for way in () if is_fixed(low, expr) else _WAYS:
-        found = way(low, expr, scope)
+        found = way(low, guarded(expr), scope)
         if found is not None:
             return found
     inner = binding.bind(low, expr.ranges, scope)
     masks = binding.masks(low, expr.ranges, expr.guard, inner)
-    guarded = inner.where(expr.guard)
+    kept = inner.where(expr.guard)
     if expr.op in ("sum", "mean") and expr.body.type.kind == "real":
         needed = masks_of_product(low, masks, expr, inner)
-        found = convolution.convolved(low, expr, guarded, needed, scope)
-        found = found or contraction.contract(low, expr, guarded, needed, scope)
+        found = convolution.convolved(low, expr, kept, needed, scope)
+        found = found or contraction.contract(low, expr, kept, needed, scope)
         if found is not None:
             return found if expr.op == "sum" else points.averaged(low, found, expr, masks, inner, scope)
         masks = masks_of_sum(low, masks, expr, inner)
-    body = low.value(expr.body, guarded)
+    body = low.value(expr.body, kept)
     if expr.type.kind == "real":
         body = arrays.as_real(low, body)
         body = body if expr.op in ("max", "min") else arrays.widened(low, body)
@@ -63,6 +64,15 @@ def reduce(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value:
     if expr.op in ("argmax", "argmin"):
         return argument(low, expr, body, mask, inner, scope)
     return reduced(low, expr, body, mask, inner, scope)
+
+
+def guarded(expr: ir.Reduce) -> ir.Reduce:
+    """A sum of values that are 0 where a condition fails, as one under that condition."""
+    match expr.body:
+        case ir.Select(condition, then, otherwise) if expr.op == "sum" and build.is_number(otherwise, 0):
+            guard = build.conjunction((expr.guard, condition))
+            return guarded(build.reduce("sum", expr.ranges, then, guard, expr.type.kind, expr.span))
+    return expr
 
 
 def is_fixed(low: Lowering, expr: ir.Expr) -> bool:

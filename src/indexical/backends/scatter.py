@@ -1,4 +1,4 @@
-"""Sums in which a condition says where each point goes → one addition for each point, and no mask."""
+"""Conditions that say where each point goes → one addition or one store for each point, and no mask."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..ir.algebra.factors import Factor, factors_of, product_of
 from ..ir.conditions import conjuncts_of
 from ..ir.context import Trail
 from ..ir.text import shown
-from ..ir.types import Coordinate
+from ..ir.types import Coordinate, Kind
 from ..ir.walk import Inexpressible, substitute, walk
 from ..plan.groups import grouped
 from ..plan.pins import pinned
-from ..plan.scatters import Scatter, find
+from ..plan.scatters import Bounds, Scatter, find
 from . import arrays, binding, contraction, indexing, integers, removal, reuse, sizes
 from .base import Value, plain
 from .code import ZERO, call, infix, method
@@ -31,11 +31,7 @@ from .values import aligned, permuted
 
 def scattered(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value | None:
     """The sum as a scatter-add; None where no condition says where its points go."""
-    bounds = {
-        c: (place.start, place.stop)
-        for c, place in scope.places.items()
-        if c in expr.type.coordinates and place.step is None and place.within is None
-    }
+    bounds = bounds_of(expr, scope)
     found = find(expr, bounds)
     if isinstance(found, str):
         low.decline("scatter-add", found)
@@ -63,6 +59,48 @@ def scattered(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value | None:
     for factor in apart[1] if apart is not None else ():
         result = contraction.times(low, result, arrays.as_real(low, low.value(factor, scope)), scope)
     return result
+
+
+def bounds_of(expr: ir.Expr, scope: Scope) -> Bounds:
+    """The bounds of the coordinates to which something may be scattered."""
+    return {
+        c: (place.start, place.stop)
+        for c, place in scope.places.items()
+        if c in expr.type.coordinates and place.step is None and place.within is None
+    }
+
+
+def put(low: Lowering, guard: ir.Expr, body: ir.Expr, kind: Kind, scope: Scope) -> Value | None:
+    """A value where a guard holds, and 0 elsewhere, of which a condition such as `p[i] == n` leaves one point for each
+    `i`: stored there, in zeros. None where no condition does."""
+    if kind == "bool" or low.in_guard or low.text.loops or low.windows or low.unbounded is not None:
+        return None
+    expr = build.reduce("sum", (), body, guard, kind, body.span)
+    found = find(expr, bounds_of(expr, scope))
+    if isinstance(found, str):
+        low.decline("scatter", found)
+    if not isinstance(found, Scatter):
+        return None
+    try:
+        inner = moved_scope(low, found, scope)
+    except Inexpressible:
+        return None
+    check_bare(low, expr, found.targets, scope)
+    low.tell(", ".join(f"put at `{target} == {shown(value)}`" for target, value in found.values.items()))
+    masks, places = place_masks(low, found, inner, scope)
+    value = low.value(found.body, inner)
+    value = arrays.as_array(low, arrays.as_real(low, value) if kind == "real" else value)
+    mask = arrays.conjunction(low, masks, inner)
+    if mask is not None:
+        value = arrays.where(low, mask, value, plain(0, kind), inner, value.dtype)
+    axes = inner.sort({axis for part in (value, *places) for axis in part.axes})
+    value = arrays.broadcast(low, arrays.in_order(low, value, axes), axes, inner)
+    at = sum(scope.order.index(axis) < scope.order.index(found.targets[0]) for axis in axes)
+    where = tuple(aligned(arrays.in_order(low, place, axes), axes).code for place in places)
+    counts = sizes.shape(low, found.targets, scope)
+    code = call(low.text.helper("put"), low.text.short(value, low.label).code, at, where, counts)
+    result = Value(code, (*axes[:at], *found.targets, *axes[at:]), kind, value.dtype)
+    return permuted(low.text.keep(result, low.label), scope.sort(result.axes), low.text)
 
 
 def multiplied(low: Lowering, scatter: Scatter, expr: ir.Reduce, inner: Scope, scope: Scope) -> Value | None:

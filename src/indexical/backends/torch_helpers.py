@@ -195,6 +195,32 @@ def scattered(x, places, counts, kept=True):
     total = total.index_add(0, at.flatten(), flat) if traced else total.index_add_(0, at.flatten(), flat)
     return (total if whole else total[:rows]).reshape(*counts, *rest)
 ''',
+    "put": '''
+def put(x, axis, places, counts):
+    """x at places along new axes, which begin at this one, and 0 elsewhere. What has a place that is not there is left
+    out: stored in a row that is then cut off. On a CPU the library looks at each place of the first new axis anyway."""
+    traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    rows, at, inside = math.prod(counts), places[0].long(), not traced and x.device.type == "cpu"
+    for place, count in zip(places[1:], counts[1:]):
+        if inside and place.numel():
+            least, most = place.aminmax()
+            inside = 0 <= int(least) and int(most) < count
+        at = at * count + place
+    source = x.unsqueeze(axis)
+    if inside:
+        try:
+            total = x.new_zeros((*x.shape[:axis], rows, *x.shape[axis:]))
+            total.scatter_(axis, at.expand(x.shape).unsqueeze(axis), source)
+            return total if len(counts) == 1 else total.unflatten(axis, counts)
+        except RuntimeError:  # Some places are not there.
+            inside = False
+    kept = True
+    for place, count in zip(places, counts):
+        kept = kept & (place >= 0) & (place < count)
+    at = torch.where(kept, at, rows).expand(x.shape).unsqueeze(axis)
+    total = x.new_zeros((*x.shape[:axis], rows + 1, *x.shape[axis:])).scatter(axis, at, source)
+    return total.narrow(axis, 0, rows).unflatten(axis, counts)
+''',
     "products_by_place": '''
 def products_by_place(a, b, places, count):
     """a[t, n] * b[t, m] added up at places[t], as so many matrices. Rows with one place are multiplied at once: no row

@@ -7,8 +7,8 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.conditions import conjuncts_of
 from ..ir.elimination import solved
-from ..ir.walk import Inexpressible, substitute, walk
-from .scatters import falls_within, is_total
+from ..ir.walk import Inexpressible, substitute
+from .scatters import falls_within, is_read, is_total
 
 
 def pinned(expr: ir.Reduce) -> tuple[ir.Range, ir.Expr, ir.Expr] | None:
@@ -18,7 +18,7 @@ def pinned(expr: ir.Reduce) -> tuple[ir.Range, ir.Expr, ir.Expr] | None:
     for n, condition in enumerate(conditions):
         for r in expr.ranges:
             value = solved(condition, r.coordinate)
-            if value is None or not _is_read(value) or any(r.coordinate in other.depends_on for other in expr.ranges):
+            if value is None or not is_read(value) or any(r.coordinate in other.depends_on for other in expr.ranges):
                 continue
             if n and not is_total(value):  # The conditions before may say where it has a value.
                 continue
@@ -35,7 +35,3 @@ def pinned(expr: ir.Reduce) -> tuple[ir.Range, ir.Expr, ir.Expr] | None:
                 return r, value, build.reduce("sum", rest, body, guard, expr.type.kind, expr.span)
             return r, value, build.select(guard, body, build.whole(0, expr.span), expr.span)
     return None
-
-
-def _is_read(value: ir.Expr) -> bool:
-    return any(isinstance(part, ir.Read) and part.indices for part in walk(value))

@@ -1,4 +1,5 @@
-"""Sums in which a condition says where each point goes: `sum[i](x[i] where p[i] == n)`, for every `n`."""
+"""Conditions that say where each point goes: `sum[i](x[i] where p[i] == n)`, for every `n`, or `x[i] where p[i] == n`
+at every `i` and `n`."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class Scatter:
 
     `guard` and `inner` are the conditions that must all hold, in the order of evaluation, none of which mentions a
     target; only those of `inner` mention what is bound by `rest`. `values` are the places, and `present` says of each
-    that it is there.
+    that it is there. Where nothing is bound, no two points have the same place.
     """
 
     values: Mapping[Coordinate, ir.Expr]
@@ -42,9 +43,10 @@ class Scatter:
 
 def find(expr: ir.Reduce, bounds: Bounds) -> Scatter | str | None:
     """The sum as a scatter-add along some of the coordinates that have bounds; why it is none, where it looks like
-    one; None for any other."""
+    one; None for any other. Under a sum over nothing, a place is read from an array: all else is a view."""
     if expr.op != "sum" or expr.guard is None:
         return None
+    bound = expr.coordinates or expr.guard.type.coordinates
     values: dict[Coordinate, ir.Expr] = {}
     found: list[ir.Expr] = []
     present: list[ir.Expr] = []
@@ -52,8 +54,11 @@ def find(expr: ir.Reduce, bounds: Bounds) -> Scatter | str | None:
     try:
         for condition in conjuncts_of(expr.guard):
             condition = substitute(condition, values)
-            place = solve(condition, set(bounds) - set(values), expr.coordinates)
+            place = solve(condition, set(bounds) - set(values), bound)
             if place is None or any(place[0] in value.type.coordinates for value in values.values()):
+                found.append(condition)
+                continue
+            if not expr.ranges and not is_read(place[1]):
                 found.append(condition)
                 continue
             target, value = place
@@ -129,6 +134,11 @@ def _taken_apart(
         tuple(present),
         substitute(expr.body, values),
     )
+
+
+def is_read(value: ir.Expr) -> bool:
+    """Whether a place is read from an array."""
+    return any(isinstance(part, ir.Read) and part.indices for part in walk(value))
 
 
 def is_total(expr: ir.Expr) -> bool:
