@@ -29,6 +29,28 @@ SPELLINGS = {
         let p[b, i, c] = log_softmax[c](x[b, i, c] * 2 + g[c]);
         let loss = mean[b, i](-p[b, i, t[b, i]]);""",
     "the next class": NAMED.format("let loss = mean[b, i](-p[b, i, (t[b, i] + 1) % size(c)]);"),
+    "by hand": "let loss = mean[b, i](log(sum[c](exp(x[b, i, c]))) - x[b, i, t[b, i]]);",
+    "by hand, at each point": "let loss[b, i] = -(x[b, i, t[b, i]] - log(sum[c](exp(x[b, i, c]))));",
+    "less the largest": """
+        let top[b, i] = max[c](x[b, i, c]);
+        let total[b, i] = top[b, i] + log(sum[c](exp(x[b, i, c] - top[b, i])));
+        let loss = mean[b, i](total[b, i] - x[b, i, t[b, i]]);""",
+    "less the largest, twice": """
+        let top[b, i] = max[c](x[b, i, c]);
+        let loss[i, b] = log(sum[k in 0..size(c)](exp(x[b, i, k] - top[b, i]))) - (x[b, i, t[b, i]] - top[b, i]);""",
+    "shifted by name": """
+        let y[b, i, c] = x[b, i, c] * 2 - g[c];
+        let loss = sum[b, i](log(sum[c](exp(y[b, i, c]))) - y[b, i, t[b, i]]);""",
+    "written out": """
+        let loss[b, i] = log(sum[c](exp(x[b, i, c] + g[c]))) - g[t[b, i]] - x[b, i, t[b, i]];""",
+    "of a softmax": "let p[b, i, c] = softmax[c](x[b, i, c]); let loss = -mean[b, i](log(p[b, i, t[b, i]]));",
+    "of weights by hand": """
+        let p[b, i, c] = exp(x[b, i, c]) / sum[c](exp(x[b, i, c]));
+        let loss = sum[b, i](-log(p[b, i, t[b, i]]));""",
+    "logarithms by hand": """
+        let p[b, i, c] = x[b, i, c] - log(sum[c](exp(x[b, i, c])));
+        let loss = mean[b, i](-p[b, i, t[b, i]]);""",
+    "the row of another": NAMED.format("let loss = mean[b, i](-p[b, size(i) - 1 - i, t[b, i]]);"),
     "a part of the rows": NAMED.format("let loss = mean[b, i in 0..2](-p[b, i, t[b, i]]);"),
 }
 OTHERS = {
@@ -38,7 +60,18 @@ OTHERS = {
         let p[b, i, c] = log_softmax[c](x[b, i, c] where c < 3);
         let loss[b, i] = -p[b, i, t[b, i] % 3];""",
     "one class for all": NAMED.format("let loss = mean[b, i](-p[b, i, 2]);"),
-    "the row of another": NAMED.format("let loss = mean[b, i](-p[b, size(i) - 1 - i, t[b, i]]);"),
+    "some classes by hand": """
+        let loss = mean[b, i](log(sum[k in 0..3](exp(x[b, i, k]))) - x[b, i, t[b, i]]);""",
+    "guarded classes by hand": """
+        let loss[b, i] = log(sum[c](exp(x[b, i, c]) where c < 4)) - x[b, i, t[b, i]];""",
+    "less another": "let loss[b, i] = g[0] + log(sum[c](exp(x[b, i, c] - g[0]))) - x[b, i, t[b, i]];",
+    "of other logits": "let loss[b, i] = log(sum[c](exp(x[b, i, c]))) - g[t[b, i]];",
+    "scaled": "let loss[b, i] = log(sum[c](exp(2 * x[b, i, c]))) - x[b, i, t[b, i]];",
+    "weighed": "let loss[b, i] = log(sum[c](g[c] ** 2 * exp(x[b, i, c]))) - x[b, i, t[b, i]];",
+    "less twice": "let loss[b, i] = log(sum[c](exp(x[b, i, c]))) - 2 * x[b, i, t[b, i]];",
+    "its total too": """
+        let total[b, i] = log(sum[c](exp(x[b, i, c])));
+        let loss = mean[b, i](total[b, i] - x[b, i, t[b, i]]); output loss, total;""",
     "the mean of some": NAMED.format("let loss[b] = mean[i](-p[b, i, t[b, i]]);"),
     "its square": NAMED.format("let loss = mean[b, i](p[b, i, t[b, i]] ** 2);"),
     "its logarithms too": NAMED.format("let loss = mean[b, i](-p[b, i, t[b, i]]); output loss, p;"),
@@ -84,8 +117,9 @@ def test_a_target_that_is_no_class_is_refused(target: int) -> None:
     """PyTorch leaves out the rows whose target is -100: here it is out of bounds like any other."""
     x, g, t = arrays()
     t[1, 2] = target
-    with pytest.raises(ix.Error, match="out of bounds"):
-        program(SPELLINGS["a mean"])(x, g, t)
+    for name in ("a mean", "by hand", "less the largest"):
+        with pytest.raises(ix.Error, match="out of bounds"):
+            program(SPELLINGS[name])(x, g, t)
 
 
 def test_a_mean_over_no_points_is_refused_and_a_sum_is_0() -> None:

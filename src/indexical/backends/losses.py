@@ -21,7 +21,7 @@ def write_cross_entropy(emitter: Lowering, let: ir.Let, loss: CrossEntropy, cove
     axes = (*rows, loss.classes.coordinate)
     logits = arrays.as_array(emitter, arrays.as_real(emitter, emitter.value(loss.logits, scope)))
     logits = arrays.broadcast(emitter, arrays.in_order(emitter, logits, axes), axes, scope)
-    message = f"an index of `{loss.log_softmax}` is out of bounds"
+    message = f"an index of `{loss.read}` is out of bounds"
     target = emitter.text.keep(arrays.as_array(emitter, emitter.value(loss.target, inner)), "target")
     indexing.checked_place(emitter, Index(loss.target, loss.classes.upper, None), target, message, inner)
     target = arrays.broadcast(emitter, arrays.in_order(emitter, target, rows), rows, inner)

@@ -23,7 +23,7 @@ from .few import few_pairs
 from .fuse import fuse
 from .gpu import limits, refusal
 from .gradients import Derived, derive
-from .losses import CrossEntropy, find_loss
+from .losses import CrossEntropy, find_losses
 from .norms import Norm, find_norm
 from .places import by_places
 from .recognize import Recognizer, recognize
@@ -162,17 +162,15 @@ def _losses(
     reading: Mapping[str, tuple[ir.Expr, ...]],
     dtypes: Mapping[str, Dtype],
 ) -> dict[str, CrossEntropy]:
-    """The cross-entropies of a program, other than those whose logarithms are built in any case. The kernel rounds
-    after each step what has 16 bits."""
+    """The cross-entropies of a program, other than those whose sums over all classes are built in any case. The
+    kernel rounds after each step what has 16 bits."""
     if len(_reals(program, dtypes)) != 1 or not _reals(program, dtypes) <= {"f32", "f64"}:
         return {}
     once = {item.name for item in program.order if isinstance(item, ir.Once)} - reading.keys()
-    lets = {let.name: let for let in program.lets if let.name in once}
-    found = {name: find_loss(let, lets) for name, let in lets.items()}
-    losses = {name: loss for name, loss in found.items() if loss is not None}
+    losses = find_losses(program, [let.name for let in program.lets if let.name in once])
     while losses:
         built = needed_by(program, wanted, {**reading, **{name: loss.parts for name, loss in losses.items()}})
-        kept = {name: loss for name, loss in losses.items() if loss.log_softmax not in built and name in built}
+        kept = {name: loss for name, loss in losses.items() if not loss.totals & built and name in built}
         if len(kept) == len(losses):
             break
         losses = kept
