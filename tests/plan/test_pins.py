@@ -51,7 +51,9 @@ def arrays(absent: bool) -> list[torch.Tensor]:
 def test_values_and_gradients_are_those_of_the_relation(name: str, absent: bool) -> None:
     program = ix.compile(f"{HEAD} {({**SPELLINGS, **OTHERS})[name]} output out;")
     given = arrays(absent)
-    assert ("read at `" in str(program.plan(*given))) == (name in SPELLINGS)
+    plan = str(program.plan(*given))
+    assert ("read at `" in plan) == (name in SPELLINGS)
+    assert "is a factor" not in plan
     right = program(*(array.numpy() for array in given), backend="reference")
     np.testing.assert_allclose(program(*(array.numpy() for array in given), backend="numpy"), right, atol=1e-12)
     leaves = [array.clone().requires_grad_() if array.is_floating_point() else array for array in given]
@@ -66,6 +68,27 @@ def test_values_and_gradients_are_those_of_the_relation(name: str, absent: bool)
         assert (mine is None) == (plain is None)
         if mine is not None:
             torch.testing.assert_close(mine, plain)
+
+
+MULTIPLIED = {
+    "a number": "sum[n](E[n, m] * ((n == p[i]) as f64))",
+    "a choice": "sum[n]((if p[i] == n { 1 } else { 0 }) * E[n, m])",
+    "the other choice": "sum[n](E[n, m] * (if p[i] != n { 0 } else { w[n, i] }))",
+    "by name": "sum[n](h[i, n] * E[n, m])",
+}
+
+
+@pytest.mark.parametrize("name", MULTIPLIED)
+def test_a_factor_is_no_guard_and_the_plan_says_why(name: str) -> None:
+    """A row that is not the one may still count: 0 times its infinity is NaN."""
+    before = "let h[i, n] = (n == p[i]) as f64;"
+    program = ix.compile(f"{HEAD} {before} let out[i, m] = {MULTIPLIED[name]}; output out;")
+    given = arrays(True)
+    given[0][4] = torch.inf
+    assert "is a factor, and 0 times an infinity is NaN" in str(program.plan(*given))
+    right = program(*(array.numpy() for array in given), backend="reference")
+    assert np.isnan(right).any()
+    np.testing.assert_allclose(program(*given), right, atol=1e-12)
 
 
 def test_what_is_left_out_counts_for_nothing() -> None:

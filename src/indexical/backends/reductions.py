@@ -5,7 +5,9 @@ from __future__ import annotations
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.factors import factors_of
+from ..ir.text import shown
 from ..ir.walk import walk
+from ..plan.pins import multiplied
 from . import (
     arrays,
     binding,
@@ -46,6 +48,9 @@ def reduce(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value:
         found = way(low, guarded(expr), scope)
         if found is not None:
             return found
+    factor = multiplied(expr, low.lets)
+    if factor is not None:
+        low.decline("places", f"`{shown(factor)}` is a factor, and 0 times an infinity is NaN: a guard leaves it out")
     inner = binding.bind(low, expr.ranges, scope)
     masks = binding.masks(low, expr.ranges, expr.guard, inner)
     kept = inner.where(expr.guard)

@@ -3,12 +3,45 @@ no `n`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.conditions import conjuncts_of
+from ..ir.algebra.factors import factors_of
+from ..ir.conditions import conjuncts_of, negated
 from ..ir.elimination import solved
-from ..ir.walk import Inexpressible, substitute
+from ..ir.walk import Inexpressible, at, substitute
 from .scatters import falls_within, is_read, is_total
+
+
+def multiplied(expr: ir.Reduce, lets: Mapping[str, ir.Let]) -> ir.Expr | None:
+    """The condition such as `n == p[i]` that is a factor of a sum, 1 or 0, and would leave one point as its guard; None
+    where there is none. The two are not the same: 0 times an infinity is NaN."""
+    for factor in factors_of(expr.body) if expr.op == "sum" else ():
+        for condition in conjuncts_of(_indicated(factor.expr, lets)):
+            for coordinate in condition.type.coordinates:
+                value = solved(condition, coordinate)
+                if value is not None and is_read(value) and expr.coordinates & condition.type.coordinates:
+                    return condition
+    return None
+
+
+def _indicated(factor: ir.Expr, lets: Mapping[str, ir.Let]) -> ir.Expr | None:
+    """The condition outside of which a factor is 0, in a definition that is read too. A guard of one is no such thing:
+    where it removes a factor, no other counts."""
+    match factor:
+        case ir.Map(op, (condition,)) if op.startswith("as "):
+            return condition if condition.type.kind == "bool" else _indicated(condition, lets)
+        case ir.Select(condition, _, otherwise) if build.is_number(otherwise, 0):
+            return condition
+        case ir.Select(condition, then, _) if build.is_number(then, 0):
+            return negated(condition)
+        case ir.Read(tensor, indices) if tensor in lets and len(lets[tensor].clauses) == 1:
+            clause = lets[tensor].clauses[0]
+            found = _indicated(clause.body, {})
+            bare = clause.guard is None and all(isinstance(slot, ir.Coord) for slot in clause.slots)
+            return at(clause, found, indices) if found is not None and bare else None
+    return None
 
 
 def pinned(expr: ir.Reduce) -> tuple[ir.Range, ir.Expr, ir.Expr] | None:
