@@ -34,7 +34,7 @@ def convolved(x, w, counts, steps, dilations):
     name = f"conv{len(sizes)}d"
     if 0 in (*x.shape, *w.shape, *counts):
         return x.new_zeros((g, n, o, *counts)) + x.flatten()[:0].sum() + w.flatten()[:0].sum()
-    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
+    if not x.is_cpu or x.dtype not in (torch.float32, torch.float64):
         for axis, (count, size, step, dilation) in enumerate(zip(counts, sizes, steps, dilations), 3):
             x = windows(x, axis, count, size, step, dilation)
         rows = x.movedim(2, 2 + len(counts)).reshape(g, n * math.prod(counts), c * math.prod(sizes))

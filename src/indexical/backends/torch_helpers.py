@@ -41,7 +41,7 @@ def check(failed, code, message):
     "check_places": '''
 def check_places(places, count, message):
     """Refuse a place that is not one of so many; where a number may be looked at, by the least and the largest."""
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or places.device.type != "cpu":
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or not places.is_cpu:
         check((places < 0) | (places >= count), "IX305", message)
     elif places.numel():
         least, most = places.aminmax()
@@ -135,7 +135,7 @@ def guarded_softmax(x, kept, axis):
     others 0; one that is not finite is NaN all along."""
     traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
     learns = torch.is_grad_enabled() and x.requires_grad
-    if not (traced or learns) and x.numel() and x.device.type == "cpu" and kept.any(axis).all():
+    if not (traced or learns) and x.numel() and x.is_cpu and kept.any(axis).all():
         found = torch.softmax(torch.where(kept, x, -math.inf), axis)
         if math.isfinite(found.select(axis, 0).sum()):
             return found
@@ -171,7 +171,7 @@ def scattered(x, places, counts, kept=True):
     """x added up at places along its first axes, in zeros. What is not kept, or has a place that is not there, is
     left out; where that may not be asked for, it is added to a row that is then cut off."""
     traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-    whole = kept is True and not traced and x.device.type == "cpu"
+    whole = kept is True and not traced and x.is_cpu
     if whole and len(places) == places[0].ndim == 1:
         try:
             return x.new_zeros((*counts, *x.shape[1:])).index_add_(0, places[0], x)
@@ -200,7 +200,7 @@ def put(x, axis, places, counts):
     """x at places along new axes, which begin at this one, and 0 elsewhere. What has a place that is not there is left
     out: stored in a row that is then cut off. On a CPU the library looks at each place of the first new axis anyway."""
     traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-    rows, at, inside = math.prod(counts), places[0].long(), not traced and x.device.type == "cpu"
+    rows, at, inside = math.prod(counts), places[0].long(), not traced and x.is_cpu
     for place, count in zip(places[1:], counts[1:]):
         if inside and place.numel():
             least, most = place.aminmax()
@@ -226,7 +226,7 @@ def products_by_place(a, b, places, count):
     """a[t, n] * b[t, m] added up at places[t], as so many matrices. Rows with one place are multiplied at once: no row
     has a matrix of its own, as it has to where few share one, or where their number may not be asked for."""
     traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-    if not traced and a.device.type == "cpu" and 0 not in (*a.shape, *b.shape):
+    if not traced and a.is_cpu and 0 not in (*a.shape, *b.shape):
         order = torch.argsort(places, stable=True)
         found, counts = torch.unique_consecutive(places[order], return_counts=True)
         if 2 * len(found) <= len(places):
@@ -240,7 +240,7 @@ def by_place(x, table, places):
     """x[t, m] times table[places[t], n, m], summed over m. Rows with one place are multiplied at once: no row has a
     matrix of its own, as it has to where the number of rows with each place may not be asked for."""
     traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-    if traced or x.device.type != "cpu" or 0 in (*x.shape, *table.shape):
+    if traced or not x.is_cpu or 0 in (*x.shape, *table.shape):
         return (table[places] @ x[..., None])[..., 0]
     order = torch.argsort(places, stable=True)
     found, counts = torch.unique_consecutive(places[order], return_counts=True)
@@ -262,7 +262,7 @@ def convolved(x, w, counts, steps, dilations):
     name = f"conv{len(sizes)}d"
     if 0 in (*x.shape, *w.shape, *counts):
         return x.new_zeros((g, n, o, *counts)) + x.flatten()[:0].sum() + w.flatten()[:0].sum()
-    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
+    if not x.is_cpu or x.dtype not in (torch.float32, torch.float64):
         for axis, (count, size, step, dilation) in enumerate(zip(counts, sizes, steps, dilations), 3):
             x = windows(x, axis, count, size, step, dilation)
         rows = x.movedim(2, 2 + len(counts)).reshape(g, n * math.prod(counts), c * math.prod(sizes))
@@ -307,11 +307,11 @@ def take(x, axis, places):
     "take_checked": '''
 def take_checked(x, axis, places, message):
     """The same, of places that may not be there. On a CPU the library looks at each of them anyway."""
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or places.device.type != "cpu":
+    if not places.is_cpu or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         check_places(places, x.shape[axis], message)
         return take(x, axis, places)
     try:
-        return take(x, axis, places)
+        return x.index_select(axis, places) if places.ndim == 1 else take(x, axis, places)
     except (IndexError, RuntimeError):
         check_places(places, x.shape[axis], message)
         raise
@@ -320,7 +320,7 @@ def take_checked(x, axis, places, message):
 def take_or_zero(x, axis, places):
     """x at places along one axis; 0 where there is no such place, for which the library looks anyway on a CPU."""
     traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-    if not traced and x.device.type == "cpu":
+    if not traced and x.is_cpu:
         try:
             return take(x, axis, places)
         except (IndexError, RuntimeError):
