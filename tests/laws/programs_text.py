@@ -122,7 +122,8 @@ class _Writer:
         simple = (self.name, self.word(*NUMBERS), self.word("true", "false", "masked", "max", "pi"), self.literal)
         if self.level <= 0:
             return self.one_of(*simple, self.derivative)
-        return self.deeper(*simple, self.paren, self.read, self.call, self.reduction, self.block, self.conditional)
+        larger = (self.paren, self.together, self.read, self.call, self.reduction, self.block, self.conditional)
+        return self.deeper(*simple, *larger)
 
     def derivative(self) -> Words:
         return self.write("@", self.name, "/ @", self.name)
@@ -141,6 +142,9 @@ class _Writer:
 
     def paren(self) -> Words:
         return self.write("(", self.expression, ")")
+
+    def together(self) -> Words:
+        return self.bracketed("(", self.expression, ")", smallest=2)()
 
     def call(self) -> Words:
         return self.write(self.name, self.bracketed("(", self.expression, ")"))
@@ -176,7 +180,9 @@ class _Writer:
         return self.bracketed("[", partial(self.one_of, self.binder, self.binder, self.expression), "]")()
 
     def let(self) -> Words:
-        return self.write("let", self.name, self.maybe(self.slots), "=", self.expression, self.where, ";")
+        one = partial(self.write, self.name, self.maybe(self.slots))
+        bound = partial(self.one_of, one, one, one, self.bracketed("(", self.name, ")", smallest=2))
+        return self.write("let", bound, "=", self.expression, self.where, ";")
 
     # -------------------------------------------------------------- statements
 
@@ -199,7 +205,8 @@ class _Writer:
     def function(self) -> Words:
         parameter = partial(self.write, self.name, self.maybe(self.slots))
         head = partial(self.write, "fn", self.name, self.bracketed("(", parameter, ")"))
-        return self.write(head, self.maybe("->", self.slots), self.block)
+        several = self.bracketed("(", self.slots, ")", smallest=1)
+        return self.write(head, self.maybe("->", partial(self.one_of, self.slots, several)), self.block)
 
     def path(self) -> Words:
         return self.write(self.name, "::")

@@ -15,7 +15,7 @@ from ..ir.types import Coordinate, Kind
 from ..ir.walk import fresh, walk
 from ..syntax import tree
 from . import derivatives, elaborate, guards, inline, kinds, lifting, literals, reads, reductions, sizes
-from .names import check_free
+from .names import apart, check_free
 from .scope import Binding, Frame, Meaning, Poison, RestBinding, Scope, Tensor, Unit, Value, is_closed
 
 # ---------------------------------------------------------------- one clause
@@ -148,7 +148,7 @@ def is_whole(scope: Scope, node: tree.Expr) -> bool:
         case tree.ArrayLiteral() | tree.Printed(tree.ArrayLiteral()):
             return True
         case tree.Call(name):
-            return name in scope.functions and bool(scope.functions[name].tree.result)
+            return name in scope.functions and bool(scope.functions[name].tree.results)
         case tree.Derivative():
             return True
         case tree.Paren(inner):
@@ -163,7 +163,7 @@ def is_whole(scope: Scope, node: tree.Expr) -> bool:
 def define(unit: Unit, scope: Scope, lets: tuple[tree.Let, ...]) -> dict[str, Meaning]:
     """The local definitions of a block or a function, and what their names mean."""
     groups: dict[str, list[tree.Let]] = {}
-    for let in lets:
+    for let in [part for several in lets for part in apart(several)]:
         clauses = groups.setdefault(let.name, [])
         if clauses and (let.slots is None or len(let.slots) != len(clauses[0].slots or ())):
             unit.report("IX202", f"`{let.name}` is defined twice", Label(let.name_span), Label(clauses[0].name_span))
@@ -173,11 +173,15 @@ def define(unit: Unit, scope: Scope, lets: tuple[tree.Let, ...]) -> dict[str, Me
     mentioned = inline.mentions(groups)
     for group in inline.in_order(groups, mentioned):
         here = scope.binding(names)
+        if group[0] in names:
+            continue
         for name in group:
             check_free(name, groups[name][0].name_span, unit.sink)
             _warn_of_hiding(unit, scope, groups[name][0])
         if inline.is_recursive(group, mentioned):
             names.update(define_recursive(unit, here, {name: groups[name] for name in group}, local=True))
+        elif groups[group[0]][0].names:
+            names.update(define_together(unit, here, groups[group[0]][0], local=True))
         else:
             names[group[0]] = _define_local(unit, here, group[0], groups[group[0]])
     return names
@@ -202,6 +206,15 @@ def _define_local(unit: Unit, scope: Scope, name: str, clauses: list[tree.Let]) 
     if first.slots is None and not _worth_keeping(scope, known[0]):
         return Value(known[0].body, unit.count - before, first.name_span)
     return lifting.lift(unit, scope, unit.fresh_name(f"{scope.frame.owner}_{name}"), known, first) or Poison()
+
+
+def define_together(unit: Unit, scope: Scope, let: tree.Let, local: bool) -> dict[str, Meaning]:
+    """`let (a, b) = f(x);`: every name at once, so that what the function shares among them is there once."""
+    written = [name.name for name in let.names]
+    names = [unit.fresh_name(f"{scope.frame.owner}_{name}") if local else name for name in written]
+    found = inline.call_together(unit, scope, let, names, hidden=local)
+    meanings: list[Meaning] = [Poison() for _ in written] if found is None else [*found]
+    return dict(zip(written, meanings, strict=True))
 
 
 def _worth_keeping(scope: Scope, found: lifting.Draft) -> bool:

@@ -56,6 +56,10 @@ def _expression(unit: Unit, scope: Scope, node: tree.Expr) -> ir.Expr | None:
         case tree.ArrayLiteral() | tree.Printed():
             unit.report("IX209", "an array where one number is needed", node.span, help="read it: `[…][i]`")
             return None
+        case tree.Tuple(_, span):
+            help = "several values are what a function gives: `fn f(x[i]) -> ([i], [i]) { …; (a[i], b[i]) }`"
+            unit.report("IX209", "several values where one number is needed", span, help=help)
+            return None
         case tree.Masked(span):
             unit.report("IX209", "`masked` is not a value", span, help="it stands on the right of `expect … ==`")
             return None

@@ -26,6 +26,68 @@ def call(
     unit: Unit, scope: Scope, node: tree.Call, name: str | None = None, hidden: bool = True
 ) -> Tensor | ir.Expr | None:
     """The value of a call: a tensor for a function with an arrow, else an expression."""
+    entered = _entered(unit, scope, node)
+    if entered is None:
+        return None
+    function, inner = entered
+    fn = function.tree
+    if len(fn.results) > 1:
+        names = ", ".join("abcdefgh"[: len(fn.results)])
+        help = f"bind them: `let ({names}) = {fn.name}(…);`"
+        places = (Label(node.span), Label(fn.name_span, "defined here"))
+        unit.report("IX209", f"`{fn.name}` gives {len(fn.results)} tensors, and one is needed here", *places, help=help)
+        return None
+    unit.calls.append((function, node.span))
+    if fn.results:
+        name = name or unit.fresh_name(f"{scope.frame.owner}_{fn.name}")
+        found = _results(unit, inner, fn, (fn.body.body,), [name], hidden)
+        result: Tensor | ir.Expr | None = found[0] if found else None
+    else:
+        result = _scalar(unit, inner, fn)
+    unit.calls.pop()
+    return result
+
+
+def call_together(unit: Unit, scope: Scope, let: tree.Let, names: list[str], hidden: bool) -> list[Tensor] | None:
+    """The tensors of a call that gives several, under these names: `let (a, b) = f(x);`."""
+    node = let.body
+    while isinstance(node, tree.Paren):
+        node = node.inner
+    if let.where:
+        help = "give the guard to each tensor inside the function, or read the tensors with one"
+        unit.report("IX209", "a guard needs coordinates on the left", let.where[0].span, help=help)
+        return None
+    if not isinstance(node, tree.Call) or node.function in FUNCTIONS or node.function == "size":
+        help = "to define each on its own, write one `let` for each"
+        unit.report("IX209", "several names are bound to a call that gives several tensors", node.span, help=help)
+        return None
+    entered = _entered(unit, scope, node)
+    if entered is None:
+        return None
+    function, inner = entered
+    fn = function.tree
+    if len(fn.results) != len(names):
+        gives = counted(len(fn.results), "tensor") if fn.results else "one number"
+        places = (Label(let.names[0].span.to(let.names[-1].span)), Label(fn.name_span, "defined here"))
+        bare = not fn.results and isinstance(fn.body.body, tree.Tuple)
+        say = f"say what it gives: `fn {fn.name}(…) -> ([…], […])`" if bare else None
+        unit.report("IX206", f"`{fn.name}` gives {gives}, and {len(names)} names are bound to it", *places, help=say)
+        return None
+    value = fn.body.body
+    if not isinstance(value, tree.Tuple) or len(value.items) != len(names):
+        shown = ", ".join("abcdefgh"[: len(names)])
+        places = (Label(value.span), Label(fn.results[0].span.to(fn.results[-1].span), "said here"))
+        help = f"the body ends in `({shown})`"
+        unit.report("IX209", f"`{fn.name}` says that it gives {len(names)} tensors", *places, help=help)
+        return None
+    unit.calls.append((function, node.span))
+    found = _results(unit, inner, fn, value.items, names, hidden)
+    unit.calls.pop()
+    return found
+
+
+def _entered(unit: Unit, scope: Scope, node: tree.Call) -> tuple[Function, Scope] | None:
+    """The function that is called, and the scope of its body; None, and reported, where it cannot be called."""
     function = scope.functions.get(node.function)
     if function is None:
         _report_unknown(unit, scope, node)
@@ -42,28 +104,28 @@ def call(
         _report_arguments(unit, node, function)
         return None
     inner = _enter(unit, scope, node, function)
-    if inner is None:
-        return None
-    unit.calls.append((function, node.span))
-    result = _result(unit, inner, function, name, hidden)
-    unit.calls.pop()
-    return result
+    return None if inner is None else (function, inner)
 
 
-def _result(unit: Unit, scope: Scope, function: Function, name: str | None, hidden: bool) -> Tensor | ir.Expr | None:
-    fn = function.tree
-    if fn.result is None:
-        value, guard, good = definitions.value_and_guard(unit, scope, fn.body, ())
-        if value is None or not good or guard is None:
-            return value if good else None
-        return lifting.keep(unit, scope, fn.name, value, guard, fn.body)
+def _scalar(unit: Unit, scope: Scope, fn: tree.Fn) -> ir.Expr | None:
+    value, guard, good = definitions.value_and_guard(unit, scope, fn.body, ())
+    if value is None or not good or guard is None:
+        return value if good else None
+    return lifting.keep(unit, scope, fn.name, value, guard, fn.body)
+
+
+def _results(
+    unit: Unit, scope: Scope, fn: tree.Fn, values: tuple[tree.Expr, ...], names: list[str], hidden: bool
+) -> list[Tensor] | None:
+    """The tensors that a function gives, each a definition; its local definitions are made once for all."""
     scope = scope.binding(definitions.define(unit, scope, fn.body.lets))
-    result = tree.Let(fn.name, fn.name_span, fn.result, fn.body.body, fn.body.where, fn.body.body.span)
-    found = definitions.draft(unit, scope, result)
-    if found is None:
-        return None
-    name = name or unit.fresh_name(f"{scope.frame.owner}_{fn.name}")
-    return lifting.lift(unit, scope, name, [found], fn, hidden)
+    tensors = []
+    for home, value, name in zip(fn.results, values, names, strict=True):
+        result = tree.Let(fn.name, fn.name_span, home.slots, value, fn.body.where, value.span)
+        found = definitions.draft(unit, scope, result)
+        tensors.append(None if found is None else lifting.lift(unit, scope, name, [found], fn, hidden))
+    known = [tensor for tensor in tensors if tensor is not None]
+    return known if len(known) == len(tensors) else None
 
 
 def _enter(unit: Unit, scope: Scope, node: tree.Call, function: Function) -> Scope | None:
@@ -256,8 +318,10 @@ def _collect(node: tree.Node, bound: frozenset[str], found: set[str]) -> None:
             # A guard may speak of what a reduction beside it binds.
             parts = tree.walk(body) if where else ()
             beside = {b.name for part in parts if isinstance(part, tree.Reduction) for b in part.binders}
+            bound_here = node.names if isinstance(node, tree.Let) else ()
             for child in tree.children(node):
-                _collect(child, bound | beside if child in where else bound, found)
+                if all(child is not name for name in bound_here):
+                    _collect(child, bound | beside if child in where else bound, found)
         case _:
             for child in tree.children(node):
                 _collect(child, bound, found)

@@ -39,9 +39,10 @@ def collect(file: tree.File, sink: Sink) -> Declarations:
                 for item in items:
                     if _claim(item.name, item.name_span, places, sink):
                         found.inputs[item.name] = item
-            case tree.Let(name, span):
-                if name in found.lets or _claim(name, span, places, sink):
-                    found.lets.setdefault(name, []).append(statement)
+            case tree.Let():
+                for let in apart(statement):
+                    if let.name in found.lets or _claim(let.name, let.name_span, places, sink):
+                        found.lets.setdefault(let.name, []).append(let)
             case tree.Fn(name, span):
                 if _claim(name, span, places, sink):
                     if _check_parameters(statement, sink):
@@ -64,6 +65,11 @@ def collect(file: tree.File, sink: Sink) -> Declarations:
     for clauses in found.lets.values():
         _check_clauses(clauses, sink)
     return found
+
+
+def apart(let: tree.Let) -> tuple[tree.Let, ...]:
+    """One `let` for each name that it binds."""
+    return tuple(replace(let, name=name.name, name_span=name.span) for name in let.names) or (let,)
 
 
 def _claim(name: str, span: Span, places: dict[str, Span], sink: Sink) -> bool:

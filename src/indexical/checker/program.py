@@ -16,7 +16,7 @@ from ..syntax.literals import array_shape
 from ..syntax.vocabulary import RESERVED
 from . import absence, bounds, claims, definitions, elaborate, inline, lifting, numerals, recurrence, sizes, spaces
 from .modules import Function, functions_of, sources_of
-from .names import Declarations, check_free, collect, suggest
+from .names import Declarations, apart, check_free, collect, suggest
 from .scope import Binding, Derive, Frame, Meaning, Poison, Scope, Tensor, Unit
 
 # An index that turns out to need a whole input makes the program be read again; never often.
@@ -196,11 +196,13 @@ def _define_all(unit: Unit, scope: Scope, declared: Declarations) -> Scope:
     mentioned = inline.mentions(declared.lets)
     for group in inline.in_order(declared.lets, mentioned):
         here = scope.binding(names)
+        if group[0] in names:
+            continue
         if inline.is_recursive(group, mentioned):
             clauses = {name: declared.lets[name] for name in group}
             names.update(definitions.define_recursive(unit, here, clauses, local=False))
         else:
-            names[group[0]] = _define(unit, here, group[0], declared.lets[group[0]])
+            names.update(_define(unit, here, group[0], declared.lets[group[0]]))
     for name in unit.sized:
         _check_size(unit, name, names)
     source_order = [name for name in declared.lets if name in unit.lets]
@@ -217,9 +219,17 @@ def _check_size(unit: Unit, name: str, names: Mapping[str, Meaning]) -> None:
                 sizes.agree_about_size(unit, name, tensor, axis.extent)
 
 
-def _define(unit: Unit, scope: Scope, name: str, clauses: list[tree.Let]) -> Meaning:
-    here = replace(scope, frame=Frame(name))
+def _define(unit: Unit, scope: Scope, name: str, clauses: list[tree.Let]) -> dict[str, Meaning]:
+    """A definition, and those that are bound together with it."""
     first = clauses[0]
+    here = replace(scope, frame=Frame(name))
+    if first.names:
+        # What the function shares is told by its name, for it belongs to none of the results more than to another.
+        if isinstance(first.body, tree.Call):
+            here.frame.owner = first.body.function
+        found = definitions.define_together(unit, here, first, local=False)
+        lifting.finish(unit, here.frame)
+        return {bound.name: _defined(unit, bound.name, bound.span, found[bound.name]) for bound in first.names}
     if first.slots is None and definitions.is_whole(here, first.body):
         tensor = definitions.whole_tensor(unit, here, first, name, hidden=False)
     else:
@@ -227,16 +237,21 @@ def _define(unit: Unit, scope: Scope, name: str, clauses: list[tree.Let]) -> Mea
         known = [draft for draft in drafts if draft is not None]
         tensor = lifting.lift(unit, here, name, known, first, hidden=False) if len(known) == len(drafts) else None
     lifting.finish(unit, here.frame)
-    if tensor is None or name not in unit.lets:
+    return {name: _defined(unit, name, first.name_span, tensor)}
+
+
+def _defined(unit: Unit, name: str, span: Span, found: Meaning | None) -> Meaning:
+    """The tensor of a definition that has joined the program."""
+    if not isinstance(found, Tensor) or name not in unit.lets:
         return Poison()
     for clause in unit.lets[name].clauses:
         if _depth(clause.body) > elaborate.MAXIMUM_NESTING:
             message = f"`{name}` is nested more than {elaborate.MAXIMUM_NESTING} deep when all is inlined"
-            unit.report("IX106", message, first.name_span, help="name a part of it with `let`")
+            unit.report("IX106", message, span, help="name a part of it with `let`")
             del unit.lets[name]
             return Poison()
     let = unit.lets[name]
-    return Tensor(name, let.axes, let.kind, first.name_span)
+    return Tensor(name, let.axes, let.kind, span)
 
 
 def _depth(expr: ir.Expr) -> int:
@@ -261,7 +276,9 @@ def _check_uncalled(unit: Unit, declared: Declarations, functions: dict[str, Fun
         inner = Declarations(inputs={item.name: item for item in slots})
         arguments = tuple(tree.Name(parameter.name, parameter.span) for parameter in fn.parameters)
         call = tree.Call(name, fn.name_span, arguments, fn.name_span)
-        inner.lets[f"{name}()"] = [tree.Let(f"{name}()", fn.name_span, None, call, (), fn.span)]
+        names = tuple(tree.Name(f"{name}(){number or ''}", fn.name_span) for number in range(len(fn.results) or 1))
+        let = tree.Let(f"{name}()", fn.name_span, None, call, (), fn.span, names if len(names) > 1 else ())
+        inner.lets |= {part.name: [part] for part in apart(let)}
         file = tree.File((), (), unit.broken, fn.span.source)
         found = Sink()
         reading, _, _ = _read(file, inner, functions, found, unit.derive)

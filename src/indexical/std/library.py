@@ -28,8 +28,8 @@ class Entry:
     def header(self) -> str:
         """The signature between `fn` and its body, on one line."""
         parameters = ", ".join(_joined(parameter.span.text) for parameter in self.fn.parameters)
-        result = self.fn.result
-        arrow = "" if result is None else f" -> [{', '.join(_joined(slot.span.text) for slot in result)}]"
+        given = [f"[{', '.join(_joined(slot.span.text) for slot in home.slots)}]" for home in self.fn.results]
+        arrow = f" -> ({', '.join(given)})" if len(given) > 1 else "".join(f" -> {home}" for home in given)
         return f"{self.fn.name}({parameters}){arrow}"
 
     @property
@@ -46,7 +46,7 @@ class Entry:
     @property
     def elementwise(self) -> bool:
         """Whether it is made of scalars alone: then a call may give arrays, and is broadcast over them."""
-        return self.fn.result is None and all(parameter.slots is None for parameter in self.fn.parameters)
+        return not self.fn.results and all(parameter.slots is None for parameter in self.fn.parameters)
 
 
 def _joined(text: str) -> str:
@@ -167,6 +167,7 @@ def _text(entry: Entry, arguments: list[Argument]) -> str:
         left = f"result[{', '.join(axes)}]" if axes else "result"
         given = ", ".join(argument.read for argument in arguments)
     else:
-        left = "result"
+        count = len(entry.fn.results)
+        left = f"({', '.join(f'result_{number}' for number in range(count))})" if count > 1 else "result"
         given = ", ".join(argument.name for argument in arguments)
     return f"use std::{entry.module}::{{{name}}};\n{declare(arguments)}\nlet {left} = {name}({given});\n"

@@ -93,10 +93,7 @@ class ExpressionParser(LiteralParser):
                 operand = self.expression(UNARY)
                 return tree.Unary(token.text, operand, self.since(token.start))
             case "(":
-                self.advance()
-                inner = self.expression()
-                self.close(token, "this expression")
-                return self.postfix(tree.Paren(inner, self.since(token.start)), token.start)
+                return self.parenthesised()
             case "[":
                 return self.postfix(self.array(), token.start)
             case "~":
@@ -112,6 +109,18 @@ class ExpressionParser(LiteralParser):
                 return self.derivative()
             case _:
                 self.fail("expected an expression")
+
+    def parenthesised(self) -> tree.Expr:
+        """`(x)`, or `(a, b)`, the value of a function that gives several tensors."""
+        opening = self.advance()
+        items = [self.expression()]
+        while self.accept(",") and not self.next_is(")"):
+            items.append(self.expression())
+        self.close(opening, "this expression" if len(items) == 1 else "these values")
+        span = self.since(opening.start)
+        if len(items) > 1:
+            return tree.Tuple(tuple(items), span)
+        return self.postfix(tree.Paren(items[0], span), opening.start)
 
     def named(self) -> tree.Expr:
         """Parse an expression that starts with a name: a reduction, a call, or the name alone."""
@@ -234,8 +243,9 @@ class ExpressionParser(LiteralParser):
     def let(self) -> tree.Let:
         self.deepen()
         start = self.expect("let", "").start
-        name = self.name("a name after `let`")
-        slots = self.slots() if self.next_is("[") else None
+        names = self.together() if self.next_is("(") else ()
+        name = names[0] if names else self.name("a name after `let`")
+        slots = self.slots() if self.next_is("[") and not names else None
         if not self.next_is("="):
             self.fail(f"expected `=` and what `{name.name}` is")
         self.advance()
@@ -243,7 +253,16 @@ class ExpressionParser(LiteralParser):
         where = self.where()
         self.end_statement()
         self.depth -= 1
-        return tree.Let(name.name, name.span, slots, body, where, self.since(start))
+        return tree.Let(name.name, name.span, slots, body, where, self.since(start), names)
+
+    def together(self) -> tuple[tree.Name, ...]:
+        """`(a, b)` after `let`: the names of what a call gives."""
+        opening = self.token
+        names, _ = self.listed("(", lambda: self.name("a name for what the call gives"), "these names")
+        if len(names) < 2:
+            help = "one tensor is bound as `let a = f(…);`"
+            self.stop("IX101", "expected two names or more", Label(self.span(opening)), help=help)
+        return tuple(names)
 
     def end_statement(self) -> None:
         """The `;`. A missing one is reported just after the last word."""

@@ -97,6 +97,8 @@ class _Formatter:
                 return group(self.block(expr))
             case tree.Paren(inner):
                 return _parenthesise(self.expression(inner))
+            case tree.Tuple(items):
+                return bracketed("(", map(self.expression, items), ")")
             case tree.Derivative(of, by):
                 return concat("@", of.name, " / @", by.name)
             case tree.Reduction(operator=operator, binders=binders, body=body, where=where):
@@ -230,7 +232,8 @@ class _Formatter:
 
     def let(self, let: tree.Let) -> tuple[Document, Document]:
         """Return the part of a `let` before the `=`, and the rest from it on."""
-        head = concat("let ", let.name, self.slots(let.slots))
+        bound = bracketed("(", map(self.expression, let.names), ")") if let.names else text(let.name)
+        head = concat("let ", bound, self.slots(let.slots))
         body = self.expression(let.body)
         value = concat(" ", body) if _opens_lines(let.body) else group(indent(SPACE, body))
         return head, group("=", value, self.where_behind(let.where), ";")
@@ -278,7 +281,9 @@ class _Formatter:
     def function(self, function: tree.Fn) -> Document:
         """Its body always has lines of its own."""
         parameters = bracketed("(", map(self.parameter, function.parameters), ")")
-        result = "" if function.result is None else concat(" -> ", self.slots(function.result))
+        homes = [self.slots(home.slots) for home in function.results]
+        given = bracketed("(", homes, ")") if len(homes) > 1 else concat(*homes)
+        result = concat(" -> ", given) if homes else text("")
         body = one_under_another(self.parts(function.body), self.placement.at_end(function.body), INDENTATION)
         return concat("fn ", function.name, parameters, result, " {", indent(BREAK, body), BREAK, "}")
 

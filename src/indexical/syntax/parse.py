@@ -140,11 +140,25 @@ class _Parser(ExpressionParser):
         start = self.advance().start
         name = self.name("the name of a function")
         parameters, _ = self.listed("(", self.parameter, "the parameters")
-        result = self.slots() if self.accept("->") else None
+        results = self.results() if self.accept("->") else ()
         if not self.next_is("{"):
             self.fail("expected `{` and the body of the function", help=f"write `fn {name.name}(…) {{ value }}`")
         body = self.block()
-        return tree.Fn(name.name, name.span, tuple(parameters), result, body, self.since(start))
+        return tree.Fn(name.name, name.span, tuple(parameters), results, body, self.since(start))
+
+    def results(self) -> tuple[tree.Home, ...]:
+        """`[i, j]`, or several in parentheses."""
+        if not self.next_is("("):
+            return (self.home(),)
+        opening = self.token
+        homes, _ = self.listed("(", self.home, "these tensors")
+        if not homes:
+            self.stop("IX101", "expected the coordinates of a tensor, as in `[i]`", Label(self.span(opening)))
+        return tuple(homes)
+
+    def home(self) -> tree.Home:
+        start = self.token.start
+        return tree.Home(self.slots(), self.since(start))
 
     def parameter(self) -> tree.Parameter:
         name = self.name("a parameter")

@@ -152,6 +152,14 @@ class Paren:
 
 
 @dataclass(frozen=True, slots=True)
+class Tuple:
+    """`(a, b)`: the value of a function that gives several tensors."""
+
+    items: tuple[Expr, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Derivative:
     """`@y / @x`."""
 
@@ -226,6 +234,7 @@ Expr: TypeAlias = (
     | If
     | Block
     | Paren
+    | Tuple
     | Derivative
     | Reduction
 )
@@ -269,7 +278,10 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """One clause of a definition. `slots` is None where no bracket was written."""
+    """One clause of a definition. `slots` is None where no bracket was written.
+
+    `names` are all that `let (a, b) = …;` binds together, `name` then being the first; else there are none.
+    """
 
     name: str
     name_span: Span = field(compare=False, repr=False)
@@ -277,6 +289,7 @@ class Let:
     body: Expr
     where: tuple[Clause, ...]
     span: Span = field(compare=False, repr=False)
+    names: tuple[Name, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,13 +308,21 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
+class Home:
+    """The coordinates of a tensor that a function gives: `[i, j]`."""
+
+    slots: tuple[Slot, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Fn:
-    """`result` is None where there is no arrow: a scalar."""
+    """`results` has what stands behind the arrow, several in parentheses; it is empty where there is none: a scalar."""
 
     name: str
     name_span: Span = field(compare=False, repr=False)
     parameters: tuple[Parameter, ...]
-    result: tuple[Slot, ...] | None
+    results: tuple[Home, ...]
     body: Block
     span: Span = field(compare=False, repr=False)
 
@@ -361,7 +382,7 @@ class Expect:
 
 Statement: TypeAlias = Space | Input | Let | Output | Fn | Use | Contract | Assert | Expect
 Node: TypeAlias = (
-    Expr | Statement | Rest | Range | Binder | Clause | SpaceItem | InputItem | Parameter | RoleItem | FlagItem
+    Expr | Statement | Rest | Range | Binder | Clause | SpaceItem | InputItem | Parameter | Home | RoleItem | FlagItem
 )
 
 

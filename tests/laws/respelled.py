@@ -1,0 +1,83 @@
+"""A program said again: other definitions read a copy of one of its tensors, made with some construct of the language.
+
+The copy is the same tensor, point by point, so that every other definition means what it meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from tests.laws.numerics import Array
+from tests.laws.programs import Case
+
+import indexical as ix
+from indexical.diagnostics import Sink
+from indexical.source import Source
+from indexical.syntax import tree
+from indexical.syntax.parse import parse
+
+Choose = Callable[[int], int]
+
+
+def candidates(case: Case, values: dict[str, Array]) -> list[str]:
+    """The tensors that may be copied: with axes that are known, none of them empty, and not made of themselves."""
+    program = ix.compile(case.text)
+    lets = {let.name: let for let in program.ir.lets if not let.hidden}
+    return [
+        name
+        for name, let in lets.items()
+        if let.axes and name not in program.ir.recurrent and values[name].size
+        if not any(axis.coordinate.rest for axis in let.axes)
+    ]
+
+
+def reading_copies(case: Case, copies: dict[str, str], added: Iterable[str]) -> str:
+    """The text of the program in which all others read the copies of these tensors."""
+    source = Source("test", case.text)
+    file = parse(source, Sink())
+    makers = set(copies)
+    said = [*added]
+    for statement in file.statements:
+        text = statement.span.text
+        if isinstance(statement, tree.Let) and statement.name not in makers:
+            for name, copy in copies.items():
+                text = re.sub(rf"\b{name}\b", copy, text)
+        said.append(text)
+    return "\n".join(said) + "\n"
+
+
+def dependent(case: Case, first: str, second: str) -> bool:
+    """Whether either of two definitions is made of the other."""
+    lets = ix.compile(case.text).ir.definitions
+    return any(_reaches(lets, one, other, set()) for one, other in ((first, second), (second, first)))
+
+
+def _reaches(lets: dict[str, ix.ir.nodes.Let], name: str, target: str, seen: set[str]) -> bool:
+    from indexical.ir.walk import reads_of
+
+    if name in seen or name not in lets:
+        return False
+    seen.add(name)
+    return any(read.tensor == target or _reaches(lets, read.tensor, target, seen) for read in reads_of(lets[name]))
+
+
+def letters(stem: str, array: Array) -> list[str]:
+    return [f"{stem}_{number}" for number in range(array.ndim)]
+
+
+def together(case: Case, values: dict[str, Array], choose: Choose) -> str | None:
+    """Two tensors, or one twice, through a function that gives both."""
+    names = candidates(case, values)
+    if not names:
+        return None
+    first, second = names[choose(len(names))], names[choose(len(names))]
+    if first != second and dependent(case, first, second):
+        second = first
+    one, other = (", ".join(letters(stem, values[name])) for stem, name in (("u", first), ("v", second)))
+    copies = {second: "copy_of_second", first: "copy_of_first"}
+    function = (
+        f"fn both(one[{one}], other[{other}]) -> ([{other}], [{one}]) "
+        f"{{ let kept[{one}] = one[{one}]; (other, kept[{one}]) }}"
+    )
+    return reading_copies(case, copies, (function, f"let (copy_of_second, copy_of_first) = both({first}, {second});"))

@@ -1,0 +1,33 @@
+"""Laws of functions that give several tensors: a program means the same when its tensors go through one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from tests.laws import respelled
+from tests.laws.agreement import call, difference, is_within
+from tests.laws.programs import Case, cases
+from tests.laws.test_backends import BACKENDS, Call, check
+
+WAYS: dict[str, Callable[..., str | None]] = {"together": respelled.together}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@settings(max_examples=25)
+@given(cases(), st.data())
+def test_a_copy_of_a_tensor_serves_as_well(way: str, case: Case, data: st.DataObject) -> None:
+    assume(is_within(case))
+    values = call(case.text, case.arrays)
+    text = WAYS[way](case, values, lambda n: data.draw(st.integers(0, n - 1)))
+    assume(text is not None)
+    assert text is not None
+    again = call(text, case.arrays)
+    for name, value in values.items():
+        problem = difference(case, name, again[name], value)
+        assert problem is None, f"{problem}\n{text}"
+    emitted = Call(text, case.arrays)
+    for backend in BACKENDS:
+        check(emitted, backend, isolate=emitted.is_loud)
