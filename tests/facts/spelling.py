@@ -77,7 +77,7 @@ def single(spelling: Spelling) -> list[tree.Let]:
 
 def homes(statements: Statements) -> dict[str, tuple[tree.Slot, ...]]:
     """The slots of every tensor; what is bound whole has those of the function's result."""
-    results = {s.name: s.result or () for s in statements if isinstance(s, tree.Fn)}
+    results = {s.name: s.results[0].slots if s.results else () for s in statements if isinstance(s, tree.Fn)}
     found = {item.name: item.slots or () for item in inputs_in(statements)}
     for word, clauses in lets_in(statements).items():
         body = clauses[0].body

@@ -105,7 +105,7 @@ class _Function:
         order = list(range(len(last.slots or ())))
         if not whole:
             self.chance.shuffle(order)
-        result = tuple((last.slots or ())[n] for n in order)
+        result = (tree.Home(tuple((last.slots or ())[n] for n in order), trees.NOWHERE),)
         title = next(self.words)
         function = tree.Fn(title, trees.NOWHERE, tuple(parameters), result, body, trees.NOWHERE)
         value = trees.call(title, *map(name, (*tensors, *scalars)))

@@ -316,3 +316,28 @@ use std::{call};
 input XX[i, m], gain[m], bias[m];
 let out[i, m] = {arrays};"""
     return text, {"XX": draw.reals(2, 2), "gain": draw.reals(2), "bias": draw.reals(2)}, "out"
+
+
+@family
+def given_together(draw: Draw) -> Drawn:
+    f, guard = draw.pick(SMOOTH), draw.pick(("", " where i > 0"))
+    text = f"""
+fn both(x[i], s) -> ([i], [i, j]) {{ let kept[i] = {f}(x[i]) * s; (kept[i] - x[i], kept[i] * x[j]){guard} }}
+input XX[i], YY;
+let (one, other) = both(XX, YY);
+let out[i] = one[i] + sum[j](other[i, j] * other[j, i]);"""
+    return text, {"XX": draw.reals(3), "YY": draw.reals()}, "out"
+
+
+@family
+def begun_later(draw: Draw) -> Drawn:
+    f, first = draw.pick(SMOOTH), draw.pick((1, 2))
+    block = "{ let kept = HH[i - 1] * DD[i]; kept + 1 }"
+    rule = draw.pick((f"{f}(HH[i - 1]) * DD[i]", "HH[i - 1] * XX[i] + DD[i]", block))
+    text = f"""
+input XX[i], YY[j];
+let DD[i in {first}..size(i)] = XX[i] * YY[1] - XX[i - 1];
+let HH[{first}] = DD[{first}];
+let HH[i in {first + 1}..size(i)] = {rule};
+let out[i, j] = HH[i] * YY[j] + sum[i_1](DD[i_1] where i_1 <= i);"""
+    return text, {"XX": draw.reals(4), "YY": draw.reals(2)}, draw.pick(("out", "HH"))

@@ -385,14 +385,3 @@ input XX[i, j], VV[j];
 let at[i] = argmax[j](XX[i, j]);
 let out[i] = VV[at[i]] * XX[i, at[i]];"""
     return text, {"XX": draw.reals(2, 3), "VV": draw.reals(3)}, "out"
-
-
-@family
-def given_together(draw: Draw) -> Drawn:
-    f, guard = draw.pick(SMOOTH), draw.pick(("", " where i > 0"))
-    text = f"""
-fn both(x[i], s) -> ([i], [i, j]) {{ let kept[i] = {f}(x[i]) * s; (kept[i] - x[i], kept[i] * x[j]){guard} }}
-input XX[i], YY;
-let (one, other) = both(XX, YY);
-let out[i] = one[i] + sum[j](other[i, j] * other[j, i]);"""
-    return text, {"XX": draw.reals(3), "YY": draw.reals()}, "out"

@@ -81,3 +81,24 @@ def together(case: Case, values: dict[str, Array], choose: Choose) -> str | None
         f"{{ let kept[{one}] = one[{one}]; (other, kept[{one}]) }}"
     )
     return reading_copies(case, copies, (function, f"let (copy_of_second, copy_of_first) = both({first}, {second});"))
+
+
+def begun(case: Case, values: dict[str, Array], choose: Choose) -> str | None:
+    """A tensor that begins above 0 along some axes, and back again."""
+    names = candidates(case, values)
+    if not names:
+        return None
+    name = names[choose(len(names))]
+    axes = letters("u", values[name])
+    first = [choose(3) for _ in axes]
+    ranges = [f"{u} in {k}..{k + n}" for u, k, n in zip(axes, first, values[name].shape, strict=True)]
+    below = [f"{u} - {k}" if k else u for u, k in zip(axes, first, strict=True)]
+    above = [f"{u} + {k}" if k else u for u, k in zip(axes, first, strict=True)]
+    whole = [f"{u} in 0..{n}" for u, n in zip(axes, values[name].shape, strict=True)]
+    home = ", ".join(axes)
+    added = (
+        f"let later[{', '.join(ranges)}] = {name}[{', '.join(below)}];",
+        f"let again[{home}] = later[{home}];" if choose(2) else "let again = later;",
+        f"let copy[{', '.join(whole)}] = again[{', '.join(above)}];",
+    )
+    return reading_copies(case, {name: "copy"}, added)

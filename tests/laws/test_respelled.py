@@ -1,4 +1,5 @@
-"""Laws of functions that give several tensors: a program means the same when its tensors go through one."""
+"""Laws of copies: a program means the same when its tensors go through a function that gives several, and when they
+begin above 0."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from tests.laws.agreement import call, difference, is_within
 from tests.laws.programs import Case, cases
 from tests.laws.test_backends import BACKENDS, Call, check
 
-WAYS: dict[str, Callable[..., str | None]] = {"together": respelled.together}
+WAYS: dict[str, Callable[..., str | None]] = {"together": respelled.together, "begun": respelled.begun}
 
 
 @pytest.mark.parametrize("way", WAYS)

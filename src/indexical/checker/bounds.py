@@ -4,6 +4,7 @@ in the run."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import islice, product
 
 from ..diagnostics import Label, Sink
@@ -15,16 +16,19 @@ from ..ir.domain import Domain
 from ..ir.prove import always_possible
 from ..ir.types import Coordinate
 from .reporting import report_all
-from .sizes import show
+from .sizes import show, simplify
 
 
 def check(program: ir.Program, sink: Sink) -> None:
     """Report the reads that are out of bounds whatever the sizes, and reductions that are over no points."""
     tensors = program.tensors
     lets = program.definitions
+    # A read of a point that no clause defines is out of bounds for that reason.
+    told = {finding.labels[0].span for finding in sink if finding.code == "IX306"}
     for let in program.lets:
         found = Sink()
-        _check_places([place for clause in let.clauses for place in visit_clause(clause)], tensors, lets, found)
+        places = [place for clause in let.clauses for place in visit_clause(clause) if place[0].span not in told]
+        _check_places(places, tensors, lets, found, _origins(let))
         report_all(found, let, program, sink)
     claims = [place for claim in program.asserts for place in visit(claim.condition, ())]
     claims += [place for claim in program.expects for place in visit(claim.body, claim.ranges)]
@@ -36,6 +40,7 @@ def _check_places(
     tensors: Mapping[str, ir.Input | ir.Let],
     lets: Mapping[str, ir.Let],
     sink: Sink,
+    origins: Mapping[Coordinate, Polynomial] | None = None,
 ) -> None:
     known: dict[int, Domain] = {}
 
@@ -50,23 +55,52 @@ def _check_places(
             case ir.Read(tensor, indices) if tensor in tensors:
                 axes = tensors[tensor].axes
                 for number, (axis, index) in enumerate(zip(axes, indices, strict=True)):
-                    _check_index(expr, index, axis.extent, f"`{tensor}`'s axis {number}", trail, around, sink)
+                    bounds = Bounds(f"`{tensor}`'s axis {number}", axis.extent, axis.origin)
+                    _check_index(expr, index, bounds, trail, around, origins or {}, sink)
             case ir.Array(shape, _, indices):
                 for length, index in zip(shape, indices, strict=True):
-                    _check_index(expr, index, build.whole(length, expr.span), "this array", trail, around, sink)
+                    bounds = Bounds("this array", build.whole(length, expr.span))
+                    _check_index(expr, index, bounds, trail, around, origins or {}, sink)
             case ir.Reduce() if expr.op in ("mean", "argmax", "argmin") or expr.type.kind == "whole":
                 _check_points(expr, trail, lets, sink)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """An axis, in words, how many points it has, and where the text has it begin, if not at 0."""
+
+    axis: str
+    extent: ir.Expr
+    origin: ir.Expr | None = None
+
+    @property
+    def end(self) -> str:
+        """The first point after the last, as the text counts."""
+        if self.origin is None:
+            return show(self.extent)
+        return show(simplify(build.apply("+", (self.origin, self.extent), "whole", self.origin.span)))
+
+
+def _origins(let: ir.Let) -> dict[Coordinate, Polynomial]:
+    """How much more the text says of a coordinate than the Program, where an axis does not begin at 0."""
+    return {
+        slot.coordinate: polynomial(axis.origin)
+        for clause in let.clauses
+        for axis, slot in zip(let.axes, clause.slots, strict=True)
+        if axis.origin is not None and isinstance(slot, ir.Coord)
+    }
 
 
 def _check_index(
     read: ir.Expr,
     index: ir.Expr,
-    extent: ir.Expr,
-    axis: str,
+    bounds: Bounds,
     trail: Trail,
     around: Callable[[Trail], Domain],
+    origins: Mapping[Coordinate, Polynomial],
     sink: Sink,
 ) -> None:
+    extent = bounds.extent
     if _is_measured(index, extent, trail):
         return
     domain = around(trail)
@@ -74,7 +108,7 @@ def _check_index(
     for known, (inside, below) in product(domain.contexts, ((place, True), (length - place - 1, False))):
         wrong = (*known.known, -inside - 1)
         if not known.opaque and not known.entails(inside) and always_possible(wrong):
-            _report(read, index, axis, show(extent), below, wrong, sink)
+            _report(read, index, bounds, below, wrong, origins, sink)
             return
 
 
@@ -93,21 +127,26 @@ def _starts_inside(range: ir.Range) -> bool:
 def _report(
     read: ir.Expr,
     index: ir.Expr,
-    axis: str,
-    length: str,
+    bounds: Bounds,
     below: bool,
     wrong: tuple[Polynomial, ...],
+    origins: Mapping[Coordinate, Polynomial],
     sink: Sink,
 ) -> None:
-    point = _witness(wrong, index.type.coordinates)
-    shown = index.span.text
-    if below:
+    point = _witness(wrong, index.type.coordinates, origins)
+    shown, length = index.span.text, bounds.end
+    if below and bounds.origin is not None:
+        start = show(bounds.origin)
+        message = f"`{shown}` goes below {start}, where {bounds.axis} begins"
+        help = f"define what is below as well, guard the read (`where {shown} >= {start}`), or start the range later"
+    elif below:
         message = f"`{shown}` goes below 0"
         help = f"indices never wrap: guard the read (`where {shown} >= 0`), or start the range later"
     else:
-        message = f"`{shown}` goes past the end of {axis}"
-        help = f"it has {length} points: guard the read (`where {shown} < {length}`), or end the range earlier"
-    if not index.type.coordinates:
+        message = f"`{shown}` goes past the end of {bounds.axis}"
+        held = f"it has {length} points" if bounds.origin is None else f"it ends before {length}"
+        help = f"{held}: guard the read (`where {shown} < {length}`), or end the range earlier"
+    if not index.type.coordinates and bounds.origin is None:
         help = "indices never wrap: the last of `n` points is `n - 1`, as in `x[size(i) - 1]`"
     if point:
         message += " at " + ", ".join(f"`{c} = {v}`" for c, v in point.items())
@@ -119,13 +158,16 @@ def _report(
 _SAMPLE = 5
 
 
-def _witness(wrong: tuple[Polynomial, ...], wanted: frozenset[Coordinate]) -> dict[str, int]:
+def _witness(
+    wrong: tuple[Polynomial, ...], wanted: frozenset[Coordinate], origins: Mapping[Coordinate, Polynomial]
+) -> dict[str, int]:
     """A point at which the index is wrong, looked for among small ones; empty if none is found."""
     coordinates = sorted({a for p in wrong for a in p.atoms if isinstance(a, Coordinate)}, key=str)
     for point in islice(product(range(-2, _SAMPLE + 3), repeat=len(coordinates)), 20_000):
         values = dict(zip(coordinates, point, strict=True))
         if all(_at(p, values) >= 0 for p in wrong):
-            return {c.name.rstrip("'"): v for c, v in values.items() if c in wanted}
+            shift = {c: _at(origin, {}) for c, origin in origins.items()}
+            return {c.name.rstrip("'"): v + shift.get(c, 0) for c, v in values.items() if c in wanted}
     return {}
 
 

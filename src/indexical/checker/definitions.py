@@ -298,8 +298,8 @@ def _read_group(
         if tensor is None:
             result[name] = Poison()
             continue
-        filled = (ir.Axis(axis.coordinate, sizes.fill(unit, here.frame, axis.extent)) for axis in tensor.axes)
-        result[name] = replace(tensor, axes=tuple(filled), recursive=True)
+        filled = tuple(sizes.fill_axis(unit, here.frame, axis) for axis in tensor.axes)
+        result[name] = replace(tensor, axes=filled, recursive=True)
         if not local and not unit.rehearsing:
             lifting.finish(unit, here.frame)
     return result
@@ -308,8 +308,8 @@ def _read_group(
 def _alike(old: Tensor, new: Meaning) -> bool:
     if not isinstance(new, Tensor):
         return True
-    same_axes = [axis.extent for axis in old.axes] == [axis.extent for axis in new.axes]
-    return same_axes and old.kind == new.kind and old.captured == new.captured
+    before, after = ([(axis.extent, axis.origin) for axis in tensor.axes] for tensor in (old, new))
+    return before == after and old.kind == new.kind and old.captured == new.captured
 
 
 Mark = tuple[int, int, dict[str, ir.Let], set[str], int]
@@ -358,11 +358,15 @@ def _alias(unit: Unit, scope: Scope, name: str, tensor: Tensor, let: tree.Let, h
     for axis in tensor.axes:
         coordinate = fresh(axis.coordinate, taken)
         taken.add(coordinate.name)
-        range = ir.Range(coordinate, build.whole(0, let.span), axis.extent, False, let.span)
+        range = sizes.whole_range(coordinate, axis, let.span)
         bindings.append(Binding(coordinate, coordinate.name, let.span, range=range))
     own = tuple(build.coord(binding.coordinate, let.body.span) for binding in bindings)
+    places = tuple(
+        place if axis.origin is None else sizes.counted_from(place, axis.origin)
+        for place, axis in zip(own, tensor.axes, strict=True)
+    )
     captured = tuple(build.coord(binding.coordinate, let.body.span) for binding in tensor.captured)
-    body = build.read(tensor.name, (*captured, *own), tensor.kind, let.body.span)
+    body = build.read(tensor.name, (*captured, *places), tensor.kind, let.body.span)
     ranges = tuple(binding.range for binding in bindings if binding.range is not None)
     return lifting.lift(unit, scope, name, [lifting.Draft(own, bindings, ranges, body, None, let.span)], let, hidden)
 

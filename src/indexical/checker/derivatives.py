@@ -30,8 +30,12 @@ def derivative(
     except Refusal as refusal:
         unit.report("IX218", str(refusal), node.span)
         return None
+    homes = (*of.axes, *by.axes)
     for let in lets:
         unit.taken.add(let.name)
+        if let.name == wanted:
+            found = zip(let.axes, homes, strict=True)
+            let = replace(let, axes=tuple(replace(axis, origin=home.origin) for axis, home in found))
         unit.lets[let.name] = replace(
             let, hidden=hidden or let.name != wanted, call=node.span, derived=(of.name, by.name)
         )

@@ -56,12 +56,13 @@ def _ranges(unit: Unit, scope: Scope, node: tree.Reduction, bindings: list[Bindi
     result = []
     for binding in bindings:
         stated = binding.stated
-        if stated is not None and not (stated.from_zero and stated.is_counted):
+        elsewhere = any(evidence.origin is not None for evidence in binding.evidence)
+        if elsewhere or (stated is not None and not (stated.from_zero and stated.is_counted)):
             unit.report(
                 "IX210",
                 f"`{node.operator}` runs over several coordinates, and `{binding.name}` has no plain range from 0",
                 Label(node.operator_span),
-                Label(binding.span, "its range is stated here"),
+                Label(binding.span, "it begins elsewhere" if stated is None else "its range is stated here"),
                 help=f"give `{binding.name}` a full range and a guard",
             )
             return None

@@ -33,6 +33,13 @@ class Draft:
     def free(self) -> frozenset[Coordinate]:
         return build.varying((self.body, self.guard)) - {binding.coordinate for binding in self.own}
 
+    def first(self, number: int) -> ir.Expr:
+        """The first point along an axis."""
+        slot = self.slots[number]
+        if not isinstance(slot, ir.Coord):
+            return slot
+        return next(range.lower for range in self.ranges if range.coordinate == slot.coordinate)
+
 
 def lift(
     unit: Unit, scope: Scope, name: str, drafts: list[Draft], let: tree.Let | tree.Fn, hidden: bool = True
@@ -54,7 +61,8 @@ def lift(
     if "bool" in {found.body.type.kind for found in drafts} and kind != "bool":
         unit.report("IX351", f"the clauses of `{let.name}` are of different kinds", let.name_span)
         return None
-    axes = tuple(_axis(unit, drafts, number, name) for number in range(len(drafts[0].slots)))
+    drafts, origins = _counted_from_0(unit, frame, drafts)
+    axes = tuple(_axis(unit, drafts, number, name, origin) for number, origin in enumerate(origins))
     clauses = tuple(
         ir.Clause(found.slots, found.ranges, found.body, build.conjunction((*conditions, found.guard)), found.span)
         for found in drafts
@@ -63,6 +71,16 @@ def lift(
     frame.pending.append(Pending(name, captured, axes, kind, clauses, hidden, let.name_span, call))
     unit.bodies[name] = [found.body for found in drafts]
     return Tensor(name, axes, kind, let.name_span, captured)
+
+
+def _counted_from_0(unit: Unit, frame: Frame, drafts: list[Draft]) -> tuple[list[Draft], list[ir.Expr | None]]:
+    count = len(drafts[0].slots)
+    zero = build.whole(0, drafts[0].span)
+    if all(any(found.first(number) == zero for found in drafts) for number in range(count)):
+        return drafts, [None] * count
+    from .origins import counted_from_0  # Few programs have one.
+
+    return counted_from_0(unit, frame, drafts)
 
 
 def is_dependent(binding: Binding) -> bool:
@@ -93,7 +111,7 @@ def _captured(scope: Scope, drafts: list[Draft]) -> tuple[tuple[Binding, ...], l
     return tuple(b for b in scope.frame.live.values() if b.coordinate in wanted), conditions
 
 
-def _axis(unit: Unit, drafts: list[Draft], number: int, name: str) -> ir.Axis:
+def _axis(unit: Unit, drafts: list[Draft], number: int, name: str, origin: ir.Expr | None) -> ir.Axis:
     """An axis of a definition: named by the first clause with a coordinate there, as long as all reach."""
     coordinate: Coordinate | None = None
     intervals: list[tuple[ir.Expr, ir.Expr]] = []
@@ -106,7 +124,7 @@ def _axis(unit: Unit, drafts: list[Draft], number: int, name: str) -> ir.Axis:
         else:
             after = build.apply("+", (slot, build.whole(1, slot.span)), "whole", slot.span)
             intervals.append((slot, sizes.simplify(after)))
-    return ir.Axis(coordinate or Coordinate(f"{name}_{number}"), sizes.reach(unit, intervals))
+    return ir.Axis(coordinate or Coordinate(f"{name}_{number}"), sizes.reach(unit, intervals), origin)
 
 
 def finish(unit: Unit, frame: Frame) -> None:
@@ -117,7 +135,7 @@ def finish(unit: Unit, frame: Frame) -> None:
             continue
         ranges = tuple(sizes.fill_range(unit, frame, range) for range in leading if range is not None)
         axes = tuple(ir.Axis(range.coordinate, range.upper) for range in ranges)
-        axes += tuple(ir.Axis(axis.coordinate, sizes.fill(unit, frame, axis.extent)) for axis in pending.axes)
+        axes += tuple(sizes.fill_axis(unit, frame, axis) for axis in pending.axes)
         clauses = tuple(_finish_clause(unit, frame, clause, ranges) for clause in pending.clauses)
         unit.lets[pending.name] = ir.Let(
             pending.name, axes, pending.kind, clauses, pending.hidden, pending.span, pending.call, len(ranges)

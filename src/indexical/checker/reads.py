@@ -147,7 +147,9 @@ def _rest_parts(
 
 def read_at(unit: Unit, scope: Scope, tensor: Tensor, indices: tuple[ir.Expr, ...], span: Span) -> ir.Expr | None:
     good = True
+    places: list[ir.Expr] = []
     for number, (axis, index) in enumerate(zip(tensor.axes, indices, strict=True)):
+        places.append(index if axis.origin is None else sizes.counted_from(index, axis.origin))
         if not kinds.whole(unit, index, "an index"):
             good = False
         elif isinstance(index, ir.Coord) and not index.coordinate.rest:
@@ -155,11 +157,11 @@ def read_at(unit: Unit, scope: Scope, tensor: Tensor, indices: tuple[ir.Expr, ..
             if binding is not None:
                 extent = None if tensor.recursive and _is_unknown(axis) else axis.extent
                 place = index.span if index.span.source is span.source else span
-                binding.evidence.append(Evidence(extent, f"`{tensor.name}`'s axis {number}", place))
+                binding.evidence.append(Evidence(extent, f"`{tensor.name}`'s axis {number}", place, axis.origin))
     if not good or tensor.kind is None:
         return None
     captured = tuple(build.coord(binding.coordinate, span) for binding in tensor.captured)
-    return build.read(tensor.name, (*captured, *indices), tensor.kind, span)
+    return build.read(tensor.name, (*captured, *places), tensor.kind, span)
 
 
 def _is_unknown(axis: ir.Axis) -> bool:

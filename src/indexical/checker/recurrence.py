@@ -10,12 +10,13 @@ from typing import TypeAlias
 from ..diagnostics import Label, Sink
 from ..ir import nodes as ir
 from ..ir import whole
-from ..ir.affine import polynomial
+from ..ir.affine import expression, polynomial, replaced
 from ..ir.boxes import Box, Fault, cover
 from ..ir.context import Trail, assume, constants_of, visit_clause
 from ..ir.graph import components
 from ..ir.prove import Assumptions
 from ..ir.walk import parts_of, reads_of, walk
+from . import sizes
 
 
 def arrange(lets: dict[str, ir.Let], sink: Sink) -> tuple[ir.Order, ...]:
@@ -31,6 +32,8 @@ def arrange(lets: dict[str, ir.Let], sink: Sink) -> tuple[ir.Order, ...]:
             continue
         members = set(group)
         inner = [edge for name in group for edge in _edges(lets[name]) if edge.target in members]
+        if any(_reads_before_it_begins(edge, lets, sink) for edge in inner):
+            continue
         steps = _order(group, inner, lets)
         if steps is None:
             _report(inner, lets, sink)
@@ -71,6 +74,26 @@ class Edge:
         if self.assumptions.entails(distance - 1):
             return 2
         return 1 if self.assumptions.entails(distance) else 0
+
+
+def _reads_before_it_begins(edge: Edge, lets: Mapping[str, ir.Let], sink: Sink) -> bool:
+    """Report a rule that goes back, wherever it holds, to a point before the first: its base case is missing."""
+    target = lets[edge.target]
+    if not all(isinstance(step, ir.Range) for step in edge.trail) or not any(a.origin for a in target.axes):
+        return False
+    constants = constants_of(lets)
+    for axis, index in zip(target.axes, edge.read.indices, strict=True):
+        first = polynomial(index, constants)
+        for range in edge.clause.ranges:
+            first = replaced(first, range.coordinate, polynomial(range.lower, constants))
+        if axis.origin is not None and first.constant is not None and first.constant < 0:
+            place = sizes.show(expression(polynomial(axis.origin, constants) + first, index.span))
+            shown = ", ".join(place if other is index else other.span.text for other in edge.read.indices)
+            message = f"no clause defines `{edge.target}[{shown}]`, which this rule goes back to"
+            help = f"add a base case, as in `let {edge.target}[{shown}] = …;`"
+            sink.report("IX306", message, Label(edge.read.span), Label(target.span, "defined here"), help=help)
+            return True
+    return False
 
 
 def _edges(let: ir.Let) -> Iterator[Edge]:
@@ -230,7 +253,10 @@ def clause_box(clause: ir.Clause, lookup: whole.Lookup) -> Box:
 
 
 def report_cover(let: ir.Let, fault: Fault, sink: Sink) -> None:
-    point = f"{let.name}[{', '.join(map(str, fault.point))}]"
+    axes = let.axes[let.captured :]
+    origins = [0 if axis.origin is None else polynomial(axis.origin).constant or 0 for axis in axes]
+    told = [place + origin for place, origin in zip(fault.point, origins, strict=True)]
+    point = f"{let.name}[{', '.join(map(str, told))}]"
     places = [Label(let.clauses[number].span, "here") for number in fault.boxes]
     if fault.kind == "overlap":
         sink.report(
@@ -244,5 +270,5 @@ def report_cover(let: ir.Let, fault: Fault, sink: Sink) -> None:
             "IX306",
             f"no clause defines `{point}`",
             Label(let.span),
-            help=f"the clauses of `{let.name}` must cover every point from 0: add a base case, or start the range at 0",
+            help=f"the clauses of `{let.name}` must cover every point from the first to the last",
         )

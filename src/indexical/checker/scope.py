@@ -17,11 +17,13 @@ from .modules import Function
 
 @dataclass(slots=True)
 class Evidence:
-    """An axis that a coordinate indexes bare. `extent` is None while a recurrence is being read."""
+    """An axis that a coordinate indexes bare. `extent` is None while a recurrence is being read; `origin` is None where
+    it begins at 0."""
 
     extent: ir.Expr | None
     text: str
     span: Span
+    origin: ir.Expr | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ..diagnostics import Label
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import Polynomial, expression, polynomial
+from ..ir.affine import Polynomial, expression, number, polynomial
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, rebuild, walk
 from ..source import Span
@@ -55,6 +55,13 @@ def simplify(expr: ir.Expr) -> ir.Expr:
     return expression(polynomial(expr), expr.span)
 
 
+def counted_from(place: ir.Expr, origin: ir.Expr) -> ir.Expr:
+    """A place on an axis that begins elsewhere than at 0, as one that is counted from its first point."""
+    if place.type.kind != "whole":
+        return place
+    return simplify(build.apply("-", (place, origin), "whole", place.span))
+
+
 def extent(unit: Unit, range: ir.Range) -> ir.Expr:
     """The number of points of a range, where it has any."""
     if range.lower == build.whole(0, range.span):
@@ -72,8 +79,9 @@ def settle(unit: Unit, scope: Scope, binding: Binding) -> ir.Range | None:
     zero = build.whole(0, binding.span)
     if known:
         _agree(unit, binding, known)
-        assert known[0].extent is not None
-        binding.range = ir.Range(binding.coordinate, zero, known[0].extent, False, binding.span)
+        extent, origin = known[0].extent, known[0].origin
+        assert extent is not None
+        binding.range = whole_range(binding.coordinate, ir.Axis(binding.coordinate, extent, origin), binding.span)
     elif binding.name in scope.sizes and not binding.coordinate.rest:
         binding.range = ir.Range(binding.coordinate, zero, scope.sizes[binding.name], False, binding.span)
     elif unit.rehearsing and binding.evidence:
@@ -91,6 +99,14 @@ def settle(unit: Unit, scope: Scope, binding: Binding) -> ir.Range | None:
     return binding.range
 
 
+def whole_range(coordinate: Coordinate, axis: ir.Axis, span: Span) -> ir.Range:
+    """The range of a coordinate that runs along all of an axis."""
+    if axis.origin is None:
+        return ir.Range(coordinate, build.whole(0, span), axis.extent, False, span)
+    upper = simplify(build.apply("+", (axis.origin, axis.extent), "whole", span))
+    return ir.Range(coordinate, axis.origin, upper, True, span)
+
+
 def _is_news(extent: ir.Expr | None, binding: Binding, frame: Frame) -> bool:
     """Whether an axis says how many points a coordinate has: not where it takes its size from the coordinate."""
     if extent is None:
@@ -105,6 +121,16 @@ def _agree(unit: Unit, binding: Binding, known: list[Evidence]) -> None:
     size = polynomial(first.extent, unit.constant)
     for other in known[1:]:
         assert other.extent is not None
+        if not _begins_alike(unit, first.origin, other.origin):
+            here, there = (show(side.origin) if side.origin is not None else "0" for side in (other, first))
+            unit.report(
+                "IX304",
+                f"`{binding.coordinate}` begins at {here} here and at {there} there",
+                Label(other.span, f"{here}, from {other.text}"),
+                Label(first.span, f"{there}, from {first.text}"),
+                help=f"say which points are meant, as in `{binding.name} in 1..size({binding.name})`",
+            )
+            return
         if other.extent is first.extent:
             continue
         other_size = polynomial(other.extent, unit.constant)
@@ -120,6 +146,11 @@ def _agree(unit: Unit, binding: Binding, known: list[Evidence]) -> None:
             help="if these are two coordinates, give one another name",
         )
         return
+
+
+def _begins_alike(unit: Unit, one: ir.Expr | None, other: ir.Expr | None) -> bool:
+    first, second = (number(0) if side is None else polynomial(side, unit.constant) for side in (one, other))
+    return one is other or (first - second).constant == 0
 
 
 def _shown(value: int | None, extent: ir.Expr) -> str:
@@ -214,6 +245,11 @@ def fill(unit: Unit, frame: Frame, expr: ir.Expr, filling: frozenset[Coordinate]
             return rebuild(expr, lambda inner: fill(unit, frame, inner, filling))
 
 
+def fill_axis(unit: Unit, frame: Frame, axis: ir.Axis) -> ir.Axis:
+    origin = None if axis.origin is None else fill(unit, frame, axis.origin)
+    return ir.Axis(axis.coordinate, fill(unit, frame, axis.extent), origin)
+
+
 def fill_range(unit: Unit, frame: Frame, range: ir.Range) -> ir.Range:
     lower, upper = fill(unit, frame, range.lower), fill(unit, frame, range.upper)
     return ir.Range(range.coordinate, lower, upper, range.stated, range.span)
@@ -235,7 +271,7 @@ def settle_rest(unit: Unit, scope: Scope, rest: RestBinding) -> list[Binding]:
             return rest.parts
         rest.parts = [_part(scope, axis, rest) for axis in axes]
         for part, axis in zip(rest.parts, axes, strict=True):
-            part.evidence.append(Evidence(axis.extent, f"`..{rest.name}`", rest.span))
+            part.evidence.append(Evidence(axis.extent, f"`..{rest.name}`", rest.span, axis.origin))
     return rest.parts
 
 
@@ -254,8 +290,8 @@ def resolve_rest(
             labels.append(Label(rest.resolved_by, f"here for {parts}"))
         unit.report("IX213", f"`..{rest.name}` stands for different coordinates in one statement", *labels)
         return False
-    for number, (part, axis) in enumerate(zip(rest.parts, axes, strict=True)):
-        part.evidence.append(Evidence(axis.extent, f"`{tensor}`'s axis {number}", span))
+    for place, (part, axis) in enumerate(zip(rest.parts, axes, strict=True)):
+        part.evidence.append(Evidence(axis.extent, f"`{tensor}`'s axis {place}", span, axis.origin))
     return True
 
 

@@ -17,6 +17,7 @@ from ..ir.walk import substitute, walk
 from .along import is_position, positions_of
 from .attention import Gather, Ungathered
 from .dependence import Scan
+from .orders import place_on
 from .roles import ROLES, Roles, query_of, roles
 from .view import View
 from .weights import added
@@ -148,7 +149,7 @@ def _check_causal(contract: ir.Contract, view: View, gather: Gather | Ungathered
         sink.report("IX423", f"`{contract.name}` does not keep the query, so it cannot be causal", contract.span)
         return
     positions = positions_of(view, let, asks, gather)
-    here = build.coord(let.axes[asks].coordinate, contract.span)
+    here = place_on(let.axes[asks], let.axes[asks].coordinate, contract.span)
     for scan in view.influence.of(contract.name):
         for number, index in enumerate(scan.indices):
             if not is_position(view, scan.tensor, number, index, positions):
@@ -166,10 +167,10 @@ def _report_causal(
     found: Roles,
     scan: Scan,
     index: ir.Expr,
-    here: ir.Coord,
+    here: ir.Expr,
     sink: Sink,
 ) -> None:
-    point = _counterexample(scan, index, here.coordinate, view.lets[contract.name])
+    point = _counterexample(scan, index, here, view.lets[contract.name])
     guard = gather.weights.kept[0] if gather.weights.kept else None
     span = gather.weights.span if guard is None else guard.span
     words = "no guard removes the future" if guard is None else "this guard keeps it"
@@ -178,9 +179,9 @@ def _report_causal(
     at = view.shown(index.coordinate) if isinstance(index, ir.Coord) else show(index)
     done = "gathered" if isinstance(gather, Gather) else "normalised"
     read = Label(gather.span, f"{done} here; `{scan.tensor}` is read at `{at}`")
-    key, query = view.shown(gather.coordinate), found.query[0] if found.query else here.coordinate.name
+    key, query = view.shown(gather.coordinate), found.query[0] if found.query else show(here)
     if point is None:
-        message = f"causal is not proved: that `{show(index)} <= {here.coordinate}` does not follow from the guards"
+        message = f"causal is not proved: that `{show(index)} <= {show(here)}` does not follow from the guards"
     else:
         message = f"not causal: query {point[0]} listens to key {point[1]}"
     sink.report(
@@ -205,18 +206,18 @@ def _query_axis(view: View, let: ir.Let, gather: Gather | Ungathered) -> int | N
     return None
 
 
-def _counterexample(scan: Scan, index: ir.Expr, asks: Coordinate, let: ir.Let) -> tuple[int, int] | None:
+def _counterexample(scan: Scan, index: ir.Expr, here: ir.Expr, let: ir.Let) -> tuple[int, int] | None:
     """A query and a later position it reads, where every size is 4; None if none is found."""
     relevant = {c for condition in scan.conditions for c in condition.type.coordinates}
-    relevant |= index.type.coordinates | {asks}
+    relevant |= index.type.coordinates | here.type.coordinates
     known = [axis.coordinate for axis in let.axes] + [range.coordinate for range in scan.ranges]
     used = [c for c in known if c in relevant]
     for values in islice(product(range(_SAMPLE), repeat=len(used)), 20_000):
         point = dict(zip(used, values, strict=True))
         try:
-            at = _value(index, point)
-            if point[asks] < at < _SAMPLE and all(_truth(condition, point) for condition in scan.conditions):
-                return point[asks], at
+            at, asks = _value(index, point), _value(here, point)
+            if asks < at < _SAMPLE and all(_truth(condition, point) for condition in scan.conditions):
+                return asks, at
         except whole.Unknown:
             return None
     return None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..ir import nodes as ir
 from ..ir.context import look_through
 from ..ir.prove import conjuncts
+from ..ir.text import shown
 from ..ir.types import Coordinate
 from ..ir.walk import walk
 from .directions import Direction, directions
@@ -53,6 +54,8 @@ class Story:
     distribution: tuple[Distribution, ...]
     scans: tuple[Reading, ...]
     directions: tuple[Direction, ...] = ()
+    # Coordinates that begin elsewhere than at 0, and where.
+    begins: tuple[tuple[str, str], ...] = ()
 
 
 def story(view: View, let: ir.Let, positions: Positions) -> Story:
@@ -87,6 +90,7 @@ def story(view: View, let: ir.Let, positions: Positions) -> Story:
         _distributions(view, let),
         readings(view, let),
         directions(view, positions, let),
+        tuple((str(axis.coordinate), shown(axis.origin)) for axis in let.axes if axis.origin is not None),
     )
 
 

@@ -16,7 +16,7 @@ from ..ir.types import Coordinate
 from ..ir.walk import walk
 from ..source import Span
 from .dependence import Scan, evaluated, support
-from .orders import ANTI_CAUSAL, CAUSAL, OWN, Order, compare, order
+from .orders import ANTI_CAUSAL, CAUSAL, OWN, Order, compare, order, place_on
 from .positions import Positions, counted_from, is_declared
 from .view import View
 
@@ -69,6 +69,7 @@ def _along(view: View, positions: Positions, let: ir.Let, number: int) -> Iterat
 def _heard(view: View, positions: Positions, let: ir.Let, number: int) -> dict[str, str | None]:
     """Every input that is heard along these positions, and from where."""
     here = let.axes[number].coordinate
+    place = place_on(let.axes[number], here, let.span)
     group = positions.group(view.space_of(let.name, number))
     found: dict[str, str | None] = {}
     scans = view.influence.of(let.name)
@@ -82,7 +83,7 @@ def _heard(view: View, positions: Positions, let: ir.Let, number: int) -> dict[s
         if reached.is_empty():
             continue
         for index in indices:
-            verdict = compare(reached, build.coord(here, index.span), index)
+            verdict = compare(reached, place, index)
             found[scan.tensor] = _both(found.get(scan.tensor, OWN), verdict)
     return {tensor.name: found[tensor.name] for tensor in view.program.inputs if tensor.name in found}
 
@@ -132,7 +133,8 @@ def _own(
         for range in expr.ranges:
             if group in _groups(view, positions, expr, range.coordinate):
                 known = assume((*trail, *expr.ranges, *_held(view, expr)), view.lets)
-                yield range.coordinate, order(known, slot.coordinate, range.coordinate, expr.span)
+                here = place_on(let.axes[number], slot.coordinate, expr.span)
+                yield range.coordinate, order(known, here, build.coord(range.coordinate, expr.span))
 
 
 def _groups(view: View, positions: Positions, expr: ir.Reduce, coordinate: Coordinate) -> set[object]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import Atom, of_atom
+from ..ir.affine import Atom, polynomial
 from ..ir.domain import Domain
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
@@ -32,15 +32,22 @@ def compare(known: Assumptions | Domain, here: ir.Expr, there: ir.Expr) -> str |
     return OWN if before and after else CAUSAL if before else ANTI_CAUSAL if after else None
 
 
-def order(known: Assumptions, here: Coordinate, there: Coordinate, span: Span) -> Order:
+def place_on(axis: ir.Axis | None, coordinate: Coordinate, span: Span) -> ir.Expr:
+    """The position of a point on an axis, as the text counts it: an axis may begin above 0."""
+    place = build.coord(coordinate, span)
+    return place if axis is None or axis.origin is None else build.apply("+", (place, axis.origin), "whole", span)
+
+
+def order(known: Assumptions, here: ir.Expr, there: ir.Expr) -> Order:
     """As `compare`, with how many positions are reached at most, where a guard says so."""
-    verdict = compare(known, build.coord(here, span), build.coord(there, span))
+    verdict = compare(known, here, there)
     if verdict not in (CAUSAL, ANTI_CAUSAL):
         return Order(None)
-    distance = of_atom(here) - of_atom(there)
+    distance = polynomial(here) - polynomial(there)
     for row in known.known:
         width = row + (distance if verdict == CAUSAL else -distance) + 1
-        if row.atoms >= {here, there} and not any(_varies(atom) for atom in width.atoms):
+        both = here.type.coordinates | there.type.coordinates
+        if row.atoms >= both and not any(_varies(atom) for atom in width.atoms):
             return Order(verdict, size_words(width))
     return Order(verdict)
 

@@ -17,7 +17,7 @@ from ..ir.prove import conjuncts
 from ..ir.types import Coordinate
 from ..ir.walk import rebuild, walk
 from .attention import Comparison, Gather, Ungathered
-from .orders import Order, order
+from .orders import Order, order, place_on
 from .transposes import Transposed, Use, changing
 from .view import View
 from .wording import all_of
@@ -194,8 +194,13 @@ def _order(view: View, gather: Use, query: frozenset[Coordinate]) -> Order:
     ranges = [step.range for step in gather.site.product.summed]
     known = view.assume(gather.site.clause, *ranges, *gather.weights.kept)
     back = isinstance(gather, Transposed)
-    here, there = (gather.coordinate, asks) if back else (asks, gather.coordinate)
-    return order(known, here, there, gather.weights.span)
+    let, clause = gather.site.let, gather.site.clause
+    slots = zip(let.axes, clause.slots, strict=True)
+    axes = {slot.coordinate: axis for axis, slot in slots if isinstance(slot, ir.Coord)}
+    asking, heard = (
+        place_on(axes.get(c), c, gather.weights.span) for c in (asks, gather.coordinate)
+    )
+    return order(known, heard, asking) if back else order(known, asking, heard)
 
 
 def query_of(view: View, gather: Use) -> frozenset[Coordinate]:
@@ -228,7 +233,7 @@ def _is_head(view: View, gather: Use, found: list[Comparison], coordinate: Coord
     for read in _leaves(view, gather, found):
         if coordinate not in read.type.coordinates:
             continue
-        if any(coordinate in i.type.coordinates and not isinstance(i, ir.Coord) for i in read.indices):
+        if any(coordinate in i.type.coordinates and tied(i) is None for i in read.indices):
             return True
         along = {view.space_of(read.tensor, number) for number, _ in enumerate(read.indices)}
         if not positions & read.type.coordinates and not along & spaces:

@@ -169,10 +169,15 @@ Expr: TypeAlias = Const | Array | Coord | Size | Read | Map | Select | Reduce | 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis of a tensor's home: the coordinate it was declared with, and its extent."""
+    """An axis of a tensor's home: the coordinate it was declared with, and its extent.
+
+    In the Program every axis begins at 0. `origin` is where the text has it begin, if that is elsewhere: `x[t in 1..n]`
+    is an axis of `n - 1` points, whose first the text calls 1.
+    """
 
     coordinate: Coordinate
     extent: Expr
+    origin: Expr | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

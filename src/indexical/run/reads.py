@@ -53,7 +53,11 @@ def offset_of(evaluation: Evaluation, expr: ir.Read | ir.Array, name: str) -> Of
         for axis, index in indices:
             at, length = index(point), shape[axis]
             if not 0 <= at < length:
-                message = f"index {at} is out of bounds for axis {axis} of {name}, which has {length} points"
+                let = evaluation.lets.get(expr.tensor) if isinstance(expr, ir.Read) else None
+                origin = None if let is None else let.axes[axis].origin
+                first = 0 if origin is None else evaluation.value(origin, {})
+                held = f"has {length} points" if origin is None else f"has {length} points from {first} on"
+                message = f"index {at + first} is out of bounds for axis {axis} of {name}, which {held}"
                 raise failure("IX305", message, expr.indices[axis].span, point, f"in `{expr.span.text}`")
             result = result * length + at
         return result

@@ -9,6 +9,7 @@ once, and becomes a function of a point: what each one means is in `reads`, `ope
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from typing import Any, assert_never
@@ -111,13 +112,26 @@ class Evaluation:
         for point in self.points(clause.ranges, {}, pinned):
             self.at = (let, clause, point)
             value = None
-            if guard is None or guard(point):
-                value = self.numbers.number(body(point)) if becomes_real else body(point)
+            try:
+                if guard is None or guard(point):
+                    value = self.numbers.number(body(point)) if becomes_real else body(point)
+            except CallError as problem:
+                raise self._told_from_its_origin(problem, let) from None
             offset = table.offset(tuple([slot(point) for slot in slots]))
             table.cells[offset] = value
             if value is not None and removed(point):
                 table.removed.add(offset)
             self.at = None
+
+    def _told_from_its_origin(self, problem: CallError, let: ir.Let) -> CallError:
+        """A failure at a point of a definition that begins above 0: its point is counted from 0, and that is said."""
+        begins = [
+            f"`{axis.coordinate} = {self.value(axis.origin, {})}`" for axis in let.axes if axis.origin is not None
+        ]
+        if not begins:
+            return problem
+        note = f"`{let.name}` begins at {', '.join(begins)}, which is counted as 0 here"
+        return CallError([replace(found, notes=(*found.notes, note)) for found in problem.diagnostics])
 
     def pinned(self, clause: ir.Clause, fixed: dict[int, int]) -> Point | None:
         """The coordinates that the fixed axes leave no choice for; None where the clause has no such point."""

@@ -373,9 +373,10 @@ def statement(let: ir.Let, clause: ir.Clause) -> str:
     """The definition as it is, in one line."""
     inside = ", ".join(shown(slot) for slot in clause.slots)
     guard = "" if clause.guard is None else f" where {shown(clause.guard)}"
-    return (
-        f"{let.name}[{inside}] = {shown(clause.body)}{guard}" if inside else f"{let.name} = {shown(clause.body)}{guard}"
-    )
+    begins = [f"`{a.coordinate} = {shown(a.origin)}` of the text is 0 here" for a in let.axes if a.origin is not None]
+    behind = f"  ({', '.join(begins)})" if begins else ""
+    left = f"{let.name}[{inside}]" if inside else let.name
+    return f"{left} = {shown(clause.body)}{guard}{behind}"
 
 
 def clause_at(evaluation: Evaluation, let: ir.Let, place: tuple[int, ...]) -> tuple[ir.Clause, Point]:

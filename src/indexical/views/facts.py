@@ -104,6 +104,7 @@ def show_story(story: Story) -> str:
     ]
     entries = [
         ("survives", ", ".join(story.survives)),
+        ("begins", ", ".join(f"{name} at {first}, counted as 0 here" for name, first in story.begins)),
         ("consumed", ", ".join(f"{name} by {op}" for name, op in story.consumed)),
         (
             "normalised",

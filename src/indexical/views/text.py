@@ -7,15 +7,21 @@ from typing import Any
 import numpy as np
 
 from ..ir import nodes as ir
+from ..ir.text import shown
 
 
 def show_output(let: ir.Let, array: np.ndarray[Any, Any], precision: int = 4) -> str:
     """A definition with its coordinates, its shape and its numbers."""
-    home = ", ".join(str(axis.coordinate) for axis in let.axes)
+    home = ", ".join(map(home_of, let.axes))
     sizes = " × ".join(map(str, array.shape))
     head = f"{let.name}[{home}]  {sizes}  {array.dtype}" if let.axes else f"{let.name}  {array.dtype}"
     body = np.array2string(array, precision=precision, suppress_small=True, threshold=400, max_line_width=100)
     return f"{head}\n{body}"
+
+
+def home_of(axis: ir.Axis) -> str:
+    """A coordinate of a home, with its first point where that is not 0."""
+    return str(axis.coordinate) if axis.origin is None else f"{axis.coordinate} from {shown(axis.origin)}"
 
 
 def show_json(let: ir.Let, array: np.ndarray[Any, Any]) -> dict[str, object]:
