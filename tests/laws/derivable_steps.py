@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from tests.laws.derivable_texts import BENT, GUARDS, SMOOTH, Draw, Drawn, family
 
 # ------------------------------------------------------------------------------------------------- recurrences
@@ -341,3 +342,28 @@ let HH[{first}] = DD[{first}];
 let HH[i in {first + 1}..size(i)] = {rule};
 let out[i, j] = HH[i] * YY[j] + sum[i_1](DD[i_1] where i_1 <= i);"""
     return text, {"XX": draw.reals(4), "YY": draw.reals(2)}, draw.pick(("out", "HH"))
+
+
+@family
+def factored(draw: Draw) -> Drawn:
+    f = draw.pick(("", "2 * "))
+    text = f"""
+input AA[i, j];
+let LL[i, j] = sqrt({f}AA[i, i] - sum[k](LL[i, k] ** 2 where k < i)) where i == j;
+let LL[i, j] = (AA[i, j] - sum[k](LL[i, k] * LL[j, k] where k < j)) / LL[j, j] where i > j;
+let out[i] = sum[j](LL[i, j] * (j + 1));"""
+    return text, {"AA": np.array([[4.0, 2.0], [2.0, 5.0]])}, draw.pick(("out", "LL"))
+
+
+@family
+def by_cases(draw: Draw) -> Drawn:
+    f, guards = draw.pick(SMOOTH), draw.pick((("i < j", "i >= j"), ("i == j", "i > j"), ("i % 2 == 0", "i % 2 == 1")))
+    text = f"""
+input XX[i], YY[j];
+let CC[i, j] = {f}(XX[i]) * YY[j] where {guards[0]};
+let CC[i, j] = XX[i] - YY[j] ** 2 where {guards[1]};
+let HH[0] = XX[0];
+let HH[i] = HH[i - 1] * XX[i] where i > 0 && i % 2 == 0;
+let HH[i] = HH[i - 1] + XX[i] where i % 2 == 1;
+let out[j] = sum[i](CC[i, j] * HH[i]);"""
+    return text, {"XX": draw.reals(3), "YY": draw.reals(3)}, "out"

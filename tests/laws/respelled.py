@@ -13,6 +13,8 @@ from tests.laws.programs import Case
 
 import indexical as ix
 from indexical.diagnostics import Sink
+from indexical.ir import nodes
+from indexical.ir.walk import reads_of
 from indexical.source import Source
 from indexical.syntax import tree
 from indexical.syntax.parse import parse
@@ -53,9 +55,7 @@ def dependent(case: Case, first: str, second: str) -> bool:
     return any(_reaches(lets, one, other, set()) for one, other in ((first, second), (second, first)))
 
 
-def _reaches(lets: dict[str, ix.ir.nodes.Let], name: str, target: str, seen: set[str]) -> bool:
-    from indexical.ir.walk import reads_of
-
+def _reaches(lets: dict[str, nodes.Let], name: str, target: str, seen: set[str]) -> bool:
     if name in seen or name not in lets:
         return False
     seen.add(name)
@@ -81,6 +81,46 @@ def together(case: Case, values: dict[str, Array], choose: Choose) -> str | None
         f"{{ let kept[{one}] = one[{one}]; (other, kept[{one}]) }}"
     )
     return reading_copies(case, copies, (function, f"let (copy_of_second, copy_of_first) = both({first}, {second});"))
+
+
+GUARDS = (
+    ("{u} % 2 == 0", "{u} % 2 != 0"),
+    ("{u} < 1", "{u} >= 1"),
+    ("{u} < {v}", "{u} == {v}", "{u} > {v}"),
+    ("{u} <= {v} && {u} != 1", "{u} > {v} || {u} == 1"),
+    ("{u} == 0", "{u} != 0 && {v} < 2", "{u} > 0 && !({v} <= 1)"),
+    ("{read} > 0", "!({read} > 0)"),
+)
+
+
+def by_cases(case: Case, values: dict[str, Array], choose: Choose) -> str | None:
+    """A tensor as several clauses with guards, one of which holds at every point."""
+    names = candidates(case, values)
+    if not names:
+        return None
+    name = names[choose(len(names))]
+    axes = letters("u", values[name])
+    home = ", ".join(f"{u} in 0..{n}" for u, n in zip(axes, values[name].shape, strict=True))
+    read = f"{name}[{', '.join(axes)}]"
+    u, v = axes[choose(len(axes))], axes[choose(len(axes))]
+    real = values[name].dtype.kind == "f" and name not in guarded(case)
+    guards = GUARDS[choose(len(GUARDS) if real else len(GUARDS) - 1)]
+    added = [f"let copy[{home}] = {read} where {guard.format(u=u, v=v, read=read)};" for guard in guards]
+    return reading_copies(case, {name: "copy"}, added)
+
+
+def guarded(case: Case) -> set[str]:
+    """The definitions that may be absent somewhere, and so may not be compared."""
+    lets = ix.compile(case.text).ir.definitions
+    return {name for name in lets if _may_be_absent(lets, name, set())}
+
+
+def _may_be_absent(lets: dict[str, nodes.Let], name: str, seen: set[str]) -> bool:
+    if name not in lets or name in seen:
+        return False
+    seen.add(name)
+    own = any(clause.guard is not None for clause in lets[name].clauses)
+    return own or any(_may_be_absent(lets, read.tensor, seen) for read in reads_of(lets[name]))
 
 
 def begun(case: Case, values: dict[str, Array], choose: Choose) -> str | None:

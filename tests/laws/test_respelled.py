@@ -1,5 +1,5 @@
-"""Laws of copies: a program means the same when its tensors go through a function that gives several, and when they
-begin above 0."""
+"""Laws of copies: a program means the same when its tensors go through a function that gives several, when they
+begin above 0, and when they are defined by cases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from tests.laws.agreement import call, difference, is_within
 from tests.laws.programs import Case, cases
 from tests.laws.test_backends import BACKENDS, Call, check
 
-WAYS: dict[str, Callable[..., str | None]] = {"together": respelled.together, "begun": respelled.begun}
+WAYS: dict[str, Callable[..., str | None]] = {
+    "together": respelled.together,
+    "begun": respelled.begun,
+    "by cases": respelled.by_cases,
+}
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -62,6 +62,13 @@ def lift(
         unit.report("IX351", f"the clauses of `{let.name}` are of different kinds", let.name_span)
         return None
     drafts, origins = _counted_from_0(unit, frame, drafts)
+    if len(drafts) > 1 and any(found.guard is not None for found in drafts):
+        from .cases import merged  # Few programs have one.
+
+        found_cases = merged(unit, let.name, drafts, origins)
+        if found_cases is None:
+            return None
+        drafts = found_cases
     axes = tuple(_axis(unit, drafts, number, name, origin) for number, origin in enumerate(origins))
     clauses = tuple(
         ir.Clause(found.slots, found.ranges, found.body, build.conjunction((*conditions, found.guard)), found.span)

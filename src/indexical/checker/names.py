@@ -101,7 +101,8 @@ def _check_clauses(clauses: list[tree.Let], sink: Sink) -> None:
     """Several clauses define one name only if each has a bracket, all of one length."""
     first = clauses[0]
     for clause in clauses[1:]:
-        if not clause.slots or not first.slots or (_is_everywhere(clause) and _is_everywhere(first)):
+        everywhere = _is_everywhere(clause) and _is_everywhere(first)
+        if not clause.slots or not first.slots or (everywhere and not _is_guarded(clause) and not _is_guarded(first)):
             sink.report(
                 "IX202",
                 f"`{clause.name}` is defined twice",
@@ -124,6 +125,12 @@ def _check_clauses(clauses: list[tree.Let], sink: Sink) -> None:
 def _is_everywhere(clause: tree.Let) -> bool:
     """Whether a clause has all points, as far as the text shows."""
     return all(isinstance(slot, tree.Binder) and slot.range is None for slot in clause.slots or ())
+
+
+def _is_guarded(clause: tree.Let) -> bool:
+    """Whether a clause may have a guard, which then tells its points from those of the others."""
+    own = (*clause.where, *(clause.body.where if isinstance(clause.body, tree.Block) else ()))
+    return any(isinstance(condition, tree.Guard) for condition in own)
 
 
 def _collect_spaces(items: tuple[tree.SpaceItem, ...], spaces: dict[str, str], sink: Sink) -> None:

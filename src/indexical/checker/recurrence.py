@@ -259,9 +259,10 @@ def report_cover(let: ir.Let, fault: Fault, sink: Sink) -> None:
     point = f"{let.name}[{', '.join(map(str, told))}]"
     places = [Label(let.clauses[number].span, "here") for number in fault.boxes]
     if fault.kind == "overlap":
-        sink.report(
-            "IX307", f"`{point}` is defined by two clauses", *places, help="let the ranges meet without overlapping"
-        )
+        help = "let the ranges meet without overlapping"
+        if any(let.clauses[number].guard is not None for number in fault.boxes):
+            help += "; guards tell two clauses apart where the range of one surely holds that of the other"
+        sink.report("IX307", f"`{point}` is in the ranges of two clauses", *places, help=help)
     elif fault.kind == "outside":
         message = f"`{point}` lies outside `{let.name}`, which reaches from 0 as far as its ranges do"
         sink.report("IX306", message, *places, help="let the clauses cover a box from 0, for these sizes too")

@@ -13,7 +13,6 @@ from ..ir.affine import polynomial
 from ..ir.algebra.factors import varying
 from ..ir.context import constants_of
 from ..ir.types import Coordinate
-from ..ir.walk import substitute, walk
 from .along import is_position, positions_of
 from .attention import Gather, Ungathered
 from .dependence import Scan
@@ -208,54 +207,21 @@ def _query_axis(view: View, let: ir.Let, gather: Gather | Ungathered) -> int | N
 
 def _counterexample(scan: Scan, index: ir.Expr, here: ir.Expr, let: ir.Let) -> tuple[int, int] | None:
     """A query and a later position it reads, where every size is 4; None if none is found."""
+    from ..ir.sampled import SIZE, may_hold, value_at  # Only a refuted contract asks.
+
     relevant = {c for condition in scan.conditions for c in condition.type.coordinates}
     relevant |= index.type.coordinates | here.type.coordinates
     known = [axis.coordinate for axis in let.axes] + [range.coordinate for range in scan.ranges]
     used = [c for c in known if c in relevant]
-    for values in islice(product(range(_SAMPLE), repeat=len(used)), 20_000):
+    for values in islice(product(range(SIZE), repeat=len(used)), 20_000):
         point = dict(zip(used, values, strict=True))
         try:
-            at, asks = _value(index, point), _value(here, point)
-            if asks < at < _SAMPLE and all(_truth(condition, point) for condition in scan.conditions):
+            at, asks = value_at(index, point), value_at(here, point)
+            if asks < at < SIZE and all(may_hold(condition, point) for condition in scan.conditions):
                 return asks, at
         except whole.Unknown:
             return None
     return None
-
-
-_SAMPLE = 4
-
-
-def _value(expr: ir.Expr, point: dict[Coordinate, int]) -> int:
-    closed = substitute(expr, {c: build.whole(v, expr.span) for c, v in point.items()})
-    return whole.value(closed, lambda leaf: _SAMPLE)
-
-
-def _truth(condition: ir.Expr, point: dict[Coordinate, int]) -> bool:
-    """A condition on whole numbers at a point. Data may be anything, so what depends on it may hold; what
-    is neither is not known."""
-    match condition:
-        case ir.Map("&&", (left, right)):
-            return _truth(left, point) and _truth(right, point)
-        case ir.Map("||", (left, right)):
-            return _truth(left, point) or _truth(right, point)
-        case ir.Map("!", (operand,)):
-            return not _truth(operand, point)
-        case ir.Map("<" | "<=" | ">" | ">=" | "==" | "!=" as op, (left, right)):
-            if _reads_data(condition):
-                return True
-            a, b = _value(left, point), _value(right, point)
-            return {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "==": a == b, "!=": a != b}[op]
-        case ir.Const(value):
-            return bool(value)
-        case _ if _reads_data(condition):
-            return True
-        case _:
-            raise whole.Unknown
-
-
-def _reads_data(expr: ir.Expr) -> bool:
-    return any(isinstance(part, ir.Read) and part.indices for part in walk(expr))
 
 
 # ------------------------------------------------------------ residual and groups

@@ -133,7 +133,7 @@ def assume(trail: Trail, lets: Mapping[str, ir.Let]) -> Assumptions:
     result = Assumptions(constants=constants_of(lets), definitions=look_through(lets))
     for step in trail:
         result = result.within(step) if isinstance(step, ir.Range) else result.assuming(*step)
-    return result
+    return result.sharpened()
 
 
 def constants_of(lets: Mapping[str, ir.Let]) -> Callable[[str], ir.Expr | None]:

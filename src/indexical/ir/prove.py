@@ -76,6 +76,11 @@ class Assumptions:
             opaque = opaque or rows is None
         return self._also(known, stated, opaque)
 
+    def sharpened(self) -> Assumptions:
+        """The same, with every bound that a fact excludes sharpened: the bound may have come after the fact."""
+        found = [row for fact in self.stated if isinstance(fact, Map) and fact.op == "!=" for row in self._apart(fact)]
+        return self._also(found, (), False) if found else self
+
     def _apart(self, fact: Expr) -> list[Polynomial]:
         """Sharpen a bound that a fact excludes: `t != 0` is `t >= 1` where `t >= 0` is known."""
         match fact:
