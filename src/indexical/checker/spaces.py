@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import permutations
 from typing import TypeAlias
 
@@ -20,7 +20,8 @@ Place: TypeAlias = tuple[str, int] | int
 class Classes:
     """Axes and coordinates by space. Each class knows its space, if one is declared, and the place that says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, joined: Joined | None = None) -> None:
+        self.joined = joined or {}
         self.parent: dict[Place, Place] = {}
         self.space: dict[Place, tuple[str, Span, str]] = {}
         self.kept: list[ir.Range] = []
@@ -58,8 +59,31 @@ class Classes:
 
 
 def check(program: ir.Program, sink: Sink) -> Classes:
-    """Report every index that joins two spaces. What is of one space, declared or not, is the answer."""
-    classes = Classes()
+    """Report every index that joins two spaces. What is of one space, declared or not, is the answer.
+
+    A coordinate may run through sequences of several spaces one after the other, each on a part of its points: then it
+    is of none of them, but of the space that it is declared in, or of one of its own.
+    """
+    found = Sink()
+    classes = _classes(program, {}, found)
+    if len(found):
+        from .sequences import joined_sequences  # Few programs have one.
+
+        joined = joined_sequences(program, classes)
+        if joined:
+            found = Sink()
+            classes = _classes(program, joined, found)
+    for diagnostic in found:
+        sink.add(diagnostic)
+    return classes
+
+
+# The coordinates that run through several spaces, by the identity of their ranges, and the name of these together.
+Joined: TypeAlias = Mapping[int, str]
+
+
+def _classes(program: ir.Program, joined: Joined, sink: Sink) -> Classes:
+    classes = Classes(joined)
     for tensor in program.inputs:
         for number, axis in enumerate(tensor.axes):
             if axis.coordinate.space is not None:
@@ -92,10 +116,20 @@ def _check_reads(places: Iterator[tuple[ir.Expr, Trail]], classes: Classes, sink
             found = Sink()
             for number, index in enumerate(expr.indices):
                 coordinate = tied(index)
-                if coordinate is not None:
+                if coordinate is not None and not _goes_through(coordinate, trail, (expr.tensor, number), classes):
                     _tie(coordinate, trail, (expr.tensor, number), index.span, expr.tensor, classes, found, order)
             for diagnostic in list(found)[: 1 if order else None]:
                 sink.add(diagnostic)
+
+
+def _goes_through(coordinate: Coordinate, trail: Trail, axis: Place, classes: Classes) -> bool:
+    """Whether a coordinate runs through several spaces, of which that of this axis is one."""
+    together = classes.joined.get(_binder(coordinate, trail))
+    return together is not None and classes.known(axis) in together.split(TOGETHER)
+
+
+# Between the names of spaces that one coordinate runs through.
+TOGETHER = " and "
 
 
 def _better_order(read: ir.Read, trail: Trail, classes: Classes) -> str | None:
@@ -125,8 +159,9 @@ def _binder(coordinate: Coordinate, trail: Trail) -> int:
 def _declare(range: ir.Range, classes: Classes) -> None:
     # A range goes by its identity, so it must outlive this search.
     classes.kept.append(range)
-    if range.coordinate.space is not None:
-        classes.declare(id(range), range.coordinate.space, range.span, f"`{range.coordinate}`")
+    space = range.coordinate.space or classes.joined.get(id(range))
+    if space is not None:
+        classes.declare(id(range), space, range.span, f"`{range.coordinate}`")
 
 
 def tied(index: ir.Expr) -> Coordinate | None:
@@ -140,6 +175,11 @@ def tied(index: ir.Expr) -> Coordinate | None:
             return tied(right)
         case _:
             return None
+
+
+_HELP = "give each axis a coordinate of its own space"
+# For a coordinate that is of a space only because it indexes an axis of it.
+_JOIN = f"{_HELP}, or join the two by cases: `if p < size(m) {{ M[p] }} else {{ … }}`"
 
 
 def _tie(
@@ -164,5 +204,5 @@ def _tie(
         Label(span, f"`{mine}` on an axis of `{other}`"),
         Label(other_place, f"{other_words} is of `{other}`"),
         Label(my_place, f"{my_words} is of `{mine}`"),
-        help=f"did you mean `{better}`?" if better else "give each axis a coordinate of its own space",
+        help=f"did you mean `{better}`?" if better else _JOIN if coordinate.space is None else _HELP,
     )
