@@ -19,7 +19,9 @@ from .facts.contracts import check as check_contracts
 from .facts.lints import lint
 from .facts.view import View
 from .ir import nodes as ir
+from .ir.functions import UNSTABLE
 from .ir.types import Dtype
+from .ir.walk import parts_in
 from .run import EMITTED
 from .run.asked import arguments_of, check_backend, definitions, packed, wanted_of
 from .run.tracing import finder, tracing_test
@@ -97,6 +99,10 @@ def _compile(source: Source, sink: Sink) -> ir.Program | None:
 def _engine(program: ir.Program, texts: tuple[str, ...], told: Callable[[], ir.Program] | None) -> Engine:
     from .run.kernel import Engine
 
+    if any(isinstance(part, ir.Map) and part.op in UNSTABLE for let in program.lets for part in parts_in(let)):
+        from .transform.stable import stable_program  # Few programs need it.
+
+        program = stable_program(program)
     return Engine(program, texts, told)
 
 

@@ -126,6 +126,22 @@ def as_interval(number: Any) -> Interval:
 
 
 @single
+def test_what_is_computed_in_place_of_a_formula_is_equal_to_it(row: Function) -> None:
+    names = {name: getattr(mpmath, name, None) for name in FUNCTIONS}
+    names["sigmoid"] = lambda x: 1 / (1 + mpmath.exp(-x))
+    names["softplus"] = lambda x: mpmath.log(1 + mpmath.exp(x))
+    names["log_sigmoid"] = lambda x: -mpmath.log(1 + mpmath.exp(-x))
+    with mpmath.workdps(400):
+        for formula, form in row.unstable:
+            for x in (*SMALL, -50.0, -30.0, 30.0, 50.0, 300.0):
+                one, other = (
+                    evaluated(text, mpmath.mpf(x), names, lambda number: mpmath.mpf(str(float(number))))
+                    for text in (formula, form)
+                )
+                assert mpmath.almosteq(one, other, rel_eps=mpmath.mpf(10) ** -200), (formula, x)
+
+
+@single
 def test_exact_numbers_and_intervals_enclose_the_float(row: Function) -> None:
     exact, ranges, forms = (numbers.functions[row.name] for numbers in (ExactNumbers, Ranges, FormNumbers))
     for x in inside(row, SMALL, (30.0, -30.0, 0.0)):

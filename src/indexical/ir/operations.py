@@ -73,6 +73,8 @@ class Function(Operation):
     value: Callable[..., Any]  # The reference evaluator's, of floats; of wholes too, where these are kept.
     definition: str | None  # A formula in `x` by which other numbers have it; None: each number type has its own.
     slope: Slope
+    # Formulas in `x` with this function in them that lose digits, or overflow, and what is computed in their place.
+    unstable: tuple[tuple[str, str], ...]
     parity: Literal["even", "odd", "neither"]
     numpy: Spelling
     torch: Spelling

@@ -64,6 +64,12 @@ def reads_of(let: Let) -> tuple[Read, ...]:
     return let.reads
 
 
+def parts_in(let: Let) -> Iterator[Expr]:
+    """Yield every expression of a definition, with all that is inside it."""
+    for expr in parts_of(let):
+        yield from walk(expr)
+
+
 def is_bare(expr: Expr) -> bool:
     """Whether every read is at coordinates alone, and so never out of bounds."""
     reads = [part for part in walk(expr) if isinstance(part, Read | Array)]

@@ -13,6 +13,7 @@ from ..ir.walk import reads_of, walk
 from ..source import Span
 from .flatness import flat_parts
 from .gradient import Derived, Seeds, derive, fresh_name, home_of
+from .stable import stable_lets
 from .statement import Agreement, restated
 
 
@@ -24,6 +25,7 @@ def gradient(program: ir.Program, of: Sequence[str], by: Sequence[str], split: b
     axis becomes clauses: a base case and a rule.
     """
     span = program.tensors[of[0]].span
+    program = replace(program, lets=stable_lets(program.lets, program.recurrent, frozenset(by)))
     taken = set(program.tensors)
     given: dict[str, str | None] = {}
     inputs = list(program.inputs)
@@ -53,10 +55,11 @@ def jacobian(
     span: Span,
 ) -> tuple[ir.Let, ...]:
     """`@of / @by` under this name, after all that it needs: `of`'s coordinates in front, then `by`'s."""
-    program = ir.Program(span.source, inputs, lets, (of,), (), (), (), ())
+    program = ir.Program(span.source, inputs, stable_lets(lets, closed=frozenset((by,))), (of,), (), (), (), ())
+    taken |= program.tensors.keys()
     if of == by:
         return (_identity(name, program.tensors[of], span),)
-    for _, step in flat_parts(program, (of,), (by,)):
+    for _, step in flat_parts(replace(program, lets=lets), (of,), (by,)):
         raise Refusal(f"nothing flows from `{by}` to `{of}`: `{step.op}` is flat wherever it has a derivative")
     lead = home_of(program.tensors[of], (), span)
     derived = derive(program, Seeds({of: None}, lead), (by,), {by: name}, span, taken)

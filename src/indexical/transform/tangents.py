@@ -21,6 +21,7 @@ from .polish import with_plain_names
 from .presence import looked_after, needed_presence, presence
 from .reverse import count, is_first, names_in, others
 from .slopes import is_flat, slope
+from .stable import stable_lets
 from .terms import Term, counted
 
 
@@ -33,6 +34,7 @@ def pushed_forward(program: ir.Program, of: Sequence[str], by: Sequence[str]) ->
         if name in by:
             raise Refusal(f"`{name}` is held independent, and its tangent is given")
     seeds = Seeds(dict.fromkeys(of))
+    program = replace(program, lets=stable_lets(program.lets, program.recurrent, frozenset(by)))
     program = name_parts(program, counting(live_between(program, seeds, by)))
     live = live_between(program, seeds, by)
     taken = set(program.tensors)
