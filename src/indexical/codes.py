@@ -90,6 +90,7 @@ CODES: dict[str, Code] = {
     "IX413": _warning("an input or definition that no output needs"),
     "IX414": _note("exponentials summed without a shift"),
     "IX415": _note("a guard that may leave nobody to listen to"),
+    "IX419": _note("digits that are lost"),
     # Contracts.
     "IX420": _error("a contract for what is no attention"),
     "IX421": _error("a role that the relation does not have"),

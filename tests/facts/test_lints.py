@@ -165,6 +165,36 @@ def test_exponentials_without_a_shift_are_a_note() -> None:
     assert labels(found) == [("S[i, j]", "overflows where it is large"), ("sum[k](exp(S[i, k]))", "summed here")]
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("let c[t] = cumsum[t](x[t]); let y[i, j] = c[i] - c[j];", "c[i] - c[j]"),
+        ("let c[i] = sum[k](x[k] where k <= i); let y[i, j] = exp(c[i] - c[j]);", "c[i] - c[j]"),
+        ("let c[i] = sum[k in 0..=i](x[k]); let y[i] = c[i] - c[0];", "c[i] - c[0]"),
+        ("let y[i] = x[i] / sqrt(sum[i](x[i] ** 2));", "x[i] / sqrt(sum[i](x[i] ** 2))"),
+        ("let n = sqrt(sum[i](x[i] * x[i])); let y[i] = 2 * x[i] / n;", "2 * x[i] / n"),
+        ("let y[i] = x[i] * rsqrt(sum[i](x[i] ** 2));", "x[i] * rsqrt(sum[i](x[i] ** 2))"),
+    ],
+)
+def test_digits_that_are_lost_are_a_note(text: str, place: str) -> None:
+    found = only(f"input x[i]; {text}", "IX419")
+    assert found.severity == "note"
+    assert labels(found)[0][0] == place
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "let c[t] = cumsum[t](x[t]); let y[i] = c[i] - x[i];",
+        "let c[t] = x[t] ** 2; let y[i, j] = c[i] - c[j];",
+        "let y[i] = x[i] / sqrt(sum[k](x[k] ** 2) + 1e-6);",
+        "let y[i] = x[i] / sqrt(sum[k](x[k]));",
+    ],
+)
+def test_no_digits_are_lost(text: str) -> None:
+    assert "IX419" not in [found.code for found in ix.check(f"input x[t]; {text}")]
+
+
 def test_shifted_exponentials_are_fine() -> None:
     text = """input S[i, j];
 let top[i] = max[j](S[i, j]);

@@ -19,6 +19,7 @@ from . import (
     heads_split,
     idle_reduction,
     large_negative,
+    lost_digits,
     other_head,
     scale,
     unshifted,
@@ -42,6 +43,7 @@ LINTS: tuple[Lint, ...] = (
     unused.find,
     unshifted.find,
     empty_rows.find,
+    lost_digits.find,
 )
 
 
