@@ -98,6 +98,7 @@ CODES: dict[str, Code] = {
     "IX423": _error("a causal contract that does not hold"),
     "IX424": _error("a residual that is not added at the query"),
     "IX425": _error("grouped heads read in another order than the contract says"),
+    "IX426": _error("weights that sum to something else than the contract says"),
     # Calls.
     "IX501": _error("arguments that do not match the inputs"),
     "IX502": _error("an array of the wrong rank"),

@@ -29,6 +29,7 @@ TOKENS = (
     *"( ) [ ] { } , ; : = == != < <= > >= + - * ** / % ! && || .. ..= :: -> ~ @".split(),
     *"sum prod max min mean any all argmax argmin softmax log_softmax cumsum rank size exp log sqrt clamp relu".split(),
     *"bool i8 u8 i32 i64 f16 bf16 f32 f64 query key compare carry head batch causal groups contiguous".split(),
+    *"offset rows at most 1 signed free".split(),
     *"i j k m d h t x y z w Q K V out scores weights f g std r ..r 0 1 2 3 7 0.5 .5 pi 1e-3 ~0.25".split(),
     *("//", '"', "'", "\n", "#", "$", "λ", "≤"),
 )

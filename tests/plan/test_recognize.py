@@ -248,7 +248,7 @@ def test_what_does_not_vary_with_the_key_is_left_out() -> None:
 REFUSED = {
     "several coordinates at once": "out[e] = sum[i, j](exp(s[i, j]) * V[j, e]) / sum[i, j](exp(s[i, j]))",
     "other points": "out[i, e] = sum[j in 0..2](w[i, j] * V[j, e])",
-    "do not sum to 1": "out[i, e] = sum[j](exp(s[i, j]) * V[j, e]) / (1.0 + sum[j](exp(s[i, j])))",
+    "may be negative": "out[i, e] = sum[j](exp(s[i, j]) * V[j, e]) / (sum[j](exp(s[i, j])) - 1.0)",
     "differ": "out[i, e] = sum[j](exp(2.0 * s[i, j]) * V[j, e]) / sum[j](exp(s[i, j]))",
     "more than exponentials": "out[i, e] = sum[j](R[j] * exp(s[i, j]) * V[j, e]) / sum[j](R[j] * exp(s[i, j]))",
 }

@@ -33,6 +33,7 @@ def test_every_statement_on_one_line() -> None:
         let h[t in 1..size(t), m] = tanh(sum[n](A[m, n] * h[t - 1, n]) + x[t, m]);
         output h, x;
         attention h(query i, groups contiguous n / 2, groups interleaved 4);
+        attention h(key j, rows at most 1, causal offset n + 1);
         assert size(i) == 4 && true, "say \"four\" \\";
         expect sum[j](weights[i, j]) == 1;
         expect h == [[1.0, masked], [~2.50, -3]];

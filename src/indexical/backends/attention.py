@@ -254,4 +254,5 @@ def few_or_streamed(
 def streamed(low: Lowering, name: str, stream: Stream, answers: Node, attend: Attend, frame: Frame) -> Node:
     """The call of a stream."""
     bounds = [operands.hull_of(low, op, attend, frame) for op in ("min", "max")]
-    return call(name, List(tuple(stream.arguments)), answers, *bounds)
+    sink = operands.sink_operand(low, attend, frame, False)
+    return call(name, List(tuple(stream.arguments)), answers, *bounds, *(() if sink is None else (sink,)))

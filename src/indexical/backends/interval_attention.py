@@ -89,10 +89,12 @@ def interval_call(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, tile
         rest, groups = attend.attention.guard, ()
     if groups:
         given += operands.group_operands(low, groups, frame, key)
+    sink = operands.sink_operand(low, attend, frame, True)
+    keywords = () if sink is None else (("sink", sink),)
     if not tiles or (attend.scores.bias is None and not rest):
         low.kernels.setdefault("torch_intervals", set()).add("attend_within")
-        return KernelCall(Name("attend_within"), given)
+        return KernelCall(Name("attend_within"), given, keywords)
     low.kernels.setdefault("torch_intervals", set()).add("with_tiles")
     tile = Tile(low, let, attend, frame.batch, frame.row, attend.scores.bias, rest)
     name = tile.write()
-    return KernelCall(Name(name), given, (("arrays", List(tuple(tile.arguments))),))
+    return KernelCall(Name(name), given, (("arrays", List(tuple(tile.arguments))), *keywords))

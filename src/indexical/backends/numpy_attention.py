@@ -5,10 +5,10 @@ from __future__ import annotations
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
-from ..plan.steps import Attend
+from ..plan.steps import Attend, Free
 from . import arrays, binding, operands, sizes
 from .base import Value, plain
-from .code import ALL, ELLIPSIS, NONE, ONE, Index, Node, call, chain, fill, method, negative, node
+from .code import ALL, ELLIPSIS, NONE, ONE, Index, Name, Node, call, chain, fill, method, negative, node
 from .lowering import Lowering
 from .operands import Frame
 from .tiles import Tile
@@ -19,6 +19,7 @@ def blocks(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
     """Blocks of rows against blocks of keys, with an online softmax, in plain NumPy."""
     low.kernels.setdefault("numpy_stream", set()).add("attend_blocks")
     key = attend.attention.key
+    free = isinstance(attend.attention.normaliser, Free)
     scores, values = low.text.fresh(f"{let.name}_scores"), low.text.fresh(f"{let.name}_values")
     rows = () if frame.row is None else (frame.row,)
     tile = Tile(low, let, attend, frame.batch, frame.row, None, ())
@@ -32,7 +33,7 @@ def blocks(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
         masks = binding.masks(inner, (), build.conjunction(attend.attention.guard), scope)
         mask = arrays.conjunction(inner, masks, scope)
         if mask is not None:
-            nothing = plain(negative("math.inf"), "real")
+            nothing = plain(0 if free else negative("math.inf"), "real")
             score = arrays.where(inner, mask, arrays.as_array(low, score), nothing, scope, score.dtype)
         axes = (*frame.batch, *rows, key.coordinate)
         present = tuple(a for a in axes if a in score.axes or a in rows or a == key.coordinate)
@@ -56,7 +57,9 @@ def blocks(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
     shape = (*(sizes.length(low, axis, frame.scope) for axis in frame.batch), count, width)
     ends = (sizes.number(low, key.lower), sizes.number(low, key.upper))
     dtype = low.text.dialect.dtype(low.dtypes[let.name])
-    code = call("attend_blocks", scores, values, *bounds, count, ends, shape, dtype)
+    sink = operands.sink_operand(low, attend, frame, False)
+    more: dict[str, Node] = {"free": Name("True")} if free else {} if sink is None else {"sink": sink}
+    code = call("attend_blocks", scores, values, *bounds, count, ends, shape, dtype, **more)
     result = Value(code, (*frame.batch, *rows, *attend.layout.carry), "real", low.dtypes[let.name])
     if frame.row is None or len(attend.layout.carry) != 1:
         result = result.but(method(code, "reshape", sizes.shape(low, result.axes, frame.scope)))

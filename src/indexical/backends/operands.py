@@ -212,6 +212,30 @@ def three(low: Lowering, value: Value, last: Coordinate | None, frame: Frame) ->
     return spaced(code, [*new, *(ALL if axis in axes else NONE for axis in frame.batch[:2])])
 
 
+def sink_operand(low: Lowering, attend: Attend, frame: Frame, four: bool) -> Node | None:
+    """What is added to the total of each row, as its logarithm: with an axis for each batch axis and one for the rows,
+    of which any may be 1, or with `four` the three that come before the width; None for nothing."""
+    sink = attend.attention.sink
+    if sink is None:
+        return None
+    value = arrays.as_array(low, arrays.as_real(low, low.value(sink, frame.scope)))
+    rows = () if frame.row is None else (frame.row,)
+    if not four:
+        axes = (*frame.batch, *rows)
+        code = aligned(arrays.in_order(low, value, tuple(a for a in axes if a in value.axes)), axes).code
+        return code if rows and value.axes else fill("{x}[..., None]", x=code)
+    many = len(frame.batch) > 2 and any(axis in value.axes for axis in frame.batch)
+    lead = frame.batch if many else tuple(a for a in frame.batch if a in value.axes)
+    inner = (*lead, *(a for a in rows if a in value.axes))
+    value = arrays.in_order(low, value, tuple(a for a in inner if a in value.axes))
+    code = arrays.broadcast(low, value, inner, frame.scope).code
+    row: list[Node] = [ALL if rows and rows[0] in value.axes else NONE]
+    if many:
+        return folded_batch(low, spaced(code, [*(ALL for _ in lead), *row]), len(frame.batch))
+    new = [NONE] * (2 - min(2, len(frame.batch)))
+    return spaced(code, [*new, *(ALL if axis in lead else NONE for axis in frame.batch[:2]), *row])
+
+
 def group_operands(
     low: Lowering, groups: tuple[tuple[ir.Expr, ir.Expr], ...], frame: Frame, key: Coordinate
 ) -> tuple[Node, ...]:

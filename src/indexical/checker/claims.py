@@ -31,7 +31,8 @@ def contracts(unit: Unit, found: list[tree.Contract], scope: Scope) -> tuple[ir.
             if isinstance(item, tree.FlagItem):
                 here = replace(scope, frame=Frame(name.name))
                 size = None if item.argument is None else elaborate.expression(unit, here, item.argument)
-                if size is None or kinds.whole(unit, size, "the size of a group"):
+                words = "the offset" if item.flag.startswith("causal") else "the size of a group"
+                if size is None or kinds.whole(unit, size, words):
                     flags.append((item.flag, size))
         result.append(ir.Contract(name.name, tuple(roles), tuple(flags), contract.span))
     return tuple(result)

@@ -17,7 +17,7 @@ from .along import is_position, positions_of
 from .attention import Gather, Ungathered
 from .dependence import Scan
 from .orders import place_on
-from .roles import ROLES, Roles, query_of, roles
+from .roles import ROLES, Roles, query_of, roles, rows_of
 from .view import View
 from .weights import added
 
@@ -41,9 +41,11 @@ def check(view: View, sink: Sink) -> None:
         if good:
             _check_sides(contract, found, view, gather, sink)
             good = not isinstance(gather, Gather) or _check_residual(contract, view, gather, sink)
+        if good:
+            _check_rows(contract, view, gather, sink)
         for flag, size in contract.flags:
-            if flag == "causal" and good:
-                _check_causal(contract, view, gather, found, sink)
+            if flag.startswith("causal") and good:
+                _check_causal(contract, size, view, gather, found, sink)
             elif flag.startswith("groups"):
                 _check_groups(contract, flag, size, view, gather, sink)
 
@@ -137,11 +139,47 @@ def _homes(view: View, expr: ir.Expr, names: set[str]) -> set[str]:
     }
 
 
+# ------------------------------------------------------------------------ rows
+
+
+def _check_rows(contract: ir.Contract, view: View, gather: Gather | Ungathered, sink: Sink) -> None:
+    """The weights of a query come to what the contract says, or to less than it allows."""
+    claims = [flag.removeprefix("rows ") for flag, _ in contract.flags if flag.startswith("rows ")]
+    claimed = claims[-1] if claims else "sum to 1"
+    found = rows_of(view, gather, contract.name)
+    if _FREEDOM.index(found) <= _FREEDOM.index(claimed):
+        return
+    saying = f"the contract says `rows {claimed}`" if claims else "the contract says that they sum to 1"
+    sink.report(
+        "IX426",
+        f"the weights of `{contract.name}` {_SUMS[found]}, and {saying}",
+        Label(gather.weights.span, _WHY[found]),
+        Label(contract.span, "claimed here" if claims else "claimed by saying nothing else"),
+        help=f"say `rows {found}`, or normalise the weights over `{view.shown(gather.coordinate)}`",
+    )
+
+
+# From the claim that says most to the one that says nothing.
+_FREEDOM = ("sum to 1", "at most 1", "signed", "free")
+_SUMS = {
+    "at most 1": "sum to less than 1",
+    "signed": "are not all of one sign, or sum to more than 1",
+    "free": "sum to no number that is known",
+}
+_WHY = {
+    "at most 1": "something is added to what they are divided by",
+    "signed": "these are added to others, or subtracted from them, for the same values",
+    "free": "nothing divides these by their sum",
+}
+
+
 # ---------------------------------------------------------------------- causal
 
 
-def _check_causal(contract: ir.Contract, view: View, gather: Gather | Ungathered, found: Roles, sink: Sink) -> None:
-    """Everything that is read along the positions is read at the query, or before it."""
+def _check_causal(
+    contract: ir.Contract, offset: ir.Expr | None, view: View, gather: Gather | Ungathered, found: Roles, sink: Sink
+) -> None:
+    """Everything that is read along the positions is read at the query, or before it; or up to so much after it."""
     let = view.lets[contract.name]
     asks = _query_axis(view, let, gather)
     if asks is None:
@@ -149,13 +187,14 @@ def _check_causal(contract: ir.Contract, view: View, gather: Gather | Ungathered
         return
     positions = positions_of(view, let, asks, gather)
     here = place_on(let.axes[asks], let.axes[asks].coordinate, contract.span)
+    last = here if offset is None else build.apply("+", (here, offset), "whole", contract.span)
     for scan in view.influence.of(contract.name):
         for number, index in enumerate(scan.indices):
             if not is_position(view, scan.tensor, number, index, positions):
                 continue
-            order = build.apply("<=", (index, here), "bool", index.span)
-            if not view.scanning(let, scan).proves(order):
-                _report_causal(contract, view, gather, found, scan, index, here, sink)
+            orders = [build.apply("<=", (index, end), "bool", index.span) for end in dict.fromkeys((here, last))]
+            if not any(view.scanning(let, scan).proves(order) for order in orders):
+                _report_causal(contract, view, gather, found, scan, index, here, offset, sink)
                 return
 
 
@@ -167,9 +206,13 @@ def _report_causal(
     scan: Scan,
     index: ir.Expr,
     here: ir.Expr,
+    offset: ir.Expr | None,
     sink: Sink,
 ) -> None:
-    point = _counterexample(scan, index, here, view.lets[contract.name])
+    point = None
+    if offset is None or isinstance(offset, ir.Const):
+        more = 0 if offset is None else int(offset.value)
+        point = _counterexample(scan, index, here, more, view.lets[contract.name])
     guard = gather.weights.kept[0] if gather.weights.kept else None
     span = gather.weights.span if guard is None else guard.span
     words = "no guard removes the future" if guard is None else "this guard keeps it"
@@ -179,8 +222,12 @@ def _report_causal(
     done = "gathered" if isinstance(gather, Gather) else "normalised"
     read = Label(gather.span, f"{done} here; `{scan.tensor}` is read at `{at}`")
     key, query = view.shown(gather.coordinate), found.query[0] if found.query else show(here)
+    past = "" if offset is None else f" + {show(offset)}"
     if point is None:
-        message = f"causal is not proved: that `{show(index)} <= {show(here)}` does not follow from the guards"
+        order = f"{show(index)} <= {show(here)}{past}"
+        message = f"causal is not proved: that `{order}` does not follow from the guards"
+    elif offset is not None:
+        message = f"not causal with an offset of {show(offset)}: query {point[0]} listens to key {point[1]}"
     else:
         message = f"not causal: query {point[0]} listens to key {point[1]}"
     sink.report(
@@ -189,7 +236,7 @@ def _report_causal(
         Label(span, words),
         read,
         Label(contract.span, "causal claimed here"),
-        help=f"`where {key} <= {query}` removes the future",
+        help=f"`where {key} <= {query}{past}` removes the future",
     )
 
 
@@ -205,8 +252,9 @@ def _query_axis(view: View, let: ir.Let, gather: Gather | Ungathered) -> int | N
     return None
 
 
-def _counterexample(scan: Scan, index: ir.Expr, here: ir.Expr, let: ir.Let) -> tuple[int, int] | None:
-    """A query and a later position it reads, where every size is 4; None if none is found."""
+def _counterexample(scan: Scan, index: ir.Expr, here: ir.Expr, offset: int, let: ir.Let) -> tuple[int, int] | None:
+    """A query and a position later than so much after it that it reads, where every size is 4; None if none is
+    found."""
     from ..ir.sampled import SIZE, may_hold, value_at  # Only a refuted contract asks.
 
     relevant = {c for condition in scan.conditions for c in condition.type.coordinates}
@@ -217,7 +265,7 @@ def _counterexample(scan: Scan, index: ir.Expr, here: ir.Expr, let: ir.Let) -> t
         point = dict(zip(used, values, strict=True))
         try:
             at, asks = value_at(index, point), value_at(here, point)
-            if asks < at < SIZE and all(may_hold(condition, point) for condition in scan.conditions):
+            if asks + offset < at < SIZE and all(may_hold(condition, point) for condition in scan.conditions):
                 return asks, at
         except whole.Unknown:
             return None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import of_atom
-from ..ir.conditions import conjuncts_of
+from ..ir.conditions import conjuncts_of, fails
 from ..ir.context import Trail, assume, bound_by
 from ..ir.elimination import without
 from ..ir.prove import Assumptions, conjuncts
@@ -24,11 +24,12 @@ def keeps_a_point(normalizer: ir.Normalize, trail: Trail, lets: Mapping[str, ir.
     around = bound_by(normalizer.coordinate, trail)
     outside = tuple(step for step in trail if not _mentions(step, normalizer.coordinate))
     known = assume(outside, lets)
-    others = [step.coordinate for step in outside if isinstance(step, ir.Range)]
+    others: list[ir.Expr] = [build.coord(step.coordinate, step.span) for step in outside if isinstance(step, ir.Range)]
+    fixed = _fixed(normalizer.guard, around)
     for guard in _alternatives(_but_the_first(normalizer.guard, normalizer.coordinate, known, lets), known):
         if always_some(around, guard, known):
             return True
-        if any(_works(normalizer, guard, around, other, known) for other in others):
+        if any(_works(guard, around, other, known) for other in (*others, *fixed)):
             return True
     return False
 
@@ -55,7 +56,7 @@ def _keeps_the_first(
             if order is None or order.coordinate != key or key in limit.type.coordinates:
                 return None
             met = build.apply(op.replace(">", "<"), (build.whole(0, fact.span), limit), "bool", fact.span)
-            return order if _holds(met, known) else None
+            return order if _truth(met, known) else None
         case _:
             return None
 
@@ -67,6 +68,13 @@ def ranking(expr: ir.Expr, lets: Mapping[str, ir.Let]) -> ir.Normalize | None:
         inner = at(clause, clause.body, expr.indices) if clause.guard is None else None
         return None if inner is None else ranking(inner, lets)
     return expr if isinstance(expr, ir.Normalize) and expr.op == "rank" else None
+
+
+def _fixed(guard: ir.Expr, around: ir.Range) -> list[ir.Expr]:
+    """The points that may be kept whoever asks: the first, and those that a guard names."""
+    compared = [part.arguments for part in walk(guard) if isinstance(part, ir.Map) and part.op == "=="]
+    sides = [side for pair in compared for side in pair if not side.type.coordinates and side.type.kind == "whole"]
+    return [around.lower, *sides] if not around.lower.type.coordinates else sides
 
 
 def _alternatives(guard: ir.Expr, known: Assumptions) -> list[ir.Expr]:
@@ -97,23 +105,37 @@ def always_some(around: ir.Range, guard: ir.Expr, known: Assumptions) -> bool:
     return any(all(generous.proves(fact) for fact in case) for case in cases)
 
 
-def _works(normalizer: ir.Normalize, guard: ir.Expr, around: ir.Range, other: Coordinate, known: Assumptions) -> bool:
-    """Whether everybody may listen to themselves: the guard holds with one coordinate in place of the other."""
-    itself = build.coord(other, normalizer.span)
+def _works(guard: ir.Expr, around: ir.Range, point: ir.Expr, known: Assumptions) -> bool:
+    """Whether one point is always kept, such as the one that asks: it is in the range, and the guard holds there. The
+    first point of a range is in it, where there is any."""
     try:
-        guard = substitute(guard, {normalizer.coordinate: itself})
+        guard = substitute(guard, {around.coordinate: point})
     except Inexpressible:
         return False
-    low = build.apply(">=", (itself, around.lower), "bool", normalizer.span)
-    high = build.apply("<", (itself, around.upper), "bool", normalizer.span)
-    return all(
-        _holds(fact, known) for whole in (guard, low, high) for fact in conjuncts(whole, True, known.definitions)
-    )
+    low = build.apply(">=", (point, around.lower), "bool", point.span)
+    high = build.apply("<", (point, around.upper), "bool", point.span)
+    ends = () if point == around.lower else (low, high)
+    return all(_truth(fact, known) for whole in (guard, *ends) for fact in conjuncts(whole, True, known.definitions))
 
 
-def _holds(fact: ir.Expr, known: Assumptions) -> bool:
+def _truth(fact: ir.Expr, known: Assumptions) -> bool | None:
+    """Whether something holds wherever these do; None where that is not known."""
     match fact:
+        case ir.Const(value):
+            return bool(value)
+        case ir.Map("!", (inner,)):
+            found = _truth(inner, known)
+            return None if found is None else not found
+        case ir.Map("&&" | "||" as op, sides):
+            truths = [_truth(side, known) for side in sides]
+            decisive = op == "||"
+            return decisive if decisive in truths else None if None in truths else not decisive
+        case ir.Select(condition, then, otherwise):
+            held = _truth(condition, known)
+            return None if held is None else _truth(then if held else otherwise, known)
         case ir.Map("==" | "<=" | ">=", (left, right)) if left == right:
             return True
+        case ir.Map("!=" | "<" | ">", (left, right)) if left == right:
+            return False
         case _:
-            return known.proves(fact)
+            return True if known.proves(fact) else False if known.proves(fails(fact)) else None

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from ..checker.spaces import tied
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.factors import Factor, varying
+from ..ir.algebra.predicates import is_exponential
 from ..ir.context import look_through
 from ..ir.prove import conjuncts
 from ..ir.types import Coordinate
@@ -20,6 +22,7 @@ from .attention import Comparison, Gather, Ungathered
 from .orders import Order, order, place_on
 from .transposes import Transposed, Use, changing
 from .view import View
+from .weights import Rows
 from .wording import all_of
 
 
@@ -52,6 +55,8 @@ class Roles:
     direction: str | None = None
     # So many positions at most, where that is known.
     within: str | None = None
+    # What the weights of a query come to.
+    rows: Rows = "sum to 1"
 
     def of(self, role: str) -> tuple[str, ...]:
         return getattr(self, role)  # type: ignore[no-any-return]
@@ -99,6 +104,7 @@ def roles(view: View, gather: Use) -> Roles:
         values=_brought(view, gather, query, values),
         direction=way.verdict,
         within=way.within,
+        rows=rows_of(view, gather),
     )
 
 
@@ -132,6 +138,69 @@ def _by_parts(expr: ir.Expr, digits: dict[Coordinate, ir.Expr]) -> ir.Expr:
         if expr == digit:
             return build.coord(coordinate, expr.span)
     return rebuild(expr, lambda part: _by_parts(part, digits)) if digits else expr
+
+
+def rows_of(view: View, gather: Use, name: str | None = None) -> Rows:
+    """The sums of the weights with which a definition gathers: of several that gather the same values, together."""
+    own = gather.weights.rows
+    let = view.lets[name or gather.name]
+    values = _reads_of_values(gather)
+    shares = [share for clause in let.clauses for share in _shares(view, clause.body, Fraction(1), values, 0)]
+    reached = {let.name, *(found for _, found in shares if found is not None)}
+    alike = [g for g in view.gathers if g.name in reached and _reads_of_values(g) == values]
+    if len(shares) < 2 or len({g.weights.span for g in alike}) < 2:
+        return own
+    numbers = [number for number, _ in shares if number is not None and number >= 0]
+    if len(numbers) < len(shares) or sum(numbers) > 1 or any(g.weights.rows != "sum to 1" for g in alike):
+        return "free" if any(g.weights.rows == "free" for g in alike) else "signed"
+    return "sum to 1" if sum(numbers) == 1 else "at most 1"
+
+
+def _reads_of_values(gather: Use) -> frozenset[str]:
+    """The tensors that are gathered."""
+    values = [factor.expr for factor in gather.values if gather.coordinate in factor.coordinates]
+    return frozenset(part.tensor for value in values for part in walk(value) if isinstance(part, ir.Read))
+
+
+def _shares(
+    view: View, expr: ir.Expr, number: Fraction | None, values: frozenset[str], depth: int
+) -> Iterator[tuple[Fraction | None, str | None]]:
+    """The weights of some values that are added up in an expression, each with the number before it, None where that is
+    no figure, and the definition that gathers with it, where that is another one."""
+
+    def of(part: ir.Expr, factor: Fraction | None = Fraction(1)) -> Iterator[tuple[Fraction | None, str | None]]:
+        return _shares(view, part, None if number is None or factor is None else number * factor, values, depth)
+
+    match expr:
+        case ir.Map("+", (left, right)):
+            yield from (*of(left), *of(right))
+        case ir.Map("-", (left, right)):
+            yield from (*of(left), *of(right, Fraction(-1)))
+        case ir.Map("neg", (inner,)):
+            yield from of(inner, Fraction(-1))
+        case ir.Map("*", (left, right)):
+            yield from (*of(left, _figure(right, values)), *of(right, _figure(left, values)))
+        case ir.Map("/", (left, ir.Const(value))) if value:
+            yield from of(left, 1 / Fraction(value))
+        case ir.Map("/", (left, _)) | ir.Reduce("sum", body=left):
+            yield from of(left)
+        case ir.Read(tensor) if tensor in view.forms.gathering:
+            yield number, tensor
+        case ir.Read() if depth < _DEEPEST and (found := view.forms.opened(expr)) is not None:
+            yield from _shares(view, found[0], number, values, depth + 1)
+        case _ if is_exponential(expr):
+            yield number, None
+
+
+def _figure(factor: ir.Expr, values: frozenset[str]) -> Fraction | None:
+    """A factor of weights as a number: values count for 1, and what is neither is not known."""
+    if isinstance(factor, ir.Const):
+        return Fraction(factor.value)
+    return Fraction(1) if any(isinstance(p, ir.Read) and p.tensor in values for p in walk(factor)) else None
+
+
+# Definitions are looked through so many deep.
+_DEEPEST = 8
 
 
 def all_roles(view: View) -> tuple[Roles, ...]:

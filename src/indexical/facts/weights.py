@@ -1,10 +1,11 @@
-"""Weights, in any spelling: factors of a product that sum to 1 over a coordinate."""
+"""Weights, in any spelling: factors of a product that sum to 1 over a coordinate, or to less beside a sink."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Literal, TypeAlias
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -13,13 +14,17 @@ from ..ir.algebra.canonical import text
 from ..ir.algebra.factors import Factor, Factored, Forms
 from ..ir.algebra.normal import Binder, Form, Sum, plus
 from ..ir.algebra.predicates import is_exponential, is_root
-from ..ir.algebra.weights import matched, summand, totals
+from ..ir.algebra.weights import Total, log_of, matched, summand, totals
 from ..ir.types import NOWHERE, Coordinate
 from ..ir.walk import walk
 from ..source import Span
 from .scores import Score, in_words, is_exponent, is_shifted, score_of
 
 Ranges = Mapping[Coordinate, ir.Range]
+
+# What the weights of a query sum to: 1; 1 with what is kept back for nobody; whatever a difference of such weights
+# does; or anything.
+Rows: TypeAlias = Literal["sum to 1", "at most 1", "signed", "free"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,7 @@ class Weights:
     exact: bool = True
     # The factor that is normalised, where nothing is exponentiated.
     raw: ir.Expr | None = None
+    rows: Rows = "sum to 1"
 
     @property
     def basis(self) -> ir.Expr | None:
@@ -132,7 +138,10 @@ def find_weights(forms: Forms, product: Factored, ranges: Iterable[ir.Range]) ->
     scope = {r.coordinate: r for r in (*ranges, *(step.range for step in product.summed))}
     softmaxes = {n: f.expr for n, f in enumerate(product.factors) if isinstance(f.expr, ir.Normalize) and not f.inverse}
     softmaxes = {number: expr for number, expr in softmaxes.items() if expr.op == "softmax"}
-    divided = any(factor.inverse and factor.coordinates for factor in product.factors)
+    divided = any(
+        factor.coordinates and (factor.inverse or (n not in softmaxes and _may_be_normalised(forms, factor)))
+        for n, factor in enumerate(product.factors)
+    )
     covered: frozenset[int] = frozenset() if divided else frozenset(softmaxes)
     found = list(_exponentials(forms, product, scope, covered))
     done = frozenset().union(*(weights.used for weights in found))
@@ -232,7 +241,8 @@ def _exponentials(forms: Forms, product: Factored, scope: Ranges, covered: froze
                 held_here = [(c.expr, forms.algebra.conditions(c.expr).keys()) for c in product.conditions]
                 own = [expr for expr, keys in held_here if keys <= found.kept.keys()]
                 weights = _described(forms, product, found.coordinate, found.used, span, own, found.exponent)
-                yield replace(weights, kept=_worded(forms, weights.kept, found.kept), exact=found.exact)
+                kept = _worded(forms, weights.kept, found.kept)
+                yield replace(weights, kept=kept, exact=found.exact, rows=found.rows)
                 break
 
 
@@ -257,19 +267,20 @@ class _Found:
     kept: Mapping[str, ir.Expr]
     exponent: Form
     exact: bool
+    rows: Rows
 
 
 def _over(
-    forms: Forms, parts: Mapping[int, normal.Product], number: int, total: Sum, scope: Ranges, held: set[str]
+    forms: Forms, parts: Mapping[int, normal.Product], number: int, total: Total, scope: Ranges, held: set[str]
 ) -> _Found | None:
     """The weights that a total makes of a factor, alone or together with the other exponentials."""
-    if len(total.binders) != 1:
+    if len(total.sum.binders) != 1:
         return None
     varying = {c for part in parts.values() if part.exponent is not None for c in part.exponent.coordinates}
-    for coordinate in sorted(varying - total.coordinates, key=str):
-        if not _same_range(forms, total.binders[0], scope.get(coordinate)):
+    for coordinate in sorted(varying - total.atom.coordinates, key=str):
+        if not _same_range(forms, total.sum.binders[0], scope.get(coordinate)):
             continue
-        share = summand(forms.algebra, total, coordinate)
+        share = summand(forms.algebra, total.sum, coordinate)
         if isinstance(share, str) or not held >= share.conditions.keys():
             continue
         fitting = {n: p for n, p in parts.items() if p.exponential or p.conditions.keys() <= share.conditions.keys()}
@@ -283,7 +294,7 @@ def _over(
 
 
 def _made_of(
-    forms: Forms, parts: Mapping[int, normal.Product], total: Sum, share: normal.Product, coordinate: Coordinate
+    forms: Forms, parts: Mapping[int, normal.Product], total: Total, share: normal.Product, coordinate: Coordinate
 ) -> _Found | None:
     """The weights over a coordinate that are all of these factors, where that is so."""
     whole = normal.EMPTY
@@ -291,15 +302,17 @@ def _made_of(
         whole = normal.multiplied(whole, part)
     if whole.exponent is None or coordinate not in whole.exponent.coordinates:
         return None
-    others = [(atom, n + 1 if atom.key == total.key else n) for atom, n in whole.factors]
+    others = [(atom, n + 1 if atom.key == total.atom.key else n) for atom, n in whole.factors]
     others = [(atom, n) for atom, n in others if n]
     if any(coordinate in atom.coordinates for atom, _ in others):
         return None
     found = matched(forms.algebra, whole.exponent, share, coordinate, NOWHERE)
     if found is None:
         return None
-    exact = not others and not plus(found[0], found[1], -1).terms
-    return _Found(coordinate, frozenset(parts), share.conditions, whole.exponent, exact)
+    plain = not others and not plus(found[0], found[1], -1).terms
+    sunk = bool(total.sink.terms)
+    rows: Rows = "sum to 1" if not sunk else "free" if log_of(total.sink) is None else "at most 1"
+    return _Found(coordinate, frozenset(parts), share.conditions, whole.exponent, plain and not sunk, rows)
 
 
 def _exponent(parts: Iterable[normal.Product]) -> Form | None:

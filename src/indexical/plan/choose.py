@@ -31,7 +31,20 @@ from .recurrences import arrange, step_of
 from .scores import lay_out, take_apart
 from .selection import gather_selected
 from .softmaxes import weights_of
-from .steps import Attend, Attention, Block, Chosen, Gradient, Layout, Plan, Recognized, Refusal, Scores, Step
+from .steps import (
+    Attend,
+    Attention,
+    Block,
+    Chosen,
+    Gradient,
+    Layout,
+    Plan,
+    Recognized,
+    Refusal,
+    Scores,
+    Softmax,
+    Step,
+)
 from .target import BACKWARD, CROSS_ENTROPY, FUSED, GROUPED, INTERVALS, NORMS, STREAM, TILES, TRITON, Target
 from .wording import words_of
 
@@ -303,7 +316,8 @@ def _together(
 def parts(attention: Attention) -> tuple[ir.Expr, ...]:
     """Everything that a kernel for an attention evaluates."""
     key = attention.key
-    return (key.lower, key.upper, attention.score, *attention.guard, attention.value)
+    sink = () if attention.sink is None else (attention.sink,)
+    return (key.lower, key.upper, attention.score, *attention.guard, attention.value, *sink)
 
 
 def _taken_back(found: Recognized, name: str, original: ir.Program) -> Recognized:
@@ -349,9 +363,9 @@ def _attend(
     keys = domain.bounds(key.coordinate, layout.rows) or (Slice((key.upper,), (key.lower,)),)
     guarded = [c for c in layout.rows if any(c in guard.type.coordinates for guard in attention.guard)]
     shape = _shape(domain, keys, key, guarded)
-    way, refusals = _way(let, key.coordinate.name, layout, scores, keys, shape, target)
+    way, refusals = _way(let, attention, layout, scores, keys, shape, target)
     attend = Attend(attention, layout, scores, domain, keys, shape)
-    if way in (INTERVALS, TILES, STREAM) and INTERVALS in target.kernels:
+    if way in (INTERVALS, TILES, STREAM) and INTERVALS in target.kernels and attention.normaliser == Softmax():
         attend = replace(attend, few=few_pairs(attend, device))
     if TRITON in target.kernels and device == "cuda" and way != FUSED and dtype is not None:
         reason = refusal(attend, {let.name: dtype})
@@ -387,7 +401,7 @@ def _shape(domain: Domain, keys: tuple[Slice, ...], key: ir.Range, rows: list[Co
 
 def _way(
     let: ir.Let,
-    key: str,
+    attention: Attention,
     layout: Layout,
     scores: Scores,
     keys: tuple[Slice, ...],
@@ -402,14 +416,16 @@ def _way(
         refusals.append(Refusal(let.name, FUSED, scores.reason))
         return STREAM, tuple(refusals)
     if scores.bias is None and shape is not None:
-        return FUSED, ()
+        if attention.sink is None:
+            return FUSED, ()
+        return INTERVALS, (Refusal(let.name, FUSED, "it adds nothing to what its weights are divided by"),)
     if scores.bias is not None:
         refusals.append(
             Refusal(let.name, FUSED, "what is added to the scores would be built whole, and lose its gradient")
         )
         return _tiled(let, layout, refusals)
     query = layout.rows[-1].name if layout.rows else "i"
-    refusals.append(Refusal(let.name, FUSED, f"it knows no guard but `{key} <= {query}`"))
+    refusals.append(Refusal(let.name, FUSED, f"it knows no guard but `{attention.coordinate.name} <= {query}`"))
     if any(one.rest for one in keys) or (len(keys) > 1 and any(one.labels for one in keys)):
         return _tiled(let, layout, refusals)
     return INTERVALS, tuple(refusals)

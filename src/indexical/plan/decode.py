@@ -10,7 +10,7 @@ from ..ir.types import Coordinate, Dtype
 from ..ir.walk import walk
 from .gpu import dots_of, refusal, unprinted
 from .scores import dot_of
-from .steps import Attend, Dot
+from .steps import Attend, Dot, Softmax
 
 DECODE = "up to 16 queries without gradients: their keys are split over the card, and merged"
 
@@ -72,6 +72,8 @@ def decode_refusal(attend: Attend, dtypes: Mapping[str, Dtype]) -> str | None:
     if attend.row is not None:
         return refusal(attend, dtypes)
     attention = attend.attention
+    if attention.normaliser != Softmax():
+        return "it divides e to the scores by their sum, and by nothing else"
     if not set(dtypes.values()) & {"f16", "bf16", "f32", "f64"} <= {"f16", "bf16", "f32"}:
         return "matrix units have no f64"
     if not (isinstance(attention.key.lower, ir.Const) and attention.key.lower.value == 0):

@@ -16,9 +16,9 @@ from ..ir.algebra.writing import name_for, named, written
 from ..ir.conditions import fails
 from ..ir.context import Trail
 from ..ir.types import Coordinate
-from ..ir.walk import is_bare, substitute
+from ..ir.walk import is_bare, renamed_apart, substitute
 from ..source import Span
-from .steps import Attention
+from .steps import Attention, Softmax
 from .weights import Gathered
 
 Names = Mapping[Coordinate, Coordinate]
@@ -73,6 +73,8 @@ def body_of(attention: Attention, stated: bool, span: Span) -> ir.Expr:
     """An attention as an expression. Where a row without keys is NaN, it is divided by whether there is one."""
     key = replace(attention.key, stated=stated)
     guard = build.conjunction(attention.guard)
+    if attention.sink is not None:
+        return _beside_sink(attention, attention.sink, key, guard, span)
     weights = build.normalize("softmax", key.coordinate, attention.score, guard, "real", span)
     body = build.apply("*", (weights, attention.value), "real", span)
     total = build.reduce("sum", (key,), body, None, "real", span)
@@ -85,6 +87,23 @@ def body_of(attention: Attention, stated: bool, span: Span) -> ir.Expr:
     return build.apply("/", (total, one), "real", span)
 
 
+def _beside_sink(
+    attention: Attention, sink: ir.Expr, key: ir.Range, guard: ir.Expr | None, span: Span
+) -> ir.Expr:
+    """Exponentials over their sum and e to the sink, all of them less the largest."""
+    highest = build.reduce("max", (key,), attention.score, guard, "real", span)
+    level = build.apply("max", (highest, sink), "real", span)
+
+    def raised(score: ir.Expr) -> ir.Expr:
+        return build.apply("exp", (build.apply("-", (score, level), "real", span),), "real", span)
+
+    taken = {c.name for c in attention.score.type.coordinates}
+    share = renamed_apart(raised(attention.score), taken)
+    above = build.reduce("sum", (key,), build.apply("*", (share, attention.value), "real", span), guard, "real", span)
+    below = build.reduce("sum", (key,), share, guard, "real", span)
+    return build.apply("/", (above, build.apply("+", (below, raised(sink)), "real", span)), "real", span)
+
+
 def has_keys(attention: Attention) -> ir.Expr:
     """Whether there are any keys at all."""
     key = attention.key
@@ -95,6 +114,7 @@ def _ordered(found: Gathered, ranges: Mapping[Coordinate, ir.Range]) -> list[Coo
     """The coordinates of an attention: those of scores and values, of scores, of values; each in the order in
     which they are bound."""
     asked = found.score.coordinates.union(*(c.type.coordinates for c in found.guard.values()))
+    asked = asked if found.sink is None else asked | found.sink.coordinates
     carried = found.value.coordinates
     place = {coordinate: number for number, coordinate in enumerate(ranges)}
     return sorted(found.coordinates, key=lambda c: (not (c in asked and c in carried), c not in asked, place[c]))
@@ -128,7 +148,8 @@ def _described(algebra: Algebra, found: Gathered, names: Names, span: Span) -> A
     lower, upper = (named(bound, taken) for bound in (found.key.lower, found.key.upper))
     key = ir.Range(names[found.key.coordinate], lower, upper, False, span)
     conditions = tuple(named(condition, taken) for condition in guard)
-    return Attention(key, shown(found.score), conditions, shown(found.value), found.empty)
+    normaliser = Softmax(None if found.sink is None else shown(found.sink))
+    return Attention(key, shown(found.score), conditions, shown(found.value), found.empty, normaliser)
 
 
 def _conditions(

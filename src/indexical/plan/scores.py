@@ -12,7 +12,7 @@ from .steps import Attention, Dot, Layout, Scores
 
 def lay_out(attention: Attention, axes: tuple[Coordinate, ...]) -> Layout:
     """Assign the axes: those that values lack are rows, those of scores and values batch, the others carried."""
-    asked = attention.score.type.coordinates.union(*(guard.type.coordinates for guard in attention.guard))
+    asked = attention.asked
     carried = attention.value.type.coordinates
     rows = tuple(axis for axis in axes if axis not in carried)
     batch = tuple(axis for axis in axes if axis in carried and axis in asked)

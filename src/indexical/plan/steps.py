@@ -22,8 +22,25 @@ Empty: TypeAlias = Literal["zero", "nan", "keyless"]
 
 
 @dataclass(frozen=True, slots=True)
+class Softmax:
+    """Weights that are e to a score, over the sum of what that is for all keys and e to the `sink`, which no key has;
+    without one they sum to 1."""
+
+    sink: ir.Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Weights that are the score itself: nothing is divided."""
+
+
+Normaliser: TypeAlias = Softmax | Free
+
+
+@dataclass(frozen=True, slots=True)
 class Attention:
-    """`sum[key](softmax[key](score where guard) * value)`, for every point of the other coordinates.
+    """`sum[key](weights * value)`, for every point of the other coordinates, with the weights that the `normaliser`
+    makes of the score, where the guard holds: `softmax[key](score where guard)`, if nothing else is said.
 
     Score, guard and value are in normal form, so that every spelling of one attention is one value. `guard`
     holds the conditions that must all hold. Over no keys it is what `empty` says.
@@ -34,10 +51,22 @@ class Attention:
     guard: tuple[ir.Expr, ...]
     value: ir.Expr
     empty: Empty
+    normaliser: Normaliser = Softmax()
 
     @property
     def coordinate(self) -> Coordinate:
         return self.key.coordinate
+
+    @property
+    def sink(self) -> ir.Expr | None:
+        """The logarithm of what is added to the sum of the exponentials; None for nothing."""
+        return self.normaliser.sink if isinstance(self.normaliser, Softmax) else None
+
+    @property
+    def asked(self) -> frozenset[Coordinate]:
+        """The coordinates of its weights, the key among them."""
+        parts = (self.score, *self.guard, *(() if self.sink is None else (self.sink,)))
+        return frozenset().union(*(part.type.coordinates for part in parts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from ..facts.distributions import keeps_a_point
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.canonical import text
 from ..ir.algebra.normal import (
+    ZERO,
     Atom,
     Binder,
     Form,
-    Group,
     Leaf,
     Number,
     Product,
@@ -27,7 +28,7 @@ from ..ir.algebra.normalize import Algebra
 from ..ir.algebra.predicates import LARGE, holds_exponential, reads_in
 from ..ir.algebra.safety import arranged
 from ..ir.algebra.sums import is_safe_atom, is_safe_form, opened, split, summed
-from ..ir.algebra.weights import carried, matched, summand, totals
+from ..ir.algebra.weights import Total, carried, log_of, matched, summand, totals
 from ..ir.algebra.writing import written_atom
 from ..ir.context import Trail
 from ..ir.types import Coordinate
@@ -38,7 +39,7 @@ from .steps import Empty
 @dataclass(frozen=True, slots=True)
 class Gathered:
     """A term with an attention in it, and what that is multiplied with: `inside` of the sum over `others`,
-    and `outside` of it."""
+    and `outside` of it. `sink` is the logarithm of what is added to the sum of its exponentials."""
 
     key: Binder
     score: Form
@@ -50,13 +51,15 @@ class Gathered:
     outside: Product
     number: Number
     doubts: tuple[str, ...]
+    sink: Form | None = None
 
     @property
     def coordinates(self) -> frozenset[Coordinate]:
         """The coordinates that the attention varies with."""
         guards = [condition.type.coordinates for condition in self.guard.values()]
         bounds = (self.key.lower.type.coordinates, self.key.upper.type.coordinates)
-        found = self.score.coordinates.union(self.value.coordinates, *guards, *bounds)
+        sink = ZERO if self.sink is None else self.sink
+        found = self.score.coordinates.union(self.value.coordinates, sink.coordinates, *guards, *bounds)
         return found - {self.key.coordinate}
 
 
@@ -86,8 +89,6 @@ def gather(algebra: Algebra, number: Number, term: Product, trail: Trail, writte
             continue
         own, inner = body.terms[0]
         site = _Site(algebra, trail, number * own, binders, inner, outer, written)
-        if _has_sink(site):
-            reasons.append("something is added to what its weights are divided by, so that they do not sum to 1")
         for total in totals((*site.inner.factors, *site.outer.factors)):
             found = _match(site, total)
             if isinstance(found, Gathered):
@@ -97,21 +98,10 @@ def gather(algebra: Algebra, number: Number, term: Product, trail: Trail, writte
     return reasons
 
 
-def _has_sink(site: _Site) -> bool:
-    """Whether the exponentials that are summed are divided by their sum and something else."""
-    factors = (*site.inner.factors, *site.outer.factors)
-    groups = [atom.form for atom, power in factors if power < 0 and isinstance(atom, Group)]
-    return site.inner.exponent is not None and any(_sums_exponentials(term) for g in groups for _, term in g.terms)
-
-
-def _sums_exponentials(term: Product) -> bool:
-    return any(isinstance(atom, Sum) and atom.body.exponential for atom, _ in term.factors)
-
-
-def _match(site: _Site, total: Sum) -> Gathered | str:
-    if len(total.binders) > 1:
+def _match(site: _Site, total: Total) -> Gathered | str:
+    if len(total.sum.binders) > 1:
         return "its weights are normalised over several coordinates at once"
-    over = total.binders[0]
+    over = total.sum.binders[0]
     limits = text(over.lower), text(over.upper)
     apart = "the sum runs over other points than its weights are normalised over"
     reason = apart
@@ -133,11 +123,11 @@ def _is_read(score: Form, key: Coordinate) -> bool:
     return any(isinstance(index, ir.Coord) and index.coordinate == key for index in indices)
 
 
-def _match_key(site: _Site, total: Sum, key: Binder) -> Gathered | str:
+def _match_key(site: _Site, total: Total, key: Binder) -> Gathered | str:
     """The attention over one of the coordinates that are summed."""
     coordinate = key.coordinate
     exponent = site.inner.exponent
-    share = summand(site.algebra, total, coordinate)
+    share = summand(site.algebra, total.sum, coordinate)
     if isinstance(share, str):
         return share
     if exponent is None:
@@ -146,11 +136,11 @@ def _match_key(site: _Site, total: Sum, key: Binder) -> Gathered | str:
     values = [
         (atom, power)
         for atom, power in site.inner.factors
-        if atom is not total
+        if atom is not total.atom
         and (coordinate in atom.coordinates or (caution is not None and not is_safe_atom(atom, caution)))
     ]
     if not values:
-        beside = [atom for atom, _ in (*site.inner.factors, *site.outer.factors) if atom is not total]
+        beside = [atom for atom, _ in (*site.inner.factors, *site.outer.factors) if atom is not total.atom]
         return "nothing in it varies with the key" if any(atom.coordinates for atom in beside) else ""
     if any(holds_exponential(atom) for atom, _ in values):
         return "other sums of exponentials stand beside it"
@@ -163,23 +153,32 @@ def _match_key(site: _Site, total: Sum, key: Binder) -> Gathered | str:
     held = {**site.inner.conditions, **site.outer.conditions}
     if any(condition not in held for condition in share.conditions):
         return "the points that are summed are not those that the weights are normalised over"
-    score, _ = split(above, frozenset((coordinate,)))
+    score, level = split(below, frozenset((coordinate,)))
     if score is None:
         return "the weights do not vary with what is summed"
+    sink = log_of(total.sink) if total.sink.terms else None
+    if total.sink.terms:
+        if sink is None:
+            return "what is added to what its weights are divided by may be negative: a kernel adds e to something"
+        if coordinate in sink.coordinates:
+            return "what is added to what its weights are divided by varies with the key"
+        # What all scores of a query share goes to the other side.
+        sink = sink if level is None else plus(sink, level, -1)
     left = plus(above, below, -1)
     if caution is not None and not is_safe_form(left, caution):
         return "what is left of the exponents may only be evaluated where the guard holds"
-    return _described(site, total, key, score, left, share, values)
+    return _described(site, total, key, score, left, share, values, sink)
 
 
 def _described(
     site: _Site,
-    total: Sum,
+    total: Total,
     key: Binder,
     score: Form,
     left: Form,
     share: Product,
     values: list[tuple[Atom, Number]],
+    sink: Form | None,
 ) -> Gathered:
     coordinate = key.coordinate
     guard = dict(share.conditions)
@@ -191,18 +190,20 @@ def _described(
     value = form(((1, product(values, None, wanted)),))
     guard |= bounds
     score, guard, doubts = _unmasked(site, key, score, guard)
-    rest = [factor for factor in _less(site.inner, total) if factor not in values]
+    rest = [factor for factor in _less(site.inner, total.atom) if factor not in values]
     inside = product(rest, left, {k: c for k, c in beside.items() if k not in wanted})
     outside = site.outer
-    if any(atom is total for atom, _ in outside.factors):
-        outside = product(_less(outside, total), outside.exponent, outside.conditions)
+    if any(atom is total.atom for atom, _ in outside.factors):
+        outside = product(_less(outside, total.atom), outside.exponent, outside.conditions)
     others = [b for b in site.binders if b.coordinate != coordinate]
     kept = score.coordinates.union(inside.coordinates, *(c.type.coordinates for c in guard.values()))
+    kept = kept if sink is None else kept | sink.coordinates
     own = [b for b in others if b.coordinate in value.coordinates and b.coordinate not in kept]
     value = summed(value, own, site.algebra)
-    empty = _empty(site, total, key, guard, bool(bounds))
+    empty: Empty = "zero" if sink is not None else _empty(site, total.sum, key, guard, bool(bounds))
     others = [b for b in others if b not in own]
-    return Gathered(key, score, guard, value, empty, tuple(others), inside, outside, site.number, doubts)
+    number = site.number / Fraction(total.number)
+    return Gathered(key, score, guard, value, empty, tuple(others), inside, outside, number, doubts, sink)
 
 
 def _widened(algebra: Algebra, key: Binder, values: list[tuple[Atom, Number]]) -> tuple[Binder, dict[str, ir.Expr]]:
@@ -223,7 +224,7 @@ def _widened(algebra: Algebra, key: Binder, values: list[tuple[Atom, Number]]) -
     return key, {}
 
 
-def _less(term: Product, total: Sum) -> list[tuple[Atom, Number]]:
+def _less(term: Product, total: Atom) -> list[tuple[Atom, Number]]:
     found = [(atom, power + 1 if atom is total else power) for atom, power in term.factors]
     return [(atom, power) for atom, power in found if power]
 

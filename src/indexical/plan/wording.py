@@ -25,6 +25,9 @@ def words_of(attend: Attend, fused: bool, streams: bool, builds: bool) -> tuple[
         lines.append(f"no query hears any `{key}`")
     else:
         lines += [f"{'or ' if n else ''}hears {_heard(one, key)}" for n, one in enumerate(attend.keys)]
+    if attend.attention.sink is not None:
+        sink = shown(attend.attention.sink)
+        lines.append(f"beside the sum of its weights there is a sink: {'1' if sink == '0' else f'e to `{sink}`'}")
     if attend.scores.bias is not None and attend.scores.dot is not None:
         lines.append(f"added to the scores, tile by tile: `{shown(attend.scores.bias)}`")
         learned = dict.fromkeys(

@@ -16,7 +16,7 @@ from . import tree
 from .cursor import SyntaxStop, T
 from .expressions import ADD, ExpressionParser
 from .tokens import STATEMENTS, Token
-from .vocabulary import FLAGS, FOREIGN, GROUPINGS, MAXIMUM_DEPTH, ROLES
+from .vocabulary import FLAGS, FOREIGN, GROUPINGS, MAXIMUM_DEPTH, ROLES, ROW_SUMS
 
 _BRACES = {"{": 1, "}": -1}
 
@@ -196,10 +196,26 @@ class _Parser(ExpressionParser):
                 size = self.expression(ADD)
                 return tree.FlagItem(f"groups {grouping.name}", size, self.since(word.span.start))
             word = grouping
+        elif word.name == "rows":
+            return tree.FlagItem(f"rows {self.row_sums()}", None, self.since(word.span.start))
         elif word.name in FLAGS:
+            if word.name == "causal" and self.token.text == "offset":
+                self.advance()
+                return tree.FlagItem("causal offset", self.expression(ADD), self.since(word.span.start))
             return tree.FlagItem(word.name, None, word.span)
-        help = f"roles: {', '.join(ROLES)}; flags: causal, groups contiguous G, groups interleaved G"
+        flags = f"causal, causal offset n, groups contiguous G, groups interleaved G, rows {', rows '.join(ROW_SUMS)}"
+        help = f"roles: {', '.join(ROLES)}; flags: {flags}"
         self.stop("IX101", f"`{word.name}` is neither a role nor a flag of a contract", Label(word.span), help=help)
+
+    def row_sums(self) -> str:
+        """What the weights of a query sum to: several words for some."""
+        for words in ROW_SUMS:
+            parts = words.split()
+            if [token.text for token in self.tokens[self.at : self.at + len(parts)]] == parts:
+                for _ in parts:
+                    self.advance()
+                return words
+        self.fail("expected what the rows sum to", help=f"write {', '.join(f'`rows {words}`' for words in ROW_SUMS)}")
 
     def assertion(self) -> tree.Assert:
         start = self.advance().start

@@ -348,7 +348,7 @@ class RoleItem:
 
 @dataclass(frozen=True, slots=True)
 class FlagItem:
-    """`causal`, or `groups contiguous 4`."""
+    """`causal`, `rows at most 1`, or `groups contiguous 4`."""
 
     flag: str
     argument: Expr | None

@@ -17,6 +17,8 @@ STORED_DTYPES = ("i8", "u8")
 ROLES = ("query", "key", "compare", "carry", "head", "batch")
 FLAGS = ("causal",)
 GROUPINGS = ("contiguous", "interleaved")
+# What the weights of a query sum to, where that is not 1.
+ROW_SUMS = ("at most 1", "signed", "free")
 
 # Words that a program cannot give a new meaning, beside the keywords.
 RESERVED = frozenset((*REDUCTIONS, *NORMALISERS, *FUNCTIONS, "size", "masked", "pi"))

@@ -68,7 +68,12 @@ def show_roles(roles: Roles, facts: Facts) -> str:
 def _answers(roles: Roles, story: Story) -> Iterator[tuple[str, str]]:
     """Yield the other questions about a gather, with their answers."""
     apart = [*roles.batch, *roles.head, *roles.shared, *roles.query]
-    yield "over what does softmax normalise?", f"{_list(roles.key)}, separately for each {_list(apart)}"
+    if roles.rows == "free":
+        yield "over what are weights normalised?", "over nothing: they sum to anything"
+    else:
+        yield "over what does softmax normalise?", f"{_list(roles.key)}, separately for each {_list(apart)}"
+    if roles.rows in _ROWS:
+        yield "what do the weights sum to?", _ROWS[roles.rows]
     if roles.kind.endswith("change"):
         yield "what do the changes sum to?", f"0 over {_list(roles.key)}"
     back = roles.kind.startswith("transpose")
@@ -85,6 +90,12 @@ def _answers(roles: Roles, story: Story) -> Iterator[tuple[str, str]]:
             f"which way does it {'look' if roles.kind == 'weights' else 'gather'}?",
             f"{roles.direction}: {_reach(roles.direction, roles.within)}",
         )
+
+
+_ROWS = {
+    "at most 1": "at most 1: a part is kept back for nobody (`rows at most 1`)",
+    "signed": "several are added or subtracted (`rows signed`)",
+}
 
 
 def _reach(verdict: str, within: str | None) -> str:

@@ -663,15 +663,42 @@ def _hear_backward(
 
 
 def _run(tile_score: TileScore | None, relative: bool, backward: bool, *given: Any) -> tuple[Tensor, ...]:
-    """The body of an operator: plan, then fill in the results plan by plan."""
-    *tensors, lower, upper, query_group, key_group, scale, arrays = given
+    """The body of an operator. A sink changes result and total; from these the gradients are what they are without."""
+    *tensors, lower, upper, query_group, key_group, sink, scale, arrays = given
+    found = _filled(tile_score, relative, backward, tensors, (lower, upper, query_group, key_group), scale, arrays)
+    return found if backward or sink is None else _sunk(found[0], found[1], sink)
+
+
+def _sunk(out: Tensor, total: Tensor, sink: Tensor) -> tuple[Tensor, Tensor]:
+    """Result and total of rows beside whose keys a sink of this score is weighed; it carries nothing."""
+    heard = total.masked_fill(total == math.inf, -math.inf)
+    both = torch.logaddexp(heard, sink.to(total.dtype))
+    return out.mul_((heard - both).exp_().unsqueeze(-1).to(out.dtype)), both
+
+
+def _to_sink(gradient: Tensor, out: Tensor, total: Tensor, sink: Tensor) -> Tensor:
+    """The gradient to a sink: it takes its share of the weight from what was heard."""
+    lost = (gradient.to(total.dtype) * out.to(total.dtype)).sum(-1)
+    return (sink - total).exp_().mul_(lost).neg_().sum_to_size(sink.shape).to(sink.dtype)
+
+
+def _filled(
+    tile_score: TileScore | None,
+    relative: bool,
+    backward: bool,
+    tensors: Sequence[Tensor],
+    bounds: Sequence[Tensor | None],
+    scale: float,
+    arrays: Sequence[Tensor],
+) -> tuple[Tensor, ...]:
+    """Plan, then fill in the results plan by plan."""
     query, key, value = tensors[1:4] if backward else tensors
     results = (_shapes_backward if backward else _shapes)(*tensors)
     if math.prod(query.shape[:3]) * math.prod(value.shape) == 0:
         return (*(result.zero_() for result in results[:-1]), results[-1].fill_(0.0 if backward else math.inf))
     scores = None if tile_score is None else Scores(tile_score, relative, arrays, query.dtype)
     extent = None if scores is None else scores.extent()
-    hearing = [tensor for tensor in (lower, upper, query_group, key_group) if tensor is not None]
+    hearing = [tensor for tensor in bounds if tensor is not None]
     for plan in _recalled(query, key, _width(query, value), hearing, extent):
         if backward:
             found = _hear_backward(plan, tensors[0], tensors[1:], scale, scores)
@@ -695,7 +722,8 @@ def _shapes_backward(gradient: Tensor, query: Tensor, key: Tensor, value: Tensor
 
 def _define(name: str, inputs: str, outputs: int, run: Callable[..., Any], fake: Callable[..., Any]) -> tuple[str, Any]:
     """A new operator of these and further inputs, and its full name."""
-    inputs += "Tensor lower, Tensor upper, Tensor? query_group, Tensor? key_group, float scale, Tensor[] arrays"
+    inputs += "Tensor lower, Tensor upper, Tensor? query_group, Tensor? key_group, Tensor? sink, "
+    inputs += "float scale, Tensor[] arrays"
     return define_operator(name, f"({inputs}) -> ({', '.join(['Tensor'] * outputs)})", run, fake)
 
 
@@ -726,13 +754,13 @@ def _folded(tensor: Tensor, dim: int | None, axis: int, count: int, batches: int
 
 
 def _map_batches(function: Any, count: int, dims: Sequence[int | None], given: Sequence[Any]) -> tuple[Any, Any]:
-    """`torch.func.vmap` over a scale, tensors (batch, …), two bounds and two groups: there are more batches."""
-    places = [None, *[0] * (len(given) - 5), 1, 1, 0, 0]
-    query = len(given) - 7
+    """`torch.func.vmap` over a scale, tensors (batch, …), two bounds, two groups and a sink: there are more batches."""
+    places = [None, *[0] * (len(given) - 6), 1, 1, 0, 0, 0]
+    query = len(given) - 8
     batches = given[query].movedim(dims[query] or 0, 0).shape[0 if dims[query] is None else 1]
     passed: list[Any] = []
     for tensor, dim, axis in zip(given, dims, places, strict=True):
-        if axis == 0 and len(passed) < len(given) - 4 and dim is None:
+        if axis == 0 and len(passed) < len(given) - 5 and dim is None:
             tensor, dim = tensor.expand(count, *tensor.shape), 0
         passed.append(tensor if tensor is None or axis is None else _folded(tensor, dim, axis, count, batches))
     found = function.apply(*passed)
@@ -740,13 +768,13 @@ def _map_batches(function: Any, count: int, dims: Sequence[int | None], given: S
 
 
 def _functions(name: str, forward: Any, backward: Any, folds: bool) -> tuple[Any, Any]:
-    """The operators as functions that `torch.func` reads: of a scale, tensors, bounds, groups and further arrays."""
+    """The operators as functions that `torch.func` reads: of a scale, tensors, bounds, groups, sink, further arrays."""
     mapped = _map_batches if folds else map_one_by_one
 
     class Returning(torch.autograd.Function):
         @staticmethod
         def forward(scale: float, *tensors: Any) -> Any:
-            return backward(*tensors[:10], scale, list(tensors[10:]))
+            return backward(*tensors[:11], scale, list(tensors[11:]))
 
         @staticmethod
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -765,7 +793,7 @@ def _functions(name: str, forward: Any, backward: Any, folds: bool) -> tuple[Any
     class Attending(torch.autograd.Function):
         @staticmethod
         def forward(scale: float, *tensors: Any) -> Any:
-            return forward(*tensors[:7], scale, list(tensors[7:]))
+            return forward(*tensors[:8], scale, list(tensors[8:]))
 
         @staticmethod
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -776,10 +804,13 @@ def _functions(name: str, forward: Any, backward: Any, folds: bool) -> tuple[Any
         @staticmethod
         def backward(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
             saved = ctx.saved_tensors
-            if any(ctx.needs_input_grad[8:]):
+            if any(ctx.needs_input_grad[9:]):
                 raise RuntimeError(f"{name} gives no gradient to the arrays of biases and masks: use `isolate=True`")
             found = [None] * 3 if gradient is None else Returning.apply(ctx.scale, gradient, *saved)  # type: ignore[no-untyped-call]
-            return None, *found, *[None] * (len(saved) - 5)
+            to_sink = None
+            if gradient is not None and ctx.needs_input_grad[8]:
+                to_sink = _to_sink(gradient, saved[3], saved[4], saved[9])
+            return None, *found, None, None, None, None, to_sink, *[None] * (len(saved) - 10)
 
         @staticmethod
         def jvp(ctx: Any, *_: Any) -> None:
@@ -809,9 +840,12 @@ def with_tiles(name: str, tile_score: TileScore | None, relative: bool = False) 
     )
 
     def derive(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
-        saved, arrays = ctx.saved_tensors[:9], list(ctx.saved_tensors[9:])
+        saved, arrays = ctx.saved_tensors[:10], list(ctx.saved_tensors[10:])
         found = [None] * 3 if gradient is None else backward(gradient, *saved, ctx.scale, arrays)
-        return *found, None, None, None, None, None, [None] * len(arrays)
+        to_sink = None
+        if gradient is not None and ctx.needs_input_grad[7]:
+            to_sink = _to_sink(gradient, saved[3], saved[4], saved[9])
+        return *found, None, None, None, None, to_sink, None, [None] * len(arrays)
 
     torch.library.register_autograd(full_name, derive, setup_context=_save, lib=OPERATORS)
     torch.library.register_autograd(backward_name, _refuse, lib=OPERATORS)
@@ -827,19 +861,21 @@ def with_tiles(name: str, tile_score: TileScore | None, relative: bool = False) 
         query_group: Tensor | None = None,
         key_group: Tensor | None = None,
         arrays: Sequence[Tensor] = (),
+        sink: Tensor | None = None,
     ) -> Tensor:
         """Softmax attention in which query n hears the keys in the union of the intervals [lower, upper) at n.
 
         Query, key and value are (batch, head, place, width), the bounds (interval, batch or 1, head or 1, query). With
-        groups, (batch or 1, head or 1, place), only keys of the query's group are heard. Who hears nothing gets 0.
+        groups, (batch or 1, head or 1, place), only keys of the query's group are heard. Who hears nothing gets 0. A
+        sink (batch or 1, head or 1, query or 1) is the score of a further key that carries 0.
         """
         if torch.is_grad_enabled() and any(array.requires_grad for array in arrays):
             raise RuntimeError(f"{name} gives no gradient to the arrays of biases and masks: stream the scores instead")
         out: Tensor
         if is_transformed():
-            out = attending.apply(scale, query, key, value, lower, upper, query_group, key_group, *arrays)[0]
+            out = attending.apply(scale, query, key, value, lower, upper, query_group, key_group, sink, *arrays)[0]
             return out
-        out = forward(query, key, value, lower, upper, query_group, key_group, scale, list(arrays))[0]
+        out = forward(query, key, value, lower, upper, query_group, key_group, sink, scale, list(arrays))[0]
         return out
 
     def back(
@@ -857,11 +893,11 @@ def with_tiles(name: str, tile_score: TileScore | None, relative: bool = False) 
         """Gradients to query, key and value, where `gradient` arrives, on a forward pass that is computed again."""
         found: tuple[Tensor, Tensor, Tensor]
         if is_transformed():
-            hearing = (lower, upper, query_group, key_group, *arrays)
+            hearing = (lower, upper, query_group, key_group, None, *arrays)
             out, total = attending.apply(scale, query, key, value, *hearing)
             found = returning.apply(scale, gradient, query, key, value, out, total, *hearing)
             return found
-        further = (lower, upper, query_group, key_group, scale, list(arrays))
+        further = (lower, upper, query_group, key_group, None, scale, list(arrays))
         out, total = forward(query, key, value, *further)
         found = backward(gradient, query, key, value, out, total, *further)
         return found

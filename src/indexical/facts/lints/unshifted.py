@@ -16,6 +16,9 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
         for weights in site.weights:
             if weights.by_hand and not weights.shifted and weights.score is not None:
                 name = weights.coordinate.name
+                largest = "subtract the largest first"
+                beside = f"{largest}, from what is added to their sum too"
+                mend = f"write `softmax[{name}](…)`, or {largest}" if weights.rows == "sum to 1" else beside
                 yield (
                     site.let,
                     Diagnostic(
@@ -23,6 +26,6 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
                         "these exponentials are summed without a shift",
                         (Label(weights.score.span, "overflows where it is large"), Label(weights.span, "summed here")),
                         (),
-                        f"write `softmax[{name}](…)`, or subtract the largest first",
+                        mend,
                     ),
                 )

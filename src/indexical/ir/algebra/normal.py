@@ -127,10 +127,12 @@ class Product:
 
     @property
     def exponential(self) -> bool:
-        """Whether something in it is exponentiated, or is a sum of what is."""
+        """Whether something in it is exponentiated, is a sum of what is, or is divided by such a sum and more."""
         if self.exponent is not None:
             return True
-        return any(isinstance(atom, Sum) and atom.body.exponential for atom, _ in self.factors)
+        if any(isinstance(atom, Sum) and atom.body.exponential for atom, _ in self.factors):
+            return True
+        return any(n < 0 and isinstance(atom, Group) and has_total(atom.form) for atom, n in self.factors)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -367,7 +369,40 @@ def _shared(value: Form) -> Product:
 
 
 def inverted(value: Product) -> Product:
-    return product((atom, -power) for atom, power in value.factors)
+    """One over a product without conditions."""
+    exponent = None if value.exponent is None else form((-own, part) for own, part in value.exponent.terms)
+    return product(((atom, -power) for atom, power in value.factors), exponent)
+
+
+def is_total(atom: Atom) -> bool:
+    """Whether a factor is a sum of exponentials and of nothing else."""
+    return isinstance(atom, Sum) and atom.body.exponent is not None and not atom.body.factors
+
+
+def has_total(value: Form) -> bool:
+    """Whether something is added to a sum of exponentials: weights may be divided by that."""
+    sums = [term for _, term in value.terms if any(is_total(atom) and power == 1 for atom, power in term.factors)]
+    return len(value.terms) > 1 and len(sums) == 1 and not any(divisors(term) for _, term in value.terms)
+
+
+def levelled(value: Form) -> tuple[Product, Form]:
+    """A form as a product and another form, in which a sum of exponentials that something is added to stands alone:
+    `e^-m·Σ + e^(a - m)` is `e^-m` times `Σ + e^a`, and `1 + a/Σ` is `1/Σ` times `Σ + a`."""
+    if len(value.terms) < 2 or any(term.conditions for _, term in value.terms):
+        return EMPTY, value
+    factors = [factor for _, term in value.terms for factor in term.factors]
+    below = {atom.key: atom for atom, power in factors if is_total(atom) and power == -1}
+    outside = product((atom, -1) for atom in below.values()) if len(below) == 1 else EMPTY
+    terms = [(number, multiplied(term, inverted(outside))) for number, term in value.terms]
+    sums = [(term, atom) for _, term in terms for atom, power in term.factors if is_total(atom) and power == 1]
+    if len(sums) != 1:
+        return EMPTY, value
+    pivot, total = sums[0]
+    beside = multiplied(pivot, product(((total, -1),)))
+    found = multiplied(outside, beside)
+    if found.key == EMPTY.key:
+        return EMPTY, value
+    return found, form((number, multiplied(term, inverted(beside))) for number, term in terms)
 
 
 def ungrouped(number: Number, term: Product) -> Form:

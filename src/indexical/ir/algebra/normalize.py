@@ -28,6 +28,7 @@ from .normal import (
     constant,
     form,
     function,
+    has_total,
     leaf,
     magnitude,
     plus,
@@ -174,8 +175,12 @@ class Algebra:
                 return self._power(expr, scope)
             case "log" if scope is not None:
                 weights = self.form(arguments[0], scope)
-                if weights.weights:
+                if weights.weights or has_total(weights):
                     return logarithm(self.canonical.atom(expr), weights)
+            case "sigmoid" if scope is not None:
+                inside = self._logarithms(self.plain(arguments[0]), arguments[0], scope)
+                if has_logarithm(inside):
+                    return power(plus(ONE, exponential(times(constant(-1), inside))), -1)
         if op.startswith("as ") and arguments[0].type.kind == "bool":
             return under(ONE, self.conditions(arguments[0]), False)
         inner = tuple(map(self.plain, arguments))
@@ -295,7 +300,7 @@ class Algebra:
     def _read(self, read: ir.Read, scope: Scope | None) -> Form:
         if self.may_open(read.tensor):
             inner = self.definition(read.tensor)
-            apart = inner is not None and scope is not None and (inner.weights or has_logarithm(inner))
+            apart = inner is not None and scope is not None and is_apart(inner)
             if inner is not None and (apart or is_copy(inner)):
                 found = self.at(read, inner)
                 if found is not None:
@@ -322,7 +327,7 @@ class Algebra:
         """Whether a definition is written out where it is read and weights are taken apart: it is weights, a logarithm
         of them, or a copy. Asked after all that it reads, none waits for another."""
         inner = self.definition(name) if self.may_open(name) else None
-        return inner is not None and (inner.weights or has_logarithm(inner) or is_copy(inner))
+        return inner is not None and (is_apart(inner) or is_copy(inner))
 
     def is_copied(self, name: str) -> bool:
         """Whether what a definition says is read in its place: it only reads on, or nearly."""
@@ -413,6 +418,12 @@ class Algebra:
                 return summed(self.opened(body, opens), binders, self)
             case _:
                 return single(atom)
+
+
+def is_apart(value: Form) -> bool:
+    """Whether a definition of this form is weights, what they are divided by, or a logarithm of either: where weights
+    are taken apart it is written out."""
+    return value.weights or has_total(value) or has_logarithm(value)
 
 
 def closed_total(share: Form, binder: Binder, algebra: Algebra) -> Form:

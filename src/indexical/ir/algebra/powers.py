@@ -26,6 +26,7 @@ from .normal import (
     function,
     grouped,
     leaf,
+    levelled,
     plus,
     present,
     product,
@@ -49,7 +50,9 @@ def power(value: Form, exponent: Number) -> Form:
     if not value.terms:
         return ZERO if exponent > 0 else _closed(value, exponent)
     if exponent < 0:
-        value = present(value)
+        before, value = levelled(present(value))
+        if before is not EMPTY:
+            return times(_raised(before, exponent), power(value, exponent))
     number, term = grouped(value)
     if term.conditions and exponent < 0:
         return _closed(form(((number, term),)), exponent)

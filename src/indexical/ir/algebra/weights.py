@@ -1,21 +1,94 @@
-"""Weights in normal form: e to a score, divided by the sum of what it is over one coordinate."""
+"""Weights in normal form: e to a score, divided by the sum of what it is over one coordinate, or by more than that."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
 
 from .. import build
 from .. import nodes as ir
 from ..types import Coordinate
 from ..walk import children
-from .normal import Atom, Form, Number, Product, Sum, TooLarge, form, plus, present
+from .normal import (
+    ZERO,
+    Atom,
+    Form,
+    Group,
+    Number,
+    Product,
+    Sum,
+    TooLarge,
+    constant,
+    form,
+    function,
+    is_total,
+    plus,
+    present,
+    single,
+    times,
+)
 from .normalize import Algebra
+from .powers import is_never_negative
 from .sums import replaced
 
 
-def totals(factors: Iterable[tuple[Atom, Number]]) -> list[Sum]:
-    """The sums of exponentials that something is divided by."""
-    return [atom for atom, power in factors if power < 0 and isinstance(atom, Sum) and atom.body.exponential]
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A divisor of weights: the factor `atom` is `number` times the sum of exponentials `sum` and the `sink`, which is
+    added to it and may be nothing."""
+
+    atom: Atom
+    sum: Sum
+    number: Number = 1
+    sink: Form = ZERO
+
+
+def totals(factors: Iterable[tuple[Atom, Number]]) -> Iterator[Total]:
+    """The sums of exponentials that something is divided by, each with what is added to it."""
+    for atom, power in factors:
+        if power >= 0:
+            continue
+        if isinstance(atom, Sum) and atom.body.exponential:
+            yield Total(atom, atom)
+        if isinstance(atom, Group):
+            sums = [(number, term) for number, term in atom.form.terms if _is_total(term)]
+            if len(sums) == 1:
+                ((number, term),) = sums
+                rest = [(Fraction(own) / number, other) for own, other in atom.form.terms if other is not term]
+                total = term.factors[0][0]
+                assert isinstance(total, Sum)
+                yield Total(atom, total, number, form(rest))
+
+
+def _is_total(term: Product) -> bool:
+    """Whether a term is a sum of exponentials alone."""
+    if len(term.factors) != 1 or term.factors[0][1] != 1 or term.exponent is not None or term.conditions:
+        return False
+    return is_total(term.factors[0][0])
+
+
+def log_of(sink: Form) -> Form | None:
+    """The logarithm of what is added to a total; None where that may be negative."""
+    result: Form | None = None
+    for number, term in sink.terms:
+        own = _log_of_term(number, term)
+        if own is None:
+            return None
+        # log(e^a + e^b) is a + softplus(b - a).
+        result = own if result is None else plus(result, function("softplus", (plus(own, result, -1),)))
+    return result
+
+
+def _log_of_term(number: Number, term: Product) -> Form | None:
+    if number <= 0 or term.conditions or not all(is_never_negative(atom) for atom, _ in term.factors):
+        return None
+    result = ZERO if term.exponent is None else term.exponent
+    if number != 1:
+        result = plus(result, function("log", (constant(number),)))
+    for atom, power in term.factors:
+        result = plus(result, times(constant(power), function("log", (single(atom),))))
+    return result
 
 
 def summand(algebra: Algebra, total: Sum, coordinate: Coordinate) -> Product | str:
