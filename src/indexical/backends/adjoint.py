@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.functions import operation
 from ..ir.walk import rebuild, walk
 from ..transform.slopes import partials
 from . import arrays, binding, indexing
@@ -22,10 +23,11 @@ class Undifferentiable(Exception):
 
 
 class Adjoint:
-    """Emits what is added to `gradients[n]`, for the arrays of these names."""
+    """Emits what is added to `gradients[n]`, for the arrays of these names. Where its `guard` fails that is 0, whatever
+    slopes are there."""
 
-    def __init__(self, emitter: Lowering, names: list[str]) -> None:
-        self.emitter, self.names = emitter, names
+    def __init__(self, emitter: Lowering, names: list[str], guard: ir.Expr | None = None) -> None:
+        self.emitter, self.names, self.guard = emitter, names, guard
         self.made: dict[str, tuple[ir.Expr, ir.Expr]] = {}
 
     def forward(self, expr: ir.Expr, scope: Scope, needed: bool = False) -> ir.Expr:
@@ -70,7 +72,7 @@ class Adjoint:
             case ir.Map():
                 for argument, partial in zip(expr.arguments, partials(expr), strict=True):
                     if partial is not None:
-                        self.flow(argument, _times(gradient, partial), scope)
+                        self.flow(argument, self.times(gradient, partial), scope)
             case ir.Select(condition, then, otherwise):
                 zero = build.real(Fraction(0), expr.span)
                 self.flow(then, build.select(condition, gradient, zero, expr.span), scope)
@@ -98,7 +100,31 @@ class Adjoint:
             return
         for argument, partial in zip(inner.arguments, partials(inner), strict=True):
             if partial is not None:
-                self.flow(argument, _times(gradient, _replaced(partial, inner, read)), scope)
+                self.flow(argument, self.times(gradient, _replaced(partial, inner, read)), scope)
+
+    def times(self, gradient: ir.Expr, partial: ir.Expr) -> ir.Expr:
+        """A cotangent times a slope; 0 where the guard fails, if the slope may be infinite there."""
+        product = _times(gradient, partial)
+        pair = frozenset() if self.guard is None else self.guard.type.coordinates
+        if self.guard is None or not pair <= partial.type.coordinates or not self.may_be_infinite(partial):
+            return product
+        return build.select(self.guard, product, build.real(Fraction(0), product.span), product.span)
+
+    def may_be_infinite(self, expr: ir.Expr) -> bool:
+        """Whether something in an expression may be infinite for finite arguments: an exponential, a quotient."""
+        for part in walk(expr):
+            match part:
+                case ir.Read(tensor) if tensor in self.made:
+                    if self.may_be_infinite(self.made[tensor][0]):
+                        return True
+                case ir.Map("/", (_, divisor)):
+                    if divisor.type.coordinates:
+                        return True
+                case ir.Map("**", (_, ir.Const(exponent))) if exponent >= 0:
+                    pass
+                case ir.Map(op) if part.type.coordinates and not operation(op).finite:
+                    return True
+        return False
 
     def is_reached(self, expr: ir.Expr) -> bool:
         """Whether an expression reads an array of reals."""

@@ -44,7 +44,9 @@ def blocks(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
     with low.text.indented():
         value = arrays.as_real(inner, operands.operand_value(inner, attend.attention.value, tile.heard(scope)))
         axes = (*frame.batch, key.coordinate, *attend.layout.carry)
-        value = arrays.in_order(inner, value, tuple(a for a in axes if a in value.axes))
+        present = tuple(a for a in axes if a in value.axes or a == key.coordinate)
+        value = arrays.in_order(inner, arrays.as_array(inner, value), tuple(a for a in present if a in value.axes))
+        value = arrays.broadcast(inner, value, present, scope)
         code = _spaced(value, axes, key.coordinate)
         if not attend.layout.carry:
             code = Index(code, (ELLIPSIS, NONE))

@@ -21,7 +21,7 @@ _CALLS = {
     "view": "permute transpose swapaxes reshape flatten unflatten collapse flip unbind unstack squeeze "
     "broadcast_to broadcast_tensors windows detach",
     "pad": "padded",
-    "copy": "clone copy contiguous",
+    "copy": "clone copy contiguous turned",
     "join": "stack stacked cat concatenate joint",
     "reduce": "sum any all amax amin max min prod mean argmax argmin largest smallest checked_sum checked_prod",
     "normalize": "softmax log_softmax guarded_softmax guarded_log_softmax",

@@ -7,6 +7,7 @@ from ..ir import nodes as ir
 from ..ir.algebra.factors import Factor, factors_of, product_of
 from ..ir.types import Coordinate
 from ..ir.walk import rebuild, renamed_apart
+from ..plan.steps import Free
 from . import arrays, binding, operands
 from .adjoint import Adjoint, Undifferentiable, pretend
 from .base import Text, Value
@@ -39,8 +40,15 @@ class Stream(Tile):
             functions.append(self.allowed())
         attend = self.owner.text.fresh(f"attend_{self.let.name}")
         self.emit(functions)
-        self.owner.functions.append(attention_of(attend, "streaming", *(function.name for function in functions)))
+        names = [function.name for function in functions]
+        more = {"free": "True"} if self.free else {}
+        self.owner.functions.append(attention_of(attend, "streaming", *names, **more))
         return attend
+
+    @property
+    def free(self) -> bool:
+        """Whether scores are the weights themselves."""
+        return isinstance(self.attend.attention.normaliser, Free)
 
     def opening(self, used: set[str]) -> Text:
         opening = Text(self.owner.text.dialect)
@@ -105,7 +113,10 @@ class Stream(Tile):
         factor = build.read(name, (), "real", dot.span)
         larger = build.apply("*", (asks[0].expr, factor), "real", dot.span)
         inner = binding.bind(emitter, dot.ranges, scope)
-        value = emitter.text.keep(emitter.value(larger, inner), "asked")
+        value = emitter.value(larger, inner)
+        if not asks[0].expr.type.coordinates.isdisjoint(inner.places) and self.row in value.axes:
+            value = value.but(call(emitter.text.helper("turned"), value.code))
+        value = emitter.text.keep(value, "asked")
         read = pretend(emitter, value, dot.span)
         assert isinstance(read, ir.Read)
         made[read.tensor] = (larger, read)
@@ -136,20 +147,32 @@ class Stream(Tile):
         name = self.owner.text.fresh(f"{self.let.name}_allowed")
         return self.function(name, "A mask of the keys that the rows attend to.", emitter.text)
 
+    def removed(self, emitter: Lowering, scope: Scope) -> ir.Expr | None:
+        """The guard of weights: at pairs that it removes a slope may be infinite, and 0 times it is not 0."""
+        if not self.free or not self.attend.attention.guard:
+            return None
+        guard = build.conjunction(self.attend.attention.guard)
+        assert guard is not None
+        return renamed_apart(guard, {c.name for c in scope.places})
+
     def way_back(self) -> Function:
         emitter, scope = self.begin()
         emitter.text.checks = False
         name = self.owner.text.fresh(f"{self.let.name}_score_backward")
         about = "Add the gradient of the scores to the gradients of the arrays; None for one that wants none."
+        about += " Then the scores." if self.free else ""
         score = renamed_apart(self.attend.attention.score, {c.name for c in scope.places})
         arriving = Value(Name("d_score"), self.axes, "real", emitter.compute)
         if self.row is None:
             emitter.text.assign("d_score", fill("d_score[..., 0, :]"))
         try:
-            adjoint = Adjoint(emitter, self.names)
             heard = self.heard(scope)
+            adjoint = Adjoint(emitter, self.names, self.removed(emitter, scope))
             score = self.scaled(score, emitter, heard, adjoint.made)
-            adjoint.flow(adjoint.forward(score, heard), pretend(emitter, arriving, self.let.span), heard)
+            score = adjoint.forward(score, heard, self.free)
+            adjoint.flow(score, pretend(emitter, arriving, self.let.span), heard)
+            if self.free:
+                emitter.text.give(self.tiled(arrays.as_real(emitter, emitter.value(score, heard)), emitter, scope))
         except Undifferentiable as problem:
             self.one_way = str(problem)
             body = Text(self.owner.text.dialect)

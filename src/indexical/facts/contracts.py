@@ -56,7 +56,11 @@ def _gather_of(view: View, name: str) -> Gather | Ungathered | None:
     nearest = view.made_of(name)
     known: tuple[Sequence[Gather | Ungathered], ...] = (view.gathers, view.ungathered)
     found = (use for uses in known for here in nearest for use in uses if use.name == here)
-    return next(found, None)
+    free = [use for here in nearest for use in view.free if use.name == here and use.values]
+    nearer = next(found, None)
+    if free and (nearer is None or nearest.index(free[0].name) < nearest.index(nearer.name)):
+        return free[0]
+    return nearer
 
 
 # ----------------------------------------------------------------------- roles

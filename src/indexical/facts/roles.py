@@ -209,6 +209,7 @@ def all_roles(view: View) -> tuple[Roles, ...]:
     found: list[Use] = [gather for gather in view.transposes if query_of(view, gather)]
     found += [gather for gather in view.gathers if not is_given_back(view, gather)]
     found += view.ungathered
+    found += [gather for gather in view.free if gather.values]
     places = {let.name: number for number, let in enumerate(view.program.lets)}
     return tuple(roles(view, gather) for gather in sorted(found, key=lambda gather: places[gather.name]))
 

@@ -20,6 +20,7 @@ from ..ir.types import Coordinate
 from ..ir.walk import reads_of, walk
 from .attention import Comparison, Gather, Site, Ungathered, compare, gathers, sites, ungathered
 from .dependence import Dependence, Scan
+from .free_weights import free_gathers
 from .transposes import Transposed, Use, transposes
 from .wording import plain
 
@@ -71,6 +72,11 @@ class View:
         used |= {span for gather in self.transposes for span in gather.site.spans(gather.weights)}
         return ungathered(self.forms, self.sites, used)
 
+    @cached_property
+    def free(self) -> list[Gather]:
+        """The gathers whose weights nothing normalises, and sums of such weights alone."""
+        return list(free_gathers(self))
+
     @property
     def scored(self) -> list[Gather | Ungathered]:
         """The gathers, and the weights that nothing is gathered with: whatever has a score."""
@@ -80,6 +86,7 @@ class View:
     def _comparisons(self) -> dict[int, list[Comparison]]:
         uses: list[tuple[Use, frozenset[Coordinate]]] = [(use, use.asks) for use in self.scored]
         uses += [(use, use.weight_coordinates) for use in self.transposes]
+        uses += [(use, use.asks) for use in self.free]
         return {id(use): compare(self.forms, use.weights.basis, use.coordinate, asks) for use, asks in uses}
 
     def comparisons(self, gather: Use) -> list[Comparison]:

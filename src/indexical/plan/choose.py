@@ -36,6 +36,7 @@ from .steps import (
     Attention,
     Block,
     Chosen,
+    Free,
     Gradient,
     Layout,
     Plan,
@@ -410,6 +411,8 @@ def _way(
 ) -> tuple[str, tuple[Refusal, ...]]:
     """The first kernel that takes it, and why the others before it do not."""
     refusals: list[Refusal] = []
+    if isinstance(attention.normaliser, Free):
+        return STREAM, (Refusal(let.name, FUSED, "its weights are no exponentials over their sum"),)
     if FUSED not in target.kernels:
         return STREAM, ()
     if scores.dot is None:

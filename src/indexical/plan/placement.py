@@ -18,7 +18,7 @@ from ..ir.context import Trail
 from ..ir.types import Coordinate
 from ..ir.walk import is_bare, renamed_apart, substitute
 from ..source import Span
-from .steps import Attention, Softmax
+from .steps import Attention, Free, Softmax
 from .weights import Gathered
 
 Names = Mapping[Coordinate, Coordinate]
@@ -73,6 +73,9 @@ def body_of(attention: Attention, stated: bool, span: Span) -> ir.Expr:
     """An attention as an expression. Where a row without keys is NaN, it is divided by whether there is one."""
     key = replace(attention.key, stated=stated)
     guard = build.conjunction(attention.guard)
+    if isinstance(attention.normaliser, Free):
+        shares = build.apply("*", (attention.score, attention.value), "real", span)
+        return build.reduce("sum", (key,), shares, guard, "real", span)
     if attention.sink is not None:
         return _beside_sink(attention, attention.sink, key, guard, span)
     weights = build.normalize("softmax", key.coordinate, attention.score, guard, "real", span)
@@ -148,7 +151,7 @@ def _described(algebra: Algebra, found: Gathered, names: Names, span: Span) -> A
     lower, upper = (named(bound, taken) for bound in (found.key.lower, found.key.upper))
     key = ir.Range(names[found.key.coordinate], lower, upper, False, span)
     conditions = tuple(named(condition, taken) for condition in guard)
-    normaliser = Softmax(None if found.sink is None else shown(found.sink))
+    normaliser = Free() if found.free else Softmax(None if found.sink is None else shown(found.sink))
     return Attention(key, shown(found.score), conditions, shown(found.value), found.empty, normaliser)
 
 

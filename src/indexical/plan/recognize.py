@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from ..facts.free_weights import sums_one
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.factors import Forms
@@ -17,6 +18,7 @@ from ..ir.needs import members, needed
 from ..ir.walk import fresh_name, reads_of, rebuild, walk
 from ..source import Span
 from .empty_sums import Written
+from .free_weights import Freed, free_attention
 from .ordering import preceded
 from .placement import Placement, place_attention
 from .steps import Attention, Recognized, Refusal
@@ -30,14 +32,14 @@ def recognize(
     of its own. A definition that is made of itself is `left` as it is, and so are these; what is `kept` is not written
     out where it is read."""
     wanted_here = needed(program, wanted) - set(left)
-    if not any(is_exponential(part) for let in program.lets for c in let.clauses for part in walk(c.body)):
-        return Recognized(program, {}, tuple(_other_weights(program, wanted_here)))
     search = _Search(program, Algebra(program, set(kept)))
-    for item in program.order:
+    raised = any(is_exponential(part) for let in program.lets for c in let.clauses for part in walk(c.body))
+    for item in program.order if raised else ():
         if isinstance(item, ir.Stepwise):
             search.pass_by(name for name, _ in item.axes if name in wanted_here)
         elif item.name in wanted_here:
             search.define(item.name)
+    search.free(wanted, wanted_here - set(kept))
     changed = preceded(program, search.before, search.lets) if search.attentions else program
     others = _other_weights(program, wanted_here - search.exponential - search.attentions.keys())
     return Recognized(changed, search.attentions, tuple(dict.fromkeys((*search.refusals, *others))))
@@ -184,6 +186,54 @@ class _Search:
         self.algebra.put(let)
         self.before[let.name] = tuple(placement.let for placement in self.made)
 
+    # ---------------------------------------------------------------- free weights
+
+    def free(self, wanted: tuple[str, ...], names: Collection[str]) -> None:
+        """Put every attention whose weights nothing normalises in place, unless its weights are there anyway: because
+        they are wanted, or because something else needs them."""
+        found = self._freed(names)
+        while found:
+            after = {name: _without(self.lets[name], parts) for name, parts in found.items()}
+            after |= {placed.let.name: placed.let for parts in found.values() for p in parts for placed in p.placements}
+            there = needed(replace(self.program, lets=tuple({**self.lets, **after}.values())), wanted)
+            built = {name for name, parts in found.items() if any(part.inlined & there for part in parts)}
+            if not built:
+                break
+            for name in built:
+                reason = "its weights are needed by others too, and built"
+                self.refusals.append(Refusal(name, "stream", reason, self.lets[name].span))
+            found = {name: parts for name, parts in found.items() if name not in built}
+        for name, parts in found.items():
+            self.made = [placement for part in parts for placement in part.placements]
+            self._put(_without(self.lets[name], parts))
+
+    def _freed(self, names: Collection[str]) -> dict[str, list[Freed]]:
+        """The attentions of that kind, by the definitions that they stand in."""
+        result: dict[str, list[Freed]] = {}
+        if not any(_may_be_free(let) for let in self.program.lets if let.name in names):
+            return result
+        from ..facts.view import View
+
+        for found in sorted(View(self.program).free, key=lambda gather: not gather.values):
+            let = found.site.let
+            if let.name not in names or let.name in self.attentions or self.lets[let.name] is not let:
+                continue
+            made = free_attention(self.algebra, found, self._names(f"{let.name}_attention", result))
+            if isinstance(made, str):
+                self.refusals.append(Refusal(let.name, "stream", made, found.span))
+            elif made is not None and (found.values or result):
+                result.setdefault(let.name, []).append(made)
+        return result
+
+    def _names(self, name: str, found: Mapping[str, list[Freed]]) -> Iterator[str]:
+        """Names like this one that nothing has."""
+        taken = {tensor.name for tensor in self.program.inputs} | self.lets.keys()
+        taken |= {placed.let.name for parts in found.values() for part in parts for placed in part.placements}
+        while True:
+            name = fresh_name(name, taken)
+            taken.add(name)
+            yield name
+
     # --------------------------------------------------------------------- expressions
 
     def may_gather(self, expr: ir.Expr) -> bool:
@@ -292,6 +342,21 @@ class _Search:
     def _fresh(self, name: str) -> str:
         inputs = (tensor.name for tensor in self.program.inputs)
         return fresh_name(name, {*inputs, *self.lets, *(placement.let.name for placement in self.made)})
+
+
+def _without(let: ir.Let, parts: list[Freed]) -> ir.Let:
+    """A definition that reads attentions in place of the sums that they are."""
+    instead = {id(part.total): part.instead for part in parts}
+
+    def changed(expr: ir.Expr) -> ir.Expr:
+        return instead[id(expr)] if id(expr) in instead else rebuild(expr, changed)
+
+    return replace(let, clauses=tuple(replace(clause, body=changed(clause.body)) for clause in let.clauses))
+
+
+def _may_be_free(let: ir.Let) -> bool:
+    """Whether a definition sums products: known without looking into them."""
+    return any(isinstance(part, ir.Reduce) and sums_one(part) for c in let.clauses for part in walk(c.body))
 
 
 def _is_product(expr: ir.Expr) -> bool:

@@ -39,7 +39,8 @@ from .steps import Empty
 @dataclass(frozen=True, slots=True)
 class Gathered:
     """A term with an attention in it, and what that is multiplied with: `inside` of the sum over `others`,
-    and `outside` of it. `sink` is the logarithm of what is added to the sum of its exponentials."""
+    and `outside` of it. `sink` is the logarithm of what is added to the sum of its exponentials; where it is `free`,
+    the score is the weight itself."""
 
     key: Binder
     score: Form
@@ -52,6 +53,7 @@ class Gathered:
     number: Number
     doubts: tuple[str, ...]
     sink: Form | None = None
+    free: bool = False
 
     @property
     def coordinates(self) -> frozenset[Coordinate]:
@@ -182,7 +184,7 @@ def _described(
 ) -> Gathered:
     coordinate = key.coordinate
     guard = dict(share.conditions)
-    key, bounds = _widened(site.algebra, key, values)
+    key, bounds = widened(site.algebra, key, values)
     beside = {k: c for k, c in site.inner.conditions.items() if k not in guard}
     caution = site.algebra.caution.under(beside.values())
     exposed = bool(beside) and any(not is_safe_atom(atom, caution) for atom, _ in values)
@@ -206,7 +208,7 @@ def _described(
     return Gathered(key, score, guard, value, empty, tuple(others), inside, outside, number, doubts, sink)
 
 
-def _widened(algebra: Algebra, key: Binder, values: list[tuple[Atom, Number]]) -> tuple[Binder, dict[str, ir.Expr]]:
+def widened(algebra: Algebra, key: Binder, values: list[tuple[Atom, Number]]) -> tuple[Binder, dict[str, ir.Expr]]:
     """A key whose range depends on the query, over the whole axis that it indexes; and the range as a guard."""
     if not key.lower.type.coordinates and not key.upper.type.coordinates:
         return key, {}

@@ -6,7 +6,7 @@ from ..ir import nodes as ir
 from ..ir.domain import Slice
 from ..ir.text import shown
 from ..ir.walk import walk
-from .steps import Attend
+from .steps import Attend, Free
 
 MASKED = "by scaled_dot_product_attention under that mask"
 PRODUCTS = "by products, all in memory"
@@ -25,6 +25,8 @@ def words_of(attend: Attend, fused: bool, streams: bool, builds: bool) -> tuple[
         lines.append(f"no query hears any `{key}`")
     else:
         lines += [f"{'or ' if n else ''}hears {_heard(one, key)}" for n, one in enumerate(attend.keys)]
+    if isinstance(attend.attention.normaliser, Free):
+        lines.append(f"weights that nothing normalises: `{shown(attend.attention.score)}`")
     if attend.attention.sink is not None:
         sink = shown(attend.attention.sink)
         lines.append(f"beside the sum of its weights there is a sink: {'1' if sink == '0' else f'e to `{sink}`'}")

@@ -190,13 +190,14 @@ def _stream_backward(
     for start in range(0, size if value.numel() else 0, height):
         rows = (start, min(start + height, size))
         given = _slab(gradient, rows, wide)
+        turned = given.mT.contiguous().mT  # A small product of rows with rows is several times faster so on some CPUs.
         mean = (given * _slab(out, rows, wide)).sum(-1, keepdim=True)
         level = _slab(total.unsqueeze(-1), rows, wide)
         for keys, scores in _tiles_scored(scoring, arrays, value, bounds, rows, breadth):
             weights = _raise(scores, level)
             to_value[:, keys[0] : keys[1]].baddbmm_(weights.mT, given)
             if any(needs[2:]):
-                to_score = torch.bmm(given, _slab(value, keys, wide).mT).sub_(mean).mul_(weights)
+                to_score = torch.bmm(turned, _slab(value, keys, wide).mT).sub_(mean).mul_(weights)
                 shape = (*value.shape[:-2], *to_score.shape[-2:])
                 scoring.backward(arrays, rows, keys, to_score.view(shape), gradients)
     to_sink = None
@@ -246,9 +247,10 @@ def _stream_free_backward(
     for start in range(0, size if value.numel() else 0, height):
         rows = (start, min(start + height, size))
         given = _slab(gradient, rows, wide)
+        turned = given.mT.contiguous().mT  # A small product of rows with rows is several times faster so on some CPUs.
         for keys, allowed in _tiles_heard(scoring, arrays, bounds, rows, breadth):
             if any(needs[1:]):
-                to_score = torch.bmm(given, _slab(value, keys, wide).mT).view(*value.shape[:-2], -1, keys[1] - keys[0])
+                to_score = torch.bmm(turned, _slab(value, keys, wide).mT).view(*value.shape[:-2], -1, keys[1] - keys[0])
                 if allowed is not None:
                     _forbid(to_score, allowed, True)
                 scores = scoring.backward(arrays, rows, keys, to_score, gradients)

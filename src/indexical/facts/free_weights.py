@@ -1,0 +1,194 @@
+"""Weights that nothing normalises: a query is compared with keys, and values are summed under what comes of it.
+
+`sum[f](relu(sum[m](x[i, m] * A[m, f])) * B[f, e])`, two layers of a network, has the same form. It is an attention only
+where something says that the one hears the other: a guard or a distance between them, a space that they share, a tensor
+that both sides read, or a contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..ir import nodes as ir
+from ..ir.algebra.factors import Factor, Factored, Forms, varying
+from ..ir.types import Coordinate
+from ..ir.walk import children, walk
+from .attention import Comparison, Gather, Site, compare
+from .weights import Weights
+
+if TYPE_CHECKING:
+    from .view import View
+
+
+def free_gathers(view: View) -> Iterator[Gather]:
+    """The sums that gather under such weights; also those that sum weights alone, and gather nothing."""
+    known = {step.reduce.span for site in view.sites if site.weights for step in site.product.summed}
+    for let in view.program.lets:
+        for clause in let.clauses:
+            for part in walk(clause.body):
+                if isinstance(part, ir.Reduce) and part.span not in known and sums_one(part):
+                    yield from _gather(view, let, clause, part)
+
+
+def sums_one(expr: ir.Reduce) -> bool:
+    """Whether reals are summed over one coordinate."""
+    return expr.op == "sum" and expr.type.kind == "real" and len(expr.ranges) == 1
+
+
+def _gather(view: View, let: ir.Let, clause: ir.Clause, total: ir.Reduce) -> Iterator[Gather]:
+    forms, key = view.forms, total.ranges[0].coordinate
+    taken = [r.coordinate for r in clause.ranges]
+    product = forms.expand(total, taken, lambda read: False)
+    data = _at(product, key)
+    if len(data) == 1 and isinstance(data[0].expr, ir.Read):
+        opened = forms.expand(total, taken, lambda read: read == data[0].expr)
+        product = opened if len(_at(opened, key)) > 1 else product
+        data = _at(product, key)
+    found = _weights(view, let, product, data, key)
+    if found is not None:
+        weights, _ = found
+        yield Gather(Site(let, clause, total, product, (weights,)), weights, product.summed[0])
+
+
+def _at(product: Factored, key: Coordinate) -> list[Factor]:
+    return [factor for factor in product.factors if key in factor.coordinates]
+
+
+def _weights(
+    view: View, let: ir.Let, product: Factored, data: list[Factor], key: Coordinate
+) -> tuple[Weights, frozenset[Coordinate]] | None:
+    """The factors that are weights, and the coordinates that ask."""
+    tried: set[frozenset[Coordinate]] = set()
+    for factor in data:
+        others = [other for other in data if other is not factor and not other.inverse] if len(data) > 1 else [None]
+        for value in others:
+            asks = factor.coordinates - {key} - (frozenset() if value is None else value.coordinates)
+            if factor.inverse or not asks or asks in tried or not _may_compare(factor):
+                continue
+            tried.add(asks)
+            used = [f for f in data if f.coordinates & asks]
+            compared = [c for f in used for c in _comparisons(view.forms, f.expr, key, asks) if c.compared]
+            query = asks & (varying(f for c in compared for f in c.query_side) - {key})
+            if query and _is_said(view, let, product, used, key, query, compared):
+                numbers = frozenset(n for n, f in enumerate(product.factors) if f in used)
+                kept = tuple(c.expr for c in product.conditions if key in c.expr.type.coordinates)
+                kept += tuple(g for f in used for g in _guards(view.forms, f.expr))
+                raw = used[0].expr if compare(view.forms, used[0].expr, key, asks) else compared[0].expr
+                weights = Weights(key, None, kept, numbers, factor.expr.span, True, True, None, False, raw, "free")
+                return weights, query
+    return None
+
+
+def _comparisons(forms: Forms, expr: ir.Expr, key: Coordinate, asks: frozenset[Coordinate]) -> list[Comparison]:
+    """The comparisons in weights, also below a line: `1 / (1 + exp(-s))`."""
+    found = compare(forms, expr, key, asks)
+    if found:
+        return found
+    expr = forms.written_out(expr)
+    below = [f.expr for f in forms.expand(expr, (key, *asks), lambda read: False).factors if f.inverse]
+    return [c for part in below for c in compare(forms, part, key, asks)]
+
+
+def _may_compare(factor: Factor) -> bool:
+    """Whether something in a factor is computed: what is only given compares nothing."""
+    return not isinstance(factor.expr, ir.Const | ir.Coord)
+
+
+def _guards(forms: Forms, expr: ir.Expr) -> Iterator[ir.Expr]:
+    """The guards of the definitions that an expression reads on to."""
+    while isinstance(expr, ir.Read) and (found := forms.opened(expr)) is not None:
+        expr, guard = found
+        if guard is not None:
+            yield guard
+
+
+# --------------------------------------------------------------- what says so
+
+
+def _is_said(
+    view: View,
+    let: ir.Let,
+    product: Factored,
+    used: list[Factor],
+    key: Coordinate,
+    query: frozenset[Coordinate],
+    compared: list[Comparison],
+) -> bool:
+    """Whether something says that the one hears the other."""
+    if key.space is not None and any(key.space == asks.space for asks in query):
+        return True
+    step = product.summed[0].range
+    if any(bound.type.coordinates & query for bound in (step.lower, step.upper)):
+        return True
+    guards = [c.expr for c in product.conditions]
+    guards += [guard for factor in used for guard in _guards(view.forms, factor.expr)]
+    if any(_relates(guard.type.coordinates, key, query) for guard in guards):
+        return True
+    if any(_is_placed(view.forms, factor.expr, key, query, 0) for factor in used):
+        return True
+    if any(_is_shared(view, comparison, key, query) for comparison in compared):
+        return True
+    return _is_claimed(view, let, key, query)
+
+
+def _relates(coordinates: frozenset[Coordinate], key: Coordinate, query: frozenset[Coordinate]) -> bool:
+    return key in coordinates and bool(coordinates & query)
+
+
+# Definitions are looked through so many deep.
+_DEEPEST = 6
+
+
+def _is_placed(forms: Forms, expr: ir.Expr, key: Coordinate, query: frozenset[Coordinate], depth: int) -> bool:
+    """Whether weights depend on where query and key stand: on a distance, or on a condition on both."""
+    coordinates = expr.type.coordinates
+    if not _relates(coordinates, key, query) or depth > _DEEPEST:
+        return False
+    if expr.type.kind in ("whole", "bool"):
+        return True
+    if isinstance(expr, ir.Read):
+        if any(_relates(index.type.coordinates, key, query) for index in expr.indices):
+            return True
+        found = forms.opened(expr)
+        if found is None:
+            return False
+        body, guard = found
+        if guard is not None and _relates(guard.type.coordinates, key, query):
+            return True
+        return _is_placed(forms, body, key, query, depth + 1)
+    return any(_is_placed(forms, part, key, query, depth) for part in children(expr))
+
+
+def _is_shared(view: View, comparison: Comparison, key: Coordinate, query: frozenset[Coordinate]) -> bool:
+    """Whether both sides are made of one tensor, at the query and at the key."""
+    asked = _inputs(view, comparison.query_side, query)
+    return bool(asked & _inputs(view, comparison.key_side, frozenset((key,))))
+
+
+def _inputs(view: View, side: tuple[Factor, ...], at: frozenset[Coordinate]) -> set[str]:
+    """The inputs that a side reads at some coordinates."""
+    found: set[str] = set()
+    waiting: list[ir.Expr] = [factor.expr for factor in side]
+    seen = 0
+    while waiting and seen < 200:
+        for part in walk(waiting.pop()):
+            seen += 1
+            if isinstance(part, ir.Read) and part.type.coordinates & at:
+                opened = view.forms.opened(part)
+                if opened is None:
+                    found.add(part.tensor)
+                else:
+                    waiting.append(opened[0])
+    return found
+
+
+def _is_claimed(view: View, let: ir.Let, key: Coordinate, query: frozenset[Coordinate]) -> bool:
+    """Whether a contract calls them query and key."""
+    for contract in view.program.contracts:
+        keys = {name for role, name in contract.roles if role == "key"}
+        asking = {name for role, name in contract.roles if role == "query"}
+        named = view.shown(key) in keys and any(view.shown(asks) in asking for asks in query)
+        if named and let.name in view.made_of(contract.name):
+            return True
+    return False
