@@ -46,6 +46,27 @@ RAW = {
 
 NAMES = (*SPELLINGS, *RAW)
 
+# Weights beside a sink, which sum to less than 1.
+SUNK = {
+    "one more in the sum": "exp({s}) / (1 + sum[k](exp({t}){v}))",
+    "a sink": "exp({s}) / (exp(gain) + sum[k](exp({t}){v}))",
+    "a shifted sink": "exp({s} - max(gain, max[k]({t}{v}))) / (exp(gain - max(gain, max[k]({t}{v})))"
+    " + sum[k](exp({t} - max(gain, max[l]({u}{x}))){v}))",
+    "exp less logarithm": "exp({s} - log(exp(gain) + sum[k](exp({t}){v})))",
+    "softmax times a gate": "sigmoid(log(sum[k](exp({t}){v})) - gain) * softmax[j]({s}{w})",
+    "powers of two": "2 ** {s} / (sum[k](2 ** {t}{v}) + 2 ** gain)",
+    "a sink for each query": "exp({s}) / (exp(shift[i]) + sum[k](exp({t}){v}))",
+}
+# Weights that nothing normalises.
+FREE = {
+    "sigmoid": "sigmoid({s} - gain)",
+    "sigmoid by hand": "1 / (1 + exp(gain - {s}))",
+    "square": "relu({s}) ** 2",
+    "exponential": "exp({s} - 1)",
+    "decay": "{s} * exp((j - i) * 0.5)",
+    "cosine": "(1 + sin({s}))",
+}
+
 # Weights that are no exponentials: the facts know them, and no kernel does.
 OTHERS = {
     "relu": "relu({s}) / sum[k](relu({t}){v})",
@@ -79,7 +100,7 @@ def text(
         before = f"let raw[{lead}, j] = {_chosen(family, RAW[spelling].format(**words))};\n"
         weights = f"normalize(raw)[{lead}, j]"
     else:
-        weights = {**SPELLINGS, **OTHERS}[spelling].format(**words)
+        weights = {**SPELLINGS, **SUNK, **OTHERS, **FREE}[spelling].format(**words)
     function, before, weights = (part.replace("max[j]", f"max[{over}]") for part in (function, before, weights))
     gathered, made = weights, ""
     if named:

@@ -18,7 +18,20 @@ from tests.facts.rewrites import (
 )
 from tests.facts.shapes import SHAPES
 from tests.facts.spelling import spell
-from tests.laws.attended import BASES, MASKED, NAMES, OTHERS, RAW, SCALES, are_same, by_facts, by_plan, text
+from tests.laws.attended import (
+    BASES,
+    FREE,
+    MASKED,
+    NAMES,
+    OTHERS,
+    RAW,
+    SCALES,
+    SUNK,
+    are_same,
+    by_facts,
+    by_plan,
+    text,
+)
 from tests.plan.agreement import arrays_for, checked, program_of
 from tests.plan.families import FAMILIES, Family
 from tests.plan.rewrites import spelling
@@ -56,6 +69,36 @@ def test_facts_and_plan_agree(base: str) -> None:
         (found,) = by_facts(ix.compile(written).ir).roles
         assert are_same(found, plain), f"{written}\n{found}"
         check(written)
+
+
+# Bases in which a guard says who hears whom.
+GUARDED = [name for name, family in BASES.items() if any("i" in guard for guard in family.guard)]
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_facts_and_plan_agree_beside_sinks_and_on_free_weights(base: str) -> None:
+    family = BASES[base]
+    (plain,) = by_facts(ix.compile(text(family, "softmax", True)).ir).roles
+    for number, name in enumerate((*SUNK, *(FREE if base in GUARDED else ()))):
+        written = text(family, name, bool((number + len(base)) % 2))
+        (found,) = by_facts(ix.compile(written).ir).roles
+        assert are_same(found, plain), f"{written}\n{found}"
+        assert found.rows == ("at most 1" if name in SUNK else "free"), written
+        check(written)
+        assert recognize(program_of(written), ("out",)).attentions, written
+
+
+@pytest.mark.parametrize("name", [*SUNK, *FREE])
+def test_other_normalisers_are_computed_as_written_under_other_names_and_orders(name: str) -> None:
+    claim = "at most 1" if name in SUNK else "free"
+    for named in (False, True):
+        written = text(BASES["causal"], name, named)
+        ix.compile(f"{written}attention out(query i, key j, carry e, head h, batch b, causal, rows {claim});\n")
+        again = rewrite(spell(written), Random(f"{name} {named}"), 4, REWRITES).text
+        check(again)
+        program = program_of(written)
+        found = checked(program, arrays_for(program, BASES["causal"].sizes), ("out",))
+        assert found.attentions, found.refusals
 
 
 @pytest.mark.parametrize("name", OTHERS)

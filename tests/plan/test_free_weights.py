@@ -1,4 +1,4 @@
-"""Weights that nothing normalises: sigmoids, powers, decays; found where something says who hears whom, and streamed."""
+"""Weights that nothing normalises: sigmoids, powers, decays; found where something says who hears whom, streamed."""
 
 from __future__ import annotations
 

@@ -8,10 +8,11 @@ that both sides read, or a contract.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..ir import nodes as ir
-from ..ir.algebra.factors import Factor, Factored, Forms, varying
+from ..ir.algebra.factors import Condition, Factor, Factored, Forms, Summed, factors_of, varying
 from ..ir.types import Coordinate
 from ..ir.walk import children, walk
 from .attention import Comparison, Gather, Site, compare
@@ -38,17 +39,25 @@ def sums_one(expr: ir.Reduce) -> bool:
 
 def _gather(view: View, let: ir.Let, clause: ir.Clause, total: ir.Reduce) -> Iterator[Gather]:
     forms, key = view.forms, total.ranges[0].coordinate
-    taken = [r.coordinate for r in clause.ranges]
-    product = forms.expand(total, taken, lambda read: False)
+    product = _product(total)
     data = _at(product, key)
-    if len(data) == 1 and isinstance(data[0].expr, ir.Read):
-        opened = forms.expand(total, taken, lambda read: read == data[0].expr)
+    if len(data) == 1 and isinstance(data[0].expr, ir.Read) and (inner := forms.opened(data[0].expr)) is not None:
+        body, guard = inner
+        rest = tuple(factor for factor in product.factors if factor is not data[0])
+        held = () if guard is None else (Condition(guard, False),)
+        opened = replace(product, factors=(*rest, *factors_of(body)), conditions=(*product.conditions, *held))
         product = opened if len(_at(opened, key)) > 1 else product
         data = _at(product, key)
     found = _weights(view, let, product, data, key)
     if found is not None:
         weights, _ = found
         yield Gather(Site(let, clause, total, product, (weights,)), weights, product.summed[0])
+
+
+def _product(total: ir.Reduce) -> Factored:
+    """A sum as it is written: a sum inside of it stays one factor."""
+    guard = () if total.guard is None else (Condition(total.guard, True),)
+    return Factored((Summed(total.ranges[0], total, True),), guard, tuple(factors_of(total.body)))
 
 
 def _at(product: Factored, key: Coordinate) -> list[Factor]:
@@ -64,7 +73,7 @@ def _weights(
         others = [other for other in data if other is not factor and not other.inverse] if len(data) > 1 else [None]
         for value in others:
             asks = factor.coordinates - {key} - (frozenset() if value is None else value.coordinates)
-            if factor.inverse or not asks or asks in tried or not _may_compare(factor):
+            if not asks or asks in tried or not _may_compare(factor):
                 continue
             tried.add(asks)
             used = [f for f in data if f.coordinates & asks]
@@ -85,7 +94,8 @@ def _comparisons(forms: Forms, expr: ir.Expr, key: Coordinate, asks: frozenset[C
     found = compare(forms, expr, key, asks)
     if found:
         return found
-    expr = forms.written_out(expr)
+    while isinstance(expr, ir.Read) and (inner := forms.opened(expr)) is not None:
+        expr = inner[0]
     below = [f.expr for f in forms.expand(expr, (key, *asks), lambda read: False).factors if f.inverse]
     return [c for part in below for c in compare(forms, part, key, asks)]
 

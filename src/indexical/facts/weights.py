@@ -242,7 +242,8 @@ def _exponentials(forms: Forms, product: Factored, scope: Ranges, covered: froze
                 own = [expr for expr, keys in held_here if keys <= found.kept.keys()]
                 weights = _described(forms, product, found.coordinate, found.used, span, own, found.exponent)
                 kept = _worded(forms, weights.kept, found.kept)
-                yield replace(weights, kept=kept, exact=found.exact, rows=found.rows)
+                exact = found.alone and found.rows == "sum to 1"
+                yield replace(weights, kept=kept, exact=exact, rows=found.rows)
                 break
 
 
@@ -260,13 +261,13 @@ def _in_algebra(forms: Forms, factor: Factor, scope: Ranges) -> normal.Product |
 @dataclass(frozen=True, slots=True)
 class _Found:
     """The coordinate that weights are normalised over, the factors that they are made of, what holds of the points
-    that take part, and what is exponentiated."""
+    that take part, and what is exponentiated. They are `alone` where nothing else is among the factors."""
 
     coordinate: Coordinate
     used: frozenset[int]
     kept: Mapping[str, ir.Expr]
     exponent: Form
-    exact: bool
+    alone: bool
     rows: Rows
 
 
@@ -288,7 +289,7 @@ def _over(
         every, some = frozenset(fitting), frozenset(beside | {number})
         for used, exactly in ((every, True), (some, False), (frozenset((number,)), False)):
             found = _made_of(forms, {n: parts[n] for n in used}, total, share, coordinate)
-            if found is not None and (found.exact or not exactly):
+            if found is not None and (found.alone or not exactly):
                 return found
     return None
 
@@ -309,10 +310,9 @@ def _made_of(
     found = matched(forms.algebra, whole.exponent, share, coordinate, NOWHERE)
     if found is None:
         return None
-    plain = not others and not plus(found[0], found[1], -1).terms
-    sunk = bool(total.sink.terms)
-    rows: Rows = "sum to 1" if not sunk else "free" if log_of(total.sink) is None else "at most 1"
-    return _Found(coordinate, frozenset(parts), share.conditions, whole.exponent, plain and not sunk, rows)
+    alone = not others and not plus(found[0], found[1], -1).terms
+    rows: Rows = "sum to 1" if not total.sink.terms else "free" if log_of(total.sink) is None else "at most 1"
+    return _Found(coordinate, frozenset(parts), share.conditions, whole.exponent, alone, rows)
 
 
 def _exponent(parts: Iterable[normal.Product]) -> Form | None:

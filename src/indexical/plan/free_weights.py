@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..facts.attention import Gather
@@ -122,20 +122,28 @@ def _described(
     whole = _stable(algebra.opened(whole, lambda read: read.tensor in inlined))
     held = [condition.expr for condition in gather.site.product.conditions]
     guard = {k: c for expr in held for k, c in algebra.conditions(expr).items()}
+    every = [term.conditions for _, term in whole.terms]
+    guard |= {k: c for k, c in every[0].items() if key in c.type.coordinates and all(k in held for held in every)}
+    whole = form((number, _less(term, guard)) for number, term in whole.terms)
     outside = EMPTY
     if len(whole.terms) == 1:
         number, term = whole.terms[0]
-        guard |= {k: c for k, c in term.conditions.items() if key in c.type.coordinates}
-        left = {k: c for k, c in term.conditions.items() if k not in guard}
         apart = [factor for factor in term.factors if key not in factor[0].coordinates and factor[0].coordinates]
         outside = product(apart) if apart else EMPTY
-        whole = form(((number, product([f for f in term.factors if f not in apart], term.exponent, left)),))
+        left = [factor for factor in term.factors if factor not in apart]
+        whole = form(((number, product(left, term.exponent, term.conditions)),))
     if not guard and _is_separable(whole):
         return None
     value = algebra.plain(product_of(values, total)) if values else ONE
     binder, bounds = widened(algebra, algebra.binder(total.ranges[0]), [f for _, t in value.terms for f in t.factors])
     guard |= bounds
     return Gathered(binder, whole, guard, value, "zero", (), EMPTY, outside, 1, (), None, True)
+
+
+def _less(term: Product, guard: Mapping[str, ir.Expr]) -> Product:
+    """A term where a guard holds."""
+    left = {k: c for k, c in term.conditions.items() if k not in guard}
+    return product(term.factors, term.exponent, left)
 
 
 def _asks(read: ir.Read, query: frozenset[Coordinate]) -> bool:
