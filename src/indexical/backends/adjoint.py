@@ -70,6 +70,8 @@ class Adjoint:
             case ir.Read():
                 self.arrive(expr, gradient, scope)
             case ir.Map():
+                if sum(map(self.is_reached, expr.arguments)) > 1:
+                    gradient = self.named(gradient, scope)
                 for argument, partial in zip(expr.arguments, partials(expr), strict=True):
                     if partial is not None:
                         self.flow(argument, self.times(gradient, partial), scope)

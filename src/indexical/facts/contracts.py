@@ -33,7 +33,7 @@ def check(view: View, sink: Sink) -> None:
                 f"`{contract.name}` is not an attention",
                 Label(contract.span, "claimed here"),
                 Label(view.lets[contract.name].span, "neither it nor what it reads has weights"),
-                help="an attention sums values under weights that are normalised over what it sums",
+                help="an attention sums values under weights that compare who asks with who answers",
             )
             continue
         found = roles(view, gather)
