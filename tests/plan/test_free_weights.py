@@ -145,7 +145,6 @@ SAID = {
     f"input x[i, m], A[m, f], B[f, e];\n{LAYERS}\nattention y(query i, key f, rows free);": True,
     f"space place(i, f);\ninput x[i, m], A[m, f], B[f, e];\n{LAYERS}": True,
     f"input x[i, m], A[m, f], B[f, e];\n{LAYERS.replace(');', ' where f <= i);')}": True,
-    "input x[i, m], A[m, f], B[f, e];\nlet y[i, e] = sum[j](relu(sum[m](x[i, m] * x[j, m])) * x[j, e]);": True,
     "input x[i, m], A[m, f], v[i, e];\nlet y[e, f] = sum[i](relu(sum[m](x[i, m] * A[m, f])) * v[i, e]);": False,
 }
 

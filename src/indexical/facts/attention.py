@@ -5,7 +5,7 @@ Deciding where to look (the score) and what arrives (the values) are two steps, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from ..ir import build
@@ -115,9 +115,10 @@ class Ungathered(Weighed):
 # --------------------------------------------------------------------- weights
 
 
-def sites(forms: Forms) -> Iterator[Site]:
-    """Every product that stands in the text, the largest first, then those inside its factors."""
-    for let in forms.program.lets:
+def sites(forms: Forms, lets: Iterable[ir.Let] | None = None) -> Iterator[Site]:
+    """Every product that stands in the text, or in these definitions, the largest first, then those inside its
+    factors."""
+    for let in forms.program.lets if lets is None else lets:
         for clause in let.clauses:
             waiting = [clause.body]
             if _is_root(clause.body):

@@ -1,13 +1,13 @@
 """Weights that nothing normalises: a query is compared with keys, and values are summed under what comes of it.
 
 `sum[f](relu(sum[m](x[i, m] * A[m, f])) * B[f, e])`, two layers of a network, has the same form. It is an attention only
-where something says that the one hears the other: a guard or a distance between them, a space that they share, a tensor
-that both sides read, or a contract.
+where something says that the one hears the other: a guard or a distance between them, a space that they share, or a
+contract.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,21 +15,27 @@ from ..ir import nodes as ir
 from ..ir.algebra.factors import Condition, Factor, Factored, Forms, Summed, factors_of, varying
 from ..ir.types import Coordinate
 from ..ir.walk import children, walk
-from .attention import Comparison, Gather, Site, compare
+from .attention import Comparison, Gather, Site, compare, sites
 from .weights import Weights
 
 if TYPE_CHECKING:
     from .view import View
 
 
-def free_gathers(view: View) -> Iterator[Gather]:
-    """The sums that gather under such weights; also those that sum weights alone, and gather nothing."""
-    known = {step.reduce.span for site in view.sites if site.weights for step in site.product.summed}
-    for let in view.program.lets:
-        for clause in let.clauses:
-            for part in walk(clause.body):
-                if isinstance(part, ir.Reduce) and part.span not in known and sums_one(part):
-                    yield from _gather(view, let, clause, part)
+def free_gathers(view: View, lets: Iterable[ir.Let]) -> Iterator[Gather]:
+    """The sums in definitions that gather under such weights; also those that sum weights alone, and gather nothing."""
+    for let in lets:
+        found = [
+            gather
+            for clause in let.clauses
+            for part in walk(clause.body)
+            if isinstance(part, ir.Reduce) and sums_one(part)
+            for gather in _gather(view, let, clause, part)
+        ]
+        if found:
+            normalised = [site for site in sites(view.forms, (let,)) if site.weights]
+            known = {step.reduce.span for site in normalised for step in site.product.summed}
+            yield from (gather for gather in found if gather.key.reduce.span not in known)
 
 
 def sums_one(expr: ir.Reduce) -> bool:
@@ -48,9 +54,8 @@ def _gather(view: View, let: ir.Let, clause: ir.Clause, total: ir.Reduce) -> Ite
         opened = replace(product, factors=(*rest, *factors_of(body)), conditions=(*product.conditions, *held))
         product = opened if len(_at(opened, key)) > 1 else product
         data = _at(product, key)
-    found = _weights(view, let, product, data, key)
-    if found is not None:
-        weights, _ = found
+    weights = _weights(view, let, product, data, key)
+    if weights is not None:
         yield Gather(Site(let, clause, total, product, (weights,)), weights, product.summed[0])
 
 
@@ -64,10 +69,8 @@ def _at(product: Factored, key: Coordinate) -> list[Factor]:
     return [factor for factor in product.factors if key in factor.coordinates]
 
 
-def _weights(
-    view: View, let: ir.Let, product: Factored, data: list[Factor], key: Coordinate
-) -> tuple[Weights, frozenset[Coordinate]] | None:
-    """The factors that are weights, and the coordinates that ask."""
+def _weights(view: View, let: ir.Let, product: Factored, data: list[Factor], key: Coordinate) -> Weights | None:
+    """The factors that are weights. What says so is asked first: to look for what is compared takes longer."""
     tried: set[frozenset[Coordinate]] = set()
     for factor in data:
         others = [other for other in data if other is not factor and not other.inverse] if len(data) > 1 else [None]
@@ -77,15 +80,16 @@ def _weights(
                 continue
             tried.add(asks)
             used = [f for f in data if f.coordinates & asks]
+            if not _is_said(view, let, product, used, key, asks):
+                continue
             compared = [c for f in used for c in _comparisons(view.forms, f.expr, key, asks) if c.compared]
             query = asks & (varying(f for c in compared for f in c.query_side) - {key})
-            if query and _is_said(view, let, product, used, key, query, compared):
+            if query and _is_said(view, let, product, used, key, query):
                 numbers = frozenset(n for n, f in enumerate(product.factors) if f in used)
                 kept = tuple(c.expr for c in product.conditions if key in c.expr.type.coordinates)
                 kept += tuple(g for f in used for g in _guards(view.forms, f.expr))
                 raw = used[0].expr if compare(view.forms, used[0].expr, key, asks) else compared[0].expr
-                weights = Weights(key, None, kept, numbers, factor.expr.span, True, True, None, False, raw, "free")
-                return weights, query
+                return Weights(key, None, kept, numbers, factor.expr.span, True, True, None, False, raw, "free")
     return None
 
 
@@ -123,7 +127,6 @@ def _is_said(
     used: list[Factor],
     key: Coordinate,
     query: frozenset[Coordinate],
-    compared: list[Comparison],
 ) -> bool:
     """Whether something says that the one hears the other."""
     if key.space is not None and any(key.space == asks.space for asks in query):
@@ -137,8 +140,6 @@ def _is_said(
         return True
     if any(_is_placed(view.forms, factor.expr, key, query, 0) for factor in used):
         return True
-    if any(_is_shared(view, comparison, key, query) for comparison in compared):
-        return True
     return _is_claimed(view, let, key, query)
 
 
@@ -147,7 +148,7 @@ def _relates(coordinates: frozenset[Coordinate], key: Coordinate, query: frozens
 
 
 # Definitions are looked through so many deep.
-_DEEPEST = 6
+_DEEPEST = 2
 
 
 def _is_placed(forms: Forms, expr: ir.Expr, key: Coordinate, query: frozenset[Coordinate], depth: int) -> bool:
@@ -168,29 +169,6 @@ def _is_placed(forms: Forms, expr: ir.Expr, key: Coordinate, query: frozenset[Co
             return True
         return _is_placed(forms, body, key, query, depth + 1)
     return any(_is_placed(forms, part, key, query, depth) for part in children(expr))
-
-
-def _is_shared(view: View, comparison: Comparison, key: Coordinate, query: frozenset[Coordinate]) -> bool:
-    """Whether both sides are made of one tensor, at the query and at the key."""
-    asked = _inputs(view, comparison.query_side, query)
-    return bool(asked & _inputs(view, comparison.key_side, frozenset((key,))))
-
-
-def _inputs(view: View, side: tuple[Factor, ...], at: frozenset[Coordinate]) -> set[str]:
-    """The inputs that a side reads at some coordinates."""
-    found: set[str] = set()
-    waiting: list[ir.Expr] = [factor.expr for factor in side]
-    seen = 0
-    while waiting and seen < 200:
-        for part in walk(waiting.pop()):
-            seen += 1
-            if isinstance(part, ir.Read) and part.type.coordinates & at:
-                opened = view.forms.opened(part)
-                if opened is None:
-                    found.add(part.tensor)
-                else:
-                    waiting.append(opened[0])
-    return found
 
 
 def _is_claimed(view: View, let: ir.Let, key: Coordinate, query: frozenset[Coordinate]) -> bool:

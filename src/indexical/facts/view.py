@@ -75,7 +75,7 @@ class View:
     @cached_property
     def free(self) -> list[Gather]:
         """The gathers whose weights nothing normalises, and sums of such weights alone."""
-        return list(free_gathers(self))
+        return list(free_gathers(self, self.program.lets))
 
     @property
     def scored(self) -> list[Gather | Ungathered]:
@@ -86,12 +86,14 @@ class View:
     def _comparisons(self) -> dict[int, list[Comparison]]:
         uses: list[tuple[Use, frozenset[Coordinate]]] = [(use, use.asks) for use in self.scored]
         uses += [(use, use.weight_coordinates) for use in self.transposes]
-        uses += [(use, use.asks) for use in self.free]
         return {id(use): compare(self.forms, use.weights.basis, use.coordinate, asks) for use, asks in uses}
 
     def comparisons(self, gather: Use) -> list[Comparison]:
         """The places in the score of a gather where query and key are compared."""
-        return self._comparisons[id(gather)]
+        known = self._comparisons
+        if id(gather) not in known:
+            known[id(gather)] = compare(self.forms, gather.weights.basis, gather.coordinate, gather.asks)
+        return known[id(gather)]
 
     @cached_property
     def dependence(self) -> Dependence:

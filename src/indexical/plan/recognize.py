@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..facts.free_weights import sums_one
+from ..facts.free_weights import free_gathers, sums_one
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.factors import Forms
@@ -210,14 +210,14 @@ class _Search:
     def _freed(self, names: Collection[str]) -> dict[str, list[Freed]]:
         """The attentions of that kind, by the definitions that they stand in."""
         result: dict[str, list[Freed]] = {}
-        if not any(_may_be_free(let) for let in self.program.lets if let.name in names):
+        lets = [let for let in self.program.lets if let.name in names and let.name not in self.attentions]
+        lets = [let for let in lets if self.lets[let.name] is let and _may_be_free(let)]
+        if not lets:
             return result
         from ..facts.view import View
 
-        for found in sorted(View(self.program).free, key=lambda gather: not gather.values):
+        for found in sorted(free_gathers(View(self.program), lets), key=lambda gather: not gather.values):
             let = found.site.let
-            if let.name not in names or let.name in self.attentions or self.lets[let.name] is not let:
-                continue
             made = free_attention(self.algebra, found, self._names(f"{let.name}_attention", result))
             if isinstance(made, str):
                 self.refusals.append(Refusal(let.name, "stream", made, found.span))
