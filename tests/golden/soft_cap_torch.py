@@ -44,14 +44,15 @@ def out_score_backward(arrays, rows, keys, d_score, gradients):
     out_4 = torch.tanh(out_2 / out_3)
     if gradients[0] is not None:
         gradients[0].add_((d_score * out_4).sum((0, 1, 2, 3)))
-    out_5 = d_score * cap * (1.0 - out_4 * out_4) * (1.0 / out_3)
+    out_5 = d_score * cap * (1.0 - out_4 * out_4)
+    out_6 = out_5 * (1.0 / out_3)
     if gradients[2] is not None:
-        gradients[2][:, :, k0:k1].add_(out_5.swapaxes(-1, -2) @ Q[:, :, r0:r1])
+        gradients[2][:, :, k0:k1].add_(out_6.swapaxes(-1, -2) @ Q[:, :, r0:r1])
     if gradients[1] is not None:
-        gradients[1][:, :, r0:r1].add_(out_5 @ K[:, :, k0:k1])
+        gradients[1][:, :, r0:r1].add_(out_6 @ K[:, :, k0:k1])
     if gradients[0] is not None:
-        out_6 = d_score * cap * (1.0 - out_4 * out_4) * -(out_2 / out_3 / out_3)
-        gradients[0].add_((out_6 * math.sqrt(n_d)).sum((0, 1, 2, 3)))
+        out_7 = (out_5 * -(out_2 / out_3 / out_3) * math.sqrt(n_d)).sum((0, 1, 2, 3))
+        gradients[0].add_(out_7)
 
 
 attend_out = streaming("attend_out", out_score, out_score_backward)
