@@ -54,7 +54,7 @@ SUNK = {
     " + sum[k](exp({t} - max(gain, max[l]({u}{x}))){v}))",
     "exp less logarithm": "exp({s} - log(exp(gain) + sum[k](exp({t}){v})))",
     "softmax times a gate": "sigmoid(log(sum[k](exp({t}){v})) - gain) * softmax[j]({s}{w})",
-    "powers of two": "2 ** {s} / (sum[k](2 ** {t}{v}) + 2 ** gain)",
+    "powers beside a sink": "2 ** {s} / (sum[k](2 ** {t}{v}) + 2 ** gain)",
     "a sink for each query": "exp({s}) / (exp(shift[i]) + sum[k](exp({t}){v}))",
 }
 # Weights that nothing normalises.

@@ -56,8 +56,10 @@ def _gather_of(view: View, name: str) -> Gather | Ungathered | None:
     nearest = view.made_of(name)
     known: tuple[Sequence[Gather | Ungathered], ...] = (view.gathers, view.ungathered)
     found = (use for uses in known for here in nearest for use in uses if use.name == here)
-    free = [use for here in nearest for use in view.free if use.name == here and use.values]
     nearer = next(found, None)
+    if nearer is not None and nearer.name == name:
+        return nearer
+    free = [use for here in nearest for use in view.free if use.name == here and use.values]
     if free and (nearer is None or nearest.index(free[0].name) < nearest.index(nearer.name)):
         return free[0]
     return nearer

@@ -20,7 +20,6 @@ from ..ir.types import Coordinate
 from ..ir.walk import reads_of, walk
 from .attention import Comparison, Gather, Site, Ungathered, compare, gathers, sites, ungathered
 from .dependence import Dependence, Scan
-from .free_weights import free_gathers
 from .transposes import Transposed, Use, transposes
 from .wording import plain
 
@@ -75,6 +74,8 @@ class View:
     @cached_property
     def free(self) -> list[Gather]:
         """The gathers whose weights nothing normalises, and sums of such weights alone."""
+        from .free_weights import free_gathers
+
         return list(free_gathers(self, self.program.lets))
 
     @property
