@@ -61,7 +61,7 @@ SUNK = {
 FREE = {
     "sigmoid": "sigmoid({s} - gain)",
     "sigmoid by hand": "1 / (1 + exp(gain - {s}))",
-    "square": "relu({s}) ** 2",
+    "squared relu": "relu({s}) ** 2",
     "exponential": "exp({s} - 1)",
     "decay": "{s} * exp((j - i) * 0.5)",
     "cosine": "(1 + sin({s}))",
