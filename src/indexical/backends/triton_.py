@@ -10,7 +10,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.pairs import Block
 from ..ir.text import shown
-from ..ir.types import Coordinate, Dtype
+from ..ir.types import Coordinate
 from ..ir.walk import rebuild, substitute
 from ..plan.gpu import dots_of, index_ends
 from ..plan.reach import reach
@@ -64,7 +64,7 @@ def attend_by_triton(
         for dot in parts.dots
     ]
     widths.append(contraction.product_of_lengths(owner, attend.layout.carry, frame.scope))
-    tests = [_taken(width, owner.dtypes[let.name]) for width in dict.fromkeys(widths)]
+    tests: list[Node] = [infix("<=", width, WIDEST) for width in dict.fromkeys(widths)]
     for operand in parts.terms.operands:
         tests += inside_tests(owner, attend, operand)
     return code, unlearned, chain("and", tests)
@@ -74,11 +74,6 @@ HELPERS = (
     *("tanh", "fast_tanh", "far", "load_tile", "store_tile", "tiles_of"),
     *("within", "in_order", "behind", "partial_tile", "absorb"),
 )
-
-
-def _taken(width: Node, dtype: Dtype) -> Node:
-    """A test that a head has a width that the kernels take: in 16 bits those of which all is known on a device."""
-    return infix("in", width, (64, 128)) if dtype in ("f16", "bf16") else infix("<=", width, WIDEST)
 
 
 def inside_tests(owner: Lowering, attend: Attend, operand: Operand) -> list[Node]:

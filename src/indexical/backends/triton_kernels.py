@@ -251,7 +251,7 @@ def forward_kernel(parts: Parts) -> str:
     kernel.place("n_heads", "n_rows", "ROWS")
     kernel.add(1, "near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - t0)", "rows = t0 + near")
     for number, q in enumerate(queries):
-        kernel.add(1, _load(q, "t0", "near", "h", f"WIDTH{tag(number)}, PADDED{tag(number)}"))
+        kernel.add(1, _load(q, "t0", "near", "h", f"PADDED{tag(number)}"))
     kernel.ranges(parts.forward, "KEYS")
     body = len(kernel.lines)
     kernel.add(
@@ -265,12 +265,12 @@ def forward_kernel(parts: Parts) -> str:
     for is_partial, indent in kernel.loops(parts.forward, 1, "KEYS"):
         _key_places(kernel, indent, is_partial, "n_keys")
         for number, k in enumerate(keys):
-            kernel.add(indent, _load(k, "k0", "near_keys", "(h // GROUP)", width_of(number), axis="key"))
+            kernel.add(indent, _load(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}", axis="key"))
             dot = f'tl.dot(q{tag(number)}, tl.trans({k}), input_precision="ieee")'
             kernel.add(indent, f"{dot_name(number)} = {dot}")
         _score(kernel, indent, is_partial, "positions[None, :] < n_keys")
         scale = kernel.written(indent, parts.scale)
-        kernel.add(indent, _load("v", "k0", "near_keys", "(h // GROUP)", "CARRIED, CARRIED_PADDED", "key"))
+        kernel.add(indent, _load("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED", "key"))
         kernel.add(indent, f"peak, weight, acc = absorb(score, {scale}, v, peak, weight, acc)")
     kernel.add(
         1,
@@ -331,10 +331,10 @@ def query_kernel(parts: Parts) -> str:
     kernel.place("n_heads", "n_rows", "ROWS")
     kernel.add(1, "near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - t0)", "rows = t0 + near")
     for number, q in enumerate(queries):
-        kernel.add(1, _load(q, "t0", "near", "h", width_of(number)))
+        kernel.add(1, _load(q, "t0", "near", "h", f"PADDED{tag(number)}"))
     kernel.add(
         1,
-        _load("given", "t0", "near", "h", "CARRIED, CARRIED_PADDED", "row"),
+        _load("given", "t0", "near", "h", "CARRIED_PADDED", "row"),
         "total = tl.load(total_ptr + far(at, n_rows) + rows)",
         "delta = tl.load(delta_ptr + far(at, n_rows) + rows)",
     )
@@ -351,10 +351,10 @@ def query_kernel(parts: Parts) -> str:
     for is_partial, indent in kernel.loops(parts.forward, 1, "KEYS"):
         _key_places(kernel, indent, is_partial, "n_keys")
         for number, k in enumerate(keys):
-            kernel.add(indent, _load(k, "k0", "near_keys", "(h // GROUP)", width_of(number), axis="key"))
+            kernel.add(indent, _load(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}", axis="key"))
             dot = f'tl.dot(q{tag(number)}, tl.trans({k}), input_precision="ieee")'
             kernel.add(indent, f"{dot_name(number)} = {dot}")
-        kernel.add(indent, _load("v", "k0", "near_keys", "(h // GROUP)", "CARRIED, CARRIED_PADDED", "key"))
+        kernel.add(indent, _load("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED", "key"))
         _score(kernel, indent, is_partial, "positions[None, :] < n_keys")
         scale = kernel.written(indent, parts.scale)
         kernel.add(
@@ -410,8 +410,8 @@ def key_kernel(parts: Parts) -> str:
     kernel.place("(n_heads // GROUP)", "n_keys", "KEYS", latest_first=False)
     kernel.add(1, "near = tl.minimum(tl.arange(0, KEYS), n_keys - 1 - t0)", "keys = t0 + near")
     for number, k in enumerate(keys):
-        kernel.add(1, _load(k, "t0", "near", "h", width_of(number), axis="key"))
-    kernel.add(1, _load("v", "t0", "near", "h", "CARRIED, CARRIED_PADDED", "key"))
+        kernel.add(1, _load(k, "t0", "near", "h", f"PADDED{tag(number)}", axis="key"))
+    kernel.add(1, _load("v", "t0", "near", "h", "CARRIED_PADDED", "key"))
     for number in kernel.dots:
         kernel.add(1, f"d_k{tag(number)} = tl.zeros((KEYS, PADDED{tag(number)}), tl.float32)")
     kernel.add(1, "d_v = tl.zeros((KEYS, CARRIED_PADDED), tl.float32)", "places = tl.arange(0, KEYS)", "shared = h")
@@ -435,13 +435,13 @@ def key_kernel(parts: Parts) -> str:
             kernel.add(indent, "near_rows = tl.arange(0, ROWS)")
         kernel.add(indent, "rows = r0 + near_rows")
         for number, q in enumerate(queries):
-            kernel.add(indent, _load(q, "r0", "near_rows", "h", width_of(number)))
+            kernel.add(indent, _load(q, "r0", "near_rows", "h", f"PADDED{tag(number)}"))
             dot = f'tl.dot(k{tag(number)}, tl.trans({q}), input_precision="ieee")'
             kernel.add(indent, f"{dot_name(number)} = {dot}")
         for name, other in (("total", 'float("inf")'), ("delta", "0.0")):
             more = f", mask=positions < n_rows, other={other}" if is_partial else ""
             kernel.add(indent, f"{name} = tl.load({name}_ptr + far(head, n_rows) + positions{more})")
-        kernel.add(indent, _load("given", "r0", "near_rows", "h", "CARRIED, CARRIED_PADDED", "row"))
+        kernel.add(indent, _load("given", "r0", "near_rows", "h", "CARRIED_PADDED", "row"))
         _score(kernel, indent, is_partial and parts.allowed is not None, None)
         scale = kernel.written(indent, parts.scale)
         kernel.add(
@@ -538,16 +538,16 @@ def table_kernel(parts: Parts) -> str:
     )
     _key_places(kernel, 2, True, "n_keys")
     for number, (q, k) in enumerate(zip(queries, keys, strict=True)):
-        kernel.add(2, _load(q, "t0", "near", "h", width_of(number)))
-        kernel.add(2, _load(k, "k0", "near_keys", "(h // GROUP)", width_of(number), axis="key"))
+        kernel.add(2, _load(q, "t0", "near", "h", f"PADDED{tag(number)}"))
+        kernel.add(2, _load(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}", axis="key"))
         kernel.add(2, f'{dot_name(number)} = tl.dot({q}, tl.trans({k}), input_precision="ieee")')
     there = "mask=t0 + near_rows < n_rows"
     kernel.add(
         2,
         f'total = tl.load(total_ptr + far(at, n_rows) + t0 + near_rows, {there}, other=float("inf"))',
         f"delta = tl.load(delta_ptr + far(at, n_rows) + t0 + near_rows, {there}, other=0.0)",
-        _load("given", "t0", "near", "h", "CARRIED, CARRIED_PADDED", "row"),
-        _load("v", "k0", "near_keys", "(h // GROUP)", "CARRIED, CARRIED_PADDED", "key"),
+        _load("given", "t0", "near", "h", "CARRIED_PADDED", "row"),
+        _load("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED", "key"),
     )
     _score(kernel, 2, True, "positions[None, :] < n_keys")
     kernel.add(

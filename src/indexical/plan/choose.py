@@ -372,7 +372,7 @@ def _attend(
         reason = refusal(attend, {let.name: dtype})
         if reason is None:
             attend = replace(attend, otherwise=way)
-            words = (*words_of(attend, True, False, False), *limits(attend, dtype, way))
+            words = (*words_of(attend, True, False, False), *limits(attend, way))
             return Step(let.name, TRITON, words, refusals[:1], attend)
         refusals = (*refusals, Refusal(let.name, TRITON, reason))
     return Step(let.name, way, words_of(attend, way == FUSED, way == STREAM, target.builds_scores), refusals, attend)

@@ -65,12 +65,11 @@ def refusal(attend: Attend, dtypes: Mapping[str, Dtype]) -> str | None:
     return None
 
 
-def limits(attend: Attend, dtype: Dtype, otherwise: str) -> tuple[str, ...]:
+def limits(attend: Attend, otherwise: str) -> tuple[str, ...]:
     """The calls that the kernel leaves to another one, in words."""
     row, key = attend.row, attend.attention.coordinate
     assert row is not None
-    narrow = dtype in ("f16", "bf16")
-    words = [f"where a head is {'neither 64 nor 128' if narrow else 'more than 256'} wide: by {otherwise}"]
+    words = [f"where a head is more than 256 wide: by {otherwise}"]
     pair = {row, key}
     reads = (part for part in walk(attend.attention.score) if isinstance(part, ir.Read) and part.type.kind == "real")
     for read in dict.fromkeys(read for read in reads if pair <= read.type.coordinates):

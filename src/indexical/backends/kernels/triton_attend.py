@@ -53,12 +53,9 @@ def far(place, stride):  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def load_tile(start, near, row_stride, WIDTH: tl.constexpr, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Some rows of a matrix, with zeros beyond its width. Strides count eights: what is loaded ahead of its use lies at
-    multiples of 16 bytes."""
-    columns = tl.arange(0, PADDED)
-    at = start + (near * (row_stride * 8))[:, None] + columns[None, :]
-    return tl.load(at) if WIDTH == PADDED else tl.load(at, mask=columns[None, :] < WIDTH, other=0.0)
+def load_tile(start, near, row_stride, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Some rows of a matrix. Strides count eights: what is loaded ahead of its use lies at multiples of 16 bytes."""
+    return tl.load(start + (near * (row_stride * 8))[:, None] + tl.arange(0, PADDED)[None, :])
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -143,9 +140,11 @@ def _delta_kernel(  # type: ignore[no-untyped-def]
     out_b,
     out_h,
     out_row,
+    out_e,
     given_b,
     given_h,
     given_row,
+    given_e,
     n_heads,
     n_rows,
     WIDTH: tl.constexpr,
@@ -157,10 +156,12 @@ def _delta_kernel(  # type: ignore[no-untyped-def]
     at = tl.program_id(0) // tiles
     r0 = (tl.program_id(0) % tiles) * ROWS
     b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
-    near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - r0)
-    out = load_tile(out_ptr + (b * out_b + h * out_h + far(r0, out_row)) * 8, near, out_row, WIDTH, PADDED)
-    start = given_ptr + (b * given_b + h * given_h + far(r0, given_row)) * 8
-    given = load_tile(start, near, given_row, WIDTH, PADDED)
+    near, columns = tl.arange(0, ROWS)[:, None], tl.arange(0, PADDED)[None, :]
+    there = (near < n_rows - r0) & (columns < WIDTH)
+    start = out_ptr + b * out_b + h * out_h + far(r0, out_row)
+    out = tl.load(start + near * out_row + columns * out_e, mask=there, other=0.0)
+    start = given_ptr + b * given_b + h * given_h + far(r0, given_row)
+    given = tl.load(start + near * given_row + columns * given_e, mask=there, other=0.0)
     delta = tl.sum(out.to(tl.float32) * given.to(tl.float32), 1)
     rows = r0 + tl.arange(0, ROWS)
     tl.store(delta_ptr + far(at, n_rows) + rows, delta, mask=rows < n_rows)
@@ -417,12 +418,15 @@ def _like(tensor: Tensor) -> Tensor:
 
 
 def _aligned(tensor: Tensor) -> Tensor:
-    """The matrices, each row in one piece from a multiple of 16 bytes on: as they are, or a copy."""
+    """The matrices, each row in one piece from a multiple of 16 bytes on, with zeros up to the width of a tile: as they
+    are, or a copy."""
     a, b, c, last = tensor.stride()
-    if last == 1 and not (a | b | c) & 7 and not tensor.data_ptr() & 15:
-        return tensor
     width = tensor.shape[-1]
-    whole = tensor.new_empty((*tensor.shape[:-1], (width + 7) // 8 * 8))
+    padded = _padded(width, tensor.itemsize)
+    if width == padded and last == 1 and not (a | b | c) & 7 and not tensor.data_ptr() & 15:
+        return tensor
+    whole = tensor.new_empty((*tensor.shape[:-1], padded))
+    whole[..., width:] = 0.0
     return whole[..., :width].copy_(tensor)
 
 
@@ -500,10 +504,11 @@ def _launch_backward(
     batch, heads, rows, keys = given.shape
     count, shared = len(given.queries), given.value.shape[1]
     width = given.value.shape[-1]
-    delta, gradient, out = torch.empty_like(total), _aligned(gradient), _aligned(out)
+    delta = torch.empty_like(total)
     grid = (batch * heads * _ceiling(rows, 64),)
-    arguments = (out, gradient, delta, *_eights(out, gradient), heads, rows)
+    arguments = (out, gradient, delta, *_strides(out, gradient), heads, rows)
     launch(_delta_kernel, grid, arguments, (width, _padded(width, out.itemsize), 64), 4, 1)
+    gradient = _aligned(gradient)
     arrays = list(zip(found[2 * count + 1 :], program.levels, program.learned, needs[2 * count + 1 :], strict=False))
     of_query = [(x, need) for x, level, learned, need in arrays if learned and level in ("", "row")]
     of_key = [(x, need) for x, level, learned, need in arrays if learned and level == "key"]
