@@ -12,7 +12,7 @@ import indexical as ix
 
 torch = pytest.importorskip("torch")
 
-from tests.backends.variants import SIZES, VARIANTS, attention  # noqa: E402
+from tests.backends.variants import DOT, SIZES, VARIANTS, attention  # noqa: E402
 
 from indexical.plan.choose import FUSED, STREAM, TILES  # noqa: E402
 from indexical.plan.steps import Plan, Step  # noqa: E402
@@ -76,12 +76,12 @@ def test_literals_do_not_make_it_double_precision() -> None:
 
 
 def test_plan_says_what_goes_another_way() -> None:
-    said = step_of(VARIANTS["bias"].text).words
-    assert f"where a head is neither 64 nor 128 wide: by {TILES}" in said
-    assert f"where `bias` wants a gradient: by {TILES}" in said
-    said = step_of(VARIANTS["relative bias"].text, torch.float32).words
-    assert f"where a head is more than 256 wide: by {TILES}" in said
-    assert not any("wants a gradient" in words for words in said)
+    for name, dtype in (("bias", torch.bfloat16), ("relative bias", torch.float32)):
+        said = step_of(VARIANTS[name].text, dtype).words
+        assert f"where a head is more than 256 wide: by {TILES}" in said
+        assert not any("wants a gradient" in words for words in said)
+    table = attention("j <= i", f"{DOT} + far[h, i + j]", ", far[h, r]")
+    assert f"where `far` wants a gradient: by {TILES}" in step_of(table).words
 
 
 def test_a_refusal_is_a_warning_where_scores_are_many() -> None:

@@ -22,7 +22,7 @@ from .lowering import Lowering
 from .operands import Frame
 from .scope import Place, Scope
 from .triton_kernels import WORDS, Parts, forward_kernel, key_kernel, query_kernel, table_kernel
-from .triton_score import KEY, ROW, TILE, Cell, Operand, Terms
+from .triton_score import KEY, ROW, SEEDS, TILE, Cell, Operand, Terms
 
 # The widest head that a kernel takes.
 WIDEST = 256
@@ -136,10 +136,10 @@ def parts_of(
             terms.value(end)
     about = f"{shown(attention.score)}{' where ' if attention.guard else ''}{', '.join(map(shown, attention.guard))}"
     name = owner.text.fresh(let.name + "_tile").removesuffix("_tile")
-    cotangents = terms.backward(relation)
+    cotangents, *halves = (terms.backward(relation, seed) for seed in SEEDS)
     labels = _labels(terms, forward)
     compared = tuple(dots.values())
-    return Parts(name, about, terms, compared, score, scale, allowed, forward, transposed, cotangents, labels)
+    return Parts(name, about, terms, compared, score, scale, allowed, forward, transposed, cotangents, halves, labels)
 
 
 def _where_kept(expr: ir.Expr, attend: Attend) -> ir.Expr:

@@ -143,7 +143,7 @@ def _parts(owner: Lowering, let: ir.Let, attend: Attend, frame: Frame, pages: Pa
     if pages is not None:
         terms.numbers["page_size"] = "whole"
     name = owner.text.fresh(f"{let.name}_decode")
-    return Parts(name, about, terms, tuple(dots.values()), score, scale, allowed, (), (), {}, None), bounds
+    return Parts(name, about, terms, tuple(dots.values()), score, scale, allowed, (), (), {}, [], None), bounds
 
 
 # Stands for the coordinate of the queries where there is none: no expression varies with it.

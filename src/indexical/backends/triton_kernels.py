@@ -18,7 +18,7 @@ WORDS = frozenset(
         *("turn", "tile", "score", "allowed", "p", "dp", "d_score", "delta", "total", "peak", "weight", "acc", "scale"),
         *("n_heads", "n_rows", "n_keys", "group", "count", "level", "given", "out", "v", "positions"),
         *("ROWS", "KEYS", "GROUP", "STEP", "met", "table", "member", "shared", "head", "places", "start", "dp"),
-        *("first", "beyond", "stop", "found", "page", "slot", "page_size", "CARRIED"),
+        *("gained", "mean", "first", "beyond", "stop", "found", "page", "slot", "page_size", "CARRIED"),
     )
 )
 
@@ -37,6 +37,7 @@ class Parts:
     forward: tuple[Block, ...]
     transposed: tuple[Block, ...]
     cotangents: dict[ir.Expr, tuple[Cell, Cell | None]]
+    halves: list[dict[ir.Expr, tuple[Cell, Cell | None]]]
     labels: tuple[int, int] | None
 
     def has_full(self, block: Block) -> bool:
@@ -48,10 +49,10 @@ class Parts:
         return tuple(self.is_learned(operand) for operand in self.terms.operands)
 
     def is_learned(self, operand: Operand) -> bool:
-        """Whether an array has a gradient here: of those that vary with query and key at once, tables of distances."""
+        """Whether an array has a gradient here: of tables those that are read at a distance of query and key."""
         if not operand.is_learned or operand.expr not in self.cotangents:
             return False
-        return operand.axes != PAIR or (operand.table is not None and operand.table.is_relative)
+        return operand.table is None or operand.table.is_relative
 
     @property
     def tables(self) -> list[Operand]:
@@ -323,11 +324,13 @@ def _key_places(kernel: Kernel, indent: int, is_partial: bool, length: str) -> N
 
 
 def query_kernel(parts: Parts) -> str:
-    """The kernel of the gradients of queries, and of arrays that vary with no key."""
+    """The kernel of the gradients of queries, of arrays that vary with no key, and of those that have all pairs. Of the
+    second, which add many terms of both signs, the mean is taken off at the end and not as the result rounds it."""
     queries, keys, pointers, strides = _signature(parts)
     kernel = Kernel(parts, "backward_query", "The gradients of one tile of queries.", KEY, False)
     printer, dots = kernel.printer, tuple(parts.terms.dots)
     learned = parts.of_axes(NOWHERE, ROW)
+    paired = [operand for operand in parts.of_axes(PAIR) if operand.table is None]
     kernel.place("n_heads", "n_rows", "ROWS")
     kernel.add(1, "near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - t0)", "rows = t0 + near")
     for number, q in enumerate(queries):
@@ -342,10 +345,18 @@ def query_kernel(parts: Parts) -> str:
     body = len(kernel.lines)
     for number in kernel.dots:
         kernel.add(1, f"d_q{tag(number)} = tl.zeros((ROWS, PADDED{tag(number)}), tl.float32)")
+    if learned:
+        kernel.add(1, "mean = tl.zeros((ROWS,), tl.float32)")
     for operand in learned:
         kernel.add(1, f"d_{operand.name} = tl.zeros((ROWS,), tl.float32)")
-    wanted = [parts.cotangents[expr][0] for expr in (*dots, *(o.expr for o in learned))]
-    outer = [parts.cotangents[expr][1] for expr in (*dots, *(o.expr for o in learned))]
+        kernel.add(1, f"share_{operand.name} = tl.zeros((ROWS,), tl.float32)")
+    kernel.add(1, "places = tl.arange(0, ROWS)")
+    for operand in paired:
+        start = f"d_{operand.pointer} + (far(at, n_rows) + t0 + places)[:, None] * n_keys"
+        kernel.add(1, f"d_{operand.name}_at = {start}")
+    wanted = [parts.cotangents[expr][0] for expr in (*dots, *(o.expr for o in paired))]
+    wanted += [half[operand.expr][0] for operand in learned for half in parts.halves]
+    outer = [parts.cotangents[expr][1] for expr in (*dots, *(o.expr for o in (*learned, *paired)))]
     roots = [parts.score, parts.scale, *wanted, *(cell for cell in outer if cell is not None)]
     printer.count([*roots, *([] if parts.allowed is None else [parts.allowed])])
     for is_partial, indent in kernel.loops(parts.forward, 1, "KEYS"):
@@ -363,6 +374,8 @@ def query_kernel(parts: Parts) -> str:
             'dp = tl.dot(given, tl.trans(v), input_precision="ieee")',
             "d_score = p * (dp - delta[:, None])",
         )
+        if learned:
+            kernel.add(indent, "gained = p * dp", "mean += tl.sum(gained, 1)")
         for number, expr in enumerate(dots):
             code = kernel.written(indent, parts.cotangents[expr][0])
             k, name = keys[number], f"d_q{tag(number)}"
@@ -370,10 +383,17 @@ def query_kernel(parts: Parts) -> str:
             dot = f'tl.dot(({code}).to({k}.dtype), {k}, {name}, input_precision="ieee")'
             kernel.add(indent + 1, f"{name} = {dot}")
         for operand in learned:
-            code = kernel.written(indent, parts.cotangents[operand.expr][0])
+            codes = [kernel.written(indent, half[operand.expr][0]) for half in parts.halves]
             kernel.add(indent, f"if WANT_{operand.name}:")
-            kernel.add(indent + 1, f"d_{operand.name} += tl.sum({code}, 1)")
-    kernel.add(1, "places = tl.arange(0, ROWS)")
+            kernel.add(indent + 1, f"d_{operand.name} += tl.sum({codes[0]}, 1)")
+            kernel.add(indent + 1, f"share_{operand.name} += tl.sum({codes[1]}, 1)")
+        for operand in paired:
+            cell, factor = parts.cotangents[operand.expr]
+            code = kernel.written(indent, cell)
+            code = code if factor is None else f"({code}) * {show(printer.written(factor, NOWHERE))}"
+            there = "(places[:, None] < n_rows - t0)" + (" & (positions[None, :] < n_keys)" if is_partial else "")
+            kernel.add(indent, f"if WANT_{operand.name}:")
+            kernel.add(indent + 1, f"tl.store(d_{operand.name}_at + keys[None, :], {code}, mask={there})")
     for number, expr in enumerate(dots):
         factor = parts.cotangents[expr][1]
         name, width = f"d_q{tag(number)}", width_of(number)
@@ -384,7 +404,8 @@ def query_kernel(parts: Parts) -> str:
     for operand in learned:
         factor = parts.cotangents[operand.expr][1]
         name = f"d_{operand.name}"
-        code = name if factor is None else f"{name} * {show(printer.written(factor, NOWHERE))}"
+        code = f"({name} - mean * share_{operand.name})"
+        code = code if factor is None else f"{code} * {show(printer.written(factor, NOWHERE))}"
         kernel.add(1, f"if WANT_{operand.name}:")
         if operand.axes:
             kernel.add(2, f"tl.store({name}_ptr + far(at, n_rows) + t0 + places, {code}, mask=places < n_rows - t0)")
@@ -396,8 +417,9 @@ def query_kernel(parts: Parts) -> str:
     targets = [f"d_q{tag(number)}" for number in kernel.dots]
     own += [stride for name in targets for stride in strides_of(name, "d", "row")]
     named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", "total", "delta")]
-    named += [*pointers, *(f"{name}_ptr" for name in targets), *(f"d_{o.pointer}" for o in learned)]
-    flags = [*(f"WANT_Q{tag(number)}" for number in kernel.dots), *(f"WANT_{o.name}" for o in learned)]
+    further = [operand for operand in parts.terms.operands if operand in (*learned, *paired)]
+    named += [*pointers, *(f"{name}_ptr" for name in targets), *(f"d_{o.pointer}" for o in further)]
+    flags = [*(f"WANT_Q{tag(number)}" for number in kernel.dots), *(f"WANT_{o.name}" for o in further)]
     return kernel.text(named, own, flags)
 
 

@@ -43,8 +43,9 @@ KEY: frozenset[Axis] = frozenset(("key",))
 PAIR: frozenset[Axis] = ROW | KEY
 LOG2E = Fraction(math.log2(math.e))
 
-# The cotangent of the scores, and the ends of a tile, by names that no tensor can have.
-D_SCORE = "d_score'"
+# By names that no tensor can have: the cotangent of the scores, its two parts (weights times the cotangents of weights,
+# and weights, of which the mean of the former is yet to be taken off), and the ends of a tile.
+SEEDS = D_SCORE, GAINED, WEIGHT = "d_score'", "gained'", "p'"
 TILE = ("t0'", "t1'")
 
 # Functions that have a form of the hardware's own, which is as exact as 16 bits are.
@@ -153,8 +154,8 @@ class Terms:
         match expr:
             case ir.Const(value):
                 return _plain(Name(str(value)) if isinstance(value, bool) else constant(value, kind), kind)
-            case ir.Read(tensor, ()) if tensor == D_SCORE:
-                return Cell(PAIR, "real", lambda: Name("d_score"), plain=True)
+            case ir.Read(tensor, ()) if tensor in SEEDS:
+                return Cell(PAIR, "real", lambda: Name(tensor[:-1]), plain=True)
             case ir.Read(tensor, ()) if tensor in TILE:
                 return _plain(Name(tensor[:-1]), "whole")
             case ir.Coord(coordinate) if coordinate == self.row:
@@ -313,11 +314,11 @@ class Terms:
         number = Cell(NOWHERE, "real", number.make, number.parts, "scale", number.plain)
         return self._product(inner), number
 
-    def backward(self, score: ir.Expr) -> dict[ir.Expr, tuple[Cell, Cell | None]]:
-        """The cotangent of every dot product and array in the score: a value of the pair, and a number of the program
-        that it is yet to be multiplied with."""
+    def backward(self, score: ir.Expr, seed: str) -> dict[ir.Expr, tuple[Cell, Cell | None]]:
+        """The cotangent of every dot product and array in the score, from that of the score: a value of the pair, and a
+        number of the program that it is yet to be multiplied with."""
         found: dict[ir.Expr, list[ir.Expr]] = {}
-        self._flow(score, build.read(D_SCORE, (), "real", score.span), found)
+        self._flow(score, build.read(seed, (), "real", score.span), found)
         result: dict[ir.Expr, tuple[Cell, Cell | None]] = {}
         for leaf, terms in found.items():
             if len(terms) > 1:

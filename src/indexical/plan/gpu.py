@@ -74,7 +74,7 @@ def limits(attend: Attend, otherwise: str) -> tuple[str, ...]:
     reads = (part for part in walk(attend.attention.score) if isinstance(part, ir.Read) and part.type.kind == "real")
     for read in dict.fromkeys(read for read in reads if pair <= read.type.coordinates):
         table = table_of(read, row, key)
-        if table is None or not table.is_relative:
+        if table is not None and not table.is_relative:
             words.append(f"where `{read.tensor}` wants a gradient: by {otherwise}")
     return tuple(words)
 

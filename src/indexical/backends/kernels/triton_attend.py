@@ -167,36 +167,26 @@ def _delta_kernel(  # type: ignore[no-untyped-def]
     tl.store(delta_ptr + far(at, n_rows) + rows, delta, mask=rows < n_rows)
 
 
-@triton.jit(do_not_specialize=["length"])  # type: ignore[untyped-decorator]
-def _extents_kernel(label_ptr, extent_ptr, label_b, label_h, label_at, n_heads, length, STEP: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The least and the largest label of a tile."""
-    tiles = tl.cdiv(length, STEP)
-    at = tl.program_id(0) // tiles
-    tile = tl.program_id(0) % tiles
-    b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
-    places = tl.minimum(tile * STEP + tl.arange(0, STEP), length - 1).to(tl.int64)
-    labels = tl.load(label_ptr + b * label_b + h * label_h + places * label_at).to(tl.int64)
-    extent = extent_ptr + (far(at, tiles) + tile) * 2
-    tl.store(extent, tl.min(labels, 0))
-    tl.store(extent + 1, tl.max(labels, 0))
-
-
-@triton.jit(do_not_specialize=["length", "others"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["length", "other_length"])  # type: ignore[untyped-decorator]
 def _meetings_kernel(  # type: ignore[no-untyped-def]
     label_ptr,
-    extent_ptr,
+    other_ptr,
     table_ptr,
     label_b,
     label_h,
     label_at,
+    other_b,
+    other_h,
+    other_at,
     n_heads,
     length,
-    others,
+    other_length,
     STEP: tl.constexpr,
+    OTHER_STEP: tl.constexpr,
     SEVERAL: tl.constexpr,
 ):
     """The tiles whose labels a tile may meet, from the first to the last, and those that have its one label alone."""
-    tiles = tl.cdiv(length, STEP)
+    tiles, others = tl.cdiv(length, STEP), tl.cdiv(other_length, OTHER_STEP)
     at = tl.program_id(0) // tiles
     tile = tl.program_id(0) % tiles
     b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
@@ -207,10 +197,13 @@ def _meetings_kernel(  # type: ignore[no-untyped-def]
     last = tl.full((SEVERAL,), -1, tl.int32)
     full_first, full_last = first, last
     count = tl.zeros((SEVERAL,), tl.int32)
+    other = other_ptr + b * other_b + h * other_h
+    within_tile = tl.arange(0, OTHER_STEP)[None, :]
     for start in range(0, others, SEVERAL):
         turn = start + tl.arange(0, SEVERAL)
-        extent = extent_ptr + (far(at, others) + tl.minimum(turn, others - 1)) * 2
-        low, high = tl.load(extent), tl.load(extent + 1)
+        places = tl.minimum(turn[:, None] * OTHER_STEP + within_tile, other_length - 1).to(tl.int64)
+        labels = tl.load(other + places * other_at).to(tl.int64)
+        low, high = tl.min(labels, 1), tl.max(labels, 1)
         meets = (low <= most) & (high >= least) & (turn < others)
         first = tl.where(meets, tl.minimum(first, turn), first)
         last = tl.where(meets, turn, last)
@@ -360,14 +353,10 @@ def _table(program: Program, given: Operands, tiling: Tiling, flipped: bool) -> 
     (own, other), (step, other_step) = (sides[::-1], steps[::-1]) if flipped else (sides, steps)
     # Labels that are the same for all batches or heads are looked at once.
     shape = [max(side.shape[axis] if side.stride(axis) else 1 for side in sides) for axis in (0, 1)]
-    tiles, others = _ceiling(own.shape[2], step), _ceiling(other.shape[2], other_step)
-    count = shape[0] * shape[1]
-    extents = torch.empty((count, others, 2), dtype=torch.int64, device=own.device)
+    tiles = _ceiling(own.shape[2], step)
     table = torch.empty((*shape, tiles, 4), dtype=torch.int32, device=own.device)
-    arguments = (other, extents, *_strides(other), shape[1], other.shape[2])
-    launch(_extents_kernel, (count * others,), arguments, (other_step,), 4, 1)
-    arguments = (own, extents, table, *_strides(own), shape[1], own.shape[2], others)
-    launch(_meetings_kernel, (count * tiles,), arguments, (step, 128), 4, 1)
+    arguments = (own, other, table, *_strides(own, other), shape[1], own.shape[2], other.shape[2])
+    launch(_meetings_kernel, (shape[0] * shape[1] * tiles,), arguments, (step, other_step, 16), 4, 1)
     return (table,), [0 if shape[0] == 1 else table.stride(0), 0 if shape[1] == 1 else table.stride(1)]
 
 
@@ -438,24 +427,25 @@ def _attend_by_kernels_backward(
     count = len(given.queries)
     found = [_like(x) for x in (*given.queries, *given.keys, given.value)]
     row_tiles = _ceiling(rows, given.tilings[1].rows)
-    for array, level, learned in zip(given.arrays, program.levels, program.learned, strict=True):
-        tail: tuple[int, ...] = (1,)
-        if learned and level == "table":
+    further = needs[2 * count + 1 :]
+    for array, level, learned, need in zip(given.arrays, program.levels, program.learned, further, strict=False):
+        if not learned or not need:
+            found.append(total)  # A kernel that has a place for it does not write there.
+            continue
+        tail: tuple[int, ...] = (row_tiles,) if level == "" else tuple(array.shape[2:])
+        if level == "table":
             tail = (_diagonals(given)[1], 2, given.table_tiling.keys)
-        elif learned:
-            tail = (row_tiles,) if level == "" else tuple(array.shape[2:])
-        lead = (batch, heads) if learned else (1, 1)
-        found.append(torch.zeros((*lead, *tail), dtype=torch.float32, device=out.device))
+        dtype = array.dtype if level == "rowkey" else torch.float32
+        found.append(torch.zeros((batch, heads, *tail), dtype=dtype, device=out.device))
     if out.numel() == 0 or keys == 0:
-        found = [x.zero_() for x in found]
-        return [x for x, need in zip(found[: 2 * count + 1], needs, strict=False) if need] + [
-            torch.zeros_like(x) for x, need in zip(given.arrays, needs[2 * count + 1 :], strict=False) if need
+        return [x.zero_() for x, need in zip(found[: 2 * count + 1], needs, strict=False) if need] + [
+            torch.zeros_like(x) for x, need in zip(given.arrays, further, strict=False) if need
         ]
     _launch_backward(program, gradient, given, out, total, needs, found)
     result = [x for x, need in zip(found[: 2 * count + 1], needs, strict=False) if need]
     tables = iter(given.places)
     for array, level, learned, part, need in zip(
-        given.arrays, program.levels, program.learned, found[2 * count + 1 :], needs[2 * count + 1 :], strict=False
+        given.arrays, program.levels, program.learned, found[2 * count + 1 :], further, strict=False
     ):
         places = next(tables) if level == "table" and learned else None
         if need:
@@ -510,7 +500,7 @@ def _launch_backward(
     launch(_delta_kernel, grid, arguments, (width, _padded(width, out.itemsize), 64), 4, 1)
     gradient = _aligned(gradient)
     arrays = list(zip(found[2 * count + 1 :], program.levels, program.learned, needs[2 * count + 1 :], strict=False))
-    of_query = [(x, need) for x, level, learned, need in arrays if learned and level in ("", "row")]
+    of_query = [(x, need) for x, level, learned, need in arrays if learned and level in ("", "row", "rowkey")]
     of_key = [(x, need) for x, level, learned, need in arrays if learned and level == "key"]
     operands = (*given.queries, *given.keys, given.value, gradient, total, delta, *given.arrays)
     strides = [*_eights(*given.queries, *given.keys, given.value, gradient), *_strides(*given.arrays)]
