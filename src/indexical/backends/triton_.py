@@ -14,7 +14,7 @@ from ..ir.types import Coordinate
 from ..ir.walk import rebuild, substitute
 from ..plan.gpu import dots_of, index_ends
 from ..plan.reach import reach
-from ..plan.steps import Attend, Dot, Scores
+from ..plan.steps import Attend, Dot, Free, Scores
 from . import arrays, contraction, library_attention, operands, sizes
 from .code import List, Name, Node, Part, String, Tuple, call, chain, infix
 from .layout import Statement
@@ -22,7 +22,7 @@ from .lowering import Lowering
 from .operands import Frame
 from .scope import Place, Scope
 from .triton_kernels import WORDS, Parts, forward_kernel, key_kernel, query_kernel, table_kernel
-from .triton_score import KEY, ROW, SEEDS, TILE, Cell, Operand, Terms
+from .triton_score import D_SINK, KEY, ROW, SEEDS, TILE, Cell, Operand, Terms
 
 # The widest head that a kernel takes.
 WIDEST = 256
@@ -49,7 +49,8 @@ def attend_by_triton(
     owner.text.helpers.setdefault("triton", "")
     maker = owner.text.fresh(f"attend_{let.name}")
     levels = [String(operand.level) for operand in parts.terms.operands]
-    described = (len(parts.dots), Tuple(tuple(levels)), parts.learned, parts.labels)
+    described: list[Part] = [len(parts.dots), Tuple(tuple(levels)), parts.learned, parts.labels]
+    described += [False] if parts.scale is None else []
     made = call("attending", String(maker), *kernels, *described)
     owner.functions.append(Statement(0, 0, "assign", maker, made).shown)
     code = partial(operands_of, owner, let, attend, frame, parts, maker)
@@ -72,7 +73,7 @@ def attend_by_triton(
 
 HELPERS = (
     *("tanh", "fast_tanh", "far", "load_tile", "store_tile", "tiles_of"),
-    *("within", "in_order", "behind", "partial_tile", "absorb"),
+    *("within", "in_order", "behind", "partial_tile", "absorb", "beside"),
 )
 
 
@@ -125,7 +126,8 @@ def parts_of(
     ends = [build.read(end, (), "whole", attention.key.span) for end in TILE]
     forward, transposed = pairs.blocks(ends[0], ends[1]), pairs.transpose().blocks(ends[0], ends[1])
     relation = _where_kept(attention.score, attend)
-    score, scale = terms.in_base_two(relation)
+    free, sink = isinstance(attention.normaliser, Free), attention.sink
+    score, scale = (terms.real(relation), None) if free else terms.in_base_two(relation)
     tests = [_test(terms, block, attention.key) for block in forward]
     allowed: Cell | None = None
     if all(test is not None for test in tests):
@@ -137,9 +139,10 @@ def parts_of(
     about = f"{shown(attention.score)}{' where ' if attention.guard else ''}{', '.join(map(shown, attention.guard))}"
     name = owner.text.fresh(let.name + "_tile").removesuffix("_tile")
     cotangents, *halves = (terms.backward(relation, seed) for seed in SEEDS)
+    sinking = None if sink is None else (terms.scaled(sink), terms.backward(sink, D_SINK))
     labels = _labels(terms, forward)
-    compared = tuple(dots.values())
-    return Parts(name, about, terms, compared, score, scale, allowed, forward, transposed, cotangents, halves, labels)
+    values = terms, tuple(dots.values()), score, scale, allowed
+    return Parts(name, about, *values, forward, transposed, cotangents, halves, sinking, labels)
 
 
 def _where_kept(expr: ir.Expr, attend: Attend) -> ir.Expr:

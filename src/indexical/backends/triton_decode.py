@@ -23,7 +23,7 @@ from .lowering import Lowering
 from .operands import Frame
 from .scope import Place, Scope
 from .triton_ import HELPERS, WIDEST, array_of, comparing, inside_tests, operands_of, scalars, told
-from .triton_kernels import WORDS, Kernel, Parts, place_before, tag, width_of
+from .triton_kernels import WORDS, Kernel, Parts, place_before, roots, tag, width_of
 from .triton_score import KEY, NOWHERE, PAIR, ROW, Cell, Operand, Terms, dot_name
 
 # The ends of the keys of each row, for each slice of a domain; None for the first or the last key of all.
@@ -143,7 +143,7 @@ def _parts(owner: Lowering, let: ir.Let, attend: Attend, frame: Frame, pages: Pa
     if pages is not None:
         terms.numbers["page_size"] = "whole"
     name = owner.text.fresh(f"{let.name}_decode")
-    return Parts(name, about, terms, tuple(dots.values()), score, scale, allowed, (), (), {}, [], None), bounds
+    return Parts(name, about, terms, tuple(dots.values()), score, scale, allowed, (), (), {}, [], None, None), bounds
 
 
 # Stands for the coordinate of the queries where there is none: no expression varies with it.
@@ -198,7 +198,7 @@ def decode_kernel(parts: Parts, bounds: Bounds, paged: bool) -> str:
         "weight = tl.zeros((ROWS,), tl.float32)",
         "acc = tl.zeros((ROWS, CARRIED_PADDED), tl.float32)",
     )
-    kernel.printer.count([parts.score, parts.scale, *([] if parts.allowed is None else [parts.allowed])])
+    kernel.printer.count(roots(parts))
     kernel.add(1, "for k0 in tl.range(start, stop, KEYS):")
     scale = _scores(kernel, 2, keys, "KEYS", paged)
     kernel.add(2, f"peak, weight, acc = absorb_keys(score, {scale}, v, peak, weight, acc)")
@@ -279,6 +279,7 @@ def _scores(kernel: Kernel, indent: int, keys: list[str], step: str, paged: bool
     kernel.add(indent, f"score = {kernel.written(indent, parts.score)}")
     kernel.add(indent, 'score = tl.where(allowed, score, float("-inf"))')
     kernel.add(indent, _keys("v", "CARRIED, CARRIED_PADDED", paged))
+    assert parts.scale is not None
     return kernel.written(indent, parts.scale)
 
 

@@ -18,26 +18,29 @@ WORDS = frozenset(
         *("turn", "tile", "score", "allowed", "p", "dp", "d_score", "delta", "total", "peak", "weight", "acc", "scale"),
         *("n_heads", "n_rows", "n_keys", "group", "count", "level", "given", "out", "v", "positions"),
         *("ROWS", "KEYS", "GROUP", "STEP", "met", "table", "member", "shared", "head", "places", "start", "dp"),
-        *("gained", "mean", "first", "beyond", "stop", "found", "page", "slot", "page_size", "CARRIED"),
+        *("gained", "mean", "d_sink", "first", "beyond", "stop", "found", "page", "slot", "page_size", "CARRIED"),
     )
 )
 
 
 @dataclass(frozen=True)
 class Parts:
-    """All that the kernels of one attention are printed from."""
+    """All that the kernels of one attention are printed from. A score is an exponent of 2 once it is multiplied with
+    `scale`; without one it is the weight itself. `sinking` is what is beside the keys in the sum of the weights, as an
+    exponent of 2, and the cotangents of the arrays in it."""
 
     name: str
     about: str
     terms: Terms
     dots: tuple[Dot, ...]
     score: Cell
-    scale: Cell
+    scale: Cell | None
     allowed: Cell | None
     forward: tuple[Block, ...]
     transposed: tuple[Block, ...]
     cotangents: dict[ir.Expr, tuple[Cell, Cell | None]]
     halves: list[dict[ir.Expr, tuple[Cell, Cell | None]]]
+    sinking: tuple[Cell, dict[ir.Expr, tuple[Cell, Cell | None]]] | None
     labels: tuple[int, int] | None
 
     def has_full(self, block: Block) -> bool:
@@ -50,7 +53,8 @@ class Parts:
 
     def is_learned(self, operand: Operand) -> bool:
         """Whether an array has a gradient here: of tables those that are read at a distance of query and key."""
-        if not operand.is_learned or operand.expr not in self.cotangents:
+        of_sink = {} if self.sinking is None else self.sinking[1]
+        if not operand.is_learned or not (operand.expr in self.cotangents or operand.expr in of_sink):
             return False
         return operand.table is None or operand.table.is_relative
 
@@ -255,14 +259,10 @@ def forward_kernel(parts: Parts) -> str:
         kernel.add(1, _load(q, "t0", "near", "h", f"PADDED{tag(number)}"))
     kernel.ranges(parts.forward, "KEYS")
     body = len(kernel.lines)
-    kernel.add(
-        1,
-        'peak = tl.full((ROWS,), float("-inf"), tl.float32)',
-        "weight = tl.zeros((ROWS,), tl.float32)",
-        "acc = tl.zeros((ROWS, CARRIED_PADDED), tl.float32)",
-    )
-    roots = [parts.score, parts.scale, *([] if parts.allowed is None else [parts.allowed])]
-    printer.count(roots)
+    if parts.scale is not None:
+        kernel.add(1, 'peak = tl.full((ROWS,), float("-inf"), tl.float32)', "weight = tl.zeros((ROWS,), tl.float32)")
+    kernel.add(1, "acc = tl.zeros((ROWS, CARRIED_PADDED), tl.float32)")
+    printer.count(roots(parts))
     for is_partial, indent in kernel.loops(parts.forward, 1, "KEYS"):
         _key_places(kernel, indent, is_partial, "n_keys")
         for number, k in enumerate(keys):
@@ -270,19 +270,32 @@ def forward_kernel(parts: Parts) -> str:
             dot = f'tl.dot(q{tag(number)}, tl.trans({k}), input_precision="ieee")'
             kernel.add(indent, f"{dot_name(number)} = {dot}")
         _score(kernel, indent, is_partial, "positions[None, :] < n_keys")
-        scale = kernel.written(indent, parts.scale)
+        scale = None if parts.scale is None else kernel.written(indent, parts.scale)
         kernel.add(indent, _load("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED", "key"))
-        kernel.add(indent, f"peak, weight, acc = absorb(score, {scale}, v, peak, weight, acc)")
+        if scale is None:
+            kernel.add(indent, 'acc = tl.dot(score.to(v.dtype), v, acc, input_precision="ieee")')
+        else:
+            kernel.add(indent, f"peak, weight, acc = absorb(score, {scale}, v, peak, weight, acc)")
+    if parts.sinking is not None:
+        kernel.add(1, f"peak, weight, acc = beside({kernel.written(1, parts.sinking[0])}, peak, weight, acc)")
+    if parts.scale is not None:
+        kernel.add(
+            1,
+            "# A query that attends to nothing is 0, and its total infinite: so all its weights are 0 on the way back.",
+            "acc = acc / tl.where(weight == 0.0, 1.0, weight)[:, None]",
+        )
     kernel.add(
         1,
-        "# A query that attends to nothing is 0, and its total is infinite: so are all its weights 0 on the way back.",
-        "acc = acc / tl.where(weight == 0.0, 1.0, weight)[:, None]",
         "start = out_ptr + b * out_b + h * out_h + far(t0, out_row)",
         "places = tl.arange(0, ROWS)",
         "store_tile(start, acc, places, n_rows - t0, out_row, out_e, CARRIED, CARRIED_PADDED)",
-        'total = tl.where(weight == 0.0, float("inf"), peak + tl.log2(weight))',
-        "tl.store(total_ptr + far(at, n_rows) + t0 + places, total, mask=places < n_rows - t0)",
     )
+    if parts.scale is not None:
+        kernel.add(
+            1,
+            'total = tl.where(weight == 0.0, float("inf"), peak + tl.log2(weight))',
+            "tl.store(total_ptr + far(at, n_rows) + t0 + places, total, mask=places < n_rows - t0)",
+        )
     place_before(kernel, body)
     own = [*_dot_strides(queries, keys), *strides_of("v", "", "key"), *strides_of("out", "e", "row"), *strides]
     named = [f"{name}_ptr" for name in (*queries, *keys, "v", "out", "total")]
@@ -300,8 +313,30 @@ def place_before(kernel: Kernel, place: int) -> None:
     kernel.printer.outer = []
 
 
+def roots(parts: Parts, *further: Cell | None) -> list[Cell]:
+    """All that a kernel writes, so that what is used several times has a name."""
+    sink = None if parts.sinking is None else parts.sinking[0]
+    return [cell for cell in (parts.score, parts.scale, parts.allowed, sink, *further) if cell is not None]
+
+
+def _cotangents(kernel: Kernel, indent: int, is_partial: bool) -> None:
+    """The weights of a tile and the cotangents of its scores, from those of the result."""
+    lead = "[None, :]" if kernel.printer.flipped else "[:, None]"
+    scale = None if kernel.parts.scale is None else kernel.written(indent, kernel.parts.scale)
+    kernel.add(indent, "p = score" if scale is None else f"p = tl.exp2(score * {scale} - total{lead})")
+    if kernel.printer.flipped:
+        kernel.add(indent, "if WANT_V:")
+        kernel.add(indent + 1, 'd_v = tl.dot(p.to(given.dtype), given, d_v, input_precision="ieee")')
+    pair = "v, tl.trans(given)" if kernel.printer.flipped else "given, tl.trans(v)"
+    kernel.add(indent, f'dp = tl.dot({pair}, input_precision="ieee")')
+    if scale is not None:
+        kernel.add(indent, f"d_score = p * (dp - delta{lead})")
+    else:
+        kernel.add(indent, "d_score = tl.where(allowed, dp, 0.0)" if is_partial else "d_score = dp")
+
+
 def _score(kernel: Kernel, indent: int, is_partial: bool, test: str | None) -> None:
-    """The scores of a tile; of one that is partial, -inf where a pair is not allowed."""
+    """The scores of a tile; of one that is partial, -inf where a pair is not allowed, or 0 for what is a weight."""
     parts = kernel.parts
     kernel.printer.masked = is_partial
     if is_partial:
@@ -310,7 +345,8 @@ def _score(kernel: Kernel, indent: int, is_partial: bool, test: str | None) -> N
         kernel.add(indent, f"allowed = {tests[0] if len(tests) == 1 else ' & '.join(f'({test})' for test in tests)}")
     kernel.add(indent, f"score = {kernel.written(indent, parts.score)}")
     if is_partial:
-        kernel.add(indent, 'score = tl.where(allowed, score, float("-inf"))')
+        absent = "0.0" if parts.scale is None else 'float("-inf")'
+        kernel.add(indent, f"score = tl.where(allowed, score, {absent})")
 
 
 def _key_places(kernel: Kernel, indent: int, is_partial: bool, length: str) -> None:
@@ -338,27 +374,31 @@ def query_kernel(parts: Parts) -> str:
     kernel.add(
         1,
         _load("given", "t0", "near", "h", "CARRIED_PADDED", "row"),
-        "total = tl.load(total_ptr + far(at, n_rows) + rows)",
-        "delta = tl.load(delta_ptr + far(at, n_rows) + rows)",
     )
+    if parts.scale is not None:
+        kernel.add(1, *(f"{name} = tl.load({name}_ptr + far(at, n_rows) + rows)" for name in ("total", "delta")))
     kernel.ranges(parts.forward, "KEYS")
     body = len(kernel.lines)
     for number in kernel.dots:
         kernel.add(1, f"d_q{tag(number)} = tl.zeros((ROWS, PADDED{tag(number)}), tl.float32)")
-    if learned:
+    halved = bool(learned) and parts.scale is not None
+    summed = [operand for operand in learned if operand.expr in parts.cotangents]
+    of_sink = {} if parts.sinking is None else parts.sinking[1]
+    if halved:
         kernel.add(1, "mean = tl.zeros((ROWS,), tl.float32)")
-    for operand in learned:
+    for operand in summed:
         kernel.add(1, f"d_{operand.name} = tl.zeros((ROWS,), tl.float32)")
-        kernel.add(1, f"share_{operand.name} = tl.zeros((ROWS,), tl.float32)")
+        if halved:
+            kernel.add(1, f"share_{operand.name} = tl.zeros((ROWS,), tl.float32)")
     kernel.add(1, "places = tl.arange(0, ROWS)")
     for operand in paired:
         start = f"d_{operand.pointer} + (far(at, n_rows) + t0 + places)[:, None] * n_keys"
         kernel.add(1, f"d_{operand.name}_at = {start}")
+    flows = parts.halves if halved else [parts.cotangents]
     wanted = [parts.cotangents[expr][0] for expr in (*dots, *(o.expr for o in paired))]
-    wanted += [half[operand.expr][0] for operand in learned for half in parts.halves]
-    outer = [parts.cotangents[expr][1] for expr in (*dots, *(o.expr for o in (*learned, *paired)))]
-    roots = [parts.score, parts.scale, *wanted, *(cell for cell in outer if cell is not None)]
-    printer.count([*roots, *([] if parts.allowed is None else [parts.allowed])])
+    wanted += [flow[operand.expr][0] for operand in summed for flow in flows]
+    outer = [parts.cotangents[expr][1] for expr in (*dots, *(o.expr for o in (*summed, *paired)))]
+    printer.count(roots(parts, *wanted, *outer, *(cell for pair in of_sink.values() for cell in pair)))
     for is_partial, indent in kernel.loops(parts.forward, 1, "KEYS"):
         _key_places(kernel, indent, is_partial, "n_keys")
         for number, k in enumerate(keys):
@@ -367,14 +407,8 @@ def query_kernel(parts: Parts) -> str:
             kernel.add(indent, f"{dot_name(number)} = {dot}")
         kernel.add(indent, _load("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED", "key"))
         _score(kernel, indent, is_partial, "positions[None, :] < n_keys")
-        scale = kernel.written(indent, parts.scale)
-        kernel.add(
-            indent,
-            f"p = tl.exp2(score * {scale} - total[:, None])",
-            'dp = tl.dot(given, tl.trans(v), input_precision="ieee")',
-            "d_score = p * (dp - delta[:, None])",
-        )
-        if learned:
+        _cotangents(kernel, indent, is_partial)
+        if halved:
             kernel.add(indent, "gained = p * dp", "mean += tl.sum(gained, 1)")
         for number, expr in enumerate(dots):
             code = kernel.written(indent, parts.cotangents[expr][0])
@@ -382,11 +416,11 @@ def query_kernel(parts: Parts) -> str:
             kernel.add(indent, f"if WANT_Q{tag(number)}:")
             dot = f'tl.dot(({code}).to({k}.dtype), {k}, {name}, input_precision="ieee")'
             kernel.add(indent + 1, f"{name} = {dot}")
-        for operand in learned:
-            codes = [kernel.written(indent, half[operand.expr][0]) for half in parts.halves]
+        for operand in summed:
+            codes = [kernel.written(indent, flow[operand.expr][0]) for flow in flows]
             kernel.add(indent, f"if WANT_{operand.name}:")
-            kernel.add(indent + 1, f"d_{operand.name} += tl.sum({codes[0]}, 1)")
-            kernel.add(indent + 1, f"share_{operand.name} += tl.sum({codes[1]}, 1)")
+            for name, code in zip(("d", "share"), codes, strict=False):
+                kernel.add(indent + 1, f"{name}_{operand.name} += tl.sum({code}, 1)")
         for operand in paired:
             cell, factor = parts.cotangents[operand.expr]
             code = kernel.written(indent, cell)
@@ -401,11 +435,18 @@ def query_kernel(parts: Parts) -> str:
         start = f"{name}_ptr + b * {name}_b + h * {name}_h + far(t0, {name}_row)"
         kernel.add(1, f"if WANT_Q{tag(number)}:")
         kernel.add(2, f"store_tile({start}, {code}, places, n_rows - t0, {name}_row, {name}_d, {width})")
+    if of_sink and parts.sinking is not None:
+        kernel.add(1, f"d_sink = -tl.exp2({kernel.written(1, parts.sinking[0])} - total) * mean")
     for operand in learned:
-        factor = parts.cotangents[operand.expr][1]
-        name = f"d_{operand.name}"
-        code = f"({name} - mean * share_{operand.name})"
-        code = code if factor is None else f"{code} * {show(printer.written(factor, NOWHERE))}"
+        name, terms = f"d_{operand.name}", []
+        if operand in summed:
+            factor = parts.cotangents[operand.expr][1]
+            code = f"({name} - mean * share_{operand.name})" if halved else name
+            terms.append(code if factor is None else f"{code} * {show(printer.written(factor, NOWHERE))}")
+        if operand.expr in of_sink:
+            cells = [cell for cell in of_sink[operand.expr] if cell is not None]
+            terms.append(" * ".join(f"({show(printer.written(cell))})" for cell in cells))
+        code = " + ".join(terms)
         kernel.add(1, f"if WANT_{operand.name}:")
         if operand.axes:
             kernel.add(2, f"tl.store({name}_ptr + far(at, n_rows) + t0 + places, {code}, mask=places < n_rows - t0)")
@@ -446,8 +487,7 @@ def key_kernel(parts: Parts) -> str:
     body = len(kernel.lines)
     wanted = [parts.cotangents[expr][0] for expr in (*dots, *(o.expr for o in learned))]
     outer = [parts.cotangents[expr][1] for expr in (*dots, *(o.expr for o in learned))]
-    roots = [parts.score, parts.scale, *wanted, *(cell for cell in outer if cell is not None)]
-    printer.count([*roots, *([] if parts.allowed is None else [parts.allowed])])
+    printer.count(roots(parts, *wanted, *outer))
     factors = [cell is not None and _varies(cell) for cell in outer]
     for is_partial, indent in kernel.loops(parts.transposed, 2, "ROWS"):
         kernel.add(indent, "positions = r0 + tl.arange(0, ROWS)")
@@ -460,20 +500,15 @@ def key_kernel(parts: Parts) -> str:
             kernel.add(indent, _load(q, "r0", "near_rows", "h", f"PADDED{tag(number)}"))
             dot = f'tl.dot(k{tag(number)}, tl.trans({q}), input_precision="ieee")'
             kernel.add(indent, f"{dot_name(number)} = {dot}")
-        for name, other in (("total", 'float("inf")'), ("delta", "0.0")):
+        for name, other in () if parts.scale is None else (("total", 'float("inf")'), ("delta", "0.0")):
             more = f", mask=positions < n_rows, other={other}" if is_partial else ""
             kernel.add(indent, f"{name} = tl.load({name}_ptr + far(head, n_rows) + positions{more})")
         kernel.add(indent, _load("given", "r0", "near_rows", "h", "CARRIED_PADDED", "row"))
-        _score(kernel, indent, is_partial and parts.allowed is not None, None)
-        scale = kernel.written(indent, parts.scale)
-        kernel.add(
-            indent,
-            f"p = tl.exp2(score * {scale} - total[None, :])",
-            "if WANT_V:",
-            '    d_v = tl.dot(p.to(given.dtype), given, d_v, input_precision="ieee")',
-            'dp = tl.dot(v, tl.trans(given), input_precision="ieee")',
-            "d_score = p * (dp - delta[None, :])",
-        )
+        if parts.scale is None:
+            _score(kernel, indent, is_partial, "positions[None, :] < n_rows")
+        else:
+            _score(kernel, indent, is_partial and parts.allowed is not None, None)
+        _cotangents(kernel, indent, is_partial)
         for number, expr in enumerate(dots):
             cell, factor = parts.cotangents[expr]
             code = kernel.written(indent, cell)
@@ -545,8 +580,7 @@ def table_kernel(parts: Parts) -> str:
         kernel.add(1, f"upper_{operand.name} = tl.zeros((KEYS,), tl.float32)")
         kernel.add(1, f"lower_{operand.name} = tl.zeros((KEYS,), tl.float32)")
     wanted = [parts.cotangents[operand.expr] for operand in parts.tables]
-    roots = [parts.score, parts.scale, *(cell for pair in wanted for cell in pair if cell is not None)]
-    kernel.printer.count([*roots, *([] if parts.allowed is None else [parts.allowed])])
+    kernel.printer.count(roots(parts, *(cell for pair in wanted for cell in pair)))
     kernel.add(1, "begin = tl.maximum(0, -ahead)")
     kernel.add(1, "end = tl.minimum(tl.cdiv(n_rows, ROWS), tl.cdiv(n_keys, KEYS) - ahead)")
     kernel.add(1, "for turn in tl.range(begin, end):")
@@ -564,20 +598,18 @@ def table_kernel(parts: Parts) -> str:
         kernel.add(2, _load(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}", axis="key"))
         kernel.add(2, f'{dot_name(number)} = tl.dot({q}, tl.trans({k}), input_precision="ieee")')
     there = "mask=t0 + near_rows < n_rows"
+    for name, other in () if parts.scale is None else (("total", 'float("inf")'), ("delta", "0.0")):
+        kernel.add(2, f"{name} = tl.load({name}_ptr + far(at, n_rows) + t0 + near_rows, {there}, other={other})")
     kernel.add(
         2,
-        f'total = tl.load(total_ptr + far(at, n_rows) + t0 + near_rows, {there}, other=float("inf"))',
-        f"delta = tl.load(delta_ptr + far(at, n_rows) + t0 + near_rows, {there}, other=0.0)",
         _load("given", "t0", "near", "h", "CARRIED_PADDED", "row"),
         _load("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED", "key"),
     )
-    _score(kernel, 2, True, "positions[None, :] < n_keys")
-    kernel.add(
-        2,
-        f"p = tl.exp2(score * {kernel.written(2, parts.scale)} - total[:, None])",
-        'dp = tl.dot(given, tl.trans(v), input_precision="ieee")',
-        "d_score = p * (dp - delta[:, None])",
-    )
+    inside = "positions[None, :] < n_keys"
+    if parts.scale is None:
+        inside = f"({inside}) & (t0 + near_rows[:, None] < n_rows)"
+    _score(kernel, 2, True, inside)
+    _cotangents(kernel, 2, True)
     for operand, (cell, _) in zip(parts.tables, wanted, strict=True):
         kernel.add(2, f"if WANT_{operand.name}:")
         code = kernel.written(3, cell)

@@ -46,6 +46,7 @@ LOG2E = Fraction(math.log2(math.e))
 # By names that no tensor can have: the cotangent of the scores, its two parts (weights times the cotangents of weights,
 # and weights, of which the mean of the former is yet to be taken off), and the ends of a tile.
 SEEDS = D_SCORE, GAINED, WEIGHT = "d_score'", "gained'", "p'"
+D_SINK = "d_sink'"
 TILE = ("t0'", "t1'")
 
 # Functions that have a form of the hardware's own, which is as exact as 16 bits are.
@@ -156,6 +157,8 @@ class Terms:
                 return _plain(Name(str(value)) if isinstance(value, bool) else constant(value, kind), kind)
             case ir.Read(tensor, ()) if tensor in SEEDS:
                 return Cell(PAIR, "real", lambda: Name(tensor[:-1]), plain=True)
+            case ir.Read(tensor, ()) if tensor == D_SINK:
+                return Cell(ROW, "real", lambda: Name("d_sink"), plain=True)
             case ir.Read(tensor, ()) if tensor in TILE:
                 return _plain(Name(tensor[:-1]), "whole")
             case ir.Coord(coordinate) if coordinate == self.row:
@@ -313,6 +316,10 @@ class Terms:
         number = self._times([(self.real(f.expr), f.inverse) for f in outer])
         number = Cell(NOWHERE, "real", number.make, number.parts, "scale", number.plain)
         return self._product(inner), number
+
+    def scaled(self, exponent: ir.Expr) -> Cell:
+        """An exponent of e as one of 2."""
+        return self.real(_scaled(exponent, build.real(LOG2E, exponent.span)))
 
     def backward(self, score: ir.Expr, seed: str) -> dict[ir.Expr, tuple[Cell, Cell | None]]:
         """The cotangent of every dot product and array in the score, from that of the score: a value of the pair, and a

@@ -69,11 +69,11 @@ def _page(side: ir.Expr, key: Coordinate) -> tuple[ir.Read, ir.Read, int, ir.Exp
 
 def decode_refusal(attend: Attend, dtypes: Mapping[str, Dtype]) -> str | None:
     """Why the kernel does not compute an attention; None where it does."""
-    if attend.row is not None:
-        return refusal(attend, dtypes)
     attention = attend.attention
     if attention.normaliser != Softmax():
         return "it divides e to the scores by their sum, and by nothing else"
+    if attend.row is not None:
+        return refusal(attend, dtypes)
     if not set(dtypes.values()) & {"f16", "bf16", "f32", "f64"} <= {"f16", "bf16", "f32"}:
         return "matrix units have no f64"
     if not (isinstance(attention.key.lower, ir.Const) and attention.key.lower.value == 0):

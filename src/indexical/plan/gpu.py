@@ -14,7 +14,7 @@ from ..ir.types import Coordinate, Dtype
 from ..ir.walk import children, substitute, walk
 from .reach import reach
 from .scores import dot_of
-from .steps import Attend, Dot, Softmax
+from .steps import Attend, Dot
 
 _SIGNS = frozenset(("+", "-", "*", "/", "//", "%", "neg", "&&", "||", "!", "==", "!=", "<", "<=", ">", ">="))
 _TAKEN: frozenset[Dtype] = frozenset(("f16", "bf16", "f32"))
@@ -35,8 +35,6 @@ def dots_of(expr: ir.Expr, rows: frozenset[Coordinate], key: Coordinate) -> Iter
 def refusal(attend: Attend, dtypes: Mapping[str, Dtype]) -> str | None:
     """Why the kernel does not compute an attention of these dtypes; None where it does."""
     attention, row = attend.attention, attend.row
-    if attention.normaliser != Softmax():
-        return "it divides e to the scores by their sum, and by nothing else"
     if not set(dtypes.values()) & {"f16", "bf16", "f32", "f64"} <= _TAKEN:
         return "matrix units have no f64"
     if row is None:

@@ -40,6 +40,18 @@ let weights[b, h, i, j] = softmax[j](
 ) where j <= i, i - j < 20;
 let out[b, h, i, e] = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
 """
+SINK = """input Q[b, h, i, d], K[b, h, j, d], V[b, h, j, e], sink[h], slope[h];
+let scores[b, h, i, j] = sum[d](Q[b, h, i, d] * K[b, h, j, d]) / 3 - slope[h] * (i - j);
+let top[b, h, i] = max(sink[h] * slope[h], max[j](scores[b, h, i, j] where j <= i));
+let share[b, h, i, j] = exp(scores[b, h, i, j] - top[b, h, i]) where j <= i;
+let total[b, h, i] = exp(sink[h] * slope[h] - top[b, h, i]) + sum[j](share[b, h, i, j]);
+let out[b, h, i, e] = sum[j](share[b, h, i, j] / total[b, h, i] * V[b, h, j, e]);
+"""
+PLAIN = """input Q[b, h, i, d], K[b, h, j, d], V[b, h, j, e];
+let scores[b, h, i, j] = sum[d](Q[b, h, i, d] * K[b, h, j, d]) / 3;
+let weights[b, h, i, j] = WEIGHTS where j < i;
+let out[b, h, i, e] = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
+"""
 # Scores that only these kernels are asked for: the kernel that the usual ones name for a CPU is of no interest here.
 VARIANTS = {
     **USUAL,
@@ -48,6 +60,10 @@ VARIANTS = {
     ),
     "three batch axes": Variant(THREE, ""),
     "two dot products": Variant(TWO, "", sizes={"f": 6}),
+    "sink": Variant(SINK, ""),
+    "softmax off by one": Variant(
+        PLAIN.replace("WEIGHTS", "exp(scores[b, h, i, j]) / (1 + sum[j](exp(scores[b, h, i, j]) where j < i))"), ""
+    ),
     "gate": Variant(
         attention("j <= i", f"{DOT} + log_sigmoid(g[b, h, i] + f[b, h, j])", ", g[b, h, i], f[b, h, j]"), ""
     ),

@@ -132,6 +132,15 @@ def absorb(score, scale, v, peak, weight, acc):  # type: ignore[no-untyped-def]
     return higher, weight, acc
 
 
+@triton.jit
+def beside(sink, peak, weight, acc):  # type: ignore[no-untyped-def]
+    """What is beside the keys, as an exponent of 2, into the running softmax: it takes weight and carries nothing."""
+    higher = tl.maximum(peak, sink)
+    level = tl.where(higher == float("-inf"), 0.0, higher)
+    fade = tl.exp2(peak - level)
+    return higher, weight * fade + tl.exp2(sink - level), acc * fade[:, None]
+
+
 @triton.jit  # type: ignore[untyped-decorator]
 def _delta_kernel(  # type: ignore[no-untyped-def]
     out_ptr,
@@ -266,7 +275,7 @@ def _tilings(width: int, carried: int, itemsize: int, paired: bool) -> tuple[Til
 class Program(NamedTuple):
     """The kernels of one attention. `levels` say of each further array along which axes of a tile it varies: none,
     `row`, `key` or both; `learned` which of them have a gradient. `labels` are two of them in which a query and a key
-    agree, or None."""
+    agree, or None. Where it is not `normalised`, scores are weights."""
 
     forward: Any
     backward_query: Any
@@ -276,6 +285,7 @@ class Program(NamedTuple):
     levels: tuple[str, ...]
     learned: tuple[bool, ...]
     labels: tuple[int, int] | None
+    normalised: bool
 
 
 class Operands(NamedTuple):
@@ -495,9 +505,10 @@ def _launch_backward(
     count, shared = len(given.queries), given.value.shape[1]
     width = given.value.shape[-1]
     delta = torch.empty_like(total)
-    grid = (batch * heads * _ceiling(rows, 64),)
-    arguments = (out, gradient, delta, *_strides(out, gradient), heads, rows)
-    launch(_delta_kernel, grid, arguments, (width, _padded(width, out.itemsize), 64), 4, 1)
+    if program.normalised:
+        grid = (batch * heads * _ceiling(rows, 64),)
+        arguments = (out, gradient, delta, *_strides(out, gradient), heads, rows)
+        launch(_delta_kernel, grid, arguments, (width, _padded(width, out.itemsize), 64), 4, 1)
     gradient = _aligned(gradient)
     arrays = list(zip(found[2 * count + 1 :], program.levels, program.learned, needs[2 * count + 1 :], strict=False))
     of_query = [(x, need) for x, level, learned, need in arrays if learned and level in ("", "row", "rowkey")]
@@ -548,12 +559,13 @@ def attending(
     levels: tuple[str, ...],
     learned: tuple[bool, ...],
     labels: tuple[int, int] | None = None,
+    normalised: bool = True,
 ) -> Callable[..., Tensor]:
     """Attention by these kernels, as a function of queries, keys, value, further arrays and numbers.
 
     A score has so many `dots`, each of a query and a key.
     """
-    program = Program(forward, backward_query, backward_key, backward_table, dots, levels, learned, labels)
+    program = Program(forward, backward_query, backward_key, backward_table, dots, levels, learned, labels, normalised)
 
     def run(tensors: list[Tensor], wholes: list[int], reals: list[float]) -> tuple[Tensor, Tensor]:
         return _attend_by_kernels(program, Operands.of(program, tensors, wholes, reals))
