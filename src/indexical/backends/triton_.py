@@ -74,6 +74,7 @@ def attend_by_triton(
 HELPERS = (
     *("tanh", "fast_tanh", "far", "load_tile", "store_tile", "tiles_of"),
     *("within", "in_order", "behind", "partial_tile", "absorb", "beside"),
+    *("is_odd", "one_dot", "absorb_one"),
 )
 
 

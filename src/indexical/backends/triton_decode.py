@@ -29,7 +29,7 @@ from .triton_score import KEY, NOWHERE, PAIR, ROW, Cell, Operand, Terms, dot_nam
 # The ends of the keys of each row, for each slice of a domain; None for the first or the last key of all.
 Bounds: TypeAlias = "list[tuple[Cell | None, Cell | None]]"
 
-_FUNCTIONS = "few_rows some_keys split_of absorb_keys is_odd one_dot absorb_one store_split paged_keys".split()
+_FUNCTIONS = "few_rows some_keys split_of store_split paged_keys".split()
 
 
 class Packed(Terms):
@@ -201,7 +201,7 @@ def decode_kernel(parts: Parts, bounds: Bounds, paged: bool) -> str:
     kernel.printer.count(roots(parts))
     kernel.add(1, "for k0 in tl.range(start, stop, KEYS):")
     scale = _scores(kernel, 2, keys, "KEYS", paged)
-    kernel.add(2, f"peak, weight, acc = absorb_keys(score, {scale}, v, peak, weight, acc)")
+    kernel.add(2, f"peak, weight, acc = absorb(score, {scale}, v, peak, weight, acc)")
     kernel.add(
         1,
         "if is_odd(acc):",

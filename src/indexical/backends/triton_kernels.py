@@ -276,6 +276,8 @@ def forward_kernel(parts: Parts) -> str:
             kernel.add(indent, 'acc = tl.dot(score.to(v.dtype), v, acc, input_precision="ieee")')
         else:
             kernel.add(indent, f"peak, weight, acc = absorb(score, {scale}, v, peak, weight, acc)")
+    if parts.allowed is not None:
+        _once_more(kernel, keys)
     if parts.sinking is not None:
         kernel.add(1, f"peak, weight, acc = beside({kernel.written(1, parts.sinking[0])}, peak, weight, acc)")
     if parts.scale is not None:
@@ -311,6 +313,33 @@ def place_before(kernel: Kernel, place: int) -> None:
     lines = [f"    {name} = {show(code)}" for name, code in kernel.printer.outer]
     kernel.lines[place:place] = lines
     kernel.printer.outer = []
+
+
+def _once_more(kernel: Kernel, keys: list[str]) -> None:
+    """A sum that is not finite, again and key by key: a value that is NaN or infinite reaches only those queries that
+    attend to it, and in a product of matrices 0 times NaN would reach all."""
+    parts, several = kernel.parts, len(kernel.parts.forward) > 1
+    found = [edges(number if several else None) for number in range(len(kernel.parts.forward))]
+    first, last = found[0][0], found[-1][3]
+    kernel.add(
+        1,
+        "if is_odd(acc):",
+        "    # A value is NaN or infinite: once more key by key, for those queries alone that attend to it.",
+        "    acc = tl.zeros((ROWS, CARRIED_PADDED), tl.float32)",
+        f"    for k0 in tl.range({first} * KEYS, tl.minimum({last} * KEYS, n_keys), num_stages=1):",
+        "        near_keys = tl.arange(0, 1)",
+        "        keys = k0 + near_keys",
+    )
+    kernel.printer.begin()
+    for number, k in enumerate(keys):
+        kernel.add(3, _load(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}", axis="key"))
+        kernel.add(3, f"{dot_name(number)} = one_dot(q{tag(number)}, {k})")
+    _score(kernel, 3, True, None)
+    kernel.add(3, _load("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED", "key"))
+    if parts.scale is None:
+        kernel.add(3, "acc += tl.where(allowed, score * v.to(tl.float32), 0.0)")
+    else:
+        kernel.add(3, f"acc = absorb_one(score, {kernel.written(3, parts.scale)}, v, peak, acc)")
 
 
 def roots(parts: Parts, *further: Cell | None) -> list[Cell]:

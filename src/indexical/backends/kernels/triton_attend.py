@@ -133,6 +133,26 @@ def absorb(score, scale, v, peak, weight, acc):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def is_odd(acc):  # type: ignore[no-untyped-def]
+    """Whether anything in an array is NaN or infinite."""
+    return tl.max(tl.max((acc - acc != 0.0).to(tl.int32), 1), 0) > 0
+
+
+@triton.jit
+def one_dot(q, k):  # type: ignore[no-untyped-def]
+    """The dot products of all rows with one key."""
+    return tl.sum(q.to(tl.float32) * k.to(tl.float32), 1)[:, None]
+
+
+@triton.jit
+def absorb_one(score, scale, v, peak, acc):  # type: ignore[no-untyped-def]
+    """The value of one key, which may be NaN or infinite, to the rows that attend to it and to no others."""
+    level = tl.where(peak == float("-inf"), 0.0, peak)
+    p = tl.exp2(score * scale - level[:, None])
+    return acc + tl.where(score == float("-inf"), 0.0, p * v.to(tl.float32))
+
+
+@triton.jit
 def beside(sink, peak, weight, acc):  # type: ignore[no-untyped-def]
     """What is beside the keys, as an exponent of 2, into the running softmax: it takes weight and carries nothing."""
     higher = tl.maximum(peak, sink)
@@ -210,9 +230,9 @@ def _meetings_kernel(  # type: ignore[no-untyped-def]
     within_tile = tl.arange(0, OTHER_STEP)[None, :]
     for start in range(0, others, SEVERAL):
         turn = start + tl.arange(0, SEVERAL)
-        places = tl.minimum(turn[:, None] * OTHER_STEP + within_tile, other_length - 1).to(tl.int64)
-        labels = tl.load(other + places * other_at).to(tl.int64)
-        low, high = tl.min(labels, 1), tl.max(labels, 1)
+        theirs = tl.minimum(turn[:, None] * OTHER_STEP + within_tile, other_length - 1).to(tl.int64)
+        met = tl.load(other + theirs * other_at).to(tl.int64)
+        low, high = tl.min(met, 1), tl.max(met, 1)
         meets = (low <= most) & (high >= least) & (turn < others)
         first = tl.where(meets, tl.minimum(first, turn), first)
         last = tl.where(meets, turn, last)
@@ -264,7 +284,7 @@ def _tilings(width: int, carried: int, itemsize: int, paired: bool) -> tuple[Til
             return Tiling(64, 32, 4, 2), Tiling(32, 32, 4, 2), Tiling(32, 32, 4, 2)
         return Tiling(32, 16, 4, 2), Tiling(16, 16, 4, 2), Tiling(16, 16, 4, 2)
     if wide <= 64:
-        return Tiling(128, 64, 4, 3), Tiling(64, 64, 4, 3), Tiling(64, 64, 4, 3)
+        return Tiling(128, 64, 4, 3), Tiling(64, 64, 4, 3), Tiling(32, 64, 4, 3)
     if wide <= 128 and paired:
         return Tiling(64, 32, 4, 3), Tiling(64, 32, 4, 3), Tiling(32, 64, 4, 3)
     if wide <= 128:

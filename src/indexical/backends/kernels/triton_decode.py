@@ -60,38 +60,6 @@ def split_of(first, beyond, KEYS: tl.constexpr):  # type: ignore[no-untyped-def]
     return start, tl.minimum(start + each * KEYS, beyond)
 
 
-@triton.jit
-def absorb_keys(score, scale, v, peak, weight, acc):  # type: ignore[no-untyped-def]
-    """A tile of scores and its values into the running softmax of base 2."""
-    higher = tl.maximum(peak, tl.max(score, 1) * scale)
-    level = tl.where(higher == float("-inf"), 0.0, higher)
-    p = tl.exp2(score * scale - level[:, None])
-    fade = tl.exp2(peak - level)
-    weight = weight * fade + tl.sum(p, 1)
-    acc = tl.dot(p.to(v.dtype), v, acc * fade[:, None], input_precision="ieee")
-    return higher, weight, acc
-
-
-@triton.jit
-def is_odd(acc):  # type: ignore[no-untyped-def]
-    """Whether anything in an array is NaN or infinite."""
-    return tl.max(tl.max((acc - acc != 0.0).to(tl.int32), 1), 0) > 0
-
-
-@triton.jit
-def one_dot(q, k):  # type: ignore[no-untyped-def]
-    """The dot products of all rows with one key."""
-    return tl.sum(q.to(tl.float32) * k.to(tl.float32), 1)[:, None]
-
-
-@triton.jit
-def absorb_one(score, scale, v, peak, acc):  # type: ignore[no-untyped-def]
-    """The value of one key, which may be NaN or infinite, to the rows that attend to it and to no others."""
-    level = tl.where(peak == float("-inf"), 0.0, peak)
-    p = tl.exp2(score * scale - level[:, None])
-    return acc + tl.where(score == float("-inf"), 0.0, p * v.to(tl.float32))
-
-
 @triton.jit  # type: ignore[untyped-decorator]
 def store_split(found_ptr, acc, peak, weight, CARRIED: tl.constexpr, CARRIED_PADDED: tl.constexpr, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
     """The results of a split: sums of values, then the highest score of each row, then its total weight."""
