@@ -88,11 +88,23 @@ def inside_tests(owner: Lowering, attend: Attend, operand: Operand) -> list[Node
     assert lowest is not None
     assert highest is not None
     tests: list[Node] = []
-    if not isinstance(lowest, ir.Const) or lowest.value < 0:
+    if not _is_counted(lowest):
         tests.append(infix(">=", sizes.number(owner, lowest), 0))
     if not isinstance(highest, ir.Const) or not isinstance(extent, ir.Const) or highest.value >= extent.value:
         tests.append(infix("<", sizes.number(owner, highest), sizes.number(owner, extent)))
     return tests
+
+
+def _is_counted(expr: ir.Expr) -> bool:
+    """Whether a whole number is plainly at least 0."""
+    match expr:
+        case ir.Const(value):
+            return value >= 0
+        case ir.Map("max", arguments):
+            return any(map(_is_counted, arguments))
+        case ir.Map("min", arguments):
+            return all(map(_is_counted, arguments))
+    return isinstance(expr, ir.Size)
 
 
 def comparing(owner: Lowering, let: ir.Let, attend: Attend, frame: Frame, dots: Iterable[Dot]) -> Frame:

@@ -606,8 +606,7 @@ def table_kernel(parts: Parts) -> str:
     )
     body = len(kernel.lines)
     for operand in parts.tables:
-        kernel.add(1, f"upper_{operand.name} = tl.zeros((KEYS,), tl.float32)")
-        kernel.add(1, f"lower_{operand.name} = tl.zeros((KEYS,), tl.float32)")
+        kernel.add(1, f"d_{operand.name} = tl.zeros((ROWS, KEYS), tl.float32)")
     wanted = [parts.cotangents[operand.expr] for operand in parts.tables]
     kernel.printer.count(roots(parts, *(cell for pair in wanted for cell in pair)))
     kernel.add(1, "begin = tl.maximum(0, -ahead)")
@@ -642,20 +641,17 @@ def table_kernel(parts: Parts) -> str:
     for operand, (cell, _) in zip(parts.tables, wanted, strict=True):
         kernel.add(2, f"if WANT_{operand.name}:")
         code = kernel.written(3, cell)
-        kernel.add(
-            3,
-            f"skewed = tl.gather({code}, moved % KEYS, 1)",
-            f"upper_{operand.name} += tl.sum(tl.where(moved < KEYS, skewed, 0.0), 0)",
-            f"lower_{operand.name} += tl.sum(tl.where(moved < KEYS, 0.0, skewed), 0)",
-        )
+        kernel.add(3, f"d_{operand.name} += {code}")
+    kernel.add(1, "# In all these tiles the same places have the same distance.")
     for operand, (_, factor) in zip(parts.tables, wanted, strict=True):
         more = "" if factor is None else f" * {show(kernel.printer.written(factor, NOWHERE))}"
         kernel.add(1, f"if WANT_{operand.name}:")
         kernel.add(
             2,
+            f"skewed = tl.gather(d_{operand.name}{more}, moved % KEYS, 1)",
             f"start = d_{operand.pointer} + (far(at, diagonals) + diagonal) * (2 * KEYS) + near_columns",
-            f"tl.store(start, upper_{operand.name}{more})",
-            f"tl.store(start + KEYS, lower_{operand.name}{more})",
+            "tl.store(start, tl.sum(tl.where(moved < KEYS, skewed, 0.0), 0))",
+            "tl.store(start + KEYS, tl.sum(tl.where(moved < KEYS, 0.0, skewed), 0))",
         )
     place_before(kernel, body)
     own = [*_dot_strides(queries, keys), *strides_of("v", "", "key"), *strides_of("given", "", "row"), *strides]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -32,9 +33,7 @@ def reach(
 ) -> Reach:
     """The places an index takes where coordinates run over these ranges, and conditions are held. Where there are no
     such points they mean nothing."""
-    found = _reach(expr, ranges, lets)
-    lower, upper = _held(expr, held)
-    found = Reach(_some("max", [found.lowest, *lower]), _some("min", [found.highest, *upper]))
+    found = _reach(expr, ranges, lets, tuple(held))
     return Reach(*(None if end is None else expression(polynomial(end), expr.span) for end in _ends(found)))
 
 
@@ -57,29 +56,39 @@ def _ends(found: Reach) -> tuple[ir.Expr | None, ir.Expr | None]:
     return found.lowest, found.highest
 
 
-def _reach(expr: ir.Expr, ranges: Mapping[Coordinate, ir.Range], lets: Mapping[str, ir.Let]) -> Reach:
+Ranges: TypeAlias = Mapping[Coordinate, ir.Range]
+Lets: TypeAlias = Mapping[str, ir.Let]
+
+
+def _reach(expr: ir.Expr, ranges: Ranges, lets: Lets, held: tuple[ir.Expr, ...]) -> Reach:
+    found = _plain_reach(expr, ranges, lets, held)
+    lower, upper = _held(expr, held if expr.type.coordinates else ())
+    return Reach(_some("max", [found.lowest, *lower]), _some("min", [found.highest, *upper]))
+
+
+def _plain_reach(expr: ir.Expr, ranges: Ranges, lets: Lets, held: tuple[ir.Expr, ...]) -> Reach:
     match expr:
         case ir.Const() | ir.Size() | ir.Read(_, ()):
             return Reach(expr, expr)
         case ir.Coord(coordinate) if coordinate in ranges:
             return _range(ranges[coordinate])
         case ir.Map("neg", (operand,)):
-            return _turned(_reach(operand, ranges, lets))
+            return _turned(_reach(operand, ranges, lets, held))
         case ir.Map("*", (ir.Const(int() as factor), inner)) | ir.Map("*", (inner, ir.Const(int() as factor))):
-            found = _reach(inner, ranges, lets)
+            found = _reach(inner, ranges, lets, held)
             found = found if factor >= 0 else _turned(found)
             by = build.whole(abs(factor), expr.span)
             return Reach(*(_both("*", end, by) for end in _ends(found)))
         case ir.Map("//", (inner, ir.Const(int() as divisor) as by)) if divisor > 0:
-            return Reach(*(_both("//", end, by) for end in _ends(_reach(inner, ranges, lets))))
+            return Reach(*(_both("//", end, by) for end in _ends(_reach(inner, ranges, lets, held))))
         case ir.Map("%", (_, ir.Const(int() as divisor))) if divisor > 0:
             return Reach(build.whole(1 - divisor, expr.span), build.whole(divisor - 1, expr.span))
         case ir.Map(op, arguments):
-            return _mapped(op, [_reach(argument, ranges, lets) for argument in arguments])
+            return _mapped(op, [_reach(argument, ranges, lets, held) for argument in arguments])
         case ir.Read(tensor, indices) if tensor in lets:
             clause, *others = lets[tensor].clauses
             meant = None if others or clause.guard is not None else at(clause, clause.body, indices)
-            return UNKNOWN if meant is None else _reach(meant, ranges, lets)
+            return UNKNOWN if meant is None else _reach(meant, ranges, lets, held)
         case _:
             return UNKNOWN
 
