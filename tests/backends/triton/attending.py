@@ -64,6 +64,18 @@ VARIANTS = {
     "softmax off by one": Variant(
         PLAIN.replace("WEIGHTS", "exp(scores[b, h, i, j]) / (1 + sum[j](exp(scores[b, h, i, j]) where j < i))"), ""
     ),
+    "sigmoid": Variant(
+        PLAIN.replace("WEIGHTS", "sigmoid(scores[b, h, i, j] - shift[h] + u[b, h, j])").replace(
+            "V[b, h, j, e];\nlet", "V[b, h, j, e], shift[h], u[b, h, j];\nlet", 1
+        ),
+        "",
+    ),
+    "retention": Variant(
+        PLAIN.replace("WEIGHTS", "scores[b, h, i, j] * exp(slope[h] * (j - i) / 9.0)").replace(
+            "V[b, h, j, e];\nlet", "V[b, h, j, e], slope[h];\nlet", 1
+        ),
+        "",
+    ),
     "gate": Variant(
         attention("j <= i", f"{DOT} + log_sigmoid(g[b, h, i] + f[b, h, j])", ", g[b, h, i], f[b, h, j]"), ""
     ),

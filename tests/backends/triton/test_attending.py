@@ -16,13 +16,14 @@ CASES = {
     "f32": [
         *("prefix for each batch", "sinks and window", "dilated window", "mask for each head", "nobody"),
         *("relative bias, clamped", "grouped, with all", "two dot products", "gate", "bias", "sink"),
+        "sigmoid",
     ],
     "f16": ["soft cap in documents"],
 }
 if os.environ.get("HYPOTHESIS_PROFILE") == "long":
     CASES["f32"] += [
         *("window for each query", "documents for each batch", "lengths, causal", "ALiBi", "cap from a tensor"),
-        *("cross, aligned at the end", "softmax off by one"),
+        *("cross, aligned at the end", "softmax off by one", "retention"),
         *("strictly causal", "documents and parts", "key padding mask", "bias of a key", "chosen", "relative bias"),
         *("relative bias, in bounds where heard", "three batch axes", "two tables", "grouped, windowed"),
         *("nothing carried", "cross, aligned, fewer keys"),
