@@ -354,7 +354,7 @@ _ALL = (
     ),
     Row(
         "retention",
-        weighted("scores[b, h, i, j] * exp(decay[h] * (j - i))", ", decay[h]"),
+        weighted("scores[b, h, i, j] * exp(decay[h] * (i - j))", ", decay[h]"),
         causal,
         decayed,
         normaliser="none",
