@@ -114,3 +114,19 @@ def test_same_gradients_every_time() -> None:
     weight = torch.randn(2, 2, 201, SHAPES["odd"]["e"], device="cuda")
     first, second = (results(program, learning(given), weight) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("name", ["ALiBi", "documents for each batch", "relative bias", "window"])
+def test_calls_that_are_repeated_compute_anew(name: str) -> None:
+    """A call of known layouts is launched from a tape: with its own tensors, wherever they lie."""
+    program, sizes = ix.compile(VARIANTS[name].text), SHAPES["odd"]
+    first = drawn(name, torch.bfloat16, sizes)
+    for change in range(3):
+        given = {key: -array.flip(-1) * 0.7**change if is_learned(array) else array for key, array in first.items()}
+        if change == 2:  # At an odd address the kernel is another one.
+            given["Q"] = torch.cat([given["Q"].flatten()[:1], given["Q"].flatten()])[1:].view(given["Q"].shape)
+        weight = torch.randn_like(program(**given).double())
+        right = results(program, learning(given, torch.float64), weight, isolate=True)
+        for found, expected in zip(results(program, learning(given), weight), right, strict=True):
+            scale = max(1.0, expected.abs().max().item())
+            assert (found.double() - expected).abs().max().item() <= 2 * MOST["bfloat16"] * scale

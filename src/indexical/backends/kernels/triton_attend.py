@@ -17,7 +17,7 @@ import triton.language as tl
 from torch import Tensor
 
 from .torch_operator import differentiable
-from .triton_launch import launch
+from .triton_launch import Tape, replay
 
 # ------------------------------------------------------------------------------------------ functions of kernels
 
@@ -373,7 +373,9 @@ def _widths(compared: tuple[int, ...], carried: int, itemsize: int) -> tuple[int
     return tuple(itertools.chain(*((width, _padded(width, itemsize)) for width in (*compared, carried))))
 
 
-def _table(program: Program, given: Operands, tiling: Tiling, flipped: bool) -> tuple[tuple[Tensor, ...], list[int]]:
+def _table(
+    program: Program, given: Operands, tiling: Tiling, flipped: bool, tape: Tape
+) -> tuple[tuple[Tensor, ...], list[int]]:
     """For every tile of queries the tiles of keys that it may meet by its labels, or the other way round: a table and
     its strides; nothing where there are no labels."""
     if program.labels is None:
@@ -384,9 +386,9 @@ def _table(program: Program, given: Operands, tiling: Tiling, flipped: bool) -> 
     # Labels that are the same for all batches or heads are looked at once.
     shape = [max(side.shape[axis] if side.stride(axis) else 1 for side in sides) for axis in (0, 1)]
     tiles = _ceiling(own.shape[2], step)
-    table = torch.empty((*shape, tiles, 4), dtype=torch.int32, device=own.device)
+    table = tape.keep(torch.empty((*shape, tiles, 4), dtype=torch.int32, device=own.device))
     arguments = (own, other, table, *_strides(own, other), shape[1], own.shape[2], other.shape[2])
-    launch(_meetings_kernel, (shape[0] * shape[1] * tiles,), arguments, (step, other_step, 16), 4, 1)
+    tape.launch(_meetings_kernel, (shape[0] * shape[1] * tiles,), arguments, (step, other_step, 16), 4, 1)
     return (table,), [0 if shape[0] == 1 else table.stride(0), 0 if shape[1] == 1 else table.stride(1)]
 
 
@@ -399,15 +401,16 @@ def _strides(*tensors: Tensor) -> list[int]:
     return [stride for tensor in tensors for stride in tensor.stride()]
 
 
-def _attend_by_kernels(program: Program, given: Operands) -> tuple[Tensor, Tensor]:
+def _attend_by_kernels(program: Program, given: Operands, tape: Tape) -> tuple[Tensor, Tensor]:
     """The result (batch, head, row, width), and the logarithm to base 2 of every row's total weight; +inf of none."""
     batch, heads, rows, keys = given.shape
-    out = _result(given.queries[0], given.value)
-    total = torch.empty((batch, heads, rows), dtype=torch.float32, device=out.device)
+    out = tape.keep(_result(given.queries[0], given.value))
+    total = tape.keep(torch.empty((batch, heads, rows), dtype=torch.float32, device=out.device))
     if out.numel() == 0:
+        tape.is_whole = False
         return out, total.fill_(math.inf)
     tiling = given.tilings[0]
-    table, steps = _table(program, given, tiling, False)
+    table, steps = _table(program, given, tiling, False, tape)
     arguments = (
         *(*given.queries, *given.keys, given.value, out, total, *given.arrays, *table),
         *_eights(*given.queries, *given.keys, given.value),
@@ -416,7 +419,7 @@ def _attend_by_kernels(program: Program, given: Operands) -> tuple[Tensor, Tenso
     )
     constants = (*given.widths, given.group, tiling.rows, tiling.keys)
     grid = (batch * heads * _ceiling(rows, tiling.rows),)
-    launch(program.forward, grid, arguments, constants, tiling.warps, tiling.stages)
+    tape.launch(program.forward, grid, arguments, constants, tiling.warps, tiling.stages)
     return out, total
 
 
@@ -450,12 +453,12 @@ def _aligned(tensor: Tensor) -> Tensor:
 
 
 def _attend_by_kernels_backward(
-    program: Program, gradient: Tensor, given: Operands, out: Tensor, total: Tensor, needs: Sequence[bool]
+    program: Program, gradient: Tensor, given: Operands, out: Tensor, total: Tensor, needs: Sequence[bool], tape: Tape
 ) -> list[Tensor]:
-    """The gradients that are needed: of queries, keys, value and arrays, in this order."""
+    """The gradients of queries, keys, value and arrays, in this order, and what those of arrays are summed from."""
     batch, heads, rows, keys = given.shape
     count = len(given.queries)
-    found = [_like(x) for x in (*given.queries, *given.keys, given.value)]
+    found = [tape.keep(_like(x)) for x in (*given.queries, *given.keys, given.value)]
     row_tiles = _ceiling(rows, given.tilings[1].rows)
     further = needs[2 * count + 1 :]
     for array, level, learned, need in zip(given.arrays, program.levels, program.learned, further, strict=False):
@@ -466,12 +469,18 @@ def _attend_by_kernels_backward(
         if level == "table":
             tail = (_diagonals(given)[1], 2, given.table_tiling.keys)
         dtype = array.dtype if level == "rowkey" else torch.float32
-        found.append(torch.zeros((batch, heads, *tail), dtype=dtype, device=out.device))
+        found.append(tape.keep(torch.zeros((batch, heads, *tail), dtype=dtype, device=out.device), zero=True))
     if out.numel() == 0 or keys == 0:
-        return [x.zero_() for x, need in zip(found[: 2 * count + 1], needs, strict=False) if need] + [
-            torch.zeros_like(x) for x, need in zip(given.arrays, further, strict=False) if need
-        ]
-    _launch_backward(program, gradient, given, out, total, needs, found)
+        tape.is_whole = False
+        return [x if x is total else x.zero_() for x in found]
+    _launch_backward(program, gradient, given, out, total, needs, found, tape)
+    return found
+
+
+def _summed(program: Program, given: Operands, found: Sequence[Tensor], needs: Sequence[bool]) -> list[Tensor]:
+    """The gradients that are needed: of queries, keys, value and arrays, in this order."""
+    count = len(given.queries)
+    further = needs[2 * count + 1 :]
     result = [x for x, need in zip(found[: 2 * count + 1], needs, strict=False) if need]
     tables = iter(given.places)
     for array, level, learned, part, need in zip(
@@ -520,15 +529,16 @@ def _launch_backward(
     total: Tensor,
     needs: Sequence[bool],
     found: Sequence[Tensor],
+    tape: Tape,
 ) -> None:
     batch, heads, rows, keys = given.shape
     count, shared = len(given.queries), given.value.shape[1]
     width = given.value.shape[-1]
-    delta = torch.empty_like(total)
+    delta = tape.keep(torch.empty_like(total))
     if program.normalised:
         grid = (batch * heads * _ceiling(rows, 64),)
         arguments = (out, gradient, delta, *_strides(out, gradient), heads, rows)
-        launch(_delta_kernel, grid, arguments, (width, _padded(width, out.itemsize), 64), 4, 1)
+        tape.launch(_delta_kernel, grid, arguments, (width, _padded(width, out.itemsize), 64), 4, 1)
     gradient = _aligned(gradient)
     arrays = list(zip(found[2 * count + 1 :], program.levels, program.learned, needs[2 * count + 1 :], strict=False))
     of_query = [(x, need) for x, level, learned, need in arrays if learned and level in ("", "row", "rowkey")]
@@ -542,31 +552,43 @@ def _launch_backward(
         targets = (*found[:count], *(x for x, _ in of_query))
         grid = (batch * heads * _ceiling(rows, tiling.rows),)
         constants = (*given.widths, given.group, tiling.rows, tiling.keys, *wanted)
-        table, steps = _table(program, given, tiling, False)
+        table, steps = _table(program, given, tiling, False, tape)
         arguments = (*operands, *table, *targets, *strides, *steps, *_strides(*found[:count]), *numbers)
-        launch(program.backward_query, grid, arguments, constants, tiling.warps, tiling.stages)
+        tape.launch(program.backward_query, grid, arguments, constants, tiling.warps, tiling.stages)
     wanted = (*needs[count : 2 * count], needs[2 * count], *(need for _, need in of_key))
     if any(wanted):
         tiling = given.tilings[2]
         targets = (*found[count : 2 * count + 1], *(x for x, _ in of_key))
         grid = (batch * shared * _ceiling(keys, tiling.keys),)
         constants = (*given.widths, given.group, tiling.rows, tiling.keys, *wanted)
-        table, steps = _table(program, given, tiling, True)
+        table, steps = _table(program, given, tiling, True, tape)
         places = _strides(*found[count : 2 * count + 1])
         arguments = (*operands, *table, *targets, *strides, *steps, *places, *numbers)
-        launch(program.backward_key, grid, arguments, constants, tiling.warps, tiling.stages)
+        tape.launch(program.backward_key, grid, arguments, constants, tiling.warps, tiling.stages)
     of_table = [(x, need) for x, level, learned, need in arrays if learned and level == "table"]
     first, diagonals = _diagonals(given) if of_table else (0, 0)
     if diagonals and any(need for _, need in of_table):
         tiling = given.table_tiling
-        table, steps = _table(program, given, tiling, False)
+        table, steps = _table(program, given, tiling, False, tape)
         constants = (*given.widths, given.group, tiling.rows, tiling.keys, *(need for _, need in of_table))
         arguments = (*operands, *table, *(x for x, _ in of_table), *strides, *steps, *numbers, diagonals, first)
         grid = (batch * heads * diagonals,)
-        launch(program.backward_table, grid, arguments, constants, tiling.warps, tiling.stages)
+        tape.launch(program.backward_table, grid, arguments, constants, tiling.warps, tiling.stages)
 
 
 # ----------------------------------------------------------------------------------------------------- registration
+
+
+def _layout(tensors: Sequence[Tensor], *numbers: Sequence[float]) -> tuple[Any, ...]:
+    """All that launches depend on but addresses."""
+    return *[(x.shape, x.stride(), x.dtype, x.get_device()) for x in tensors], *map(tuple, numbers)
+
+
+def _remember(tapes: dict[Any, Any], layout: tuple[Any, ...], tape: Tape, steps: Any) -> None:
+    if tape.is_whole:
+        if len(tapes) >= 64:
+            tapes.clear()
+        tapes[layout] = steps
 
 
 def attending(
@@ -586,9 +608,19 @@ def attending(
     A score has so many `dots`, each of a query and a key.
     """
     program = Program(forward, backward_query, backward_key, backward_table, dots, levels, learned, labels, normalised)
+    tapes: dict[Any, Any] = {}
+    backward_tapes: dict[Any, Any] = {}
 
     def run(tensors: list[Tensor], wholes: list[int], reals: list[float]) -> tuple[Tensor, Tensor]:
-        return _attend_by_kernels(program, Operands.of(program, tensors, wholes, reals))
+        layout = _layout(tensors, wholes, reals)
+        steps = tapes.get(layout)
+        again = None if steps is None else replay(steps, tensors)
+        if again is not None:
+            return again[len(tensors)], again[len(tensors) + 1]
+        tape = Tape(tensors)
+        result = _attend_by_kernels(program, Operands.of(program, tensors, wholes, reals), tape)
+        _remember(tapes, layout, tape, tape.steps)
+        return result
 
     def fake(tensors: list[Tensor], wholes: list[int], reals: list[float]) -> tuple[Tensor, Tensor]:
         query, value = tensors[0], tensors[2 * dots]
@@ -602,8 +634,19 @@ def attending(
         reals: list[float],
         needs: list[bool],
     ) -> list[Tensor]:
+        all_given = [*tensors, gradients[0], *found]
+        layout = (*_layout(all_given, wholes, reals), *needs)
+        steps, places = backward_tapes.get(layout, (None, ()))
+        again = None if steps is None else replay(steps, all_given)
+        if again is not None and not any(needs[2 * dots + 1 :]):
+            return [again[place] for place, need in zip(places, needs, strict=True) if need]
         given = Operands.of(program, tensors, wholes, reals)
-        return _attend_by_kernels_backward(program, gradients[0], given, found[0], found[1], needs)
+        if again is not None:
+            return _summed(program, given, [again[place] for place in places], needs)
+        tape = Tape(all_given)
+        result = _attend_by_kernels_backward(program, gradients[0], given, found[0], found[1], needs, tape)
+        _remember(backward_tapes, layout, tape, (tape.steps, [tape.place(x) for x in result]))
+        return _summed(program, given, result, needs)
 
     def fake_backward(gradients: list[Tensor], tensors: list[Tensor], *rest: Any) -> list[Tensor]:
         return [_like(x) for x, need in zip(tensors, rest[-1], strict=True) if need]

@@ -10,6 +10,7 @@ import ctypes
 import functools
 import hashlib
 import json
+import operator
 import os
 import struct
 import threading
@@ -444,21 +445,22 @@ def launch(
     constants: tuple[Any, ...] = (),
     warps: int = 4,
     stages: int = 2,
-) -> None:
+) -> "Repeat | None":
     """Run `kernel` for each point of a grid of up to three axes, with its arguments and then its constants.
 
     Arguments are tensors, whole numbers, reals (float32), descriptors, or None for none. A whole number is taken to be
     1 or divisible by 16 where it is, and so is the address of a tensor: what `do_not_specialize` names is not, and
-    changes from call to call without another compilation. Over a grid without points nothing is done.
+    changes from call to call without another compilation. Over a grid without points nothing is done. The answer can be
+    launched again, where it does not depend on more than layouts and numbers.
     """
     if 0 in grid:
-        return
+        return None
     if type(kernel) is not JITFunction:  # Triton's interpreter
         kernel[tuple(grid)](*arguments, *constants)
-        return
+        return None
     if torch.version.cuda is None:
         kernel[tuple(grid)](*arguments, *constants, num_warps=warps, num_stages=stages, **_OPTIONS)
-        return
+        return None
     name = (id(kernel), warps, stages, constants, *map(type, constants), *map(type, arguments))
     family = _families.get(name)
     if family is None:
@@ -467,8 +469,66 @@ def launch(
     key, values = family.read(arguments)
     launcher = family.launchers.get(key) or family.add(key)
     tiles = [arguments[n] for n in family.tiles]
+    rest = values[len(family.tensors) :]
     if key[0] == torch._C._cuda_getDevice():
         launcher(grid, values, tiles)
-        return
-    with torch.cuda.device(key[0]):
-        launcher(grid, values, tiles)
+    else:
+        with torch.cuda.device(key[0]):
+            launcher(grid, values, tiles)
+    return None if tiles or key[1] is not None else Repeat(launcher, tuple(grid), rest)
+
+
+class Repeat(NamedTuple):
+    """A launch with all but its tensors."""
+
+    launcher: Launcher
+    grid: tuple[int, ...]
+    rest: list[Any]
+
+    def __call__(self, tensors: Sequence[Tensor]) -> bool:
+        """Launch it again with other tensors of the same layouts, on the same device. False, and nothing is done, where
+        they lie at odd addresses or another device is the current one."""
+        values = [tensor.data_ptr() for tensor in tensors]
+        if functools.reduce(operator.or_, values) & 15 or torch._C._cuda_getDevice() != self.launcher.device:
+            return False
+        self.launcher(self.grid, values + self.rest, ())
+        return True
+
+
+class Tape:
+    """The arrays that a call makes and the kernels that it launches, to be run again for tensors of the same layouts:
+    what is in a launch besides addresses takes longer to put together than the launch."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self.tensors = list(tensors)
+        self.steps: list[Any] = []
+        self.is_whole = True
+
+    def keep(self, tensor: Tensor, zero: bool = False) -> Tensor:
+        """An array that the call made."""
+        made = functools.partial(torch.empty_strided, tensor.size(), tensor.stride())
+        self.steps.append((functools.partial(made, dtype=tensor.dtype, device=tensor.device), zero))
+        self.tensors.append(tensor)
+        return tensor
+
+    def launch(self, kernel: Any, grid: Sequence[int], arguments: Sequence[Any], *how: Any) -> None:
+        repeat = launch(kernel, grid, arguments, *how)
+        places = {id(tensor): place for place, tensor in enumerate(self.tensors)}
+        given = [places.get(id(argument)) for argument in arguments if isinstance(argument, Tensor)]
+        self.is_whole = self.is_whole and repeat is not None and None not in given
+        self.steps.append((repeat, given))
+
+    def place(self, tensor: Tensor) -> int:
+        return next(place for place, own in enumerate(self.tensors) if own is tensor)
+
+
+def replay(steps: Sequence[Any], tensors: Sequence[Tensor]) -> list[Tensor] | None:
+    """Run the steps of a tape: the tensors and all that it made; None where it cannot be run as it was."""
+    found = list(tensors)
+    for act, about in steps:
+        if isinstance(act, Repeat):
+            if not act([found[place] for place in about]):
+                return None
+        else:
+            found.append(act().zero_() if about else act())
+    return found
