@@ -21,7 +21,7 @@ from .layout import Statement
 from .lowering import Lowering
 from .operands import Frame
 from .scope import Place, Scope
-from .triton_kernels import WORDS, Parts, forward_kernel, key_kernel, query_kernel, table_kernel
+from .triton_kernels import WORDS, Parts, again_kernel, forward_kernel, key_kernel, query_kernel, table_kernel
 from .triton_score import D_SINK, KEY, ROW, SEEDS, TILE, Cell, Operand, Terms
 
 # The widest head that a kernel takes.
@@ -39,6 +39,8 @@ def attend_by_triton(
     frame = comparing(owner, let, attend, frame, dots.values())
     parts = parts_of(owner, let, attend, frame, row, dots)
     functions = [forward_kernel(parts), query_kernel(parts), key_kernel(parts)]
+    if parts.allowed is not None:
+        functions.insert(1, again_kernel(parts))
     kernels: list[Part] = [f"{parts.name}_{part}" for part in ("forward", "backward_query", "backward_key")]
     if parts.tables:
         functions.append(table_kernel(parts))
@@ -50,7 +52,10 @@ def attend_by_triton(
     maker = owner.text.fresh(f"attend_{let.name}")
     levels = [String(operand.level) for operand in parts.terms.operands]
     described: list[Part] = [len(parts.dots), Tuple(tuple(levels)), parts.learned, parts.labels]
-    described += [False] if parts.scale is None else []
+    if parts.allowed is not None:
+        described += [parts.scale is not None, f"{parts.name}_forward_again"]
+    elif parts.scale is None:
+        described.append(False)
     made = call("attending", String(maker), *kernels, *described)
     owner.functions.append(Statement(0, 0, "assign", maker, made).shown)
     code = partial(operands_of, owner, let, attend, frame, parts, maker)

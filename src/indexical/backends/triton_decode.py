@@ -204,7 +204,7 @@ def decode_kernel(parts: Parts, bounds: Bounds, paged: bool) -> str:
     kernel.add(2, f"peak, weight, acc = absorb(score, {scale}, v, peak, weight, acc)")
     kernel.add(
         1,
-        "if is_odd(acc):",
+        "if is_odd(acc) > 0:",
         "    # Once more key by key, so that a value that is NaN or infinite reaches only those who attend to it.",
         "    acc = tl.zeros((ROWS, CARRIED_PADDED), tl.float32)",
         "    for k0 in tl.range(start, stop, num_stages=1):",

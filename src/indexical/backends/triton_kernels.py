@@ -18,7 +18,20 @@ WORDS = frozenset(
         *("turn", "tile", "score", "allowed", "p", "dp", "d_score", "delta", "total", "peak", "weight", "acc", "scale"),
         *("n_heads", "n_rows", "n_keys", "group", "count", "level", "given", "out", "v", "positions"),
         *("ROWS", "KEYS", "GROUP", "STEP", "met", "table", "member", "shared", "head", "places", "start", "dp"),
-        *("gained", "mean", "d_sink", "first", "beyond", "stop", "found", "page", "slot", "page_size", "CARRIED"),
+        *(
+            "gained",
+            "mean",
+            "d_sink",
+            "odd",
+            "first",
+            "beyond",
+            "stop",
+            "found",
+            "page",
+            "slot",
+            "page_size",
+            "CARRIED",
+        ),
     )
 )
 
@@ -277,7 +290,7 @@ def forward_kernel(parts: Parts) -> str:
         else:
             kernel.add(indent, f"peak, weight, acc = absorb(score, {scale}, v, peak, weight, acc)")
     if parts.allowed is not None:
-        _once_more(kernel, keys)
+        kernel.add(1, "tl.store(odd_ptr + tl.program_id(0), is_odd(acc))")
     if parts.sinking is not None:
         kernel.add(1, f"peak, weight, acc = beside({kernel.written(1, parts.sinking[0])}, peak, weight, acc)")
     if parts.scale is not None:
@@ -286,12 +299,7 @@ def forward_kernel(parts: Parts) -> str:
             "# A query that attends to nothing is 0, and its total infinite: so all its weights are 0 on the way back.",
             "acc = acc / tl.where(weight == 0.0, 1.0, weight)[:, None]",
         )
-    kernel.add(
-        1,
-        "start = out_ptr + b * out_b + h * out_h + far(t0, out_row)",
-        "places = tl.arange(0, ROWS)",
-        "store_tile(start, acc, places, n_rows - t0, out_row, out_e, CARRIED, CARRIED_PADDED)",
-    )
+    _store_result(kernel)
     if parts.scale is not None:
         kernel.add(
             1,
@@ -299,9 +307,7 @@ def forward_kernel(parts: Parts) -> str:
             "tl.store(total_ptr + far(at, n_rows) + t0 + places, total, mask=places < n_rows - t0)",
         )
     place_before(kernel, body)
-    own = [*_dot_strides(queries, keys), *strides_of("v", "", "key"), *strides_of("out", "e", "row"), *strides]
-    named = [f"{name}_ptr" for name in (*queries, *keys, "v", "out", "total")]
-    return kernel.text([*named, *pointers], own, [])
+    return _forward_text(kernel, queries, keys, pointers, strides)
 
 
 def width_of(number: int) -> str:
@@ -315,31 +321,61 @@ def place_before(kernel: Kernel, place: int) -> None:
     kernel.printer.outer = []
 
 
-def _once_more(kernel: Kernel, keys: list[str]) -> None:
-    """A sum that is not finite, again and key by key: a value that is NaN or infinite reaches only those queries that
-    attend to it, and in a product of matrices 0 times NaN would reach all."""
-    parts, several = kernel.parts, len(kernel.parts.forward) > 1
-    found = [edges(number if several else None) for number in range(len(kernel.parts.forward))]
-    first, last = found[0][0], found[-1][3]
+def again_kernel(parts: Parts) -> str:
+    """The kernel of a result that is not finite, key by key: a value that is NaN or infinite reaches only those queries
+    that attend to it, and in a product of matrices 0 times NaN would reach all."""
+    queries, keys, pointers, strides = _signature(parts)
+    about = "Attention of one tile of queries whose sums are not finite, once more and key by key."
+    kernel = Kernel(parts, "forward_again", about, KEY, False)
+    kernel.add(1, "if tl.load(odd_ptr + tl.program_id(0)) == 0:", "    return")
+    kernel.place("n_heads", "n_rows", "ROWS")
+    kernel.add(1, "near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - t0)", "rows = t0 + near")
+    for number, q in enumerate(queries):
+        kernel.add(1, _load(q, "t0", "near", "h", f"PADDED{tag(number)}"))
+    if parts.scale is not None:
+        kernel.add(1, "total = tl.load(total_ptr + far(at, n_rows) + rows)")
+    kernel.ranges(parts.forward, "KEYS")
+    body = len(kernel.lines)
+    ends = [edges(number if len(parts.forward) > 1 else None) for number in range(len(parts.forward))]
+    kernel.printer.count(roots(parts))
     kernel.add(
         1,
-        "if is_odd(acc):",
-        "    # A value is NaN or infinite: once more key by key, for those queries alone that attend to it.",
-        "    acc = tl.zeros((ROWS, CARRIED_PADDED), tl.float32)",
-        f"    for k0 in tl.range({first} * KEYS, tl.minimum({last} * KEYS, n_keys), num_stages=1):",
-        "        near_keys = tl.arange(0, 1)",
-        "        keys = k0 + near_keys",
+        "acc = tl.zeros((ROWS, CARRIED_PADDED), tl.float32)",
+        f"for k0 in tl.range({ends[0][0]} * KEYS, tl.minimum({ends[-1][3]} * KEYS, n_keys), num_stages=1):",
+        "    near_keys = tl.arange(0, 1)",
+        "    keys = k0 + near_keys",
     )
     kernel.printer.begin()
     for number, k in enumerate(keys):
-        kernel.add(3, _load(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}", axis="key"))
-        kernel.add(3, f"{dot_name(number)} = one_dot(q{tag(number)}, {k})")
-    _score(kernel, 3, True, None)
-    kernel.add(3, _load("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED", "key"))
-    if parts.scale is None:
-        kernel.add(3, "acc += tl.where(allowed, score * v.to(tl.float32), 0.0)")
-    else:
-        kernel.add(3, f"acc = absorb_one(score, {kernel.written(3, parts.scale)}, v, peak, acc)")
+        kernel.add(2, _load(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}", axis="key"))
+        kernel.add(2, f"{dot_name(number)} = one_dot(q{tag(number)}, {k})")
+    _score(kernel, 2, True, None)
+    scale = None if parts.scale is None else kernel.written(2, parts.scale)
+    kernel.add(2, "p = score" if scale is None else f"p = tl.exp2(score * {scale} - total[:, None])")
+    kernel.add(
+        2,
+        _load("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED", "key"),
+        "acc += tl.where(allowed, p * v.to(tl.float32), 0.0)",
+    )
+    _store_result(kernel)
+    place_before(kernel, body)
+    return _forward_text(kernel, queries, keys, pointers, strides)
+
+
+def _store_result(kernel: Kernel) -> None:
+    kernel.add(
+        1,
+        "start = out_ptr + b * out_b + h * out_h + far(t0, out_row)",
+        "places = tl.arange(0, ROWS)",
+        "store_tile(start, acc, places, n_rows - t0, out_row, out_e, CARRIED, CARRIED_PADDED)",
+    )
+
+
+def _forward_text(kernel: Kernel, queries: list[str], keys: list[str], pointers: list[str], strides: list[str]) -> str:
+    own = [*_dot_strides(queries, keys), *strides_of("v", "", "key"), *strides_of("out", "e", "row"), *strides]
+    odd = [] if kernel.parts.allowed is None else ["odd"]
+    named = [f"{name}_ptr" for name in (*queries, *keys, "v", "out", "total", *odd)]
+    return kernel.text([*named, *pointers], own, [])
 
 
 def roots(parts: Parts, *further: Cell | None) -> list[Cell]:

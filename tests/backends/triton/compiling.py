@@ -21,7 +21,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 import indexical as ix
-from indexical.backends.kernels import triton_attend
+from indexical.backends.kernels import triton_launch
 from indexical.run.kernel import load
 
 HOPPER = GPUTarget("cuda", 90, 32)
@@ -74,7 +74,7 @@ def stack_of(binary: bytes) -> int:
 
 def main(width: str, *names: str) -> None:
     warnings.simplefilter("ignore")
-    triton_attend.launch = compiled
+    triton_launch.launch = compiled
     for name in names:
         program = ix.compile(VARIANTS[name].text)
         given = drawn(name, torch.bfloat16, {**SIZES, "d": int(width), "e": int(width)})

@@ -135,7 +135,7 @@ def absorb(score, scale, v, peak, weight, acc):  # type: ignore[no-untyped-def]
 @triton.jit
 def is_odd(acc):  # type: ignore[no-untyped-def]
     """Whether anything in an array is NaN or infinite."""
-    return tl.max(tl.max((acc - acc != 0.0).to(tl.int32), 1), 0) > 0
+    return tl.max(tl.max((acc - acc != 0.0).to(tl.int32), 1), 0)
 
 
 @triton.jit
@@ -295,7 +295,8 @@ def _tilings(width: int, carried: int, itemsize: int, paired: bool) -> tuple[Til
 class Program(NamedTuple):
     """The kernels of one attention. `levels` say of each further array along which axes of a tile it varies: none,
     `row`, `key` or both; `learned` which of them have a gradient. `labels` are two of them in which a query and a key
-    agree, or None. Where it is not `normalised`, scores are weights."""
+    agree, or None. Where it is not `normalised`, scores are weights. `again` is the forward kernel for sums that are
+    not finite, or None."""
 
     forward: Any
     backward_query: Any
@@ -306,6 +307,7 @@ class Program(NamedTuple):
     learned: tuple[bool, ...]
     labels: tuple[int, int] | None
     normalised: bool
+    again: Any
 
 
 class Operands(NamedTuple):
@@ -388,7 +390,7 @@ def _table(
     tiles = _ceiling(own.shape[2], step)
     table = tape.keep(torch.empty((*shape, tiles, 4), dtype=torch.int32, device=own.device))
     arguments = (own, other, table, *_strides(own, other), shape[1], own.shape[2], other.shape[2])
-    tape.launch(_meetings_kernel, (shape[0] * shape[1] * tiles,), arguments, (step, other_step, 16), 4, 1)
+    tape.launch(_meetings_kernel, (shape[0] * shape[1] * tiles,), arguments, (step, other_step, 64), 4, 1)
     return (table,), [0 if shape[0] == 1 else table.stride(0), 0 if shape[1] == 1 else table.stride(1)]
 
 
@@ -411,15 +413,18 @@ def _attend_by_kernels(program: Program, given: Operands, tape: Tape) -> tuple[T
         return out, total.fill_(math.inf)
     tiling = given.tilings[0]
     table, steps = _table(program, given, tiling, False, tape)
+    grid = (batch * heads * _ceiling(rows, tiling.rows),)
+    odd = () if program.again is None else (tape.keep(torch.empty(grid, dtype=torch.int32, device=out.device)),)
     arguments = (
-        *(*given.queries, *given.keys, given.value, out, total, *given.arrays, *table),
+        *(*given.queries, *given.keys, given.value, out, total, *odd, *given.arrays, *table),
         *_eights(*given.queries, *given.keys, given.value),
         *_strides(out, *given.arrays),
         *(*steps, heads, rows, keys, *given.numbers),
     )
     constants = (*given.widths, given.group, tiling.rows, tiling.keys)
-    grid = (batch * heads * _ceiling(rows, tiling.rows),)
     tape.launch(program.forward, grid, arguments, constants, tiling.warps, tiling.stages)
+    if odd:
+        tape.launch(program.again, grid, arguments, constants, 4, 1)
     return out, total
 
 
@@ -602,12 +607,15 @@ def attending(
     learned: tuple[bool, ...],
     labels: tuple[int, int] | None = None,
     normalised: bool = True,
+    again: Any = None,
 ) -> Callable[..., Tensor]:
     """Attention by these kernels, as a function of queries, keys, value, further arrays and numbers.
 
     A score has so many `dots`, each of a query and a key.
     """
-    program = Program(forward, backward_query, backward_key, backward_table, dots, levels, learned, labels, normalised)
+    program = Program(
+        forward, backward_query, backward_key, backward_table, dots, levels, learned, labels, normalised, again
+    )
     tapes: dict[Any, Any] = {}
     backward_tapes: dict[Any, Any] = {}
 
