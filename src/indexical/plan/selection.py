@@ -85,8 +85,9 @@ class _Search:
         """The program, with all sums of what is needed over places where they can be, and the names of these."""
         before: dict[str, list[ir.Let]] = {}
         changed: dict[str, ir.Let] = {}
+        recurrent = self.program.recurrent
         for let in self.program.lets:
-            if let.name in self.program.recurrent or let.name not in needed or let.kind != "real":
+            if let.name in recurrent or let.name not in needed or let.kind != "real":
                 continue
             count = len(self.made)
             clauses = []
