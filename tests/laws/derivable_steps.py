@@ -349,10 +349,10 @@ def factored(draw: Draw) -> Drawn:
     f = draw.pick(("", "2 * "))
     text = f"""
 input AA[i, j];
-let LL[i, j] = sqrt({f}AA[i, i] - sum[k](LL[i, k] ** 2 where k < i)) where i == j;
+let LL[i, j] = sqrt({f}(AA[i, i] + 9) - sum[k](LL[i, k] ** 2 where k < i)) where i == j;
 let LL[i, j] = (AA[i, j] - sum[k](LL[i, k] * LL[j, k] where k < j)) / LL[j, j] where i > j;
 let out[i] = sum[j](LL[i, j] * (j + 1));"""
-    return text, {"AA": np.array([[4.0, 2.0], [2.0, 5.0]])}, draw.pick(("out", "LL"))
+    return text, {"AA": np.array([[-5.0, 2.0], [2.0, -4.0]])}, draw.pick(("out", "LL"))
 
 
 @family
