@@ -90,6 +90,9 @@ CODES: dict[str, Code] = {
     "IX413": _warning("an input or definition that no output needs"),
     "IX414": _note("exponentials summed without a shift"),
     "IX415": _note("a guard that may leave nobody to listen to"),
+    "IX416": _warning("rotary positions that do not meet"),
+    "IX417": _warning("an offset in the mask alone, or in the positions alone"),
+    "IX418": _warning("a bias that grows with the distance"),
     "IX419": _note("digits that are lost"),
     # Contracts.
     "IX420": _error("a contract for what is no attention"),

@@ -1,7 +1,7 @@
 """Broken attention is named in every spelling, for the right reason; right attention is left in peace.
 
-Programs come from `shapes.py` and `mistakes.py`, `odd.py` (right, but odd) and `examples/broken`; spellings are
-compositions of the rewrites in `rewrites.py`, the same in every run.
+Programs come from `shapes.py` and `mistakes.py`, `odd.py` (right, but odd), `distances.py` and `examples/broken`;
+spellings are compositions of the rewrites in `rewrites.py`, the same in every run.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from tests.facts import distances
 from tests.facts.mistakes import Broken, broken, tells
 from tests.facts.odd import PLAIN
 from tests.facts.rewrites import rewrite
@@ -30,7 +31,8 @@ pytestmark = pytest.mark.sampled(2)
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "broken"
 FILES = sorted(file for file in FOLDER.glob("*.ix") if not file.stem.endswith("_mended"))
 BROKEN = {str(program): program for program in broken()}
-RIGHT = {**right(), **PLAIN}
+RIGHT = {**right(), **PLAIN, **distances.RIGHT}
+NAMED = {**WRITTEN, **distances.BROKEN}
 
 # Some cuts leave a coordinate without a size, or read out of bounds what a guard kept away: no fault of the facts.
 UNSAYABLE = {"IX301", "IX304", "IX305", "IX309"}
@@ -141,15 +143,15 @@ def test_right_program_is_silent_in_other_spellings(name: str, seed: int) -> Non
     assert {one.code for one in found} <= allowed(RIGHT[name]), show(spelling, found)
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", NAMED)
 def test_written_mistake_is_named(name: str) -> None:
-    codes, text = WRITTEN[name]
+    codes, text = NAMED[name]
     assert {one.code for one in findings(text)} == codes, "\n".join([text, *map(str, findings(text))])
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", NAMED)
 def test_written_mistake_is_named_in_another_spelling(name: str) -> None:
-    codes, text = WRITTEN[name]
+    codes, text = NAMED[name]
     if name in OPEN:
         pytest.skip(OPEN[name])
     spelling, found = respell(text, name)

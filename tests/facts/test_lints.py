@@ -140,6 +140,47 @@ def test_mask_by_number() -> None:
     assert found.help == "write the relation as a guard: `softmax[…](… where j <= i)`"
 
 
+TURNED = """use std::positions::{rotary_halves, rotary_halves_from, rotary_pairs};
+input Q[i, d], K[j, d], V[j, e];
+let n = size(j) - size(i);
+let q = QUERY;
+let k = KEY;
+let w[i, j] = softmax[j](sum[d](q[i, d] * k[j, d]) / sqrt(size(d))) where GUARD;
+let out[i, e] = sum[j](w[i, j] * V[j, e]);
+"""
+
+
+def turned(query: str, key: str, code: str, guard: str = "j <= i") -> Diagnostic:
+    return only(TURNED.replace("QUERY", query).replace("KEY", key).replace("GUARD", guard), code)
+
+
+def test_turned_on_one_side() -> None:
+    found = turned("rotary_halves(Q, 100.0)", "K", "IX416", "n >= 0 && j <= i")
+    assert found.message == "`q[i, d]` is turned by its position, and `k[j, d]` is not"
+    assert labels(found) == [("q[i, d]", "turns with `i`"), ("k[j, d]", "does not turn")]
+
+
+def test_turned_by_other_angles() -> None:
+    bases = turned("rotary_halves(Q, 100.0)", "rotary_halves(K, 200.0)", "IX416", "n >= 0 && j <= i")
+    assert bases.message == "the features of `d` turn faster on one side than on the other"
+    pairs = turned("rotary_halves(Q, 100.0)", "rotary_pairs(K, 100.0)", "IX416", "n >= 0 && j <= i")
+    assert pairs.message == "the features of `d` turn in other pairs on one side than on the other"
+
+
+def test_offset_on_one_side() -> None:
+    found = turned("rotary_halves_from(Q, n, 100.0)", "rotary_halves(K, 100.0)", "IX417")
+    assert found.message == "`i` is turned as if it stood size(j) - size(i) further on, and masked as if it did not"
+    assert labels(found)[0] == ("j <= i", "`i` stands at `i`")
+    found = turned("rotary_halves(Q, 100.0)", "rotary_halves(K, 100.0)", "IX417", "j <= i + n")
+    assert labels(found)[1] == ("j <= i + n", "masked here")
+
+
+def test_bias_that_grows() -> None:
+    found = only(PAIR + WEIGHTS.replace(SCORE, SCORE + " - 0.5 * (j - i) where j <= i") + OUT, "IX418")
+    assert found.message == "this bias grows with the distance from `i` back to `j`"
+    assert found.labels[0].span.text == "0.5 * (j - i)"
+
+
 def test_idle_reduction() -> None:
     found = only("input x[i], y[j];\nlet out = sum[i, j](x[i]) * sum[j](y[j]);", "IX412")
     assert found.message == "nothing here varies with `j`"

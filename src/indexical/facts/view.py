@@ -89,6 +89,12 @@ class View:
         uses += [(use, use.weight_coordinates) for use in self.transposes]
         return {id(use): compare(self.forms, use.weights.basis, use.coordinate, asks) for use, asks in uses}
 
+    @cached_property
+    def turns(self) -> bool:
+        """Whether anything in the program is a cosine: without one, nothing turns."""
+        bodies = [clause.body for let in self.program.lets for clause in let.clauses]
+        return any(isinstance(part, ir.Map) and part.op == "cos" for body in bodies for part in walk(body))
+
     def comparisons(self, gather: Use) -> list[Comparison]:
         """The places in the score of a gather where query and key are compared."""
         known = self._comparisons
