@@ -94,6 +94,7 @@ CODES: dict[str, Code] = {
     "IX417": _warning("an offset in the mask alone, or in the positions alone"),
     "IX418": _warning("a bias that grows with the distance"),
     "IX419": _note("digits that are lost"),
+    "IX430": _note("scores divided by a size, and not by its root"),
     # Contracts.
     "IX420": _error("a contract for what is no attention"),
     "IX421": _error("a role that the relation does not have"),

@@ -86,6 +86,14 @@ BROKEN: dict[str, tuple[set[str], str]] = {
         {"IX417"},
         _turned(_BEHIND, "rotary_halves(Q, 10000.0)", "rotary_halves(K, 10000.0)", "j <= i + n"),
     ),
+    "offset_in_mask_and_not_in_distance": (
+        {"IX417"},
+        _biased("+ alibi(i, j, alibi_slope(h, size(h)))", "let n = size(j) - size(i);\n", "j <= i + n"),
+    ),
+    "offset_in_mask_and_not_in_table": (
+        {"IX417"},
+        _biased("+ table[h, clamp(i - j, 0, 7)]", "input table[h, r in 0..8];\n", "j <= i + size(j) - size(i)"),
+    ),
     "distance_pays": ({"IX418"}, _biased("+ 0.5 * (i - j)")),
     "distance_pays_backwards": ({"IX418"}, _biased("- (j - i) * 2.0 ** (-1.0 - h)")),
     "alibi_taken_away": ({"IX418"}, _biased("- alibi(i, j, alibi_slope(h, size(h)))")),
@@ -128,6 +136,11 @@ RIGHT = {
         "rotary_halves(Q, 10000.0)",
         "K",
     ).replace("* K[h, j, d]) / sqrt", "* known[h, j, d]) / sqrt"),
+    "offset_in_mask_and_in_distance": _biased(
+        "+ alibi(i + n, j, 0.5)", "let n = size(j) - size(i);\n", "j <= i + n"
+    ),
+    "distance_with_a_view_ahead": _biased("- abs(i - j)", "input table[r];\n", "j <= i + size(r) && table[0] > 0"),
+    "offset_that_cancels": _biased("- 0.5 * (i - j)", "let n = size(j) - size(i);\n", "j <= i + n"),
     "distance_costs": _biased("- 0.5 * (i - j)"),
     "distance_costs_backwards": _biased("+ (j - i) * 2.0 ** (-1.0 - h)"),
     "distance_has_a_learned_price": _biased("+ rate[h] * (i - j)", "input rate[h];\n"),

@@ -134,6 +134,15 @@ def test_no_scale_is_a_note() -> None:
     assert found.message == "these scores are not scaled"
 
 
+def test_scale_without_its_root_is_a_note() -> None:
+    found = only(PAIR + WEIGHTS.replace("sqrt(size(d))", "size(d)") + OUT, "IX430")
+    assert found.severity == "note"
+    assert found.message == "these scores are divided by the number of `d`"
+    assert found.labels[0].span.text == "size(d)"
+    mean = WEIGHTS.replace("sum[d]", "mean[d]").replace(" / sqrt(size(d))", "")
+    assert findings(PAIR + mean + OUT, "IX430") == []
+
+
 def test_mask_by_number() -> None:
     found = only("input S[i, j];\nlet w[i, j] = softmax[j](if j <= i { S[i, j] } else { -1e9 });", "IX411")
     assert found.message == "`-1e9` stands in for a mask"

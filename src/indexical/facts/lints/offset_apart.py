@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from ...checker.sizes import show
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
-from ...ir.affine import Polynomial, expression, of_atom
+from ...ir.affine import ONE, Polynomial, expression, of_atom, polynomial
 from ...ir.context import constants_of
+from ...ir.functions import FUNCTIONS
 from ...ir.prove import inequalities
 from ...ir.types import Coordinate
+from ...ir.walk import children
 from ..attention import Gather, Ungathered
+from ..roles import query_of
 from ..view import View
 
 if TYPE_CHECKING:
@@ -22,22 +25,58 @@ CODE = "IX417"
 
 
 def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
+    for gather in view.scored:
+        asks = query_of(view, gather)
+        if len(asks) != 1:
+            continue
+        (query,) = asks
+        masks = _masks(view, gather, query, gather.coordinate)
+        if len(masks) == 1:
+            ((mask, guard),) = masks.items()
+            for found in (*_turned(view, gather, mask, guard), *_counted(view, gather, query, mask, guard)):
+                yield gather.site.let, found
+
+
+def _turned(view: View, gather: Gather | Ungathered, mask: Polynomial, guard: ir.Expr) -> Iterator[Diagnostic]:
+    """Rotary positions that are not those of the mask."""
     if not view.turns:
         return
     from ..rotations import sides
 
-    for gather in view.scored:
-        for _, query, key in sides(view, gather):
-            ahead, behind = query.offset(view), key.offset(view)
-            masks = _masks(view, gather, query.at, key.at)
-            if ahead is None or behind is None or len(masks) != 1:
-                continue
-            ((mask, guard),) = masks.items()
-            turned = ahead - behind
-            if turned.constant is None and mask.constant in (0, -1):
-                yield gather.site.let, _only_turned(view, query, key, guard, turned)
-            elif turned.constant == 0 and _is_of_sizes(mask):
-                yield gather.site.let, _only_masked(view, query, guard, mask)
+    for _, query, key in sides(view, gather):
+        ahead, behind = query.offset(view), key.offset(view)
+        if ahead is None or behind is None:
+            continue
+        turned = ahead - behind
+        if turned.constant is None and mask.constant in (0, -1):
+            yield _only_turned(view, query, key, guard, turned)
+        elif turned.constant == 0 and _is_of_sizes(mask):
+            yield _only_masked(view, query.at, guard, mask, query.factor.expr, "turned")
+
+
+def _counted(
+    view: View, gather: Gather | Ungathered, query: Coordinate, mask: Polynomial, guard: ir.Expr
+) -> Iterator[Diagnostic]:
+    """A distance in the score that is not the one of the mask. One that is only multiplied is the same for all keys
+    but for a number that the softmax takes away; so it must be inside a function, as in `abs(i - j)`."""
+    if not _is_of_sizes(mask) or gather.weights.score is None:
+        return
+    distance = of_atom(query) - of_atom(gather.coordinate)
+    waiting, seen = [(gather.weights.score, gather.weights.score)], 0
+    while waiting and seen < _MOST:
+        expr, place = waiting.pop()
+        seen += 1
+        place = expr if expr.span.source is view.program.source else place
+        inside = expr.arguments if isinstance(expr, ir.Map) and expr.op in FUNCTIONS else ()
+        if any(polynomial(view.forms.written_out(part)) in (distance, -distance) for part in inside):
+            yield _only_masked(view, query, guard, mask, place, "counted")
+            return
+        opened = view.forms.opened(expr) if isinstance(expr, ir.Read) else None
+        waiting += [(part, place) for part in (children(expr) if opened is None else opened[:1])]
+
+
+# So many parts of a score are looked at.
+_MOST = 500
 
 
 def _masks(
@@ -55,8 +94,10 @@ def _masks(
 
 
 def _is_of_sizes(offset: Polynomial) -> bool:
-    """Whether an offset is counted from sizes, as that of a cache is: what is given may be a view of the future."""
-    return offset.constant is None and all(isinstance(atom, ir.Size) for atom in offset.atoms)
+    """Whether an offset is one size less another, as that of a cache is: any other may be a view of the future."""
+    sizes = [term for term in offset.terms if term != ONE]
+    whole = all(isinstance(atom, ir.Size) and power == 1 for term in sizes for atom, power in term)
+    return whole and sorted(offset.terms[term] for term in sizes) == [-1, 1] and offset.terms.get(ONE, 0) in (0, -1)
 
 
 def _only_turned(view: View, query: Side, key: Side, guard: ir.Expr, turned: Polynomial) -> Diagnostic:
@@ -71,13 +112,15 @@ def _only_turned(view: View, query: Side, key: Side, guard: ir.Expr, turned: Pol
     )
 
 
-def _only_masked(view: View, query: Side, guard: ir.Expr, mask: Polynomial) -> Diagnostic:
-    asks = view.shown(query.at)
+def _only_masked(
+    view: View, query: Coordinate, guard: ir.Expr, mask: Polynomial, place: ir.Expr, how: str
+) -> Diagnostic:
+    asks = view.shown(query)
     ahead = show(expression(mask, guard.span))
     return Diagnostic(
         CODE,
-        f"`{asks}` is masked as if it stood {ahead} further on, and turned as if it did not",
-        (Label(query.factor.expr.span, f"turned as `{asks}`"), Label(guard.span, "masked here")),
-        ("the turn counts the distance to each key wrongly, by the same number",),
-        "count from the same place in both: the offset belongs in the positions of the queries too",
+        f"`{asks}` is masked as if it stood {ahead} further on, and {how} as if it did not",
+        (Label(place.span, f"{how} as `{asks}`"), Label(guard.span, "masked here")),
+        ("the distance to each key is wrong by that number",),
+        "count from the same place in both: the offset belongs to the position of the query too",
     )

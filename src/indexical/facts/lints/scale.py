@@ -10,10 +10,11 @@ from ...ir import nodes as ir
 from ...ir.affine import Polynomial, number, polynomial
 from ...ir.algebra.factors import Factor
 from ...ir.context import constants_of
+from ...ir.walk import walk
 from ..attention import Comparison, Gather, Ungathered
 from ..view import View
 
-WRONG, TWICE, MISSING = "IX408", "IX409", "IX410"
+WRONG, TWICE, MISSING, NO_ROOT = "IX408", "IX409", "IX410", "IX430"
 
 
 def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
@@ -70,10 +71,19 @@ def _judge(
         note = "the scores are divided by the size itself, not by its root: the softmax is too flat"
         help = f"scale once, by `sqrt({first})`"
         yield let, Diagnostic(TWICE, "the scale is applied twice", (Label(right[1].span), summed), (note,), help)
+    elif right is not None and right[0] == -1 and not powers and not unknown and not _has_mean(comparison.expr):
+        note = "the spread of the scores falls with the root of that size: the softmax is flatter, the more there are"
+        help = f"divide by `sqrt({first})`, unless queries and keys are meant to point the same way"
+        labels = (Label(right[1].span), summed)
+        yield let, Diagnostic(NO_ROOT, f"these scores are divided by the number of {shown}", labels, (note,), help)
     elif right is None and not powers and not unknown and isinstance(gather, Gather):
         # What nothing is gathered with may be the probabilities of classes, and these are not scaled.
         help = f"divide by `sqrt({first})`"
         yield let, Diagnostic(MISSING, "these scores are not scaled", (summed,), (), help)
+
+
+def _has_mean(expr: ir.Expr) -> bool:
+    return any(isinstance(part, ir.Reduce) and part.op == "mean" for part in walk(expr))
 
 
 def _is_multiple(size: Polynomial, expected: Polynomial) -> bool:
