@@ -258,6 +258,11 @@ def test_empty_row_is_a_note() -> None:
     assert found.message == "this guard may leave nobody over `j` to listen to"
 
 
+def test_guard_on_several_coordinates_says_nothing_of_their_places() -> None:
+    text = "input S[i, j, k];\nlet w[i, j, k] = softmax[j, k](S[i, j, k]) where j <= i, k <= i;"
+    assert findings(text, "IX415") == []
+
+
 @pytest.mark.parametrize(
     "guard", ["j <= i", "i >= j", "!(j > i)", "i - 3 < j <= i", "i / 4 == j / 4", "j == i || j < 2"]
 )

@@ -18,7 +18,7 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
             for normalizer, trail in view.normalizers(clause):
                 if normalizer.op != "softmax" or normalizer.guard is None:
                     continue
-                if keeps_a_point(normalizer, trail, view.lets):
+                if keeps_a_point(normalizer, trail, view.lets) or (let.hidden and _is_of_several(view, let.name)):
                     continue
                 name = normalizer.coordinate.name
                 yield (
@@ -31,3 +31,12 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
                         None,
                     ),
                 )
+
+
+def _is_of_several(view: View, name: str) -> bool:
+    """Whether weights run over the places of several coordinates: what a guard on these keeps is not known."""
+    from ...ir.joins import normalised_together
+
+    clauses = [clause for let in view.program.lets for clause in let.clauses]
+    found = [normalised_together(clause, view.lets) for clause in clauses]
+    return any(together is not None and together[0].tensor == name for together in found)

@@ -13,7 +13,7 @@ from ...ir.context import constants_of
 from ...ir.functions import FUNCTIONS
 from ...ir.prove import inequalities
 from ...ir.types import Coordinate
-from ...ir.walk import children
+from ...ir.walk import children, rebuild
 from ..attention import Gather, Ungathered
 from ..roles import query_of
 from ..view import View
@@ -86,11 +86,16 @@ def _masks(
     found: dict[Polynomial, ir.Expr] = {}
     for guard in gather.weights.kept:
         for fact in view.forms.algebra.conditions(guard).values():
-            for row in inequalities(fact, constants_of(view.lets)) or ():
+            for row in inequalities(_written_out(view, fact), constants_of(view.lets)) or ():
                 rest = row - of_atom(query) + of_atom(key)
                 if not any(isinstance(atom, Coordinate) or atom.type.coordinates for atom in rest.atoms):
                     found.setdefault(rest, guard)
     return found
+
+
+def _written_out(view: View, expr: ir.Expr) -> ir.Expr:
+    """A condition with the definitions in it, such as `limit[i]`, written out."""
+    return rebuild(view.forms.written_out(expr), lambda part: _written_out(view, part))
 
 
 def _is_of_sizes(offset: Polynomial) -> bool:
