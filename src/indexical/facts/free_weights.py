@@ -129,7 +129,9 @@ def _is_said(
     query: frozenset[Coordinate],
 ) -> bool:
     """Whether something says that the one hears the other."""
-    if key.space is not None and any(key.space == asks.space for asks in query):
+    # Of plain products `Q (K V)` and `(Q K) V` are the same: features that share a space are no query and key.
+    shared = key.space is not None and any(key.space == asks.space for asks in query)
+    if shared and any(_is_bent(view.forms, factor.expr, key, query, 0) for factor in used):
         return True
     step = product.summed[0].range
     if any(bound.type.coordinates & query for bound in (step.lower, step.upper)):
@@ -141,6 +143,19 @@ def _is_said(
     if any(_is_placed(view.forms, factor.expr, key, query, 0) for factor in used):
         return True
     return _is_claimed(view, let, key, query)
+
+
+def _is_bent(forms: Forms, expr: ir.Expr, key: Coordinate, query: frozenset[Coordinate], depth: int) -> bool:
+    """Whether weights are a function of what is compared, and not the sum of products itself."""
+    if not _relates(expr.type.coordinates, key, query) or depth > _DEEPEST:
+        return False
+    match expr:
+        case ir.Read():
+            found = forms.opened(expr)
+            return found is not None and _is_bent(forms, found[0], key, query, depth + 1)
+        case ir.Map("+" | "-" | "*" | "/" | "neg", arguments):
+            return any(_is_bent(forms, part, key, query, depth) for part in arguments)
+    return isinstance(expr, ir.Map | ir.Select)
 
 
 def _relates(coordinates: frozenset[Coordinate], key: Coordinate, query: frozenset[Coordinate]) -> bool:

@@ -76,8 +76,8 @@ def stable_lets(
 
 
 def _raised(expr: ir.Expr) -> Iterator[str]:
-    """Yield what is read under an exponential."""
-    if isinstance(expr, ir.Map) and expr.op == "exp":
+    """Yield what is read under an exponential, or a quotient of exponentials: it may be the total of weights."""
+    if isinstance(expr, ir.Map) and (expr.op == "exp" or expr.op == "sigmoid"):
         yield from (part.tensor for part in walk(expr) if isinstance(part, ir.Read))
 
 
