@@ -68,7 +68,9 @@ def check(program: ix.Program, arrays: dict[str, Any], backend: str) -> None:
     assert len(listed) == sum(operation.definition in home for operation in plan.operations)
     for step in plan.steps:
         names = {operation.name for operation in plan.operations if operation.definition in step.definitions}
-        if step.attend is not None:
+        if step.chunks is not None:
+            assert "chunks" in names, step.kernel
+        elif step.attend is not None:
             assert "attend" in names, step.kernel
         if step.norm is not None:
             assert "fused" in names, step.kernel

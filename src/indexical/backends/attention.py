@@ -12,6 +12,7 @@ from ..plan.target import FUSED, INTERVALS, TILES, TRITON
 from . import (
     arrays,
     backward,
+    chunks,
     clauses,
     experts,
     interval_attention,
@@ -52,6 +53,9 @@ def define(low: Lowering, let: ir.Let) -> None:
     if step is not None and step.loss is not None:
         write_cross_entropy(low, let, step.loss, step.covers)
         return
+    if step is not None and step.chunks is not None and step.attend is None:
+        chunks.carried(low, let, step.chunks, step.covers)
+        return
     if step is None or step.attend is None:
         clauses.define_whole(low, let)
         return
@@ -82,6 +86,8 @@ def define(low: Lowering, let: ir.Let) -> None:
 
 def attended(low: Lowering, let: ir.Let, step: Step, attend: Attend, frame: Frame) -> Value:
     """The kernel that the plan chose."""
+    if step.chunks is not None:
+        return chunks.chunked(low, let, step.chunks, frame.heard)
     if low.text.dialect.streams_blocks:
         return numpy_attention.blocks(low, let, attend, frame)
     if step.kernel == FUSED:

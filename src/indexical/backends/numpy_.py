@@ -8,7 +8,7 @@ from functools import reduce
 
 from ..ir.functions import FUNCTIONS
 from ..ir.types import Dtype
-from ..plan.target import STREAM, Target
+from ..plan.target import CHUNKS, STREAM, Target
 from .base import Text, Value
 from .code import ALL, ZERO, Attribute, Name, Node, Slice, call, index, infix, method, negative, spelled
 from .numpy_helpers import HELPERS
@@ -30,7 +30,7 @@ _NAMES: dict[Dtype, str] = {
 class NumPy:
     """Arrays are `numpy.ndarray`s."""
 
-    target = Target("numpy", frozenset((STREAM,)))
+    target = Target("numpy", frozenset((STREAM, CHUNKS)))
     module = "np"
     header: tuple[str, ...] = ("import numpy as np",)
     decorators: tuple[str, ...] = ('@np.errstate(all="ignore")',)

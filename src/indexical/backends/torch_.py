@@ -6,7 +6,19 @@ from collections.abc import Mapping
 
 from ..ir.functions import FUNCTIONS
 from ..ir.types import Dtype
-from ..plan.target import BACKWARD, CROSS_ENTROPY, FUSED, GROUPED, INTERVALS, NORMS, STREAM, TILES, TRITON, Target
+from ..plan.target import (
+    BACKWARD,
+    CHUNKS,
+    CROSS_ENTROPY,
+    FUSED,
+    GROUPED,
+    INTERVALS,
+    NORMS,
+    STREAM,
+    TILES,
+    TRITON,
+    Target,
+)
 from .base import Text, Value
 from .code import ZERO, Name, Node, Number, Part, Prefix, call, fill, infix, method, spelled
 from .torch_helpers import HELPERS
@@ -28,7 +40,7 @@ class Torch:
     """Arrays are `torch.Tensor`s, all on one device."""
 
     target = Target(
-        "torch", frozenset((FUSED, INTERVALS, TILES, STREAM, TRITON, BACKWARD, GROUPED, NORMS, CROSS_ENTROPY))
+        "torch", frozenset((FUSED, INTERVALS, TILES, STREAM, CHUNKS, TRITON, BACKWARD, GROUPED, NORMS, CROSS_ENTROPY))
     )
     module = "torch"
     header: tuple[str, ...] = ("import torch",)

@@ -15,9 +15,11 @@ from ..ir.needs import asserted, reached, read_in
 from ..ir.types import Coordinate, Dtype
 from ..ir.walk import reads_of, walk
 from .blocks import cut
+from .carried import carry
 from .contractions import contract
 from .decode import DECODE, decode_refusal
 from .dtypes import definition_dtypes
+from .duality import chunks_of
 from .experts import group
 from .few import few_pairs
 from .fuse import fuse
@@ -36,6 +38,7 @@ from .steps import (
     Attention,
     Block,
     Chosen,
+    Chunks,
     Free,
     Gradient,
     Layout,
@@ -46,8 +49,8 @@ from .steps import (
     Softmax,
     Step,
 )
-from .target import BACKWARD, CROSS_ENTROPY, FUSED, GROUPED, INTERVALS, NORMS, STREAM, TILES, TRITON, Target
-from .wording import words_of
+from .target import BACKWARD, CHUNKS, CROSS_ENTROPY, FUSED, GROUPED, INTERVALS, NORMS, STREAM, TILES, TRITON, Target
+from .wording import chunk_words, words_of
 
 ARRAYS = "arrays"
 
@@ -84,8 +87,13 @@ def choose(
         needed = needed_by(program, wanted, _reading(fused, derived))
         program, chosen, ungrouped = group(program, needed, {*fused, *derived.left})
         refusals = {**ungrouped, **refusals}
-    arranged = arrange(program, wanted, isolate)
+    carried: dict[str, Chunks] = {}
     reading = _reading(fused, derived)
+    if not isolate and CHUNKS in target.kernels:
+        program, carried, uncarried = carry(program, needed_by(program, wanted, reading), wanted)
+        refusals = {**uncarried, **refusals}
+    arranged = arrange(program, wanted, isolate)
+    reading |= {name: chunks.parts for name, chunks in carried.items()}
     program, blocks = _cut(arranged.program, wanted, derived.flowing, reading, refusals)
     norms = {} if isolate or NORMS not in target.kernels else _norms(program, {*fused, *reading}, dtypes)
     reading |= {name: norm.parts for name, norm in norms.items()}
@@ -98,6 +106,9 @@ def choose(
     written = original.definitions
     kernels = {step.definition: step for step in reversed(together)}
     kernels |= {name: Step(name, GROUPED, chosen=rows) for name, rows in chosen.items()}
+    for name, chunks in carried.items():
+        covers = _covered((name,), lets, needed)
+        kernels[name] = Step(name, CHUNKS, chunk_words(chunks), covers=covers, chunks=chunks)
     given = {tensor.name: dtypes[tensor.name] for tensor in program.inputs if tensor.name in dtypes}
     found_types, weak = definition_dtypes(program, given)
     types = {**given, **found_types, **definition_dtypes(original, given)[0]}
@@ -366,6 +377,11 @@ def _attend(
     shape = _shape(domain, keys, key, guarded)
     way, refusals = _way(let, attention, layout, scores, keys, shape, target)
     attend = Attend(attention, layout, scores, domain, keys, shape)
+    if isinstance(attention.normaliser, Free) and CHUNKS in target.kernels:
+        chunks = chunks_of(attention)
+        if not isinstance(chunks, str):
+            return Step(let.name, CHUNKS, chunk_words(chunks), (), attend, chunks=chunks)
+        refusals = (*refusals, Refusal(let.name, CHUNKS, chunks))
     if way in (INTERVALS, TILES, STREAM) and INTERVALS in target.kernels and attention.normaliser == Softmax():
         attend = replace(attend, few=few_pairs(attend, device))
     if TRITON in target.kernels and device == "cuda" and way != FUSED and dtype is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..facts.attention import Gather
+from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.canonical import text
 from ..ir.algebra.factors import Factor, product_of
@@ -33,6 +34,7 @@ from ..ir.algebra.writing import named, written
 from ..ir.context import Trail, visit_clause
 from ..ir.types import Coordinate
 from ..ir.walk import reads_of, walk
+from .duality import chunks_of
 from .placement import Placement, place_attention
 from .weights import Gathered, widened
 
@@ -169,6 +171,91 @@ def _is_separable(value: Form) -> bool:
     atoms = [atom for _, term in value.terms for atom, _ in term.factors]
     plain = all(term.exponent is None and not term.conditions for _, term in value.terms)
     return plain and not any(isinstance(atom, Function | Group) and len(atom.coordinates) > 1 for atom in atoms)
+
+
+# ------------------------------------------------------------- causal products
+
+
+def causal_product(
+    algebra: Algebra, let: ir.Let, clause: ir.Clause, total: ir.Reduce, trail: Trail, names: Iterator[str]
+) -> Freed | None:
+    """A sum over all that comes before, under weights that are a product of two sides and a decay; None for others."""
+    for key in total.ranges:
+        if key.depends_on:
+            continue
+        for row in sorted(total.type.coordinates):
+            query = frozenset((row,))
+            inlined = frozenset(_opened(algebra, [Factor(total.body)], key.coordinate, query))
+            if _may_be_causal(algebra, total, inlined, key.coordinate, row):
+                found = _causal(algebra, let, clause, total, trail, key, row, inlined, names)
+                if found is not None:
+                    return found
+    return None
+
+
+def _may_be_causal(
+    algebra: Algebra, total: ir.Reduce, inlined: Iterable[str], key: Coordinate, row: Coordinate
+) -> bool:
+    """Whether a condition compares query and key: known without normal forms. Of a definition, any two of its own."""
+    bodies = [(total.body, total.guard, {key, row})]
+    for name in inlined:
+        clause = algebra.lets[name].clauses[0]
+        bodies.append((clause.body, clause.guard, {r.coordinate for r in clause.ranges}))
+    for body, guard, own in bodies:
+        held = [part.condition for part in walk(body) if isinstance(part, ir.Select)]
+        held += [part.guard for part in walk(body) if isinstance(part, ir.Reduce) and part.guard is not None]
+        for condition in (*held, *(() if guard is None else (guard,))):
+            if len(condition.type.coordinates & own) > 1:
+                return True
+    return False
+
+
+def _causal(
+    algebra: Algebra,
+    let: ir.Let,
+    clause: ir.Clause,
+    total: ir.Reduce,
+    trail: Trail,
+    key: ir.Range,
+    row: Coordinate,
+    inlined: frozenset[str],
+    names: Iterator[str],
+) -> Freed | None:
+    scope = {step.coordinate: step for step in (*trail, *total.ranges) if isinstance(step, ir.Range)}
+    body = total.body
+    if len(total.ranges) > 1:
+        others = tuple(step for step in total.ranges if step is not key)
+        if total.guard is not None and total.guard.type.coordinates & {step.coordinate for step in others}:
+            return None
+        body = build.reduce("sum", others, body, None, "real", total.span)
+    algebra.work = algebra.depth = 0
+    try:
+        whole = algebra.opened(algebra.form(body, scope), lambda read: read.tensor in inlined)
+        if len(whole.terms) != 1:
+            return None
+        number, term = whole.terms[0]
+        guard = {**({} if total.guard is None else algebra.conditions(total.guard)), **term.conditions}
+        pair = {row, key.coordinate}
+        weights = [f for f in term.factors if pair <= f[0].coordinates]
+        values = [f for f in term.factors if key.coordinate in f[0].coordinates and f not in weights]
+        outside = product([f for f in term.factors if key.coordinate not in f[0].coordinates])
+        if not any(isinstance(atom, Sum) for atom, _ in weights):
+            return None
+        score, value = form(((1, product(weights, term.exponent)),)), form(((1, product(values)),))
+        found = Gathered(algebra.binder(key), score, guard, value, "zero", (), EMPTY, outside, number, (), None, True)
+        placed = place_attention(algebra, found, next(names), let, clause, trail, total.span)
+    except TooLarge:
+        return None
+    chunks = placed if isinstance(placed, str) else chunks_of(placed.attention)
+    if isinstance(placed, str) or isinstance(chunks, str) or chunks.row != row:
+        return None
+    if any(part.tensor in inlined for part in reads_of(placed.let)):
+        return None
+    factors = [Factor(placed.read)]
+    if outside.factors or number != 1:
+        taken = [step.coordinate.name for step in trail if isinstance(step, ir.Range)]
+        factors.append(Factor(named(written(form(((number, outside),)), total.span), taken)))
+    return Freed(total, (placed,), product_of(factors, total), inlined)
 
 
 # ------------------------------------------------------------------- sigmoids

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from typing import TypeGuard
 
-from ..facts.free_weights import free_gathers, sums_one
+from ..facts.free_weights import free_gathers
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.factors import Forms
@@ -13,12 +15,12 @@ from ..ir.algebra.normal import Form, Number, Product, Sum, TooLarge, form
 from ..ir.algebra.normalize import Algebra
 from ..ir.algebra.predicates import holds_exponential, is_exponential
 from ..ir.algebra.writing import named, written
-from ..ir.context import Trail
+from ..ir.context import Trail, visit_clause
 from ..ir.needs import members, needed
 from ..ir.walk import fresh_name, reads_of, rebuild, walk
 from ..source import Span
 from .empty_sums import Written
-from .free_weights import Freed, free_attention
+from .free_weights import Freed, causal_product, free_attention
 from .ordering import preceded
 from .placement import Placement, place_attention
 from .steps import Attention, Recognized, Refusal
@@ -188,7 +190,7 @@ class _Search:
 
     # ---------------------------------------------------------------- free weights
 
-    def free(self, wanted: tuple[str, ...], names: Collection[str]) -> None:
+    def free(self, wanted: tuple[str, ...], names: AbstractSet[str]) -> None:
         """Put every attention whose weights nothing normalises in place, unless its weights are there anyway: because
         they are wanted, or because something else needs them."""
         found = self._freed(names)
@@ -207,23 +209,42 @@ class _Search:
             self.made = [placement for part in parts for placement in part.placements]
             self._put(_without(self.lets[name], parts))
 
-    def _freed(self, names: Collection[str]) -> dict[str, list[Freed]]:
+    def _freed(self, names: AbstractSet[str]) -> dict[str, list[Freed]]:
         """The attentions of that kind, by the definitions that they stand in."""
         result: dict[str, list[Freed]] = {}
         lets = [let for let in self.program.lets if let.name in names and let.name not in self.attentions]
         lets = [let for let in lets if self.lets[let.name] is let and _may_be_free(let)]
         if not lets:
             return result
+        algebra = Algebra(replace(self.program, lets=tuple(self.lets.values())), set(self.algebra.kept))
+        for item in self.program.order:
+            if isinstance(item, ir.Once) and item.name in names - self.attentions.keys():
+                self._causal(self.lets[item.name], algebra, result)
+        taken = {id(part.total) for parts in result.values() for part in parts}
         from ..facts.view import View
 
         for found in sorted(free_gathers(View(self.program), lets), key=lambda gather: not gather.values):
             let = found.site.let
+            if id(found.site.expr) in taken:
+                continue
             made = free_attention(self.algebra, found, self._names(f"{let.name}_attention", result))
             if isinstance(made, str):
                 self.refusals.append(Refusal(let.name, "stream", made, found.span))
             elif made is not None and (found.values or result):
                 result.setdefault(let.name, []).append(made)
         return result
+
+    def _causal(self, let: ir.Let, algebra: Algebra, result: dict[str, list[Freed]]) -> None:
+        """Add the causal products of a definition: a kernel takes these in chunks. It is not written out where it is
+        read."""
+        names = self._names(f"{let.name}_attention", result)
+        for clause in let.clauses:
+            for expr, trail in visit_clause(clause):
+                if _sums_reals(expr):
+                    found = causal_product(algebra, let, clause, expr, trail, names)
+                    if found is not None:
+                        algebra.kept.add(let.name)
+                        result.setdefault(let.name, []).append(found)
 
     def _names(self, name: str, found: Mapping[str, list[Freed]]) -> Iterator[str]:
         """Names like this one that nothing has."""
@@ -356,7 +377,11 @@ def _without(let: ir.Let, parts: list[Freed]) -> ir.Let:
 
 def _may_be_free(let: ir.Let) -> bool:
     """Whether a definition sums products: known without looking into them."""
-    return any(isinstance(part, ir.Reduce) and sums_one(part) for c in let.clauses for part in walk(c.body))
+    return any(_sums_reals(part) for clause in let.clauses for part in walk(clause.body))
+
+
+def _sums_reals(expr: ir.Expr) -> TypeGuard[ir.Reduce]:
+    return isinstance(expr, ir.Reduce) and expr.op == "sum" and expr.type.kind == "real"
 
 
 def _is_product(expr: ir.Expr) -> bool:

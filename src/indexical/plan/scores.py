@@ -26,7 +26,7 @@ def take_apart(attention: Attention, layout: Layout) -> Scores:
     dots: list[Dot] = []
     rest: list[tuple[ir.Expr, bool]] = []
     reason = ""
-    for term, positive in _terms(attention.score, True):
+    for term, positive in terms_of_sum(attention.score, True):
         found = _dot(term, positive, rows, key) if not dots else None
         if isinstance(found, Dot):
             dots.append(found)
@@ -38,16 +38,17 @@ def take_apart(attention: Attention, layout: Layout) -> Scores:
     return Scores(dots[0], _sum(rest))
 
 
-def _terms(expr: ir.Expr, positive: bool) -> Iterable[tuple[ir.Expr, bool]]:
+def terms_of_sum(expr: ir.Expr, positive: bool) -> Iterable[tuple[ir.Expr, bool]]:
+    """The terms of a sum; False marks one that is taken away."""
     match expr:
         case ir.Map("+", (left, right)):
-            yield from _terms(left, positive)
-            yield from _terms(right, positive)
+            yield from terms_of_sum(left, positive)
+            yield from terms_of_sum(right, positive)
         case ir.Map("-", (left, right)):
-            yield from _terms(left, positive)
-            yield from _terms(right, not positive)
+            yield from terms_of_sum(left, positive)
+            yield from terms_of_sum(right, not positive)
         case ir.Map("neg", (operand,)):
-            yield from _terms(operand, not positive)
+            yield from terms_of_sum(operand, not positive)
         case _:
             yield expr, positive
 
@@ -76,18 +77,18 @@ def _negative(term: ir.Expr) -> ir.Expr:
             return build.apply("neg", (term,), term.type.kind, term.span)
 
 
-def _factors(expr: ir.Expr) -> Iterable[tuple[ir.Expr, bool]]:
+def factors_of_product(expr: ir.Expr) -> Iterable[tuple[ir.Expr, bool]]:
     """The factors of a product; False marks a divisor."""
     match expr:
         case ir.Map("*", (left, right)):
-            yield from _factors(left)
-            yield from _factors(right)
+            yield from factors_of_product(left)
+            yield from factors_of_product(right)
         case ir.Map("/", (left, right)) if expr.type.kind == "real":
-            yield from _factors(left)
-            yield from ((factor, not positive) for factor, positive in _factors(right))
+            yield from factors_of_product(left)
+            yield from ((factor, not positive) for factor, positive in factors_of_product(right))
         case ir.Map("neg", (operand,)):
             yield build.whole(-1, expr.span), True
-            yield from _factors(operand)
+            yield from factors_of_product(operand)
         case _:
             yield expr, True
 
@@ -105,7 +106,7 @@ def _product(factors: list[tuple[ir.Expr, bool]], expr: ir.Expr) -> ir.Expr | No
 
 def _dot(term: ir.Expr, positive: bool, rows: frozenset[Coordinate], key: Coordinate) -> Dot | str | None:
     """The term as a scaled dot product; a reason where it is nearly one, None where it is none."""
-    factors = list(_factors(term))
+    factors = list(factors_of_product(term))
     sums = [f for f, upper in factors if upper and isinstance(f, ir.Reduce) and f.op == "sum" and _compares(f, key)]
     if len(sums) != 1:
         return None
@@ -116,13 +117,13 @@ def _dot(term: ir.Expr, positive: bool, rows: frozenset[Coordinate], key: Coordi
     answered: list[tuple[ir.Expr, bool]] = []
     scale: list[tuple[ir.Expr, bool]] = [] if positive else [(build.whole(-1, term.span), True)]
     outside = [(factor, upper) for factor, upper in factors if factor is not dot]
-    for factor, upper in [*_factors(dot.body), *outside]:
+    for factor, upper in [*factors_of_product(dot.body), *outside]:
         coordinates = factor.type.coordinates
         if key in coordinates and coordinates & rows:
             return "a factor of the score varies with query and key at once"
         if key in coordinates:
             answered.append((factor, upper))
-        elif coordinates or any(factor is inner for inner, _ in _factors(dot.body)):
+        elif coordinates or any(factor is inner for inner, _ in factors_of_product(dot.body)):
             asked.append((factor, upper))
         else:
             scale.append((factor, upper))

@@ -131,6 +131,36 @@ class Few:
 
 
 @dataclass(frozen=True, slots=True)
+class Chunks:
+    """`sum[key]((sum[features](query · answer)) · decay · value)` over the keys up to the `row`, those before it where
+    it is `strict`, those from it on where it goes `backward`: the product of answer and value is carried in a state.
+
+    The decay is e to `rate` for every step from key to row, times e to the difference of `levels` between the two,
+    times the product of `times` over these steps; None is no decay. All of them may vary with the features. Levels are
+    at the row, or at the key where it goes backward; rate and `times` vary with the row where each step has its own.
+    """
+
+    row: Coordinate
+    key: ir.Range
+    features: tuple[ir.Range, ...]
+    query: ir.Expr
+    answer: ir.Expr
+    value: ir.Expr
+    rate: ir.Expr | None = None
+    levels: ir.Expr | None = None
+    times: ir.Expr | None = None
+    strict: bool = False
+    backward: bool = False
+
+    @property
+    def parts(self) -> tuple[ir.Expr, ...]:
+        """The expressions that have to be evaluated."""
+        bounds = [bound for range in (self.key, *self.features) for bound in (range.lower, range.upper)]
+        given = (self.query, self.answer, self.value, self.rate, self.levels, self.times)
+        return (*bounds, *(part for part in given if part is not None))
+
+
+@dataclass(frozen=True, slots=True)
 class Attend:
     """An attention with all that a kernel needs: the `domain` of its pairs of query and key, and the keys of each
     query. `shape` is `full` or `causal` where its guard says no more than that; over `few` pairs it is computed at
@@ -262,6 +292,7 @@ class Step:
     norm: Norm | None = None
     chosen: Chosen | None = None
     loss: CrossEntropy | None = None
+    chunks: Chunks | None = None
 
     @property
     def definitions(self) -> tuple[str, ...]:

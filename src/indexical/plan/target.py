@@ -11,6 +11,8 @@ TILES = "key intervals, tile by tile"
 STREAM = "stream"
 # Attention printed as a kernel of its own, for a GPU.
 TRITON = "Triton kernel"
+# A causal product of two sides, its earlier part carried in a state.
+CHUNKS = "chunks of matrix products"
 # The gradients of an attention from recomputed weights.
 BACKWARD = "backward"
 # Rows that are multiplied by a matrix chosen by place; normalisations over an axis; the loss of logits.

@@ -6,10 +6,12 @@ from ..ir import nodes as ir
 from ..ir.domain import Slice
 from ..ir.text import shown
 from ..ir.walk import walk
-from .steps import Attend, Free
+from .steps import Attend, Chunks, Free
 
 MASKED = "by scaled_dot_product_attention under that mask"
 PRODUCTS = "by products, all in memory"
+# A causal product of so few positions is one product under a mask.
+AT_ONCE = 128
 
 
 def words_of(attend: Attend, fused: bool, streams: bool, builds: bool) -> tuple[str, ...]:
@@ -52,6 +54,22 @@ def words_of(attend: Attend, fused: bool, streams: bool, builds: bool) -> tuple[
         spread = "NaN and infinity may spread within a block (`isolate=True` keeps them apart)"
         lines.append(f"{spread}; a `{key}` that nobody hears is not read")
     return tuple(lines)
+
+
+def chunk_words(chunks: Chunks) -> tuple[str, ...]:
+    """Describe the sides of a causal product, its decay, and what is carried from chunk to chunk."""
+    row, key = chunks.row.name, chunks.key.coordinate.name
+    pair = (row, key) if chunks.backward else (key, row)
+    compared = ", ".join(range.coordinate.name for range in chunks.features)
+    heard = f"{pair[0]} {'<' if chunks.strict else '<='} {pair[1]}"
+    lines = [f"`{heard}` by a state of `{compared}` that is carried along `{row}`"]
+    decays = [f"e to `{shown(chunks.rate)}`"] if chunks.rate is not None else []
+    decays += [f"e to the step of `{shown(chunks.levels)}`"] if chunks.levels is not None else []
+    decays += [f"`{shown(chunks.times)}`"] if chunks.times is not None else []
+    if decays:
+        lines.append(f"it decays at every step by {' and '.join(decays)}")
+    lines.append(f"in time and memory linear in `{row}`; up to {AT_ONCE} positions are one product")
+    return (*lines, "NaN and infinity spread to all that comes later (`isolate=True` keeps them apart)")
 
 
 def _heard(one: Slice, key: str) -> str:
