@@ -116,9 +116,17 @@ class _Search:
         if shift:
             extent = build.apply("-", (extent, build.whole(shift, total.span)), "whole", total.span)
         run = ir.Range(key, build.whole(0, total.span), extent, True, total.span)
-        rate, factor = _logarithm(times)
+        rate, factor = _logarithm(self._looked_through(times))
         chunks = Chunks(row, run, features, asked, answer, value, rate, None, factor)
         return definition(name, own, total), chunks
+
+    def _looked_through(self, times: ir.Expr | None) -> ir.Expr | None:
+        """A factor, or what a name that it is stands for."""
+        while isinstance(times, ir.Read) and (found := self.algebra.canonical.opened(times)) is not None:
+            if found[1] is not None:
+                break
+            times = found[0]
+        return times
 
     def _step(
         self,
