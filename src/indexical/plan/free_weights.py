@@ -177,7 +177,7 @@ def _is_separable(value: Form) -> bool:
 
 
 def causal_product(
-    algebra: Algebra, let: ir.Let, clause: ir.Clause, total: ir.Reduce, trail: Trail, names: Iterator[str]
+    algebra: Algebra, let: ir.Let, clause: ir.Clause, total: ir.Reduce, trail: Trail, name: str
 ) -> Freed | None:
     """A sum over all that comes before, under weights that are a product of two sides and a decay; None for others."""
     for key in total.ranges:
@@ -187,7 +187,7 @@ def causal_product(
             query = frozenset((row,))
             inlined = frozenset(_opened(algebra, [Factor(total.body)], key.coordinate, query))
             if _may_be_causal(algebra, total, inlined, key.coordinate, row):
-                found = _causal(algebra, let, clause, total, trail, key, row, inlined, names)
+                found = _causal(algebra, let, clause, total, trail, key, row, inlined, name)
                 if found is not None:
                     return found
     return None
@@ -219,7 +219,7 @@ def _causal(
     key: ir.Range,
     row: Coordinate,
     inlined: frozenset[str],
-    names: Iterator[str],
+    name: str,
 ) -> Freed | None:
     scope = {step.coordinate: step for step in (*trail, *total.ranges) if isinstance(step, ir.Range)}
     body = total.body
@@ -243,7 +243,7 @@ def _causal(
             return None
         score, value = form(((1, product(weights, term.exponent)),)), form(((1, product(values)),))
         found = Gathered(algebra.binder(key), score, guard, value, "zero", (), EMPTY, outside, number, (), None, True)
-        placed = place_attention(algebra, found, next(names), let, clause, trail, total.span)
+        placed = place_attention(algebra, found, name, let, clause, trail, total.span)
     except TooLarge:
         return None
     chunks = placed if isinstance(placed, str) else chunks_of(placed.attention)

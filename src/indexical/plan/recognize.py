@@ -238,11 +238,13 @@ class _Search:
         """Add the causal products of a definition: a kernel takes these in chunks. It is not written out where it is
         read."""
         names = self._names(f"{let.name}_attention", result)
+        name = next(names)
         for clause in let.clauses:
             for expr, trail in visit_clause(clause):
                 if _sums_reals(expr):
-                    found = causal_product(algebra, let, clause, expr, trail, names)
+                    found = causal_product(algebra, let, clause, expr, trail, name)
                     if found is not None:
+                        name = next(names)
                         algebra.kept.add(let.name)
                         result.setdefault(let.name, []).append(found)
 
