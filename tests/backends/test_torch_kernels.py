@@ -270,11 +270,12 @@ def test_nothing_is_as_large_as_queries_by_keys(name: str) -> None:
     given = hearings(1, 1, rows, rows)[name]
     query, key, value = drawn(*[(1, 1, rows, width)] * 3, dtype=torch.float32)
     lower, upper, scale, *groups = given.arguments(0.3)
-    saved = (*torch_intervals._run(None, False, False, query, key, value, lower, upper, *groups, scale, []),)
+    rest = (lower, upper, *groups, None, scale, [])
+    saved = (*torch_intervals._run(None, False, False, query, key, value, *rest),)
     with Largest() as forward:
-        torch_intervals._run(None, False, False, query, key, value, lower, upper, *groups, scale, [])
+        torch_intervals._run(None, False, False, query, key, value, *rest)
     with Largest() as backward:
-        torch_intervals._run(None, False, True, saved[0], query, key, value, *saved, lower, upper, *groups, scale, [])
+        torch_intervals._run(None, False, True, saved[0], query, key, value, *saved, *rest)
     assert max(forward.size, backward.size) <= torch_intervals.TILE_ROWS * rows < rows * rows / 16
 
 
@@ -312,7 +313,7 @@ def test_operators_keep_their_contracts(kind: str) -> None:
     if kind == "intervals":
         names, arguments = (
             torch.ops.indexical_backends_kernels_torch_operator,
-            (*cases.plain(row - 9, row + 1), None, None, 0.3, []),
+            (*cases.plain(row - 9, row + 1), None, None, None, 0.3, []),
         )
         torch.library.opcheck(names.attend_within.default, (query, key, value, *arguments))
     else:

@@ -584,7 +584,7 @@ def _launch_backward(
 # ----------------------------------------------------------------------------------------------------- registration
 
 
-def _layout(tensors: Sequence[Tensor], *numbers: Sequence[float]) -> tuple[Any, ...]:
+def _layout_of(tensors: Sequence[Tensor], *numbers: Sequence[float]) -> tuple[Any, ...]:
     """All that launches depend on but addresses."""
     return *[(x.shape, x.stride(), x.dtype, x.get_device()) for x in tensors], *map(tuple, numbers)
 
@@ -620,7 +620,7 @@ def attending(
     backward_tapes: dict[Any, Any] = {}
 
     def run(tensors: list[Tensor], wholes: list[int], reals: list[float]) -> tuple[Tensor, Tensor]:
-        layout = _layout(tensors, wholes, reals)
+        layout = _layout_of(tensors, wholes, reals)
         steps = tapes.get(layout)
         again = None if steps is None else replay(steps, tensors)
         if again is not None:
@@ -643,7 +643,7 @@ def attending(
         needs: list[bool],
     ) -> list[Tensor]:
         all_given = [*tensors, gradients[0], *found]
-        layout = (*_layout(all_given, wholes, reals), *needs)
+        layout = (*_layout_of(all_given, wholes, reals), *needs)
         steps, places = backward_tapes.get(layout, (None, ()))
         again = None if steps is None else replay(steps, all_given)
         if again is not None and not any(needs[2 * dots + 1 :]):
