@@ -148,6 +148,10 @@ def _less(term: Product, guard: Mapping[str, ir.Expr]) -> Product:
     return product(term.factors, term.exponent, left)
 
 
+# Weights are made of no more definitions than these: a deep network is not looked through to its first layer.
+_MOST_OPENED = 5
+
+
 def _asks(read: ir.Read, query: frozenset[Coordinate]) -> bool:
     return bool(read.type.coordinates & query)
 
@@ -155,11 +159,13 @@ def _asks(read: ir.Read, query: frozenset[Coordinate]) -> bool:
 def _opened(
     algebra: Algebra, weights: Iterable[Factor], key: Coordinate, query: frozenset[Coordinate]
 ) -> Iterator[str]:
-    """The definitions with a point for every query and key that the weights are made of."""
+    """The definitions with a point for every query and key that the weights are made of, the nearest ones."""
     waiting = [factor.expr for factor in weights]
-    while waiting:
-        for part in walk(waiting.pop()):
-            if isinstance(part, ir.Read) and key in part.type.coordinates and _asks(part, query):
+    seen: set[ir.Expr] = set()
+    while waiting and len(seen) < _MOST_OPENED:
+        for part in walk(waiting.pop(0)):
+            if isinstance(part, ir.Read) and part not in seen and key in part.type.coordinates and _asks(part, query):
+                seen.add(part)
                 found = algebra.canonical.opened(part)
                 if found is not None:
                     yield part.tensor

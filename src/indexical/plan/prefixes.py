@@ -16,6 +16,7 @@ from ..ir.algebra.factors import Factor, factors_of, product_of
 from ..ir.algebra.predicates import BASES
 from ..ir.prove import inequalities
 from ..ir.types import Coordinate
+from ..ir.walk import walk
 
 RUNNING = ("sum", "mean", "prod", "max", "min", "any", "all")
 
@@ -71,6 +72,8 @@ def find(
     """The prefix that a reduction over one coordinate is, where these facts say which of its points take part; None
     where it is none."""
     key, queries = expr.ranges[0].coordinate, frozenset(queries)
+    if expr.ranges[0].depends_on and any(isinstance(p, ir.Normalize) and p.coordinate == key for p in walk(expr.body)):
+        return None  # It runs over the points of the reduction, which are others for each query.
     orders, others = [], []
     for fact in facts:
         order = _order(fact, key, queries, constants)
