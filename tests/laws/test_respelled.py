@@ -13,6 +13,8 @@ from tests.laws.agreement import call, difference, is_within
 from tests.laws.programs import Case, cases
 from tests.laws.test_backends import BACKENDS, Call, check
 
+import indexical as ix
+
 WAYS: dict[str, Callable[..., str | None]] = {
     "together": respelled.together,
     "begun": respelled.begun,
@@ -29,7 +31,13 @@ def test_a_copy_of_a_tensor_serves_as_well(way: str, case: Case, data: st.DataOb
     text = WAYS[way](case, values, lambda n: data.draw(st.integers(0, n - 1)))
     assume(text is not None)
     assert text is not None
-    again = call(text, case.arrays)
+    try:
+        again = call(text, case.arrays)
+    except ix.CompileError as refusal:
+        # What one guard said of all points, cases say of some: then a read may not be proved to be there.
+        if {found.code for found in refusal.diagnostics} != {"IX309"}:
+            raise
+        assume(False)
     for name, value in values.items():
         problem = difference(case, name, again[name], value)
         assert problem is None, f"{problem}\n{text}"

@@ -103,7 +103,8 @@ def test_planning_a_gradient_calls_as_many_functions_for_each_layer() -> None:
         profile = cProfile.Profile()
         profile.runcall(gradient.plan, *given, given[0])
         found.append(pstats.Stats(profile).total_calls / layers)  # type: ignore[attr-defined]
-    assert found[2] < 1.02 * found[1]
+    # Weights are looked for a few definitions deep, which a short stack does not have everywhere.
+    assert found[2] < 1.03 * found[1]
 
 
 def test_an_exponential_far_behind_is_no_attention() -> None:

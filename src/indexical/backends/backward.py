@@ -24,9 +24,10 @@ def flow_back(low: Lowering, step: Step, gradient: Gradient) -> None:
     let, attend = low.lets[gradient.forward], gradient.attend
     targets = {side: t for side, t in _sides(low, gradient).items() if t is not None}
     members = [low.lets[target.definition] for target in targets.values()]
+    wanted, covers = {m.name for m in members}, set(step.covers)
     order = [item.name for item in low.program.order if isinstance(item, ir.Once)]
-    covered = [low.lets[name] for name in order if name in step.covers]
-    spoken = [m for m in low.program.lets if m in members or m in covered]
+    covered = [low.lets[name] for name in order if name in covers]
+    spoken = [m for m in low.program.lets if m.name in wanted or m.name in covers]
     clauses.begin(low, members[0], [m for m in spoken if not m.hidden and m is not members[0]])
     clauses.turn_to(low, let)
     frame = operands.frame_of(low, let, attend)
