@@ -390,7 +390,7 @@ def _table(
     tiles = _ceiling(own.shape[2], step)
     table = tape.keep(torch.empty((*shape, tiles, 4), dtype=torch.int32, device=own.device))
     arguments = (own, other, table, *_strides(own, other), shape[1], own.shape[2], other.shape[2])
-    tape.launch(_meetings_kernel, (shape[0] * shape[1] * tiles,), arguments, (step, other_step, 64), 4, 1)
+    tape.launch(_meetings_kernel, (shape[0] * shape[1] * tiles,), arguments, (step, other_step, 16), 4, 1)
     return (table,), [0 if shape[0] == 1 else table.stride(0), 0 if shape[1] == 1 else table.stride(1)]
 
 
