@@ -213,7 +213,7 @@ def three(low: Lowering, value: Value, last: Coordinate | None, frame: Frame) ->
 
 
 def sink_operand(low: Lowering, attend: Attend, frame: Frame, four: bool) -> Node | None:
-    """What is added to the total of each row, as its logarithm: with an axis for each batch axis and one for the rows,
+    """The sink of each row, as a logarithm: with an axis for each batch axis and one for the rows,
     of which any may be 1, or with `four` the three that come before the width; None for nothing."""
     sink = attend.attention.sink
     if sink is None:

@@ -138,7 +138,7 @@ class _Search:
         features: frozenset[Coordinate],
         asked: frozenset[Coordinate],
     ) -> tuple[ir.Expr, ir.Expr, ir.Expr | None]:
-        """What a step adds, as a side that features compare and a side that is carried, at the key; and the factor
+        """The product a step adds, as a side that is compared and a side that is carried, at the key; and the factor
         that it multiplies the state with, at the row."""
         if scan.offset != 1 or len(scan.parts) != 2:
             raise _Built("it reads back more than one step")

@@ -208,7 +208,7 @@ class _Parser(ExpressionParser):
         self.stop("IX101", f"`{word.name}` is neither a role nor a flag of a contract", Label(word.span), help=help)
 
     def row_sums(self) -> str:
-        """What the weights of a query sum to: several words for some."""
+        """The sum of the weights of a query, as a contract says it: several words for some."""
         for words in ROW_SUMS:
             parts = words.split()
             if [token.text for token in self.tokens[self.at : self.at + len(parts)]] == parts:

@@ -426,3 +426,24 @@ def test_names_are_those_of_no_other_text(file: str) -> None:
     names = {path.stem: set(_defined(path.read_text(encoding="utf-8"))) for path in FOLDER.glob("t*.py")}
     own = names.pop(file)
     assert {other: sorted(found & own) for other, found in names.items() if found & own} == {}
+
+
+def test_a_tape_runs_again_with_other_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrays that the call made are made anew, and each launch gets the addresses of its own tensors."""
+    ran: list[list[int]] = []
+    launcher = type("Recording", (), {"device": 0, "__call__": lambda self, grid, values, tiles: ran.append(values)})()
+    monkeypatch.setattr(triton_launch, "launch", lambda *given: triton_launch.Repeat(launcher, (1,), [7]))
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 0, raising=False)
+    first, second = torch.zeros(8), torch.zeros(8)
+    tape = triton_launch.Tape([first])
+    made = tape.keep(torch.zeros(4, 8).t(), zero=True)
+    tape.launch(None, (1,), (first, made, 7))
+    assert tape.is_whole
+    found = triton_launch.replay(tape.steps, [second])
+    assert found is not None
+    assert found[1].stride() == made.stride()
+    assert not found[1].any()
+    assert ran == [[second.data_ptr(), found[1].data_ptr(), 7]]
+    assert triton_launch.replay(tape.steps, [torch.zeros(9)[1:]]) is None
+    tape.launch(None, (1,), (torch.zeros(8),))
+    assert not tape.is_whole

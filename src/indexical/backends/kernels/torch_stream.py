@@ -210,7 +210,7 @@ def _stream_backward(
 
 
 def _zeros(arrays: Sequence[Tensor], needs: Sequence[bool]) -> list[Tensor | None]:
-    """Where the gradients of arrays are added up, of those that need one."""
+    """Zeros to add gradients up in, for the arrays that need one."""
     return [
         torch.zeros(array.shape, dtype=torch.promote_types(array.dtype, torch.float32), device=array.device)
         if need

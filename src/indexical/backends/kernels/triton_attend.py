@@ -154,7 +154,7 @@ def absorb_one(score, scale, v, peak, acc):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def beside(sink, peak, weight, acc):  # type: ignore[no-untyped-def]
-    """What is beside the keys, as an exponent of 2, into the running softmax: it takes weight and carries nothing."""
+    """Take a sink, as an exponent of 2, into the running softmax: it has weight and carries nothing."""
     higher = tl.maximum(peak, sink)
     level = tl.where(higher == float("-inf"), 0.0, higher)
     fade = tl.exp2(peak - level)

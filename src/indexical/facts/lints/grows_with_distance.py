@@ -79,7 +79,7 @@ class _Bias:
                 yield seen, sign * way
 
     def _terms(self, expr: ir.Expr, sign: int, seen: ir.Expr) -> Iterator[tuple[ir.Expr, int, ir.Expr]]:
-        """What a score adds up, each term with its sign, and with what a reader of the program sees of it."""
+        """The terms that a score adds up, each with its sign, and with what a reader of the program sees of it."""
         visible = expr.span.source is self.view.program.source and not isinstance(expr, ir.Normalize)
         seen = expr if visible else seen
         match expr:
@@ -102,7 +102,7 @@ class _Bias:
                 return None
 
     def _opened(self, read: ir.Read) -> ir.Expr | None:
-        """What a name stands for, where no guard of its own takes points away."""
+        """The expression that a name stands for, where no guard of its own takes points away."""
         found = self.forms.opened(read)
         if found is None or (found[1] is not None and not self.known.proves(found[1])):
             return None
