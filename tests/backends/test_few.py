@@ -25,7 +25,6 @@ from tests.pairs import ALL, called_few  # noqa: E402
 
 import indexical as ix  # noqa: E402
 from indexical.backends.kernels import torch_masked  # noqa: E402
-from indexical.plan import few  # noqa: E402
 
 __all__ = (
     "test_narrow_numbers",
@@ -144,13 +143,10 @@ def test_a_mask_has_as_many_points_as_the_plan_says(name: str, size: int, small:
 
 
 @pytest.mark.parametrize("name", SCORED)
-def test_more_scores_are_few_where_a_gradient_is_wanted(
-    name: str, small: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_scores_are_few_where_a_gradient_is_wanted(name: str, small: list[str]) -> None:
     text, more = TEXTS[name]
     arrays, learned = drawn(7, more), 4 if name == "learned bias" else 3
-    with called_few(0):
-        monkeypatch.setattr(few, "LEARNED", 6 * 7**2)
+    with called_few(0, learned=6 * 7**2):
         program = ix.compile(text)
         assert f"{6 * 7**2:,}" in str(program.plan(*arrays))
         program(*arrays)
