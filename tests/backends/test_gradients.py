@@ -228,20 +228,18 @@ def grow(name: str) -> dict[str, int]:
     return found
 
 
-@pytest.fixture(scope="module")
-def growth() -> Any:
+def test_memory_is_linear() -> None:
+    """In one process for all variants."""
     if not os.access("/proc/self/clear_refs", os.W_OK):
         pytest.skip("the highest use of memory so far cannot be forgotten here")
     run = [sys.executable, "-W", "error", "-m", "tests.backends.test_gradients"]
     result = subprocess.run(run, cwd=ROOT, env={**os.environ, **PLAINLY}, capture_output=True, encoding="utf-8")
     assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
-
-
-@pytest.mark.parametrize("step", ["torch", "numpy"])
-@pytest.mark.parametrize("name", MEASURED)
-def test_memory_is_linear(name: str, step: str, growth: Any) -> None:
-    assert 3 * OUTPUT <= growth[name][step] <= 12 * OUTPUT + (56 << 20) < SQUARE * 2
+    growth = json.loads(result.stdout)
+    assert list(growth) == MEASURED
+    for name, found in growth.items():
+        for step in ("torch", "numpy"):
+            assert 3 * OUTPUT <= found[step] <= 12 * OUTPUT + (56 << 20) < SQUARE * 2, (name, step)
 
 
 if __name__ == "__main__":

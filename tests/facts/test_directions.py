@@ -21,6 +21,8 @@ from indexical.facts.directions import Direction
 from indexical.facts.positions import Positions
 from indexical.facts.view import View
 
+pytestmark = pytest.mark.sampled(2)
+
 FORWARD = causal()
 OPEN = open_()
 SWAPS = {

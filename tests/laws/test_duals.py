@@ -19,6 +19,8 @@ import indexical as ix
 from indexical.numbers.results import Value
 from indexical.run.floats import Floats
 
+pytestmark = pytest.mark.sampled(2)
+
 Array = np.ndarray[Any, Any]
 
 # Where floats that are drawn at random would leave what the family is about, or the engine's own derivative.

@@ -23,7 +23,7 @@ WAYS: dict[str, Callable[..., str | None]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(cases(), st.data())
 def test_a_copy_of_a_tensor_serves_as_well(way: str, case: Case, data: st.DataObject) -> None:
     assume(is_within(case))

@@ -94,19 +94,14 @@ def form(kernel: Any = None, divisible: bool = True, **changed: Any) -> Form:
 CHECKS = [node.name for node in ast.parse(SCRIPT.read_text()).body if getattr(node, "name", "")[:6] == "check_"]
 
 
-@pytest.fixture(scope="module")
-def outcomes() -> dict[str, str]:
+def test_in_the_interpreter() -> None:
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run([sys.executable, str(SCRIPT)], env=environment, capture_output=True, encoding="utf-8")
     assert run.returncode == 0, run.stderr
-    found: dict[str, str] = json.loads(run.stdout)
-    return found
-
-
-@pytest.mark.parametrize("check", CHECKS)
-def test_in_the_interpreter(check: str, outcomes: dict[str, str]) -> None:
-    if outcomes[check]:
-        pytest.fail(outcomes[check], pytrace=False)
+    outcomes: dict[str, str] = json.loads(run.stdout)
+    assert set(outcomes) == set(CHECKS)
+    failed = [f"{check}: {problem}" for check, problem in outcomes.items() if problem]
+    assert not failed, "\n".join(failed)
 
 
 # ---------------------------------------------------------------------------------------------- binaries
