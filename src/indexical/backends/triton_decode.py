@@ -105,7 +105,7 @@ LEAST_KEYS = 1024
 def _learned(owner: Lowering, attend: Attend) -> Iterable[Name]:
     """The arrays of reals that are read: they may need gradients, unless literals made them."""
     attention = attend.attention
-    reads = [part for e in (attention.score, attention.value, *attention.guard) for part in walk(e)]
+    reads = [part for e in (*attention.parts, attention.value) for part in walk(e)]
     names = dict.fromkeys(part.tensor for part in reads if isinstance(part, ir.Read))
     return [
         Name(owner.stored[name].variable)
@@ -143,7 +143,8 @@ def _parts(owner: Lowering, let: ir.Let, attend: Attend, frame: Frame, pages: Pa
     if pages is not None:
         terms.numbers["page_size"] = "whole"
     name = owner.text.fresh(f"{let.name}_decode")
-    return Parts(name, about, terms, tuple(dots.values()), score, scale, allowed, (), (), {}, [], None, None), bounds
+    sinking = None if attention.sink is None else (terms.scaled(attention.sink), {})
+    return Parts(name, about, terms, tuple(dots.values()), score, scale, allowed, (), (), {}, [], sinking, None), bounds
 
 
 # Stands for the coordinate of the queries where there is none: no expression varies with it.
@@ -211,6 +212,9 @@ def decode_kernel(parts: Parts, bounds: Bounds, paged: bool) -> str:
     )
     scale = _scores(kernel, 3, keys, "1", paged)
     kernel.add(3, f"acc = absorb_one(score, {scale}, v, peak, acc)")
+    if parts.sinking is not None:
+        kernel.add(1, "if tl.program_id(1) == 0:")
+        kernel.add(2, f"peak, weight, acc = beside({kernel.written(2, parts.sinking[0])}, peak, weight, acc)")
     kernel.add(1, "store_split(found_ptr, acc, peak, weight, CARRIED, CARRIED_PADDED, ROWS)")
     place_before(kernel, body)
     named = [f"{name}_ptr" for name in (*queries, *keys, "v", "found")] + [operand.pointer for operand in operands]

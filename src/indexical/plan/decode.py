@@ -70,8 +70,8 @@ def _page(side: ir.Expr, key: Coordinate) -> tuple[ir.Read, ir.Read, int, ir.Exp
 def decode_refusal(attend: Attend, dtypes: Mapping[str, Dtype]) -> str | None:
     """Why the kernel does not compute an attention; None where it does."""
     attention = attend.attention
-    if attention.normaliser != Softmax():
-        return "it divides e to the scores by their sum, and by nothing else"
+    if not isinstance(attention.normaliser, Softmax):
+        return "it divides e to the scores by their sum"
     if attend.row is not None:
         return refusal(attend, dtypes)
     if not set(dtypes.values()) & {"f16", "bf16", "f32", "f64"} <= {"f16", "bf16", "f32"}:
@@ -80,7 +80,7 @@ def decode_refusal(attend: Attend, dtypes: Mapping[str, Dtype]) -> str | None:
         return "keys begin above 0"
     if not compared(attend):
         return "no dot product in the score"
-    for expr in (attention.score, *attention.guard):
+    for expr in attention.parts:
         reason = unprinted(expr, frozenset(), attention.coordinate)
         if reason is not None:
             return reason

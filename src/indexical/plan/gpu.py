@@ -51,7 +51,7 @@ def refusal(attend: Attend, dtypes: Mapping[str, Dtype]) -> str | None:
     for _, found in dots:
         if isinstance(found, str):
             return found
-    for expr in (attention.score, *attention.guard):
+    for expr in attention.parts:
         reason = unprinted(expr, rows, key)
         if reason is not None:
             return reason

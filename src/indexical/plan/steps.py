@@ -63,10 +63,14 @@ class Attention:
         return self.normaliser.sink if isinstance(self.normaliser, Softmax) else None
 
     @property
+    def parts(self) -> tuple[ir.Expr, ...]:
+        """All that its weights are made of: the score, the guard, and the sink if there is one."""
+        return (self.score, *self.guard, *(() if self.sink is None else (self.sink,)))
+
+    @property
     def asked(self) -> frozenset[Coordinate]:
         """The coordinates of its weights, the key among them."""
-        parts = (self.score, *self.guard, *(() if self.sink is None else (self.sink,)))
-        return frozenset().union(*(part.type.coordinates for part in parts))
+        return frozenset().union(*(part.type.coordinates for part in self.parts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,21 @@ CASES = {
         (2, 3, 3, 3, 80, 20, 36),
     ),
     "relative": Case(grouped(f"{DOT} + far[h, i + size(j) - size(i) - j]", LATE, ", far[h, r]")),
+    "sink": Case(
+        f"""{HEAD}input Q[b, h, i, d], K[b, g, j, d], V[b, g, j, e], sink[h];
+let scores[b, h, i, j] = {DOT.replace("K[b, h,", f"K[b, {SHARED},")};
+let share[b, h, i, j] = exp(scores[b, h, i, j]) where {LATE};
+let total[b, h, i] = exp(sink[h]) + sum[j](share[b, h, i, j] where {LATE});
+let out[b, h, i, e] = sum[j](share[b, h, i, j] / total[b, h, i] * V[b, {SHARED}, j, e] where {LATE});
+""",
+        odd=True,
+    ),
+    "one query, softmax off by one": Case(
+        f"""{HEAD}input Q[b, h, d], K[b, g, j, d], V[b, g, j, e];
+let share[b, h, j] = exp({ONE});
+let out[b, h, e] = sum[j](share[b, h, j] * V[b, {SHARED}, j, e]) / (1 + sum[j](share[b, h, j]));
+"""
+    ),
     "one query": Case(alone(ONE, "j < length[b]", ", length[b] : i64")),
     "one query, alibi": Case(alone(f"{ONE} + slope[h] * (j - size(j))", "j > 3", ", slope[h]")),
     "one query, capped": Case(alone(f"5 * tanh({ONE} / 5)", "j + 33 > size(j)")),
@@ -124,6 +139,7 @@ def draw(case: Case) -> dict[str, torch.Tensor]:
         "K": torch.randn(b, g, j, d),
         "V": torch.randn(b, g, j, e),
         "slope": torch.rand(h),
+        "sink": torch.randn(h),
         "length": torch.tensor([j // 3, 0, j][:b]),
         "of_query": torch.randint(0, 4, (b, i)),
         "of_key": torch.randint(0, 3, (b, j)),
