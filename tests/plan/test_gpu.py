@@ -82,6 +82,7 @@ def test_plan_says_what_goes_another_way() -> None:
         assert not any("wants a gradient" in words for words in said)
     table = attention("j <= i", f"{DOT} + far[h, i + j]", ", far[h, r]")
     assert f"where `far` wants a gradient: by {TILES}" in step_of(table).words
+    assert f"where sizes let `i + j` leave `far`: by {TILES}" in step_of(table).words
 
 
 def test_a_refusal_is_a_warning_where_scores_are_many() -> None:

@@ -74,6 +74,8 @@ def limits(attend: Attend, otherwise: str) -> tuple[str, ...]:
         table = table_of(read, row, key)
         if table is not None and not table.is_relative:
             words.append(f"where `{read.tensor}` wants a gradient: by {otherwise}")
+    for table in tables_of(attend.attention.score, row, key):
+        words.append(f"where sizes let `{shown(table.index)}` leave `{table.read.tensor}`: by {otherwise}")
     return tuple(words)
 
 
