@@ -30,7 +30,7 @@ from tests.backends.hearing import (  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
-from indexical.backends.kernels import torch_intervals, torch_stream  # noqa: E402
+from indexical.backends.kernels import torch_fused, torch_intervals, torch_plans, torch_stream  # noqa: E402
 from indexical.backends.source import kernel_texts  # noqa: E402
 
 NAMES = list(hearings(1, 1, 2, 2))
@@ -57,8 +57,9 @@ def test_within_intervals_as_written_out(size: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_within_intervals_without_fused_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_intervals, "_kernel", lambda *_: None)
-    monkeypatch.setattr(torch_intervals, "_recent", [])
+    for module in (torch_fused, torch_plans):
+        monkeypatch.setattr(module, "fused_kernel", lambda *_: None)
+    monkeypatch.setattr(torch_plans, "_recent", [])
     compare_within("wide values, two batches", name)
 
 
@@ -276,7 +277,7 @@ def test_nothing_is_as_large_as_queries_by_keys(name: str) -> None:
         torch_intervals._run(None, False, False, query, key, value, *rest)
     with Largest() as backward:
         torch_intervals._run(None, False, True, saved[0], query, key, value, *saved, *rest)
-    assert max(forward.size, backward.size) <= torch_intervals.TILE_ROWS * rows < rows * rows / 16
+    assert max(forward.size, backward.size) <= torch_plans.TILE_ROWS * rows < rows * rows / 16
 
 
 # ---- Inside graphs, and in other texts ------------------------------------------------------------------------------
@@ -341,7 +342,7 @@ TEXTS = kernel_texts(("torch_intervals", "torch_stream"))
 
 def test_texts_stand_together_in_one_file_and_alone(tmp_path: Path) -> None:
     """Pasted twice into one module that cannot see Indexical, they run; and no name of one is a name of the other."""
-    assert len(TEXTS) == 3  # The operators come before the stream, which imports them.
+    assert len(TEXTS) == 6  # What a kernel imports comes before it, once.
     defined = []
     for text in TEXTS:
         tree = ast.parse(text)

@@ -232,7 +232,8 @@ def _include(file: str, found: dict[str, str]) -> None:
     ours = [node for node in ast.parse(text).body if isinstance(node, ast.ImportFrom) and node.level]
     for statement in reversed(ours):
         _include(statement.module or "", found)
-        del lines[statement.lineno - 1 : (statement.end_lineno or statement.lineno) + 1]  # and the blank line below it
+        end = statement.end_lineno or statement.lineno
+        del lines[statement.lineno - 1 : end + (lines[end] == "")]  # and a blank line below it
     found[file] = "\n".join(lines)
 
 
