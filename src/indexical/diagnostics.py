@@ -140,7 +140,7 @@ def _excerpt(label: Label, width: int, mark: str, tone: str, paint: Paint) -> li
     line, column = label.span.source.position(label.span.start)
     text = label.span.source.line(line)
     marks = max(1, min(label.span.end - label.span.start, len(text) - column + 1))
-    start, text, cut = _window(text, column - 1, marks)
+    start, text, cut = _window(text, column - 1)
     before = "".join("\t" if character == "\t" else " " for character in text[:start])
     under = before + paint(mark * max(1, min(marks, len(text) - start or 1)), tone)
     gutter = f"{line:>{width}} | "
@@ -148,8 +148,9 @@ def _excerpt(label: Label, width: int, mark: str, tone: str, paint: Paint) -> li
     return [paint(gutter, "2") + text + cut, paint(f"{'':>{width}} | ", "2") + under + words]
 
 
-def _window(text: str, start: int, marks: int, limit: int = 160) -> tuple[int, str, str]:
+def _window(text: str, start: int) -> tuple[int, str, str]:
     """A very long line is cut to the part around its mark; control characters become spaces."""
+    limit = 160
     text = "".join(c if c == "\t" or c.isprintable() else " " for c in text)
     if len(text) <= limit:
         return start, text, ""

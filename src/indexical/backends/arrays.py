@@ -113,7 +113,7 @@ def where(low: Lowering, condition: Value, then: Value, otherwise: Value, scope:
 # -------------------------------------------------------------------- masks
 
 
-def both(low: Lowering, left: Value, right: Value, scope: Scope) -> Value:
+def both(left: Value, right: Value, scope: Scope) -> Value:
     """The mask where two conditions hold."""
     axes = joined((left, right), scope.order)
     left, right = aligned(left, axes), aligned(right, axes)
@@ -122,7 +122,7 @@ def both(low: Lowering, left: Value, right: Value, scope: Scope) -> Value:
     return Value(Infix("&", left.code, right.code), axes, "bool", "bool")
 
 
-def negation(low: Lowering, value: Value) -> Value:
+def negation(value: Value) -> Value:
     """The mask where a condition fails."""
     return value.but(Prefix("not " if value.python else "~", value.code))
 
@@ -133,7 +133,7 @@ def conjunction(low: Lowering, masks: list[Value], scope: Scope) -> Value | None
         return None
     result, *others = sorted(masks, key=lambda mask: len(mask.axes))
     for mask in others:
-        result = both(low, result, mask, scope)
+        result = both(result, mask, scope)
     return low.text.short(result, "kept")
 
 
@@ -151,10 +151,10 @@ def fail_where(
     plain, masks = holding(low, low.prover.projected(scope, test.axes, opaque=False))
     mask: Value | None = None
     for part in (*masks, *(() if test.python else (test,))):
-        mask = part if mask is None else both(low, mask, part, scope)
+        mask = part if mask is None else both(mask, part, scope)
     tests = [part.code for part in (*plain, *((test,) if test.python else ()))]
     tests = [*(() if possible is None else (possible,)), *tests]
-    sizes.refuse_once(low, chain("and", [*tests, *(() if mask is None else (somewhere(low, mask),))]), code, message)
+    sizes.refuse_once(low, chain("and", [*tests, *(() if mask is None else (somewhere(mask),))]), code, message)
 
 
 def holding(low: Lowering, scope: Scope, own: set[Coordinate] | None = None) -> tuple[list[Value], list[Value]]:
@@ -184,7 +184,7 @@ def is_about(low: Lowering, condition: ir.Expr, own: set[Coordinate], scope: Sco
     return (not over - steps or not own.isdisjoint(over)) and bool(low.text.loops or not steps)
 
 
-def somewhere(low: Lowering, mask: Value) -> Node:
+def somewhere(mask: Value) -> Node:
     """Whether a mask holds somewhere, said of an array, also of one without axes."""
     return method(mask.code, "any")
 

@@ -42,7 +42,7 @@ def define(low: Lowering, let: ir.Let) -> None:
         backward.flow_back(low, step, step.gradient)
         return
     if step is not None and step.block is not None:
-        row_blocks.cut(low, step.block, step.covers)
+        row_blocks.cut(low, step.block)
         return
     if step is not None and step.norm is not None:
         layer_norm(low, let, step.norm, step.covers)
@@ -62,7 +62,7 @@ def define(low: Lowering, let: ir.Let) -> None:
     clauses.begin(low, let, [low.lets[name] for name in step.covers])
     variable = low.text.fresh(let.name)
     attend = step.attend
-    frame = operands.frame_of(low, let, attend)
+    frame = operands.frame_of(let, attend)
     if attend.decodes:
         plainly = partial(attended, low, let, step, attend, frame)
         value = decoded(low, let, attend, frame, attend.decodes, plainly)
@@ -132,7 +132,7 @@ def layer_norm(low: Lowering, let: ir.Let, norm: Norm, covers: tuple[str, ...]) 
     """The library's normalisation, over the last axis of what it is given."""
     clauses.begin(low, let, [low.lets[name] for name in covers])
     clause = let.clauses[0]
-    scope = clauses.scope_of(low, clause, {})
+    scope = clauses.scope_of(clause, {})
     last = norm.coordinate
     axes = (*(axis for axis in scope.order if axis != last), last)
     x = arrays.broadcast(
@@ -195,7 +195,7 @@ def stream(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, learning: b
     """An online softmax over blocks of keys, for scores of any kind; `learning` where a gradient is wanted."""
     low.kernels.setdefault("torch_stream", set()).add("streaming")
     key, carry = attend.attention.coordinate, attend.layout.carry
-    guard = () if operands.is_hull(low, attend) else attend.attention.guard
+    guard = () if operands.is_hull(attend) else attend.attention.guard
     stream = Stream(low, let, attend, frame.batch, frame.row, attend.attention.score, guard)
     name = stream.write()
     if stream.one_way is not None and stream.learned():
@@ -240,17 +240,15 @@ def few_or_streamed(
         low.text.update(small, few)
         low.text.add("if", Name(small))
         with low.block():
-            low.text.assign(
-                mask, small_attention.allowed_pairs(low, stream, attend, *small_attention.inside(low, stream))
-            )
+            low.text.assign(mask, small_attention.allowed_pairs(stream, attend, *small_attention.inside(low, stream)))
             low.text.update(small, call("all_take_part", mask))
         allowed, test = Name(mask), Name(small)
     low.kernels.setdefault("torch_masked", set()).add("attend_scores")
     low.text.add("if", test)
     with low.block():
         inner, scope = small_attention.inside(low, stream)
-        allowed = allowed or small_attention.allowed_pairs(low, stream, attend, inner, scope)
-        scores = small_attention.scored(low, stream, attend, inner, scope)
+        allowed = allowed or small_attention.allowed_pairs(stream, attend, inner, scope)
+        scores = small_attention.scored(stream, attend, inner, scope)
         low.text.assign(variable, call("attend_scores", scores, answers, *(() if allowed is None else (allowed,))))
     low.text.add("else")
     with low.block():

@@ -22,7 +22,7 @@ def flow_back(low: Lowering, step: Step, gradient: Gradient) -> None:
     """The gradients that are wanted. Where these are to be differentiated again they are computed as they are
     written: a kernel has no second derivative."""
     let, attend = low.lets[gradient.forward], gradient.attend
-    targets = {side: t for side, t in _sides(low, gradient).items() if t is not None}
+    targets = {side: t for side, t in _sides(gradient).items() if t is not None}
     members = [low.lets[target.definition] for target in targets.values()]
     wanted, covers = {m.name for m in members}, set(step.covers)
     order = [item.name for item in low.program.order if isinstance(item, ir.Once)]
@@ -30,7 +30,7 @@ def flow_back(low: Lowering, step: Step, gradient: Gradient) -> None:
     spoken = [m for m in low.program.lets if m.name in wanted or m.name in covers]
     clauses.begin(low, members[0], [m for m in spoken if not m.hidden and m is not members[0]])
     clauses.turn_to(low, let)
-    frame = operands.frame_of(low, let, attend)
+    frame = operands.frame_of(let, attend)
     variables = {side: low.text.fresh(target.definition) for side, target in targets.items()}
     again = _again(low, attend, gradient)
     if again:
@@ -46,7 +46,7 @@ def flow_back(low: Lowering, step: Step, gradient: Gradient) -> None:
         low.stored[target.definition] = Stored(variables[side], low.dtypes[target.definition])
 
 
-def _sides(low: Lowering, gradient: Gradient) -> dict[str, Target | None]:
+def _sides(gradient: Gradient) -> dict[str, Target | None]:
     return {"query": gradient.query, "key": gradient.key, "value": gradient.value}
 
 
@@ -79,7 +79,7 @@ def _kernel_back(low: Lowering, let: ir.Let, gradient: Gradient, frame: Frame, v
     taken = interval_attention.kernel_operands(low, let, attend, frame)
     carry = attend.layout.carry
     arriving = operands.operand(low, gradient.arriving, frame.row, carry, frame, let)
-    sides = _sides(low, gradient)
+    sides = _sides(gradient)
     dot = attend.scores.dot
     assert dot is not None
     assert frame.row is not None
@@ -120,7 +120,7 @@ def _backward_call(low: Lowering, let: ir.Let, gradient: Gradient, frame: Frame,
         return replace(met, function=Attribute(met.function, "backward"))
     low.kernels.setdefault("torch_backward", set()).add("attend_backward")
     scale, operands = taken
-    return KernelCall(Name("attend_backward"), operands, keywords=library_attention.scaling(low, attend, scale))
+    return KernelCall(Name("attend_backward"), operands, keywords=library_attention.scaling(attend, scale))
 
 
 def _restored(

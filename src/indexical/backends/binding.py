@@ -54,7 +54,7 @@ def masks(low: Lowering, ranges: tuple[ir.Range, ...], guard: ir.Expr | None, in
     """The masks that remove points: of dependent ranges, then of the guard, one for each of its conditions."""
     result = []
     scope = inner
-    for condition in removing(low, ranges, None, inner):
+    for condition in removing(ranges, None, inner):
         result.append(low.value(condition, scope))
     for condition in conjuncts_of(guard):
         result.append(low.value(condition, scope))
@@ -62,7 +62,7 @@ def masks(low: Lowering, ranges: tuple[ir.Range, ...], guard: ir.Expr | None, in
     return result
 
 
-def removing(low: Lowering, ranges: tuple[ir.Range, ...], guard: ir.Expr | None, inner: Scope) -> list[ir.Expr]:
+def removing(ranges: tuple[ir.Range, ...], guard: ir.Expr | None, inner: Scope) -> list[ir.Expr]:
     """The conditions of dependent ranges, then those of the guard."""
     within = [c for range in ranges for c in conjuncts_of(inner.places[range.coordinate].within)]
     return within + conjuncts_of(guard)

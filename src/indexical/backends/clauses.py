@@ -29,7 +29,7 @@ def define_whole(low: Lowering, let: ir.Let) -> None:
     """A definition whose points can all be computed at once."""
     begin(low, let)
     variable = low.text.fresh(let.name)
-    if not is_one(low, let):
+    if not is_one(let):
         define_by_clauses(low, let, variable)
         return
     clause = let.clauses[0]
@@ -47,7 +47,7 @@ def define_whole(low: Lowering, let: ir.Let) -> None:
 
 def define_by_clauses(low: Lowering, let: ir.Let, variable: str) -> None:
     """An array of zeros first, then each clause in its place."""
-    shape = storage_shape(low, let, ())
+    shape = storage_shape(low, let)
     low.text.assign(variable, low.text.dialect.full(shape, zero_of(let), low.dtypes[let.name]))
     for clause in let.clauses:
         code = placed(low, let, clause_value(low, let, clause, {}), clause, {})
@@ -56,7 +56,7 @@ def define_by_clauses(low: Lowering, let: ir.Let, variable: str) -> None:
     define_mask(low, let)
 
 
-def is_one(low: Lowering, let: ir.Let) -> bool:
+def is_one(let: ir.Let) -> bool:
     """Whether one clause has all points, with its coordinates in the order of the axes; `y[0]` has one point, and
     no coordinate for it."""
     clause = let.clauses[0]
@@ -91,14 +91,14 @@ def step_name(low: Lowering, let: ir.Let) -> str:
     return name if len(name) <= 10 and name.isidentifier() and not keyword.iskeyword(name) else "part"
 
 
-def storage_shape(low: Lowering, let: ir.Let, without: tuple[int, ...]) -> Tuple:
-    return Tuple(tuple(sizes.extent(low, axis.extent) for n, axis in enumerate(let.axes) if n not in without))
+def storage_shape(low: Lowering, let: ir.Let) -> Tuple:
+    return Tuple(tuple(sizes.extent(low, axis.extent) for axis in let.axes))
 
 
 # ------------------------------------------------------------------ clauses
 
 
-def scope_of(low: Lowering, clause: ir.Clause, steps: Mapping[int, Node]) -> Scope:
+def scope_of(clause: ir.Clause, steps: Mapping[int, Node]) -> Scope:
     """The coordinates of a clause in the order of its slots; those of stepped axes have their step."""
     ranges = {range.coordinate: range for range in clause.ranges}
     scope = Scope({})
@@ -112,7 +112,7 @@ def scope_of(low: Lowering, clause: ir.Clause, steps: Mapping[int, Node]) -> Sco
 
 def clause_value(low: Lowering, let: ir.Let, clause: ir.Clause, steps: Mapping[int, Node]) -> Value:
     """The body, with 0 where the guard removes a point."""
-    scope = scope_of(low, clause, steps)
+    scope = scope_of(clause, steps)
     taken = {coordinate.name for coordinate in scope.places}
     body = renamed_apart(clause.body, taken)
     if clause.guard is None:
@@ -141,7 +141,7 @@ def finished(
     low: Lowering, let: ir.Let, value: Value, clause: ir.Clause, steps: Mapping[int, Node], own: bool = True
 ) -> Value:
     """All points of the clause's slots, in the definition's dtype, in memory of its `own`."""
-    scope = scope_of(low, clause, steps)
+    scope = scope_of(clause, steps)
     axes = scope.sort(scope.places)
     dtype = low.dtypes[let.name]
     if value.python:
@@ -162,7 +162,7 @@ def placed(low: Lowering, let: ir.Let, value: Value, clause: ir.Clause, steps: M
     """The value that is stored at the clause's slots of an array, which broadcasts and rounds it by itself."""
     if value.python:
         return value.code
-    scope = scope_of(low, clause, steps)
+    scope = scope_of(clause, steps)
     axes = scope.sort(scope.places)
     value = arrays.in_order(low, value, axes)
     rounds = low.text.dialect.updates_in_place and low.dtypes[let.name] not in ("i32", "bf16")
@@ -231,7 +231,7 @@ def define_mask(low: Lowering, let: ir.Let) -> None:
         return
     mask = mask_of(low, let)
     variable = low.text.fresh(f"{let.name}_removed")
-    low.text.assign(variable, low.text.dialect.full(storage_shape(low, let, ()), zero_of(mask), "bool"))
+    low.text.assign(variable, low.text.dialect.full(storage_shape(low, let), zero_of(mask), "bool"))
     for clause in mask.clauses:
         code = placed(low, mask, clause_value(low, mask, clause, {}), clause, {})
         low.text.store(variable, slots(low, mask, clause, ()), code)

@@ -143,10 +143,10 @@ def contract_all(low: Lowering, values: list[Value], bound: frozenset[Coordinate
         values = [contract_pair(low, values[n], values[m], bound - kept, scope), *others]
         if others:
             values[0] = reuse.held(low, values[0])
-    return summed(low, values[0], bound, scope)
+    return summed(low, values[0], bound)
 
 
-def summed(low: Lowering, value: Value, bound: Iterable[Coordinate], scope: Scope) -> Value:
+def summed(low: Lowering, value: Value, bound: Iterable[Coordinate]) -> Value:
     """The value without some of its axes, these summed."""
     gone = tuple(n for n, axis in enumerate(value.axes) if axis in set(bound))
     if not gone:
@@ -160,8 +160,8 @@ def summed(low: Lowering, value: Value, bound: Iterable[Coordinate], scope: Scop
 
 def contract_pair(low: Lowering, left: Value, right: Value, bound: frozenset[Coordinate], scope: Scope) -> Value:
     """One matrix product: over the bound axes of both, for every point of their other axes."""
-    left = summed(low, left, bound - set(right.axes), scope)
-    right = summed(low, right, bound - set(left.axes), scope)
+    left = summed(low, left, bound - set(right.axes))
+    right = summed(low, right, bound - set(left.axes))
     shared = set(left.axes) & set(right.axes)
     over, both = scope.sort(shared & bound), scope.sort(shared - bound)
     if not over:
@@ -287,7 +287,7 @@ def batched(
 ) -> Value:
     """A matrix product for every point of the axes that both have and keep."""
     if not mine:
-        return summed(low, low.text.keep(times(low, left, right, scope), low.label), over, scope)
+        return summed(low, low.text.keep(times(low, left, right, scope), low.label), over)
     first = folded(low, left, both, mine, over, scope)
     if not theirs:
         column = folded(low, right, both, (), over, scope)

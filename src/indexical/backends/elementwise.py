@@ -155,12 +155,12 @@ def real_function(low: Lowering, expr: ir.Map, values: list[Value], dtype: Dtype
 def logic(low: Lowering, expr: ir.Map, scope: Scope) -> Value:
     """Truths. The right side of `&&` is evaluated only where the left holds, that of `||` where it fails."""
     if expr.op == "!":
-        return arrays.negation(low, low.value(expr.arguments[0], scope))
+        return arrays.negation(low.value(expr.arguments[0], scope))
     left, right = expr.arguments
     first = low.value(left, scope)
     second = low.value(right, scope.where(left, expr.op == "&&"))
     if expr.op == "&&":
-        return arrays.both(low, first, second, scope)
+        return arrays.both(first, second, scope)
     axes = joined((first, second), scope.order)
     first, second = aligned(first, axes), aligned(second, axes)
     if first.python and second.python:

@@ -18,7 +18,7 @@ def grouped_rows(low: Lowering, let: ir.Let, chosen: Chosen) -> None:
     """The rows, in the order of their places, times the matrix of each."""
     clauses.begin(low, let)
     clause, read = let.clauses[0], chosen.table
-    scope = clauses.scope_of(low, clause, {})
+    scope = clauses.scope_of(clause, {})
     where, extent = read.indices[chosen.place], low.tensors[read.tensor].axes[chosen.place].extent
     if not low.prover.is_inside(where, extent, scope, guarded=False):
         views.check_index(low, where, extent, f"an index of `{read.tensor}` is out of bounds", scope)

@@ -178,7 +178,7 @@ def viewed(low: Lowering, base: Value, plan: list[Index], scope: Scope) -> Value
 def sliced_view(low: Lowering, base: Value, plan: list[Index], scope: Scope) -> Value:
     """All places that a read reaches, and no others, in the order of its coordinates."""
     padded = {n: i.access for n, i in enumerate(plan) if i.access is not None and i.access.padded}
-    code = views.padded(low, base.code, padded, [index.expr.span for index in plan], scope)
+    code = views.padded(low, base.code, padded, scope)
     if padded:
         code = low.text.keep(base.but(code), low.label).code
     slices: list[Node] = [
@@ -224,7 +224,7 @@ def unfolded(low: Lowering, value: Value, held: list[tuple[int, Index]], scope: 
             outer, inner = names[axis]
             index = steps[outer, inner]
             assert index.access is not None
-            step = sizes.plain_number(low, index.access.step, index.expr.span, scope).code
+            step = sizes.plain_number(low, index.access.step, scope).code
             lengths = sizes.length(low, outer, scope), sizes.length(low, inner, scope)
             apart = () if index.access.dilation == 1 else (index.access.dilation,)
             code = call(low.text.helper("windows"), code, axis, *lengths, step, *apart)
@@ -243,7 +243,7 @@ def split_lengths(low: Lowering, held: list[tuple[int, Index]], scope: Scope) ->
             result.append(sizes.number(low, index.extent, scope))
         elif index.access.how == "windows":
             reach, span = index.access.beyond - index.access.first, index.expr.span
-            length = sizes.plain_number(low, reach, span, scope).code
+            length = sizes.plain_number(low, reach, scope).code
             sure = low.prover.entails(scope.standing, sizes.with_constants(low, reach, span))
             result.append(length if sure else call("max", 0, length))
         else:

@@ -26,7 +26,7 @@ def whole_function(low: Lowering, expr: ir.Map, values: list[Value], dtype: Dtyp
     """A function of whole numbers. Those of 32 bits are computed with 64 where they may not be enough."""
     op = expr.op
     if all(value.python for value in values) and op in ("+", "-", "*", "neg") and is_small(low, expr, scope):
-        return sizes.plain_number(low, polynomial(expr), expr.span, scope)
+        return sizes.plain_number(low, polynomial(expr), scope)
     values = wide_enough(low, expr, values, scope)
     if dtype == "i32" and largest(low, expr, scope) > LARGEST["i32"]:
         values = [v if v.python else arrays.cast_to(low, v, "i64") for v in values]
@@ -117,7 +117,7 @@ def divided(low: Lowering, expr: ir.Map, values: list[Value], dtype: Dtype | Non
         if not safe:
             by_zero = infix("==", sizes.number(low, divisor, scope), 0)
             sizes.refuse_once(low, by_zero, "IX505", "a whole number divided by zero")
-        found = sizes.plain_number(low, polynomial(expr), expr.span, scope)
+        found = sizes.plain_number(low, polynomial(expr), scope)
         return found.but(call(low.text.helper("fitting"), found.code)) if edge else found
     counted = low.prover.entails(scope.box, by) and low.prover.at_least(dividend, 0, scope)
     if not safe:
@@ -203,7 +203,7 @@ def _largest(low: Lowering, expr: ir.Expr, scope: Scope) -> int:
         case ir.Reduce("argmax" | "argmin") | ir.Normalize("rank"):
             return _LONGEST
         case ir.Reduce("sum" | "max" | "min", ranges, body):
-            inner = reaching(low, ranges, scope)
+            inner = reaching(ranges, scope)
             most = largest(low, body, inner)
             return most * _LONGEST if expr.op == "sum" else most
         case ir.Normalize("cumsum", _, body):
@@ -232,7 +232,7 @@ def _largest_result(low: Lowering, expr: ir.Map, scope: Scope) -> int:
             return max(sizes)
 
 
-def reaching(low: Lowering, ranges: tuple[ir.Range, ...], scope: Scope) -> Scope:
+def reaching(ranges: tuple[ir.Range, ...], scope: Scope) -> Scope:
     """A scope in which the coordinates of these ranges can be bounded."""
     places = {range.coordinate: Place(range.lower, range.upper, not range.stated) for range in ranges}
     return Scope({**scope.places, **places})
@@ -249,6 +249,6 @@ def largest_in(low: Lowering, tensor: str) -> int:
     if tensor not in low.magnitudes:
         low.magnitudes[tensor] = 1 + LARGEST["i64"]
         clauses = low.lets[tensor].clauses
-        found = [largest(low, c.body, reaching(low, c.ranges, Scope({}))) for c in clauses]
+        found = [largest(low, c.body, reaching(c.ranges, Scope({}))) for c in clauses]
         low.magnitudes[tensor] = min(1 + LARGEST["i64"], max(found, default=0))
     return low.magnitudes[tensor]

@@ -35,7 +35,7 @@ def kernel_operands(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) ->
     dot = attend.scores.dot
     assert dot is not None
     key = attend.attention.coordinate
-    scale, query = operands.scale(low, attend, frame)
+    scale, query = operands.scale(low, attend)
     compared = tuple(range.coordinate for range in dot.compared)
     q = operands.operand(low, query, frame.row, compared, frame, let)
     k = operands.operand(low, dot.key, key, compared, frame, let)
@@ -45,10 +45,10 @@ def kernel_operands(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) ->
 
 def learned(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> list[str]:
     """The arrays that are read by biases and masks, which may need a gradient."""
-    return Tile(low, let, attend, frame.batch, frame.row, attend.scores.bias, tested(low, attend)).learned()
+    return Tile(low, let, attend, frame.batch, frame.row, attend.scores.bias, tested(attend)).learned()
 
 
-def tested(low: Lowering, attend: Attend) -> tuple[ir.Expr, ...]:
+def tested(attend: Attend) -> tuple[ir.Expr, ...]:
     """The conditions that are tested tile by tile: those that are no intervals, or all where that is not plain."""
     pieces = attend.keys
     plain = all(not piece.labels and (len(pieces) == 1 or not piece.rest) for piece in pieces)

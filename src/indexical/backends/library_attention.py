@@ -19,11 +19,11 @@ def fused(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
     """The library's own kernel."""
     dot = attend.scores.dot
     assert dot is not None
-    scale, query = operands.scale(low, attend, frame)
+    scale, query = operands.scale(low, attend)
     compared = tuple(range.coordinate for range in dot.compared)
     groups = grouped(low, attend, frame)
     q = operands.operand(low, query, frame.row, compared, frame, let)
-    keywords = scaling(low, attend, scale)
+    keywords = scaling(attend, scale)
     kernel = Name(low.text.helper("attend"))
     library = low.text.dialect.attention
     if groups is not None:
@@ -70,7 +70,7 @@ def _taken_as_they_are(
     return chain("and", [*tests, *(method(side, "is_contiguous") for side in sides)])
 
 
-def scaling(low: Lowering, attend: Attend, scale: Node) -> tuple[tuple[str, Node], ...]:
+def scaling(attend: Attend, scale: Node) -> tuple[tuple[str, Node], ...]:
     """The arguments that the library's kernel takes by name."""
     causal = (("is_causal", Name("True")),) if attend.shape == "causal" else ()
     return (*causal, ("scale", scale))

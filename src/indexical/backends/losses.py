@@ -14,7 +14,7 @@ def write_cross_entropy(emitter: Lowering, let: ir.Let, loss: CrossEntropy, cove
     """PyTorch's cross-entropy, of a row of logits for each target."""
     clauses.begin(emitter, let, [emitter.lets[name] for name in covers])
     clause = let.clauses[0]
-    outer = clauses.scope_of(emitter, clause, {})
+    outer = clauses.scope_of(clause, {})
     inner = outer if loss.reduction == "none" else binding.bind(emitter, loss.rows, outer)
     rows = inner.sort(inner.places)
     scope = binding.bind(emitter, (loss.classes,), inner)

@@ -35,27 +35,27 @@ def add_helper(low: Lowering, name: str, text: str) -> str:
     return name
 
 
-def frame_of(low: Lowering, let: ir.Let, attend: Attend) -> Frame:
+def frame_of(let: ir.Let, attend: Attend) -> Frame:
     """One coordinate is the query axis: that of the guard, else the last. Others of the query become batch axes."""
     layout, row = attend.layout, attend.row
     batch = tuple(
         axis.coordinate for axis in let.axes if axis.coordinate != row and axis.coordinate not in layout.carry
     )
-    scope = clauses.scope_of(low, let.clauses[0], {})
+    scope = clauses.scope_of(let.clauses[0], {})
     key = attend.attention.key
-    scope = scope.binding(key, key_place(low, let, key))
+    scope = scope.binding(key, key_place(let, key))
     for range in attend.scores.dot.compared if attend.scores.dot is not None else ():
         scope = scope.binding(range, Place(range.lower, range.upper, not range.stated))
-    return Frame(batch, row, scope, kept_scope(low, let, attend, scope))
+    return Frame(batch, row, scope, kept_scope(let, attend, scope))
 
 
-def kept_scope(low: Lowering, let: ir.Let, attend: Attend, scope: Scope) -> Scope:
+def kept_scope(let: ir.Let, attend: Attend, scope: Scope) -> Scope:
     """The scope at pairs of a query and a key that the guards of an attention and of its definition keep."""
     guard = build.conjunction((let.clauses[0].guard, *attend.attention.guard))
     return scope.where(None if guard is None else renamed_apart(guard, {c.name for c in scope.places}))
 
 
-def key_place(low: Lowering, let: ir.Let, key: ir.Range) -> Place:
+def key_place(let: ir.Let, key: ir.Range) -> Place:
     """The keys. Where no range was stated, there are as many as every axis has that they index."""
     bound = [r for part in walk(let.clauses[0].body) if isinstance(part, ir.Reduce) for r in part.ranges]
     stated = any(range.stated for range in bound if range.coordinate == key.coordinate)
@@ -127,7 +127,7 @@ def unfolded_columns(low: Lowering, code: Node, columns: tuple[Coordinate, ...],
     return low.text.dialect.unflatten(code, -1, sizes.shape(low, columns, frame.scope), low.text)
 
 
-def scale(low: Lowering, attend: Attend, frame: Frame) -> tuple[Node, ir.Expr]:
+def scale(low: Lowering, attend: Attend) -> tuple[Node, ir.Expr]:
     """The scale of the scores as a plain number, and the query's side; a scale from an array goes there."""
     dot = attend.scores.dot
     assert dot is not None
@@ -249,7 +249,7 @@ def group_operands(
     return (Prefix("*", Name(pair)),)
 
 
-def is_hull(low: Lowering, attend: Attend) -> bool:
+def is_hull(attend: Attend) -> bool:
     """Whether one interval for each row says all that the guard says."""
     return len(attend.keys) == 1 and attend.keys[0].is_interval
 
@@ -257,7 +257,7 @@ def is_hull(low: Lowering, attend: Attend) -> bool:
 def hull_of(low: Lowering, op: str, attend: Attend, frame: Frame) -> Node:
     """The first key (the one beyond the last) that each row may attend to, counted from the first there is."""
     key = attend.attention.key
-    expr = hull_expr(low, op, attend)
+    expr = hull_expr(op, attend)
     if expr is None:
         expr = key.lower if op == "min" else key.upper
     if key.lower != build.whole(0, key.span):
@@ -273,7 +273,7 @@ def hull_of(low: Lowering, op: str, attend: Attend, frame: Frame) -> Node:
     return shown.code if rows else fill("{x}[..., None]", x=shown.code)
 
 
-def hull_expr(low: Lowering, op: str, attend: Attend) -> ir.Expr | None:
+def hull_expr(op: str, attend: Attend) -> ir.Expr | None:
     """The bounds of the one piece as one; None where there are several pieces, or none to say."""
     if len(attend.keys) != 1:
         return None
@@ -288,7 +288,7 @@ def hull_expr(low: Lowering, op: str, attend: Attend) -> ir.Expr | None:
 def hull(low: Lowering, op: str, attend: Attend, frame: Frame) -> Node:
     """The first (one beyond the last) key that some row may attend to: for each row where that is plain."""
     key = attend.attention.key
-    expr = hull_expr(low, op, attend)
+    expr = hull_expr(op, attend)
     if expr is None or not expr.type.coordinates <= {frame.row}:
         return sizes.number(low, key.lower if op == "min" else key.upper)
     return low.value(expr, frame.scope).code

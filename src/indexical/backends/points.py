@@ -51,13 +51,13 @@ def check_count(low: Lowering, expr: ir.Reduce, mask: Value | None, inner: Scope
             if not sizes.is_filled(low, coordinate, inner):
                 test: Node = infix("==", sizes.length(low, coordinate, inner), 0)
                 if sizes.may_be_reversed(low, coordinate, inner):
-                    test = sizes.is_below(low, sizes.extent_of(low, coordinate, inner) - 1, expr.span, inner)
+                    test = sizes.is_below(low, sizes.extent_of(coordinate, inner) - 1, inner)
                 arrays.fail_where(low, plain(test, "bool"), "IX310", message, scope)
         return
     some = contraction.some_left(
         low, [arrays.broadcast(low, mask, inner.sort({*mask.axes, *bound}), inner)], frozenset(bound), inner
     )
-    arrays.fail_where(low, arrays.negation(low, low.text.keep(some, "some")), "IX310", message, scope)
+    arrays.fail_where(low, arrays.negation(low.text.keep(some, "some")), "IX310", message, scope)
 
 
 def averaged(

@@ -26,11 +26,11 @@ def prefixed(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value | None:
     inner = _inside(low, expr, scope)
     if inner is None:
         return None
-    conditions = binding.removing(low, expr.ranges, expr.guard, inner)
+    conditions = binding.removing(expr.ranges, expr.guard, inner)
     facts = [fact for condition in conditions for fact in conjuncts(condition, True, look_through(low.lets))]
     queries = [c for c in scope.sort(scope.places) if scope.places[c].within is None]
     found = find(expr, facts, queries, low.prover.constants)
-    if found is None or not _is_exact(low, expr, found, inner):
+    if found is None or not _is_exact(low, found, inner):
         return None
     order = found.order
     way = "up to" if order.forward else "from"
@@ -59,7 +59,7 @@ def _inside(low: Lowering, expr: ir.Reduce, scope: Scope) -> Scope | None:
     return binding.bind(low, expr.ranges, scope)
 
 
-def _is_exact(low: Lowering, expr: ir.Reduce, found: Prefix, inner: Scope) -> bool:
+def _is_exact(low: Lowering, found: Prefix, inner: Scope) -> bool:
     """Whether all that is multiplied afterwards, or handed on in a scan, is what it would be inside."""
     fixed = any(contraction.may_become_infinite(low, factor) for factor in found.fixed)
     if fixed and (found.others or low.isolate or removal.may_be_removed(low, found.body)):
@@ -164,7 +164,7 @@ def _placed(low: Lowering, total: Value, neutral: Node | None, order: Order, inn
     axes = tuple(order.query if axis == order.key else axis for axis in total.axes)
     if inside and first == least and last == most and not sizes.may_be_reversed(low, order.key, inner):
         return total.but(total.code, axes=axes)
-    start = sizes.plain_number(low, first - least, inner.places[order.key].start.span, inner).code
+    start = sizes.plain_number(low, first - least, inner).code
     queries = sizes.length(low, order.query, inner)
     if inside:
         places: Node = Slice(None, queries) if start == ZERO else Slice(start, infix("+", start, queries))

@@ -18,7 +18,7 @@ def prepare(low: Lowering, let: ir.Let, stepped: tuple[int, ...], before: int = 
     dtype = low.dtypes[let.name]
     low.whole_names[let.name] = variable = low.text.fresh(let.name)
     if low.text.dialect.fills_rows and steps_kept(low, let) is None:
-        low.text.assign(variable, low.text.dialect.full(clauses.storage_shape(low, let, ()), zero_of(let), dtype))
+        low.text.assign(variable, low.text.dialect.full(clauses.storage_shape(low, let), zero_of(let), dtype))
         low.stored[let.name] = Stored(variable, dtype, growing=True)
     else:
         variable = low.text.fresh(f"{let.name}_rows")

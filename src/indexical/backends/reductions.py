@@ -92,7 +92,7 @@ def masks_of_product(low: Lowering, masks: list[Value], expr: ir.Reduce, inner: 
     if low.isolate or not masks or any(contraction.may_become_infinite(low, factor) for factor in found):
         return masks
     reads = [factor.expr for factor in found if isinstance(factor.expr, ir.Read)]
-    conditions = binding.removing(low, expr.ranges, expr.guard, inner)
+    conditions = binding.removing(expr.ranges, expr.guard, inner)
     return [
         mask
         for mask, condition in zip(masks, conditions, strict=True)
@@ -106,7 +106,7 @@ def masks_of_sum(low: Lowering, masks: list[Value], expr: ir.Reduce, inner: Scop
     reads = [factor.expr for factor in found if isinstance(factor.expr, ir.Read) and not factor.inverse]
     if expr.op != "sum" or not masks or len(reads) < len(found):
         return masks
-    conditions = binding.removing(low, expr.ranges, expr.guard, inner)
+    conditions = binding.removing(expr.ranges, expr.guard, inner)
     return [
         mask
         for mask, condition in zip(masks, conditions, strict=True)

@@ -26,7 +26,7 @@ def held(low: Lowering, value: Value) -> Value:
 
 def recall(low: Lowering, expr: ir.Expr, scope: Scope) -> Value | None:
     """The value of an expression that was computed before: anywhere, or under conditions that hold here too."""
-    key = (expr, low.compute, seen(low, expr, scope))
+    key = (expr, low.compute, seen(expr, scope))
     found = low.known.get(key)
     if found is None and ("guarded", *key) in low.known:
         conditions = tuple(scope.conditions())
@@ -43,7 +43,7 @@ def computed(low: Lowering, expr: ir.Expr, scope: Scope) -> Value:
     found = low.lower(expr, scope)
     if not isinstance(expr, ir.Read | ir.Array):
         found = held(low, found)
-    key = (expr, low.compute, seen(low, expr, scope))
+    key = (expr, low.compute, seen(expr, scope))
     if low.guarded == before:
         low.known[key] = found
     elif not low.in_guard:  # What was not checked is not used again where it has to be.
@@ -52,7 +52,7 @@ def computed(low: Lowering, expr: ir.Expr, scope: Scope) -> Value:
     return found
 
 
-def seen(low: Lowering, expr: ir.Expr, scope: Scope) -> tuple[tuple[Coordinate, Place], ...]:
+def seen(expr: ir.Expr, scope: Scope) -> tuple[tuple[Coordinate, Place], ...]:
     """The part of a scope that an expression depends on."""
     free = expr.type.coordinates
     return tuple((c, place) for c, place in scope.places.items() if c in free)
@@ -76,7 +76,7 @@ def all_steps(low: Lowering, expr: ir.Expr, scope: Scope) -> Value | None:
         return None
     row = scope.moving(stepped[0])
     conditions = [condition for condition, _ in row.conditions()]
-    if not all(is_bound(low, part, row) and stays(low, part, row) for part in (expr, *conditions)):
+    if not all(is_bound(part, row) and stays(low, part, row) for part in (expr, *conditions)):
         return None
     found = computed_ahead(low, expr, row, may_be_guarded=True)
     if found is None or stepped[0] not in found.axes:
@@ -133,7 +133,7 @@ def named_ahead(low: Lowering, value: Value, name: str) -> Value:
     return low.known[key]
 
 
-def is_bound(low: Lowering, expr: ir.Expr, scope: Scope) -> bool:
+def is_bound(expr: ir.Expr, scope: Scope) -> bool:
     """Whether every coordinate that an expression varies with is in force."""
     return all(coordinate in scope.places for coordinate in expr.type.coordinates)
 

@@ -34,7 +34,7 @@ class RowProver(WindowProver):
         return here or super().is_inside(index, extent, scope, guarded)
 
 
-def cut(low: Lowering, block: Block, covers: tuple[str, ...]) -> None:
+def cut(low: Lowering, block: Block) -> None:
     """All definitions of a block, in a loop."""
     inner = dict(block.inner)
     names = [item.name for item in low.program.order if isinstance(item, ir.Once)]
@@ -46,7 +46,7 @@ def cut(low: Lowering, block: Block, covers: tuple[str, ...]) -> None:
     for name, variable in wholes.items():
         let = low.lets[name]
         dtype = wide.get(name) or low.dtypes[name]
-        low.text.assign(variable, low.text.dialect.full(clauses.storage_shape(low, let, ()), zero_of(let), dtype))
+        low.text.assign(variable, low.text.dialect.full(clauses.storage_shape(low, let), zero_of(let), dtype))
     first, last, count = (low.text.fresh(name) for name in ("r0", "r1", "rows"))
     rows = sizes.number(low, block.rows)
     low.text.assign(count, call(operands.add_helper(low, "block_rows", BLOCK_ROWS), _points(low, block)))
@@ -96,7 +96,7 @@ def _turn(
     start, stop = (build.read(name, (), "whole", let.span) for name in ends)
     clause = let.clauses[0]
     if axis is None:
-        row, cut = _total(low, let, block, start, stop)
+        row, cut = _total(let, block, start, stop)
     else:
         slot = clause.slots[axis]
         assert isinstance(slot, ir.Coord)
@@ -136,7 +136,7 @@ def _fill(
         low.text.store(wholes[let.name], slots, variable)
 
 
-def _total(low: Lowering, let: ir.Let, block: Block, start: ir.Expr, stop: ir.Expr) -> tuple[Coordinate, ir.Let]:
+def _total(let: ir.Let, block: Block, start: ir.Expr, stop: ir.Expr) -> tuple[Coordinate, ir.Let]:
     """A sum over the rows of a block."""
     clause = let.clauses[0]
     body = clause.body

@@ -126,7 +126,7 @@ def beginning(low: Lowering, let: ir.Let, scan: Scan, first: Sequence[int]) -> N
 
 def computed_part(low: Lowering, let: ir.Let, clause: ir.Clause, expr: ir.Expr | None) -> Value:
     """A part of a clause at all its points, in the dtype that is computed in."""
-    scope = clauses.scope_of(low, clause, {})
+    scope = clauses.scope_of(clause, {})
     axes = scope.sort(scope.places)
     value = None if expr is None else part_value(low, let, clause, expr, "real")
     if value is None or value.python:
@@ -174,7 +174,7 @@ def put_together(low: Lowering, let: ir.Let, scan: Scan, label: str, parts: Sequ
     kind: Kind = "bool" if label == "heard" else "real"
     variable = low.text.fresh(f"{let.name}_{label}")
     dtype: Dtype = "bool" if kind == "bool" else low.compute
-    low.text.assign(variable, low.text.dialect.full(clauses.storage_shape(low, let, ()), ZERO, dtype))
+    low.text.assign(variable, low.text.dialect.full(clauses.storage_shape(low, let), ZERO, dtype))
     for clause, part in zip(scan.clauses, parts, strict=True):
         if part is None:
             continue
@@ -186,7 +186,7 @@ def put_together(low: Lowering, let: ir.Let, scan: Scan, label: str, parts: Sequ
 
 def among(low: Lowering, value: Value, clause: ir.Clause) -> Node:
     """A value as it is put into the slots of a clause."""
-    scope = clauses.scope_of(low, clause, {})
+    scope = clauses.scope_of(clause, {})
     axes = scope.sort(scope.places)
     return placed_among(arrays.in_order(low, value, axes), axes)
 

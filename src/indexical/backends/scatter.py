@@ -118,7 +118,7 @@ def multiplied(low: Lowering, scatter: Scatter, expr: ir.Reduce, inner: Scope, s
     alone = scatter.values[target].type.coordinates == {row}
     if not alone or any(len(side) != 1 for side in sides) or sides[0] == sides[1]:
         return None
-    if binding.removing(low, scatter.moved, None, inner):
+    if binding.removing(scatter.moved, None, inner):
         return None
     (_, (place,)) = place_masks(low, scatter, inner, scope)
     operands = []
@@ -279,7 +279,7 @@ def place_masks(low: Lowering, scatter: Scatter, inner: Scope, outer: Scope) -> 
     That they have a place is checked when they are added."""
     found: dict[Coordinate, Value] = {}
     scope = replace(inner, trail=inner.trail[: _length_before(inner, scatter)])
-    masks = [low.value(condition, scope) for condition in binding.removing(low, scatter.moved, None, inner)]
+    masks = [low.value(condition, scope) for condition in binding.removing(scatter.moved, None, inner)]
     for condition in scatter.guard:
         for target, there in zip(scatter.targets, scatter.present, strict=True):
             if condition == there and target not in found:

@@ -107,7 +107,7 @@ def by_remainders(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value | None:
     if found is None:
         return None
     try:
-        inner = remainder_scope(low, found, scope)
+        inner = remainder_scope(found, scope)
     except Inexpressible:
         return None
     low.tell(f"one sum for each remainder of `{found.target}`: nothing is multiplied that leaves another")
@@ -121,7 +121,7 @@ def by_remainders(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value | None:
     return rejoined(low, value, found, inner, scope)
 
 
-def remainder_scope(low: Lowering, found: Strided, scope: Scope) -> Scope:
+def remainder_scope(found: Strided, scope: Scope) -> Scope:
     """The scope with two coordinates in the place of one. What holds of the one holds of what they make up."""
     values = {found.target: found.value}
     places: dict[Coordinate, Place] = {}
@@ -151,10 +151,8 @@ def rejoined(low: Lowering, value: Value, found: Strided, inner: Scope, scope: S
     at = value.axes.index(major)
     lengths = [sizes.length(low, c, inner) for c in value.axes if c != minor]
     lengths[at] = infix("*", sizes.length(low, minor, inner), sizes.length(low, major, inner))
-    start = sizes.plain_number(low, found.shift, found.value.span, scope).code
-    stop = sizes.plain_number(
-        low, found.shift + polynomial(scope.places[found.target].stop), found.value.span, scope
-    ).code
+    start = sizes.plain_number(low, found.shift, scope).code
+    stop = sizes.plain_number(low, found.shift + polynomial(scope.places[found.target].stop), scope).code
     if sizes.may_be_reversed(low, found.target, scope):
         stop = call("max", start, stop)
     slots: list[Node] = [*[ALL] * at, Slice(None if start == ZERO else start, stop)]

@@ -17,7 +17,7 @@ from .scope import Scope
 
 def number(low: Lowering, expr: ir.Expr, scope: Scope | None = None) -> Node:
     """A whole expression free of coordinates, as plain Python."""
-    return plain_number(low, polynomial(expr), expr.span, scope).code
+    return plain_number(low, polynomial(expr), scope).code
 
 
 def unnamed_number(low: Lowering, expr: ir.Expr) -> Node:
@@ -28,12 +28,12 @@ def unnamed_number(low: Lowering, expr: ir.Expr) -> Node:
     return code
 
 
-def plain_number(low: Lowering, value: Polynomial, span: Span, scope: Scope | None = None) -> Value:
+def plain_number(low: Lowering, value: Polynomial, scope: Scope | None = None) -> Value:
     """A polynomial as plain Python: what is added first, then what is taken away."""
     terms = sorted(value.terms.items(), key=lambda term: (term[1] < 0, not term[0]))
     result: Node | None = None
     for monomial, factor in terms:
-        term = _term(low, monomial, abs(factor), span, scope)
+        term = _term(low, monomial, abs(factor), scope)
         if result is None:
             result = term if factor > 0 else negative(term)
         else:
@@ -41,17 +41,17 @@ def plain_number(low: Lowering, value: Polynomial, span: Span, scope: Scope | No
     return plain(ZERO if result is None else result)
 
 
-def _term(low: Lowering, monomial: Monomial, factor: int, span: Span, scope: Scope | None) -> Node:
+def _term(low: Lowering, monomial: Monomial, factor: int, scope: Scope | None) -> Node:
     """A product of atoms and a number."""
     if monomial == UNIT:
         return node(factor)
     leaves = [] if factor == 1 else [node(factor)]
     for atom, power in sorted(monomial, key=str):
-        leaves += [_leaf(low, atom, span, scope)] * power
+        leaves += [_leaf(low, atom, scope)] * power
     return chain("*", leaves)
 
 
-def _leaf(low: Lowering, atom: Coordinate | ir.Expr, span: Span, scope: Scope | None) -> Node:
+def _leaf(low: Lowering, atom: Coordinate | ir.Expr, scope: Scope | None) -> Node:
     """The code of an atom of a polynomial."""
     if isinstance(atom, Coordinate):
         assert scope is not None
@@ -76,7 +76,7 @@ def _divided(low: Lowering, op: str, left: ir.Expr, right: ir.Expr, scope: Scope
     """Truncated toward zero. That is Python's own division where nothing is negative."""
     box = () if scope is None else scope.box
     divisor = low.prover.polynomial(right)
-    a, b = (plain_number(low, polynomial(side), side.span, scope).code for side in (left, right))
+    a, b = (plain_number(low, polynomial(side), scope).code for side in (left, right))
     if low.prover.entails(box, divisor) and low.prover.at_least(left, 0, scope):
         if not low.prover.entails(box, divisor - 1):
             refuse_once(low, infix("==", b, 0), "IX505", "a whole number divided by zero")
@@ -95,12 +95,12 @@ def named_number(low: Lowering, code: Node) -> Node:
     return low.known[key].code
 
 
-def is_below(low: Lowering, value: Polynomial, span: Span, scope: Scope | None) -> Node:
+def is_below(low: Lowering, value: Polynomial, scope: Scope | None) -> Node:
     """`value < 0`, with what is taken away on the other side."""
     if value.constant is not None:
         return node(value.constant < 0)
     sides = [Polynomial({m: abs(f) for m, f in value.terms.items() if (f < 0) == below}) for below in (False, True)]
-    left, right = (plain_number(low, side, span, scope).code for side in sides)
+    left, right = (plain_number(low, side, scope).code for side in sides)
     return Infix("<", left, right)
 
 
@@ -134,7 +134,7 @@ def is_same(low: Lowering, left: ir.Expr, right: ir.Expr) -> bool:
     return left == right or low.prover.polynomial(left) == low.prover.polynomial(right)
 
 
-def extent_of(low: Lowering, coordinate: Coordinate, scope: Scope) -> Polynomial:
+def extent_of(coordinate: Coordinate, scope: Scope) -> Polynomial:
     """The length of the range of a coordinate; less than 0 where it is empty."""
     place = scope.places[coordinate]
     return polynomial(place.stop) - polynomial(place.start)
@@ -152,14 +152,12 @@ def may_be_reversed(low: Lowering, coordinate: Coordinate, scope: Scope) -> bool
     place = scope.places[coordinate]
     if isinstance(place.stop, ir.Size) and place.measured:
         return False
-    return not low.prover.entails(
-        scope.standing, with_constants(low, extent_of(low, coordinate, scope), place.stop.span)
-    )
+    return not low.prover.entails(scope.standing, with_constants(low, extent_of(coordinate, scope), place.stop.span))
 
 
 def length(low: Lowering, coordinate: Coordinate, scope: Scope) -> Node:
     """The number of points of a coordinate here."""
-    code = plain_number(low, extent_of(low, coordinate, scope), scope.places[coordinate].stop.span, scope).code
+    code = plain_number(low, extent_of(coordinate, scope), scope).code
     return call("max", 0, code) if may_be_reversed(low, coordinate, scope) else code
 
 

@@ -29,7 +29,7 @@ def few(low: Lowering, attend: Attend, frame: Frame) -> Node | None:
     apart = {c for part in parts for c in part.type.coordinates} & set(frame.batch)
     # Of more than two batch axes some are folded into one, and a mask along one is built along all.
     lead = frame.batch if apart and len(frame.batch) > 2 else tuple(c for c in frame.batch if c in apart)
-    points = contraction.product_of_lengths(low, (*lead, *_pair(low, attend, frame)), frame.scope)
+    points = contraction.product_of_lengths(low, (*lead, *_pair(attend, frame)), frame.scope)
     return infix("<=", points, attend.few.mask)
 
 
@@ -38,14 +38,14 @@ def few_scores(low: Lowering, attend: Attend, frame: Frame, given: tuple[Part, .
     where one is wanted. None for never."""
     if attend.few is None:
         return None
-    points = contraction.product_of_lengths(low, (*frame.batch, *_pair(low, attend, frame)), frame.scope)
+    points = contraction.product_of_lengths(low, (*frame.batch, *_pair(attend, frame)), frame.scope)
     learned = node(attend.few.learned)
     if given is None:
         return infix("<=", points, learned)
     return infix("<=", points, Ternary(learned, call(low.text.helper("learns"), *given), node(attend.few.scores)))
 
 
-def _pair(low: Lowering, attend: Attend, frame: Frame) -> tuple[Coordinate, ...]:
+def _pair(attend: Attend, frame: Frame) -> tuple[Coordinate, ...]:
     return (*(() if frame.row is None else (frame.row,)), attend.attention.coordinate)
 
 
@@ -73,16 +73,16 @@ def masked_operands(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) ->
     """The mask and the bias of all pairs, as the masked call takes them; None for one that there is not."""
     tile = Tile(low, let, attend, frame.batch, frame.row, attend.scores.bias, attend.attention.guard)
     inner, scope = inside(low, tile)
-    allowed = _allowed(low, attend, inner, scope)
-    mask = NONE if allowed is None else _four(low, allowed, attend, frame, inner, scope)
+    allowed = _allowed(attend, inner, scope)
+    mask = NONE if allowed is None else _four(allowed, attend, frame, inner, scope)
     if attend.scores.bias is None:
         return mask, NONE
     renamed = renamed_apart(attend.scores.bias, {c.name for c in scope.places})
     bias = arrays.as_real(inner, inner.value(renamed, tile.heard(scope)))
-    return mask, _four(low, arrays.as_array(inner, bias), attend, frame, inner, scope)
+    return mask, _four(arrays.as_array(inner, bias), attend, frame, inner, scope)
 
 
-def scored(low: Lowering, stream: Stream, attend: Attend, inner: Lowering, scope: Scope) -> Node:
+def scored(stream: Stream, attend: Attend, inner: Lowering, scope: Scope) -> Node:
     """All scores, with all their axes."""
     heard = stream.heard(scope)
     score = renamed_apart(attend.attention.score, {c.name for c in scope.places})
@@ -90,9 +90,9 @@ def scored(low: Lowering, stream: Stream, attend: Attend, inner: Lowering, scope
     return stream.tiled(value, inner, scope)
 
 
-def allowed_pairs(low: Lowering, stream: Stream, attend: Attend, inner: Lowering, scope: Scope) -> Node | None:
+def allowed_pairs(stream: Stream, attend: Attend, inner: Lowering, scope: Scope) -> Node | None:
     """The mask of pairs, so that it broadcasts against the scores."""
-    mask = _allowed(low, attend, inner, scope)
+    mask = _allowed(attend, inner, scope)
     if mask is None:
         return None
     pair = stream.axes[-2:] if stream.row is not None else stream.axes[-1:]
@@ -110,15 +110,15 @@ def inside(low: Lowering, tile: Tile) -> tuple[Lowering, Scope]:
     return inner, scope
 
 
-def _allowed(low: Lowering, attend: Attend, inner: Lowering, scope: Scope) -> Value | None:
+def _allowed(attend: Attend, inner: Lowering, scope: Scope) -> Value | None:
     masks = binding.masks(inner, (), build.conjunction(attend.attention.guard), scope)
     mask = arrays.conjunction(inner, masks, scope)
     return None if mask is None else arrays.as_array(inner, mask)
 
 
-def _four(low: Lowering, value: Value, attend: Attend, frame: Frame, inner: Lowering, scope: Scope) -> Node:
+def _four(value: Value, attend: Attend, frame: Frame, inner: Lowering, scope: Scope) -> Node:
     """A value of pairs as the library takes a mask: query and key, before them nothing or two batch axes."""
-    pair = _pair(low, attend, frame)
+    pair = _pair(attend, frame)
     lead = tuple(c for c in frame.batch if c in value.axes)
     if len(frame.batch) > 2 and lead:
         lead = frame.batch

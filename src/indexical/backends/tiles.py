@@ -98,9 +98,9 @@ class Tile:
         owner = self.owner
         text = inside or Checked(owner.text.dialect, helpers=owner.text.helpers)
         text.taken |= owner.text.taken
-        scope = clauses.scope_of(owner, self.let.clauses[0], {})
+        scope = clauses.scope_of(self.let.clauses[0], {})
         key = self.attend.attention.key
-        whole = {**scope.places, key.coordinate: operands.key_place(owner, self.let, key)}
+        whole = {**scope.places, key.coordinate: operands.key_place(self.let, key)}
         emitter = Lowering(text, owner.program, owner.rules, dtypes=owner.dtypes, unbounded=whole, weak=owner.weak)
         emitter.prover.agreed = owner.prover.agreed
         emitter.notes, text.subject = owner.notes, self.let.name
@@ -120,7 +120,7 @@ class Tile:
 
     def heard(self, scope: Scope) -> Scope:
         """The scope of a score and of its backward pass: both are evaluated only at pairs that the guards keep."""
-        return operands.kept_scope(self.owner, self.let, self.attend, scope)
+        return operands.kept_scope(self.let, self.attend, scope)
 
     def arrives(self, name: str, stored: Stored) -> Stored:
         """A tensor as a function of its own has it: a whole number stays one, any other comes as an array. It has
@@ -254,7 +254,7 @@ class Tile:
         opening = Text(self.owner.text.dialect)
         counts = [("b0", "b1", "batch"), ("h0", "h1", "head")][2 - len(self.batch) :]
         for (start, stop, given), coordinate in zip(counts, self.batch, strict=True):
-            place = clauses.scope_of(self.owner, self.let.clauses[0], {}).places[coordinate]
+            place = clauses.scope_of(self.let.clauses[0], {}).places[coordinate]
             if start in used:
                 opening.unpack(
                     [start, stop, "_"], method(given, "indices", sizes.unnamed_number(self.owner, place.stop))

@@ -36,7 +36,7 @@ def attend_by_triton(
     row, key = frame.row, attend.attention.coordinate
     assert row is not None
     dots = {expr: dot for expr, dot in dots_of(attend.attention.score, frozenset((row,)), key) if isinstance(dot, Dot)}
-    frame = comparing(owner, let, attend, frame, dots.values())
+    frame = comparing(let, attend, frame, dots.values())
     parts = parts_of(owner, let, attend, frame, row, dots)
     functions = [forward_kernel(parts), query_kernel(parts), key_kernel(parts)]
     if parts.allowed is not None:
@@ -112,14 +112,14 @@ def _is_counted(expr: ir.Expr) -> bool:
     return isinstance(expr, ir.Size)
 
 
-def comparing(owner: Lowering, let: ir.Let, attend: Attend, frame: Frame, dots: Iterable[Dot]) -> Frame:
+def comparing(let: ir.Let, attend: Attend, frame: Frame, dots: Iterable[Dot]) -> Frame:
     """The frame with the coordinates that any dot product compares."""
     scope = frame.scope
     for dot in dots:
         for range in dot.compared:
             if range.coordinate not in scope.places:
                 scope = scope.binding(range, Place(range.lower, range.upper, not range.stated))
-    return replace(frame, scope=scope, heard=operands.kept_scope(owner, let, attend, scope))
+    return replace(frame, scope=scope, heard=operands.kept_scope(let, attend, scope))
 
 
 def parts_of(

@@ -53,7 +53,7 @@ def decoded(
     owner: Lowering, let: ir.Let, attend: Attend, frame: Frame, least: int, otherwise: Callable[[], Value]
 ) -> Value:
     """Few queries by a kernel of their own, where there are so many of them at least; all other calls `otherwise`."""
-    frame = comparing(owner, let, attend, frame, compared(attend).values())
+    frame = comparing(let, attend, frame, compared(attend).values())
     pages = _pages(attend, frame)
     parts, bounds = _parts(owner, let, attend, frame, pages)
     maker = owner.text.fresh(f"attend_few_{let.name}")

@@ -277,7 +277,7 @@ def forward_kernel(parts: Parts) -> str:
     kernel.add(1, "acc = tl.zeros((ROWS, CARRIED_PADDED), tl.float32)")
     printer.count(roots(parts))
     for is_partial, indent in kernel.loops(parts.forward, 1, "KEYS"):
-        _key_places(kernel, indent, is_partial, "n_keys")
+        _key_places(kernel, indent, is_partial)
         for number, k in enumerate(keys):
             kernel.add(indent, _load(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}", axis="key"))
             dot = f'tl.dot(q{tag(number)}, tl.trans({k}), input_precision="ieee")'
@@ -414,11 +414,11 @@ def _score(kernel: Kernel, indent: int, is_partial: bool, test: str | None) -> N
         kernel.add(indent, f"score = tl.where(allowed, score, {absent})")
 
 
-def _key_places(kernel: Kernel, indent: int, is_partial: bool, length: str) -> None:
+def _key_places(kernel: Kernel, indent: int, is_partial: bool) -> None:
     """The keys of a tile; beyond the last one they repeat it."""
     if is_partial:
         kernel.add(indent, "positions = k0 + tl.arange(0, KEYS)")
-        kernel.add(indent, f"near_keys = tl.minimum(tl.arange(0, KEYS), {length} - 1 - k0)")
+        kernel.add(indent, "near_keys = tl.minimum(tl.arange(0, KEYS), n_keys - 1 - k0)")
     else:
         kernel.add(indent, "near_keys = tl.arange(0, KEYS)")
     kernel.add(indent, "keys = k0 + near_keys")
@@ -465,7 +465,7 @@ def query_kernel(parts: Parts) -> str:
     outer = [parts.cotangents[expr][1] for expr in (*dots, *(o.expr for o in (*summed, *paired)))]
     printer.count(roots(parts, *wanted, *outer, *(cell for pair in of_sink.values() for cell in pair)))
     for is_partial, indent in kernel.loops(parts.forward, 1, "KEYS"):
-        _key_places(kernel, indent, is_partial, "n_keys")
+        _key_places(kernel, indent, is_partial)
         for number, k in enumerate(keys):
             kernel.add(indent, _load(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}", axis="key"))
             dot = f'tl.dot(q{tag(number)}, tl.trans({k}), input_precision="ieee")'
@@ -656,7 +656,7 @@ def table_kernel(parts: Parts) -> str:
         "near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - t0)",
         "rows = t0 + near",
     )
-    _key_places(kernel, 2, True, "n_keys")
+    _key_places(kernel, 2, True)
     for number, (q, k) in enumerate(zip(queries, keys, strict=True)):
         kernel.add(2, _load(q, "t0", "near", "h", f"PADDED{tag(number)}"))
         kernel.add(2, _load(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}", axis="key"))

@@ -123,7 +123,7 @@ def pair(
     (one, _), (other, _) = factors
     turned = Access("split", (), first, beyond, number(1), whole, flipped=() if whole else falling)
     for outer, inner in ((one, other), (other, one)):
-        filled = sizes.with_constants(low, sizes.extent_of(low, inner, scope), span) == through[outer]
+        filled = sizes.with_constants(low, sizes.extent_of(inner, scope), span) == through[outer]
         if through[inner].constant == 1 and filled and low.prover.entails((), through[outer]):
             return replace(turned, coordinates=(outer, inner), step=steps[outer])
     for wide in (False, True):
@@ -195,9 +195,9 @@ def check_reach(low: Lowering, access: Access, index: ir.Expr, extent: ir.Expr, 
     open_ends = [end for end in ends if not low.prover.entails(around, sizes.with_constants(low, end, span))]
     if not open_ends:
         return
-    tests = [sizes.is_below(low, end, span, scope) for end in open_ends]
+    tests = [sizes.is_below(low, end, scope) for end in open_ends]
     empty = [c for c in access.coordinates if not sizes.is_filled(low, c, scope)]
-    some = [infix(">", sizes.plain_number(low, sizes.extent_of(low, c, scope), span, scope).code, 0) for c in empty]
+    some = [infix(">", sizes.plain_number(low, sizes.extent_of(c, scope), scope).code, 0) for c in empty]
     sizes.refuse_once(low, chain("and", [*some, chain("or", tests)]), "IX305", message)
 
 
@@ -216,7 +216,7 @@ def check_place(low: Lowering, place: Value, index: ir.Expr, extent: ir.Expr, me
     if place.python or (not scope.conditions() and is_rising(low, index, scope)):
         check_last(low, index, extent, below, above, message, scope)
         return
-    end = sizes.plain_number(low, polynomial(extent), extent.span, scope).code
+    end = sizes.plain_number(low, polynomial(extent), scope).code
     before, behind = infix("<", place.code, 0), infix(">=", place.code, end)
     test: Node = before if below else behind
     if not place.axes and low.text.dialect.branches_on_scalars:
@@ -266,12 +266,10 @@ def check_last(
         end = build.apply("-", (place.stop, build.whole(1, index.span)), "whole", index.span)
         first, last = substitute(first, {coordinate: place.start}), substitute(last, {coordinate: end})
         if not sizes.is_filled(low, coordinate, scope):
-            some = [
-                infix(">", sizes.plain_number(low, sizes.extent_of(low, coordinate, scope), index.span, scope).code, 0)
-            ]
-    tests = [sizes.is_below(low, polynomial(first), index.span, scope)] if below else []
+            some = [infix(">", sizes.plain_number(low, sizes.extent_of(coordinate, scope), scope).code, 0)]
+    tests = [sizes.is_below(low, polynomial(first), scope)] if below else []
     if above:
-        tests.append(sizes.is_below(low, polynomial(extent) - polynomial(last) - 1, index.span, scope))
+        tests.append(sizes.is_below(low, polynomial(extent) - polynomial(last) - 1, scope))
     test = plain(chain("and", [*some, chain("or", tests)]), "bool")
     arrays.fail_where(low, test, "IX305", message, scope)
 
@@ -283,20 +281,20 @@ def view_slice(low: Lowering, access: Access, index: ir.Expr, extent: ir.Expr, s
     """The slice of one axis for a view."""
     span = index.span
     if access.how == "fixed":
-        return sizes.plain_number(low, access.first, span, scope).code
-    step = sizes.plain_number(low, access.step, span, scope).code if access.how == "run" else ONE
+        return sizes.plain_number(low, access.first, scope).code
+    step = sizes.plain_number(low, access.step, scope).code if access.how == "run" else ONE
     every = ALL if step == ONE else Slice(step=step)
     if access.padded or is_whole(low, access, index, extent, scope):
         return every
     around = scope.standing
     first, beyond = sizes.with_constants(low, access.first, span), sizes.with_constants(low, access.beyond, span)
     length = low.prover.polynomial(extent)
-    start = None if not first.terms else sizes.plain_number(low, access.first, span, scope).code
+    start = None if not first.terms else sizes.plain_number(low, access.first, scope).code
     if not low.prover.entails(around, first, also=(length - 1,)):
         start = call("max", 0, start)
     if beyond == length:
         return replace(every, start=start)
-    stop = sizes.plain_number(low, access.beyond, span, scope).code
+    stop = sizes.plain_number(low, access.beyond, scope).code
     if not is_safe_stop(low, first, beyond, length, around):
         stop = call("max", 0, stop)
     return replace(every, start=start, stop=stop)
@@ -327,12 +325,12 @@ def is_safe_stop(
     return low.prover.entails(around, first - beyond - length, also=(length - 1, -beyond - 1))
 
 
-def padded(low: Lowering, code: Node, accesses: dict[int, Access], spans: list[Span], scope: Scope) -> Node:
+def padded(low: Lowering, code: Node, accesses: dict[int, Access], scope: Scope) -> Node:
     """Zeros where these axes are left."""
     if not accesses:
         return code
     places: list[tuple[Node, Node]] = []
     for axis, access in accesses.items():
-        ends = (sizes.plain_number(low, end, spans[axis], scope).code for end in (access.first, access.beyond))
+        ends = (sizes.plain_number(low, end, scope).code for end in (access.first, access.beyond))
         places.append((node(axis), Tuple(tuple(ends))))
     return call(low.text.helper("padded"), code, Dict(tuple(places)))

@@ -75,7 +75,7 @@ class _Search:
         count = sum(read.tensor == state.name for let in readers for read in reads_of(let))
         if wanted or len(sums) != count:
             raise _Built("all steps of the state are read, not only what a query asks of each")
-        made = [(let, total, self._described(state, scan, clause, total, trail)) for let, clause, total, trail in sums]
+        made = [(let, total, self._described(state, scan, total, trail)) for let, clause, total, trail in sums]
         for let, total, (new, chunks) in made:
             if let.name not in self.changed and _is_one(let, total):
                 self.chunks[let.name] = chunks
@@ -87,9 +87,7 @@ class _Search:
             )
             self.changed[let.name] = _replaced(self.changed.get(let.name, let), total, read)
 
-    def _described(
-        self, state: ir.Let, scan: Scan, clause: ir.Clause, total: ir.Reduce, trail: Trail
-    ) -> tuple[ir.Let, Chunks]:
+    def _described(self, state: ir.Let, scan: Scan, total: ir.Reduce, trail: Trail) -> tuple[ir.Let, Chunks]:
         ranges = {step.coordinate: step for step in trail if isinstance(step, ir.Range)}
         if any(not isinstance(step, ir.Range) for step in trail) and not is_bare(total.body):
             raise _Built("what it is asked for may be out of bounds where a guard around it fails")
@@ -149,22 +147,22 @@ class _Search:
         others = {n: index for n, index in enumerate(read.indices) if n != scan.axis}
         clauses = scan.clauses[1 - rule], scan.clauses[rule]
         zero = build.whole(0, read.span)
-        first = self._at(base.plus, clauses[0], others, scan.axis, zero)
-        added = self._at(rest.plus, clauses[1], others, scan.axis, zero)
+        first = self._at(base.plus, clauses[0], others, zero)
+        added = self._at(rest.plus, clauses[1], others, zero)
         starts = first is None or not first.terms
         if not starts and (first is None or added is None or first.key != added.key):
             raise _Built("its first step is neither 0 nor what each step adds")
         if shift and not starts:
             raise _Built("it is asked at a later step than its own")
         place = _shifted(key, shift, read)
-        found = self._at(rest.plus, clauses[1], others, scan.axis, place)
+        found = self._at(rest.plus, clauses[1], others, place)
         if found is None or len(found.terms) != 1:
             raise _Built("what it adds at each step is no product of two sides")
         answer, value = self._sides(found, features, read)
         if starts and not shift:
             later = build.apply("<=", (build.whole(1, read.span), build.coord(key, read.span)), "bool", read.span)
             answer = build.select(later, answer, build.whole(0, read.span), read.span)
-        times = self._at(rest.times, clauses[1], others, scan.axis, _shifted(row, shift, read))
+        times = self._at(rest.times, clauses[1], others, _shifted(row, shift, read))
         assert times is not None
         factor = self._written(times, read)
         if factor.type.coordinates - answer.type.coordinates - asked - {row}:
@@ -176,9 +174,7 @@ class _Search:
             factor = build.select(later, factor, build.whole(1, read.span), read.span)
         return answer, value, factor
 
-    def _at(
-        self, expr: ir.Expr | None, clause: ir.Clause, others: Mapping[int, ir.Expr], axis: int, step: ir.Expr
-    ) -> Form | None:
+    def _at(self, expr: ir.Expr | None, clause: ir.Clause, others: Mapping[int, ir.Expr], step: ir.Expr) -> Form | None:
         """A part of a clause of the state at a step, and at the indices of a read; definitions that have all of them
         are written out."""
         if expr is None:

@@ -87,7 +87,7 @@ def percent(value: Any) -> str:
     return f"about {digits} %"
 
 
-def table(rows: list[list[str]], indent: str = "  ", numbers: bool = False) -> list[str]:
+def table(rows: list[list[str]], indent: str = "  ") -> list[str]:
     """Columns under each other."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)

@@ -19,7 +19,7 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
             continue
         for comparison in found:
             if all(any(_is_data(f.expr) for f in side) for side in (comparison.query_side, comparison.key_side)):
-                yield gather.site.let, _report(gather, comparison)
+                yield gather.site.let, _report(comparison)
         if not found and gather.weights.score is not None and _is_separable(view, gather, gather.weights.score):
             yield gather.site.let, _no_influence(gather)
 
@@ -28,7 +28,7 @@ def _is_data(expr: ir.Expr) -> bool:
     return isinstance(expr, ir.Read) and bool(expr.indices)
 
 
-def _report(gather: Gather, comparison: Comparison) -> Diagnostic:
+def _report(comparison: Comparison) -> Diagnostic:
     query_side, key_side = comparison.query_side[0].expr, comparison.key_side[0].expr
     product = comparison.product
     written = {step.coordinate: step.range.span.text.split()[0] for step in product.summed}
