@@ -11,6 +11,7 @@ from .api import Program, compile
 from .checker.names import counted, suggest
 from .diagnostics import CallError, Diagnostic
 from .ir import nodes as ir
+from .ir.types import DTYPES_BY_NAME
 from .numbers.accuracy import Accuracy, measure
 from .numbers.claims import Claim, check_claims, claimed_names
 from .numbers.evaluate import Evaluated, Undecided, evaluate, explained
@@ -387,23 +388,12 @@ def accuracy(
     values = found(outputs=wanted, backend=backend, isolate=isolate, **_placed(arguments, backend))
     computed: dict[str, tuple[Any, Any]] = {}
     for name, value in zip(wanted, values, strict=True):
-        dtype = dtype_of(value) if is_tensor(value) else _DTYPES[value.dtype.name]
+        dtype = dtype_of(value) if is_tensor(value) else DTYPES_BY_NAME[value.dtype.name]
         computed[name] = (array_of(to_numpy(value)), dtype)
     used = backend or ("torch" if any(map(is_tensor, values)) else "jax" if any(map(is_jax, values)) else "numpy")
     given = {name: array_of(value) for name, value in arguments.items()}
     with explained():
         return AccuracySheet(measure(found.ir, given, computed), used)
-
-
-_DTYPES: dict[str, Any] = {
-    "bool": "bool",
-    "int32": "i32",
-    "int64": "i64",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "float32": "f32",
-    "float64": "f64",
-}
 
 
 def _placed(arguments: dict[str, Any], backend: str | None) -> dict[str, Any]:

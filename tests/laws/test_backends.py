@@ -17,7 +17,7 @@ from tests.laws.numerics import Array
 from tests.laws.programs import Case, cases, random_case
 
 import indexical as ix
-from indexical.run.bind import NUMPY
+from indexical.ir.types import NUMPY_NAMES
 from indexical.run.kernel import Engine
 from indexical.run.pointwise import evaluate_bound
 from indexical.run.tensors import to_numpy
@@ -86,7 +86,7 @@ def check(call: Call, backend: str, isolate: bool) -> None:
     assert found is not None, f"{call.text}\n{backend} refuses"
     for name, expected in call.wanted.items():
         words = f"{call.text}\n`{name}` by {backend} is {found[name]!r}, and should be {expected!r}"
-        assert found[name].dtype == np.dtype(NUMPY[call.bound.dtypes[name]]), words
+        assert found[name].dtype == np.dtype(NUMPY_NAMES[call.bound.dtypes[name]]), words
         assert found[name].shape == expected.shape, words
         assert agrees(found[name], expected, call), words
 

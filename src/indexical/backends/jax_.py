@@ -10,24 +10,12 @@ from collections.abc import Mapping
 from functools import reduce
 
 from ..ir.functions import FUNCTIONS
-from ..ir.types import Dtype
+from ..ir.types import LIBRARY_NAMES, Dtype
 from ..plan.target import FUSED, Target
 from .base import Text, Value
 from .code import ZERO, Attribute, Index, Name, Node, Prefix, call, infix, method, negative, spelled
 from .numpy_helpers import HELPERS as _OTHERS
 from .torch_ import ZEROS, one_or_all
-
-_NAMES: dict[Dtype, str] = {
-    "bool": "bool_",
-    "i8": "int8",
-    "u8": "uint8",
-    "i32": "int32",
-    "i64": "int64",
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "f32": "float32",
-    "f64": "float64",
-}
 
 HELPERS = {
     **{name: row.jax.helper for name, row in FUNCTIONS.items() if row.jax.helper},
@@ -339,7 +327,7 @@ class Jax:
     attention: Name | None = None
 
     def dtype(self, dtype: Dtype) -> Node:
-        return Name(f"jnp.{_NAMES[dtype]}")
+        return Name(f"jnp.{LIBRARY_NAMES[dtype]}" if dtype != "bool" else "jnp.bool_")
 
     def arange(self, start: Node, stop: Node) -> Node:
         ends = (stop,) if start == ZERO else (start, stop)

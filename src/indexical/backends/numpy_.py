@@ -7,24 +7,12 @@ from dataclasses import replace
 from functools import reduce
 
 from ..ir.functions import FUNCTIONS
-from ..ir.types import Dtype
+from ..ir.types import NUMPY_NAMES, Dtype
 from ..plan.target import CHUNKS, STREAM, Target
 from .base import Text, Value
 from .code import ALL, ZERO, Attribute, Name, Node, Slice, call, index, infix, method, negative, spelled
 from .numpy_helpers import HELPERS
 from .torch_ import ZEROS, one_or_all
-
-_NAMES: dict[Dtype, str] = {
-    "bool": "bool",
-    "i8": "int8",
-    "u8": "uint8",
-    "i32": "int32",
-    "i64": "int64",
-    "f16": "float16",
-    "bf16": "float32",
-    "f32": "float32",
-    "f64": "float64",
-}
 
 
 class NumPy:
@@ -60,7 +48,7 @@ class NumPy:
     attention: Name | None = None
 
     def dtype(self, dtype: Dtype) -> Node:
-        return Name(f"np.{_NAMES[dtype]}" if dtype != "bool" else "bool")
+        return Name(f"np.{NUMPY_NAMES[dtype]}" if dtype != "bool" else "bool")
 
     def arange(self, start: Node, stop: Node) -> Node:
         return call("np.arange", stop) if start == ZERO else call("np.arange", start, stop)

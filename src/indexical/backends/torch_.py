@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..ir.functions import FUNCTIONS
-from ..ir.types import Dtype
+from ..ir.types import LIBRARY_NAMES, Dtype
 from ..plan.target import (
     BACKWARD,
     CHUNKS,
@@ -22,18 +22,6 @@ from ..plan.target import (
 from .base import Text, Value
 from .code import ZERO, Name, Node, Number, Part, Prefix, call, fill, infix, method, spelled
 from .torch_helpers import HELPERS
-
-_NAMES: dict[Dtype, str] = {
-    "bool": "bool",
-    "i8": "int8",
-    "u8": "uint8",
-    "i32": "int32",
-    "i64": "int64",
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "f32": "float32",
-    "f64": "float64",
-}
 
 
 class Torch:
@@ -71,7 +59,7 @@ class Torch:
     attention: Name | None = Name("torch.nn.functional.scaled_dot_product_attention")
 
     def dtype(self, dtype: Dtype) -> Node:
-        return Name(f"torch.{_NAMES[dtype]}")
+        return Name(f"torch.{LIBRARY_NAMES[dtype]}")
 
     def arange(self, start: Node, stop: Node) -> Node:
         bounds = (stop,) if start == ZERO else (start, stop)

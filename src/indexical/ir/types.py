@@ -21,6 +21,21 @@ KIND_OF: dict[str, Kind] = {
     "f64": "real",
 }
 
+# The names of dtypes in array libraries, and back. NumPy has no bfloat16: its numbers are stored wider.
+LIBRARY_NAMES: dict[Dtype, str] = {
+    "bool": "bool",
+    "i8": "int8",
+    "u8": "uint8",
+    "i32": "int32",
+    "i64": "int64",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "f64": "float64",
+}
+NUMPY_NAMES: dict[Dtype, str] = {**LIBRARY_NAMES, "bf16": "float32"}
+DTYPES_BY_NAME: dict[str, Dtype] = {name: dtype for dtype, name in LIBRARY_NAMES.items()}
+
 # The dtype of what only weak things are made of.
 DEFAULT_DTYPE: dict[Kind, Dtype] = {"bool": "bool", "whole": "i64", "real": "f64"}
 

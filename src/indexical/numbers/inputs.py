@@ -16,8 +16,8 @@ from ..diagnostics import CallError, Label, Sink
 from ..ir import nodes as ir
 from ..ir import whole
 from ..ir.context import bound_by, visit_clause
-from ..ir.types import Coordinate
-from ..run.bind import NUMPY, Bound, bind, flat_shape
+from ..ir.types import DEFAULT_DTYPE, NUMPY_NAMES, Coordinate
+from ..run.bind import Bound, bind, flat_shape
 from ..run.reference import Table
 from ..run.tensors import to_numpy
 from .terms import symbol
@@ -42,8 +42,6 @@ class Cells:
 
 # An input without values has at most so many symbols.
 MOST_SYMBOLS = 100_000
-
-_USUAL = {"bool": "bool", "whole": "i64"}
 
 
 class _Unreadable(Exception):
@@ -171,9 +169,10 @@ def _fitted(program: ir.Program, cells: dict[str, Cells], chosen: Mapping[str, i
 def _stand_in(tensor: ir.Input, found: Cells) -> np.ndarray[Any, Any]:
     """An array of the same shape, whose values matter for whole numbers and Booleans alone."""
     if tensor.kind == "real":
-        return np.broadcast_to(np.zeros((), NUMPY[tensor.dtype or "f64"]), found.shape)
+        return np.broadcast_to(np.zeros((), NUMPY_NAMES[tensor.dtype or "f64"]), found.shape)
     try:
-        return np.array(found.numbers, dtype=NUMPY[tensor.dtype or _USUAL[tensor.kind]]).reshape(found.shape)
+        dtype = NUMPY_NAMES[tensor.dtype or DEFAULT_DTYPE[tensor.kind]]
+        return np.array(found.numbers, dtype=dtype).reshape(found.shape)
     except OverflowError:
         sink = Sink()
         sink.report("IX511", f"`{tensor.name}` has a whole number that does not fit", Label(tensor.span))

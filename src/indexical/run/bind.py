@@ -17,24 +17,12 @@ from ..diagnostics import CallError, Label, Sink
 from ..ir import nodes as ir
 from ..ir import whole
 from ..ir.context import agreed, measuring, visit_clause
-from ..ir.types import BOUNDS, Coordinate, Dtype
+from ..ir.types import BOUNDS, DTYPES_BY_NAME, NUMPY_NAMES, Coordinate, Dtype
 from ..plan.dtypes import definition_dtypes
 from ..source import Span
 from .floats import round_to
 from .tables import Table
 
-NUMPY: dict[str, str] = {
-    "bool": "bool",
-    "i8": "int8",
-    "u8": "uint8",
-    "i32": "int32",
-    "i64": "int64",
-    "f16": "float16",
-    "bf16": "float32",
-    "f32": "float32",
-    "f64": "float64",
-}
-_DTYPES: dict[str, Dtype] = {"float16": "f16", "float32": "f32", "float64": "f64"}
 _EXACT_IN: dict[str, frozenset[str]] = {
     "f64": frozenset(("f16", "bf16", "f32", "f64")),
     "f32": frozenset(("f16", "bf16", "f32")),
@@ -186,7 +174,7 @@ def _check_dtype(tensor: ir.Input, array: np.ndarray[Any, Any], value: Any, sink
 
 
 def _check_real(tensor: ir.Input, array: np.ndarray[Any, Any], plain: bool, sink: Sink) -> Dtype | None:
-    given = _DTYPES.get(array.dtype.name)
+    given = DTYPES_BY_NAME.get(array.dtype.name) if array.dtype.kind == "f" else None
     if given is None:
         _refuse(tensor, array, sink, "real numbers of at most 64 bits", f"pass `{tensor.name}.astype(np.float64)`")
         return None
@@ -194,7 +182,7 @@ def _check_real(tensor: ir.Input, array: np.ndarray[Any, Any], plain: bool, sink
         return tensor.dtype or given
     if given in _EXACT_IN[tensor.dtype] and (tensor.dtype != "bf16" or np.array_equal(rounded(array, "bf16"), array)):
         return tensor.dtype
-    help = f"pass `{tensor.name}.astype(np.{NUMPY[tensor.dtype]})` if rounding is meant"
+    help = f"pass `{tensor.name}.astype(np.{NUMPY_NAMES[tensor.dtype]})` if rounding is meant"
     if tensor.dtype == "bf16":
         help = "NumPy has no bf16: pass float32 numbers that it holds exactly, those with 8 significant bits"
     _refuse(tensor, array, sink, tensor.dtype, help)
@@ -203,12 +191,13 @@ def _check_real(tensor: ir.Input, array: np.ndarray[Any, Any], plain: bool, sink
 
 def rounded(array: np.ndarray[Any, Any], dtype: Dtype) -> np.ndarray[Any, Any]:
     """Figures without a dtype of their own, as the dtype of their input has them."""
-    if array.dtype.kind != "f" or dtype not in ("f16", "bf16", "f32") or array.dtype.name == NUMPY[dtype] != "float32":
+    stored = NUMPY_NAMES[dtype]
+    if array.dtype.kind != "f" or dtype not in ("f16", "bf16", "f32") or array.dtype.name == stored != "float32":
         return array
     if dtype == "bf16":
         return np.array([round_to(cell, dtype) for cell in array.reshape(-1).tolist()]).reshape(array.shape)
     with np.errstate(over="ignore"):
-        return array.astype(NUMPY[dtype], copy=False)
+        return array.astype(stored, copy=False)
 
 
 def _check_whole(tensor: ir.Input, array: np.ndarray[Any, Any], plain: bool, sink: Sink) -> Dtype | None:
@@ -217,8 +206,8 @@ def _check_whole(tensor: ir.Input, array: np.ndarray[Any, Any], plain: bool, sin
     if array.size and (int(array.max()) > most or int(array.min()) < least):
         _refuse(tensor, array, sink, f"{wanted}, and some number does not fit", "use a wider dtype")
         return None
-    if not plain and wanted != "i64" and not np.can_cast(array.dtype, NUMPY[wanted]):
-        _refuse(tensor, array, sink, wanted, f"pass `{tensor.name}.astype(np.{NUMPY[wanted]})`")
+    if not plain and wanted != "i64" and not np.can_cast(array.dtype, NUMPY_NAMES[wanted]):
+        _refuse(tensor, array, sink, wanted, f"pass `{tensor.name}.astype(np.{NUMPY_NAMES[wanted]})`")
         return None
     return wanted
 

@@ -12,19 +12,8 @@ import numpy as np
 
 from ..diagnostics import CallError, Diagnostic, Label, Sink
 from ..ir import nodes as ir
-from ..ir.types import Dtype, widest
+from ..ir.types import DTYPES_BY_NAME, LIBRARY_NAMES, Dtype, widest
 from ..ir.walk import walk
-from .bind import NUMPY
-
-_DTYPES: dict[str, Dtype] = {
-    "bool": "bool",
-    "int32": "i32",
-    "int64": "i64",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "float32": "f32",
-    "float64": "f64",
-}
 
 
 def is_jax(value: Any) -> bool:
@@ -44,7 +33,7 @@ def load_jax() -> Any:
 
 def dtype_of(array: Any) -> Dtype | None:
     """The dtype of an array in our words; None for one that converts."""
-    return _DTYPES.get(array.dtype.name)
+    return DTYPES_BY_NAME.get(array.dtype.name)
 
 
 def is_traced(value: Any) -> bool:
@@ -96,12 +85,7 @@ def _strong(value: Any, firm: list[Dtype | None]) -> Any:
         return value
     dtype = widest(firm) if value.dtype.kind not in "biu" else None
     with load_jax().enable_x64(True):
-        return value.astype(dtype_name(dtype) if dtype else value.dtype)
-
-
-def dtype_name(dtype: Dtype) -> str:
-    """The name of a dtype in JAX."""
-    return "bfloat16" if dtype == "bf16" else NUMPY[dtype]
+        return value.astype(LIBRARY_NAMES[dtype] if dtype else value.dtype)
 
 
 def finished(value: Any, dtype: Dtype | None) -> Any:
@@ -109,7 +93,7 @@ def finished(value: Any, dtype: Dtype | None) -> Any:
     if dtype is None:
         return np.asarray(value).item()
     with load_jax().enable_x64(True):
-        return load_jax().numpy.asarray(value, dtype_name(dtype))
+        return load_jax().numpy.asarray(value, LIBRARY_NAMES[dtype])
 
 
 def to_numpy(value: Any) -> Any:

@@ -18,10 +18,10 @@ import numpy as np
 from ..backends.arguments import Argument
 from ..diagnostics import CallError, Diagnostic, Label, SlowPath
 from ..ir import nodes as ir
-from ..ir.types import Dtype
+from ..ir.types import NUMPY_NAMES, Dtype
 from ..source import Span
 from . import cached, jax_arrays, tensors
-from .bind import NUMPY, Bound, bind
+from .bind import Bound, bind
 from .parts import Part
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ class Engine:
 
     def _empty(self, call: Call, name: str, shape: tuple[int, ...]) -> Any:
         """A definition without points; reals are reached by the gradient all the same."""
-        found = np.zeros(shape, NUMPY[call.bound.dtypes[name]])
+        found = np.zeros(shape, NUMPY_NAMES[call.bound.dtypes[name]])
         if call.backend == "jax":
             return jax_arrays.finished(found, call.bound.dtypes[name])
         if call.backend != "torch":
@@ -353,4 +353,4 @@ def _own_dtype(value: Any) -> Dtype | None:
 
 def as_numpy(array: np.ndarray[Any, Any], dtype: Dtype | None) -> Any:
     """An array as the emitted function takes it: without a dtype of its own, as a Python number."""
-    return array.item() if dtype is None else np.asarray(array, NUMPY[dtype])
+    return array.item() if dtype is None else np.asarray(array, NUMPY_NAMES[dtype])

@@ -13,9 +13,9 @@ from ..ir import nodes as ir
 from ..ir import whole
 from ..ir.needs import members
 from ..ir.needs import needed as needs
-from ..ir.types import Dtype
+from ..ir.types import NUMPY_NAMES, Dtype
 from ..ir.walk import children
-from .bind import NUMPY, Bound, bind
+from .bind import Bound, bind
 from .floats import Floats, round_to
 from .reference import Table, evaluate
 
@@ -48,7 +48,7 @@ def _as_array(bound: Bound, tensor: ir.Input | ir.Let, table: Table) -> np.ndarr
         label = Label(tensor.span, "of dtype i32")
         raise CallError([Diagnostic("IX505", f"`{tensor.name}` has a number that does not fit in 32 bits", (label,))])
     with np.errstate(over="ignore", invalid="ignore"):
-        array = np.array(cells, dtype=_wide(dtype)).astype(NUMPY[dtype])
+        array = np.array(cells, dtype=_wide(dtype)).astype(NUMPY_NAMES[dtype])
     return array.reshape(bound.shape_of(tensor))
 
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from ..ir import nodes as ir
 from ..ir import whole
-from ..ir.types import STORED_ONLY, Coordinate, Dtype
-from .bind import NUMPY
+from ..ir.types import NUMPY_NAMES, STORED_ONLY, Coordinate, Dtype
 
 DEFAULT_SIZE = 3
 
@@ -45,7 +44,7 @@ def stand_ins(program: ir.Program, chosen: Mapping[str, int], dtype: Dtype) -> t
     arrays: dict[str, Any] = {}
     for tensor in program.inputs:
         usual = dtype if tensor.kind == "real" else "i64" if tensor.kind == "whole" else "bool"
-        zero = np.zeros((), NUMPY[tensor.dtype or usual])
+        zero = np.zeros((), NUMPY_NAMES[tensor.dtype or usual])
         one = {"bool": True, "whole": 1, "real": 1.0}[tensor.kind]
         arrays[tensor.name] = np.broadcast_to(zero, _shape(tensor, sizes, {})) if tensor.axes else one
     return Sample(arrays, names), assumed
@@ -101,5 +100,5 @@ def _draw(
         most = max(1, min(sizes.values(), default=1))
         most = min(most, 128) if tensor.dtype in STORED_ONLY else most
         drawn = generator.integers(0, most, shape) if shape else np.array(1)
-        return drawn.astype(NUMPY[tensor.dtype or "i64"])
-    return generator.standard_normal(shape).astype(NUMPY[tensor.dtype or "f64"])
+        return drawn.astype(NUMPY_NAMES[tensor.dtype or "i64"])
+    return generator.standard_normal(shape).astype(NUMPY_NAMES[tensor.dtype or "f64"])

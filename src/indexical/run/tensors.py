@@ -12,20 +12,9 @@ import numpy as np
 
 from ..diagnostics import CallError, Diagnostic, Label, Sink
 from ..ir import nodes as ir
-from ..ir.types import Dtype
+from ..ir.types import DTYPES_BY_NAME, LIBRARY_NAMES, Dtype
 from .tracing import transform_test
 
-_DTYPES: dict[str, Dtype] = {
-    "torch.bool": "bool",
-    "torch.int8": "i8",
-    "torch.uint8": "u8",
-    "torch.int32": "i32",
-    "torch.int64": "i64",
-    "torch.float16": "f16",
-    "torch.bfloat16": "bf16",
-    "torch.float32": "f32",
-    "torch.float64": "f64",
-}
 _STAND_INS = {"torch.bfloat16": "float32"}
 _CONVERTED = frozenset(f"torch.{name}" for name in ("int16", "uint16", "uint32", "uint64"))
 _COMPLEX = frozenset(f"torch.complex{bits}" for bits in (32, 64, 128))
@@ -59,7 +48,7 @@ def unmapped() -> CallError:
 
 def dtype_of(tensor: Any) -> Dtype | None:
     """The dtype of a tensor in our words; None for one that converts."""
-    return _DTYPES.get(str(tensor.dtype))
+    return DTYPES_BY_NAME.get(str(tensor.dtype).removeprefix("torch."))
 
 
 def load_torch() -> Any:
@@ -100,7 +89,7 @@ def check_dense(program: ir.Program, arguments: Mapping[str, Any], backend: str)
 def _unfit(name: str, value: Any, backend: str) -> tuple[str, str | None]:
     """Why a tensor cannot be an argument, and what to pass instead; nothing where it can."""
     torch = load_torch()
-    known = str(value.dtype) in _CONVERTED | _COMPLEX | _DTYPES.keys()
+    known = dtype_of(value) is not None or str(value.dtype) in _CONVERTED | _COMPLEX
     if type(value).__name__ == "MaskedTensor":
         return "is a masked tensor, and its mask would be lost", "pass `get_data()`, and `get_mask()` for a guard"
     if value.is_nested:
@@ -234,5 +223,4 @@ def to_tensors(arrays: Mapping[str, Any], device: str | None) -> dict[str, Any]:
 
 def from_numpy(array: np.ndarray[Any, Any], dtype: Dtype, device: Any) -> Any:
     torch = load_torch()
-    name = next(name for name, ours in _DTYPES.items() if ours == dtype)
-    return torch.as_tensor(_plain(array)).to(device=device, dtype=getattr(torch, name.removeprefix("torch.")))
+    return torch.as_tensor(_plain(array)).to(device=device, dtype=getattr(torch, LIBRARY_NAMES[dtype]))
