@@ -7,20 +7,24 @@ array, no condition asks an array, and checks of values are made where there are
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
 
 from ..ir.functions import FUNCTIONS
+from ..ir.operations import Function, Spelling
 from ..ir.types import LIBRARY_NAMES, Dtype
 from ..plan.target import FUSED, Target
 from .base import Text, Value
-from .code import ZERO, Attribute, Index, Name, Node, Prefix, call, infix, method, negative, spelled
+from .code import ZERO, Attribute, Index, Name, Node, Prefix, call, infix, method
+from .numpy_ import NumPy
 from .numpy_helpers import HELPERS as _OTHERS
-from .torch_ import ZEROS, one_or_all
+from .torch_ import one_or_all
+
+# These need no more than NumPy's names, which JAX has too.
+_SHARED = """truncated fitting fitting_32 add subtract magnitude multiply power checked_power checked_sum checked_prod
+checked_cumsum quotient padded pick argmax argmin""".split()
 
 HELPERS = {
     **{name: row.jax.helper for name, row in FUNCTIONS.items() if row.jax.helper},
-    "truncated": _OTHERS["truncated"],
-    "fitting": _OTHERS["fitting"],
+    **{name: _OTHERS[name].replace("np.", "jnp.") for name in _SHARED},
     "in_64_bits": '''
 def in_64_bits(function):
     """Nothing is cut down to 32 bits here, whatever `jax_enable_x64` says. What is traced and has 64 bits needs it."""
@@ -42,84 +46,6 @@ def check(failed, code, message):
     if failed:
         raise Refused(code, message)
 ''',
-    "fitting_32": '''
-def fitting_32(numbers):
-    """Whole numbers that fit in 32 bits."""
-    check((numbers < -(2**31)) | (numbers >= 2**31), "IX505", "a whole number does not fit in 32 bits")
-    return numbers.astype(jnp.int32)
-''',
-    "add": '''
-def add(a, b):
-    """The sum of whole numbers, where it fits in 64 bits."""
-    total = a + b
-    check((a ^ total) & (b ^ total) < 0, "IX505", "a whole number does not fit in 64 bits")
-    return total
-''',
-    "subtract": '''
-def subtract(a, b):
-    """The difference of whole numbers, where it fits in 64 bits."""
-    rest = a - b
-    check((a ^ b) & (a ^ rest) < 0, "IX505", "a whole number does not fit in 64 bits")
-    return rest
-''',
-    "magnitude": '''
-def magnitude(x):
-    """The absolute value of whole numbers, where it fits in 64 bits."""
-    check(x == -(2**63), "IX505", "a whole number does not fit in 64 bits")
-    return abs(x)
-''',
-    "multiply": '''
-def multiply(a, b):
-    """The product of whole numbers, where it fits in 64 bits."""
-    a, b = jnp.asarray(a), jnp.asarray(b)
-    total, by = a * b, jnp.where((b == 0) | (b == -1), 1, b)
-    failed = jnp.where(b == -1, a == -(2**63), (b != 0) & (total // by != a))
-    check(failed, "IX505", "a whole number does not fit in 64 bits")
-    return total
-''',
-    "power": '''
-def power(a, b):
-    """Whole powers; 1 for a negative exponent, which a guard removes."""
-    return jnp.power(a, jnp.maximum(b, 0))
-''',
-    "checked_power": '''
-def checked_power(a, b):
-    """Whole powers, where they fit in 64 bits; 1 for a negative exponent, which a guard removes."""
-    b = jnp.maximum(b, 0)
-    large = jnp.abs(jnp.float_power(a, b)) >= 2.0**63 * (1 - 2.0**-48)
-    check(large, "IX505", "a whole number does not fit in 64 bits")
-    return jnp.power(a, b)
-''',
-    "checked_sum": '''
-def checked_sum(x, axes):
-    """The sum of whole numbers, where it fits in 64 bits."""
-    x = x.astype(jnp.int64)
-    high = (x >> 32).sum(axes) + ((x & 0xFFFFFFFF).sum(axes) >> 32)
-    check((high < -(2**31)) | (high >= 2**31), "IX505", "a whole number does not fit in 64 bits")
-    return x.sum(axes)
-''',
-    "checked_prod": '''
-def checked_prod(x, axes):
-    """The product of whole numbers, where it fits in 64 bits from first to last."""
-    rest = [n for n in range(x.ndim) if n not in axes]
-    row = x.transpose(*rest, *axes).reshape(*(x.shape[n] for n in rest), math.prod(x.shape[n] for n in axes))
-    large = jnp.abs(row.astype(jnp.float64).cumprod(-1)) >= 2.0**63 * (1 - 2.0**-48)
-    check(large, "IX505", "a whole number does not fit in 64 bits")
-    return row.prod(-1)
-''',
-    "checked_cumsum": '''
-def checked_cumsum(x, axis):
-    """The running sum of whole numbers, where it fits in 64 bits."""
-    x = x.astype(jnp.int64)
-    high = (x >> 32).cumsum(axis) + ((x & 0xFFFFFFFF).cumsum(axis) >> 32)
-    check((high < -(2**31)) | (high >= 2**31), "IX505", "a whole number does not fit in 64 bits")
-    return x.cumsum(axis)
-''',
-    "quotient": '''
-def quotient(a, b):
-    """Whole division, truncated toward zero; some number where it is by zero, which a guard removes."""
-    return (a - jnp.fmod(a, b)) // b
-''',
     "guarded_softmax": '''
 def guarded_softmax(x, kept, axis):
     """Softmax over the points that are kept; all 0 where none is."""
@@ -132,7 +58,6 @@ def guarded_log_softmax(x, kept, axis):
     nothing = jnp.where(kept.any(axis, keepdims=True), -math.inf, 0).astype(x.dtype)
     return jnp.where(kept, jax.nn.log_softmax(jnp.where(kept, x, nothing), axis), -math.inf)
 ''',
-    "padded": _OTHERS["padded"].replace("np.pad", "jnp.pad"),
     "windows": '''
 def windows(x, axis, count, length, step, dilation=1):
     """So many windows of some length along one axis, each a step on; the places within go last, some way apart."""
@@ -167,30 +92,6 @@ def put(x, axis, places, counts):
     total = jnp.zeros((*x.shape[:axis], rows + 1, *x.shape[axis:]), x.dtype)
     total = jnp.put_along_axis(total, at, jnp.expand_dims(x, axis), axis, inplace=False)
     return total[(slice(None),) * axis + (slice(rows),)].reshape(*x.shape[:axis], *counts, *x.shape[axis:])
-''',
-    "pick": '''
-def pick(x, *places):
-    """x at these places, None for all. One that is out of bounds gives some number: a guard removes it."""
-    x = jnp.pad(x, [(0, int(n == 0 and k < len(places) and places[k] is not None)) for k, n in enumerate(x.shape)])
-    return x[tuple(slice(None) if p is None else jnp.clip(p, 0, n - 1) for p, n in zip(places, x.shape))]
-''',
-    "argmax": '''
-def argmax(x, kept, axis):
-    """The first place of the largest number that is kept, or of the first NaN; -1 where none is."""
-    least = -math.inf if jnp.issubdtype(x.dtype, jnp.floating) else jnp.iinfo(x.dtype).min
-    best = jnp.where(kept, x, least).max(axis, keepdims=True, initial=least)
-    hit = kept & ((x == best) | (x != x))
-    found = hit.any(axis)
-    return jnp.where(found, hit.argmax(axis), -1).astype(jnp.int64) if hit.shape[axis] else jnp.full(found.shape, -1)
-''',
-    "argmin": '''
-def argmin(x, kept, axis):
-    """The first place of the smallest number that is kept, or of the first NaN; -1 where none is."""
-    most = math.inf if jnp.issubdtype(x.dtype, jnp.floating) else jnp.iinfo(x.dtype).max
-    best = jnp.where(kept, x, most).min(axis, keepdims=True, initial=most)
-    hit = kept & ((x == best) | (x != x))
-    found = hit.any(axis)
-    return jnp.where(found, hit.argmax(axis), -1).astype(jnp.int64) if hit.shape[axis] else jnp.full(found.shape, -1)
 ''',
     "rank": '''
 def rank(x, axis):
@@ -294,8 +195,9 @@ def attend(query, key, value, is_causal=False, scale=1.0, enable_gqa=False):
 }
 
 
-class Jax:
-    """Arrays are `jax.Array`s, perhaps while they are traced."""
+class Jax(NumPy):
+    """Arrays are `jax.Array`s, perhaps while they are traced. JAX has NumPy's names, of which these are spelled
+    otherwise."""
 
     target = Target("jax", frozenset((FUSED,)), builds_scores=True)
     module = "jnp"
@@ -326,6 +228,9 @@ class Jax:
     selects_largest = False
     attention: Name | None = None
 
+    def spelling(self, row: Function) -> Spelling:
+        return row.jax
+
     def dtype(self, dtype: Dtype) -> Node:
         return Name(f"jnp.{LIBRARY_NAMES[dtype]}" if dtype != "bool" else "jnp.bool_")
 
@@ -333,15 +238,9 @@ class Jax:
         ends = (stop,) if start == ZERO else (start, stop)
         return call("jnp.arange", *ends, dtype=self.dtype("i64"))
 
-    def where(self, condition: Value, then: Node, otherwise: Node) -> Node:
-        return call("jnp.where", condition.code, then, otherwise)
-
     def cast(self, value: Value, dtype: Dtype) -> Value:
         code = self.constant(value.code, dtype) if value.python else self.narrow(value.code, dtype)
         return Value(code, value.axes, value.kind, dtype)
-
-    def narrow(self, code: Node, dtype: Dtype) -> Node:
-        return method(code, "astype", self.dtype(dtype))
 
     def constant(self, code: Node, dtype: Dtype) -> Node:
         return call("jnp.asarray", code, self.dtype(dtype))
@@ -349,64 +248,20 @@ class Jax:
     def array(self, code: Node, dtype: Dtype) -> Node:
         return self.constant(code, dtype)
 
-    def full(self, shape: Node, code: Node, dtype: Dtype) -> Node:
-        if code in ZEROS:
-            return call("jnp.zeros", shape, self.dtype(dtype))
-        return call("jnp.full", shape, code, self.dtype(dtype))
-
-    def permute(self, code: Node, order: tuple[int, ...]) -> Node:
-        return method(code, "transpose", *order)
-
     def flip(self, code: Node, axis: int) -> Node:
         return call("jnp.flip", code, axis)
 
-    def tensordot(self, left: Node, right: Node, axes: tuple[tuple[int, ...], tuple[int, ...]]) -> Node:
-        return call("jnp.tensordot", left, right, tuple(one_or_all(side) for side in axes))
-
-    def function(self, op: str, arguments: list[Value], text: Text) -> Node:
-        codes = [argument.code for argument in arguments]
-        match op:
-            case "root":
-                return infix("/", 1, call("jnp.sqrt", codes[0]))
-            case "%":
-                return call("jnp.fmod", *codes)
-        row = FUNCTIONS[op]
-        if row.jax.helper:
-            text.helper(op)
-        if row.arity is not None:
-            return spelled(row.jax.call, *codes)
-        return reduce(lambda left, right: spelled(row.jax.call, left, right), codes)
-
     def reduction(self, op: str, value: Value, axes: tuple[int, ...], text: Text, empty: bool = True) -> Node:
-        where = one_or_all(axes if axes != (len(value.axes) - 1,) else (-1,))
-        if op in ("max", "min") and empty:
-            return method(value.code, op, where, initial=self._least(op, value))
         if op in ("sum", "prod") and value.kind != "real":
+            where = one_or_all(axes if axes != (len(value.axes) - 1,) else (-1,))
             return method(value.code, op, where, dtype=self.dtype("i64"))
-        return method(value.code, op, where)
-
-    def _least(self, op: str, value: Value) -> Node:
-        """The largest or smallest of no numbers."""
-        if value.kind == "real":
-            return negative("math.inf") if op == "max" else Name("math.inf")
-        info = call("jnp.iinfo", self.dtype(value.dtype or "i64"))
-        return Attribute(info, "min" if op == "max" else "max")
+        return super().reduction(op, value, axes, text, empty)
 
     def softmax(self, op: str, code: Node, axis: int, text: Text) -> Node:
         return call(f"jax.nn.{op}", code, axis)
 
-    def divide(self, op: str, a: Value, b: Value, safe: bool, text: Text) -> Node:
-        """Whole division, truncated toward zero. Where it is not safe, a guard removes what is divided by zero."""
-        return call("jnp.fmod" if op == "%" else text.helper("quotient"), a.code, b.code)
-
-    def stack(self, rows: Node, axis: int) -> Node:
-        return call("jnp.stack", rows) if axis == 0 else call("jnp.stack", rows, axis)
-
     def unbind(self, code: Node, axis: int) -> Node:
         return call("jnp.unstack", code, axis=axis)
-
-    def concatenate(self, parts: tuple[Node, ...], axis: int) -> Node:
-        return call("jnp.concatenate", parts, *([axis] if axis else []))
 
     def flatten(self, code: Node, first: int, last: int) -> Node:
         return call("jax.lax.collapse", code, first, *([last + 1] if last != -1 else []))

@@ -7,16 +7,17 @@ from dataclasses import replace
 from functools import reduce
 
 from ..ir.functions import FUNCTIONS
+from ..ir.operations import Function, Spelling
 from ..ir.types import NUMPY_NAMES, Dtype
 from ..plan.target import CHUNKS, STREAM, Target
 from .base import Text, Value
-from .code import ALL, ZERO, Attribute, Name, Node, Slice, call, index, infix, method, negative, spelled
+from .code import ALL, ZERO, Attribute, Name, Node, Part, Slice, call, index, infix, method, negative, spelled
 from .numpy_helpers import HELPERS
 from .torch_ import ZEROS, one_or_all
 
 
 class NumPy:
-    """Arrays are `numpy.ndarray`s."""
+    """Arrays are `numpy.ndarray`s. What is spelled with `self.module` is the same in JAX."""
 
     target = Target("numpy", frozenset((STREAM, CHUNKS)))
     module = "np"
@@ -47,6 +48,14 @@ class NumPy:
     selects_largest = False
     attention: Name | None = None
 
+    def call(self, name: str, *arguments: Part, **keywords: Part) -> Node:
+        """A call of a function that the library has by NumPy's name."""
+        return call(f"{self.module}.{name}", *arguments, **keywords)
+
+    def spelling(self, row: Function) -> Spelling:
+        """Its column of the table of functions."""
+        return row.numpy
+
     def dtype(self, dtype: Dtype) -> Node:
         return Name(f"np.{NUMPY_NAMES[dtype]}" if dtype != "bool" else "bool")
 
@@ -54,7 +63,7 @@ class NumPy:
         return call("np.arange", stop) if start == ZERO else call("np.arange", start, stop)
 
     def where(self, condition: Value, then: Node, otherwise: Node) -> Node:
-        return call("np.where", condition.code, then, otherwise)
+        return self.call("where", condition.code, then, otherwise)
 
     def cast(self, value: Value, dtype: Dtype) -> Value:
         if value.python:
@@ -74,8 +83,8 @@ class NumPy:
 
     def full(self, shape: Node, code: Node, dtype: Dtype) -> Node:
         if code in ZEROS:
-            return call("np.zeros", shape, self.dtype(dtype))
-        return call("np.full", shape, code, self.dtype(dtype))
+            return self.call("zeros", shape, self.dtype(dtype))
+        return self.call("full", shape, code, self.dtype(dtype))
 
     def permute(self, code: Node, order: tuple[int, ...]) -> Node:
         return method(code, "transpose", *order)
@@ -84,21 +93,22 @@ class NumPy:
         return index(code, *[ALL] * axis, Slice(step=negative(1)))
 
     def tensordot(self, left: Node, right: Node, axes: tuple[tuple[int, ...], tuple[int, ...]]) -> Node:
-        return call("np.tensordot", left, right, tuple(one_or_all(side) for side in axes))
+        return self.call("tensordot", left, right, tuple(one_or_all(side) for side in axes))
 
     def function(self, op: str, arguments: list[Value], text: Text) -> Node:
         codes = [argument.code for argument in arguments]
         match op:
             case "root":
-                return infix("/", 1, call("np.sqrt", codes[0]))
+                return infix("/", 1, self.call("sqrt", codes[0]))
             case "%":
-                return call("np.fmod", *codes)
+                return self.call("fmod", *codes)
         row = FUNCTIONS[op]
-        if row.numpy.helper:
+        spelling = self.spelling(row)
+        if spelling.helper:
             text.helper(op)
         if row.arity is not None:
-            return spelled(row.numpy.call, *codes)
-        return reduce(lambda left, right: spelled(row.numpy.call, left, right), codes)
+            return spelled(spelling.call, *codes)
+        return reduce(lambda left, right: spelled(spelling.call, left, right), codes)
 
     def reduction(self, op: str, value: Value, axes: tuple[int, ...], text: Text, empty: bool = True) -> Node:
         where = one_or_all(axes if axes != (len(value.axes) - 1,) else (-1,))
@@ -109,8 +119,8 @@ class NumPy:
     def _least(self, op: str, value: Value) -> Node:
         """The largest or smallest of no numbers."""
         if value.kind == "real":
-            return negative("np.inf") if op == "max" else Name("np.inf")
-        info = call("np.iinfo", self.dtype(value.dtype or "i64"))
+            return negative(f"{self.module}.inf") if op == "max" else Name(f"{self.module}.inf")
+        info = self.call("iinfo", self.dtype(value.dtype or "i64"))
         return Attribute(info, "min" if op == "max" else "max")
 
     def softmax(self, op: str, code: Node, axis: int, text: Text) -> Node:
@@ -118,16 +128,16 @@ class NumPy:
 
     def divide(self, op: str, a: Value, b: Value, safe: bool, text: Text) -> Node:
         """Whole division, truncated toward zero. Where it is not safe, a guard removes what is divided by zero."""
-        return call("np.fmod" if op == "%" else text.helper("quotient"), a.code, b.code)
+        return call(f"{self.module}.fmod" if op == "%" else text.helper("quotient"), a.code, b.code)
 
     def stack(self, rows: Node, axis: int) -> Node:
-        return call("np.stack", rows) if axis == 0 else call("np.stack", rows, axis)
+        return self.call("stack", rows, *([axis] if axis else []))
 
     def unbind(self, code: Node, axis: int) -> Node:
         raise AssertionError("rows are sliced")
 
     def concatenate(self, parts: tuple[Node, ...], axis: int) -> Node:
-        return call("np.concatenate", parts, *([axis] if axis else []))
+        return self.call("concatenate", parts, *([axis] if axis else []))
 
     def flatten(self, code: Node, first: int, last: int) -> Node:
         raise AssertionError("kernels take arrays as they are")

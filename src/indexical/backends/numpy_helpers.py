@@ -1,4 +1,5 @@
-"""Small functions that stand above what NumPy code calls them."""
+"""Small functions that stand above what NumPy code calls them. Other dialects share some: what fails in one is refused
+by `check`, which each dialect spells its own way."""
 
 from __future__ import annotations
 
@@ -20,42 +21,45 @@ def fitting(number):
         raise Refused("IX505", "this whole number does not fit in 64 bits")
     return number
 ''',
+    "check": '''
+def check(failed, code, message):
+    """Refuse where a test fails somewhere."""
+    if failed.any():
+        raise Refused(code, message)
+''',
     "fitting_32": '''
 def fitting_32(numbers):
     """Whole numbers that fit in 32 bits."""
-    if ((numbers < -(2**31)) | (numbers >= 2**31)).any():
-        raise Refused("IX505", "a whole number does not fit in 32 bits")
+    check((numbers < -(2**31)) | (numbers >= 2**31), "IX505", "a whole number does not fit in 32 bits")
     return numbers.astype(np.int32)
 ''',
     "add": '''
 def add(a, b):
     """The sum of whole numbers, where it fits in 64 bits."""
     total = a + b
-    if ((a ^ total) & (b ^ total) < 0).any():
-        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    check((a ^ total) & (b ^ total) < 0, "IX505", "a whole number does not fit in 64 bits")
     return total
 ''',
     "subtract": '''
 def subtract(a, b):
     """The difference of whole numbers, where it fits in 64 bits."""
     rest = a - b
-    if ((a ^ b) & (a ^ rest) < 0).any():
-        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    check((a ^ b) & (a ^ rest) < 0, "IX505", "a whole number does not fit in 64 bits")
     return rest
 ''',
     "magnitude": '''
 def magnitude(x):
     """The absolute value of whole numbers, where it fits in 64 bits."""
-    if (x == -(2**63)).any():
-        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    check(x == -(2**63), "IX505", "a whole number does not fit in 64 bits")
     return abs(x)
 ''',
     "multiply": '''
 def multiply(a, b):
     """The product of whole numbers, where it fits in 64 bits."""
-    total, by = np.multiply(a, b), np.where((b == 0) | (b == -1), 1, b)
-    if np.where(b == -1, a == -(2**63), (b != 0) & (total // by != a)).any():
-        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    a, b = np.asarray(a), np.asarray(b)
+    total, by = a * b, np.where((b == 0) | (b == -1), 1, b)
+    wrapped = np.where(b == -1, a == -(2**63), (b != 0) & (total // by != a))
+    check(wrapped, "IX505", "a whole number does not fit in 64 bits")
     return total
 ''',
     "power": '''
@@ -67,8 +71,8 @@ def power(a, b):
 def checked_power(a, b):
     """Whole powers, where they fit in 64 bits; 1 for a negative exponent, which a guard removes."""
     b = np.maximum(b, 0)
-    if (np.abs(np.float_power(a, b)) >= 2.0**63 * (1 - 2.0**-48)).any():
-        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    large = np.abs(np.float_power(a, b)) >= 2.0**63 * (1 - 2.0**-48)
+    check(large, "IX505", "a whole number does not fit in 64 bits")
     return np.power(a, b)
 ''',
     "checked_sum": '''
@@ -76,8 +80,7 @@ def checked_sum(x, axes):
     """The sum of whole numbers, where it fits in 64 bits."""
     x = x.astype(np.int64, copy=False)
     high = (x >> 32).sum(axes) + ((x & 0xFFFFFFFF).sum(axes) >> 32)
-    if ((high < -(2**31)) | (high >= 2**31)).any():
-        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    check((high < -(2**31)) | (high >= 2**31), "IX505", "a whole number does not fit in 64 bits")
     return x.sum(axes)
 ''',
     "checked_prod": '''
@@ -85,8 +88,8 @@ def checked_prod(x, axes):
     """The product of whole numbers, where it fits in 64 bits from first to last."""
     rest = [n for n in range(x.ndim) if n not in axes]
     row = x.transpose(*rest, *axes).reshape(*(x.shape[n] for n in rest), math.prod(x.shape[n] for n in axes))
-    if (np.abs(row.cumprod(-1, dtype=float)) >= 2.0**63 * (1 - 2.0**-48)).any():
-        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    large = np.abs(row.astype(np.float64).cumprod(-1)) >= 2.0**63 * (1 - 2.0**-48)
+    check(large, "IX505", "a whole number does not fit in 64 bits")
     return row.prod(-1)
 ''',
     "checked_cumsum": '''
@@ -94,13 +97,12 @@ def checked_cumsum(x, axis):
     """The running sum of whole numbers, where it fits in 64 bits."""
     x = x.astype(np.int64, copy=False)
     high = (x >> 32).cumsum(axis) + ((x & 0xFFFFFFFF).cumsum(axis) >> 32)
-    if ((high < -(2**31)) | (high >= 2**31)).any():
-        raise Refused("IX505", "a whole number does not fit in 64 bits")
+    check((high < -(2**31)) | (high >= 2**31), "IX505", "a whole number does not fit in 64 bits")
     return x.cumsum(axis)
 ''',
     "quotient": '''
 def quotient(a, b):
-    """Whole division, truncated toward zero; 0 where it is by zero, which a guard removes."""
+    """Whole division, truncated toward zero; some number where it is by zero, which a guard removes."""
     return (a - np.fmod(a, b)) // b
 ''',
     "softmax": '''
@@ -185,18 +187,20 @@ def pick(x, *places):
     "argmax": '''
 def argmax(x, kept, axis):
     """The first place of the largest number that is kept, or of the first NaN; -1 where none is."""
-    least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    least = -math.inf if np.issubdtype(x.dtype, np.floating) else np.iinfo(x.dtype).min
     best = np.where(kept, x, least).max(axis, keepdims=True, initial=least)
     hit = kept & ((x == best) | (x != x))
-    return np.where(hit.any(axis), hit.argmax(axis), -1) if hit.shape[axis] else np.full(hit.any(axis).shape, -1)
+    found = hit.any(axis)
+    return np.where(found, hit.argmax(axis), -1).astype(np.int64, copy=False) if hit.size else np.full(found.shape, -1)
 ''',
     "argmin": '''
 def argmin(x, kept, axis):
     """The first place of the smallest number that is kept, or of the first NaN; -1 where none is."""
-    most = np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).max
+    most = math.inf if np.issubdtype(x.dtype, np.floating) else np.iinfo(x.dtype).max
     best = np.where(kept, x, most).min(axis, keepdims=True, initial=most)
     hit = kept & ((x == best) | (x != x))
-    return np.where(hit.any(axis), hit.argmax(axis), -1) if hit.shape[axis] else np.full(hit.any(axis).shape, -1)
+    found = hit.any(axis)
+    return np.where(found, hit.argmax(axis), -1).astype(np.int64, copy=False) if hit.size else np.full(found.shape, -1)
 ''',
     "rank": '''
 def rank(x, axis):

@@ -7,8 +7,7 @@ from .numpy_helpers import HELPERS as _OTHERS
 
 HELPERS = {
     **{name: row.torch.helper for name, row in FUNCTIONS.items() if row.torch.helper},
-    "truncated": _OTHERS["truncated"],
-    "fitting": _OTHERS["fitting"],
+    **{name: _OTHERS[name] for name in ("truncated", "fitting", "add", "subtract", "magnitude")},
     "fitting_32": '''
 def fitting_32(numbers):
     """Whole numbers that fit in 32 bits."""
@@ -53,26 +52,6 @@ def check_places(places, count, message):
         least, most = places.aminmax()
         if int(least) < 0 or int(most) >= count:
             raise Refused("IX305", message)
-''',
-    "add": '''
-def add(a, b):
-    """The sum of whole numbers, where it fits in 64 bits."""
-    total = a + b
-    check((a ^ total) & (b ^ total) < 0, "IX505", "a whole number does not fit in 64 bits")
-    return total
-''',
-    "subtract": '''
-def subtract(a, b):
-    """The difference of whole numbers, where it fits in 64 bits."""
-    rest = a - b
-    check((a ^ b) & (a ^ rest) < 0, "IX505", "a whole number does not fit in 64 bits")
-    return rest
-''',
-    "magnitude": '''
-def magnitude(x):
-    """The absolute value of whole numbers, where it fits in 64 bits."""
-    check(x == -(2**63), "IX505", "a whole number does not fit in 64 bits")
-    return abs(x)
 ''',
     "multiply": '''
 def multiply(a, b):
