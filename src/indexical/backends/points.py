@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..ir import nodes as ir
+from ..ir.needs import depends_on_data
 from ..ir.types import Coordinate
-from ..ir.walk import walk
 from . import arrays, contraction, sizes
 from .base import Value, plain
 from .code import ONE, ZERO, Infix, Name, Node, chain, infix, method, negative, node
@@ -96,13 +96,4 @@ def quotient(low: Lowering, total: Value, count: Value, scope: Scope) -> Value:
 
 def is_data_guard(low: Lowering, expr: ir.Reduce) -> bool:
     """Whether a guard depends on an input or on figures, through definitions too."""
-    waiting, seen = [] if expr.guard is None else [expr.guard], set[str]()
-    while waiting:
-        for part in walk(waiting.pop()):
-            if isinstance(part, ir.Array) or (isinstance(part, ir.Read) and part.tensor not in low.lets):
-                return True
-            if isinstance(part, ir.Read) and part.tensor not in seen:
-                seen.add(part.tensor)
-                clauses = low.lets[part.tensor].clauses
-                waiting += [e for c in clauses for e in (c.body, c.guard) if e is not None]
-    return False
+    return expr.guard is not None and depends_on_data(expr.guard, low.lets)

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.needs import read_in
 from ..ir.types import Coordinate
-from ..ir.walk import renamed_apart, walk
+from ..ir.walk import renamed_apart
 from ..plan.steps import Attend
 from . import arrays, binding, clauses, operands, sizes
 from .base import Text, Value
@@ -87,7 +88,7 @@ class Tile:
         self.owner, self.let, self.attend = owner, let, attend
         self.batch, self.row, self.bias, self.rest = batch, row, bias, rest
         parts = [part for part in (bias, value, *rest) if part is not None]
-        self.names = list(dict.fromkeys(r.tensor for part in parts for r in walk(part) if isinstance(r, ir.Read)))
+        self.names = list(dict.fromkeys(read_in(*parts)))
         self.read = frozenset(self.names)
         self.arguments: list[Node] = []
 

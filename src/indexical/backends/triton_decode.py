@@ -10,9 +10,9 @@ from typing import TypeAlias
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.domain import Slice
+from ..ir.needs import read_in
 from ..ir.text import shown
 from ..ir.types import Coordinate
-from ..ir.walk import walk
 from ..plan.decode import Pages, compared, pages_of
 from ..plan.steps import Attend, Scores
 from . import arrays, contraction, library_attention, operands, sizes
@@ -105,8 +105,7 @@ LEAST_KEYS = 1024
 def _learned(owner: Lowering, attend: Attend) -> Iterable[Name]:
     """The arrays of reals that are read: they may need gradients, unless literals made them."""
     attention = attend.attention
-    reads = [part for e in (*attention.parts, attention.value) for part in walk(e)]
-    names = dict.fromkeys(part.tensor for part in reads if isinstance(part, ir.Read))
+    names = dict.fromkeys(read_in(*attention.parts, attention.value))
     return [
         Name(owner.stored[name].variable)
         for name in names

@@ -15,6 +15,7 @@ from ..ir import nodes as ir
 from ..ir.algebra.factors import Factor, varying
 from ..ir.algebra.predicates import is_exponential
 from ..ir.context import look_through
+from ..ir.needs import read_in
 from ..ir.prove import conjuncts
 from ..ir.types import Coordinate
 from ..ir.walk import rebuild, walk
@@ -159,7 +160,7 @@ def rows_of(view: View, gather: Use, name: str | None = None) -> Rows:
 def _reads_of_values(gather: Use) -> frozenset[str]:
     """The tensors that are gathered."""
     values = [factor.expr for factor in gather.values if gather.coordinate in factor.coordinates]
-    return frozenset(part.tensor for value in values for part in walk(value) if isinstance(part, ir.Read))
+    return frozenset(read_in(*values))
 
 
 def _shares(

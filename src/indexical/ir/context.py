@@ -12,7 +12,7 @@ from . import build
 from . import nodes as ir
 from .prove import Assumptions
 from .types import Coordinate
-from .walk import at, substitute
+from .walk import meaning, substitute
 
 # The facts at a place, outermost first: a coordinate in its range, a condition and whether it holds.
 Trail: TypeAlias = tuple["ir.Range | tuple[ir.Expr, bool]", ...]
@@ -151,10 +151,4 @@ def constants_of(lets: Mapping[str, ir.Let]) -> Callable[[str], ir.Expr | None]:
 def look_through(lets: Mapping[str, ir.Let]) -> Callable[[ir.Read], ir.Expr | None]:
     """Return a lookup of a Boolean definition's body at the indices of a read, where that can be written down."""
 
-    def meaning(read: ir.Read) -> ir.Expr | None:
-        let = lets.get(read.tensor)
-        if let is None or let.kind != "bool" or len(let.clauses) != 1 or let.clauses[0].guard is not None:
-            return None
-        return at(let.clauses[0], let.clauses[0].body, read.indices)
-
-    return meaning
+    return lambda read: meaning(read, lets) if read.type.kind == "bool" else None

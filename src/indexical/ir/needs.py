@@ -29,6 +29,19 @@ def made_of(names: Iterable[str], lets: Mapping[str, ir.Let]) -> list[str]:
     return reached(names, lambda name: [read.tensor for read in reads_of(lets[name])] if name in lets else ())
 
 
+def depends_on_data(expr: ir.Expr, lets: Mapping[str, ir.Let]) -> bool:
+    """Whether an expression depends on an input or on figures, through definitions too."""
+    waiting, seen = [expr], set[str]()
+    while waiting:
+        for part in walk(waiting.pop()):
+            if isinstance(part, ir.Array) or (isinstance(part, ir.Read) and part.tensor not in lets):
+                return True
+            if isinstance(part, ir.Read) and part.tensor not in seen:
+                seen.add(part.tensor)
+                waiting += [e for c in lets[part.tensor].clauses for e in (c.body, c.guard) if e is not None]
+    return False
+
+
 def needed(program: ir.Program, wanted: Iterable[str]) -> set[str]:
     """The definitions that some definitions, and all assertions, are made of."""
     lets = program.definitions

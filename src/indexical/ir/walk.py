@@ -166,6 +166,16 @@ def at(clause: Clause, expr: Expr, indices: tuple[Expr, ...]) -> Expr | None:
         return None
 
 
+def meaning(read: Expr, lets: Mapping[str, Let]) -> Expr | None:
+    """The body of a definition, which has no guard and no other clause, at the indices of a read; None where it is no
+    such read, or a normaliser stands in the way."""
+    let = lets.get(read.tensor) if isinstance(read, Read) else None
+    if let is None or len(let.clauses) != 1 or let.clauses[0].guard is not None:
+        return None
+    assert isinstance(read, Read)
+    return at(let.clauses[0], let.clauses[0].body, read.indices)
+
+
 def renamed_apart(expr: Expr, taken: set[str]) -> Expr:
     """The expression with other names for what it binds, where these are taken."""
     if not any(isinstance(part, Reduce) and taken & {c.name for c in part.coordinates} for part in walk(expr)):

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from ..diagnostics import CallError, Diagnostic, Label
 from ..ir import nodes as ir
-from ..ir.needs import needed
+from ..ir.needs import needed, read_in
 from ..ir.walk import parts_of, walk
 from ..run.reference import Table
 from .evaluate import Evaluated, Undecided, explained
@@ -202,7 +202,7 @@ class _Rounding:
     ) -> Cell:
         """A cell that fails, and whether the left side can be between `low` and `high` all the same. Where it is no
         real number and comes out certain, it is what it is exactly, which explains nothing."""
-        reads = frozenset(part.tensor for part in walk(expect.body) if isinstance(part, ir.Read))
+        reads = frozenset(read_in(expect.body))
         if not needed(self.evaluated.program, tuple(reads)) & self.marked and not _is_marked(expect.body):
             return cell
         evaluation = self._evaluation(reads & {let.name for let in self.evaluated.program.lets})

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
 from ..ir.graph import components
-from ..ir.needs import members, reached
+from ..ir.needs import asserted, members, reached
 from ..ir.types import Coordinate
 from ..ir.walk import children, parts_of, reads_of, walk
 from .parts import Split, sums_rows
@@ -27,8 +27,7 @@ def cut(
 ) -> tuple[ir.Program, Block] | str:
     """The program, and what of it is computed for some rows of these weights after the other; or why nothing is, with
     nothing to say where they are one row. `reading` says what is read by definitions that a kernel computes."""
-    claimed = {part.tensor for claim in program.asserts for part in walk(claim.condition) if isinstance(part, ir.Read)}
-    search = _Cut(program, weights, claimed.union(wanted), needed, reading)
+    search = _Cut(program, weights, {*asserted(program), *wanted}, needed, reading)
     reasons = []
     for axis in search.candidates():
         found = search.along(axis)

@@ -13,7 +13,7 @@ from ..ir.domain import Domain, Slice
 from ..ir.joins import by_joined
 from ..ir.needs import asserted, reached, read_in
 from ..ir.types import Coordinate, Dtype
-from ..ir.walk import reads_of, walk
+from ..ir.walk import reads_of
 from .blocks import cut
 from .carried import carry
 from .contractions import contract
@@ -273,10 +273,7 @@ def _cut(
     refusals: dict[str, Refusal],
 ) -> tuple[ir.Program, list[Block]]:
     """The program, and what of it is computed for some rows after the other."""
-    read = {
-        name: {part.tensor for expr in exprs for part in walk(expr) if isinstance(part, ir.Read)}
-        for name, exprs in reading.items()
-    }
+    read = {name: set(read_in(*exprs)) for name, exprs in reading.items()}
     blocks: list[Block] = []
     for name in flowing:
         needed = needed_by(program, wanted, reading)

@@ -11,7 +11,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.quotients import quotient_of
 from ..ir.types import Coordinate
-from ..ir.walk import Inexpressible, at, substitute
+from ..ir.walk import Inexpressible, meaning, substitute
 
 LAYER_NORM = "layer_norm"
 RMS_NORM = "rms_norm"
@@ -146,7 +146,7 @@ def _is_centred(expr: ir.Expr, x: ir.Expr, coordinate: Coordinate, clause: ir.Cl
 def _averaged(expr: ir.Expr, coordinate: Coordinate, clause: ir.Clause, lets: Lets) -> ir.Expr | None:
     """The averaged expression, at this coordinate of the clause, where a mean runs over all of its points."""
     own = next((range for range in clause.ranges if range.coordinate == coordinate), None)
-    match _opened(expr, lets):
+    match meaning(expr, lets) or expr:
         case ir.Reduce("mean", (range,), body, None) if own is not None:
             if (range.lower, range.upper) != (own.lower, own.upper):
                 return None
@@ -155,12 +155,3 @@ def _averaged(expr: ir.Expr, coordinate: Coordinate, clause: ir.Clause, lets: Le
             except Inexpressible:
                 return None
     return None
-
-
-def _opened(expr: ir.Expr, lets: Lets) -> ir.Expr:
-    """A read of a plain definition as what the definition says."""
-    let = lets.get(expr.tensor) if isinstance(expr, ir.Read) else None
-    if let is None or len(let.clauses) != 1 or let.clauses[0].guard is not None:
-        return expr
-    assert isinstance(expr, ir.Read)
-    return at(let.clauses[0], let.clauses[0].body, expr.indices) or expr

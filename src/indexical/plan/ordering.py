@@ -8,8 +8,8 @@ from dataclasses import replace
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.graph import components
-from ..ir.needs import members, needed
-from ..ir.walk import reads_of, walk
+from ..ir.needs import members, needed, read_in
+from ..ir.walk import reads_of
 from ..source import Span
 from .steps import Gradient
 
@@ -91,10 +91,9 @@ def arranged(program: ir.Program, gradients: list[Gradient]) -> ir.Program | str
         edges[here] = sorted({position[id(owners[name])] for name in reads if name in owners} - {here})
     for gradient in gradients:
         own = [position[id(owners[name])] for name in gradient.definitions]
-        reads = {p.tensor for p in walk(gradient.arriving) if isinstance(p, ir.Read)}
         attention = gradient.attend.attention
-        for part in (attention.score, attention.value, *attention.guard, attention.key.lower, attention.key.upper):
-            reads |= {p.tensor for p in walk(part) if isinstance(p, ir.Read)}
+        parts = attention.score, attention.value, *attention.guard, attention.key.lower, attention.key.upper
+        reads = set(read_in(gradient.arriving, *parts))
         given = {position[id(owners[name])] for name in reads if name in owners}
         for one in own:
             edges[one] = sorted({*edges[one], *given, *(d for other in own for d in edges[other])} - {one})

@@ -12,8 +12,8 @@ import numpy as np
 
 from ..diagnostics import CallError, Diagnostic, Label, Sink
 from ..ir import nodes as ir
+from ..ir.needs import read_in
 from ..ir.types import DTYPES_BY_NAME, LIBRARY_NAMES, Dtype, widest
-from ..ir.walk import walk
 
 
 def is_jax(value: Any) -> bool:
@@ -48,7 +48,7 @@ def check_read(program: ir.Program, values: Mapping[str, Any]) -> None:
     for let in program.lets:
         for clause in let.clauses:
             bounds += [end for range in clause.ranges for end in (range.lower, range.upper)]
-    measuring = {part.tensor for bound in bounds for part in walk(bound) if isinstance(part, ir.Read)}
+    measuring = set(read_in(*bounds))
     for tensor in program.inputs:
         if tensor.name in measuring and is_traced(values[tensor.name]):
             message = f"`{tensor.name}` decides a size, which has to be known while `jax.jit` traces a call"

@@ -7,7 +7,7 @@ from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..ir import nodes as ir
-from ..ir.walk import walk
+from ..ir.needs import depends_on_data
 from .tables import Stage
 from .wholes import Point, checked, failure
 
@@ -105,24 +105,9 @@ def _argument(evaluation: Evaluation, expr: ir.Reduce, body: Stage, points: Iter
 
 def _nothing(evaluation: Evaluation, expr: ir.Reduce, point: Point, otherwise: Any) -> Any:
     """A mean or an argmax over no points: an error, unless data made it so."""
-    if expr.guard is not None and _reads_data(evaluation, expr.guard):
+    if expr.guard is not None and depends_on_data(expr.guard, evaluation.lets):
         return otherwise
     raise failure("IX310", f"`{expr.op}` over no points has no value", expr.span, point)
-
-
-def _reads_data(evaluation: Evaluation, expr: ir.Expr) -> bool:
-    """Whether a guard depends on an input or on figures, through definitions too."""
-    seen: set[str] = set()
-    waiting = [expr]
-    while waiting:
-        for part in walk(waiting.pop()):
-            if isinstance(part, ir.Array) or (isinstance(part, ir.Read) and part.tensor in evaluation.input_names):
-                return True
-            if isinstance(part, ir.Read) and part.tensor not in seen:
-                seen.add(part.tensor)
-                clauses = evaluation.lets[part.tensor].clauses
-                waiting += [e for clause in clauses for e in (clause.body, clause.guard) if e is not None]
-    return False
 
 
 # --------------------------------------------------------------------- normalisers

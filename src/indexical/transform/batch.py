@@ -9,7 +9,7 @@ from typing import TypeVar
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
-from ..ir.walk import fresh, parts_of, rebuild, renamed_apart, renamed_clause, walk
+from ..ir.walk import fresh, reads_of, rebuild, renamed_apart, renamed_clause, walk
 from ..source import Span
 
 T = TypeVar("T")
@@ -39,10 +39,7 @@ def batched(program: ir.Program, name: str, inputs: Sequence[str]) -> ir.Program
 def _varying(program: ir.Program, inputs: Sequence[str]) -> frozenset[str]:
     """The tensors that vary with the inputs, through definitions, guards and indices too."""
     found = set(inputs)
-    reads = {
-        let.name: {part.tensor for expr in parts_of(let) for part in walk(expr) if isinstance(part, ir.Read)}
-        for let in program.lets
-    }
+    reads = {let.name: {read.tensor for read in reads_of(let)} for let in program.lets}
     while True:
         more = {name for name, read in reads.items() if read & found} - found
         if not more:

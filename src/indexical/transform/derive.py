@@ -9,7 +9,8 @@ from fractions import Fraction
 from ..checker.scope import Refusal
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.walk import reads_of, walk
+from ..ir.needs import read_in
+from ..ir.walk import reads_of
 from ..source import Span
 from .flatness import flat_parts
 from .gradient import Derived, Seeds, derive, fresh_name, home_of
@@ -105,17 +106,12 @@ def pruned(program: ir.Program) -> ir.Program:
     lets = program.definitions
     sizes = (axis.extent for tensor in program.inputs for axis in tensor.axes)
     kept = {tensor.name for tensor in program.inputs}
-    waiting = [*program.outputs, *_reads(sizes)]
+    waiting = [*program.outputs, *read_in(*sizes)]
     while waiting:
         name = waiting.pop()
         if name in lets and name not in kept:
             kept.add(name)
             waiting += [read.tensor for read in reads_of(lets[name])]
-    asserts = tuple(claim for claim in program.asserts if set(_reads([claim.condition])) <= kept)
+    asserts = tuple(claim for claim in program.asserts if kept.issuperset(read_in(claim.condition)))
     left = tuple(let for let in program.lets if let.name in kept)
     return replace(program, lets=left, asserts=asserts, contracts=(), expects=())
-
-
-def _reads(expressions: Iterable[ir.Expr]) -> list[str]:
-    found = (part.tensor for expr in expressions for part in walk(expr) if isinstance(part, ir.Read))
-    return list(dict.fromkeys(found))

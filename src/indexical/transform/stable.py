@@ -18,6 +18,7 @@ from ..ir.affine import polynomial
 from ..ir.context import constants_of
 from ..ir.formulas import read
 from ..ir.functions import FUNCTIONS, UNSTABLE
+from ..ir.needs import read_in
 from ..ir.walk import at, fresh_name, is_bare, parts_in, rebuild, walk
 from ..source import Span
 
@@ -78,7 +79,7 @@ def stable_lets(
 def _raised(expr: ir.Expr) -> Iterator[str]:
     """Yield what is read under an exponential, or a quotient of exponentials: it may be the total of weights."""
     if isinstance(expr, ir.Map) and (expr.op == "exp" or expr.op == "sigmoid"):
-        yield from (part.tensor for part in walk(expr) if isinstance(part, ir.Read))
+        yield from read_in(expr)
 
 
 def _stable(let: ir.Let, lets: Mapping[str, ir.Let], shifts: Shifts | None) -> ir.Let:

@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterable, Mapping
 
 from ..ir import nodes as ir
+from ..ir.needs import read_in
 from ..ir.types import Coordinate
-from ..ir.walk import reads_of, walk
+from ..ir.walk import reads_of
 from ..plan.blocks import POINTS
 from ..plan.steps import Block, Gradient, Plan, Step, extent_of, size_of
 
@@ -89,7 +90,7 @@ def kept_for_the_way_back(plan: Plan) -> list[str]:
         if step.gradient is not None:
             attention = step.gradient.attend.attention
             parts = (attention.score, attention.value, *attention.guard, step.gradient.arriving)
-            read |= {part.tensor for expr in parts for part in walk(expr) if isinstance(part, ir.Read)}
+            read.update(read_in(*parts))
         elif any(name in lets and is_back(name) for name in members):
             read |= {part.tensor for name in members for part in reads_of(lets[name])}
     return [n for n in lets if n in read & built and not is_back(n) and not lets[n].hidden and lets[n].axes]

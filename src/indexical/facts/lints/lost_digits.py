@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
-from ...ir.walk import at, walk
+from ...ir.needs import read_in
+from ...ir.walk import meaning, walk
 from ..view import View
 
 CODE = "IX419"
@@ -51,10 +52,10 @@ def _is_prefix_sum(clause: ir.Clause, axis: int) -> bool:
 
 def _is_norm(view: View, expr: ir.Expr, above: ir.Expr, root: str) -> bool:
     """Whether an expression is a root of a sum of squares, with nothing added, of something that stands above it."""
-    opened = _seen_through(view, expr)
+    opened = meaning(expr, view.lets) or expr
     if not isinstance(opened, ir.Map) or opened.op != root:
         return False
-    total = _seen_through(view, opened.arguments[0])
+    total = meaning(opened.arguments[0], view.lets) or opened.arguments[0]
     if not isinstance(total, ir.Reduce) or total.op != "sum":
         return False
     match total.body:
@@ -64,19 +65,7 @@ def _is_norm(view: View, expr: ir.Expr, above: ir.Expr, root: str) -> bool:
             squared = one
         case _:
             return False
-    return bool(_read_in(squared) & _read_in(above))
-
-
-def _seen_through(view: View, expr: ir.Expr) -> ir.Expr:
-    """The body of a definition that is read; anything else as it is."""
-    let = view.lets.get(expr.tensor) if isinstance(expr, ir.Read) else None
-    if let is None or not isinstance(expr, ir.Read) or len(let.clauses) != 1 or let.clauses[0].guard is not None:
-        return expr
-    return at(let.clauses[0], let.clauses[0].body, expr.indices) or expr
-
-
-def _read_in(expr: ir.Expr) -> set[str]:
-    return {part.tensor for part in walk(expr) if isinstance(part, ir.Read)}
+    return not set(read_in(squared)).isdisjoint(read_in(above))
 
 
 def _difference(part: ir.Map) -> Diagnostic:
