@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.pairs import Block
+from ..ir.slices import Slice
 from ..ir.text import shown
 from ..ir.types import Coordinate
 from ..ir.walk import rebuild, substitute
 from ..plan.gpu import dots_of, index_ends
 from ..plan.reach import reach
-from ..plan.steps import Attend, Dot, Free, Scores
+from ..plan.steps import Attend, Attention, Dot, Free, Scores
 from . import arrays, contraction, library_attention, operands, sizes
 from .code import List, Name, Node, Part, String, Tuple, call, chain, infix
 from .layout import Statement
@@ -128,17 +129,7 @@ def parts_of(
     """The score, the guard and the tiles of an attention, as values of a kernel."""
     attention = attend.attention
     fast = owner.dtypes[let.name] in ("f16", "bf16")
-
-    def number(expr: ir.Expr) -> str | None:
-        """The parameter for a number that the host knows."""
-        match expr:
-            case ir.Size(coordinate):
-                return told(owner.sizes[coordinate])
-            case ir.Read(tensor, ()) if owner.stored[tensor].python:
-                return told(owner.stored[tensor].variable)
-        return None
-
-    terms = Terms(frame.batch, row, attention.coordinate, dots, number, fast, set(WORDS))
+    terms = Terms(frame.batch, row, attention.coordinate, dots, partial(host_number, owner), fast, set(WORDS))
     pairs = attend.pairs
     assert pairs is not None
     ends = [build.read(end, (), "whole", attention.key.span) for end in TILE]
@@ -146,21 +137,16 @@ def parts_of(
     relation = _where_kept(attention.score, attend)
     free, sink = isinstance(attention.normaliser, Free), attention.sink
     score, scale = (terms.real(relation), None) if free else terms.in_base_two(relation)
-    tests = [_test(terms, block, attention.key) for block in forward]
-    allowed: Cell | None = None
-    if all(test is not None for test in tests):
-        known = [test for test in tests if test is not None]
-        allowed = known[0] if len(known) == 1 else terms.joined("|", tuple(known), "bool")
+    allowed = in_slices(terms, [block.slice for block in forward], attention.key)
     for block in (*forward, *transposed):
         for end in (block.first, block.beyond, block.full_first, block.full_beyond):
             terms.value(end)
-    about = f"{shown(attention.score)}{' where ' if attention.guard else ''}{', '.join(map(shown, attention.guard))}"
     name = owner.text.fresh(let.name + "_tile").removesuffix("_tile")
     cotangents, *halves = (terms.backward(relation, seed) for seed in SEEDS)
     sinking = None if sink is None else (terms.scaled(sink), terms.backward(sink, D_SINK))
     labels = _labels(terms, forward)
     values = terms, tuple(dots.values()), score, scale, allowed
-    return Parts(name, about, *values, forward, transposed, cotangents, halves, sinking, labels)
+    return Parts(name, relation_of(attention), *values, forward, transposed, cotangents, halves, sinking, labels)
 
 
 def _where_kept(expr: ir.Expr, attend: Attend) -> ir.Expr:
@@ -194,13 +180,37 @@ def told(variable: str) -> str:
     return f"{variable}_" if variable in WORDS else variable
 
 
-def _test(terms: Terms, block: Block, key: ir.Range) -> Cell | None:
-    """A test that a pair is in the slice of a block; None where all pairs are."""
+def host_number(owner: Lowering, expr: ir.Expr) -> str | None:
+    """The parameter of a kernel for a number that the host knows; None for anything else."""
+    match expr:
+        case ir.Size(coordinate):
+            return told(owner.sizes[coordinate])
+        case ir.Read(tensor, ()) if owner.stored[tensor].python:
+            return told(owner.stored[tensor].variable)
+    return None
+
+
+def relation_of(attention: Attention) -> str:
+    """The score of an attention and its guards, as they are written."""
+    return f"{shown(attention.score)}{' where ' if attention.guard else ''}{', '.join(map(shown, attention.guard))}"
+
+
+def in_slices(terms: Terms, slices: Sequence[Slice], key: ir.Range) -> Cell | None:
+    """A test that a pair is in one of some slices; None where all pairs are."""
+    tests = [_in_slice(terms, one, key) for one in slices]
+    known = tuple(test for test in tests if test is not None)
+    if len(known) < len(tests):
+        return None
+    return known[0] if len(known) == 1 else terms.joined("|", known, "bool")
+
+
+def _in_slice(terms: Terms, one: Slice, key: ir.Range) -> Cell | None:
+    """A test that a pair is in a slice; None where all pairs are."""
     point = build.coord(key.coordinate, key.span)
-    facts: list[ir.Expr] = [build.apply("<=", (bound, point), "bool", bound.span) for bound in block.slice.lower]
-    facts += [build.apply("<", (point, bound), "bool", bound.span) for bound in block.slice.upper]
-    facts += [build.apply("==", pair, "bool", key.span) for pair in block.slice.labels]
-    facts += block.slice.rest
+    facts: list[ir.Expr] = [build.apply("<=", (bound, point), "bool", bound.span) for bound in one.lower]
+    facts += [build.apply("<", (point, bound), "bool", bound.span) for bound in one.upper]
+    facts += [build.apply("==", pair, "bool", key.span) for pair in one.labels]
+    facts += one.rest
     return terms.all_of([terms.value(fact) for fact in facts])
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.domain import Slice
 from ..ir.needs import read_in
-from ..ir.text import shown
 from ..ir.types import Coordinate
 from ..plan.decode import Pages, compared, pages_of
 from ..plan.steps import Attend, Scores
@@ -22,7 +21,19 @@ from .layout import Statement
 from .lowering import Lowering
 from .operands import Frame
 from .scope import Place, Scope
-from .triton_ import HELPERS, WIDEST, array_of, comparing, inside_tests, operands_of, scalars, told
+from .triton_ import (
+    HELPERS,
+    WIDEST,
+    array_of,
+    comparing,
+    host_number,
+    in_slices,
+    inside_tests,
+    operands_of,
+    relation_of,
+    scalars,
+    told,
+)
 from .triton_kernels import WORDS, Kernel, Parts, place_before, roots, tag, width_of
 from .triton_score import KEY, NOWHERE, PAIR, ROW, Cell, Operand, Terms, dot_name
 
@@ -118,27 +129,13 @@ def _parts(owner: Lowering, let: ir.Let, attend: Attend, frame: Frame, pages: Pa
     each slice of its domain."""
     attention = attend.attention
     dots = compared(attend)
-
-    def number(expr: ir.Expr) -> str | None:
-        """The parameter for a number that the host knows."""
-        match expr:
-            case ir.Size(coordinate):
-                return told(owner.sizes[coordinate])
-            case ir.Read(tensor, ()) if owner.stored[tensor].python:
-                return told(owner.stored[tensor].variable)
-        return None
-
     fast = owner.dtypes[let.name] in ("f16", "bf16")
     row = frame.row if frame.row is not None else NO_ROW
-    terms = Packed(frame.batch, row, attention.coordinate, dots, number, fast, set(WORDS))
+    terms = Packed(frame.batch, row, attention.coordinate, dots, partial(host_number, owner), fast, set(WORDS))
     score, scale = terms.in_base_two(attention.score)
-    tests = [_slice_test(terms, one, attention.key) for one in attend.keys]
-    allowed: Cell | None = None
-    if all(test is not None for test in tests):
-        known = tuple(test for test in tests if test is not None)
-        allowed = known[0] if len(known) == 1 else terms.joined("|", known, "bool")
+    allowed = in_slices(terms, attend.keys, attention.key)
     bounds = [(_extreme(terms, "max", one.lower), _extreme(terms, "min", one.upper)) for one in attend.keys]
-    about = f"{shown(attention.score)}{' where ' if attention.guard else ''}{', '.join(map(shown, attention.guard))}"
+    about = relation_of(attention)
     if pages is not None:
         terms.numbers["page_size"] = "whole"
     name = owner.text.fresh(f"{let.name}_decode")
@@ -148,16 +145,6 @@ def _parts(owner: Lowering, let: ir.Let, attend: Attend, frame: Frame, pages: Pa
 
 # Stands for the coordinate of the queries where there is none: no expression varies with it.
 NO_ROW = Coordinate("")
-
-
-def _slice_test(terms: Terms, one: Slice, key: ir.Range) -> Cell | None:
-    """A test that a key is in a slice; None where all are."""
-    point = build.coord(key.coordinate, key.span)
-    facts: list[ir.Expr] = [build.apply("<=", (bound, point), "bool", bound.span) for bound in one.lower]
-    facts += [build.apply("<", (point, bound), "bool", bound.span) for bound in one.upper]
-    facts += [build.apply("==", pair, "bool", key.span) for pair in one.labels]
-    facts += one.rest
-    return terms.all_of([terms.value(fact) for fact in facts])
 
 
 def _extreme(terms: Terms, op: str, bounds: tuple[ir.Expr, ...]) -> Cell | None:

@@ -5,7 +5,7 @@ The atoms are coordinates, sizes, scalars and whatever cannot be taken apart (`i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -149,9 +149,14 @@ def _divide(op: str, left: Polynomial, right: Polynomial, expr: Expr) -> Polynom
 
 def expression(value: Polynomial, span: Span) -> Expr:
     """A polynomial as an expression again."""
+    terms = sorted(value.terms.items(), key=lambda term: (not term[0], term[1] < 0))
+    return sum_of([(_term(monomial, abs(factor), span), factor) for monomial, factor in terms], span)
+
+
+def sum_of(terms: Iterable[tuple[Expr, int]], span: Span) -> Expr:
+    """The sum of whole expressions, each with the sign of a number."""
     result: Expr | None = None
-    for monomial, factor in sorted(value.terms.items(), key=lambda term: (not term[0], term[1] < 0)):
-        term = _term(monomial, abs(factor), span)
+    for term, factor in terms:
         if result is None:
             result = term if factor > 0 else _negative(term, span)
         else:

@@ -18,7 +18,7 @@ from ..ir.removal import removal, removal_through
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, fresh_name, is_bare, rebuild, substitute, walk
 from .contractions import extent_read, multiplied_out, starts_at_zero
-from .ordering import definition, preceded
+from .ordering import definition, rewritten
 from .reach import reach
 from .scatters import falls_within, solve
 
@@ -28,26 +28,16 @@ Ranges = Mapping[Coordinate, ir.Range]
 def by_places(program: ir.Program, needed: Collection[str]) -> tuple[ir.Program, list[str]]:
     """The program with such sums, in all that is needed, over places, and the names of the weights by place. What is
     made of itself stays as it is. That all places are there, where one is wanted, is asserted."""
-    stepped = program.recurrent
     search = _Search(program)
-    before: dict[str, list[ir.Let]] = {}
-    changed: dict[str, ir.Let] = {}
-    for let in program.lets:
-        if let.name in stepped or let.name not in needed or let.kind != "real":
-            continue
-        made = len(search.made)
-        clauses = []
-        for clause in let.clauses:
-            ranges = {range.coordinate: range for range in clause.ranges}
-            clauses.append(replace(clause, body=search.rewritten(clause.body, ranges, let)))
-        if len(search.made) > made:
-            before[let.name] = search.made[made:]
-            changed[let.name] = replace(let, clauses=tuple(clauses))
+
+    def change(let: ir.Let, clause: ir.Clause) -> ir.Expr:
+        return search.rewritten(clause.body, {range.coordinate: range for range in clause.ranges}, let)
+
+    found, changed = rewritten(program, needed, search.made, change)
     if not changed:
         return program, []
-    program = preceded(program, before, changed)
     names = [let.name for let in search.made]
-    return replace(program, asserts=(*program.asserts, *dict.fromkeys(search.claims))), names
+    return replace(found, asserts=(*program.asserts, *dict.fromkeys(search.claims))), names
 
 
 @dataclass

@@ -15,7 +15,7 @@ from ..ir.conditions import conjuncts_of
 from ..ir.needs import needed
 from ..ir.types import Coordinate, Kind
 from ..ir.walk import Inexpressible, at, fresh, fresh_name, rebuild, substitute, walk
-from .ordering import definition, preceded
+from .ordering import definition, rewritten
 
 Ranges = Mapping[Coordinate, ir.Range]
 
@@ -83,22 +83,12 @@ class _Search:
 
     def by_places(self, needed: set[str]) -> tuple[ir.Program, set[str]]:
         """The program, with all sums of what is needed over places where they can be, and the names of these."""
-        before: dict[str, list[ir.Let]] = {}
-        changed: dict[str, ir.Let] = {}
-        recurrent = self.program.recurrent
-        for let in self.program.lets:
-            if let.name in recurrent or let.name not in needed or let.kind != "real":
-                continue
-            count = len(self.made)
-            clauses = []
-            for clause in let.clauses:
-                ranges = {range.coordinate: range for range in clause.ranges}
-                body = clause.body if clause.guard is not None else self.rewritten(clause.body, ranges, let)
-                clauses.append(replace(clause, body=body))
-            if len(self.made) > count:
-                before[let.name] = self.made[count:]
-                changed[let.name] = replace(let, clauses=tuple(clauses))
-        return (preceded(self.program, before, changed) if changed else self.program), set(changed)
+
+        def change(let: ir.Let, clause: ir.Clause) -> ir.Expr:
+            ranges = {range.coordinate: range for range in clause.ranges}
+            return clause.body if clause.guard is not None else self.rewritten(clause.body, ranges, let)
+
+        return rewritten(self.program, needed, self.made, change)
 
     def rewritten(self, expr: ir.Expr, ranges: Ranges, let: ir.Let) -> ir.Expr:
         """The expression with sums under arithmetic alone over places."""

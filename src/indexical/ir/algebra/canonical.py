@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import assert_never
 
+from ...ir.affine import sum_of
 from ...source import Span
 from .. import build
 from .. import nodes as ir
@@ -261,22 +262,10 @@ def disjuncts(expr: ir.Expr) -> list[ir.Expr]:
 def written(value: Polynomial, span: Span) -> ir.Expr:
     """A polynomial as an expression: products in order, those that are added first, the constant last; but first
     where nothing else is added."""
-    result: ir.Expr | None = None
     terms = [(_monomial_text(monomial), monomial, factor) for monomial, factor in value.terms.items()]
     late = any(monomial and factor > 0 for monomial, factor in value.terms.items())
-    for _, monomial, factor in sorted(terms, key=lambda t: (late and not t[1], t[2] < 0, t[0])):
-        term = _term(monomial, abs(factor), span)
-        if result is None:
-            result = term if factor > 0 else _negative(term, span)
-        else:
-            result = build.apply("+" if factor > 0 else "-", (result, term), "whole", span)
-    return build.whole(0, span) if result is None else result
-
-
-def _negative(term: ir.Expr, span: Span) -> ir.Expr:
-    if isinstance(term, ir.Const):
-        return build.whole(-int(term.value), span)
-    return build.apply("neg", (term,), "whole", span)
+    terms.sort(key=lambda t: (late and not t[1], t[2] < 0, t[0]))
+    return sum_of([(_term(monomial, abs(factor), span), factor) for _, monomial, factor in terms], span)
 
 
 def _monomial_text(monomial: Monomial) -> str:
