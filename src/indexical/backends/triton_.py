@@ -22,7 +22,9 @@ from .layout import Statement
 from .lowering import Lowering
 from .operands import Frame
 from .scope import Place, Scope
-from .triton_kernels import WORDS, Parts, again_kernel, forward_kernel, key_kernel, query_kernel, table_kernel
+from .triton_backward import key_kernel, query_kernel, table_kernel
+from .triton_forward import again_kernel, forward_kernel
+from .triton_kernels import WORDS, Parts
 from .triton_score import D_SINK, KEY, ROW, SEEDS, TILE, Cell, Operand, Terms
 
 # The widest head that a kernel takes.
@@ -48,7 +50,8 @@ def attend_by_triton(
     kernels.append(f"{parts.name}_backward_table" if parts.tables else None)
     owner.functions += functions
     used = {word for text in functions for word in HELPERS if f"{word}(" in text}
-    owner.kernels.setdefault("triton_attend", set()).update({"attending", *used})
+    owner.kernels.setdefault("triton_tile", set()).update(used)
+    owner.kernels.setdefault("triton_attend", set()).add("attending")
     owner.text.helpers.setdefault("triton", "")
     maker = owner.text.fresh(f"attend_{let.name}")
     levels = [String(operand.level) for operand in parts.terms.operands]

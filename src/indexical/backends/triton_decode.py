@@ -73,7 +73,7 @@ def decoded(
     owner.kernels.setdefault("triton_launch", set()).add("launch")
     used = {word for word in HELPERS if f"{word}(" in text}
     if used:
-        owner.kernels.setdefault("triton_attend", set()).update(used)
+        owner.kernels.setdefault("triton_tile", set()).update(used)
     used = {word for word in _FUNCTIONS if f"{word}(" in text} | ({"pages_inside"} if pages is not None else set())
     owner.kernels.setdefault("triton_decode", set()).update({"decoding", "takes_few", *used})
     made = call("decoding", String(maker), "launch", parts.name, len(parts.dots))

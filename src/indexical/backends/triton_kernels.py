@@ -1,4 +1,4 @@
-"""The text of Triton kernels: forward, backward to queries, to keys and to tables."""
+"""The text of Triton kernels: the parts of an attention that they are made of, and the lines that they share."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.pairs import Block
 from ..plan.steps import Dot
-from .code import names, show
-from .triton_score import KEY, NOWHERE, PAIR, ROW, Axis, Cell, Operand, Printer, Terms, dot_name
+from .code import show
+from .triton_score import PAIR, Axis, Cell, Operand, Printer, Terms, dot_name
 
 WORDS = frozenset(
     (
@@ -240,7 +240,7 @@ def _broken(text: str) -> list[str]:
     return [*lines, line]
 
 
-def _signature(parts: Parts) -> tuple[list[str], list[str], list[str], list[str]]:
+def signature_of(parts: Parts) -> tuple[list[str], list[str], list[str], list[str]]:
     """The names of queries and keys, then the pointers and strides of further arrays."""
     queries = [f"q{tag(n)}" for n in range(len(parts.dots))]
     keys = [f"k{tag(n)}" for n in range(len(parts.dots))]
@@ -251,63 +251,14 @@ def _signature(parts: Parts) -> tuple[list[str], list[str], list[str], list[str]
     return queries, keys, pointers, strides
 
 
-def _dot_strides(queries: list[str], keys: list[str]) -> list[str]:
+def dot_strides(queries: list[str], keys: list[str]) -> list[str]:
     rows = [s for q in queries for s in strides_of(q, "", "row")]
     return [*rows, *(s for k in keys for s in strides_of(k, "", "key"))]
 
 
-def _load(name: str, place: str, near: str, head: str, width: str, axis: str = "row") -> str:
+def load_line(name: str, place: str, near: str, head: str, width: str, axis: str = "row") -> str:
     start = f"{name}_ptr + (b * {name}_b + {head} * {name}_h + far({place}, {name}_{axis})) * 8"
     return f"{name} = load_tile({start}, {near}, {name}_{axis}, {width})"
-
-
-def forward_kernel(parts: Parts) -> str:
-    """The kernel of the result: one tile of queries, its keys in turn."""
-    queries, keys, pointers, strides = _signature(parts)
-    kernel = Kernel(parts, "forward", f"Attention of one tile of queries: {parts.about}.", KEY, False)
-    printer = kernel.printer
-    kernel.place("n_heads", "n_rows", "ROWS")
-    kernel.add(1, "near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - t0)", "rows = t0 + near")
-    for number, q in enumerate(queries):
-        kernel.add(1, _load(q, "t0", "near", "h", f"PADDED{tag(number)}"))
-    kernel.ranges(parts.forward, "KEYS")
-    body = len(kernel.lines)
-    if parts.scale is not None:
-        kernel.add(1, 'peak = tl.full((ROWS,), float("-inf"), tl.float32)', "weight = tl.zeros((ROWS,), tl.float32)")
-    kernel.add(1, "acc = tl.zeros((ROWS, CARRIED_PADDED), tl.float32)")
-    printer.count(roots(parts))
-    for is_partial, indent in kernel.loops(parts.forward, 1, "KEYS"):
-        _key_places(kernel, indent, is_partial)
-        for number, k in enumerate(keys):
-            kernel.add(indent, _load(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}", axis="key"))
-            dot = f'tl.dot(q{tag(number)}, tl.trans({k}), input_precision="ieee")'
-            kernel.add(indent, f"{dot_name(number)} = {dot}")
-        _score(kernel, indent, is_partial, "positions[None, :] < n_keys")
-        scale = None if parts.scale is None else kernel.written(indent, parts.scale)
-        kernel.add(indent, _load("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED", "key"))
-        if scale is None:
-            kernel.add(indent, 'acc = tl.dot(score.to(v.dtype), v, acc, input_precision="ieee")')
-        else:
-            kernel.add(indent, f"peak, weight, acc = absorb(score, {scale}, v, peak, weight, acc)")
-    if parts.allowed is not None:
-        kernel.add(1, "tl.store(odd_ptr + tl.program_id(0), is_odd(acc))")
-    if parts.sinking is not None:
-        kernel.add(1, f"peak, weight, acc = beside({kernel.written(1, parts.sinking[0])}, peak, weight, acc)")
-    if parts.scale is not None:
-        kernel.add(
-            1,
-            "# A query that attends to nothing is 0, and its total infinite: so all its weights are 0 on the way back.",
-            "acc = acc / tl.where(weight == 0.0, 1.0, weight)[:, None]",
-        )
-    _store_result(kernel)
-    if parts.scale is not None:
-        kernel.add(
-            1,
-            'total = tl.where(weight == 0.0, float("inf"), peak + tl.log2(weight))',
-            "tl.store(total_ptr + far(at, n_rows) + t0 + places, total, mask=places < n_rows - t0)",
-        )
-    place_before(kernel, body)
-    return _forward_text(kernel, queries, keys, pointers, strides)
 
 
 def width_of(number: int) -> str:
@@ -321,86 +272,13 @@ def place_before(kernel: Kernel, place: int) -> None:
     kernel.printer.outer = []
 
 
-def again_kernel(parts: Parts) -> str:
-    """The kernel of a result that is not finite, key by key: a value that is NaN or infinite reaches only those queries
-    that attend to it, and in a product of matrices 0 times NaN would reach all."""
-    queries, keys, pointers, strides = _signature(parts)
-    about = "Attention of one tile of queries whose sums are not finite, once more and key by key."
-    kernel = Kernel(parts, "forward_again", about, KEY, False)
-    kernel.add(1, "if tl.load(odd_ptr + tl.program_id(0)) == 0:", "    return")
-    kernel.place("n_heads", "n_rows", "ROWS")
-    kernel.add(1, "near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - t0)", "rows = t0 + near")
-    for number, q in enumerate(queries):
-        kernel.add(1, _load(q, "t0", "near", "h", f"PADDED{tag(number)}"))
-    if parts.scale is not None:
-        kernel.add(1, "total = tl.load(total_ptr + far(at, n_rows) + rows)")
-    kernel.ranges(parts.forward, "KEYS")
-    body = len(kernel.lines)
-    ends = [edges(number if len(parts.forward) > 1 else None) for number in range(len(parts.forward))]
-    kernel.printer.count(roots(parts))
-    kernel.add(
-        1,
-        "acc = tl.zeros((ROWS, CARRIED_PADDED), tl.float32)",
-        f"for k0 in tl.range({ends[0][0]} * KEYS, tl.minimum({ends[-1][3]} * KEYS, n_keys), num_stages=1):",
-        "    near_keys = tl.arange(0, 1)",
-        "    keys = k0 + near_keys",
-    )
-    kernel.printer.begin()
-    for number, k in enumerate(keys):
-        kernel.add(2, _load(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}", axis="key"))
-        kernel.add(2, f"{dot_name(number)} = one_dot(q{tag(number)}, {k})")
-    _score(kernel, 2, True, None)
-    scale = None if parts.scale is None else kernel.written(2, parts.scale)
-    kernel.add(2, "p = score" if scale is None else f"p = tl.exp2(score * {scale} - total[:, None])")
-    kernel.add(
-        2,
-        _load("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED", "key"),
-        "acc += tl.where(allowed, p * v.to(tl.float32), 0.0)",
-    )
-    _store_result(kernel)
-    place_before(kernel, body)
-    return _forward_text(kernel, queries, keys, pointers, strides)
-
-
-def _store_result(kernel: Kernel) -> None:
-    kernel.add(
-        1,
-        "start = out_ptr + b * out_b + h * out_h + far(t0, out_row)",
-        "places = tl.arange(0, ROWS)",
-        "store_tile(start, acc, places, n_rows - t0, out_row, out_e, CARRIED, CARRIED_PADDED)",
-    )
-
-
-def _forward_text(kernel: Kernel, queries: list[str], keys: list[str], pointers: list[str], strides: list[str]) -> str:
-    own = [*_dot_strides(queries, keys), *strides_of("v", "", "key"), *strides_of("out", "e", "row"), *strides]
-    odd = [] if kernel.parts.allowed is None else ["odd"]
-    named = [f"{name}_ptr" for name in (*queries, *keys, "v", "out", "total", *odd)]
-    return kernel.text([*named, *pointers], own, [])
-
-
 def roots(parts: Parts, *further: Cell | None) -> list[Cell]:
     """All that a kernel writes, so that what is used several times has a name."""
     sink = None if parts.sinking is None else parts.sinking[0]
     return [cell for cell in (parts.score, parts.scale, parts.allowed, sink, *further) if cell is not None]
 
 
-def _cotangents(kernel: Kernel, indent: int, is_partial: bool) -> None:
-    """The weights of a tile and the cotangents of its scores, from those of the result."""
-    lead = "[None, :]" if kernel.printer.flipped else "[:, None]"
-    scale = None if kernel.parts.scale is None else kernel.written(indent, kernel.parts.scale)
-    kernel.add(indent, "p = score" if scale is None else f"p = tl.exp2(score * {scale} - total{lead})")
-    if kernel.printer.flipped:
-        kernel.add(indent, "if WANT_V:")
-        kernel.add(indent + 1, 'd_v = tl.dot(p.to(given.dtype), given, d_v, input_precision="ieee")')
-    pair = "v, tl.trans(given)" if kernel.printer.flipped else "given, tl.trans(v)"
-    kernel.add(indent, f'dp = tl.dot({pair}, input_precision="ieee")')
-    if scale is not None:
-        kernel.add(indent, f"d_score = p * (dp - delta{lead})")
-    else:
-        kernel.add(indent, "d_score = tl.where(allowed, dp, 0.0)" if is_partial else "d_score = dp")
-
-
-def _score(kernel: Kernel, indent: int, is_partial: bool, test: str | None) -> None:
+def write_score(kernel: Kernel, indent: int, is_partial: bool, test: str | None) -> None:
     """The scores of a tile; of one that is partial, -inf where a pair is not allowed, or 0 for what is a weight."""
     parts = kernel.parts
     kernel.printer.masked = is_partial
@@ -414,7 +292,7 @@ def _score(kernel: Kernel, indent: int, is_partial: bool, test: str | None) -> N
         kernel.add(indent, f"score = tl.where(allowed, score, {absent})")
 
 
-def _key_places(kernel: Kernel, indent: int, is_partial: bool) -> None:
+def write_key_places(kernel: Kernel, indent: int, is_partial: bool) -> None:
     """The keys of a tile; beyond the last one they repeat it."""
     if is_partial:
         kernel.add(indent, "positions = k0 + tl.arange(0, KEYS)")
@@ -424,274 +302,10 @@ def _key_places(kernel: Kernel, indent: int, is_partial: bool) -> None:
     kernel.add(indent, "keys = k0 + near_keys")
 
 
-def query_kernel(parts: Parts) -> str:
-    """The kernel of the gradients of queries, of arrays that vary with no key, and of those that have all pairs. Of the
-    second, which add many terms of both signs, the mean is taken off at the end and not as the result rounds it."""
-    queries, keys, pointers, strides = _signature(parts)
-    kernel = Kernel(parts, "backward_query", "The gradients of one tile of queries.", KEY, False)
-    printer, dots = kernel.printer, tuple(parts.terms.dots)
-    learned = parts.of_axes(NOWHERE, ROW)
-    paired = [operand for operand in parts.of_axes(PAIR) if operand.table is None]
-    kernel.place("n_heads", "n_rows", "ROWS")
-    kernel.add(1, "near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - t0)", "rows = t0 + near")
-    for number, q in enumerate(queries):
-        kernel.add(1, _load(q, "t0", "near", "h", f"PADDED{tag(number)}"))
-    kernel.add(
-        1,
-        _load("given", "t0", "near", "h", "CARRIED_PADDED", "row"),
-    )
-    if parts.scale is not None:
-        kernel.add(1, *(f"{name} = tl.load({name}_ptr + far(at, n_rows) + rows)" for name in ("total", "delta")))
-    kernel.ranges(parts.forward, "KEYS")
-    body = len(kernel.lines)
-    for number in kernel.dots:
-        kernel.add(1, f"d_q{tag(number)} = tl.zeros((ROWS, PADDED{tag(number)}), tl.float32)")
-    halved = bool(learned) and parts.scale is not None
-    summed = [operand for operand in learned if operand.expr in parts.cotangents]
-    of_sink = {} if parts.sinking is None else parts.sinking[1]
-    if halved:
-        kernel.add(1, "mean = tl.zeros((ROWS,), tl.float32)")
-    for operand in summed:
-        kernel.add(1, f"d_{operand.name} = tl.zeros((ROWS,), tl.float32)")
-        if halved:
-            kernel.add(1, f"share_{operand.name} = tl.zeros((ROWS,), tl.float32)")
-    kernel.add(1, "places = tl.arange(0, ROWS)")
-    for operand in paired:
-        start = f"d_{operand.pointer} + (far(at, n_rows) + t0 + places)[:, None] * n_keys"
-        kernel.add(1, f"d_{operand.name}_at = {start}")
-    flows = parts.halves if halved else [parts.cotangents]
-    wanted = [parts.cotangents[expr][0] for expr in (*dots, *(o.expr for o in paired))]
-    wanted += [flow[operand.expr][0] for operand in summed for flow in flows]
-    outer = [parts.cotangents[expr][1] for expr in (*dots, *(o.expr for o in (*summed, *paired)))]
-    printer.count(roots(parts, *wanted, *outer, *(cell for pair in of_sink.values() for cell in pair)))
-    for is_partial, indent in kernel.loops(parts.forward, 1, "KEYS"):
-        _key_places(kernel, indent, is_partial)
-        for number, k in enumerate(keys):
-            kernel.add(indent, _load(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}", axis="key"))
-            dot = f'tl.dot(q{tag(number)}, tl.trans({k}), input_precision="ieee")'
-            kernel.add(indent, f"{dot_name(number)} = {dot}")
-        kernel.add(indent, _load("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED", "key"))
-        _score(kernel, indent, is_partial, "positions[None, :] < n_keys")
-        _cotangents(kernel, indent, is_partial)
-        if halved:
-            kernel.add(indent, "gained = p * dp", "mean += tl.sum(gained, 1)")
-        for number, expr in enumerate(dots):
-            code = kernel.written(indent, parts.cotangents[expr][0])
-            k, name = keys[number], f"d_q{tag(number)}"
-            kernel.add(indent, f"if WANT_Q{tag(number)}:")
-            dot = f'tl.dot(({code}).to({k}.dtype), {k}, {name}, input_precision="ieee")'
-            kernel.add(indent + 1, f"{name} = {dot}")
-        for operand in summed:
-            codes = [kernel.written(indent, flow[operand.expr][0]) for flow in flows]
-            kernel.add(indent, f"if WANT_{operand.name}:")
-            for name, code in zip(("d", "share"), codes, strict=False):
-                kernel.add(indent + 1, f"{name}_{operand.name} += tl.sum({code}, 1)")
-        for operand in paired:
-            cell, factor = parts.cotangents[operand.expr]
-            code = kernel.written(indent, cell)
-            code = code if factor is None else f"({code}) * {show(printer.written(factor, NOWHERE))}"
-            there = "(places[:, None] < n_rows - t0)" + (" & (positions[None, :] < n_keys)" if is_partial else "")
-            kernel.add(indent, f"if WANT_{operand.name}:")
-            kernel.add(indent + 1, f"tl.store(d_{operand.name}_at + keys[None, :], {code}, mask={there})")
-    for number, expr in enumerate(dots):
-        factor = parts.cotangents[expr][1]
-        name, width = f"d_q{tag(number)}", width_of(number)
-        code = name if factor is None else f"{name} * {show(printer.written(factor, NOWHERE))}"
-        start = f"{name}_ptr + b * {name}_b + h * {name}_h + far(t0, {name}_row)"
-        kernel.add(1, f"if WANT_Q{tag(number)}:")
-        kernel.add(2, f"store_tile({start}, {code}, places, n_rows - t0, {name}_row, {name}_d, {width})")
-    if of_sink and parts.sinking is not None:
-        kernel.add(1, f"d_sink = -tl.exp2({kernel.written(1, parts.sinking[0])} - total) * mean")
-    for operand in learned:
-        name, terms = f"d_{operand.name}", []
-        if operand in summed:
-            factor = parts.cotangents[operand.expr][1]
-            code = f"({name} - mean * share_{operand.name})" if halved else name
-            terms.append(code if factor is None else f"{code} * {show(printer.written(factor, NOWHERE))}")
-        if operand.expr in of_sink:
-            cells = [cell for cell in of_sink[operand.expr] if cell is not None]
-            terms.append(" * ".join(f"({show(printer.written(cell))})" for cell in cells))
-        code = " + ".join(terms)
-        kernel.add(1, f"if WANT_{operand.name}:")
-        if operand.axes:
-            kernel.add(2, f"tl.store({name}_ptr + far(at, n_rows) + t0 + places, {code}, mask=places < n_rows - t0)")
-        else:
-            kernel.add(2, f"{name} = tl.where(places < n_rows - t0, {code}, 0.0)")
-            kernel.add(2, f"tl.store({name}_ptr + far(at, tiles) + t0 // ROWS, tl.sum({name}, 0))")
-    place_before(kernel, body)
-    own = [*_dot_strides(queries, keys), *strides_of("v", "", "key"), *strides_of("given", "", "row"), *strides]
-    targets = [f"d_q{tag(number)}" for number in kernel.dots]
-    own += [stride for name in targets for stride in strides_of(name, "d", "row")]
-    named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", "total", "delta")]
-    further = [operand for operand in parts.terms.operands if operand in (*learned, *paired)]
-    named += [*pointers, *(f"{name}_ptr" for name in targets), *(f"d_{o.pointer}" for o in further)]
-    flags = [*(f"WANT_Q{tag(number)}" for number in kernel.dots), *(f"WANT_{o.name}" for o in further)]
-    return kernel.text(named, own, flags)
-
-
-def key_kernel(parts: Parts) -> str:
-    """The kernel of the gradients of keys and values, and of arrays that vary with the key alone."""
-    queries, keys, pointers, strides = _signature(parts)
-    kernel = Kernel(parts, "backward_key", "The gradients of one tile of keys and values.", ROW, True)
-    printer, dots = kernel.printer, tuple(parts.terms.dots)
-    learned = parts.of_axes(KEY)
-    kernel.place("(n_heads // GROUP)", "n_keys", "KEYS", latest_first=False)
-    kernel.add(1, "near = tl.minimum(tl.arange(0, KEYS), n_keys - 1 - t0)", "keys = t0 + near")
+def write_dots(kernel: Kernel, indent: int, is_partial: bool, keys: list[str]) -> None:
+    """The keys of a tile, and their dot products with the queries."""
+    write_key_places(kernel, indent, is_partial)
     for number, k in enumerate(keys):
-        kernel.add(1, _load(k, "t0", "near", "h", f"PADDED{tag(number)}", axis="key"))
-    kernel.add(1, _load("v", "t0", "near", "h", "CARRIED_PADDED", "key"))
-    for number in kernel.dots:
-        kernel.add(1, f"d_k{tag(number)} = tl.zeros((KEYS, PADDED{tag(number)}), tl.float32)")
-    kernel.add(1, "d_v = tl.zeros((KEYS, CARRIED_PADDED), tl.float32)", "places = tl.arange(0, KEYS)", "shared = h")
-    before = len(kernel.lines)
-    kernel.add(1, "for member in range(0, GROUP):")
-    kernel.add(2, "h = shared * GROUP + member", "head = b * n_heads + h")
-    for operand in learned:
-        kernel.add(2, f"d_{operand.name} = tl.zeros((KEYS,), tl.float32)")
-    kernel.ranges(parts.transposed, "ROWS", 2)
-    body = len(kernel.lines)
-    wanted = [parts.cotangents[expr][0] for expr in (*dots, *(o.expr for o in learned))]
-    outer = [parts.cotangents[expr][1] for expr in (*dots, *(o.expr for o in learned))]
-    printer.count(roots(parts, *wanted, *outer))
-    factors = [cell is not None and _varies(cell) for cell in outer]
-    for is_partial, indent in kernel.loops(parts.transposed, 2, "ROWS"):
-        kernel.add(indent, "positions = r0 + tl.arange(0, ROWS)")
-        if is_partial:
-            kernel.add(indent, "near_rows = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - r0)")
-        else:
-            kernel.add(indent, "near_rows = tl.arange(0, ROWS)")
-        kernel.add(indent, "rows = r0 + near_rows")
-        for number, q in enumerate(queries):
-            kernel.add(indent, _load(q, "r0", "near_rows", "h", f"PADDED{tag(number)}"))
-            dot = f'tl.dot(k{tag(number)}, tl.trans({q}), input_precision="ieee")'
-            kernel.add(indent, f"{dot_name(number)} = {dot}")
-        for name, other in () if parts.scale is None else (("total", 'float("inf")'), ("delta", "0.0")):
-            more = f", mask=positions < n_rows, other={other}" if is_partial else ""
-            kernel.add(indent, f"{name} = tl.load({name}_ptr + far(head, n_rows) + positions{more})")
-        kernel.add(indent, _load("given", "r0", "near_rows", "h", "CARRIED_PADDED", "row"))
-        if parts.scale is None:
-            _score(kernel, indent, is_partial, "positions[None, :] < n_rows")
-        else:
-            _score(kernel, indent, is_partial and parts.allowed is not None, None)
-        _cotangents(kernel, indent, is_partial)
-        for number, expr in enumerate(dots):
-            cell, factor = parts.cotangents[expr]
-            code = kernel.written(indent, cell)
-            if factors[number] and factor is not None:
-                code = f"{code} * {show(printer.written(factor, NOWHERE))}"
-            q, name = queries[number], f"d_k{tag(number)}"
-            kernel.add(indent, f"if WANT_K{tag(number)}:")
-            kernel.add(indent + 1, f'{name} = tl.dot(({code}).to({q}.dtype), {q}, {name}, input_precision="ieee")')
-        for operand in learned:
-            code = kernel.written(indent, parts.cotangents[operand.expr][0])
-            kernel.add(indent, f"if WANT_{operand.name}:")
-            kernel.add(indent + 1, f"d_{operand.name} += tl.sum({code}, 1)")
-    for operand in learned:
-        factor = parts.cotangents[operand.expr][1]
-        name = f"d_{operand.name}"
-        code = name if factor is None else f"{name} * {show(printer.written(factor, NOWHERE))}"
-        kernel.add(2, f"if WANT_{operand.name}:")
-        kernel.add(3, f"tl.store({name}_ptr + far(head, n_keys) + t0 + places, {code}, mask=places < n_keys - t0)")
-    after = [None if varies or cell is None else cell for cell, varies in zip(outer, factors, strict=True)]
-    codes = [None if cell is None else show(printer.written(cell, NOWHERE)) for cell in after[: len(dots)]]
-    varying = {"b", "h", *kernel.flushed}
-    for name, value in printer.outer:
-        varying |= {name} if varying & set(names(value)) else set()
-    kernel.lines[body:body] = [f"        {name} = {show(value)}" for name, value in printer.outer if name in varying]
-    ahead = [f"    {name} = {show(value)}" for name, value in printer.outer if name not in varying]
-    kernel.lines[before:before] = ahead
-    for number in kernel.dots:
-        name, factored = f"d_k{tag(number)}", codes[number]
-        code = name if factored is None else f"{name} * {factored}"
-        start = f"{name}_ptr + b * {name}_b + shared * {name}_h + far(t0, {name}_key)"
-        kernel.add(1, f"if WANT_K{tag(number)}:")
-        kernel.add(2, f"store_tile({start}, {code}, places, n_keys - t0, {name}_key, {name}_d, {width_of(number)})")
-    start = "d_v_ptr + b * d_v_b + shared * d_v_h + far(t0, d_v_key)"
-    kernel.add(1, "if WANT_V:")
-    kernel.add(2, f"store_tile({start}, d_v, places, n_keys - t0, d_v_key, d_v_e, CARRIED, CARRIED_PADDED)")
-    own = [*_dot_strides(queries, keys), *strides_of("v", "", "key"), *strides_of("given", "", "row"), *strides]
-    targets = [f"d_k{tag(number)}" for number in kernel.dots]
-    own += [stride for name in targets for stride in strides_of(name, "d", "key")]
-    own += strides_of("d_v", "e", "key")
-    named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", "total", "delta")]
-    named += [*pointers, *(f"{name}_ptr" for name in (*targets, "d_v")), *(f"d_{o.pointer}" for o in learned)]
-    flags = [*(f"WANT_K{tag(number)}" for number in kernel.dots), "WANT_V", *(f"WANT_{o.name}" for o in learned)]
-    return kernel.text(named, own, flags)
-
-
-def _varies(cell: Cell) -> bool:
-    """Whether a number of the program may differ between heads that share keys."""
-    if not cell.parts:
-        return bool({"b", "h"} & set(names(cell.make())))
-    return any(map(_varies, cell.parts))
-
-
-def table_kernel(parts: Parts) -> str:
-    """The kernel of the gradients of tables of distances: one diagonal of tiles, its own diagonals summed."""
-    queries, keys, pointers, strides = _signature(parts)
-    about = "The gradients of tables, along one diagonal of tiles: those of its upper and of its lower triangles."
-    kernel = Kernel(parts, "backward_table", about, PAIR, False)
-    kernel.add(
-        1,
-        "at = tl.program_id(0) // diagonals",
-        "diagonal = tl.program_id(0) % diagonals",
-        "ahead = first + diagonal",
-        "b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)",
-        "near_rows, near_columns = tl.arange(0, ROWS), tl.arange(0, KEYS)",
-        "moved = near_rows[:, None] + near_columns[None, :]",
-    )
-    body = len(kernel.lines)
-    for operand in parts.tables:
-        kernel.add(1, f"d_{operand.name} = tl.zeros((ROWS, KEYS), tl.float32)")
-    wanted = [parts.cotangents[operand.expr] for operand in parts.tables]
-    kernel.printer.count(roots(parts, *(cell for pair in wanted for cell in pair)))
-    kernel.add(1, "begin = tl.maximum(0, -ahead)")
-    kernel.add(1, "end = tl.minimum(tl.cdiv(n_rows, ROWS), tl.cdiv(n_keys, KEYS) - ahead)")
-    kernel.add(1, "for turn in tl.range(begin, end):")
-    kernel.printer.begin()
-    kernel.add(
-        2,
-        "t0 = turn * ROWS",
-        "k0 = (turn + ahead) * KEYS",
-        "near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - t0)",
-        "rows = t0 + near",
-    )
-    _key_places(kernel, 2, True)
-    for number, (q, k) in enumerate(zip(queries, keys, strict=True)):
-        kernel.add(2, _load(q, "t0", "near", "h", f"PADDED{tag(number)}"))
-        kernel.add(2, _load(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}", axis="key"))
-        kernel.add(2, f'{dot_name(number)} = tl.dot({q}, tl.trans({k}), input_precision="ieee")')
-    there = "mask=t0 + near_rows < n_rows"
-    for name, other in () if parts.scale is None else (("total", 'float("inf")'), ("delta", "0.0")):
-        kernel.add(2, f"{name} = tl.load({name}_ptr + far(at, n_rows) + t0 + near_rows, {there}, other={other})")
-    kernel.add(
-        2,
-        _load("given", "t0", "near", "h", "CARRIED_PADDED", "row"),
-        _load("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED", "key"),
-    )
-    inside = "positions[None, :] < n_keys"
-    if parts.scale is None:
-        inside = f"({inside}) & (t0 + near_rows[:, None] < n_rows)"
-    _score(kernel, 2, True, inside)
-    _cotangents(kernel, 2, True)
-    for operand, (cell, _) in zip(parts.tables, wanted, strict=True):
-        kernel.add(2, f"if WANT_{operand.name}:")
-        code = kernel.written(3, cell)
-        kernel.add(3, f"d_{operand.name} += {code}")
-    kernel.add(1, "# In all these tiles the same places have the same distance.")
-    for operand, (_, factor) in zip(parts.tables, wanted, strict=True):
-        more = "" if factor is None else f" * {show(kernel.printer.written(factor, NOWHERE))}"
-        kernel.add(1, f"if WANT_{operand.name}:")
-        kernel.add(
-            2,
-            f"skewed = tl.gather(d_{operand.name}{more}, moved % KEYS, 1)",
-            f"start = d_{operand.pointer} + (far(at, diagonals) + diagonal) * (2 * KEYS) + near_columns",
-            "tl.store(start, tl.sum(tl.where(moved < KEYS, skewed, 0.0), 0))",
-            "tl.store(start + KEYS, tl.sum(tl.where(moved < KEYS, 0.0, skewed), 0))",
-        )
-    place_before(kernel, body)
-    own = [*_dot_strides(queries, keys), *strides_of("v", "", "key"), *strides_of("given", "", "row"), *strides]
-    named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", "total", "delta")]
-    named += [*pointers, *(f"d_{operand.pointer}" for operand in parts.tables)]
-    flags = [f"WANT_{operand.name}" for operand in parts.tables]
-    return kernel.text(named, own, flags, ["diagonals", "first"])
+        kernel.add(indent, load_line(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}", axis="key"))
+        dot = f'tl.dot(q{tag(number)}, tl.trans({k}), input_precision="ieee")'
+        kernel.add(indent, f"{dot_name(number)} = {dot}")

@@ -1,254 +1,20 @@
-"""Attention by Triton kernels that a program brings: tiles and their order, the running softmax, launches, gradients.
+"""Attention by Triton kernels that a program brings: the sizes of tiles, launches, gradients.
 
-A program brings three kernels, which call the small functions here. Memory is linear in queries and keys. This text
-needs PyTorch and Triton and nothing else.
+Memory is linear in queries and keys. This text needs PyTorch and Triton and nothing else.
 """
 
 import functools
 import itertools
 import math
-import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
 from .torch_operator import differentiable
 from .triton_launch import Tape, replay
-
-# ------------------------------------------------------------------------------------------ functions of kernels
-
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-
-if INTERPRETED:
-
-    @triton.jit
-    def tanh(x):  # type: ignore[no-untyped-def]
-        """The hyperbolic tangent."""
-        small = tl.exp(-2.0 * tl.abs(x))
-        return tl.where(x < 0, -1.0, 1.0) * (1.0 - small) / (1.0 + small)
-
-    fast_tanh = tanh
-else:
-    from triton.language.extra import libdevice
-
-    @triton.jit
-    def tanh(x):  # type: ignore[no-untyped-def]
-        """The hyperbolic tangent."""
-        return libdevice.tanh(x)
-
-    @triton.jit
-    def fast_tanh(x):  # type: ignore[no-untyped-def]
-        """The hyperbolic tangent as the hardware has it, to eleven bits."""
-        return tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
-
-
-@triton.jit
-def far(place, stride):  # type: ignore[no-untyped-def]
-    """The distance to a place, in 64 bits."""
-    return (place + tl.full((), 0, tl.int64)) * stride
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def load_tile(start, near, row_stride, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Some rows of a matrix. Strides count eights: what is loaded ahead of its use lies at multiples of 16 bytes."""
-    return tl.load(start + (near * (row_stride * 8))[:, None] + tl.arange(0, PADDED)[None, :])
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def store_tile(start, tile, near, count, row_stride, column_stride, WIDTH: tl.constexpr, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Write the rows of a matrix that there are."""
-    columns = tl.arange(0, PADDED)
-    at = start + near[:, None] * row_stride + columns[None, :] * column_stride
-    tl.store(at, tile.to(start.dtype.element_ty), mask=(near[:, None] < count) & (columns[None, :] < WIDTH))
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def tiles_of(first, beyond, full_first, full_beyond, STEP: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The tiles of an interval, and those of them that lie in a full one: begin, full begin, full end, end."""
-    first = tl.maximum(first, 0)
-    begin = first // STEP
-    end = tl.where(beyond > first, (tl.maximum(beyond, 0) + STEP - 1) // STEP, begin)
-    full_begin = tl.minimum((tl.maximum(full_first, 0) + STEP - 1) // STEP, end)
-    full_begin = tl.maximum(full_begin, begin)
-    full_end = tl.maximum(tl.minimum(tl.maximum(full_beyond, 0) // STEP, end), full_begin)
-    return begin, full_begin, full_end, end
-
-
-@triton.jit
-def within(begin, full_begin, full_end, end, low, full_low, full_high, high):  # type: ignore[no-untyped-def]
-    """The tiles of both of two sets of tiles, full where they are so in both."""
-    begin = tl.maximum(begin, low)
-    end = tl.maximum(tl.minimum(end, high), begin)
-    full_begin = tl.minimum(tl.maximum(tl.maximum(full_begin, full_low), begin), end)
-    full_end = tl.maximum(tl.minimum(tl.minimum(full_end, full_high), end), full_begin)
-    return begin, full_begin, full_end, end
-
-
-@triton.jit
-def in_order(a0, a1, a2, a3, b0, b1, b2, b3):  # type: ignore[no-untyped-def]
-    """Two sets of tiles, the one that begins first ahead."""
-    turn = b0 < a0
-    return (
-        tl.where(turn, b0, a0),
-        tl.where(turn, b1, a1),
-        tl.where(turn, b2, a2),
-        tl.where(turn, b3, a3),
-        tl.where(turn, a0, b0),
-        tl.where(turn, a1, b1),
-        tl.where(turn, a2, b2),
-        tl.where(turn, a3, b3),
-    )
-
-
-@triton.jit
-def behind(start, begin, full_begin, full_end, end):  # type: ignore[no-untyped-def]
-    """The tiles of a set from a start on."""
-    begin = tl.maximum(begin, start)
-    end = tl.maximum(end, begin)
-    full_begin = tl.minimum(tl.maximum(full_begin, begin), end)
-    return begin, full_begin, tl.maximum(tl.minimum(full_end, end), full_begin), end
-
-
-@triton.jit
-def partial_tile(turn, begin, full_begin, full_end):  # type: ignore[no-untyped-def]
-    """The tile of a turn among those that are not full."""
-    before = full_begin - begin
-    return tl.where(turn < before, begin + turn, full_end - before + turn)
-
-
-@triton.jit
-def absorb(score, scale, v, peak, weight, acc):  # type: ignore[no-untyped-def]
-    """A tile of scores and its values into the running softmax of base 2."""
-    higher = tl.maximum(peak, tl.max(score, 1) * scale)
-    level = tl.where(higher == float("-inf"), 0.0, higher)
-    p = tl.exp2(score * scale - level[:, None])
-    fade = tl.exp2(peak - level)
-    weight = weight * fade + tl.sum(p, 1)
-    acc = tl.dot(p.to(v.dtype), v, acc * fade[:, None], input_precision="ieee")
-    return higher, weight, acc
-
-
-@triton.jit
-def is_odd(acc):  # type: ignore[no-untyped-def]
-    """Whether anything in an array is NaN or infinite."""
-    return tl.max(tl.max((acc - acc != 0.0).to(tl.int32), 1), 0)
-
-
-@triton.jit
-def one_dot(q, k):  # type: ignore[no-untyped-def]
-    """The dot products of all rows with one key."""
-    return tl.sum(q.to(tl.float32) * k.to(tl.float32), 1)[:, None]
-
-
-@triton.jit
-def absorb_one(score, scale, v, peak, acc):  # type: ignore[no-untyped-def]
-    """The value of one key, which may be NaN or infinite, to the rows that attend to it and to no others."""
-    level = tl.where(peak == float("-inf"), 0.0, peak)
-    p = tl.exp2(score * scale - level[:, None])
-    return acc + tl.where(score == float("-inf"), 0.0, p * v.to(tl.float32))
-
-
-@triton.jit
-def beside(sink, peak, weight, acc):  # type: ignore[no-untyped-def]
-    """Take a sink, as an exponent of 2, into the running softmax: it has weight and carries nothing."""
-    higher = tl.maximum(peak, sink)
-    level = tl.where(higher == float("-inf"), 0.0, higher)
-    fade = tl.exp2(peak - level)
-    return higher, weight * fade + tl.exp2(sink - level), acc * fade[:, None]
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _delta_kernel(  # type: ignore[no-untyped-def]
-    out_ptr,
-    given_ptr,
-    delta_ptr,
-    out_b,
-    out_h,
-    out_row,
-    out_e,
-    given_b,
-    given_h,
-    given_row,
-    given_e,
-    n_heads,
-    n_rows,
-    WIDTH: tl.constexpr,
-    PADDED: tl.constexpr,
-    ROWS: tl.constexpr,
-):
-    """The sum of result times cotangent, for every query."""
-    tiles = tl.cdiv(n_rows, ROWS)
-    at = tl.program_id(0) // tiles
-    r0 = (tl.program_id(0) % tiles) * ROWS
-    b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
-    near, columns = tl.arange(0, ROWS)[:, None], tl.arange(0, PADDED)[None, :]
-    there = (near < n_rows - r0) & (columns < WIDTH)
-    start = out_ptr + b * out_b + h * out_h + far(r0, out_row)
-    out = tl.load(start + near * out_row + columns * out_e, mask=there, other=0.0)
-    start = given_ptr + b * given_b + h * given_h + far(r0, given_row)
-    given = tl.load(start + near * given_row + columns * given_e, mask=there, other=0.0)
-    delta = tl.sum(out.to(tl.float32) * given.to(tl.float32), 1)
-    rows = r0 + tl.arange(0, ROWS)
-    tl.store(delta_ptr + far(at, n_rows) + rows, delta, mask=rows < n_rows)
-
-
-@triton.jit(do_not_specialize=["length", "other_length"])  # type: ignore[untyped-decorator]
-def _meetings_kernel(  # type: ignore[no-untyped-def]
-    label_ptr,
-    other_ptr,
-    table_ptr,
-    label_b,
-    label_h,
-    label_at,
-    other_b,
-    other_h,
-    other_at,
-    n_heads,
-    length,
-    other_length,
-    STEP: tl.constexpr,
-    OTHER_STEP: tl.constexpr,
-    SEVERAL: tl.constexpr,
-):
-    """The tiles whose labels a tile may meet, from the first to the last, and those that have its one label alone."""
-    tiles, others = tl.cdiv(length, STEP), tl.cdiv(other_length, OTHER_STEP)
-    at = tl.program_id(0) // tiles
-    tile = tl.program_id(0) % tiles
-    b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
-    places = tl.minimum(tile * STEP + tl.arange(0, STEP), length - 1).to(tl.int64)
-    labels = tl.load(label_ptr + b * label_b + h * label_h + places * label_at).to(tl.int64)
-    least, most = tl.min(labels, 0), tl.max(labels, 0)
-    first = tl.full((SEVERAL,), 1 << 30, tl.int32)
-    last = tl.full((SEVERAL,), -1, tl.int32)
-    full_first, full_last = first, last
-    count = tl.zeros((SEVERAL,), tl.int32)
-    other = other_ptr + b * other_b + h * other_h
-    within_tile = tl.arange(0, OTHER_STEP)[None, :]
-    for start in range(0, others, SEVERAL):
-        turn = start + tl.arange(0, SEVERAL)
-        theirs = tl.minimum(turn[:, None] * OTHER_STEP + within_tile, other_length - 1).to(tl.int64)
-        met = tl.load(other + theirs * other_at).to(tl.int64)
-        low, high = tl.min(met, 1), tl.max(met, 1)
-        meets = (low <= most) & (high >= least) & (turn < others)
-        first = tl.where(meets, tl.minimum(first, turn), first)
-        last = tl.where(meets, turn, last)
-        alone = meets & (low == high) & (least == most)
-        full_first = tl.where(alone, tl.minimum(full_first, turn), full_first)
-        full_last = tl.where(alone, turn, full_last)
-        count += alone.to(tl.int32)
-    begin, end = tl.min(first, 0), tl.max(last, 0) + 1
-    full_begin, full_end = tl.min(full_first, 0), tl.max(full_last, 0) + 1
-    whole = full_end - full_begin == tl.sum(count, 0)
-    found = table_ptr + (far(at, tiles) + tile) * 4
-    tl.store(found, tl.minimum(begin, end))
-    tl.store(found + 1, tl.where(whole, full_begin, 0))
-    tl.store(found + 2, tl.where(whole, full_end, 0))
-    tl.store(found + 3, end)
-
+from .triton_tile import INTERPRETED, delta_kernel, labels_kernel
 
 # ------------------------------------------------------------------------------------------------------- launching
 
@@ -390,7 +156,7 @@ def _table(
     tiles = _ceiling(own.shape[2], step)
     table = tape.keep(torch.empty((*shape, tiles, 4), dtype=torch.int32, device=own.device))
     arguments = (own, other, table, *_strides(own, other), shape[1], own.shape[2], other.shape[2])
-    tape.launch(_meetings_kernel, (shape[0] * shape[1] * tiles,), arguments, (step, other_step, 16), 4, 1)
+    tape.launch(labels_kernel, (shape[0] * shape[1] * tiles,), arguments, (step, other_step, 16), 4, 1)
     return (table,), [0 if shape[0] == 1 else table.stride(0), 0 if shape[1] == 1 else table.stride(1)]
 
 
@@ -543,7 +309,7 @@ def _launch_backward(
     if program.normalised:
         grid = (batch * heads * _ceiling(rows, 64),)
         arguments = (out, gradient, delta, *_strides(out, gradient), heads, rows)
-        tape.launch(_delta_kernel, grid, arguments, (width, _padded(width, out.itemsize), 64), 4, 1)
+        tape.launch(delta_kernel, grid, arguments, (width, _padded(width, out.itemsize), 64), 4, 1)
     gradient = _aligned(gradient)
     arrays = list(zip(found[2 * count + 1 :], program.levels, program.learned, needs[2 * count + 1 :], strict=False))
     of_query = [(x, need) for x, level, learned, need in arrays if learned and level in ("", "row", "rowkey")]

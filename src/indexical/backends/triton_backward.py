@@ -1,0 +1,306 @@
+"""The text of the Triton kernels of the gradients of an attention: to queries, to keys and to tables."""
+
+from __future__ import annotations
+
+from .code import names, show
+from .triton_kernels import (
+    Kernel,
+    Parts,
+    dot_strides,
+    load_line,
+    place_before,
+    roots,
+    signature_of,
+    strides_of,
+    tag,
+    width_of,
+    write_dots,
+    write_key_places,
+    write_score,
+)
+from .triton_score import KEY, NOWHERE, PAIR, ROW, Cell, dot_name
+
+
+def _cotangents(kernel: Kernel, indent: int, is_partial: bool) -> None:
+    """The weights of a tile and the cotangents of its scores, from those of the result."""
+    lead = "[None, :]" if kernel.printer.flipped else "[:, None]"
+    scale = None if kernel.parts.scale is None else kernel.written(indent, kernel.parts.scale)
+    kernel.add(indent, "p = score" if scale is None else f"p = tl.exp2(score * {scale} - total{lead})")
+    if kernel.printer.flipped:
+        kernel.add(indent, "if WANT_V:")
+        kernel.add(indent + 1, 'd_v = tl.dot(p.to(given.dtype), given, d_v, input_precision="ieee")')
+    pair = "v, tl.trans(given)" if kernel.printer.flipped else "given, tl.trans(v)"
+    kernel.add(indent, f'dp = tl.dot({pair}, input_precision="ieee")')
+    if scale is not None:
+        kernel.add(indent, f"d_score = p * (dp - delta{lead})")
+    else:
+        kernel.add(indent, "d_score = tl.where(allowed, dp, 0.0)" if is_partial else "d_score = dp")
+
+
+def query_kernel(parts: Parts) -> str:
+    """The kernel of the gradients of queries, of arrays that vary with no key, and of those that have all pairs. Of the
+    second, which add many terms of both signs, the mean is taken off at the end and not as the result rounds it."""
+    queries, keys, pointers, strides = signature_of(parts)
+    kernel = Kernel(parts, "backward_query", "The gradients of one tile of queries.", KEY, False)
+    printer, dots = kernel.printer, tuple(parts.terms.dots)
+    learned = parts.of_axes(NOWHERE, ROW)
+    paired = [operand for operand in parts.of_axes(PAIR) if operand.table is None]
+    kernel.place("n_heads", "n_rows", "ROWS")
+    kernel.add(1, "near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - t0)", "rows = t0 + near")
+    for number, q in enumerate(queries):
+        kernel.add(1, load_line(q, "t0", "near", "h", f"PADDED{tag(number)}"))
+    kernel.add(
+        1,
+        load_line("given", "t0", "near", "h", "CARRIED_PADDED", "row"),
+    )
+    if parts.scale is not None:
+        kernel.add(1, *(f"{name} = tl.load({name}_ptr + far(at, n_rows) + rows)" for name in ("total", "delta")))
+    kernel.ranges(parts.forward, "KEYS")
+    body = len(kernel.lines)
+    for number in kernel.dots:
+        kernel.add(1, f"d_q{tag(number)} = tl.zeros((ROWS, PADDED{tag(number)}), tl.float32)")
+    halved = bool(learned) and parts.scale is not None
+    summed = [operand for operand in learned if operand.expr in parts.cotangents]
+    of_sink = {} if parts.sinking is None else parts.sinking[1]
+    if halved:
+        kernel.add(1, "mean = tl.zeros((ROWS,), tl.float32)")
+    for operand in summed:
+        kernel.add(1, f"d_{operand.name} = tl.zeros((ROWS,), tl.float32)")
+        if halved:
+            kernel.add(1, f"share_{operand.name} = tl.zeros((ROWS,), tl.float32)")
+    kernel.add(1, "places = tl.arange(0, ROWS)")
+    for operand in paired:
+        start = f"d_{operand.pointer} + (far(at, n_rows) + t0 + places)[:, None] * n_keys"
+        kernel.add(1, f"d_{operand.name}_at = {start}")
+    flows = parts.halves if halved else [parts.cotangents]
+    wanted = [parts.cotangents[expr][0] for expr in (*dots, *(o.expr for o in paired))]
+    wanted += [flow[operand.expr][0] for operand in summed for flow in flows]
+    outer = [parts.cotangents[expr][1] for expr in (*dots, *(o.expr for o in (*summed, *paired)))]
+    printer.count(roots(parts, *wanted, *outer, *(cell for pair in of_sink.values() for cell in pair)))
+    for is_partial, indent in kernel.loops(parts.forward, 1, "KEYS"):
+        write_dots(kernel, indent, is_partial, keys)
+        kernel.add(indent, load_line("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED", "key"))
+        write_score(kernel, indent, is_partial, "positions[None, :] < n_keys")
+        _cotangents(kernel, indent, is_partial)
+        if halved:
+            kernel.add(indent, "gained = p * dp", "mean += tl.sum(gained, 1)")
+        for number, expr in enumerate(dots):
+            code = kernel.written(indent, parts.cotangents[expr][0])
+            k, name = keys[number], f"d_q{tag(number)}"
+            kernel.add(indent, f"if WANT_Q{tag(number)}:")
+            dot = f'tl.dot(({code}).to({k}.dtype), {k}, {name}, input_precision="ieee")'
+            kernel.add(indent + 1, f"{name} = {dot}")
+        for operand in summed:
+            codes = [kernel.written(indent, flow[operand.expr][0]) for flow in flows]
+            kernel.add(indent, f"if WANT_{operand.name}:")
+            for name, code in zip(("d", "share"), codes, strict=False):
+                kernel.add(indent + 1, f"{name}_{operand.name} += tl.sum({code}, 1)")
+        for operand in paired:
+            cell, factor = parts.cotangents[operand.expr]
+            code = kernel.written(indent, cell)
+            code = code if factor is None else f"({code}) * {show(printer.written(factor, NOWHERE))}"
+            there = "(places[:, None] < n_rows - t0)" + (" & (positions[None, :] < n_keys)" if is_partial else "")
+            kernel.add(indent, f"if WANT_{operand.name}:")
+            kernel.add(indent + 1, f"tl.store(d_{operand.name}_at + keys[None, :], {code}, mask={there})")
+    for number, expr in enumerate(dots):
+        factor = parts.cotangents[expr][1]
+        name, width = f"d_q{tag(number)}", width_of(number)
+        code = name if factor is None else f"{name} * {show(printer.written(factor, NOWHERE))}"
+        start = f"{name}_ptr + b * {name}_b + h * {name}_h + far(t0, {name}_row)"
+        kernel.add(1, f"if WANT_Q{tag(number)}:")
+        kernel.add(2, f"store_tile({start}, {code}, places, n_rows - t0, {name}_row, {name}_d, {width})")
+    if of_sink and parts.sinking is not None:
+        kernel.add(1, f"d_sink = -tl.exp2({kernel.written(1, parts.sinking[0])} - total) * mean")
+    for operand in learned:
+        name, terms = f"d_{operand.name}", []
+        if operand in summed:
+            factor = parts.cotangents[operand.expr][1]
+            code = f"({name} - mean * share_{operand.name})" if halved else name
+            terms.append(code if factor is None else f"{code} * {show(printer.written(factor, NOWHERE))}")
+        if operand.expr in of_sink:
+            cells = [cell for cell in of_sink[operand.expr] if cell is not None]
+            terms.append(" * ".join(f"({show(printer.written(cell))})" for cell in cells))
+        code = " + ".join(terms)
+        kernel.add(1, f"if WANT_{operand.name}:")
+        if operand.axes:
+            kernel.add(2, f"tl.store({name}_ptr + far(at, n_rows) + t0 + places, {code}, mask=places < n_rows - t0)")
+        else:
+            kernel.add(2, f"{name} = tl.where(places < n_rows - t0, {code}, 0.0)")
+            kernel.add(2, f"tl.store({name}_ptr + far(at, tiles) + t0 // ROWS, tl.sum({name}, 0))")
+    place_before(kernel, body)
+    own = [*dot_strides(queries, keys), *strides_of("v", "", "key"), *strides_of("given", "", "row"), *strides]
+    targets = [f"d_q{tag(number)}" for number in kernel.dots]
+    own += [stride for name in targets for stride in strides_of(name, "d", "row")]
+    named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", "total", "delta")]
+    further = [operand for operand in parts.terms.operands if operand in (*learned, *paired)]
+    named += [*pointers, *(f"{name}_ptr" for name in targets), *(f"d_{o.pointer}" for o in further)]
+    flags = [*(f"WANT_Q{tag(number)}" for number in kernel.dots), *(f"WANT_{o.name}" for o in further)]
+    return kernel.text(named, own, flags)
+
+
+def key_kernel(parts: Parts) -> str:
+    """The kernel of the gradients of keys and values, and of arrays that vary with the key alone."""
+    queries, keys, pointers, strides = signature_of(parts)
+    kernel = Kernel(parts, "backward_key", "The gradients of one tile of keys and values.", ROW, True)
+    printer, dots = kernel.printer, tuple(parts.terms.dots)
+    learned = parts.of_axes(KEY)
+    kernel.place("(n_heads // GROUP)", "n_keys", "KEYS", latest_first=False)
+    kernel.add(1, "near = tl.minimum(tl.arange(0, KEYS), n_keys - 1 - t0)", "keys = t0 + near")
+    for number, k in enumerate(keys):
+        kernel.add(1, load_line(k, "t0", "near", "h", f"PADDED{tag(number)}", axis="key"))
+    kernel.add(1, load_line("v", "t0", "near", "h", "CARRIED_PADDED", "key"))
+    for number in kernel.dots:
+        kernel.add(1, f"d_k{tag(number)} = tl.zeros((KEYS, PADDED{tag(number)}), tl.float32)")
+    kernel.add(1, "d_v = tl.zeros((KEYS, CARRIED_PADDED), tl.float32)", "places = tl.arange(0, KEYS)", "shared = h")
+    before = len(kernel.lines)
+    kernel.add(1, "for member in range(0, GROUP):")
+    kernel.add(2, "h = shared * GROUP + member", "head = b * n_heads + h")
+    for operand in learned:
+        kernel.add(2, f"d_{operand.name} = tl.zeros((KEYS,), tl.float32)")
+    kernel.ranges(parts.transposed, "ROWS", 2)
+    body = len(kernel.lines)
+    wanted = [parts.cotangents[expr][0] for expr in (*dots, *(o.expr for o in learned))]
+    outer = [parts.cotangents[expr][1] for expr in (*dots, *(o.expr for o in learned))]
+    printer.count(roots(parts, *wanted, *outer))
+    factors = [cell is not None and _varies(cell) for cell in outer]
+    for is_partial, indent in kernel.loops(parts.transposed, 2, "ROWS"):
+        kernel.add(indent, "positions = r0 + tl.arange(0, ROWS)")
+        if is_partial:
+            kernel.add(indent, "near_rows = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - r0)")
+        else:
+            kernel.add(indent, "near_rows = tl.arange(0, ROWS)")
+        kernel.add(indent, "rows = r0 + near_rows")
+        for number, q in enumerate(queries):
+            kernel.add(indent, load_line(q, "r0", "near_rows", "h", f"PADDED{tag(number)}"))
+            dot = f'tl.dot(k{tag(number)}, tl.trans({q}), input_precision="ieee")'
+            kernel.add(indent, f"{dot_name(number)} = {dot}")
+        for name, other in () if parts.scale is None else (("total", 'float("inf")'), ("delta", "0.0")):
+            more = f", mask=positions < n_rows, other={other}" if is_partial else ""
+            kernel.add(indent, f"{name} = tl.load({name}_ptr + far(head, n_rows) + positions{more})")
+        kernel.add(indent, load_line("given", "r0", "near_rows", "h", "CARRIED_PADDED", "row"))
+        if parts.scale is None:
+            write_score(kernel, indent, is_partial, "positions[None, :] < n_rows")
+        else:
+            write_score(kernel, indent, is_partial and parts.allowed is not None, None)
+        _cotangents(kernel, indent, is_partial)
+        for number, expr in enumerate(dots):
+            cell, factor = parts.cotangents[expr]
+            code = kernel.written(indent, cell)
+            if factors[number] and factor is not None:
+                code = f"{code} * {show(printer.written(factor, NOWHERE))}"
+            q, name = queries[number], f"d_k{tag(number)}"
+            kernel.add(indent, f"if WANT_K{tag(number)}:")
+            kernel.add(indent + 1, f'{name} = tl.dot(({code}).to({q}.dtype), {q}, {name}, input_precision="ieee")')
+        for operand in learned:
+            code = kernel.written(indent, parts.cotangents[operand.expr][0])
+            kernel.add(indent, f"if WANT_{operand.name}:")
+            kernel.add(indent + 1, f"d_{operand.name} += tl.sum({code}, 1)")
+    for operand in learned:
+        factor = parts.cotangents[operand.expr][1]
+        name = f"d_{operand.name}"
+        code = name if factor is None else f"{name} * {show(printer.written(factor, NOWHERE))}"
+        kernel.add(2, f"if WANT_{operand.name}:")
+        kernel.add(3, f"tl.store({name}_ptr + far(head, n_keys) + t0 + places, {code}, mask=places < n_keys - t0)")
+    after = [None if varies or cell is None else cell for cell, varies in zip(outer, factors, strict=True)]
+    codes = [None if cell is None else show(printer.written(cell, NOWHERE)) for cell in after[: len(dots)]]
+    varying = {"b", "h", *kernel.flushed}
+    for name, value in printer.outer:
+        varying |= {name} if varying & set(names(value)) else set()
+    kernel.lines[body:body] = [f"        {name} = {show(value)}" for name, value in printer.outer if name in varying]
+    ahead = [f"    {name} = {show(value)}" for name, value in printer.outer if name not in varying]
+    kernel.lines[before:before] = ahead
+    for number in kernel.dots:
+        name, factored = f"d_k{tag(number)}", codes[number]
+        code = name if factored is None else f"{name} * {factored}"
+        start = f"{name}_ptr + b * {name}_b + shared * {name}_h + far(t0, {name}_key)"
+        kernel.add(1, f"if WANT_K{tag(number)}:")
+        kernel.add(2, f"store_tile({start}, {code}, places, n_keys - t0, {name}_key, {name}_d, {width_of(number)})")
+    start = "d_v_ptr + b * d_v_b + shared * d_v_h + far(t0, d_v_key)"
+    kernel.add(1, "if WANT_V:")
+    kernel.add(2, f"store_tile({start}, d_v, places, n_keys - t0, d_v_key, d_v_e, CARRIED, CARRIED_PADDED)")
+    own = [*dot_strides(queries, keys), *strides_of("v", "", "key"), *strides_of("given", "", "row"), *strides]
+    targets = [f"d_k{tag(number)}" for number in kernel.dots]
+    own += [stride for name in targets for stride in strides_of(name, "d", "key")]
+    own += strides_of("d_v", "e", "key")
+    named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", "total", "delta")]
+    named += [*pointers, *(f"{name}_ptr" for name in (*targets, "d_v")), *(f"d_{o.pointer}" for o in learned)]
+    flags = [*(f"WANT_K{tag(number)}" for number in kernel.dots), "WANT_V", *(f"WANT_{o.name}" for o in learned)]
+    return kernel.text(named, own, flags)
+
+
+def _varies(cell: Cell) -> bool:
+    """Whether a number of the program may differ between heads that share keys."""
+    if not cell.parts:
+        return bool({"b", "h"} & set(names(cell.make())))
+    return any(map(_varies, cell.parts))
+
+
+def table_kernel(parts: Parts) -> str:
+    """The kernel of the gradients of tables of distances: one diagonal of tiles, its own diagonals summed."""
+    queries, keys, pointers, strides = signature_of(parts)
+    about = "The gradients of tables, along one diagonal of tiles: those of its upper and of its lower triangles."
+    kernel = Kernel(parts, "backward_table", about, PAIR, False)
+    kernel.add(
+        1,
+        "at = tl.program_id(0) // diagonals",
+        "diagonal = tl.program_id(0) % diagonals",
+        "ahead = first + diagonal",
+        "b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)",
+        "near_rows, near_columns = tl.arange(0, ROWS), tl.arange(0, KEYS)",
+        "moved = near_rows[:, None] + near_columns[None, :]",
+    )
+    body = len(kernel.lines)
+    for operand in parts.tables:
+        kernel.add(1, f"d_{operand.name} = tl.zeros((ROWS, KEYS), tl.float32)")
+    wanted = [parts.cotangents[operand.expr] for operand in parts.tables]
+    kernel.printer.count(roots(parts, *(cell for pair in wanted for cell in pair)))
+    kernel.add(1, "begin = tl.maximum(0, -ahead)")
+    kernel.add(1, "end = tl.minimum(tl.cdiv(n_rows, ROWS), tl.cdiv(n_keys, KEYS) - ahead)")
+    kernel.add(1, "for turn in tl.range(begin, end):")
+    kernel.printer.begin()
+    kernel.add(
+        2,
+        "t0 = turn * ROWS",
+        "k0 = (turn + ahead) * KEYS",
+        "near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - t0)",
+        "rows = t0 + near",
+    )
+    write_key_places(kernel, 2, True)
+    for number, (q, k) in enumerate(zip(queries, keys, strict=True)):
+        kernel.add(2, load_line(q, "t0", "near", "h", f"PADDED{tag(number)}"))
+        kernel.add(2, load_line(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}", axis="key"))
+        kernel.add(2, f'{dot_name(number)} = tl.dot({q}, tl.trans({k}), input_precision="ieee")')
+    there = "mask=t0 + near_rows < n_rows"
+    for name, other in () if parts.scale is None else (("total", 'float("inf")'), ("delta", "0.0")):
+        kernel.add(2, f"{name} = tl.load({name}_ptr + far(at, n_rows) + t0 + near_rows, {there}, other={other})")
+    kernel.add(
+        2,
+        load_line("given", "t0", "near", "h", "CARRIED_PADDED", "row"),
+        load_line("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED", "key"),
+    )
+    inside = "positions[None, :] < n_keys"
+    if parts.scale is None:
+        inside = f"({inside}) & (t0 + near_rows[:, None] < n_rows)"
+    write_score(kernel, 2, True, inside)
+    _cotangents(kernel, 2, True)
+    for operand, (cell, _) in zip(parts.tables, wanted, strict=True):
+        kernel.add(2, f"if WANT_{operand.name}:")
+        code = kernel.written(3, cell)
+        kernel.add(3, f"d_{operand.name} += {code}")
+    kernel.add(1, "# In all these tiles the same places have the same distance.")
+    for operand, (_, factor) in zip(parts.tables, wanted, strict=True):
+        more = "" if factor is None else f" * {show(kernel.printer.written(factor, NOWHERE))}"
+        kernel.add(1, f"if WANT_{operand.name}:")
+        kernel.add(
+            2,
+            f"skewed = tl.gather(d_{operand.name}{more}, moved % KEYS, 1)",
+            f"start = d_{operand.pointer} + (far(at, diagonals) + diagonal) * (2 * KEYS) + near_columns",
+            "tl.store(start, tl.sum(tl.where(moved < KEYS, skewed, 0.0), 0))",
+            "tl.store(start + KEYS, tl.sum(tl.where(moved < KEYS, 0.0, skewed), 0))",
+        )
+    place_before(kernel, body)
+    own = [*dot_strides(queries, keys), *strides_of("v", "", "key"), *strides_of("given", "", "row"), *strides]
+    named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", "total", "delta")]
+    named += [*pointers, *(f"d_{operand.pointer}" for operand in parts.tables)]
+    flags = [f"WANT_{operand.name}" for operand in parts.tables]
+    return kernel.text(named, own, flags, ["diagonals", "first"])
