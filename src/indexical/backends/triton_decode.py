@@ -139,8 +139,9 @@ def _parts(owner: Lowering, let: ir.Let, attend: Attend, frame: Frame, pages: Pa
     if pages is not None:
         terms.numbers["page_size"] = "whole"
     name = owner.text.fresh(f"{let.name}_decode")
-    sinking = None if attention.sink is None else (terms.scaled(attention.sink), {})
-    return Parts(name, about, terms, tuple(dots.values()), score, scale, allowed, (), (), {}, [], sinking, None), bounds
+    sink = None if attention.sink is None else terms.scaled(attention.sink)
+    values = terms, tuple(dots.values()), score, scale, allowed
+    return Parts(name, about, *values, (), (), {}, [], None if sink is None else (sink, {}), None), bounds
 
 
 # Stands for the coordinate of the queries where there is none: no expression varies with it.
