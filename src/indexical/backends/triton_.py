@@ -55,7 +55,7 @@ def attend_by_triton(
     owner.text.helpers.setdefault("triton", "")
     maker = owner.text.fresh(f"attend_{let.name}")
     levels = [String(operand.level) for operand in parts.terms.operands]
-    described: list[Part] = [len(parts.dots), Tuple(tuple(levels)), parts.learned, parts.labels]
+    described: list[Part] = [len(parts.dots), Tuple(tuple(levels)), parts.learned, parts.tiled]
     if parts.allowed is not None:
         described += [parts.scale is not None, f"{parts.name}_forward_again"]
     elif parts.scale is None:
@@ -147,9 +147,9 @@ def parts_of(
     name = owner.text.fresh(let.name + "_tile").removesuffix("_tile")
     cotangents, *halves = (terms.backward(relation, seed) for seed in SEEDS)
     sinking = None if sink is None else (terms.scaled(sink), terms.backward(sink, D_SINK))
-    labels = _labels(terms, forward)
+    tiled = _tiled(terms, forward)
     values = terms, tuple(dots.values()), score, scale, allowed
-    return Parts(name, relation_of(attention), *values, forward, transposed, cotangents, halves, sinking, labels)
+    return Parts(name, relation_of(attention), *values, forward, transposed, cotangents, halves, sinking, tiled)
 
 
 def _where_kept(expr: ir.Expr, attend: Attend) -> ir.Expr:
@@ -166,16 +166,20 @@ def _where_kept(expr: ir.Expr, attend: Attend) -> ir.Expr:
     return rebuild(expr, lambda child: _where_kept(child, attend))
 
 
-def _labels(terms: Terms, blocks: tuple[Block, ...]) -> tuple[int, int] | None:
-    """The arrays of labels that queries and keys must agree in, by their places; None where there are none. From them
-    the host makes a table of the tiles that may meet."""
+def _tiled(terms: Terms, blocks: tuple[Block, ...]) -> tuple[int, ...]:
+    """The arrays from which a kernel makes a table of the tiles that may meet, by their places: the labels that queries
+    and keys must agree in, or a mask of pairs or of keys; none where there are none, or several sets of keys."""
     if len(blocks) != 1:
-        return None
+        return ()
     for asks, answers in blocks[0].labels:
         operands = terms.value(asks).operand, terms.value(answers).operand
         if operands[0] is not None and operands[1] is not None and (operands[0].axes, operands[1].axes) == (ROW, KEY):
             return terms.operands.index(operands[0]), terms.operands.index(operands[1])
-    return None
+    for fact in blocks[0].rest:
+        mask = terms.value(fact).operand
+        if mask is not None and mask.table is None and mask.axes >= KEY:
+            return (terms.operands.index(mask),)
+    return ()
 
 
 def told(variable: str) -> str:

@@ -141,7 +141,7 @@ def _parts(owner: Lowering, let: ir.Let, attend: Attend, frame: Frame, pages: Pa
     name = owner.text.fresh(f"{let.name}_decode")
     sink = None if attention.sink is None else terms.scaled(attention.sink)
     values = terms, tuple(dots.values()), score, scale, allowed
-    return Parts(name, about, *values, (), (), {}, [], None if sink is None else (sink, {}), None), bounds
+    return Parts(name, about, *values, (), (), {}, [], None if sink is None else (sink, {}), ()), bounds
 
 
 # Stands for the coordinate of the queries where there is none: no expression varies with it.

@@ -40,7 +40,8 @@ WORDS = frozenset(
 class Parts:
     """All that the kernels of one attention are printed from. A score is an exponent of 2 once it is multiplied with
     `scale`; without one it is the weight itself. `sinking` is what is beside the keys in the sum of the weights, as an
-    exponent of 2, and the cotangents of the arrays in it."""
+    exponent of 2, and the cotangents of the arrays in it. `tiled` are the arrays from which a table of the tiles that
+    meet is made, by their places: one mask, or the labels of queries and of keys, or none."""
 
     name: str
     about: str
@@ -54,11 +55,11 @@ class Parts:
     cotangents: dict[ir.Expr, tuple[Cell, Cell | None]]
     halves: list[dict[ir.Expr, tuple[Cell, Cell | None]]]
     sinking: tuple[Cell, dict[ir.Expr, tuple[Cell, Cell | None]]] | None
-    labels: tuple[int, int] | None
+    tiled: tuple[int, ...]
 
     def has_full(self, block: Block) -> bool:
-        """Whether there are tiles in which all pairs are kept, as far as bounds and tables of labels tell."""
-        return not block.rest and len(block.labels) <= (self.labels is not None)
+        """Whether there are tiles in which all pairs are kept, as far as bounds and a table tell."""
+        return len(block.rest) + len(block.labels) <= bool(self.tiled)
 
     @property
     def learned(self) -> tuple[bool, ...]:
@@ -144,7 +145,7 @@ class Kernel:
             self.flush(indent)
             names = edges(number if several else None)
             self.add(indent, f"{', '.join(names)} = tiles_of({', '.join(codes)}, {step})")
-            if self.parts.labels is not None:
+            if self.parts.tiled:
                 own = "KEYS" if step == "ROWS" else "ROWS"
                 self.add(indent, f"met = table_ptr + b * table_b + h * table_h + (t0 // {own}) * 4")
                 found = ", ".join(f"tl.load(met + {n})" for n in range(4))
@@ -246,7 +247,7 @@ def signature_of(parts: Parts) -> tuple[list[str], list[str], list[str], list[st
     keys = [f"k{tag(n)}" for n in range(len(parts.dots))]
     pointers = [operand.pointer for operand in parts.terms.operands]
     strides = [stride for operand in parts.terms.operands for stride in operand.strides]
-    if parts.labels is not None:
+    if parts.tiled:
         pointers, strides = [*pointers, "table_ptr"], [*strides, "table_b", "table_h"]
     return queries, keys, pointers, strides
 

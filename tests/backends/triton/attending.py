@@ -76,6 +76,11 @@ VARIANTS = {
         ),
         "",
     ),
+    "mask in tiles": Variant(
+        attention("mask[i, j], j > 2", more=", mask[i, j] : bool"),
+        "",
+        given={"mask": lambda sizes: torch.arange(sizes["i"])[:, None] // 8 >= torch.arange(sizes["j"]) // 16},
+    ),
     "gate": Variant(
         attention("j <= i", f"{DOT} + log_sigmoid(g[b, h, i] + f[b, h, j])", ", g[b, h, i], f[b, h, j]"), ""
     ),

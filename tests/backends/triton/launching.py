@@ -19,6 +19,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from indexical.backends.kernels.torch_operator import OPERATORS, differentiable
 from indexical.backends.kernels.triton_launch import launch
+from indexical.backends.kernels.triton_tile import mask_kernel
 
 
 @triton.jit(do_not_specialize=["size"])
@@ -196,6 +197,34 @@ def check_graphs_are_recorded_as_operators() -> None:
 
     graph = make_fx(cubed)(drawn(5))
     assert any("cube" in str(node.target) for node in graph.graph.nodes)
+
+
+def met(mask: Any, step: int, other_step: int) -> list[list[int]]:
+    """For each tile of rows: the first tile that a mask keeps some of, the full ones if they adjoin, one beyond all."""
+    found = []
+    for rows in mask.split(step):
+        tiles = [(bool(tile.any()), bool(tile.all())) for tile in rows.split(other_step, 1)]
+        some, full = ([n for n, tile in enumerate(tiles) if tile[kind]] for kind in (0, 1))
+        whole = [full[0], full[-1] + 1] if full and full[-1] - full[0] + 1 == len(full) else [0, 0]
+        found.append([some[0], *whole, some[-1] + 1] if some else [0, 0, 0, 0])
+    return found
+
+
+def check_tiles_that_a_mask_keeps() -> None:
+    torch.manual_seed(3)
+    rows, keys, band = 45, 70, torch.arange(45)[:, None] - torch.arange(70)
+    masks = [band >= 0, (band < 9) & (band > -30), torch.rand(45, 70) < 0.02, band > 99, (band % 40) < 25, band < 99]
+    for step, other_step in ((16, 32), (32, 16)):
+        for mask in masks:
+            for way, own, other in ((mask, rows, keys), (mask.T, keys, rows)):
+                table = torch.full((triton.cdiv(own, step), 4), -1, dtype=torch.int32)
+                given = (way, table, 0, 0, *way.stride(), 1, own, other)
+                launch(mask_kernel, (len(table),), given, (step, other_step))
+                right = torch.tensor(met(way, step, other_step), dtype=torch.int32)
+                kept = right[:, 1] < right[:, 2]
+                assert torch.equal(table[:, ::3], right[:, ::3])
+                assert torch.equal(table[:, 1:3][kept], right[:, 1:3][kept])
+                assert bool((table[~kept][:, 1] >= table[~kept][:, 2]).all())
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ MOST = {"f32": 2e-5, "f16": 1.5e-2, "compiled": 1e-6}
 CASES = {
     "f32": [
         *("prefix for each batch", "sinks and window", "dilated window", "mask for each head", "nobody"),
-        *("relative bias, clamped", "grouped, with all", "two dot products", "gate", "bias", "sink, odd"),
-        "sigmoid, odd",
+        *("mask in tiles", "relative bias, clamped", "grouped, with all", "two dot products", "gate", "bias"),
+        *("sink, odd", "sigmoid, odd"),
     ],
     "f16": ["soft cap in documents"],
 }

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .torch_operator import differentiable
 from .triton_launch import Tape, replay
-from .triton_tile import INTERPRETED, delta_kernel, labels_kernel
+from .triton_tile import INTERPRETED, delta_kernel, labels_kernel, mask_kernel
 
 # ------------------------------------------------------------------------------------------------------- launching
 
@@ -60,9 +60,9 @@ def _tilings(width: int, carried: int, itemsize: int, paired: bool) -> tuple[Til
 
 class Program(NamedTuple):
     """The kernels of one attention. `levels` say of each further array along which axes of a tile it varies: none,
-    `row`, `key` or both; `learned` which of them have a gradient. `labels` are two of them in which a query and a key
-    agree, or None. Where it is not `normalised`, scores are weights. `again` is the forward kernel for sums that are
-    not finite, or None."""
+    `row`, `key` or both; `learned` which of them have a gradient. `tiled` are those from which a table of the
+    tiles that meet is made: one mask, or the labels of queries and of keys, or none. Where it is not `normalised`,
+    scores are weights. `again` is the forward kernel for sums that are not finite, or None."""
 
     forward: Any
     backward_query: Any
@@ -71,7 +71,7 @@ class Program(NamedTuple):
     dots: int
     levels: tuple[str, ...]
     learned: tuple[bool, ...]
-    labels: tuple[int, int] | None
+    tiled: tuple[int, ...]
     normalised: bool
     again: Any
 
@@ -144,19 +144,26 @@ def _widths(compared: tuple[int, ...], carried: int, itemsize: int) -> tuple[int
 def _table(
     program: Program, given: Operands, tiling: Tiling, flipped: bool, tape: Tape
 ) -> tuple[tuple[Tensor, ...], list[int]]:
-    """For every tile of queries the tiles of keys that it may meet by its labels, or the other way round: a table and
-    its strides; nothing where there are no labels."""
-    if program.labels is None:
+    """For every tile of queries the tiles of keys that it may meet by labels or by a mask, or the other way round: a
+    table and its strides; nothing where there are neither."""
+    if not program.tiled:
         return (), []
-    sides = [given.arrays[place] for place in program.labels]
-    steps = [tiling.rows, tiling.keys]
-    (own, other), (step, other_step) = (sides[::-1], steps[::-1]) if flipped else (sides, steps)
-    # Labels that are the same for all batches or heads are looked at once.
+    sides = [given.arrays[place] for place in program.tiled]
+    lengths = [given.queries[0].shape[2], given.keys[0].shape[2]]
+    steps, turn = [tiling.rows, tiling.keys], -1 if flipped else 1
+    # What is the same for all batches or heads is looked at once.
     shape = [max(side.shape[axis] if side.stride(axis) else 1 for side in sides) for axis in (0, 1)]
-    tiles = _ceiling(own.shape[2], step)
-    table = tape.keep(torch.empty((*shape, tiles, 4), dtype=torch.int32, device=own.device))
-    arguments = (own, other, table, *_strides(own, other), shape[1], own.shape[2], other.shape[2])
-    tape.launch(labels_kernel, (shape[0] * shape[1] * tiles,), arguments, (step, other_step, 16), 4, 1)
+    tiles = _ceiling(lengths[::turn][0], steps[::turn][0])
+    table = tape.keep(torch.empty((*shape, tiles, 4), dtype=torch.int32, device=sides[0].device))
+    numbers, grid = (shape[1], *lengths[::turn]), (shape[0] * shape[1] * tiles,)
+    if len(sides) == 1:
+        b, h, *along = sides[0].stride()
+        strides = (b, h, *([0, *along] if program.levels[program.tiled[0]] == "key" else along)[::turn])
+        tape.launch(mask_kernel, grid, (sides[0], table, *strides, *numbers), (*steps[::turn],), 4, 1)
+    else:
+        own, other = sides[::turn]
+        arguments = (own, other, table, *_strides(own, other), *numbers)
+        tape.launch(labels_kernel, grid, arguments, (*steps[::turn], 16), 4, 1)
     return (table,), [0 if shape[0] == 1 else table.stride(0), 0 if shape[1] == 1 else table.stride(1)]
 
 
@@ -371,7 +378,7 @@ def attending(
     dots: int,
     levels: tuple[str, ...],
     learned: tuple[bool, ...],
-    labels: tuple[int, int] | None = None,
+    tiled: tuple[int, ...] = (),
     normalised: bool = True,
     again: Any = None,
 ) -> Callable[..., Tensor]:
@@ -380,7 +387,7 @@ def attending(
     A score has so many `dots`, each of a query and a key.
     """
     program = Program(
-        forward, backward_query, backward_key, backward_table, dots, levels, learned, labels, normalised, again
+        forward, backward_query, backward_key, backward_table, dots, levels, learned, tiled, normalised, again
     )
     tapes: dict[Any, Any] = {}
     backward_tapes: dict[Any, Any] = {}

@@ -1,5 +1,5 @@
-"""Small functions that the Triton kernels of an attention call, and two kernels that serve every attention: the sum of
-result times cotangent, and the tiles whose labels meet. This text needs PyTorch and Triton and nothing else.
+"""Small functions that the Triton kernels of an attention call, and kernels that serve every attention: the sum of
+result times cotangent, and the tiles that meet by labels or by a mask. This text needs PyTorch and Triton alone.
 """
 
 import os
@@ -226,11 +226,52 @@ def labels_kernel(  # type: ignore[no-untyped-def]
         full_first = tl.where(alone, tl.minimum(full_first, turn), full_first)
         full_last = tl.where(alone, turn, full_last)
         count += alone.to(tl.int32)
-    begin, end = tl.min(first, 0), tl.max(last, 0) + 1
-    full_begin, full_end = tl.min(full_first, 0), tl.max(full_last, 0) + 1
-    whole = full_end - full_begin == tl.sum(count, 0)
     found = table_ptr + (far(at, tiles) + tile) * 4
-    tl.store(found, tl.minimum(begin, end))
-    tl.store(found + 1, tl.where(whole, full_begin, 0))
+    _store_met(found, tl.min(first, 0), tl.max(last, 0), tl.min(full_first, 0), tl.max(full_last, 0), tl.sum(count, 0))
+
+
+@triton.jit(do_not_specialize=["length", "other_length"])  # type: ignore[untyped-decorator]
+def mask_kernel(  # type: ignore[no-untyped-def]
+    mask_ptr,
+    table_ptr,
+    mask_b,
+    mask_h,
+    mask_own,
+    mask_other,
+    n_heads,
+    length,
+    other_length,
+    STEP: tl.constexpr,
+    OTHER_STEP: tl.constexpr,
+):
+    """The tiles in which a mask keeps some pair, from the first to the last, and those in which it keeps all."""
+    tiles = tl.cdiv(length, STEP)
+    at = tl.program_id(0) // tiles
+    tile = tl.program_id(0) % tiles
+    b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
+    places = tl.minimum(tile * STEP + tl.arange(0, STEP), length - 1).to(tl.int64)
+    own = mask_ptr + b * mask_b + h * mask_h + places[:, None] * mask_own
+    first = tl.full((), 1 << 30, tl.int32)
+    last = tl.full((), -1, tl.int32)
+    full_first, full_last, count = first, last, tl.full((), 0, tl.int32)
+    for turn in range(tl.cdiv(other_length, OTHER_STEP)):
+        theirs = tl.minimum(turn * OTHER_STEP + tl.arange(0, OTHER_STEP), other_length - 1).to(tl.int64)
+        kept = tl.load(own + theirs[None, :] * mask_other).to(tl.int32)
+        some, every = tl.max(tl.max(kept, 1), 0) > 0, tl.min(tl.min(kept, 1), 0) > 0
+        first = tl.where(some, tl.minimum(first, turn), first)
+        last = tl.where(some, turn, last)
+        full_first = tl.where(every, tl.minimum(full_first, turn), full_first)
+        full_last = tl.where(every, turn, full_last)
+        count += every.to(tl.int32)
+    _store_met(table_ptr + (far(at, tiles) + tile) * 4, first, last, full_first, full_last, count)
+
+
+@triton.jit
+def _store_met(found, first, last, full_first, full_last, count):  # type: ignore[no-untyped-def]
+    """The ends of the tiles that are met, and of those that are full where no other lies between them."""
+    end, full_end = last + 1, full_last + 1
+    whole = full_end - full_first == count
+    tl.store(found, tl.minimum(first, end))
+    tl.store(found + 1, tl.where(whole, full_first, 0))
     tl.store(found + 2, tl.where(whole, full_end, 0))
     tl.store(found + 3, end)
