@@ -98,6 +98,15 @@ def _delta(Q: Tensor, K: Tensor, V: Tensor, rate: Tensor, keep: Tensor) -> Tenso
     return torch.stack(rows, 1)
 
 
+def test_time_training(Q: Tensor, K: Tensor, V: Tensor, beta: Tensor, start: Tensor) -> Tensor:
+    rate, rows, w = torch.sigmoid(beta) / K.shape[-1], [], start
+    for t in range(Q.shape[1]):
+        loss = ((torch.tanh(torch.einsum("hd,hde->he", K[:, t], w)) - V[:, t]) ** 2).sum() / 2
+        w = w - rate[:, t, None, None] * torch.autograd.grad(loss, w, create_graph=True)[0]
+        rows.append(torch.tanh(torch.einsum("hd,hde->he", Q[:, t], w)))
+    return torch.stack(rows, 1)
+
+
 def rwkv(K: Tensor, V: Tensor, R: Tensor, fade: Tensor, bonus: Tensor) -> Tensor:
     above = below = torch.zeros_like(K[0])
     rows = []

@@ -104,7 +104,7 @@ def value_and_guard(
     scope = scope.given(guard)
     good = None not in found
     if isinstance(body, tree.Block):
-        inner = scope.binding(define(unit, scope, body.lets))
+        inner = scope.binding(define(unit, scope, body))
         value, also, fine = value_and_guard(unit, inner, body.body, body.where, slots)
         return value, build.conjunction((guard, also)), good and fine
     if slots and is_whole(scope, body):
@@ -160,10 +160,11 @@ def is_whole(scope: Scope, node: tree.Expr) -> bool:
 # ------------------------------------------------------------ many definitions
 
 
-def define(unit: Unit, scope: Scope, lets: tuple[tree.Let, ...]) -> dict[str, Meaning]:
+def define(unit: Unit, scope: Scope, block: tree.Block) -> dict[str, Meaning]:
     """The local definitions of a block or a function, and what their names mean."""
     groups: dict[str, list[tree.Let]] = {}
-    for let in [part for several in lets for part in apart(several)]:
+    sides = derivatives.sides_of(block) if block.lets else frozenset()
+    for let in [part for several in block.lets for part in apart(several)]:
         clauses = groups.setdefault(let.name, [])
         if clauses and (let.slots is None or len(let.slots) != len(clauses[0].slots or ())):
             unit.report("IX202", f"`{let.name}` is defined twice", Label(let.name_span), Label(clauses[0].name_span))
@@ -183,7 +184,7 @@ def define(unit: Unit, scope: Scope, lets: tuple[tree.Let, ...]) -> dict[str, Me
         elif groups[group[0]][0].names:
             names.update(define_together(unit, here, groups[group[0]][0], local=True))
         else:
-            names[group[0]] = _define_local(unit, here, group[0], groups[group[0]])
+            names[group[0]] = _define_local(unit, here, group[0], groups[group[0]], group[0] in sides)
     return names
 
 
@@ -194,7 +195,7 @@ def _warn_of_hiding(unit: Unit, scope: Scope, let: tree.Let) -> None:
         unit.report("IX204", f"`{let.name}` hides another `{let.name}`", *places)
 
 
-def _define_local(unit: Unit, scope: Scope, name: str, clauses: list[tree.Let]) -> Meaning:
+def _define_local(unit: Unit, scope: Scope, name: str, clauses: list[tree.Let], differentiated: bool) -> Meaning:
     first = clauses[0]
     if first.slots is None and is_whole(scope, first.body):
         return whole_tensor(unit, scope, first, unit.fresh_name(f"{scope.frame.owner}_{name}")) or Poison()
@@ -203,7 +204,7 @@ def _define_local(unit: Unit, scope: Scope, name: str, clauses: list[tree.Let]) 
     known = [found for found in drafts if found is not None]
     if len(known) < len(drafts):
         return Poison()
-    if first.slots is None and not _worth_keeping(scope, known[0]):
+    if first.slots is None and not differentiated and not _worth_keeping(scope, known[0]):
         return Value(known[0].body, unit.count - before, first.name_span)
     return lifting.lift(unit, scope, unit.fresh_name(f"{scope.frame.owner}_{name}"), known, first) or Poison()
 
@@ -241,9 +242,9 @@ def define_recursive(unit: Unit, scope: Scope, groups: dict[str, list[tree.Let]]
         start = {name: replace(tensor, kind=guess) for name, tensor in tensors.items()}
         found = _rehearse(unit, scope, groups, names, start, local)
         if found is not None:
-            return _read_group(unit, scope.binding(found), groups, names, local)
+            return _read_group(unit, scope, groups, names, found, local)
     unknown = {name: replace(tensor, kind="real") for name, tensor in tensors.items()}
-    return _read_group(unit, scope.binding(unknown), groups, names, local)
+    return _read_group(unit, scope, groups, names, unknown, local)
 
 
 # A recurrence without a base case says nothing of its kind until one is assumed; the least is tried first.
@@ -264,7 +265,7 @@ def _rehearse(
     for _ in range(len(groups) + 4):
         mark = _mark(unit, scope.frame)
         unit.sink, unit.rehearsing = type(sink)(), True
-        found = _read_group(unit, scope.binding(tensors), groups, names, local)
+        found = _read_group(unit, scope, groups, names, tensors, local)
         unit.sink, unit.rehearsing = sink, rehearsing
         _reset(unit, scope.frame, mark)
         stable = all(_alike(tensors[name], found[name]) for name in groups)
@@ -283,10 +284,17 @@ def _unknown_axes(clause: tree.Let) -> tuple[ir.Axis, ...]:
 
 
 def _read_group(
-    unit: Unit, scope: Scope, groups: dict[str, list[tree.Let]], names: dict[str, str], local: bool
+    unit: Unit,
+    scope: Scope,
+    groups: dict[str, list[tree.Let]],
+    names: dict[str, str],
+    tensors: dict[str, Tensor],
+    local: bool,
 ) -> dict[str, Meaning]:
-    """One reading of definitions that read each other."""
+    """One reading of definitions that read each other, of which this much is known."""
     result: dict[str, Meaning] = {}
+    scope = scope.binding(tensors)
+    outside, unit.stepping = unit.stepping, {**unit.stepping, **{each.name: each for each in tensors.values()}}
     for name, clauses in groups.items():
         here = scope if local else replace(scope, frame=Frame(name))
         drafts = [draft(unit, here, clause) for clause in clauses]
@@ -302,6 +310,7 @@ def _read_group(
         result[name] = replace(tensor, axes=filled, recursive=True)
         if not local and not unit.rehearsing:
             lifting.finish(unit, here.frame)
+    unit.stepping = outside
     return result
 
 

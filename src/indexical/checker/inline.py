@@ -118,7 +118,7 @@ def _results(
     unit: Unit, scope: Scope, fn: tree.Fn, values: tuple[tree.Expr, ...], names: list[str], hidden: bool
 ) -> list[Tensor] | None:
     """The tensors that a function gives, each a definition; its local definitions are made once for all."""
-    scope = scope.binding(definitions.define(unit, scope, fn.body.lets))
+    scope = scope.binding(definitions.define(unit, scope, fn.body))
     tensors = []
     for home, value, name in zip(fn.results, values, names, strict=True):
         result = tree.Let(fn.name, fn.name_span, home.slots, value, fn.body.where, value.span)

@@ -14,7 +14,7 @@ from ..ir import nodes as ir
 from ..ir.types import Coordinate, join
 from ..source import Span
 from ..syntax import tree
-from . import sizes
+from . import derivatives, sizes
 from .scope import Binding, Frame, Pending, Scope, Tensor, Unit
 
 
@@ -137,6 +137,8 @@ def _axis(unit: Unit, drafts: list[Draft], number: int, name: str, origin: ir.Ex
 def finish(unit: Unit, frame: Frame) -> None:
     """The statement has been read and its ranges are settled: its definitions join the program."""
     for pending in frame.pending:
+        if pending.derives:
+            continue
         leading = [binding.range for binding in pending.captured]
         if None in leading:
             continue
@@ -147,6 +149,9 @@ def finish(unit: Unit, frame: Frame) -> None:
         unit.lets[pending.name] = ir.Let(
             pending.name, axes, pending.kind, clauses, pending.hidden, pending.span, pending.call, len(ranges)
         )
+    for pending in frame.pending:
+        if pending.derives:
+            derivatives.finish(unit, frame, pending)
     unit.asserts += [
         ir.Assert(sizes.fill(unit, frame, claim.condition), claim.message, claim.span) for claim in frame.asserts
     ]

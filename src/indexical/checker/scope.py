@@ -101,7 +101,9 @@ class Frame:
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """A local definition, to be finished when the ranges of what it captured are settled."""
+    """A local definition, to be finished when the ranges of what it captured are settled. A derivative `derives` one
+    definition by another: it has no clauses until then, and knows nothing of how the tensors that are `held` are
+    made."""
 
     name: str
     captured: tuple[Binding, ...]
@@ -111,6 +113,9 @@ class Pending:
     hidden: bool
     span: Span
     call: Span | None = None
+    derives: tuple[str, ...] = ()
+    written: tree.Derivative | None = None
+    held: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -169,6 +174,8 @@ class Unit:
     depth: int = 0
     overgrown: bool = False
     rehearsing: bool = False
+    # The recurrences whose steps are being read.
+    stepping: Mapping[str, Tensor] = field(default_factory=dict)
     # The right-hand side that is read.
     statement: tree.Expr | None = None
     inputs: tuple[ir.Input, ...] = ()

@@ -55,20 +55,48 @@ def jacobian(
     taken: set[str],
     span: Span,
 ) -> tuple[ir.Let, ...]:
-    """`@of / @by` under this name, after all that it needs: `of`'s coordinates in front, then `by`'s."""
+    """`@of / @by` under this name, after all that it needs: `of`'s coordinates in front, then `by`'s.
+
+    Two definitions of one statement share the coordinates around them, which are there once: a point of `of` hears only
+    what stands at the same point of them.
+    """
     program = ir.Program(span.source, inputs, stable_lets(lets, closed=frozenset((by,))), (of,), (), (), (), ())
     taken |= program.tensors.keys()
+    first, second = program.tensors[of], program.tensors[by]
+    shared = _shared(first, second)
+    lead = tuple(range for number, range in enumerate(home_of(first, (), span)) if number not in shared)
+    home = (*lead, *home_of(second, lead, span))
+    order = [*range(len(lead))]
+    for number in sorted(shared):
+        order.insert(number, len(lead) + shared[number])
+    order += [number for number in range(len(home)) if number not in order]
     if of == by:
-        return (_identity(name, program.tensors[of], span),)
+        return (_turned(_identity(name, home, len(lead), span), order),)
     for _, step in flat_parts(replace(program, lets=lets), (of,), (by,)):
         raise Refusal(f"nothing flows from `{by}` to `{of}`: `{step.op}` is flat wherever it has a derivative")
-    lead = home_of(program.tensors[of], (), span)
-    derived = derive(program, Seeds({of: None}, lead), (by,), {by: name}, span, taken)
+    seeds = Seeds({of: None}, lead, frozenset(shared))
+    derived = derive(program, seeds, (by,), {by: name}, span, taken, split=not shared)
     if by not in derived.cotangents:
-        return (_nothing(name, (*lead, *home_of(program.tensors[by], lead, span)), span),)
+        return (_turned(_nothing(name, home, span), order),)
     known = {let.name for let in lets}
     program = replace(program, lets=tuple(_restated(derived, program, inputs)), outputs=(name,))
-    return tuple(let for let in pruned(program).lets if let.name not in known)
+    found = (let for let in pruned(program).lets if let.name not in known)
+    return tuple(_turned(let, order) if let.name == name else let for let in found)
+
+
+def _shared(of: ir.Input | ir.Let, by: ir.Input | ir.Let) -> dict[int, int]:
+    """The axes of two definitions of one statement that are the same coordinate around them."""
+    if isinstance(of, ir.Input) or isinstance(by, ir.Input):
+        return {}
+    theirs = {axis.coordinate: number for number, axis in enumerate(by.axes[: by.captured])}
+    mine = enumerate(axis.coordinate for axis in of.axes[: of.captured])
+    return {number: theirs[coordinate] for number, coordinate in mine if coordinate in theirs}
+
+
+def _turned(let: ir.Let, order: Sequence[int]) -> ir.Let:
+    """The definition with its axes in this order."""
+    clauses = tuple(replace(clause, slots=tuple(clause.slots[n] for n in order)) for clause in let.clauses)
+    return replace(let, axes=tuple(let.axes[n] for n in order), clauses=clauses)
 
 
 def _restated(derived: Derived, program: ir.Program, inputs: Iterable[ir.Input]) -> list[ir.Let]:
@@ -80,12 +108,11 @@ def _restated(derived: Derived, program: ir.Program, inputs: Iterable[ir.Input])
     return [*derived.forward, *(restated(let, tensors, agreement) for let in derived.cotangents.values())]
 
 
-def _identity(name: str, tensor: ir.Input | ir.Let, span: Span) -> ir.Let:
+def _identity(name: str, home: tuple[ir.Range, ...], lead: int, span: Span) -> ir.Let:
     """`@x / @x`: 1 where its two points are one."""
-    lead = home_of(tensor, (), span)
-    home = home_of(tensor, lead, span)
-    let = _nothing(name, (*lead, *home), span)
-    pairs = zip(let.clauses[0].slots[: len(lead)], let.clauses[0].slots[len(lead) :], strict=True)
+    let = _nothing(name, home, span)
+    slots = let.clauses[0].slots
+    pairs = zip(slots[:lead], slots[len(slots) - lead :], strict=True)
     same = build.conjunction(build.apply("==", pair, "bool", span) for pair in pairs)
     body: ir.Expr = build.real(Fraction(1), span)
     if same is not None:

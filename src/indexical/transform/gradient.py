@@ -32,11 +32,17 @@ class Seeds:
     """The cotangents to begin with, by the name of the definition that is differentiated.
 
     Either the read of a cotangent that is given (1 for a scalar); or, where `lead` has coordinates, 1 at the one
-    point that they say: every cotangent then has them in front, and is a Jacobian.
+    point that they say: every cotangent then has them in front, and is a Jacobian. Along axes that are `shared` with
+    what it is differentiated by, which do not lead, every point has a derivative of its own.
     """
 
     of: Mapping[str, str | None]
     lead: tuple[ir.Range, ...] = ()
+    shared: frozenset[int] = frozenset()
+
+    def led(self, slots: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...]:
+        """The slots of the axes that lead."""
+        return tuple(slot for number, slot in enumerate(slots) if number not in self.shared)
 
     def at(self, name: str, slots: tuple[ir.Expr, ...], span: Span) -> Quotient:
         given = self.of[name]
@@ -168,7 +174,7 @@ class _Book:
                 yield from shares_of(flow.lets[name], apart, owed, counts, flow.every)
             elif lead:
                 for share in shares_of(flow.lets[name], apart, Quotient(), counts, flow.every):
-                    yield replace(share, indices=(*apart.slots, *share.indices))
+                    yield replace(share, indices=(*self.seeds.led(apart.slots), *share.indices))
             else:
                 yield from shares_of(flow.lets[name], apart, self.seeds.at(name, apart.slots, span), counts, flow.every)
 
@@ -300,7 +306,7 @@ def _seed_terms(name: str, seeds: Seeds, home: tuple[ir.Range, ...], span: Span)
     if not seeds.lead:
         return [Term(seeds.at(name, places, span), (), ())]
     wanted = (build.coord(range.coordinate, span) for range in seeds.lead)
-    same = tuple(build.apply("==", pair, "bool", span) for pair in zip(wanted, places, strict=True))
+    same = tuple(build.apply("==", pair, "bool", span) for pair in zip(wanted, seeds.led(places), strict=True))
     return [Term(Quotient(), (), same)]
 
 
