@@ -74,6 +74,9 @@ RECURRENT = {
     "a step more": f"{STATE}, a[t]; let S[0, d, e] = 0.0; let S[t in 1..=size(t), d, e] ="
     " sigmoid(a[t - 1]) * S[t - 1, d, e] + K[t - 1, d] * V[t - 1, e];"
     "let out[t, e] = sum[d](Q[t, d] * S[t + 1, d, e]);",
+    "before it is written": f"{STATE}; let S[0, d in 0..size(d), e in 0..size(e)] = 0.0;"
+    "let S[t in 1..=size(t), d, e] = S[t - 1, d, e] + K[t - 1, d] * V[t - 1, e];"
+    "let out[t in 0..size(t), e] = sum[d](Q[t, d] * S[t, d, e]);",
     "gates of features": f"{STATE}, A[t, d]; let S[0, d, e] = K[0, d] * V[0, e]; let S[t in 1..size(t), d, e] ="
     " A[t, d] * S[t - 1, d, e] + K[t, d] * V[t, e]; let out[t, e] = sum[d](Q[t, d] * S[t, d, e]);",
     "normalised": f"{STATE}; let f[t, d] = exp(K[t, d]); let S[0, d, e] = f[0, d] * V[0, e];"

@@ -23,14 +23,17 @@ def chunked(low: Lowering, let: ir.Let, chunks: Chunks, scope: Scope) -> Value:
     sides = [part.type.coordinates for part in chunks.parts if part is not chunks.value]
     carry = tuple(c for c in own if c in chunks.value.type.coordinates and not any(c in side for side in sides))
     batch = tuple(c for c in own if c != row and c not in carry)
-    low.kernels.setdefault(f"{low.text.dialect.target.name}_chunks", set()).add("chunk_products")
+    file, kernel = ("chunks", "chunk_products") if chunks.asks is None else ("delta", "delta_products")
+    low.kernels.setdefault(f"{low.text.dialect.target.name}_{file}", set()).add(kernel)
     given = [
         _operand(low, part, (*batch, position), columns, scope, let)
         for part, position, columns in (
             (chunks.query, row, features),
             (chunks.answer, key, features),
             (chunks.value, key, carry),
+            (chunks.asks, key, features),
         )
+        if part is not None
     ]
     decays: dict[str, Node] = {}
     for name, part in (("rate", chunks.rate), ("levels", chunks.levels), ("times", chunks.times)):
@@ -39,7 +42,7 @@ def chunked(low: Lowering, let: ir.Let, chunks: Chunks, scope: Scope) -> Value:
                 low, part, batch, key if name == "levels" and chunks.backward else row, features, scope, let
             )
     flags = {name: Name("True") for name in ("strict", "backward") if getattr(chunks, name)}
-    code: Node = call("chunk_products", *given, **decays, **flags)
+    code: Node = call(kernel, *given, **decays, **flags)
     axes = (*batch, row, *carry)
     if len(carry) != 1:
         code = method(code, "reshape", sizes.shape(low, axes, scope))

@@ -1,5 +1,6 @@
 """States that are only asked: `sum[d](Q[t, d] * S[t, d, e])`, where the state is a recurrence
-`S[t, d, e] = decay * S[t - 1, d, e] + K[t, d] * V[t, e]`. The sum is a causal product, and the state is not built."""
+`S[t, d, e] = decay * S[t - 1, d, e] + K[t, d] * V[t, e]`. The sum is a causal product, and the state is not built. So
+too where a step asks the state before it, and writes what it was answered with the value (the delta rule)."""
 
 from __future__ import annotations
 
@@ -13,11 +14,13 @@ from ..ir.algebra.factors import factors_of, product_of, varying
 from ..ir.algebra.normal import Form, TooLarge, form, product
 from ..ir.algebra.normalize import Algebra
 from ..ir.algebra.writing import named, written
-from ..ir.context import Trail, visit_clause
+from ..ir.context import Trail, assume, visit_clause
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, fresh_name, is_bare, reads_of, rebuild, substitute, walk
+from .deciding import decide
+from .delta import Asked, scan_that_asks
 from .ordering import definition, preceded
-from .recurrences import scan_of
+from .recurrences import alone, scan_of
 from .scans import Scan
 from .steps import Chunks, Refusal
 from .target import CHUNKS
@@ -35,20 +38,48 @@ def carry(
     search = _Search(program)
     refusals: dict[str, Refusal] = {}
     for item in program.order:
-        if not isinstance(item, ir.Stepwise) or len(item.axes) != 1 or len(item.body) != 1:
+        if not isinstance(item, ir.Stepwise) or not item.forward or any(isinstance(i, ir.Stepwise) for i in item.body):
             continue
-        ((name, axis),) = item.axes
-        state = program.definitions[name]
-        if name not in needed or len(state.axes) < 2 or not item.forward:
-            continue
-        scan = scan_of(state, axis, program.definitions)
-        if isinstance(scan, str):
-            continue
-        try:
-            search.ask(state, scan, needed, name in wanted)
-        except _Built as reason:
-            refusals[name] = Refusal(name, CHUNKS, str(reason))
+        for name, axis in item.axes:
+            found = None
+            if name in needed and len(program.definitions[name].axes) > 1:
+                found = _linear(name, axis, {other for other, _ in item.axes}, program.definitions)
+            if found is None:
+                continue
+            try:
+                search.ask(found, {other for other, _ in item.axes}, needed, wanted)
+            except _Built as reason:
+                refusals[name] = Refusal(name, CHUNKS, str(reason))
     return preceded(program, search.before, search.changed), search.chunks, refusals
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A recurrence that is linear in the step before, and what its steps ask of it."""
+
+    let: ir.Let
+    scan: Scan
+    asked: tuple[Asked, ...] = ()
+
+
+def _linear(name: str, axis: int, members: Collection[str], lets: Mapping[str, ir.Let]) -> _State | None:
+    """A recurrence as a state, those that it reads at the same step written out; None where it is none."""
+    let = alone(lets[name], {other: lets[other] for other in members if other != name}, lets)
+    if let is None:
+        return None
+    if len(members) > 1:
+        let = replace(let, clauses=tuple(_decided(clause, lets) for clause in let.clauses))
+    scan = scan_of(let, axis, lets)
+    if not isinstance(scan, str):
+        return _State(let, scan)
+    found = scan_that_asks(let, axis, lets)
+    return None if found is None else _State(let, *found)
+
+
+def _decided(clause: ir.Clause, lets: Mapping[str, ir.Let]) -> ir.Clause:
+    """The clause without conditions that hold at every step."""
+    bound = frozenset(range.coordinate for range in clause.ranges)
+    return replace(clause, body=decide(clause.body, assume(clause.ranges, lets), bound))
 
 
 @dataclass
@@ -62,20 +93,20 @@ class _Search:
         self.algebra = Algebra(self.program)
         self.taken = set(self.program.tensors)
 
-    def ask(self, state: ir.Let, scan: Scan, needed: Collection[str], wanted: bool) -> None:
+    def ask(self, state: _State, members: Collection[str], needed: Collection[str], wanted: Collection[str]) -> None:
         """Put a definition before every one that asks a state, for the sum that does."""
         readers = [
             let
             for let in self.program.lets
-            if let.name in needed and let is not state and any(read.tensor == state.name for read in reads_of(let))
+            if let.name in needed and let.name not in members and any(r.tensor in members for r in reads_of(let))
         ]
-        sums = [(let, clause, *found) for let in readers for clause in let.clauses for found in _sums(clause, state)]
+        sums = [(let, *found) for let in readers for clause in let.clauses for found in _sums(clause, state.let)]
         if not sums:
             return
-        count = sum(read.tensor == state.name for let in readers for read in reads_of(let))
-        if wanted or len(sums) != count:
+        count = sum(read.tensor in members for let in readers for read in reads_of(let))
+        if any(name in wanted for name in members) or len(sums) != count:
             raise _Built("all steps of the state are read, not only what a query asks of each")
-        made = [(let, total, self._described(state, scan, total, trail)) for let, clause, total, trail in sums]
+        made = [(let, total, self._described(state, total, trail)) for let, total, trail in sums]
         for let, total, (new, chunks) in made:
             if let.name not in self.changed and _is_one(let, total):
                 self.chunks[let.name] = chunks
@@ -87,7 +118,8 @@ class _Search:
             )
             self.changed[let.name] = _replaced(self.changed.get(let.name, let), total, read)
 
-    def _described(self, state: ir.Let, scan: Scan, total: ir.Reduce, trail: Trail) -> tuple[ir.Let, Chunks]:
+    def _described(self, found: _State, total: ir.Reduce, trail: Trail) -> tuple[ir.Let, Chunks]:
+        state, scan = found.let, found.scan
         ranges = {step.coordinate: step for step in trail if isinstance(step, ir.Range)}
         if any(not isinstance(step, ir.Range) for step in trail) and not is_bare(total.body):
             raise _Built("what it is asked for may be out of bounds where a guard around it fails")
@@ -103,10 +135,18 @@ class _Search:
             raise _Built("it is multiplied with itself")
         features = total.ranges
         key = fresh(row, {c.name for c in (*ranges, *total.coordinates)})
+        bound = frozenset(total.coordinates)
         try:
-            answer, value, times = self._step(scan, read, key, row, shift, frozenset(total.coordinates), varying(query))
+            answer, value, times = self._step(scan, read, key, row, shift, bound, varying(query))
+            asks = self._asks(found, read, _shifted(key, shift, read), bound, key)
         except TooLarge:
             raise _Built("what it adds at each step grows too large when it is written out") from None
+        if asks is not None:
+            if times is not None and times.type.coordinates & bound:
+                raise _Built("a step asks the state before it, and each feature of it has a decay of its own")
+            carried = value.type.coordinates - answer.type.coordinates - varying(query) - {key}
+            if asks.type.coordinates & carried:
+                raise _Built("what a step was answered has another factor at each point that is carried")
         name = fresh_name(f"{state.name}_asked", self.taken)
         self.taken.add(name)
         asked = product_of(query, total) if query else build.whole(1, total.span)
@@ -115,7 +155,7 @@ class _Search:
             extent = build.apply("-", (extent, build.whole(shift, total.span)), "whole", total.span)
         run = ir.Range(key, build.whole(0, total.span), extent, True, total.span)
         rate, factor = _logarithm(self._looked_through(times))
-        chunks = Chunks(row, run, features, asked, answer, value, rate, None, factor)
+        chunks = Chunks(row, run, features, asked, answer, value, rate, None, factor, asks=asks)
         return definition(name, own, total), chunks
 
     def _looked_through(self, times: ir.Expr | None) -> ir.Expr | None:
@@ -161,7 +201,9 @@ class _Search:
         answer, value = self._sides(found, features, read)
         if starts and not shift:
             later = build.apply("<=", (build.whole(1, read.span), build.coord(key, read.span)), "bool", read.span)
-            answer = build.select(later, answer, build.whole(0, read.span), read.span)
+            zero = build.whole(0, read.span)
+            answer = build.select(later, answer, zero, read.span)
+            value = value if is_bare(value) else build.select(later, value, zero, read.span)
         times = self._at(rest.times, clauses[1], others, _shifted(row, shift, read))
         assert times is not None
         factor = self._written(times, read)
@@ -173,6 +215,37 @@ class _Search:
             later = build.apply("<=", (build.whole(1, read.span), build.coord(row, read.span)), "bool", read.span)
             factor = build.select(later, factor, build.whole(1, read.span), read.span)
         return answer, value, factor
+
+    def _asks(
+        self, state: _State, read: ir.Read, place: ir.Expr, features: frozenset[Coordinate], key: Coordinate
+    ) -> ir.Expr | None:
+        """The weights by which a step asks the state before it, along what it adds to it; None where it does not."""
+        if not state.asked:
+            return None
+        clause = next(c for c, part in zip(state.scan.clauses, state.scan.parts, strict=True) if part.times is not None)
+        rule = next(part for part in state.scan.parts if part.times is not None)
+        others = {n: index for n, index in enumerate(read.indices) if n != state.scan.axis}
+        added = self._at(rule.plus, clause, others, place)
+        result: ir.Expr | None = None
+        for asked in state.asked:
+            at = {c: read.indices[n] for n, c in asked.places.items()}
+            if {c for index in at.values() for c in index.type.coordinates} != features:
+                raise _Built("a step asks the state before it for other features than its queries do")
+            factor = self._at(asked.factor, clause, others, place)
+            if added is None or factor is None or len(factor.terms) != 1 or len(added.terms) != 1:
+                raise _Built("what a step was answered is written in more than one direction")
+            if _compared(factor, features) != _compared(added, features):
+                raise _Built("what a step was answered is not written along what it adds")
+            number, term = factor.terms[0]
+            rest = [f for f in term.factors if not f[0].coordinates & features]
+            scale = self._written(form(((number, product(rest, term.exponent, term.conditions)),)), read)
+            slots = {s.coordinate: others.get(n, place) for n, s in enumerate(clause.slots) if isinstance(s, ir.Coord)}
+            weights = build.apply("*", (scale, substitute(asked.weights, {**slots, **at})), "real", read.span)
+            result = weights if result is None else build.apply("+", (result, weights), "real", read.span)
+        if result is None or is_bare(result):
+            return result
+        later = build.apply("<=", (build.whole(1, read.span), build.coord(key, read.span)), "bool", read.span)
+        return build.select(later, result, build.whole(0, read.span), read.span)
 
     def _at(self, expr: ir.Expr | None, clause: ir.Clause, others: Mapping[int, ir.Expr], step: ir.Expr) -> Form | None:
         """A part of a clause of the state at a step, and at the indices of a read; definitions that have all of them
@@ -202,6 +275,14 @@ class _Search:
 
     def _written(self, value: Form, read: ir.Read) -> ir.Expr:
         return named(written(value, read.span), [c.name for c in value.coordinates])
+
+
+def _compared(found: Form, features: frozenset[Coordinate]) -> set[tuple[str, object]]:
+    """The factors of a product that vary with the features, each with its exponent."""
+    (_, term), *_ = found.terms
+    if term.exponent is not None and term.exponent.coordinates & features:
+        return {(term.key, 0)}
+    return {(atom.key, power) for atom, power in term.factors if atom.coordinates & features}
 
 
 def _sums(clause: ir.Clause, state: ir.Let) -> Iterator[tuple[ir.Reduce, Trail]]:

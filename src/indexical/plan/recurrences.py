@@ -137,16 +137,14 @@ def _scanned(program: ir.Program, order: ir.Stepwise) -> tuple[ir.Program, Scan,
     reason = f"{' and '.join(f'`{name}`' for name in names)} read each other"
     for name, axis in order.axes:
         others = [other for other in names if other != name]
-        if not all(_can_be_written_out(lets[other]) for other in others):
+        found = alone(lets[name], {other: lets[other] for other in others}, lets)
+        if found is None:
             continue
-        alone = _alone(lets[name], {other: lets[other] for other in others}, lets)
-        if alone is None:
-            continue
-        scan = scan_of(alone, axis, lets)
+        scan = scan_of(found, axis, lets)
         if isinstance(scan, str):
             reason = scan
             continue
-        program = replace(program, lets=tuple(alone if let.name == name else let for let in program.lets))
+        program = replace(program, lets=tuple(found if let.name == name else let for let in program.lets))
         edges = {other: [r.tensor for r in reads_of(lets[other]) if r.tensor in others] for other in others}
         rest = [ir.Once(other) for group in components(edges) for other in group]
         return program, scan, [ir.Stepwise(((name, axis),), order.forward, (ir.Once(name),)), *rest]
@@ -156,12 +154,11 @@ def _scanned(program: ir.Program, order: ir.Stepwise) -> tuple[ir.Program, Scan,
 # ------------------------------------------------------------------ several as one
 
 
-def _can_be_written_out(let: ir.Let) -> bool:
-    return is_plain(let) and let.kind == "real"
-
-
-def _alone(let: ir.Let, others: Mapping[str, ir.Let], lets: Mapping[str, ir.Let]) -> ir.Let | None:
-    """A definition with others written out in it until it reads none of them; None where that does not end."""
+def alone(let: ir.Let, others: Mapping[str, ir.Let], lets: Mapping[str, ir.Let]) -> ir.Let | None:
+    """A definition with others written out in it until it reads none of them; None where that does not end, or is not
+    possible."""
+    if not all(is_plain(other) and other.kind == "real" for other in others.values()):
+        return None
     for _ in range(len(others) + 1):
         if not any(read.tensor in others for read in reads_of(let)):
             return let

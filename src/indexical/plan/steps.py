@@ -142,6 +142,9 @@ class Chunks:
     The decay is e to `rate` for every step from key to row, times e to the difference of `levels` between the two,
     times the product of `times` over these steps; None is no decay. All of them may vary with the features. Levels are
     at the row, or at the key where it goes backward; rate and `times` vary with the row where each step has its own.
+
+    Where a step `asks`, it first adds to the value what the state before it has for that: the sum over the features of
+    `asks` times the state.
     """
 
     row: Coordinate
@@ -155,12 +158,13 @@ class Chunks:
     times: ir.Expr | None = None
     strict: bool = False
     backward: bool = False
+    asks: ir.Expr | None = None
 
     @property
     def parts(self) -> tuple[ir.Expr, ...]:
         """The expressions that have to be evaluated."""
         bounds = [bound for range in (self.key, *self.features) for bound in (range.lower, range.upper)]
-        given = (self.query, self.answer, self.value, self.rate, self.levels, self.times)
+        given = (self.query, self.answer, self.value, self.rate, self.levels, self.times, self.asks)
         return (*bounds, *(part for part in given if part is not None))
 
 

@@ -63,12 +63,15 @@ def chunk_words(chunks: Chunks) -> tuple[str, ...]:
     compared = ", ".join(range.coordinate.name for range in chunks.features)
     heard = f"{pair[0]} {'<' if chunks.strict else '<='} {pair[1]}"
     lines = [f"`{heard}` by a state of `{compared}` that is carried along `{row}`"]
+    if chunks.asks is not None:
+        lines.append(f"a step first asks it for `{shown(chunks.asks)}`: one triangular system for each chunk")
     decays = [f"e to `{shown(chunks.rate)}`"] if chunks.rate is not None else []
     decays += [f"e to the step of `{shown(chunks.levels)}`"] if chunks.levels is not None else []
     decays += [f"`{shown(chunks.times)}`"] if chunks.times is not None else []
     if decays:
         lines.append(f"it decays at every step by {' and '.join(decays)}")
-    lines.append(f"in time and memory linear in `{row}`; up to {AT_ONCE} positions are one product")
+    together = "" if chunks.asks is not None else f"; up to {AT_ONCE} positions are one product"
+    lines.append(f"in time and memory linear in `{row}`{together}")
     return (*lines, "NaN and infinity spread to all that comes later (`isolate=True` keeps them apart)")
 
 
