@@ -24,6 +24,13 @@ PROGRAMS = {
     "multiplied out": f"{SIDES} let S[0, d, e] = K[0, d] * V[0, e] * b[0];"
     "let S[t in 1..size(t), d, e] = b[t] * K[t, d] * V[t, e] - sum[c](K[t, d] * b[t] * S[t - 1, c, e] * K[t, c])"
     f" + S[t - 1, d, e]; {ASKED}",
+    "a product with a matrix": f"{SIDES} let S[0, e, d] = b[0] * V[0, e] * K[0, d];"
+    "let S[t in 1..size(t), e, d] = a[t] * sum[c](S[t - 1, e, c]"
+    " * ((if c == d { 1.0 } else { 0.0 }) - b[t] * K[t, c] * K[t, d])) + b[t] * V[t, e] * K[t, d];"
+    "let out[t, e] = sum[d](S[t, e, d] * Q[t, d]);",
+    "a matrix with a name": f"{SIDES} let S[0, d, e] = b[0] * V[0, e] * K[0, d];"
+    "let A[t, c, d] = (if c == d { 1 } else { 0 }) - b[t] * K[t, c] * K[t, d];"
+    f"let S[t in 1..size(t), d, e] = sum[c](A[t, c, d] * S[t - 1, c, e]) + b[t] * K[t, d] * V[t, e]; {ASKED}",
     "a name for what stood": f"{SIDES} let S[0, d, e] = b[0] * K[0, d] * V[0, e];"
     "let stood[t in 0..size(t), e] = if t > 0 { sum[c](K[t, c] * S[t - 1, c, e]) } else { 0.0 };"
     f"let S[t in 1..size(t), d, e] = S[t - 1, d, e] + b[t] * K[t, d] * (V[t, e] - stood[t, e]); {ASKED}",

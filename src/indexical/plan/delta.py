@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from ..checker.recurrence import is_plain
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
-from ..ir.algebra.factors import factors_of, product_of
+from ..ir.algebra.factors import Factor, factors_of, product_of
 from ..ir.context import constants_of
 from ..ir.types import Coordinate
-from ..ir.walk import fresh_name, rebuild, walk
+from ..ir.walk import fresh_name, meaning, rebuild, renamed_apart, substitute, walk
 from .linear import Nonlinear, take_linear
 from .recurrences import scan_of
 from .scans import Scan
@@ -37,6 +38,7 @@ def scan_that_asks(let: ir.Let, axis: int, lets: Mapping[str, ir.Let]) -> tuple[
     for clause in let.clauses:
 
         def apart(expr: ir.Expr, clause: ir.Clause = clause) -> ir.Expr:
+            expr = _spread(expr, let.name, clause, lets)
             found = _sum_of_state(expr, let, clause, axis, lets)
             if found is None:
                 return rebuild(expr, apart)
@@ -83,6 +85,57 @@ def _reads(name: str, read: ir.Read) -> bool:
 
 def _mentions(expr: ir.Expr, name: str) -> bool:
     return any(isinstance(part, ir.Read) and part.tensor == name for part in walk(expr))
+
+
+def _spread(expr: ir.Expr, name: str, clause: ir.Clause, lets: Mapping[str, ir.Let]) -> ir.Expr:
+    """A sum of the state times a matrix as what that is made of: the sums of the terms of the matrix, and for the
+    identity among them the state itself. A matrix that has a name is written out."""
+    if not isinstance(expr, ir.Reduce) or expr.op != "sum" or expr.guard is not None:
+        return expr
+    factors = factors_of(expr.body)
+    for factor in factors:
+        if factor.inverse or not _is_matrix(factor, factors, expr, name, clause):
+            continue
+        rest = [other for other in factors if other is not factor]
+        match factor.expr:
+            case ir.Map("+" | "-" as op, (left, right)):
+                sums = [_summed(expr.ranges, [Factor(part), *rest], expr) for part in (left, right)]
+                return build.apply(op, tuple(sums), "real", expr.span)
+            case ir.Read(tensor) if tensor in lets and is_plain(lets[tensor]):
+                body = meaning(factor.expr, lets)
+                if isinstance(body, ir.Map | ir.Select):
+                    taken = {c.name for c in (*expr.coordinates, *expr.body.type.coordinates)}
+                    again = _summed(expr.ranges, [Factor(renamed_apart(body, taken)), *rest], expr)
+                    return _spread(again, name, clause, lets)
+            case ir.Select(ir.Map("==", (ir.Coord(one), ir.Coord(other))), then, otherwise):
+                bound, place = (one, other) if one in expr.coordinates else (other, one)
+                runs = {range.coordinate: range for range in (*expr.ranges, *clause.ranges)}
+                same = place in runs and (runs[bound].lower, runs[bound].upper) == (
+                    runs[place].lower,
+                    runs[place].upper,
+                )
+                if same and place not in expr.coordinates and build.is_number(otherwise, 0):
+                    more = tuple(range for range in expr.ranges if range.coordinate != bound)
+                    found = _summed(more, [Factor(then), *rest], expr)
+                    return substitute(found, {bound: build.coord(place, expr.span)})
+    return expr
+
+
+def _is_matrix(factor: Factor, factors: list[Factor], total: ir.Reduce, name: str, clause: ir.Clause) -> bool:
+    """Whether a factor of a sum of the state varies with what is summed, and with what takes its place."""
+    reads = [other.expr for other in factors if isinstance(other.expr, ir.Read) and other.expr.tensor == name]
+    pairs = zip(reads[0].indices, clause.slots, strict=True) if len(reads) == 1 else ()
+    across = {
+        slot.coordinate
+        for index, slot in pairs
+        if isinstance(slot, ir.Coord) and index.type.coordinates & total.coordinates
+    }
+    return bool(factor.coordinates & across and factor.coordinates & total.coordinates)
+
+
+def _summed(ranges: tuple[ir.Range, ...], factors: list[Factor], like: ir.Expr) -> ir.Expr:
+    body = product_of(factors, like)
+    return build.reduce("sum", ranges, body, None, "real", like.span) if ranges else body
 
 
 def _sum_of_state(
