@@ -99,6 +99,37 @@ let hh[t in 1..size(t)] = sum[s in 0..t](KK[s] * hh[s]) + max[s in 0..t](hh[s] *
     return text.replace("s in", "q in").replace("[s]", "[q]"), {"KK": draw.reals(4), "vv": draw.reals()}, "hh"
 
 
+@family
+def descent(draw: Draw) -> Drawn:
+    """Steps that go down a loss of their own, by its derivative."""
+    f, guard = draw.pick(("", "", "abs", "relu")), draw.pick(("", " where p <= t", " where KK[t - 1, p] > 0"))
+    miss = f"{f}(sum[p](KK[t - 1, p] * here[p]{guard})) - vv[t - 1]"
+    more = draw.pick(("0", "sum[p](here[p] ** 2)", "max[p](here[p] * rate)"))
+    step = f"let here[n] = xx[t - 1, n]; let loss = ({miss}) ** 2 + {more}; here[m] - rate * (@loss / @here)[m]"
+    text = f"""
+input KK[t, m], vv[t], start[m], rate;
+let xx[0, m] = start[m];
+let xx[t in 1..=size(t), m] = {{ {step} }};
+let out = sum[m](xx[size(t), m] * start[m]);"""
+    given = {"KK": draw.reals(2, 2), "vv": draw.reals(2), "start": draw.reals(2), "rate": draw.reals()}
+    return text, given, draw.pick(("out", "xx"))
+
+
+@family
+def slopes_of_blocks(draw: Draw) -> Drawn:
+    """A Jacobian inside of a block, and one inside of a function, at each point around it."""
+    inner = draw.pick(("here[k] * here[0]", "sum[n](here[n] ** 2 where n <= k)", "relu(here[k]) * WW[i]"))
+    text = f"""
+input XX[i, j], WW[i];
+fn steepest(aa[k]) -> [k] {{ let yy = sum[k](aa[k] ** 2) * aa[0]; (@yy / @aa)[k] }}
+let out[i, j] = {{
+    let here[k] = {draw.pick(("XX[i, k]", "XX[i, k] * WW[i]"))};
+    let part[k in 0..size(j)] = {inner};
+    (@part / @here)[{draw.pick(("0", "1", "j"))}, j] + {draw.pick(("steepest(here)[j]", "WW[i]"))}
+}};"""
+    return text, {"XX": draw.reals(2, 3), "WW": draw.reals(2)}, "out"
+
+
 # ---------------------------------------------------------------------------------- elementwise, kinks, branches
 
 
