@@ -226,6 +226,11 @@ PROGRAMS = {
         {"s": "n"},
         newton,
     ),
+    "a number of a block": Steps(
+        "input X[i, j]; let out[i, j] = { let x = X[i, j]; let y = log(x) * x; @y / @x } where X[i, j] > 0.3;",
+        {"X": "nd"},
+        lambda X: torch.where(X > 0.3, X.log() + 1, 0.0),
+    ),
     "a block without steps": Steps(
         "input X[i, j]; let out[i, j] = { let x[k] = X[i, k]; let p[k] = softmax[k](x[k]); (@p / @x)[1, j] };",
         {"X": "nd"},

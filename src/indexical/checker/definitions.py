@@ -109,6 +109,8 @@ def value_and_guard(
         return value, build.conjunction((guard, also)), good and fine
     if slots and is_whole(scope, body):
         tensor = reads.tensor_of(unit, scope, body)
+        if tensor is not None and not tensor.axes:
+            return reads.read_at(unit, scope, tensor, (), body.span), guard, good
         return reads.read(unit, scope, tensor, _as_indices(slots), body.span, body.span), guard, good
     outside, unit.statement = unit.statement, body
     value = elaborate.expression(unit, scope, body)
