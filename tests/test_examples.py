@@ -23,6 +23,7 @@ SIZES = {
     "convolution": {"b": 2, "c": 2, "y": 5, "x": 4, "o": 2},
     "decoder": {"t": 4, "m": 3, "n": 3},
     "gated_recurrence": {"t": 40, "d": 2, "e": 3},
+    "gradient_descent": {"i": 5, "d": 3},
     "grouped_query": {"b": 2, "h": 4, "g": 2, "i": 4, "j": 4, "d": 3, "e": 2},
     "heat_equation": {"x": 6},
     "lstm": {"b": 2, "t": 3, "m": 2, "n": 2, "p": 2},
@@ -108,6 +109,13 @@ def fibonacci(a: Mapping[str, Array]) -> Array:
     return np.array(found)
 
 
+def gradient_descent(a: Mapping[str, Array]) -> Array:
+    x = np.zeros(a["A"].shape[1])
+    for _ in range(20):
+        x = x - 0.05 * a["A"].T @ (a["A"] @ x - a["y"])
+    return x
+
+
 def grouped_query(a: Mapping[str, Array]) -> Array:
     return attend(a["Q"], np.repeat(a["K"], 2, axis=1), np.repeat(a["V"], 2, axis=1), lower(4, 4))
 
@@ -174,6 +182,7 @@ PLAIN: dict[str, Callable[[Mapping[str, Array]], Any]] = {
     "convolution": convolution,
     "documents": documents,
     "fibonacci": fibonacci,
+    "gradient_descent": gradient_descent,
     "grouped_query": grouped_query,
     "decoder": decoder,
     "gated_recurrence": gated_recurrence,
