@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .api import Program, check, compile
     from .calculus import batch, grad, jvp
     from .diagnostics import CallError, CompileError, Diagnostic, Error, SlowPath
+    from .lift import read
     from .pages import patterns, show
     from .readings import Undecided, accuracy, exact, trace, verify
 
@@ -32,6 +33,7 @@ __all__ = [
     "jvp",
     "nn",
     "patterns",
+    "read",
     "show",
     "std",
     "trace",
@@ -48,6 +50,7 @@ _HOMES = {
     **dict.fromkeys(("Undecided", "accuracy", "exact", "trace", "verify"), "readings"),
     **dict.fromkeys(("batch", "grad", "jvp"), "calculus"),
     **dict.fromkeys(("patterns", "show"), "pages"),
+    "read": "lift",
     "nn": "nn",
     "std": "std",
 }

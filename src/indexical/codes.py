@@ -119,4 +119,8 @@ CODES: dict[str, Code] = {
     "IX513": _error("an equality that is not decided"),
     "IX514": _error("an exact value that grows too large"),
     "IX515": _error("a question that cannot be asked"),
+    # Reading code of others.
+    "IX601": _error("a callable that cannot be run"),
+    "IX602": _error("an operation that cannot be read"),
+    "IX603": _error("a relation that is not what the callable computes"),
 }

@@ -89,6 +89,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     _add_calculus(commands)
     _add_readings(commands)
+    _add_reading(commands)
 
     showing = commands.add_parser(
         "show",
@@ -208,6 +209,25 @@ def _add_derived(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a program; - reads standard input")
     parser.add_argument("-o", "--output", metavar="PATH", help="where to write it (default: standard output)")
     _add_format(parser)
+
+
+def _add_reading(commands: Any) -> None:
+    """The command that makes a program of a PyTorch callable."""
+    reading = commands.add_parser(
+        "read",
+        help="the relation that a PyTorch function or module computes, as a program",
+        description="Run a callable on arrays and on others like them, print the relation that it computes, and report "
+        "what the checker finds in it, at its line of your file.",
+        epilog="example: ix read model.py:attention --example inputs.npz --axes 'q=b h i d, k=b h j d' --causal",
+    )
+    reading.add_argument("target", metavar="TARGET", help="package.module:function or file.py:Module")
+    reading.add_argument("--example", required=True, metavar="PATH", help=".npz of arrays, by the names of arguments")
+    reading.add_argument("--axes", metavar="LETTERS", help="letters for the axes, like 'q=b h i d, k=b h j d'")
+    reading.add_argument("--causal", action="store_true", help="no query may hear a later key")
+    reading.add_argument("--notes", action="store_true", help="print notes as well")
+    reading.add_argument("-o", "--output", metavar="PATH", help="where to write it (default: standard output)")
+    _add_format(reading)
+    reading.set_defaults(command="reading:read_command")
 
 
 def _add_readings(commands: Any) -> None:

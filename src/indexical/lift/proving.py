@@ -1,0 +1,67 @@
+"""What the checker proves of a callable: its findings on what was read, at places in the caller's own file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..api import check_source
+from ..diagnostics import Diagnostic, Label
+from ..source import Source
+from .reading import Reading, reader
+
+# A letter of an axis, and the role that it claims. What a relation does not have is not claimed.
+ROLES = {"i": "query", "j": "key", "d": "compare", "e": "carry", "h": "head", "b": "batch"}
+
+
+def findings(
+    function: Callable[..., Any],
+    example: Mapping[str, Any],
+    axes: Mapping[str, str] | None = None,
+    contract: Any = None,
+) -> list[Diagnostic]:
+    """Every finding of the checker on a callable, each at its place in the caller's file.
+
+    `example` has the arguments by name, `axes` the letters of their axes (`"b h i d"`), `contract` what is claimed:
+    an object or a mapping with `causal`. Raises `ix.Error` where the callable cannot be read.
+    """
+    reading = reader(function, (), example, axes).program()
+    return proved(reading, axes or {}, contract)
+
+
+def proved(reading: Reading, axes: Mapping[str, str], contract: Any = None) -> list[Diagnostic]:
+    """The findings on a program that was read, with what is claimed of it."""
+    text = str(reading).rstrip() + "\n"
+    claim = _claim(reading, axes, contract)
+    found = check_source(Source(reading.ir.source.name, f"{text}\n{claim}\n" if claim else text))
+    return [_placed(reading, finding, len(text)) for finding in found]
+
+
+def _claim(reading: Reading, axes: Mapping[str, str], contract: Any) -> str | None:
+    """The statement of a contract: the letters that were given, by their roles, and what is declared."""
+    claims = contract if isinstance(contract, Mapping) else vars(contract) if hasattr(contract, "__dict__") else {}
+    given = {letter for spec in axes.values() for letter in spec.replace("(", " ").replace(")", " ").split()}
+    roles = [f"{role} {letter}" for letter, role in ROLES.items() if letter in given]
+    flags = ["causal"] if claims.get("causal") in (True, "square") else []
+    if not flags or not reading.roles:
+        return None
+    words = [role for role in roles if role.split()[1] in _letters(reading)]
+    return f"attention {reading.outputs[0]}({', '.join((*words, *flags))});"
+
+
+def _letters(reading: Reading) -> set[str]:
+    return {
+        str(axis.coordinate) for tensor in (*reading.ir.inputs, *reading.ir.tensors.values()) for axis in tensor.axes
+    }
+
+
+def _placed(reading: Reading, finding: Diagnostic, length: int) -> Diagnostic:
+    """A finding with its places in the caller's file; one that was read from no place has none."""
+    labels: dict[Any, Label] = {}
+    for label in finding.labels:
+        site = reading.place_of(label.span) if label.span.end <= length else None
+        span = None if site is None else site.span
+        if span is not None:
+            labels.setdefault((span.start, span.end), Label(span, label.text))
+    return replace(finding, labels=tuple(labels.values()), fix=None)
