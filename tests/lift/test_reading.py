@@ -153,14 +153,29 @@ def test_arrays_and_keywords_are_taken_as_the_callable_takes_them() -> None:
     torch.testing.assert_close(program(drawn(5, 2), drawn(5, 2)), halved(drawn(5, 2), 3, y=drawn(5, 2)))
 
 
+def test_parts_that_are_written_in_place_are_followed() -> None:
+    def cached(q: Any, k: Any, cache: Any) -> Any:
+        keys = cache.clone()
+        keys[:, 2 : 2 + k.shape[1]] = k
+        scores = q @ keys.mT
+        scores /= q.shape[-1] ** 0.5
+        scores.masked_fill_(torch.ones(scores.shape[-2:]).triu(1).bool(), -torch.inf)
+        return scores.softmax(-1) @ keys
+
+    text = str(ix.read(cached, drawn(2, 5, 8), drawn(2, 4, 8), drawn(2, 7, 8)))
+    assert "where j <= i" in text
+    assert "k[b, j - 2, e]" in text
+
+
 def valued(q: Any) -> Any:
     return q if q.sum() > 0 else -q
 
 
 def masked_in_place(q: Any) -> Any:
-    row = q.clone()
-    row[0] = 0.0
-    return row
+    rows = q.clone()
+    first = rows[0]
+    rows.mul_(2.0)
+    return rows + first
 
 
 def random(q: Any) -> Any:

@@ -341,8 +341,9 @@ def compare(op: str, left: Polynomial, right: Polynomial, site: Site | None) -> 
             if op == relation and (holds or fails):
                 return TRUE if holds else FALSE
     step = gap.terms.get(frozenset(), 0)
-    if (op, step) in (("<", 1), (">", -1)):
-        op, left, right = f"{op}=", _without_constant(left), _without_constant(right)
+    shorter = _without_constant(left), _without_constant(right)
+    if (op, step) in (("<", 1), (">", -1)) and all(side.terms for side in shorter):
+        op, (left, right) = f"{op}=", shorter
     return Op(op, (Whole(left), Whole(right)), "bool", site=site)
 
 
@@ -443,15 +444,15 @@ def hoisted(expr: Expr) -> Expr:
     return Op("*", (rest, scale), expr.kind, site=scale.site or expr.site)
 
 
-def unmasked(expr: Expr) -> tuple[Expr, list[Expr]]:
-    """A score without its masks, and what holds of the points that they leave."""
+def unmasked(expr: Expr, limit: float = ABSENT) -> tuple[Expr, list[Expr]]:
+    """A score without its masks, and what holds of the points that they leave. A number up to `limit` is a mask."""
     match expr:
         case Op("if", (condition, then, otherwise)):
-            if _is_absent(then):
-                core, guards = unmasked(otherwise)
+            if _is_absent(then, limit):
+                core, guards = unmasked(otherwise, limit)
                 return core, [replace_site(negated(condition), expr.site), *guards]
-            if _is_absent(otherwise):
-                core, guards = unmasked(then)
+            if _is_absent(otherwise, limit):
+                core, guards = unmasked(then, limit)
                 return core, [replace_site(condition, expr.site), *guards]
         case Op("+" | "-" as op, (left, right)):
             mask = right if op == "+" else apply("neg", (right,), right.kind, expr.site)
@@ -459,23 +460,21 @@ def unmasked(expr: Expr) -> tuple[Expr, list[Expr]]:
                 if isinstance(bias, Op) and bias.op == "if":
                     condition, then, otherwise = bias.arguments
                     for kept, value, other in ((negated(condition), then, otherwise), (condition, otherwise, then)):
-                        if _is_absent(value):
-                            core, guards = unmasked(
-                                apply(op if op == "+" else "+", (score, other), expr.kind, expr.site)
-                            )
+                        if _is_absent(value, limit):
+                            core, guards = unmasked(apply("+", (score, other), expr.kind, expr.site), limit)
                             return core, [replace_site(kept, expr.site), *guards]
-            (x, one), (y, two) = unmasked(left), unmasked(right)
+            (x, one), (y, two) = unmasked(left, limit), unmasked(right, limit)
             if one or (two and op == "+"):
                 return apply(op, (x, y if op == "+" else right), expr.kind, expr.site), [
                     *one,
                     *(two if op == "+" else ()),
                 ]
         case Op("*" | "/" as op, (left, Num(value) as right)) if value.factor > 0:
-            core, guards = unmasked(left)
+            core, guards = unmasked(left, limit)
             if guards:
                 return apply(op, (core, right), expr.kind, expr.site), guards
         case Op("*", (Num(value) as left, right)) if value.factor > 0:
-            core, guards = unmasked(right)
+            core, guards = unmasked(right, limit)
             if guards:
                 return apply("*", (left, core), expr.kind, expr.site), guards
     return expr, []
@@ -485,6 +484,6 @@ def replace_site(expr: Expr, site: Site | None) -> Expr:
     return replace(expr, site=site)
 
 
-def _is_absent(expr: Expr) -> bool:
+def _is_absent(expr: Expr, limit: float) -> bool:
     value = _value(expr)
-    return value is not None and not isinstance(value, bool) and value <= ABSENT
+    return value is not None and not isinstance(value, bool) and value <= limit

@@ -115,7 +115,7 @@ class Names:
                     break
         rest = [axis for axis in weights.axes if axis not in keys]
         queries = [] if shared is None else [axis for axis in rest if axis not in shared]
-        queries = queries or rest[-1:]
+        queries = (queries or rest)[-max(len(keys), 1) :]
         batch = [axis for axis in rest if axis not in queries]
         for axis in keys:
             self.give(axis, "j", "k", "l")
@@ -248,13 +248,18 @@ class Names:
         self._spread()
 
     @property
+    def spoken(self) -> set[str]:
+        """The letters whose size can be asked for: those of inputs and of definitions."""
+        return {*self.extents, *(self.letters[axis] for d in self.definitions for axis in d.axes)}
+
+    @property
     def extents(self) -> dict[str, Polynomial]:
         """The extent of every letter of an input."""
         given = {letter for home in self.homes.values() for letter in home}
         return {letter: extent for letter, extent in self._extents.items() if letter in given}
 
 
-_ORDER = "bghijdef"
+_ORDER = {"b": 0, "g": 1, "h": 1, "i": 2, "j": 3, "d": 4, "e": 5, "f": 6}
 
 
 def order_axes(definitions: list[Definition], letters: dict[Axis, str]) -> None:
@@ -263,7 +268,7 @@ def order_axes(definitions: list[Definition], letters: dict[Axis, str]) -> None:
     for definition in definitions:
         spelled = [letters[axis] for axis in definition.axes]
         if not definition.result and all(letter in _ORDER for letter in spelled):
-            places = sorted(range(len(spelled)), key=lambda place: _ORDER.index(spelled[place]))
+            places = sorted(range(len(spelled)), key=lambda place: _ORDER[spelled[place]])
             definition.axes = tuple(definition.axes[place] for place in places)
             moved[definition] = places
 
@@ -295,9 +300,8 @@ def _leads_to(tensor: Any, weights: Definition) -> bool:
         return True
     if not isinstance(tensor, Definition) or len(tensor.axes) != len(weights.axes):
         return False
-    return any(isinstance(p, Read) and p.tensor is weights for p in parts(tensor.body)) and not any(
-        isinstance(p, Over) for p in parts(tensor.body)
-    )
+    own = {atom(axis) for axis in tensor.axes}
+    return any(isinstance(p, Read) and p.tensor is weights and set(p.indices) == own for p in parts(tensor.body))
 
 
 def _read_definitions(expr: Expr) -> list[Definition]:
@@ -337,7 +341,7 @@ def name_definitions(definitions: list[Definition], leaves: Iterable[Leaf], lett
             for over in parts(definition.body):
                 if isinstance(over, Over) and over.op == "sum":
                     reads = [f for f in factors(over.body) if isinstance(f, Read)]
-                    if any(_leads_to(read.tensor, weights) for read in reads):
+                    if len(reads) > 1 and any(_leads_to(read.tensor, weights) for read in reads):
                         call(definition, "out" if definition.result else "heard")
                         for read in reads:
                             if isinstance(read.tensor, Definition) and not _leads_to(read.tensor, weights):

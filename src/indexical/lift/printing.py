@@ -9,7 +9,7 @@ from typing import Any, cast
 from ..ir.affine import Polynomial
 from ..ir.functions import FUNCTIONS
 from .expressions import NORMALISERS, Expr, Num, Op, Over, Read, Whole, axes_in, parts
-from .indices import Axis, Extent, Looked, Quotient, Remainder, atom, atoms_in, product
+from .indices import Axis, Extent, Looked, Quotient, Remainder, atom, atoms_in, parts_of, product
 from .naming import Names
 from .recording import Site
 from .values import Leaf, Scale
@@ -44,6 +44,8 @@ class Printer:
     names: Names
     derived: dict[Extent, Polynomial]
     scope: set[str] = field(default_factory=set)
+    merged: dict[Axis, str] = field(default_factory=dict)
+    lengths: dict[Polynomial, str] = field(default_factory=dict)
     pieces: list[str] = field(default_factory=list)
     length: int = 0
     sites: list[tuple[int, int, Site]] = field(default_factory=list)
@@ -75,6 +77,7 @@ class Printer:
         body = definition.body
         sized = _sized_axes(body)
         self.scope = {self.names.letters[axis] for axis in definition.axes}
+        self.merged, self.lengths = self.merges(body)
         slots = ", ".join(self.slot(axis, sized) for axis in definition.axes)
         self.put(f"let {definition.name}{f'[{slots}]' if slots else ''} = ")
         trailing = None
@@ -98,7 +101,32 @@ class Printer:
         letter = self.names.letters[axis]
         if sized.get(axis) == {axis.extent}:
             return letter
-        return f"{letter} in 0..{self.size(axis.extent)}"
+        own = f"size({letter})" if self.names.extents.get(letter) == axis.extent else None
+        return f"{letter} in 0..{own or self.merged.get(axis) or self.size(axis.extent)}"
+
+    def merges(self, body: Expr) -> tuple[dict[Axis, str], dict[Polynomial, str]]:
+        """Coordinates that run over two axes of a definition, `c / size(e)` and `c % size(e)`, with how long they are,
+        and the sizes that they are taken apart by, said of those axes."""
+        merged: dict[Axis, str] = {}
+        lengths: dict[Polynomial, str] = {}
+        for part in parts(body):
+            if isinstance(part, Read) and isinstance(part.tensor, Definition):
+                found = {
+                    (kind, index): self.names.letters[axis]
+                    for index, axis in zip(part.indices, part.tensor.axes, strict=True)
+                    for kind in (Quotient, Remainder)
+                    if any(isinstance(a, kind) and index == atom(a) for a in parts_of(index))
+                }
+                for (kind, index), inner in found.items():
+                    [whole] = parts_of(index)
+                    outer = found.get((Quotient, atom(Quotient(whole.of, whole.by))))
+                    axes = parts_of(whole.of)
+                    if kind is Remainder and outer is not None and len(axes) == 1 and inner not in self.scope:
+                        [axis] = axes
+                        if whole.of == atom(axis) and outer not in self.scope:
+                            merged[axis] = f"size({outer}) * size({inner})"
+                            lengths[whole.by] = f"size({inner})"
+        return merged, lengths
 
     # ------------------------------------------------------------------------------- expressions
 
@@ -141,6 +169,8 @@ class Printer:
             self.choice(expr, level, sized)
         elif op == "real":
             self.prefixed(level > 5, "1.0 * ", arguments[0], 6, sized)
+        elif op == "truncated":
+            self.bracketed(level > 6, lambda: self.truncated(arguments[0], sized))
         elif op in ("*", "/") and isinstance(arguments[1], Num) and arguments[1].kind == "real":
             self.bracketed(level > 5, lambda: self.scaled(expr, sized))
         elif op == "*" and isinstance(arguments[0], Num) and arguments[0].value.powers:
@@ -171,6 +201,10 @@ class Printer:
             self.expr(right, sides[1], sized)
 
         self.bracketed(level > own, write)
+
+    def truncated(self, operand: Expr, sized: dict[Axis, set[Polynomial]]) -> None:
+        self.expr(operand, 7, sized)
+        self.put(" as i64")
 
     def choice(self, expr: Op, level: int, sized: dict[Axis, set[Polynomial]]) -> None:
         condition, then, otherwise = expr.arguments
@@ -234,7 +268,7 @@ class Printer:
                     product = 1
                     for axis in part.axes:
                         product *= axis.extent.constant or 0
-                    if product == roots:
+                    if product == roots and all(self.names.letters[a] in self.names.spoken for a in part.axes):
                         size = " * ".join(f"size({self.names.letters[axis]})" for axis in part.axes)
         if size is not None:
             return f" / sqrt({size})"
@@ -260,6 +294,7 @@ class Printer:
         said = [
             (" * ".join(f"size({self.names.letters[a]})" for a in axes), product(a.extent for a in axes))
             for axes in summed
+            if all(self.names.letters[a] in self.names.spoken for a in axes)
         ]
         said += [(f"size({letter})", known) for letter, known in self.known()]
         best: tuple[str, float, int] | None = None
@@ -291,6 +326,8 @@ class Printer:
 
     def size(self, extent: Polynomial, level: int = 0) -> str:
         """A number of points, in sizes of coordinates."""
+        if extent in self.lengths:
+            return self.lengths[extent]
         for letter, known in self.known():
             if extent.constant is None and known == extent:
                 return f"size({letter})"
@@ -340,9 +377,8 @@ class Printer:
         letter, unit = best
         if factor % unit == 0:
             return f"size({letter})", factor // unit
-        if unit % factor == 0:
-            return f"size({letter}) / {unit // factor}", 1
-        return f"size({letter}) / {unit}", factor
+        shared = math.gcd(factor, unit)
+        return f"size({letter}) / {unit // shared}", factor // shared
 
     def atom(self, part: Any) -> str:
         match part:

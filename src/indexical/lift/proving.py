@@ -11,8 +11,13 @@ from ..diagnostics import Diagnostic, Label
 from ..source import Source
 from .reading import Reading, reader
 
+# What is bad style in this language, and not in PyTorch.
+STYLE = frozenset(("IX411",))
+# What is meant where a contract says over what the weights are normalised.
+OVER_ANOTHER = frozenset(("IX402",))
+
 # A letter of an axis, and the role that it claims. What a relation does not have is not claimed.
-ROLES = {"i": "query", "j": "key", "d": "compare", "e": "carry", "h": "head", "b": "batch"}
+ROLES = {"i": "query", "j": "key"}
 
 
 def findings(
@@ -35,12 +40,17 @@ def proved(reading: Reading, axes: Mapping[str, str], contract: Any = None) -> l
     text = str(reading).rstrip() + "\n"
     claim = _claim(reading, axes, contract)
     found = check_source(Source(reading.ir.source.name, f"{text}\n{claim}\n" if claim else text))
-    return [_placed(reading, finding, len(text)) for finding in found]
+    silent = STYLE | (OVER_ANOTHER if _claims(contract).get("attends") else frozenset())
+    return [
+        _placed(reading, finding, len(text))
+        for finding in found
+        if finding.code not in silent and "is not proved" not in finding.message
+    ]
 
 
 def _claim(reading: Reading, axes: Mapping[str, str], contract: Any) -> str | None:
     """The statement of a contract: the letters that were given, by their roles, and what is declared."""
-    claims = contract if isinstance(contract, Mapping) else vars(contract) if hasattr(contract, "__dict__") else {}
+    claims = _claims(contract)
     given = {letter for spec in axes.values() for letter in spec.replace("(", " ").replace(")", " ").split()}
     roles = [f"{role} {letter}" for letter, role in ROLES.items() if letter in given]
     flags = ["causal"] if claims.get("causal") in (True, "square") else []
@@ -48,6 +58,12 @@ def _claim(reading: Reading, axes: Mapping[str, str], contract: Any) -> str | No
         return None
     words = [role for role in roles if role.split()[1] in _letters(reading)]
     return f"attention {reading.outputs[0]}({', '.join((*words, *flags))});"
+
+
+def _claims(contract: Any) -> Mapping[str, Any]:
+    if isinstance(contract, Mapping):
+        return contract
+    return vars(contract) if hasattr(contract, "__dict__") else {}
 
 
 def _letters(reading: Reading) -> set[str]:

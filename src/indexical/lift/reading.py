@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..api import Program, compile_source
-from ..diagnostics import CallError, CompileError, Diagnostic, Error, Label, Sink
+from ..diagnostics import CallError, CompileError, Error, Sink
 from ..run.tensors import load_torch
 from ..source import Source, Span
 from ..syntax.format import format_source
 from ..syntax.parse import parse
-from ..syntax.tokens import KEYWORDS, tokenize
-from ..syntax.vocabulary import RESERVED
-from .constants import constant
+from ..syntax.tokens import tokenize
+from .arguments import argument_names, flat, free_name, identifier, parameters_of, refusal, resized, tensor_of
+from .expressions import ABSENT, Read, parts
+from .graph import HELP, Graph
 from .naming import Names, name_definitions, order_axes
 from .printing import Printer
-from .recording import Call, Recording, Ref, Site, Unrunnable, record
-from .rules import RULES, Asked, Unfit, Unreadable
-from .sizes import LEVELS, Fit, Group, find_groups
-from .values import Kind, Leaf, Node, Shape, sources_of
+from .recording import Recording, Site, Unrunnable, record
+from .rules import Unfit, Unreadable
+from .sizes import LEVELS, Group, find_groups
+from .values import Leaf, Node
 from .views import Bound, with_views
-from .writing import Definition, Writer
+from .writing import Definition, Writer, settle_scales
 
 
 class Reading(Program):
@@ -74,15 +73,15 @@ def reader(
     named: Mapping[str, Any],
     axes: Mapping[str, str] | None = None,
 ) -> _Reader:
-    """A reader of a callable. `axes` are letters for the axes of arguments, as in `"b h i d"`."""
+    """A reader of a callable. `axes` are letters for the axes of arguments, as in `"b h i d"`. Arguments by names that
+    the callable does not know are passed in their order."""
+    known = parameters_of(function)
+    if not arrays and known is not None and not set(named) <= set(known):
+        found = _Reader(function, tuple(named.values()), {}, axes or {})
+        shown = [name for name, value in named.items() if hasattr(value, "shape")]
+        found.names = [free_name(identifier(name), set(shown[:place])) for place, name in enumerate(shown)]
+        return found
     return _Reader(function, arrays, named, axes or {})
-
-
-def refusal(code: str, message: str, site: Site | None = None, help: str | None = None) -> CallError:
-    span = None if site is None else site.span
-    labels = () if span is None else (Label(span),)
-    where = f" ({site})" if site is not None and span is None else ""
-    return CallError([Diagnostic(code, message + where, labels, help=help)])
 
 
 class _Reader:
@@ -94,9 +93,9 @@ class _Reader:
             raise refusal("IX601", f"{function!r:.60} cannot be called", help="pass a function or a module")
         self.function = function
         self.axes = axes
-        self.arguments = [_tensor(value) for value in arrays]
-        self.keywords = {name: _tensor(value) for name, value in named.items()}
-        self.names = _argument_names(function, self.arguments, self.keywords)
+        self.arguments = [tensor_of(value) for value in arrays]
+        self.keywords = {name: tensor_of(value) for name, value in named.items()}
+        self.names = argument_names(function, self.arguments, self.keywords)
         if not self.names:
             raise refusal(
                 "IX601", "no array is given", help="pass arrays that the callable takes: their sizes may differ later"
@@ -116,7 +115,7 @@ class _Reader:
     def fresh(self, shapes: Sequence[tuple[int, ...]], seed: int) -> list[Any]:
         """Arrays like those of the example, of these shapes."""
         generator = self.torch.Generator().manual_seed(seed)
-        return [_resized(self.torch, t, shape, generator) for t, shape in zip(self.tensors(), shapes, strict=True)]
+        return [resized(self.torch, t, shape, generator) for t, shape in zip(self.tensors(), shapes, strict=True)]
 
     # ------------------------------------------------------------------------------- the program
 
@@ -126,6 +125,7 @@ class _Reader:
             base = self.run([tensor.clone() for tensor in example])
         except Unrunnable as problem:
             raise refusal("IX601", f"the callable raised on the example: {problem}") from None
+        self.tolerance = max(_TOLERANCE.get(str(tensor.dtype), 0.0) for tensor in base.tensors)
         given: dict[int, list[Any]] = {}
 
         def run(shapes: list[tuple[int, ...]], number_of_run: int) -> Recording:
@@ -140,24 +140,33 @@ class _Reader:
             if not groups:
                 recordings = [run(shapes, seed) for seed in range(2)]
             try:
-                graph = Graph(self, groups, recordings, [given[id(found)] for found in recordings])
+                drawn = [given[id(found)] for found in recordings]
+                graph = Graph(self.function, self.names, groups, recordings, drawn)
             except Unfit as problem:
                 unfit = problem
                 continue
-            reading = self.written(graph, graph.results())
-            self.check(reading, groups, shapes)
+            reading = self.written(graph, graph.results(), ABSENT)
+            try:
+                self.check(reading, groups, shapes)
+            except CallError:
+                # A large negative number is a mask, unless it fills a whole row: then it is a number.
+                exact = self.written(graph, graph.results(), -math.inf)
+                if str(exact) == str(reading):
+                    raise
+                self.check(exact, groups, shapes)
+                return exact
             return reading
-        raise refusal("IX602", str(unfit), unfit.site, _HELP)
+        raise refusal("IX602", str(unfit), unfit.site, HELP)
 
-    def written(self, graph: Graph, results: list[Node]) -> Reading:
-        writer = Writer(results)
+    def written(self, graph: Graph, results: list[Node], limit: float) -> Reading:
+        writer = Writer(results, limit)
         try:
-            for node in results:
-                writer.result(node)
+            returned = [writer.result(node) for node in results]
         except Unreadable as problem:
             raise refusal("IX602", f"this cannot be read: {problem}", results[0].site) from None
-        definitions, bound = with_views(writer.definitions)
-        leaves = _leaves(graph, definitions, bound)
+        settle_scales(writer.definitions)
+        definitions, bound = with_views(_needed(writer.definitions))
+        leaves = _leaves(graph, definitions)
         names = Names(definitions, leaves, self.axes)
         letters = {*names.letters.values(), *(c for home in names.homes.values() for c in home if c)}
         name_definitions(definitions, leaves, letters)
@@ -168,7 +177,7 @@ class _Reader:
         printer.inputs(leaves)
         for definition in definitions:
             printer.definition(definition)
-        shown = [definition.name for definition in definitions if definition.result]
+        shown = [definition.name for definition in returned]
         read = {part for d in definitions for part in _read_names(d)}
         if any(name in read for name in shown) or len(shown) > 1:
             printer.put(f"\noutput {', '.join(shown)};\n")
@@ -209,7 +218,7 @@ class _Reader:
                     raise refusal(
                         "IX603", f"what was read is not what the callable computes: `{name}` is of shape {shown}"
                     )
-                if not _agree(self.torch, one, two):
+                if not _agree(self.torch, one, two, self.tolerance):
                     worst = _worst(self.torch, one, two)
                     raise refusal(
                         "IX603", f"what was read is not what the callable computes: `{name}` differs by {worst:.3g}"
@@ -221,203 +230,28 @@ class _Reader:
         keywords = {n: next(rest) if isinstance(v, self.torch.Tensor) else v for n, v in self.keywords.items()}
         with self.torch.no_grad():
             result = self.function(*arguments, **keywords)
-        return tuple(v for v in _flat(result) if isinstance(v, self.torch.Tensor))
+        return tuple(v for v in flat(result) if isinstance(v, self.torch.Tensor))
 
 
-class Graph:
-    """The tensors of several runs at once: what differs between them is a size."""
-
-    def __init__(
-        self, reader: _Reader, groups: list[Group], recordings: list[Recording], given: list[list[Any]]
-    ) -> None:
-        self.reader = reader
-        self.groups = groups
-        self.recordings = recordings
-        self.fit = Fit(tuple(group.extent for group in groups))
-        self.nodes: dict[int, Node] = {}
-        self.leaves: list[Leaf] = []
-        self.given = given
-        self._named = _held_names(reader.function)
-        self._name_inputs()
-        for call_number in range(len(recordings[0].calls)):
-            self._step([recording.calls[call_number] for recording in recordings])
-
-    # ------------------------------------------------------------------------------- leaves
-
-    def _name_inputs(self) -> None:
-        for place, name in enumerate(self.reader.names):
-            tensors = [drawn[place] for drawn in self.given]
-            leaf = Leaf(self._shape_of(tensors, None), _kind(tensors[0]), name, tensors[0], True)
-            self.leaves.append(leaf)
-            for recording, tensor in zip(self.recordings, tensors, strict=True):
-                number_of = recording.numbers.get(id(tensor))
-                if number_of is not None:
-                    self.nodes[number_of] = leaf
-
-    def _leaf(self, number_of: int, site: Site | None) -> Node:
-        """A tensor that the callable holds: a parameter, a constant, or a pattern that has a relation."""
-        tensors = [recording.tensors[number_of] for recording in self.recordings]
-        name = self._named.get(id(tensors[0]))
-        shape = self._shape_of(tensors, site)
-        learned = isinstance(tensors[0], self.reader.torch.nn.Parameter)
-        found = None if learned else constant(tensors, shape, _kind(tensors[0]), site)
-        if found is not None:
-            return found
-        if any(tensor is not tensors[0] for tensor in tensors):
-            first = tensors[0]
-            if any(t.shape != first.shape or not bool((t == first).all()) for t in tensors):
-                raise refusal(
-                    "IX602",
-                    "a tensor that is made outside of PyTorch's operations differs from run to run",
-                    site,
-                    "make it of PyTorch's operations, or pass it as an argument",
-                )
-        taken = {leaf.name for leaf in self.leaves}
-        chosen = _free_name(_identifier(name or "constant"), taken)
-        leaf = Leaf(shape, _kind(tensors[0]), chosen, tensors[0], False)
-        self.leaves.append(leaf)
-        return leaf
-
-    def _node(self, number_of: int, site: Site | None) -> Node:
-        if number_of not in self.nodes:
-            self.nodes[number_of] = self._leaf(number_of, site)
-        return self.nodes[number_of]
-
-    def _shape_of(self, tensors: Sequence[Any], site: Site | None) -> Shape:
-        extents = []
-        for sizes in zip(*(tuple(tensor.shape) for tensor in tensors), strict=True):
-            extent = self.fit.extent(sizes)
-            if extent is None:
-                shown = ", ".join(map(str, sizes))
-                raise Unfit(f"an axis of sizes {shown} is no simple function of the sizes of the arguments")
-            extents.append(extent)
-        return tuple(extents)
-
-    # ------------------------------------------------------------------------------- operations
-
-    def _step(self, calls: list[Call]) -> None:
-        call = calls[0]
-        name = call.name.removeprefix("aten.").split(".")[0]
-        written = name.endswith("_") and not name.endswith("__")
-        rule = RULES.get(name.removesuffix("_") if written else name)
-        if name in _IGNORED:
-            return
-        if name == "_local_scalar_dense":
-            self._check_constant(call)
-            return
-        if rule is None:
-            raise refusal("IX602", f"`{name}` cannot be read" + _because(name), call.site, _HELP)
-        try:
-            arguments = self._merged([c.arguments for c in calls], call.site)
-            keywords = {key: self._merged([c.keywords[key] for c in calls], call.site) for key in call.keywords}
-            refs = [ref for ref in _flat(call.result) if isinstance(ref, Ref)]
-            shapes = [self._shape_of([r.tensors[ref.number] for r in self.recordings], call.site) for ref in refs]
-            kinds = [_kind(self.recordings[0].tensors[ref.number]) for ref in refs]
-            made = rule(
-                Asked(shapes, kinds, call.site), *arguments, **{k: v for k, v in keywords.items() if k not in _PLACING}
-            )
-        except Unfit as problem:
-            problem.site = call.site
-            raise
-        except Unreadable as problem:
-            raise refusal("IX602", f"`{name}` cannot be read: {problem}", call.site, _HELP) from None
-        for ref, node in zip(refs, made if isinstance(made, tuple) else (made,), strict=False):
-            if node.shape != shapes[refs.index(ref)]:
-                raise refusal("IX602", f"the shape of `{name}` cannot be followed", call.site, _HELP)
-            self.nodes[ref.number] = node
-        if written:
-            self._check_alone(call)
-
-    def _merged(self, values: list[Any], site: Site | None) -> Any:
-        """An argument of several runs as one: tensors as nodes, numbers as sizes."""
-        first = values[0]
-        match first:
-            case Ref(number=number_of):
-                return self._node(number_of, site)
-            case bool() | str() | None:
-                return first
-            case int():
-                found = self.fit.whole(tuple(values))
-                if found is None:
-                    raise Unfit(f"the numbers {', '.join(map(str, values))} are no simple function of the sizes")
-                return found
-            case float():
-                scale = self.fit.real(tuple(values))
-                if scale is None:
-                    raise Unfit(f"the numbers {', '.join(map(str, values))} are no simple function of the sizes")
-                return scale
-            case tuple():
-                if len({len(value) for value in values}) > 1:
-                    raise Unreadable("it takes more or fewer arguments on other sizes")
-                return tuple(self._merged(list(parts), site) for parts in zip(*values, strict=True))
-        return first
-
-    def _check_alone(self, call: Call) -> None:
-        """What is written in place must be seen by nobody else: no view of it, and it is no view."""
-        target = call.arguments[0]
-        tensors = self.recordings[0].tensors
-        if not isinstance(target, Ref):
-            return
-        mine = tensors[target.number]
-        for number_of, node in self.nodes.items():
-            other = tensors[number_of] if number_of < len(tensors) else None
-            if other is None or number_of == target.number or other is mine:
-                continue
-            if other.untyped_storage().data_ptr() == mine.untyped_storage().data_ptr() and node is not None:
-                raise refusal(
-                    "IX602",
-                    "a tensor is changed in place while another one looks at it",
-                    call.site,
-                    "make a new tensor instead: `torch.where`, `torch.cat`",
-                )
-
-    def _check_constant(self, call: Call) -> None:
-        for ref in _flat(call.arguments):
-            if isinstance(ref, Ref) and self._depends(self._node(ref.number, call.site)):
-                raise refusal(
-                    "IX602",
-                    "what is done next depends on a value of the arrays",
-                    call.site,
-                    "a relation is the same for all values: keep the number as a tensor",
-                )
-
-    def _depends(self, node: Node) -> bool:
-        if isinstance(node, Leaf):
-            return node.given
-        return any(self._depends(source) for source in sources_of(node))
-
-    def results(self) -> list[Node]:
-        refs = [ref for ref in _flat(self.recordings[0].result) if isinstance(ref, Ref)]
-        if not refs:
-            raise refusal("IX601", "the callable returns no tensor")
-        return [self._node(ref.number, None) for ref in refs]
-
-
-# What only places a tensor, or says nothing about its value.
-_PLACING = frozenset(("dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking", "generator", "copy"))
-_IGNORED = frozenset(
-    ("_assert_async", "_assert_tensor_metadata", "record_stream", "is_same_size", "sym_size", "_has_same_storage_numel")
-)
-_HELP = "`ix.audit` can still probe the callable from outside"
-_RANDOM = ("dropout", "bernoulli", "rand", "normal", "multinomial", "uniform", "exponential")
-
-
-def _because(name: str) -> str:
-    if any(word in name for word in _RANDOM):
-        return ": its result is random; a module is read after `.eval()`"
-    return ": there is no rule for it"
+def _needed(definitions: list[Definition]) -> list[Definition]:
+    """The definitions that a result needs; others were written for what turned out to change nothing."""
+    kept: set[Definition] = set()
+    todo = [definition for definition in definitions if definition.result]
+    while todo:
+        definition = todo.pop()
+        if definition not in kept:
+            kept.add(definition)
+            found = (part.tensor for part in parts(definition.body) if isinstance(part, Read))
+            todo += (tensor for tensor in found if isinstance(tensor, Definition))
+    return [definition for definition in definitions if definition in kept]
 
 
 def _read_names(definition: Definition) -> set[str]:
-    from .expressions import Read, parts
-
     return {part.tensor.name for part in parts(definition.body) if isinstance(part, Read)}
 
 
-def _leaves(graph: Graph, definitions: list[Definition], bound: Iterable[Any]) -> list[Leaf]:
+def _leaves(graph: Graph, definitions: list[Definition]) -> list[Leaf]:
     """The inputs: all arrays that are given, then of what is held what is read."""
-    from .expressions import Read, parts
-
     read: dict[Leaf, None] = {}
     for definition in definitions:
         for part in parts(definition.body):
@@ -456,117 +290,10 @@ def _compiled(printer: Printer, held: list[Bound], title: str) -> Reading:
     return Reading(program, held, sites)
 
 
-# ------------------------------------------------------------------------------------- arguments
-
-
-def _tensor(value: Any) -> Any:
-    """An array as a tensor; anything else as it is."""
-    import numpy as np
-    import torch
-
-    return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
-
-
-def _argument_names(function: Callable[..., Any], arguments: Sequence[Any], keywords: Mapping[str, Any]) -> list[str]:
-    """A name for every tensor, as the callable calls it."""
-    import torch
-
-    target = function.forward if isinstance(function, torch.nn.Module) else function
-    try:
-        known = [
-            p.name
-            for p in inspect.signature(target).parameters.values()
-            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        ]
-    except (TypeError, ValueError):
-        known = []
-    found: list[str] = []
-    for place, value in enumerate(arguments):
-        if isinstance(value, torch.Tensor):
-            found.append(_free_name(_identifier(known[place] if place < len(known) else f"x{place}"), set(found)))
-    for name, value in keywords.items():
-        if isinstance(value, torch.Tensor):
-            found.append(_free_name(_identifier(name), set(found)))
-    return found
-
-
-def _identifier(name: str) -> str:
-    plain = re.sub(r"\W+", "_", name).strip("_") or "x"
-    plain = plain if not plain[0].isdigit() else f"x{plain}"
-    return f"{plain}_" if plain in KEYWORDS or plain in RESERVED else plain
-
-
-def _free_name(name: str, taken: set[str]) -> str:
-    chosen, count = name, 2
-    while chosen in taken:
-        chosen, count = f"{name}_{count}", count + 1
-    return chosen
-
-
-def _held_names(function: Callable[..., Any]) -> dict[int, str]:
-    """The names of the parameters and buffers that a callable can reach, by identity."""
-    import torch
-
-    modules: list[tuple[str, Any]] = []
-    owner = getattr(function, "__self__", None)
-    for found in (function, owner):
-        if isinstance(found, torch.nn.Module):
-            modules.append(("", found))
-    named: dict[int, str] = {}
-    target = inspect.unwrap(function) if inspect.isfunction(function) else None
-    if target is not None:
-        reached = inspect.getclosurevars(target)
-        defaults = {p.name: p.default for p in inspect.signature(target).parameters.values()}
-        for name, value in {**reached.globals, **reached.nonlocals, **defaults}.items():
-            if isinstance(value, torch.nn.Module):
-                modules.append((f"{name}.", value))
-            elif isinstance(value, torch.Tensor):
-                named[id(value)] = name
-    if owner is not None and not isinstance(owner, torch.nn.Module):
-        for name, value in vars(owner).items() if hasattr(owner, "__dict__") else ():
-            if isinstance(value, torch.Tensor):
-                named[id(value)] = name
-    for prefix, module in modules:
-        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-            named.setdefault(id(tensor), f"{prefix}{name}")
-    return named
-
-
-def _kind(tensor: Any) -> Kind:
-    return "bool" if str(tensor.dtype) == "torch.bool" else "real" if tensor.is_floating_point() else "whole"
-
-
-def _resized(torch: Any, tensor: Any, shape: tuple[int, ...], generator: Any) -> Any:
-    """A fresh array like a tensor: random numbers for real ones, else its own values at the nearest places."""
-    if (
-        tensor.is_floating_point()
-        and bool(torch.isfinite(tensor).all())
-        and tensor.numel()
-        and len(tensor.unique()) > 2
-    ):
-        spread = float(tensor.double().std()) if tensor.numel() > 1 else 1.0
-        drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
-        return (drawn * (spread or 1.0)).to(tensor.dtype).to(tensor.device)
-    found = tensor
-    for axis, (old, new) in enumerate(zip(tensor.shape, shape, strict=True)):
-        if old != new:
-            places = torch.arange(new) * old // max(new, 1)
-            found = found.index_select(axis, places.to(tensor.device))
-    return found.clone()
-
-
-def _flat(value: Any) -> list[Any]:
-    if isinstance(value, Mapping):
-        return [part for inner in value.values() for part in _flat(inner)]
-    if isinstance(value, tuple | list):
-        return [part for inner in value for part in _flat(inner)]
-    return [value]
-
-
-def _agree(torch: Any, one: Any, two: Any) -> bool:
+def _agree(torch: Any, one: Any, two: Any, tolerance: float) -> bool:
     if not one.is_floating_point():
         return bool((one == two).all())
-    return _worst(torch, one, two) <= _TOLERANCE.get(str(one.dtype), 1e-4)
+    return _worst(torch, one, two) <= tolerance
 
 
 _TOLERANCE = {"torch.float64": 1e-8, "torch.float32": 1e-4, "torch.bfloat16": 5e-2, "torch.float16": 1e-2}

@@ -61,7 +61,7 @@ def find_groups(
             if any(group.extent.sizes == sizes for group in groups):
                 continue
             found = _runs(fixed, run, structure if size > 1 else None)
-            if found is None:
+            if found is None or not _follows(base, recordings[0], found[0], size, times[place] * sizes[0]):
                 continue
             groups.append(Group(Extent(sizes), times))
             current = fixed
@@ -83,6 +83,19 @@ def _runs(shapes: list[list[tuple[int, ...]]], run: Run, structure: Any) -> list
             return None
         structure = found[-1].structure
     return found
+
+
+def _follows(base: Recording, before: Recording, after: Recording, old: int, new: int) -> bool:
+    """Whether every axis that moved with an axis is a multiple or a part of it in the example, or longer by as much.
+    One that is not took the points of an axis that the callable holds fast: `x.view(2, -1)` takes any rows."""
+    for at_first, one, other in zip(base.tensors, before.tensors, after.tensors, strict=False):
+        if not len(at_first.shape) == len(one.shape) == len(other.shape):
+            return False
+        for size, first, second in zip(at_first.shape, one.shape, other.shape, strict=True):
+            scaled = second * old == first * new and (size % old == 0 or old % max(size, 1) == 0)
+            if first != second and not scaled and abs(second - first) not in (abs(new - old), 2 * abs(new - old)):
+                return False
+    return True
 
 
 def _places(shapes: Sequence[tuple[int, ...]]) -> Iterator[tuple[Place, int]]:
@@ -212,8 +225,9 @@ class Fit:
                     factor = round(ratios[0], 9) if abs(ratios[0] - round(ratios[0], 6)) < 1e-6 else ratios[0]
                     return Scale(factor, ((extent, power),))
         for one, two in combinations(self.extents, 2):
-            for power in (-0.5, -1.0, -0.25):
+            for power in (-0.5, -1.0, -0.25, 0.5, 1.0):
                 ratios = [v / (a * b) ** power for v, a, b in zip(values, one.sizes, two.sizes, strict=True)]
                 if max(ratios) - min(ratios) <= 1e-6 * abs(ratios[0]):
-                    return Scale(ratios[0], ((one, power), (two, power)))
+                    factor = 1.0 if abs(ratios[0] - 1) < 1e-6 else ratios[0]
+                    return Scale(factor, ((one, power), (two, power)))
         return None

@@ -61,6 +61,8 @@ class View(Node):
     move: Callable[[Indices], Indices] = field(kw_only=True)
     expands: bool = False
     restricts: bool = False
+    # Where a point of the source lies in the view, and what is at least 0 if it does; None where that is not known.
+    inverse: Callable[[Indices], tuple[Indices, tuple[Polynomial, ...]]] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -110,6 +112,15 @@ class Join(Node):
     axis: int = 0
 
 
+@dataclass(slots=True, eq=False)
+class Patched(Node):
+    """A tensor of which a part was written anew: `inverse` says where in the part a point lies."""
+
+    source: Node = field(kw_only=True)
+    part: Node = field(kw_only=True)
+    inverse: Callable[[Indices], tuple[Indices, tuple[Polynomial, ...]]] = field(kw_only=True)
+
+
 def sources_of(node: Node) -> tuple[Node, ...]:
     """The tensors that a node is made of."""
     match node:
@@ -121,6 +132,8 @@ def sources_of(node: Node) -> tuple[Node, ...]:
             return arguments
         case Join(parts=parts):
             return parts
+        case Patched(source=source, part=part):
+            return (source, part)
     return ()
 
 
@@ -164,15 +177,27 @@ def sliced(source: Node, axis: int, start: Polynomial, step: int, shape: Shape, 
     def move(at: Indices) -> Indices:
         return (*at[:axis], start + at[axis] * number(step), *at[axis + 1 :])
 
-    return View(shape, source.kind, source=source, move=move, restricts=True, site=site)
+    def inverse(at: Indices) -> tuple[Indices, tuple[Polynomial, ...]]:
+        inside = at[axis] - start
+        return (*at[:axis], inside, *at[axis + 1 :]), (inside, shape[axis] - 1 - inside)
+
+    found = View(shape, source.kind, source=source, move=move, restricts=True, site=site)
+    found.inverse = inverse if step == 1 else None
+    return found
 
 
 def selected(source: Node, axis: int, place: Polynomial, site: Site | None) -> Node:
     """One point of an axis, which is then gone."""
     shape = (*source.shape[:axis], *source.shape[axis + 1 :])
-    return View(
+
+    def inverse(at: Indices) -> tuple[Indices, tuple[Polynomial, ...]]:
+        return (*at[:axis], *at[axis + 1 :]), (at[axis] - place, place - at[axis])
+
+    found = View(
         shape, source.kind, source=source, move=lambda at: (*at[:axis], place, *at[axis:]), restricts=True, site=site
     )
+    found.inverse = inverse
+    return found
 
 
 def unsqueezed(source: Node, axis: int, site: Site | None) -> Node:

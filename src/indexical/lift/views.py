@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from .expressions import Expr, Op, Over, Read
-from .indices import Axis, atom, atoms_in
+from .indices import Axis, atom, atoms_in, within
 from .values import Leaf
 from .writing import Definition, _ordered
 
@@ -86,8 +86,10 @@ def _changed(expr: Expr, change: Callable[[Read], Expr], inside: bool) -> Expr:
 def _is_packed(read: Read) -> bool:
     """Whether an axis is indexed by several coordinates, or from a place on; all must be plain sums of multiples."""
     packed = False
-    for index in read.indices:
+    for index, extent in zip(read.indices, read.tensor.shape, strict=True):
         found = atoms_in(index)
+        if not within(index, extent):
+            return False
         axes = [part for part in found if isinstance(part, Axis)]
         if any(not isinstance(part, Axis) and part in index.atoms for part in found) and not read.tensor.given:
             return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from ..ir.affine import Polynomial, number
@@ -39,6 +39,7 @@ from .values import (
     Map,
     Node,
     Normalize,
+    Patched,
     Reduce,
     Scale,
     View,
@@ -84,7 +85,9 @@ class Definition:
 class Writer:
     """The definitions of a graph, each before those that read it."""
 
-    def __init__(self, results: list[Node]) -> None:
+    def __init__(self, results: list[Node], limit: float) -> None:
+        """A number up to `limit` that is put in place of a score is a mask."""
+        self._limit = limit
         self.definitions: list[Definition] = []
         self._known: dict[Node, Definition] = {}
         self._shared: dict[Expr, Definition] = {}
@@ -123,7 +126,7 @@ class Writer:
     def _definition_behind(self, node: Node) -> Definition | None:
         """The definition that a result is, where no further one is needed."""
         base = _base(node)
-        if isinstance(base, Leaf | Full | Count | Condition | Join) or _expands(node):
+        if isinstance(base, Leaf | Full | Count | Condition | Join | Patched) or _expands(node):
             return None
         if isinstance(base, Normalize) and node is not base:
             return None
@@ -197,7 +200,7 @@ class Writer:
         return known
 
     def _is_shared(self, node: Node) -> bool:
-        return self._uses(node) > 1 and isinstance(node, Map | Reduce | Join) and self._is_heavy(node)
+        return self._uses(node) > 1 and isinstance(node, Map | Reduce | Join | Patched) and self._is_heavy(node)
 
     def _deserves(self, base: Node, inside: Inside) -> bool:
         match base:
@@ -210,7 +213,7 @@ class Writer:
                 if heavy and (inside == "sum" or self._uses(base) > 1):
                     return True
                 return inside == "sum" and _length(base) > 2
-            case Join():
+            case Join() | Patched():
                 return inside == "sum" or (self._uses(base) > 1 and self._is_heavy(base))
         return False
 
@@ -271,6 +274,10 @@ class Writer:
                 return self._normaliser(node, at)
             case Join():
                 return self._joined(node, at, inside)
+            case Patched(source=source, part=part, inverse=inverse):
+                place, gaps = inverse(at)
+                inner, outer = self.write(part, place, inside), self.write(source, at, inside)
+                return apply("if", (_within(gaps, node.site), inner, outer), node.kind, node.site)
             case Gathered(source=source, tables=tables, move=move):
                 places = list(move(at))
                 for axis, (table, where) in tables.items():
@@ -322,7 +329,8 @@ class Writer:
         body = self.write(node.source, at, "")
         guards: list[Expr] = []
         if node.op != "cumsum":
-            body, guards = unmasked(_unshifted(body, axes))
+            body, guards = unmasked(body, self._limit)
+            body = _unshifted(body, axes)
         scans = any(isinstance(part, Over) and part.op not in NORMALISERS for part in parts(body))
         if scans and _refined(list(order), body) is None:
             body = self.name_part(hoisted(body), order)
@@ -348,6 +356,40 @@ class Writer:
             result = value if result is None else apply("if", (before, value, result), node.kind, node.site)
         assert result is not None
         return result
+
+
+def settle_scales(definitions: list[Definition]) -> None:
+    """Put a number that was taken out of a definition back where every reader multiplies by it."""
+
+    def settled(expr: Expr, target: Definition) -> Expr:
+        match expr:
+            case Op("*", (Read(tensor=tensor) as read, scale)) if tensor is target and scale == target.scale:
+                return read
+            case Op(arguments=arguments):
+                return replace(expr, arguments=tuple(settled(argument, target) for argument in arguments))
+            case Over(body=body, guard=guard):
+                kept = None if guard is None else settled(guard, target)
+                return replace(expr, body=settled(body, target), guard=kept)
+        return expr
+
+    for definition in definitions:
+        if definition.scale.value == ONE:
+            continue
+        found = [part for other in definitions for part in parts(other.body)]
+        reads = sum(isinstance(part, Read) and part.tensor is definition for part in found)
+        scaled = sum(
+            isinstance(part, Op)
+            and part.op == "*"
+            and isinstance(part.arguments[0], Read)
+            and part.arguments[0].tensor is definition
+            and part.arguments[1] == definition.scale
+            for part in found
+        )
+        if reads == scaled:
+            for other in definitions:
+                other.body = settled(other.body, definition)
+            definition.body = Op("*", (definition.body, definition.scale), "real", site=definition.scale.site)
+            definition.scale = Num(ONE)
 
 
 def _base(node: Node) -> Node:
@@ -385,8 +427,8 @@ def _length(node: Node) -> int:
             return _length(source)
         case Gathered(source=source):
             return _length(source)
-        case Join(parts=pieces):
-            return 3 + sum(map(_length, pieces))
+        case Join() | Patched():
+            return 3 + sum(map(_length, sources_of(node)))
     return 0
 
 
@@ -427,7 +469,7 @@ def _refined(axes: list[Axis], body: Expr, despite_leaves: bool = False) -> tupl
                 continue
             plain |= axis in parts_of(index)
             for found in atoms_in(index):
-                if isinstance(found, Quotient | Remainder) and axis in atoms_in(found.of):
+                if isinstance(found, Quotient | Remainder) and axis in parts_of(found.of):
                     plain |= found.of != atom(axis)
                     bases[found.by] = None
         if plain or not bases:
@@ -444,6 +486,17 @@ def relation(gap: Polynomial, site: Site | None) -> Expr:
     left = Polynomial({m: -f for m, f in gap.terms.items() if f < 0})
     right = Polynomial({m: f for m, f in gap.terms.items() if f > 0})
     return compare("<=", left, right, site)
+
+
+def _within(gaps: tuple[Polynomial, ...], site: Site | None) -> Expr:
+    """The condition that all of these are at least 0; two that are opposite make an equality."""
+    if len(gaps) == 2 and gaps[0] == -gaps[1]:
+        left = Polynomial({m: f for m, f in gaps[0].terms.items() if f > 0})
+        return compare("==", left, left - gaps[0], site)
+    found = relation(gaps[0], site)
+    for gap in gaps[1:]:
+        found = apply("&&", (found, relation(gap, site)), "bool", site)
+    return found
 
 
 def _guarded(body: Expr) -> tuple[Expr, Expr | None]:
