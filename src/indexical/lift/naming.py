@@ -354,7 +354,7 @@ def name_definitions(definitions: list[Definition], leaves: Iterable[Leaf], lett
                         if isinstance(factor, Read) and isinstance(factor.tensor, Definition):
                             heard = any(keys & set(atoms_in(index)) for index in factor.indices)
                             call(factor.tensor, "K" if heard else "Q")
-    for definition in reversed(definitions):
+    for definition in definitions:
         if definition.part_of is None:
             call(definition, "out" if definition.result else variable(definition.site) or "part")
     for definition in definitions:
