@@ -123,4 +123,5 @@ CODES: dict[str, Code] = {
     "IX601": _error("a callable that cannot be run"),
     "IX602": _error("an operation that cannot be read"),
     "IX603": _error("a relation that is not what the callable computes"),
+    "IX604": _warning("a view that cuts across positions and heads"),
 }

@@ -49,6 +49,13 @@ def late_by_one(q: Any, k: Any, v: Any) -> Any:
     return scores.softmax(-1) @ v
 
 
+def viewed(q: Any, k: Any, v: Any) -> Any:
+    b, t, c = q.shape[0], q.shape[2], q.shape[3] * 3
+    rows = q.transpose(1, 2).reshape(b, t, c)
+    q = rows.view(b, 3, t, c // 3)  # IX604
+    return scored(q, k).softmax(-1) @ v
+
+
 def causal(q: Any, k: Any, v: Any) -> Any:
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
 
@@ -63,7 +70,7 @@ def example() -> dict[str, Any]:
     return {name: torch.randn(2, 3, 6, 8, generator=generator) for name in "qkv"}
 
 
-@pytest.mark.parametrize("function", [over_queries, masked_late, at_the_query, wrong_scale, late_by_one])
+@pytest.mark.parametrize("function", [over_queries, masked_late, at_the_query, wrong_scale, late_by_one, viewed])
 def test_a_broken_callable_is_found_at_its_line(function: Any) -> None:
     found = findings(function, example(), AXES, {"causal": function is late_by_one})
     told = [finding for finding in found if finding.severity != "note"]

@@ -16,10 +16,10 @@ Index: TypeAlias = Polynomial
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """A number of points that differs from call to call; `sizes` are those of the runs that were recorded."""
+    """A number of points that differs from call to call; `sizes` are those of the runs that were recorded. It is `free`
+    unless it is made of others."""
 
     sizes: tuple[int, ...]
-    # Where it is the size of axes of inputs: each of them is so many times as long.
     free: bool = True
 
 
@@ -28,7 +28,6 @@ class Axis:
     """A coordinate without a name yet."""
 
     extent: Polynomial
-    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -279,6 +279,7 @@ class Printer:
         for extent, power in value.powers:
             words, factor = self.powered(extent, power, factor, summed)
             sizes.append(f" {'*' if power > 0 else '/'} {words}")
+        roots = _root_of(factor)
         if factor != 1:
             inverse = 1 / factor
             if abs(inverse) >= 1 and inverse == round(inverse, 6):

@@ -10,6 +10,7 @@ from ..api import check_source
 from ..diagnostics import Diagnostic, Label
 from ..source import Source
 from .reading import Reading, reader
+from .recording import Site
 
 # What is bad style in this language, and not in PyTorch.
 STYLE = frozenset(("IX411",))
@@ -41,11 +42,23 @@ def proved(reading: Reading, axes: Mapping[str, str], contract: Any = None) -> l
     claim = _claim(reading, axes, contract)
     found = check_source(Source(reading.ir.source.name, f"{text}\n{claim}\n" if claim else text))
     silent = STYLE | (OVER_ANOTHER if _claims(contract).get("attends") else frozenset())
-    return [
+    told = [
         _placed(reading, finding, len(text))
         for finding in found
         if finding.code not in silent and "is not proved" not in finding.message
     ]
+    return [*told, *(_crossed(site) for site in reading.crossings)]
+
+
+def _crossed(site: Site | None) -> Diagnostic:
+    span = None if site is None else site.span
+    return Diagnostic(
+        "IX604",
+        "this view cuts across positions and heads",
+        () if span is None else (Label(span, "its axes are not those that were put together"),),
+        ("one position of the result has features of several positions, and heads are mixed",),
+        "cut the last axis into heads first, and `transpose` then; the other way round on the way out",
+    )
 
 
 def _claim(reading: Reading, axes: Mapping[str, str], contract: Any) -> str | None:

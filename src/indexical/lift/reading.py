@@ -16,6 +16,7 @@ from ..syntax.tokens import tokenize
 from .arguments import argument_names, flat, free_name, identifier, parameters_of, refusal, resized, tensor_of
 from .expressions import ABSENT, Read, parts
 from .graph import HELP, Graph
+from .indices import Axis, Quotient, Remainder, atoms_in
 from .naming import Names, name_definitions, order_axes
 from .printing import Printer
 from .recording import Recording, Site, Unrunnable, record
@@ -34,6 +35,8 @@ class Reading(Program):
         super().__init__(program.ir.source, program.ir, program.diagnostics)
         self._bound = tuple(bound)
         self.sites = tuple(sites)
+        # Where a view cuts across positions and heads.
+        self.crossings: tuple[Site | None, ...] = ()
 
     def _held(self) -> dict[str, Any]:
         return {bound.name: bound.value() for bound in self._bound}
@@ -182,7 +185,9 @@ class _Reader:
         if any(name in read for name in shown) or len(shown) > 1:
             printer.put(f"\noutput {', '.join(shown)};\n")
         held = [Bound(leaf) for leaf in leaves if not leaf.given]
-        return _compiled(printer, held, self.title)
+        reading = _compiled(printer, held, self.title)
+        reading.crossings = tuple(_crossings(definitions, names))
+        return reading
 
     @property
     def title(self) -> str:
@@ -244,6 +249,21 @@ def _needed(definitions: list[Definition]) -> list[Definition]:
             found = (part.tensor for part in parts(definition.body) if isinstance(part, Read))
             todo += (tensor for tensor in found if isinstance(tensor, Definition))
     return [definition for definition in definitions if definition in kept]
+
+
+def _crossings(definitions: list[Definition], names: Names) -> dict[Site | None, None]:
+    """The places of reads at a quotient of several coordinates, unless it goes from one key to another: `view` where
+    `transpose` was meant."""
+    found: dict[Site | None, None] = {}
+    for definition in definitions:
+        for part in parts(definition.body):
+            for index in part.indices if isinstance(part, Read) else ():
+                for whole in atoms_in(index):
+                    if isinstance(whole, Quotient | Remainder):
+                        letters = {names.letters[axis] for axis in atoms_in(whole.of) if isinstance(axis, Axis)}
+                        if len(letters) > 1 and not {"i", "j"} <= letters:
+                            found[part.site] = None
+    return found
 
 
 def _read_names(definition: Definition) -> set[str]:

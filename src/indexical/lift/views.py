@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from .expressions import Expr, Op, Over, Read
-from .indices import Axis, atom, atoms_in, within
+from .expressions import Expr, Op, Over, Read, parts
+from .indices import Axis, Looked, Quotient, Remainder, atom, atoms_in, within
 from .values import Leaf
 from .writing import Definition, _ordered
 
@@ -54,6 +54,9 @@ def with_views(definitions: list[Definition]) -> tuple[list[Definition], list[He
 
         def change(read: Read, definition: Definition = definition) -> Expr:
             axes = [axis for index in read.indices for axis in _ordered(index)]
+            if _is_crossing(read):
+                found = {part for index in read.indices for part in atoms_in(index)}
+                axes = [axis for axis in (*definition.axes, *_summed(definition.body)) if axis in found]
             key = (read.tensor, tuple(_pattern(index, axes) for index in read.indices))
             if key not in known:
                 if read.tensor.given:
@@ -78,9 +81,26 @@ def _changed(expr: Expr, change: Callable[[Read], Expr], inside: bool) -> Expr:
             return replace(expr, arguments=tuple(_changed(argument, change, inside) for argument in arguments))
         case Over(op="sum", body=body):
             return replace(expr, body=_changed(body, change, True))
-        case Read(tensor=tensor) if isinstance(tensor, Leaf) and _is_packed(expr) and (inside or not tensor.given):
-            return change(expr)
+        case Read(tensor=tensor) if isinstance(tensor, Leaf):
+            if _is_packed(expr) and (inside or not tensor.given):
+                return change(expr)
+            if _is_crossing(expr) and inside and tensor.given:
+                return change(expr)
     return expr
+
+
+def _summed(expr: Expr) -> list[Axis]:
+    """The coordinates that the sums of an expression bind, in the order of the text."""
+    return [axis for part in parts(expr) if isinstance(part, Over) and part.op == "sum" for axis in part.axes]
+
+
+def _is_crossing(read: Read) -> bool:
+    """Whether an index is a quotient of several coordinates: a view that cuts across axes."""
+    found = [part for index in read.indices for part in atoms_in(index)]
+    if any(isinstance(part, Looked) for part in found):
+        return False
+    wholes = [part.of for part in found if isinstance(part, Quotient | Remainder)]
+    return any(sum(isinstance(part, Axis) for part in atoms_in(whole)) > 1 for whole in wholes)
 
 
 def _is_packed(read: Read) -> bool:

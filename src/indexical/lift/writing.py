@@ -119,6 +119,8 @@ class Writer:
             body = self.define(anchor).read(move(at)) if anchor is not node else self.write(node, at, "")
         else:
             body = self.write(node, at, "") if found is None else found.read(at)
+        if isinstance(body, Read) and (site := self._crossing(node)) is not None:
+            body = replace(body, site=site)
         definition = Definition(axes, body, node.site, tuple((axis,) for axis in axes), result=True)
         self.definitions.append(definition)
         return definition
@@ -248,13 +250,26 @@ class Writer:
 
     def write(self, node: Node, at: Indices, inside: Inside) -> Expr:
         base = _base(node)
+        site = self._crossing(node)
         if self._deserves(base, inside):
             anchor, move = self._anchor(node, base)
-            return self.define(anchor).read(move(at))
+            found = self.define(anchor).read(move(at))
+        else:
+            while isinstance(node, View):
+                at = node.move(at)
+                node = node.source
+            found = self._body(node, at, inside)
+        return replace(found, site=site) if site is not None and isinstance(found, Read) else found
+
+    def _crossing(self, node: Node) -> Site | None:
+        """The place of the view after which an axis is cut in another way than it was put together."""
+        site = None
         while isinstance(node, View):
-            at = node.move(at)
+            if _is_plain(node):
+                break
+            site = node.site
             node = node.source
-        return self._body(node, at, inside)
+        return site
 
     def _body(self, node: Node, at: Indices, inside: Inside) -> Expr:
         match node:
