@@ -51,6 +51,8 @@ def _pointwise(op: str) -> Rule:
             ]
         elif op not in COMPARISONS or len({node.kind for node in nodes}) > 1:
             nodes = [asked.apply("number", n, kind="whole", shape=n.shape) if n.kind == "bool" else n for n in nodes]
+        if op == "/" and nodes[0].kind == "whole":
+            nodes[0] = asked.apply("real", nodes[0], kind="real", shape=nodes[0].shape)
         found = asked.apply(op, *nodes)
         return _softmax_in(found) or found
 

@@ -411,6 +411,8 @@ def unscaled(expr: Expr) -> tuple[Num, Expr | None]:
         case Op("*", (left, right)):
             (first, x), (second, y) = unscaled(left), unscaled(right)
             total = _times(first, second)
+            if total is None:
+                return Num(ONE), expr
             rest = y if x is None else x if y is None else apply("*", (x, y), expr.kind, expr.site)
             return total, rest
         case Op("/", (left, right)) if isinstance(right, Num) and right.value.factor:
@@ -428,12 +430,12 @@ def unscaled(expr: Expr) -> tuple[Num, Expr | None]:
     return Num(ONE), expr
 
 
-def _times(left: Num, right: Num) -> Num:
+def _times(left: Num, right: Num) -> Num | None:
+    """The product of two numbers; None where it is not one, as of an infinity and 0."""
     if left.value == ONE:
         return right
     found = _scaled("*", (left, right), "real", left.site if right.value == ONE else right.site)
-    assert isinstance(found, Num)
-    return found
+    return found if isinstance(found, Num) else None
 
 
 def hoisted(expr: Expr) -> Expr:

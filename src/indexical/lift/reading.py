@@ -19,7 +19,7 @@ from .graph import HELP, Graph
 from .indices import Axis, Quotient, Remainder, atoms_in
 from .naming import Names, name_definitions, order_axes
 from .printing import Printer
-from .recording import Recording, Site, Unrunnable, record
+from .recording import Recording, Ref, Site, Unrunnable, record
 from .rules import Unfit, Unreadable
 from .sizes import LEVELS, Group, find_groups
 from .values import Leaf, Node
@@ -197,45 +197,46 @@ class _Reader:
     # ------------------------------------------------------------------------------- checking
 
     def check(self, reading: Reading, groups: list[Group], shapes: list[tuple[int, ...]]) -> None:
-        """Compare the program with the callable, on the example, on fresh arrays of its sizes and of others."""
-        sizes = [list(shapes)]
-        for run in range(2):
-            if groups:
-                moved = [list(shape) for shape in shapes]
-                for group in groups:
-                    for (argument, axis), times in group.times.items():
-                        moved[argument][axis] = times * group.extent.sizes[run]
-                sizes.append([tuple(shape) for shape in moved])
-        cases = [[tensor.clone() for tensor in self.tensors()]]
-        cases += [self.fresh(chosen, 100 + seed) for seed, chosen in enumerate(sizes)]
-        for tensors in cases:
-            expected = self.expected(tensors)
-            if expected is None:
-                continue
-            try:
-                found = reading(*tensors)
-            except Error as problem:
-                raise refusal("IX603", f"what was read does not run: {problem.diagnostics[0].message}") from None
-            found = (found,) if isinstance(found, self.torch.Tensor) else tuple(found)
-            for name, one, two in zip(reading.outputs, expected, found, strict=True):
-                if one.shape != two.shape:
-                    shown = f"{tuple(two.shape)}, and not {tuple(one.shape)}"
-                    raise refusal(
-                        "IX603", f"what was read is not what the callable computes: `{name}` is of shape {shown}"
-                    )
-                if not _agree(self.torch, one, two, self.tolerance):
-                    worst = _worst(self.torch, one, two)
-                    raise refusal(
-                        "IX603", f"what was read is not what the callable computes: `{name}` differs by {worst:.3g}"
-                    )
+        """Compare the program with the callable: on the example, on fresh arrays of its sizes and of others, and on
+        small ones that are all the same, which the callable need not take."""
+        self.compare(reading, [tensor.clone() for tensor in self.tensors()], needed=True)
+        self.compare(reading, self.fresh(shapes, 100), needed=True)
+        for seed, size in enumerate((0, 1, None, None) if groups else ()):
+            moved = [list(shape) for shape in shapes]
+            for group in groups:
+                for (argument, axis), times in group.times.items():
+                    moved[argument][axis] = times * (seed - 1 if size is None else group.extent.sizes[size])
+            self.compare(reading, self.fresh([tuple(shape) for shape in moved], 101 + seed), size is not None)
+
+    def compare(self, reading: Reading, tensors: list[Any], needed: bool) -> None:
+        expected = self.expected(tensors)
+        if expected is None:
+            return
+        try:
+            found = reading(*tensors)
+        except Error as problem:
+            if not needed:
+                return
+            raise refusal("IX603", f"what was read does not run: {problem.diagnostics[0].message}") from None
+        found = (found,) if isinstance(found, self.torch.Tensor) else tuple(found)
+        differs = "what was read is not what the callable computes"
+        for name, one, two in zip(reading.outputs, expected, found, strict=True):
+            if one.shape != two.shape:
+                shown = f"{tuple(two.shape)}, and not {tuple(one.shape)}"
+                raise refusal("IX603", f"{differs}: `{name}` is of shape {shown}")
+            if not _agree(self.torch, one, two, self.tolerance):
+                worst = _worst(self.torch, one, two)
+                sizes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors)
+                raise refusal("IX603", f"{differs}: `{name}` differs by {worst:.3g} on arrays of {sizes}")
 
     def expected(self, tensors: list[Any]) -> tuple[Any, ...] | None:
-        rest = iter([tensor.clone() for tensor in tensors])
-        arguments = [next(rest) if isinstance(v, self.torch.Tensor) else v for v in self.arguments]
-        keywords = {n: next(rest) if isinstance(v, self.torch.Tensor) else v for n, v in self.keywords.items()}
-        with self.torch.no_grad():
-            result = self.function(*arguments, **keywords)
-        return tuple(v for v in flat(result) if isinstance(v, self.torch.Tensor))
+        """What the callable returns; None where it raises."""
+        try:
+            recording = self.run([tensor.clone() for tensor in tensors])
+        except Unrunnable:
+            return None
+        refs = [ref for ref in flat(recording.result) if isinstance(ref, Ref)]
+        return tuple(recording.tensors[ref.number] for ref in refs)
 
 
 def _needed(definitions: list[Definition]) -> list[Definition]:

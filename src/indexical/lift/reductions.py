@@ -77,6 +77,11 @@ def variance(asked: Asked, x: Node, axes: Any = None, *rest: Any, correction: An
     return asked.apply("/", total, corrected)
 
 
+@rule("std")
+def deviation(asked: Asked, *arguments: Any, **rest: Any) -> Node:
+    return asked.apply("sqrt", variance(asked, *arguments, **rest))
+
+
 @rule("linalg_vector_norm", "norm")
 def norm(asked: Asked, x: Node, order: Any = TWICE, axes: Any = None, keepdim: Any = False, **rest: Any) -> Node:
     two = order.constant == 2 if isinstance(order, Polynomial) else isinstance(order, Scale) and order.factor == 2
