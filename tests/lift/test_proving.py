@@ -70,6 +70,7 @@ def example() -> dict[str, Any]:
     return {name: torch.randn(2, 3, 6, 8, generator=generator) for name in "qkv"}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("function", [over_queries, masked_late, at_the_query, wrong_scale, late_by_one, viewed])
 def test_a_broken_callable_is_found_at_its_line(function: Any) -> None:
     found = findings(function, example(), AXES, {"causal": function is late_by_one})

@@ -120,7 +120,7 @@ def test_six_styles_print_what_a_person_would_write(style: str) -> None:
     assert "scaled_dot_product_attention" in str(program.plan(*example))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("style", OTHERS)
 def test_other_habits_are_read(style: str) -> None:
     function, example, parts = OTHERS[style]

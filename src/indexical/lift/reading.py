@@ -109,11 +109,11 @@ class _Reader:
     def tensors(self) -> list[Any]:
         return [v for v in (*self.arguments, *self.keywords.values()) if isinstance(v, self.torch.Tensor)]
 
-    def run(self, tensors: Sequence[Any]) -> Recording:
+    def run(self, tensors: Sequence[Any], placed: bool = False) -> Recording:
         rest = iter(tensors)
         arguments = [next(rest) if isinstance(v, self.torch.Tensor) else v for v in self.arguments]
         keywords = {n: next(rest) if isinstance(v, self.torch.Tensor) else v for n, v in self.keywords.items()}
-        return record(self.function, arguments, keywords)
+        return record(self.function, arguments, keywords, placed)
 
     def fresh(self, shapes: Sequence[tuple[int, ...]], seed: int) -> list[Any]:
         """Arrays like those of the example, of these shapes."""
@@ -133,7 +133,7 @@ class _Reader:
 
         def run(shapes: list[tuple[int, ...]], number_of_run: int) -> Recording:
             drawn = self.fresh(shapes, number_of_run)
-            found = self.run(drawn)
+            found = self.run(drawn, placed=number_of_run == 0)
             given[id(found)] = drawn
             return found
 

@@ -104,12 +104,14 @@ class Unrunnable(Exception):
 _RAISED = (RuntimeError, ValueError, TypeError, LookupError, AssertionError, ArithmeticError, AttributeError)
 
 
-def record(function: Callable[..., Any], arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Recording:
-    """Run a callable once, and return what it did."""
+def record(
+    function: Callable[..., Any], arguments: Sequence[Any], keywords: Mapping[str, Any], placed: bool = True
+) -> Recording:
+    """Run a callable once, and return what it did; with the place of every call where it is `placed`."""
     import torch
 
     recording = Recording()
-    with _recorder(recording), torch.no_grad(), _plain_attention():
+    with _recorder(recording, placed), torch.no_grad(), _plain_attention():
         try:
             result = function(*arguments, **keywords)
         except _RAISED as problem:
@@ -134,7 +136,7 @@ def _plain_attention() -> Iterator[None]:
         yield
 
 
-def _recorder(recording: Recording) -> Any:
+def _recorder(recording: Recording, placed: bool) -> Any:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -147,7 +149,7 @@ def _recorder(recording: Recording) -> Any:
             keywords = {name: _referred(recording, value) for name, value in (kwargs or {}).items()}
             result = func(*args, **(kwargs or {}))
             made = _referred(recording, result, made=True)
-            recording.calls.append(Call(str(func), arguments, keywords, made, _site()))
+            recording.calls.append(Call(str(func), arguments, keywords, made, _site() if placed else None))
             return result
 
     return Recorder()  # type: ignore[no-untyped-call]
