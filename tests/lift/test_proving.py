@@ -86,6 +86,27 @@ def test_a_right_callable_has_no_finding(function: Any) -> None:
     assert findings(function, example(), AXES, {"causal": function is causal}) == []
 
 
+class Grouped(torch.nn.Module):
+    """Heads that share keys through projections: what is repeated is no axis of the keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (torch.nn.Linear(12, width) for width in (12, 4, 4))
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (part(x).unflatten(-1, (-1, 2)).transpose(1, 2) for part in (self.query, self.key, self.value))
+        k, v = k.repeat_interleave(3, 1), v.repeat_interleave(3, 1)
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def test_heads_that_share_keys_are_groups() -> None:
+    given = {"x": torch.randn(2, 5, 12)}
+    program = ix.read(Grouped(), given["x"])
+    assert "K[b, g, j, d] " in str(program)
+    assert "V[b, h / 3, j, e]" in str(program)
+    assert not findings(Grouped(), given, {"x": "b i c"})
+
+
 def test_the_command_prints_the_relation_and_the_findings(tmp_path: Path, capsys: Any) -> None:
     import numpy as np
 

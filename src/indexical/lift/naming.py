@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import keyword
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -13,10 +12,10 @@ from ..ir.affine import Polynomial
 from ..syntax.tokens import KEYWORDS
 from ..syntax.vocabulary import RESERVED
 from .expressions import Expr, Op, Over, Read, axes_in, parts
-from .indices import Axis, atom, atoms_in, parts_of
+from .indices import Axis, Quotient, atom, atoms_in, parts_of
 from .recording import Site, _source
 from .values import Leaf
-from .writing import Definition
+from .writing import Definition, arrange
 
 # What is left to choose from where no role says anything.
 _SPARE = "cmnokrstuwlpqvxyzfag"
@@ -89,6 +88,18 @@ class Names:
                     if isinstance(part, Over) and part.op == "sum":
                         for axis in part.axes:
                             self.give(axis, "d", "f", "r")
+        self._name_groups()
+
+    def _name_groups(self) -> None:
+        """What heads share is read at `h / 4`: that is a group."""
+        for definition in self.definitions:
+            for read in parts(definition.body):
+                if isinstance(read, Read) and isinstance(read.tensor, Definition):
+                    for axis, index in zip(read.tensor.axes, read.indices, strict=True):
+                        for part in parts_of(index):
+                            if isinstance(part, Quotient) and index == atom(part):
+                                heads = (self.letters.get(head) for head in self._bare(part.of))
+                                self.give(axis, *("g" for head in heads if head == "h"))
 
     def _reads_under_sums(self, weights: Definition) -> Iterator[tuple[Definition, Over, Read]]:
         for definition in self.definitions:
@@ -268,22 +279,8 @@ def order_axes(definitions: list[Definition], letters: dict[Axis, str]) -> None:
     for definition in definitions:
         spelled = [letters[axis] for axis in definition.axes]
         if not definition.result and all(letter in _ORDER for letter in spelled):
-            places = sorted(range(len(spelled)), key=lambda place: _ORDER[spelled[place]])
-            definition.axes = tuple(definition.axes[place] for place in places)
-            moved[definition] = places
-
-    def turned(expr: Expr) -> Expr:
-        match expr:
-            case Op(arguments=arguments):
-                return replace(expr, arguments=tuple(map(turned, arguments)))
-            case Over(body=body, guard=guard):
-                return replace(expr, body=turned(body), guard=None if guard is None else turned(guard))
-            case Read(tensor=tensor, indices=indices) if tensor in moved:
-                return replace(expr, indices=tuple(indices[place] for place in moved[tensor]))
-        return expr
-
-    for definition in definitions:
-        definition.body = turned(definition.body)
+            moved[definition] = sorted(range(len(spelled)), key=lambda place: _ORDER[spelled[place]])
+    arrange(definitions, moved)
 
 
 def factors(expr: Expr) -> Iterator[Expr]:

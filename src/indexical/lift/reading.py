@@ -24,7 +24,7 @@ from .rules import Unfit, Unreadable
 from .sizes import LEVELS, Group, find_groups
 from .values import Leaf, Node
 from .views import Bound, with_views
-from .writing import Definition, Writer, settle_scales
+from .writing import Definition, Writer, drop_unused_axes, settle_scales
 
 
 class Reading(Program):
@@ -168,6 +168,7 @@ class _Reader:
         except Unreadable as problem:
             raise refusal("IX602", f"this cannot be read: {problem}", results[0].site) from None
         settle_scales(writer.definitions)
+        drop_unused_axes(writer.definitions)
         definitions, bound = with_views(_needed(writer.definitions))
         leaves = _leaves(graph, definitions)
         names = Names(definitions, leaves, self.axes)

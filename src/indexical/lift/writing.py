@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
@@ -405,6 +405,39 @@ def settle_scales(definitions: list[Definition]) -> None:
                 other.body = settled(other.body, definition)
             definition.body = Op("*", (definition.body, definition.scale), "real", site=definition.scale.site)
             definition.scale = Num(ONE)
+
+
+def drop_unused_axes(definitions: list[Definition]) -> None:
+    """Take the axes away along which what is no result is all the same, such as that of repeated heads."""
+    while True:
+        kept: dict[Definition, list[int]] = {}
+        for definition in definitions:
+            used = axes_in(definition.body)
+            places = [place for place, axis in enumerate(definition.axes) if axis in used]
+            if not definition.result and len(places) < len(definition.axes):
+                kept[definition] = places
+        if not kept:
+            return
+        arrange(definitions, kept)
+
+
+def arrange(definitions: list[Definition], places: Mapping[Definition, list[int]]) -> None:
+    """Give some definitions those of their axes that stand at these places, in this order."""
+
+    def arranged(expr: Expr) -> Expr:
+        match expr:
+            case Op(arguments=arguments):
+                return replace(expr, arguments=tuple(map(arranged, arguments)))
+            case Over(body=body, guard=guard):
+                return replace(expr, body=arranged(body), guard=None if guard is None else arranged(guard))
+            case Read(tensor=Definition() as tensor, indices=indices) if tensor in places:
+                return replace(expr, indices=tuple(indices[place] for place in places[tensor]))
+        return expr
+
+    for definition, own in places.items():
+        definition.axes = tuple(definition.axes[place] for place in own)
+    for definition in definitions:
+        definition.body = arranged(definition.body)
 
 
 def _base(node: Node) -> Node:
