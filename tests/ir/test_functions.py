@@ -212,7 +212,7 @@ def test_poles_and_infinities(row: Function) -> None:
     """Finite: no infinity or NaN comes of a finite number. Endless: one comes of an infinity."""
     finite = all(math.isfinite(row.value(x)) for x in (0.0, -1.0, *SMALL, *LARGE))
     assert row.finite == finite
-    assert set(row.endless) == {side for side in (math.inf, -math.inf) if not math.isfinite(row.value(side))}
+    assert set(row.nonfinite_at) == {side for side in (math.inf, -math.inf) if not math.isfinite(row.value(side))}
 
 
 @single

@@ -28,7 +28,7 @@ from .code import NAN, NONE, Infix, List, Name, Node, Prefix, Ternary, call, fil
 from .elementwise import constant
 from .losses import write_cross_entropy
 from .lowering import Lowering, Stored
-from .operands import Frame, hears_somebody
+from .operands import Frame, has_a_key
 from .small_attention import TRUE
 from .streams import Stream
 from .triton_ import attend_by_triton
@@ -71,8 +71,8 @@ def define(low: Lowering, let: ir.Let) -> None:
     # Masks lie in the order of the scope.
     value = arrays.in_order(low, value, frame.scope.order)
     if attend.attention.empty == "nan" and attend.shape is None:
-        heard = low.value(hears_somebody(attend), frame.scope)
-        value = arrays.where(low, heard, low.text.short(value, let.name), plain(NAN, "real"), frame.scope, value.dtype)
+        some = low.value(has_a_key(attend), frame.scope)
+        value = arrays.where(low, some, low.text.short(value, let.name), plain(NAN, "real"), frame.scope, value.dtype)
     if attend.attention.empty == "keyless":
         value = unless_keyless(low, let, attend, frame, value)
     clause = let.clauses[0]
@@ -87,7 +87,7 @@ def define(low: Lowering, let: ir.Let) -> None:
 def attended(low: Lowering, let: ir.Let, step: Step, attend: Attend, frame: Frame) -> Value:
     """The kernel that the plan chose."""
     if step.chunks is not None:
-        return chunks.chunked(low, let, step.chunks, frame.heard)
+        return chunks.chunked(low, let, step.chunks, frame.kept)
     if low.text.dialect.streams_blocks:
         return numpy_attention.blocks(low, let, attend, frame)
     if step.kernel == FUSED:
@@ -203,7 +203,7 @@ def stream(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, learning: b
         wanted = call(low.text.helper("learns"), *stream.learned())
         low.text.refuse(wanted, "IX218", stream.one_way)
     value = low.text.short(
-        arrays.as_real(low, operands.operand_value(low, attend.attention.value, frame.heard)), let.name
+        arrays.as_real(low, operands.operand_value(low, attend.attention.value, frame.kept)), let.name
     )
     if value.dtype != low.dtypes[let.name]:
         value = low.text.dialect.cast(arrays.as_array(low, value), low.dtypes[let.name])

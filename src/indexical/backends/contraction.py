@@ -36,8 +36,8 @@ def contract(low: Lowering, expr: ir.Reduce, inner: Scope, masks: list[Value], s
         low.isolate or any(may_become_infinite(low, factor) for factor in moving)
     ):
         return None
-    heard = removal.kept_factors(low, [factor.expr for factor in (*moving, *fixed)], inner)
-    factors = [multiplied(low, f, value) for f, value in zip((*moving, *fixed), heard, strict=True)]
+    kept = removal.kept_factors(low, [factor.expr for factor in (*moving, *fixed)], inner)
+    factors = [multiplied(low, f, value) for f, value in zip((*moving, *fixed), kept, strict=True)]
     values = masked_factors(low, factors[: len(moving)], masks, inner)
     idle = inner.sort(over.difference(*(value.axes for value in values)))
     result = repeated(low, contract_all(low, values, over, inner), idle, inner)
@@ -68,10 +68,10 @@ def is_harmless(
     removed = [not f.inverse and removal.may_be_removed(low, f.expr) for f in (*moving, *fixed)]
     if low.isolate:
         return not masks and not any(removed) and not fixed
-    wild = [may_become_infinite(low, factor) for factor in moving]
-    if any(removed) and any(loud and not gone for loud, gone in zip(wild, removed, strict=False)):
+    infinite = [may_become_infinite(low, factor) for factor in moving]
+    if any(removed) and any(may and not gone for may, gone in zip(infinite, removed, strict=False)):
         return False
-    return all(set(mask.axes) <= home for mask in masks for home, loud in zip(homes, wild, strict=True) if loud)
+    return all(set(mask.axes) <= home for mask in masks for home, may in zip(homes, infinite, strict=True) if may)
 
 
 def some_left(low: Lowering, masks: list[Value], bound: frozenset[Coordinate], scope: Scope) -> Value:

@@ -17,7 +17,7 @@ _CHECKED = {"+": "add", "-": "subtract", "*": "multiply"}
 
 # The largest length of an axis, and the magnitude at which counting stops.
 _LONGEST = 2**31
-_ENDLESS = 2**200
+_UNBOUNDED = 2**200
 
 LARGEST: dict[Dtype, int] = {"i32": 2**31 - 1, "i64": 2**63 - 1}
 
@@ -178,7 +178,7 @@ def raised(low: Lowering, expr: ir.Map, values: list[Value], dtype: Dtype | None
 
 def largest(low: Lowering, expr: ir.Expr, scope: Scope) -> int:
     """The largest magnitude of a whole expression; an axis has less than 2**31 points."""
-    return min(_ENDLESS, _largest(low, expr, scope))
+    return min(_UNBOUNDED, _largest(low, expr, scope))
 
 
 def _largest(low: Lowering, expr: ir.Expr, scope: Scope) -> int:
@@ -208,7 +208,7 @@ def _largest(low: Lowering, expr: ir.Expr, scope: Scope) -> int:
             return most * _LONGEST if expr.op == "sum" else most
         case ir.Normalize("cumsum", _, body):
             return largest(low, body, scope) * _LONGEST
-    return _ENDLESS
+    return _UNBOUNDED
 
 
 def _largest_result(low: Lowering, expr: ir.Map, scope: Scope) -> int:
@@ -223,7 +223,7 @@ def _largest_result(low: Lowering, expr: ir.Map, scope: Scope) -> int:
         case "*":
             return sizes[0] * sizes[1]
         case "**":
-            return int(max(1, sizes[0]) ** sizes[1]) if sizes[1] <= 64 else _ENDLESS
+            return int(max(1, sizes[0]) ** sizes[1]) if sizes[1] <= 64 else _UNBOUNDED
         case "%":
             return min(sizes)
         case "//":

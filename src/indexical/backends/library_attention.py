@@ -107,7 +107,7 @@ def grouped(low: Lowering, attend: Attend, frame: Frame) -> tuple[Frame, Node, i
         (shared if c == head else c): scope.places[shared if c == head else c] for c in scope.places if c != shared
     }
     inner = Scope(order, scope.trail)
-    new = Frame((*frame.batch[:-1], shared), frame.row, inner, Scope(order, (*inner.trail, *frame.heard.trail)))
+    new = Frame((*frame.batch[:-1], shared), frame.row, inner, Scope(order, (*inner.trail, *frame.kept.trail)))
     test = infix("==", sizes.number(low, place.stop), _times(low, group, extent))
     read = [_reading(expr, n, shared) for expr, n, _, _ in found]
     return new, test, read[0], read[1]

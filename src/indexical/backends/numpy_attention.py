@@ -29,7 +29,7 @@ def blocks(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
     low.text.add("def", node((r0, r1, k0, k1)), scores)
     inner, scope = tile.emitter(windows, low.text)
     with low.text.indented():
-        score = arrays.as_real(inner, inner.value(attend.attention.score, tile.heard(scope)))
+        score = arrays.as_real(inner, inner.value(attend.attention.score, tile.kept(scope)))
         masks = binding.masks(inner, (), build.conjunction(attend.attention.guard), scope)
         mask = arrays.conjunction(inner, masks, scope)
         if mask is not None:
@@ -42,7 +42,7 @@ def blocks(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
     low.text.add("def", node((k0, k1)), values)
     inner, scope = tile.emitter(windows, low.text)
     with low.text.indented():
-        value = arrays.as_real(inner, operands.operand_value(inner, attend.attention.value, tile.heard(scope)))
+        value = arrays.as_real(inner, operands.operand_value(inner, attend.attention.value, tile.kept(scope)))
         axes = (*frame.batch, key.coordinate, *attend.layout.carry)
         present = tuple(a for a in axes if a in value.axes or a == key.coordinate)
         value = arrays.in_order(inner, arrays.as_array(inner, value), tuple(a for a in present if a in value.axes))

@@ -21,12 +21,12 @@ from .values import aligned, spaced
 @dataclass(frozen=True, slots=True)
 class Frame:
     """The four axes that kernels take: two batch axes, the query axis, and a last one. Queries, keys and values are
-    read at pairs that the guards keep: `heard` is the `scope` with these guards."""
+    read at pairs that the guards keep: `kept` is the `scope` with these guards."""
 
     batch: tuple[Coordinate, ...]
     row: Coordinate | None
     scope: Scope
-    heard: Scope
+    kept: Scope
 
 
 def add_helper(low: Lowering, name: str, text: str) -> str:
@@ -69,7 +69,7 @@ def operand(
     low: Lowering, expr: ir.Expr, row: Coordinate | None, columns: tuple[Coordinate, ...], frame: Frame, let: ir.Let
 ) -> Node:
     """An array of four axes: two batch axes, a row, a column."""
-    value = low.text.short(arrays.as_real(low, operand_value(low, expr, frame.heard)), let.name)
+    value = low.text.short(arrays.as_real(low, operand_value(low, expr, frame.kept)), let.name)
     dtype = low.dtypes[let.name]
     if value.dtype != dtype:
         value = low.text.dialect.cast(arrays.as_array(low, value), dtype)
@@ -181,7 +181,7 @@ def _figures(low: Lowering, expr: ir.Expr, divisors: list[Node]) -> Node | None:
             return None
 
 
-# -------------------------------------------------------------- who is heard
+# -------------------------------------------------------------- the keys of a query
 
 
 def bound(low: Lowering, op: str, bounds: tuple[ir.Expr, ...], key: ir.Range, frame: Frame) -> Node:
@@ -294,12 +294,12 @@ def hull(low: Lowering, op: str, attend: Attend, frame: Frame) -> Node:
     return low.value(expr, frame.scope).code
 
 
-def operand_value(low: Lowering, expr: ir.Expr, heard: Scope) -> Value:
+def operand_value(low: Lowering, expr: ir.Expr, kept: Scope) -> Value:
     """A query, key or value: it is evaluated where some pair that it takes part in is kept."""
-    return low.value(expr, low.prover.projected(heard, expr.type.coordinates))
+    return low.value(expr, low.prover.projected(kept, expr.type.coordinates))
 
 
-def hears_somebody(attend: Attend) -> ir.Expr:
+def has_a_key(attend: Attend) -> ir.Expr:
     """Whether a row attends to any key at all, of a guard that is intervals."""
     key = attend.attention.key
     result: ir.Expr | None = None

@@ -78,15 +78,15 @@ def masked_operands(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) ->
     if attend.scores.bias is None:
         return mask, NONE
     renamed = renamed_apart(attend.scores.bias, {c.name for c in scope.places})
-    bias = arrays.as_real(inner, inner.value(renamed, tile.heard(scope)))
+    bias = arrays.as_real(inner, inner.value(renamed, tile.kept(scope)))
     return mask, _four(arrays.as_array(inner, bias), attend, frame, inner, scope)
 
 
 def scored(stream: Stream, attend: Attend, inner: Lowering, scope: Scope) -> Node:
     """All scores, with all their axes."""
-    heard = stream.heard(scope)
+    kept = stream.kept(scope)
     score = renamed_apart(attend.attention.score, {c.name for c in scope.places})
-    value = arrays.as_real(inner, inner.value(stream.scaled(score, inner, heard, {}), heard))
+    value = arrays.as_real(inner, inner.value(stream.scaled(score, inner, kept, {}), kept))
     return stream.tiled(value, inner, scope)
 
 

@@ -126,7 +126,7 @@ class Stream(Tile):
     def scores(self) -> Function:
         emitter, scope = self.begin()
         score = renamed_apart(self.attend.attention.score, {c.name for c in scope.places})
-        heard = self.heard(scope)
+        heard = self.kept(scope)
         score = self.scaled(score, emitter, heard, {})
         value = arrays.as_real(emitter, emitter.value(score, heard))
         if isinstance(score, ir.Read):
@@ -166,7 +166,7 @@ class Stream(Tile):
         if self.row is None:
             emitter.text.assign("d_score", fill("d_score[..., 0, :]"))
         try:
-            heard = self.heard(scope)
+            heard = self.kept(scope)
             adjoint = Adjoint(emitter, self.names, self.removed(emitter, scope))
             score = self.scaled(score, emitter, heard, adjoint.made)
             score = adjoint.forward(score, heard, self.free)

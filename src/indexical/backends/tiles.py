@@ -119,7 +119,7 @@ class Tile:
             places[coordinate] = place
         return emitter, Scope(places, (*scope.trail, key))
 
-    def heard(self, scope: Scope) -> Scope:
+    def kept(self, scope: Scope) -> Scope:
         """The scope of a score and of its backward pass: both are evaluated only at pairs that the guards keep."""
         return operands.kept_scope(self.let, self.attend, scope)
 
@@ -232,7 +232,7 @@ class Tile:
         bias: Node = NONE
         if self.bias is not None:
             renamed = renamed_apart(self.bias, {c.name for c in scope.places})
-            value = arrays.as_real(emitter, emitter.value(renamed, self.heard(scope)))
+            value = arrays.as_real(emitter, emitter.value(renamed, self.kept(scope)))
             bias = self.shaped(value, emitter)
         heard: Node = NONE
         if self.rest:

@@ -123,7 +123,7 @@ def comparing(let: ir.Let, attend: Attend, frame: Frame, dots: Iterable[Dot]) ->
         for range in dot.compared:
             if range.coordinate not in scope.places:
                 scope = scope.binding(range, Place(range.lower, range.upper, not range.stated))
-    return replace(frame, scope=scope, heard=operands.kept_scope(let, attend, scope))
+    return replace(frame, scope=scope, kept=operands.kept_scope(let, attend, scope))
 
 
 def parts_of(
@@ -266,7 +266,7 @@ def scalars(owner: Lowering) -> Iterable[str]:
 
 def array_of(owner: Lowering, operand: Operand, key: Coordinate, frame: Frame) -> Node:
     """An array at every head: two batch axes, then those of the tile that it varies with, or its own one."""
-    scope, heard, expr = frame.scope, frame.heard, operand.expr
+    scope, kept, expr = frame.scope, frame.kept, operand.expr
     rows = () if frame.row is None or not operand.axes & ROW else (frame.row,)
     inner = (*rows, *((key,) if operand.axes & KEY else ()))
     if operand.table is not None:
@@ -275,10 +275,10 @@ def array_of(owner: Lowering, operand: Operand, key: Coordinate, frame: Frame) -
         extent = owner.tensors[read.tensor].axes[axis].extent
         zero = build.whole(0, read.span)
         scope = scope.binding(ir.Range(place, zero, extent, True, read.span), Place(zero, extent, True))
-        heard, inner = scope, (place,)
+        kept, inner = scope, (place,)
         indices = (build.coord(place, read.span) if n == axis else index for n, index in enumerate(read.indices))
         expr = build.read(read.tensor, tuple(indices), read.type.kind, read.span)
-    value = arrays.as_array(owner, operands.operand_value(owner, expr, heard))
+    value = arrays.as_array(owner, operands.operand_value(owner, expr, kept))
     present = tuple(axis for axis in frame.batch if axis in value.axes)
     value = arrays.in_order(owner, value, (*present, *(axis for axis in inner if axis in value.axes)))
     value = arrays.broadcast(owner, value, (*frame.batch, *inner), scope)

@@ -37,7 +37,7 @@ class Operation:
     domain: Interval | Literal["unknown"]  # The arguments of which it has a value.
     values: Interval
     finite: bool  # Of finite arguments it is finite. That a sum or a product overflows does not count.
-    endless: tuple[float, ...]  # The infinities at which it is infinite or NaN, or may be.
+    nonfinite_at: tuple[float, ...]  # The infinities at which it is infinite or NaN, or may be.
     trend: Literal["rising", "falling", "unknown"]
     present: range  # The arguments that may not be absent: with 0 in place of one, it need not be 0.
     undefined: range  # The arguments at which it may have no finite value for 0.
@@ -102,7 +102,7 @@ _SUM = Operation(
     domain=REALS,
     values=REALS,
     finite=True,
-    endless=REALS,
+    nonfinite_at=REALS,
     trend=UNKNOWN,
     present=NONE,
     undefined=NONE,
@@ -116,7 +116,7 @@ _QUOTIENT = Operation(
     domain=UNKNOWN,
     values=REALS,
     finite=False,
-    endless=REALS,
+    nonfinite_at=REALS,
     trend=UNKNOWN,
     present=SECOND,
     undefined=SECOND,
@@ -130,7 +130,7 @@ _POWER = Operation(
     domain=UNKNOWN,
     values=REALS,
     finite=False,
-    endless=REALS,
+    nonfinite_at=REALS,
     trend=UNKNOWN,
     present=EVERY,
     undefined=EVERY,
@@ -144,7 +144,7 @@ _CONDITION = Operation(
     domain=REALS,
     values=(0, 1),
     finite=True,
-    endless=(),
+    nonfinite_at=(),
     trend=UNKNOWN,
     present=NONE,
     undefined=NONE,
@@ -158,7 +158,7 @@ CAST: Final = Operation(
     domain=UNKNOWN,
     values=REALS,
     finite=True,
-    endless=REALS,
+    nonfinite_at=REALS,
     trend="rising",
     present=NONE,
     undefined=NONE,
@@ -174,11 +174,11 @@ OPERATORS: Final[Mapping[str, Operation]] = {
         replace(_SUM, name="*"),
         replace(_SUM, name="neg", exact=True, trend="falling"),
         _QUOTIENT,
-        replace(_QUOTIENT, name="//", finite=True, endless=(), steep=NONE),
+        replace(_QUOTIENT, name="//", finite=True, nonfinite_at=(), steep=NONE),
         replace(_QUOTIENT, name="%", steep=NONE, settled=False),
         _POWER,
         # A constant: an operation of no arguments, whose digits each number type has its own way.
-        replace(_SUM, name="pi", keeps_whole=False, values=(3, 4), endless=()),
+        replace(_SUM, name="pi", keeps_whole=False, values=(3, 4), nonfinite_at=()),
         *(replace(_CONDITION, name=sign) for sign in ("&&", "||", "!")),
         *(replace(_CONDITION, name=sign, present=EVERY) for sign in ("==", "!=", "<", "<=", ">", ">=")),
     )

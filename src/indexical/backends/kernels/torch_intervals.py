@@ -41,10 +41,10 @@ def _hear(plan: Plan, inputs: Sequence[Tensor], scale: float, scores: Scores | N
     if sum(tile.height * tile.repeats for tile in tiles if tile.fresh) < rows.shape[2]:
         out.zero_()
     reach = score_reach(rows, keys, scale, scores) if scores and scores.relative else math.inf
-    for tile, key_part, value_part, mask, causal, deaf in pieces_of(plan, keys, values, scores, reach):
+    for tile, key_part, value_part, mask, causal, empty in pieces_of(plan, keys, values, scores, reach):
         part, weight = attend_fused(tile.rows_of(rows), key_part, value_part, mask, causal, scale)
-        if deaf is not None:
-            part, weight = part.masked_fill(deaf.unsqueeze(-1), 0.0), weight.masked_fill(deaf, -math.inf)
+        if empty is not None:
+            part, weight = part.masked_fill(empty.unsqueeze(-1), 0.0), weight.masked_fill(empty, -math.inf)
         _merge(tile.rows_of(out), tile.rows_of(total), part, weight, tile.fresh)
     total.masked_fill_(total == -math.inf, math.inf)
     return _back(out[..., : value.shape[-1]].to(query.dtype), plan.row_order), _back(total, plan.row_order)

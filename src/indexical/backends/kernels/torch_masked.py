@@ -58,7 +58,7 @@ def attend_masked(
     Query, key and value are (batch, head, place, width); what is allowed and the bias broadcast to (batch, head, query,
     key). Who hears nothing gets 0, and a key that nobody hears is not read, unless it is known that `all_heard`.
     """
-    deaf = None
+    empty = None
     if allowed is not None and not all_heard and 0 not in (allowed.numel(), query.numel(), value.numel()):
         if not _is_read_by_others() and not _is_learned(query, key, value):
             if key.shape[-2] >= LONG:
@@ -69,12 +69,12 @@ def attend_masked(
             if math.isfinite(out.sum()):  # Nothing that is not finite was read, with whatever weight.
                 return out
         if not all_take_part(allowed):
-            query, key, value, deaf = _apart(query, key, value, allowed)
+            query, key, value, empty = _apart(query, key, value, allowed)
     if _is_mapped() or 0 in (query.numel(), key.numel(), value.numel()):
         out = _products(query, key, value, allowed, bias, scale)
     else:
         out = _library(query, key, value, _joined(query, allowed, bias), scale)
-    return out if deaf is None else out.masked_fill(deaf, 0.0)
+    return out if empty is None else out.masked_fill(empty, 0.0)
 
 
 def _hull(allowed: Tensor) -> slice:
@@ -101,8 +101,8 @@ def _apart(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor) -> tuple[
     so that they are 0 without a word."""
     if allowed.numel() == 0 or _is_tame(query, key, value):
         return query, key, value, None
-    deaf, unheard = ~allowed.any(-1, keepdim=True), ~allowed.any(-2).unsqueeze(-1)
-    return query.masked_fill(deaf, 0.0), key.masked_fill(unheard, 0.0), value.masked_fill(unheard, 0.0), deaf
+    empty, unread = ~allowed.any(-1, keepdim=True), ~allowed.any(-2).unsqueeze(-1)
+    return query.masked_fill(empty, 0.0), key.masked_fill(unread, 0.0), value.masked_fill(unread, 0.0), empty
 
 
 def _joined(query: Tensor, allowed: Tensor | None, bias: Tensor | None) -> Tensor | None:
@@ -162,11 +162,11 @@ def attend_masked_backward(
     all_heard: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of `attend_masked` by query, key and value, where `gradient` arrives at its result."""
-    deaf = None
+    empty = None
     if allowed is not None and not all_heard and not all_take_part(allowed):
-        query, key, value, deaf = _apart(query, key, value, allowed)
-    if deaf is not None:
-        gradient = gradient.masked_fill(deaf, 0.0)
+        query, key, value, empty = _apart(query, key, value, allowed)
+    if empty is not None:
+        gradient = gradient.masked_fill(empty, 0.0)
     plain = _FORWARD is None or _BACKWARD is None or query.device.type != "cpu" or _is_mapped()
     if plain or 0 in (query.numel(), key.numel(), value.numel()):
         return _products_backward(gradient, query, key, value, allowed, bias, scale)

@@ -82,7 +82,7 @@ class Scores:
             ]
             shared = slice(max(start for start, _ in here) - first, min(stop for _, stop in here) - first)
             present.append(bias[..., :height, shared])
-        return first, _audible(bias, present, reach)
+        return first, _without_negligible(bias, present, reach)
 
 
 def _common_edges(plan: Plan) -> tuple[int, int] | None:
@@ -101,14 +101,14 @@ def _common_edges(plan: Plan) -> tuple[int, int] | None:
 
 
 class Piece(NamedTuple):
-    """One call of the library; `deaf` are the rows that hear none of its keys, None if there can be none."""
+    """One call of the library; `empty` are the rows that have none of its keys, None if there can be none."""
 
     tile: Tiles
     key: Tensor
     value: Tensor
     mask: Tensor | None
     causal: bool
-    deaf: Tensor | None
+    empty: Tensor | None
 
 
 def pieces_of(plan: Plan, key: Tensor, value: Tensor, scores: Scores | None, reach: float) -> Iterator[Piece]:
@@ -120,10 +120,10 @@ def pieces_of(plan: Plan, key: Tensor, value: Tensor, scores: Scores | None, rea
             if tile.law is None or (allowed is not None and tile.edges()):
                 inside = _inside(tile, lower, upper)
                 allowed = inside if allowed is None else allowed & inside
-            mask = deaf = None
+            mask = empty = None
             if allowed is not None:
                 heard, hears = (allowed.view(torch.uint8).amax(axis) for axis in (-2, -1))  # Far faster than `any`.
-                mask, deaf = _forbidding(allowed, key.dtype), hears == 0
+                mask, empty = _forbidding(allowed, key.dtype), hears == 0
                 if not bool(heard.all()):
                     keys, values = (part.masked_fill(heard.unsqueeze(-1) == 0, 0.0) for part in (keys, values))
             elif tile.edges() and bias is None and (tile.law != CAUSAL or plan.masked):
@@ -136,7 +136,7 @@ def pieces_of(plan: Plan, key: Tensor, value: Tensor, scores: Scores | None, rea
             if more and short and (causal or mask is not None):
                 keys, values = (torch.nn.functional.pad(part, (0, 0, 0, more)) for part in (keys, values))
                 mask = None if mask is None else torch.nn.functional.pad(mask, (0, more), value=-math.inf)
-            yield Piece(tile, keys, values, mask, causal, deaf)
+            yield Piece(tile, keys, values, mask, causal, empty)
 
 
 def _inside(tile: Tiles, lower: Tensor, upper: Tensor) -> Tensor:
@@ -170,10 +170,10 @@ def _biased(tile: Tiles, bias: Tensor, allowed: Tensor | None, reach: float) -> 
             law = Law(left, right, begin - edge.start, end - edge.start)
             beyond = _law_mask(law, tile.height, edge.stop - edge.start, torch.bool, bias.device)
             bias[..., edge].masked_fill_(beyond, -math.inf)
-    return _audible(bias, [bias], reach)
+    return _without_negligible(bias, [bias], reach)
 
 
-def _audible(bias: Tensor, present: Sequence[Tensor], reach: float) -> Tensor:
+def _without_negligible(bias: Tensor, present: Sequence[Tensor], reach: float) -> Tensor:
     """The bias, -inf where it cannot be heard beside keys that are present, as no score is beyond `reach`.
 
     A weight below 2⁻⁷² of another does not show in 24 bits, but numbers that are not normal take the processor a

@@ -93,7 +93,7 @@ def infinities(expr: ir.Expr, lets: Mapping[str, ir.Let], known: dict[str, Sides
         case ir.Map(op, arguments):
             row = operation(op)
             signs = {"rising": (1,), "falling": (-1,), "unknown": (1, -1)}[row.trend]
-            found = _of_all(arguments, lets, known).intersection(row.endless)
+            found = _of_all(arguments, lets, known).intersection(row.nonfinite_at)
             return frozenset(side * sign for side in found for sign in signs)
         case ir.Select(_, then, otherwise):
             return _of_all((then, otherwise), lets, known)
