@@ -111,13 +111,24 @@ def test_emitted_code_has_the_values_of_the_reference(row: Function) -> None:
         np.testing.assert_allclose(found[~skipped], expected[~skipped], rtol=1e-13, atol=1e-15)
 
 
+# The functions that formulas are made of, to any number of digits.
+PRECISE: dict[str, Any] = {
+    **{name: getattr(mpmath, name, None) for name in FUNCTIONS},
+    "abs": abs,
+    "max": max,
+    "min": min,
+    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
+    "softplus": lambda x: mpmath.log(1 + mpmath.exp(x)),
+    "log_sigmoid": lambda x: -mpmath.log(1 + mpmath.exp(-x)),
+}
+
+
 @pytest.mark.parametrize("row", [row for row in SINGLE if row.definition], ids=lambda row: row.name)
 def test_a_function_with_a_formula_has_its_value(row: Function) -> None:
     assert row.definition is not None
     with mpmath.workdps(800):
-        names = {name: getattr(mpmath, name) for name in ("exp", "log")}
         for x in inside(row, SMALL, LARGE[1:-1]):
-            right = evaluated(row.definition, mpmath.mpf(x), names, lambda number: mpmath.mpf(int(number)))
+            right = evaluated(row.definition, mpmath.mpf(x), PRECISE, lambda number: mpmath.mpf(int(number)))
             assert math.isclose(row.value(x), float(right), rel_tol=1e-14), x
 
 
@@ -127,15 +138,11 @@ def as_interval(number: Any) -> Interval:
 
 @single
 def test_what_is_computed_in_place_of_a_formula_is_equal_to_it(row: Function) -> None:
-    names = {name: getattr(mpmath, name, None) for name in FUNCTIONS}
-    names["sigmoid"] = lambda x: 1 / (1 + mpmath.exp(-x))
-    names["softplus"] = lambda x: mpmath.log(1 + mpmath.exp(x))
-    names["log_sigmoid"] = lambda x: -mpmath.log(1 + mpmath.exp(-x))
     with mpmath.workdps(400):
         for formula, form in row.unstable:
             for x in (*SMALL, -50.0, -30.0, 30.0, 50.0, 300.0):
                 one, other = (
-                    evaluated(text, mpmath.mpf(x), names, lambda number: mpmath.mpf(str(float(number))))
+                    evaluated(text, mpmath.mpf(x), PRECISE, lambda number: mpmath.mpf(str(float(number))))
                     for text in (formula, form)
                 )
                 assert mpmath.almosteq(one, other, rel_eps=mpmath.mpf(10) ** -200), (formula, x)
