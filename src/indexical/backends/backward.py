@@ -7,7 +7,7 @@ from dataclasses import replace
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import walk
-from ..plan.steps import Attend, Gradient, Step, Target
+from ..plan.steps import Attend, Gradient, Receiver, Step
 from ..plan.target import FUSED, TILES
 from . import arrays, clauses, interval_attention, library_attention, operands, small_attention
 from .base import Value
@@ -46,7 +46,7 @@ def flow_back(low: Lowering, step: Step, gradient: Gradient) -> None:
         low.stored[target.definition] = Stored(variables[side], low.dtypes[target.definition])
 
 
-def _sides(gradient: Gradient) -> dict[str, Target | None]:
+def _sides(gradient: Gradient) -> dict[str, Receiver | None]:
     return {"query": gradient.query, "key": gradient.key, "value": gradient.value}
 
 
@@ -136,7 +136,7 @@ def _scaled(low: Lowering, value: Value, scale: ir.Expr, frame: Frame) -> Value:
     return value.but(infix("*", value.code, factor.code))
 
 
-def _finished(low: Lowering, value: Value, target: Target) -> Node:
+def _finished(low: Lowering, value: Value, target: Receiver) -> Node:
     """A gradient with the axes and the dtype of the definition that it is."""
     value = permuted(value, tuple(value.axes[n] for n in target.order), low.text)
     dtype = low.dtypes[target.definition]

@@ -11,7 +11,7 @@ from ..ir.types import Coordinate
 from . import arrays, contraction, indexing, removal, sizes, views
 from .base import Value
 from .code import ALL, NONE, ZERO, Name, Node, call, method
-from .indexing import Index, held_axes
+from .indexing import AxisIndex, held_axes
 from .lowering import Lowering
 from .scope import Scope
 from .values import permuted, sliced
@@ -58,7 +58,7 @@ def convolved(low: Lowering, expr: ir.Reduce, inner: Scope, masks: list[Value], 
     return None
 
 
-def shifted_views(low: Lowering, read: ir.Read, inner: Scope) -> list[Index] | None:
+def shifted_views(low: Lowering, read: ir.Read, inner: Scope) -> list[AxisIndex] | None:
     """The views of a read that has windows, and otherwise only whole axes; None for any other."""
     stored = low.stored[read.tensor]
     if not read.indices or stored.rows or stored.starts or stored.growing or stored.dtype != low.compute:
@@ -75,7 +75,7 @@ def shifted_views(low: Lowering, read: ir.Read, inner: Scope) -> list[Index] | N
     return plan
 
 
-def roles_of(low: Lowering, expr: ir.Reduce, plan: list[Index], other: ir.Read, inner: Scope) -> Roles | None:
+def roles_of(low: Lowering, expr: ir.Reduce, plan: list[AxisIndex], other: ir.Read, inner: Scope) -> Roles | None:
     """The role of each coordinate in the convolution; None where one has none."""
     mine: set[Coordinate] = set()
     counts: list[Coordinate] = []
@@ -117,7 +117,7 @@ def roles_of(low: Lowering, expr: ir.Reduce, plan: list[Index], other: ir.Read, 
 
 
 def convolution(
-    low: Lowering, shifted: ir.Read, plan: list[Index], other: ir.Read, roles: Roles, inner: Scope, scope: Scope
+    low: Lowering, shifted: ir.Read, plan: list[AxisIndex], other: ir.Read, roles: Roles, inner: Scope, scope: Scope
 ) -> Value:
     """One call of PyTorch's, its axes named and in order."""
     low.text.helper("windows")

@@ -21,7 +21,7 @@ from .views import Access
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class AxisIndex:
     """The index of one axis: what it is, how long the axis is, and the view that reaches it; None for a gather."""
 
     expr: ir.Expr
@@ -60,9 +60,11 @@ def at(low: Lowering, base: Value, indices: list[ir.Expr], extents: list[ir.Expr
     return permuted(value, scope.sort(value.axes), low.text)
 
 
-def planned(low: Lowering, indices: list[ir.Expr], extents: list[ir.Expr], message: str, scope: Scope) -> list[Index]:
+def planned(
+    low: Lowering, indices: list[ir.Expr], extents: list[ir.Expr], message: str, scope: Scope
+) -> list[AxisIndex]:
     """Decide which axes are views. A coordinate that two axes share is gathered from both."""
-    plan = [Index(i, e, views.access(low, i, scope)) for i, e in zip(indices, extents, strict=True)]
+    plan = [AxisIndex(i, e, views.access(low, i, scope)) for i, e in zip(indices, extents, strict=True)]
     changed = True
     while changed:
         changed = False
@@ -81,7 +83,7 @@ def planned(low: Lowering, indices: list[ir.Expr], extents: list[ir.Expr], messa
     return plan
 
 
-def of_stated_length(low: Lowering, index: Index, scope: Scope) -> Index:
+def of_stated_length(low: Lowering, index: AxisIndex, scope: Scope) -> AxisIndex:
     """Windows as long as their coordinates say, even if there are none: next to a split they are reshaped."""
     access = index.access
     if access is None or access.how != "windows" or all(sizes.is_filled(low, c, scope) for c in access.coordinates):
@@ -89,7 +91,7 @@ def of_stated_length(low: Lowering, index: Index, scope: Scope) -> Index:
     return replace(index, access=replace(access, padded=True))
 
 
-def check_agreement(low: Lowering, index: Index, scope: Scope) -> None:
+def check_agreement(low: Lowering, index: AxisIndex, scope: Scope) -> None:
     """A coordinate has the size of every axis that it indexes bare."""
     if not isinstance(index.expr, ir.Coord):
         return
@@ -169,13 +171,13 @@ def read_merged(
 # -------------------------------------------------------------------- views
 
 
-def viewed(low: Lowering, base: Value, plan: list[Index], scope: Scope) -> Value:
+def viewed(low: Lowering, base: Value, plan: list[AxisIndex], scope: Scope) -> Value:
     """Slices first, then splits and windows, from the last axis to the first. Axes that are gathered stay,
     named by a coordinate of nothing."""
     return unfolded(low, sliced_view(low, base, plan, scope), held_axes(plan), scope)
 
 
-def sliced_view(low: Lowering, base: Value, plan: list[Index], scope: Scope) -> Value:
+def sliced_view(low: Lowering, base: Value, plan: list[AxisIndex], scope: Scope) -> Value:
     """All places that a read reaches, and no others, in the order of its coordinates."""
     padded = {n: i.access for n, i in enumerate(plan) if i.access is not None and i.access.padded}
     code = views.padded(low, base.code, padded, scope)
@@ -195,7 +197,7 @@ def sliced_view(low: Lowering, base: Value, plan: list[Index], scope: Scope) -> 
     return base.but(code)
 
 
-def step_among(low: Lowering, base: Value, plan: list[Index], scope: Scope) -> int | None:
+def step_among(low: Lowering, base: Value, plan: list[AxisIndex], scope: Scope) -> int | None:
     """The axis of an array that stays the same in a loop, of which each turn takes one step."""
     for n, index in enumerate(plan):
         stepped = any(scope.places[c].step is not None for c in index.coordinates)
@@ -205,7 +207,7 @@ def step_among(low: Lowering, base: Value, plan: list[Index], scope: Scope) -> i
     return None
 
 
-def unfolded(low: Lowering, value: Value, held: list[tuple[int, Index]], scope: Scope) -> Value:
+def unfolded(low: Lowering, value: Value, held: list[tuple[int, AxisIndex]], scope: Scope) -> Value:
     """Axes that two coordinates share, taken apart."""
     code = value.code
     if any(index.access is not None and index.access.how == "split" for _, index in held):
@@ -235,7 +237,7 @@ def unfolded(low: Lowering, value: Value, held: list[tuple[int, Index]], scope: 
     return value.but(code, axes=axes)
 
 
-def split_lengths(low: Lowering, held: list[tuple[int, Index]], scope: Scope) -> list[Node]:
+def split_lengths(low: Lowering, held: list[tuple[int, AxisIndex]], scope: Scope) -> list[Node]:
     """The lengths of the axes after all splits, and before any windows."""
     result: list[Node] = []
     for _, index in held:
@@ -254,7 +256,7 @@ def split_lengths(low: Lowering, held: list[tuple[int, Index]], scope: Scope) ->
 # ------------------------------------------------------------------ gathers
 
 
-def gathered(low: Lowering, value: Value, plan: list[tuple[int, Index]], message: str, scope: Scope) -> Value:
+def gathered(low: Lowering, value: Value, plan: list[tuple[int, AxisIndex]], message: str, scope: Scope) -> Value:
     """Axes that no view reaches: by places, first those that are one place, then by arrays of them."""
     places: dict[Coordinate, tuple[Value, bool]] = {}
     for n, index in plan:
@@ -274,7 +276,7 @@ def gathered(low: Lowering, value: Value, plan: list[tuple[int, Index]], message
     return value
 
 
-def checks_itself(low: Lowering, index: Index, place: Value, scope: Scope) -> bool:
+def checks_itself(low: Lowering, index: AxisIndex, place: Value, scope: Scope) -> bool:
     """Whether a place is unknown, and the read can check it by itself: at all points, and not before a loop."""
     plain = not (scope.conditions() or low.in_guard or low.text.loops or low.windows or low.unbounded is not None)
     able = low.text.checks and low.text.dialect.gathers_along_one_axis and bool(place.axes)
@@ -292,7 +294,7 @@ def taken(
     return low.text.keep(value.but(code, axes=axes), low.label)
 
 
-def checked_place(low: Lowering, index: Index, place: Value, message: str, scope: Scope) -> bool:
+def checked_place(low: Lowering, index: AxisIndex, place: Value, message: str, scope: Scope) -> bool:
     """Whether an index is in bounds at all points, and not only where guards hold."""
     if low.prover.is_inside(index.expr, index.extent, scope, guarded=False):
         return True
@@ -344,7 +346,7 @@ def is_arithmetic(index: ir.Expr) -> bool:
     return not any(isinstance(part, ir.Read | ir.Reduce | ir.Array) and part.type.coordinates for part in walk(index))
 
 
-def held_axes(plan: list[Index]) -> list[tuple[int, Index]]:
+def held_axes(plan: list[AxisIndex]) -> list[tuple[int, AxisIndex]]:
     """The axes that are left of a read: all but those of which it takes a single place."""
     return [(n, index) for n, index in enumerate(plan) if index.access is None or index.access.coordinates]
 

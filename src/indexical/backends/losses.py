@@ -6,7 +6,7 @@ from ..ir import nodes as ir
 from ..plan.losses import CrossEntropy
 from . import arrays, binding, clauses, contraction, indexing, sizes
 from .code import Node, String, call, infix, method
-from .indexing import Index
+from .indexing import AxisIndex
 from .lowering import Lowering, Stored
 
 
@@ -23,7 +23,7 @@ def write_cross_entropy(emitter: Lowering, let: ir.Let, loss: CrossEntropy, cove
     logits = arrays.broadcast(emitter, arrays.in_order(emitter, logits, axes), axes, scope)
     message = f"an index of `{loss.read}` is out of bounds"
     target = emitter.text.keep(arrays.as_array(emitter, emitter.value(loss.target, inner)), "target")
-    indexing.checked_place(emitter, Index(loss.target, loss.classes.upper, None), target, message, inner)
+    indexing.checked_place(emitter, AxisIndex(loss.target, loss.classes.upper, None), target, message, inner)
     target = arrays.broadcast(emitter, arrays.in_order(emitter, target, rows), rows, inner)
     if loss.reduction == "mean":
         for row in rows:

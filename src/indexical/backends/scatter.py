@@ -21,7 +21,7 @@ from . import arrays, binding, contraction, indexing, integers, removal, reuse, 
 from .base import Value, plain
 from .code import ZERO, call, infix, method
 from .elementwise import may_be_nonfinite
-from .indexing import Index, minus
+from .indexing import AxisIndex, minus
 from .integers import LARGEST
 from .lowering import Lowering
 from .scope import Scope
@@ -213,7 +213,7 @@ def check_bare(low: Lowering, expr: ir.Expr, coordinates: tuple[Coordinate, ...]
             # Values of a tile that pass for tensors are of no stated length.
             stated = axis.extent != build.whole(0, expr.span)
             if isinstance(index, ir.Coord) and index.coordinate in coordinates and stated:
-                indexing.check_agreement(low, Index(index, axis.extent, None), scope)
+                indexing.check_agreement(low, AxisIndex(index, axis.extent, None), scope)
 
 
 # ----------------------------------------------------------------- the points

@@ -385,10 +385,10 @@ def _alias(unit: Unit, scope: Scope, name: str, tensor: Tensor, let: tree.Let, h
 # ----------------------------------------------------------------------- blocks
 
 
-def block_value(unit: Unit, scope: Scope, node: tree.Block) -> ir.Expr | None:
+def block_value(unit: Unit, scope: Scope, node: tree.Block, name: str = "block") -> ir.Expr | None:
     """`{ let …; expr where … }` inside an expression. A guard that attaches to no reduction in it makes
-    its value absent, so it becomes a definition."""
+    its value absent, so it becomes a definition of that name."""
     value, guard, good = value_and_guard(unit, scope, node, ())
     if value is None or not good or guard is None:
         return value if good else None
-    return lifting.keep(unit, scope, "block", value, guard, node)
+    return lifting.keep(unit, scope, name, value, guard, node)

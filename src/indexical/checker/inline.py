@@ -43,7 +43,7 @@ def call(
         found = _results(unit, inner, fn, (fn.body.body,), [name], hidden)
         result: Tensor | ir.Expr | None = found[0] if found else None
     else:
-        result = _scalar(unit, inner, fn)
+        result = definitions.block_value(unit, inner, fn.body, fn.name)
     unit.calls.pop()
     return result
 
@@ -105,13 +105,6 @@ def _entered(unit: Unit, scope: Scope, node: tree.Call) -> tuple[Function, Scope
         return None
     inner = _enter(unit, scope, node, function)
     return None if inner is None else (function, inner)
-
-
-def _scalar(unit: Unit, scope: Scope, fn: tree.Fn) -> ir.Expr | None:
-    value, guard, good = definitions.value_and_guard(unit, scope, fn.body, ())
-    if value is None or not good or guard is None:
-        return value if good else None
-    return lifting.keep(unit, scope, fn.name, value, guard, fn.body)
 
 
 def _results(

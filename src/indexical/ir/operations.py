@@ -109,62 +109,10 @@ _SUM = Operation(
     steep=NONE,
     settled=True,
 )
-_QUOTIENT = Operation(
-    name="/",
-    keeps_whole=True,
-    exact=False,
-    domain=UNKNOWN,
-    values=REALS,
-    finite=False,
-    nonfinite_at=REALS,
-    trend=UNKNOWN,
-    present=SECOND,
-    undefined=SECOND,
-    steep=SECOND,
-    settled=True,
-)
-_POWER = Operation(
-    name="**",
-    keeps_whole=True,
-    exact=False,
-    domain=UNKNOWN,
-    values=REALS,
-    finite=False,
-    nonfinite_at=REALS,
-    trend=UNKNOWN,
-    present=EVERY,
-    undefined=EVERY,
-    steep=FIRST,
-    settled=True,
-)
-_CONDITION = Operation(
-    name="&&",
-    keeps_whole=False,
-    exact=True,
-    domain=REALS,
-    values=(0, 1),
-    finite=True,
-    nonfinite_at=(),
-    trend=UNKNOWN,
-    present=NONE,
-    undefined=NONE,
-    steep=NONE,
-    settled=True,
-)
-CAST: Final = Operation(
-    name="as",
-    keeps_whole=False,
-    exact=False,
-    domain=UNKNOWN,
-    values=REALS,
-    finite=True,
-    nonfinite_at=REALS,
-    trend="rising",
-    present=NONE,
-    undefined=NONE,
-    steep=NONE,
-    settled=True,
-)
+_QUOTIENT = replace(_SUM, name="/", domain=UNKNOWN, finite=False, present=SECOND, undefined=SECOND, steep=SECOND)
+_POWER = replace(_QUOTIENT, name="**", present=EVERY, undefined=EVERY, steep=FIRST)
+_CONDITION = replace(_SUM, name="&&", keeps_whole=False, exact=True, values=(0, 1), nonfinite_at=())
+CAST: Final = replace(_SUM, name="as", keeps_whole=False, domain=UNKNOWN, trend="rising")
 
 OPERATORS: Final[Mapping[str, Operation]] = {
     row.name: row

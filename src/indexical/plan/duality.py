@@ -14,9 +14,11 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial, of_atom, polynomial
 from ..ir.affine import expression as whole_of
+from ..ir.algebra.factors import multiplied
 from ..ir.conditions import conjuncts_of
 from ..ir.types import Coordinate
 from ..ir.walk import substitute, walk
+from ..source import Span
 from .scores import factors_of_product as _factors
 from .scores import terms_of_sum as _terms
 from .steps import Attention, Chunks
@@ -267,12 +269,5 @@ def _sum(terms: list[Signed]) -> ir.Expr | None:
     return result
 
 
-def _product(factors: list[Signed], span: object) -> ir.Expr:
-    result: ir.Expr | None = None
-    for factor, above in sorted(factors, key=lambda pair: not pair[1]):
-        if result is None and above:
-            result = factor
-        else:
-            left = _one(factor) if result is None else result
-            result = build.apply("*" if above else "/", (left, factor), "real", factor.span)
-    return build.whole(1, span) if result is None else result  # type: ignore[arg-type]
+def _product(factors: list[Signed], span: Span) -> ir.Expr:
+    return multiplied(factors, span) or build.whole(1, span)

@@ -34,7 +34,7 @@ from .backflow import Flowing, Scene, binder_of, flows_back
 from .cotangents import Gather, Use, adjoint_of, gathered, read_of
 from .ordering import arranged, definition, extended
 from .softmaxes import name_softmaxes, weights_of
-from .steps import Attend, Gradient, Refusal, Step, Target
+from .steps import Attend, Gradient, Receiver, Refusal, Step
 
 
 class Describer(Protocol):
@@ -369,7 +369,7 @@ class _Search(Flowing):
     def built(self) -> _Found:
         """The program with a definition for each gradient, or with the definition that is one in its place."""
         made: dict[tuple[str, str], ir.Let] = {}
-        targets: dict[tuple[str, str], Target] = {}
+        targets: dict[tuple[str, str], Receiver] = {}
         changed: dict[str, ir.Let] = {}
         for name, parts in self.parts.items():
             let = self.lets[name]
@@ -377,7 +377,7 @@ class _Search(Flowing):
             if isinstance(only, _Part) and (only.flow, only.side) not in targets:
                 order = _order(let, only)
                 if order is not None:
-                    targets[only.flow, only.side] = Target(name, order)
+                    targets[only.flow, only.side] = Receiver(name, order)
         for name, parts in self.parts.items():
             let = self.lets[name]
             if any(target.definition == name for target in targets.values()) or not any(
@@ -393,7 +393,7 @@ class _Search(Flowing):
         self,
         let: ir.Let,
         parts: list[_Part | Form],
-        targets: dict[tuple[str, str], Target],
+        targets: dict[tuple[str, str], Receiver],
         made: dict[tuple[str, str], ir.Let],
     ) -> ir.Let:
         """A definition that reads gradients where it had what they are."""
@@ -405,7 +405,7 @@ class _Search(Flowing):
             place = part.flow, part.side
             if place not in targets:
                 made[place] = self._made(self.forwards[part.flow], part.side)
-                targets[place] = Target(made[place].name, tuple(range(len(made[place].axes))))
+                targets[place] = Receiver(made[place].name, tuple(range(len(made[place].axes))))
             target = targets[place]
             read = build.read(target.definition, tuple(part.indices[n] for n in target.order), "real", let.span)
             atom = Leaf(read, f"1{text(read)}", read.type.coordinates, 0)
@@ -440,7 +440,7 @@ class _Search(Flowing):
         shown = named(written(total, span), [r.coordinate.name for r in axes])
         return definition(fresh_name(f"d_{side}", self.program.tensors), axes, shown)
 
-    def _gradient(self, forward: _Forward, targets: Mapping[tuple[str, str], Target]) -> Gradient:
+    def _gradient(self, forward: _Forward, targets: Mapping[tuple[str, str], Receiver]) -> Gradient:
         span = self.lets[self.name].span
         gather = forward.gather
         taken = [r.coordinate.name for r in self.weights.ranges]

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.algebra.factors import multiplied
 from ..ir.types import Coordinate
 from .steps import Attention, Dot, Layout, Scores
 
@@ -93,17 +94,6 @@ def factors_of_product(expr: ir.Expr) -> Iterable[tuple[ir.Expr, bool]]:
             yield expr, True
 
 
-def _product(factors: list[tuple[ir.Expr, bool]], expr: ir.Expr) -> ir.Expr | None:
-    result: ir.Expr | None = None
-    for factor, upper in sorted(factors, key=lambda pair: not pair[1]):
-        if result is None:
-            one = build.whole(1, expr.span)
-            result = factor if upper else build.apply("/", (one, factor), "real", expr.span)
-        else:
-            result = build.apply("*" if upper else "/", (result, factor), "real", expr.span)
-    return result
-
-
 def _dot(term: ir.Expr, positive: bool, rows: frozenset[Coordinate], key: Coordinate) -> Dot | str | None:
     """The term as a scaled dot product; a reason where it is nearly one, None where it is none."""
     factors = list(factors_of_product(term))
@@ -127,10 +117,10 @@ def _dot(term: ir.Expr, positive: bool, rows: frozenset[Coordinate], key: Coordi
             asked.append((factor, upper))
         else:
             scale.append((factor, upper))
-    query, answer = _product(asked, term), _product(answered, term)
+    query, answer = multiplied(asked, term.span), multiplied(answered, term.span)
     if query is None or answer is None:
         return "one side of the score is not compared with the other"
-    return Dot(dot.ranges, query, answer, _product(scale, term))
+    return Dot(dot.ranges, query, answer, multiplied(scale, term.span))
 
 
 def dot_of(expr: ir.Reduce, rows: frozenset[Coordinate], key: Coordinate) -> Dot | str | None:

@@ -204,7 +204,7 @@ class Attend:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Receiver:
     """A definition that is a gradient: `order` says which axis of the gradient each of its axes is."""
 
     definition: str
@@ -227,9 +227,9 @@ class Gradient:
     words: tuple[str, ...]
     refusals: tuple[Refusal, ...]
     arriving: ir.Expr
-    query: Target | None
-    key: Target | None
-    value: Target | None
+    query: Receiver | None
+    key: Receiver | None
+    value: Receiver | None
 
     @property
     def definitions(self) -> tuple[str, ...]:

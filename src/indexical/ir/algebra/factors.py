@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
+from ...source import Span
 from .. import build
 from .. import nodes as ir
 from ..conditions import fails
@@ -54,14 +55,20 @@ def factors_of(expr: ir.Expr, divided: bool = True) -> list[Factor]:
 
 def product_of(factors: Iterable[Factor], like: ir.Expr) -> ir.Expr:
     """Factors as one expression, divisors last."""
-    result: ir.Expr | None = None
-    for factor in sorted(factors, key=lambda factor: factor.inverse):
-        if result is None and not factor.inverse:
-            result = factor.expr
-        else:
-            left = build.whole(1, like.span) if result is None else result
-            result = build.apply("/" if factor.inverse else "*", (left, factor.expr), "real", like.span)
+    result = multiplied(((factor.expr, not factor.inverse) for factor in factors), like.span)
     assert result is not None
+    return result
+
+
+def multiplied(factors: Iterable[tuple[ir.Expr, bool]], span: Span) -> ir.Expr | None:
+    """Factors as one expression, those that are marked with False divided by, at the end; None of none."""
+    result: ir.Expr | None = None
+    for factor, above in sorted(factors, key=lambda pair: not pair[1]):
+        if result is None and above:
+            result = factor
+        else:
+            left = build.whole(1, span) if result is None else result
+            result = build.apply("*" if above else "/", (left, factor), "real", span)
     return result
 
 
