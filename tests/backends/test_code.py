@@ -24,7 +24,7 @@ from indexical.backends.code import (
     method,
     show,
 )
-from indexical.backends.layout import Statement, render
+from indexical.backends.layout import Block, Statement, arranged, written
 
 NAMES = st.sampled_from(("x", "y", "n_i", "scores")).map(Name)
 NUMBERS = st.sampled_from(("0", "1", "2.5", "1e-05")).map(Number)
@@ -88,6 +88,10 @@ def test_brackets_stand_where_they_are_needed(code: Node, text: str) -> None:
 
 def _step(target: str, code: Node) -> Statement:
     return Statement(1, 0, "temporary", target, code)
+
+
+def render(statements: Block, taken: set[str]) -> list[str]:
+    return written(arranged(statements, taken))
 
 
 def test_a_step_that_is_used_once_moves_to_its_use() -> None:

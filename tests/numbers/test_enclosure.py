@@ -291,8 +291,6 @@ def test_largest_and_smallest() -> None:
     assert ends(enclosure.maximum(a, 4, Fraction(1, 2))) == (4, 5)
     assert enclosure.maximum(a, 4).bits == 40
     assert enclosure.maximum(a, b).bits == 90
-    assert ends(enclosure.clamp(a, 2, 4)) == (2, 4)
-    assert enclosure.clamp(a, 6, 7) == 6
 
 
 def ends(interval: Interval) -> tuple[Fraction, Fraction]:

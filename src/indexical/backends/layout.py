@@ -138,11 +138,6 @@ def _bare(code: Node) -> str:
 Block: TypeAlias = "list[Statement | Block]"
 
 
-def render(statements: Iterable[Statement | Block], taken: set[str]) -> list[str]:
-    """The lines of a function's body."""
-    return written(arranged(statements, taken))
-
-
 def written(statements: Iterable[Statement]) -> list[str]:
     """Statements as lines."""
     return [line for statement in statements for line in _lines(statement)]

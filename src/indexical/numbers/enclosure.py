@@ -467,8 +467,3 @@ def maximum(*values: Number) -> Interval:
 def minimum(*values: Number) -> Interval:
     """At least one is an interval."""
     return _chosen(-1, values)
-
-
-def clamp(x: Interval, low: Number, high: Number) -> Interval:
-    """At most `high`, and where that allows it at least `low`."""
-    return minimum(maximum(x, low), high)
