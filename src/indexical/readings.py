@@ -27,7 +27,7 @@ from .run.trace import Element, Trace, Tracer
 from .source import Span
 from .views.accuracy import accuracy_json, show_accuracy
 from .views.exact import results_json, show_results, show_tensor
-from .views.fragment import text_html
+from .views.fragment import Sheet
 from .views.numbers import percent
 from .views.static import results_html, tensor_html
 from .views.trace import show_steps, show_trace, steps_json, trace_json
@@ -154,7 +154,7 @@ class ExactTracer(Tracer):
         return float(Value(weight))
 
 
-class TraceSheet:
+class TraceSheet(Sheet):
     """The origin of one number, readable as it stands. `at` goes on to another element of the same evaluation."""
 
     def __init__(self, evaluated: Evaluated, element: Element, depth: int) -> None:
@@ -181,15 +181,12 @@ class TraceSheet:
 
     __repr__ = __str__
 
-    def _repr_html_(self) -> str:
-        return text_html(str(self))
-
     def to_json(self) -> dict[str, Any]:
         with explained():
             return trace_json(self._tracer, self.trace, self.depth)
 
 
-class StepList:
+class StepList(Sheet):
     """The whole program, in the order in which a person would compute it; readable as it stands."""
 
     def __init__(self, evaluated: Evaluated) -> None:
@@ -203,9 +200,6 @@ class StepList:
         return show_steps(self.results, self.steps)
 
     __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return text_html(str(self))
 
     def to_json(self) -> dict[str, Any]:
         return steps_json(self.results, self.steps)
@@ -306,7 +300,7 @@ def _refusal(message: str, help: str) -> CallError:
 # --------------------------------------------------------------------- verify
 
 
-class Verification:
+class Verification(Sheet):
     """The verdict on every published figure of a program, readable as it stands. It is true where all of them hold."""
 
     def __init__(self, claims: tuple[Claim, ...]) -> None:
@@ -324,9 +318,6 @@ class Verification:
         return show_claims(self.claims)
 
     __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return text_html(str(self))
 
     def to_json(self) -> dict[str, Any]:
         return claims_json(self.claims)
@@ -349,7 +340,7 @@ def verify(
 # ------------------------------------------------------------------- accuracy
 
 
-class AccuracySheet:
+class AccuracySheet(Sheet):
     """The true error of each output, readable as it stands."""
 
     def __init__(self, outputs: tuple[Accuracy, ...], backend: str) -> None:
@@ -363,9 +354,6 @@ class AccuracySheet:
         return show_accuracy(self.outputs, self.backend)
 
     __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return text_html(str(self))
 
     def to_json(self) -> dict[str, Any]:
         return accuracy_json(self.outputs, self.backend)

@@ -9,7 +9,7 @@ from ..facts.coordinates import Story
 from ..facts.directions import Direction
 from ..facts.roles import Roles
 from ..facts.summary import Cost, Facts
-from .fragment import text_html
+from .fragment import Sheet
 
 
 def show_facts(facts: Facts, cost: Cost) -> str:
@@ -187,24 +187,18 @@ def _list(names: tuple[str, ...] | list[str]) -> str:
     return ", ".join(names) if names else "nothing"
 
 
-class FactSheet(Facts):
+class FactSheet(Sheet, Facts):
     """The facts of a program, readable as they stand."""
 
     def __str__(self) -> str:
         return show_facts(self, self.cost({}))
 
-    def _repr_html_(self) -> str:
-        return text_html(str(self))
-
     def to_json(self) -> dict[str, object]:
         return facts_json(self, self.cost({}))
 
 
-class CostSheet(Cost):
+class CostSheet(Sheet, Cost):
     """A cost, readable as it stands."""
 
     def __str__(self) -> str:
         return show_cost(self)
-
-    def _repr_html_(self) -> str:
-        return text_html(str(self))

@@ -15,3 +15,12 @@ STYLE = (
 def text_html(text: str) -> str:
     """A text for a terminal, as it is."""
     return f'{STYLE}<div class="indexical"><pre>{escape(text)}</pre></div>'
+
+
+class Sheet:
+    """What prints as a text for a terminal; in a notebook it is that text."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return text_html(str(self))

@@ -12,7 +12,7 @@ from ..ir.types import Coordinate
 from ..ir.walk import walk
 from ..plan.scans import steps_of
 from ..plan.steps import WIDTH, Operation, Plan, Step, extent_of, size_of
-from .fragment import text_html
+from .fragment import Sheet
 from .rooms import kept_for_the_way_back, show_bytes, way_back
 
 
@@ -161,7 +161,7 @@ def _room(let: ir.Let, plan: Plan, sizes: Mapping[Coordinate, int]) -> str:
     return "" if count is None else f"  {show_bytes(count)}"
 
 
-class PlanSheet(Plan):
+class PlanSheet(Sheet, Plan):
     """A plan, readable as it stands."""
 
     sizes: Mapping[Coordinate, int]
@@ -175,9 +175,6 @@ class PlanSheet(Plan):
 
     def __str__(self) -> str:
         return show_plan(self, self.sizes)
-
-    def _repr_html_(self) -> str:
-        return text_html(str(self))
 
     def to_json(self) -> dict[str, object]:
         return plan_json(self, self.sizes)
