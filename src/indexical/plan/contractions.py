@@ -14,7 +14,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import expression, of_atom, polynomial
 from ..ir.algebra.canonical import text
-from ..ir.algebra.factors import Factor, product_of
+from ..ir.algebra.factors import Factor, added, product_of
 from ..ir.conditions import conjuncts_of
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, fresh_name, is_bare, walk
@@ -145,16 +145,14 @@ class _Site:
                 return whole
             if text(condition) not in self.held:
                 outside.append(condition)
-        made, result = len(self.owner.made), None
+        made, parts = len(self.owner.made), []
         for factors, positive in multiplied_out(expr.body, self.is_distant, self.is_held):
             part = self.part(expr, [*scale, *factors])
             if part is None:
                 plain = build.reduce("sum", expr.ranges, product_of(factors, expr), None, "real", expr.span)
                 part = product_of((Factor(plain), *scale), expr)
-            if result is not None:
-                result = build.apply("+" if positive else "-", (result, part), "real", expr.span)
-            else:
-                result = part if positive else build.apply("neg", (part,), "real", expr.span)
+            parts.append((part, positive))
+        result = added(parts, expr.span)
         if result is None or len(self.owner.made) == made:
             return whole
         guard = build.conjunction(outside)

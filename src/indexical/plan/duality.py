@@ -14,7 +14,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial, of_atom, polynomial
 from ..ir.affine import expression as whole_of
-from ..ir.algebra.factors import multiplied
+from ..ir.algebra.factors import added, multiplied
 from ..ir.conditions import conjuncts_of
 from ..ir.types import Coordinate
 from ..ir.walk import substitute, walk
@@ -260,13 +260,7 @@ def _one(like: ir.Expr) -> ir.Expr:
 
 
 def _sum(terms: list[Signed]) -> ir.Expr | None:
-    result: ir.Expr | None = None
-    for term, positive in sorted(terms, key=lambda pair: not pair[1]):
-        if result is None:
-            result = term if positive else build.apply("neg", (term,), "real", term.span)
-        else:
-            result = build.apply("+" if positive else "-", (result, term), "real", term.span)
-    return result
+    return added(sorted(terms, key=lambda pair: not pair[1]), terms[0][0].span) if terms else None
 
 
 def _product(factors: list[Signed], span: Span) -> ir.Expr:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import expression, of_atom, polynomial, tidied
-from ..ir.algebra.factors import Factor, factors_of, product_of, varying
+from ..ir.algebra.factors import Factor, added, factors_of, product_of, varying
 from ..ir.conditions import conjuncts_of, negated
 from ..ir.context import assume
 from ..ir.removal import removal, removal_through
@@ -69,16 +69,13 @@ class _Search:
         def is_distant(part: ir.Expr) -> bool:
             return _is_pair_read(part, bound.coordinate)
 
-        made, result = len(self.made), None
+        made, parts = len(self.made), []
         for factors, positive in multiplied_out(expr.body, is_distant, lambda _: False):
             part = self.part(expr, bound, factors, ranges, let)
             if part is None:
                 part = build.reduce("sum", expr.ranges, product_of(factors, expr), expr.guard, "real", expr.span)
-            if result is not None:
-                result = build.apply("+" if positive else "-", (result, part), "real", expr.span)
-            else:
-                result = part if positive else build.apply("neg", (part,), "real", expr.span)
-        return expr if result is None or len(self.made) == made else result
+            parts.append((part, positive))
+        return expr if len(self.made) == made else added(parts, expr.span) or expr
 
     def part(
         self, expr: ir.Reduce, bound: ir.Range, factors: list[Factor], ranges: Ranges, let: ir.Let

@@ -60,6 +60,17 @@ def product_of(factors: Iterable[Factor], like: ir.Expr) -> ir.Expr:
     return result
 
 
+def added(terms: Iterable[tuple[ir.Expr, bool]], span: Span) -> ir.Expr | None:
+    """Terms as one expression, those that are marked with False taken away; None of none."""
+    result: ir.Expr | None = None
+    for term, positive in terms:
+        if result is None:
+            result = term if positive else build.apply("neg", (term,), "real", span)
+        else:
+            result = build.apply("+" if positive else "-", (result, term), "real", span)
+    return result
+
+
 def multiplied(factors: Iterable[tuple[ir.Expr, bool]], span: Span) -> ir.Expr | None:
     """Factors as one expression, those that are marked with False divided by, at the end; None of none."""
     result: ir.Expr | None = None
