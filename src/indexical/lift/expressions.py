@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from ..ir.affine import Polynomial, number
+from ..ir.functions import FUNCTIONS
 from .indices import Axis, Looked, atom, atoms_in, bounds, is_natural, split
 from .recording import Site
 from .values import Kind, Scale
@@ -134,15 +135,6 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-_PLAIN: dict[str, Callable[..., Any]] = {
-    "exp": math.exp,
-    "sqrt": math.sqrt,
-    "neg": operator.neg,
-    "abs": abs,
-    "tanh": math.tanh,
-    "max": max,
-    "min": min,
-}
 
 
 def apply(op: str, arguments: tuple[Expr, ...], kind: Kind, site: Site | None) -> Expr:
@@ -189,8 +181,10 @@ def _of_numbers(op: str, arguments: tuple[Expr, ...], kind: Kind, site: Site | N
             result = math.isinf(value)
         case (_, [left, right]) if op in _COMPARE:
             result = _COMPARE[op](left, right)
-        case (_, _) if op in _PLAIN and not any(isinstance(v, float) and math.isinf(v) for v in values):
-            result = _PLAIN[op](*values)
+        case ("neg", [value]) if not math.isinf(value):
+            result = -value
+        case (_, _) if op in FUNCTIONS and not any(map(math.isinf, values)):
+            result = FUNCTIONS[op].value(*values)
         case _:
             return None
     if isinstance(result, float) and math.isnan(result):
