@@ -5,10 +5,10 @@ from __future__ import annotations
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
-from ..plan.steps import Attend, Free
+from ..plan.steps import Attend, Free, Softpick
 from . import arrays, binding, operands, sizes
 from .base import Value, plain
-from .code import ALL, ELLIPSIS, NONE, ONE, Index, Name, Node, call, chain, fill, method, negative, node
+from .code import ALL, ELLIPSIS, NONE, ONE, Index, Name, Node, String, call, chain, fill, method, negative, node
 from .lowering import Lowering
 from .operands import Frame
 from .tiles import Tile
@@ -19,7 +19,9 @@ def blocks(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
     """Blocks of rows against blocks of keys, with an online softmax, in plain NumPy."""
     low.kernels.setdefault("numpy_stream", set()).add("attend_blocks")
     key = attend.attention.key
-    free = isinstance(attend.attention.normaliser, Free)
+    normaliser = attend.attention.normaliser
+    free = isinstance(normaliser, Free)
+    picked = normaliser.origin if isinstance(normaliser, Softpick) else None
     scores, values = low.text.fresh(f"{let.name}_scores"), low.text.fresh(f"{let.name}_values")
     rows = () if frame.row is None else (frame.row,)
     tile = Tile(low, let, attend, frame.batch, frame.row, None, ())
@@ -30,6 +32,8 @@ def blocks(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
     inner, scope = tile.emitter(windows, low.text)
     with low.text.indented():
         score = arrays.as_real(inner, inner.value(attend.attention.score, tile.kept(scope)))
+        if picked is not None:  # As low as that e to it is 0, and no mark of a key that is not heard.
+            score = score.but(call("np.maximum", score.code, negative(60000)))
         masks = binding.masks(inner, (), build.conjunction(attend.attention.guard), scope)
         mask = arrays.conjunction(inner, masks, scope)
         if mask is not None:
@@ -61,6 +65,8 @@ def blocks(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
     dtype = low.text.dialect.dtype(low.dtypes[let.name])
     sink = operands.sink_operand(low, attend, frame, False)
     more: dict[str, Node] = {"free": Name("True")} if free else {} if sink is None else {"sink": sink}
+    if picked is not None:
+        more["picked"] = String(picked)
     code = call("attend_blocks", scores, values, *bounds, count, ends, shape, dtype, **more)
     result = Value(code, (*frame.batch, *rows, *attend.layout.carry), "real", low.dtypes[let.name])
     if frame.row is None or len(attend.layout.carry) != 1:

@@ -7,7 +7,7 @@ from ..ir import nodes as ir
 from ..ir.algebra.factors import Factor, factors_of, product_of
 from ..ir.types import Coordinate
 from ..ir.walk import rebuild, renamed_apart
-from ..plan.steps import Free
+from ..plan.steps import Free, Softpick
 from . import arrays, binding, operands
 from .adjoint import Adjoint, Undifferentiable, pretend
 from .base import Text, Value
@@ -41,7 +41,10 @@ class Stream(Tile):
         attend = self.owner.text.fresh(f"attend_{self.let.name}")
         self.emit(functions)
         names = [function.name for function in functions]
-        more = {"free": "True"} if self.free else {}
+        normaliser = self.attend.attention.normaliser
+        more: dict[str, Node] = {"free": Name("True")} if self.free else {}
+        if isinstance(normaliser, Softpick):
+            more = {"picked": String(normaliser.origin)}
         self.owner.functions.append(attention_of(attend, "streaming", *names, **more))
         return attend
 

@@ -276,6 +276,6 @@ class Tile:
         return place if self.first == ZERO else infix("+", self.first, place)
 
 
-def attention_of(attend: str, maker: str, *functions: str, **more: str) -> str:
+def attention_of(attend: str, maker: str, *functions: str, **more: Node) -> str:
     """The line that makes an attention of the functions of its tiles."""
     return Statement(0, 0, "assign", attend, call(maker, String(attend), *functions, **more)).shown

@@ -424,7 +424,7 @@ def _way(
 ) -> tuple[str, tuple[Refusal, ...]]:
     """The first kernel that takes it, and why the others before it do not."""
     refusals: list[Refusal] = []
-    if isinstance(attention.normaliser, Free):
+    if not isinstance(attention.normaliser, Softmax):
         return STREAM, (Refusal(let.name, FUSED, "its weights are no exponentials over their sum"),)
     if FUSED not in target.kernels:
         return STREAM, ()

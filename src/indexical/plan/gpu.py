@@ -14,7 +14,7 @@ from ..ir.types import Coordinate, Dtype
 from ..ir.walk import children, substitute, walk
 from .reach import reach
 from .scores import dot_of
-from .steps import Attend, Dot
+from .steps import Attend, Dot, Softpick
 
 _SIGNS = frozenset(("+", "-", "*", "/", "//", "%", "neg", "&&", "||", "!", "==", "!=", "<", "<=", ">", ">="))
 _TAKEN: frozenset[Dtype] = frozenset(("f16", "bf16", "f32"))
@@ -39,6 +39,8 @@ def refusal(attend: Attend, dtypes: Mapping[str, Dtype]) -> str | None:
         return "matrix units have no f64"
     if row is None:
         return "there is one query for each point of the batch"
+    if isinstance(attention.normaliser, Softpick):
+        return "its weights are picked, and it knows exponentials and weights that nothing normalises"
     starts = (attention.key.lower, attend.domain.range(row).lower)
     if not all(isinstance(start, ir.Const) and start.value == 0 for start in starts):
         return "queries or keys begin above 0"

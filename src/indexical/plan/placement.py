@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -18,7 +19,7 @@ from ..ir.context import Trail
 from ..ir.types import Coordinate
 from ..ir.walk import is_bare, renamed_apart, substitute
 from ..source import Span
-from .steps import Attention, Free, Softmax
+from .steps import Attention, Free, Normaliser, Softmax, Softpick
 from .weights import Gathered
 
 Names = Mapping[Coordinate, Coordinate]
@@ -93,18 +94,36 @@ def body_of(attention: Attention, stated: bool, span: Span) -> ir.Expr:
 def _beside_sink(
     attention: Attention, sink: ir.Expr, key: ir.Range, guard: ir.Expr | None, span: Span
 ) -> ir.Expr:
-    """Exponentials over their sum and e to the sink, all of them less the largest."""
+    """Exponentials over their sum and e to the sink, all of them less the largest; or what they are above 1, over the
+    sum of how far they are from it."""
+    picked = attention.normaliser if isinstance(attention.normaliser, Softpick) else None
     highest = build.reduce("max", (key,), attention.score, guard, "real", span)
-    level = build.apply("max", (highest, sink), "real", span)
+    floor = build.real(Fraction(0), span)
+    if picked is not None and picked.origin != "zero":
+        some = has_keys(attention) if guard is None else build.reduce("any", (key,), guard, None, "bool", span)
+        peak = picked.origin == "peak"
+        origin = build.select(some, highest, floor, span) if peak else build.apply("max", (highest, floor), "real", span)
+        sink = build.apply("+", (sink, origin), "real", span)
+    level = build.apply("max", (highest, sink if picked is None else floor), "real", span)
+    if picked is not None and picked.origin == "zero":
+        level = build.apply("max", (level, sink), "real", span)
 
     def raised(score: ir.Expr) -> ir.Expr:
         return build.apply("exp", (build.apply("-", (score, level), "real", span),), "real", span)
 
     taken = {c.name for c in attention.score.type.coordinates}
-    share = renamed_apart(raised(attention.score), taken)
-    above = build.reduce("sum", (key,), build.apply("*", (share, attention.value), "real", span), guard, "real", span)
-    below = build.reduce("sum", (key,), share, guard, "real", span)
+    share = raised(attention.score)
+    if picked is not None:
+        share = build.apply("-", (share, raised(floor)), "real", span)
+    share = renamed_apart(share, taken)
+    weights, shares = (share, share) if picked is None else (build.apply(f, (share,), "real", span) for f in _PARTS)
+    above = build.reduce("sum", (key,), build.apply("*", (weights, attention.value), "real", span), guard, "real", span)
+    below = build.reduce("sum", (key,), shares, guard, "real", span)
     return build.apply("/", (above, build.apply("+", (below, raised(sink)), "real", span)), "real", span)
+
+
+# What is taken of a share for a weight, and for the sum of all.
+_PARTS = ("relu", "abs")
 
 
 def has_keys(attention: Attention) -> ir.Expr:
@@ -151,7 +170,10 @@ def _described(algebra: Algebra, found: Gathered, names: Names, span: Span) -> A
     lower, upper = (named(bound, taken) for bound in (found.key.lower, found.key.upper))
     key = ir.Range(names[found.key.coordinate], lower, upper, False, span)
     conditions = tuple(named(condition, taken) for condition in guard)
-    normaliser = Free() if found.free else Softmax(None if found.sink is None else shown(found.sink))
+    sink = None if found.sink is None else shown(found.sink)
+    normaliser: Normaliser = Free() if found.free else Softmax(sink)
+    if found.origin is not None and sink is not None:
+        normaliser = Softpick(sink, found.origin)
     return Attention(key, shown(found.score), conditions, shown(found.value), found.empty, normaliser)
 
 

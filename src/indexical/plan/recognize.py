@@ -23,6 +23,7 @@ from .empty_sums import Written
 from .free_weights import Freed, causal_product, free_attention
 from .ordering import preceded
 from .placement import Placement, place_attention
+from .softpick import picked_attention
 from .steps import Attention, Recognized, Refusal
 from .weights import Gathered, gather, placed
 
@@ -220,18 +221,22 @@ class _Search:
         for item in self.program.order:
             if isinstance(item, ir.Once) and item.name in names - self.attentions.keys():
                 self._causal(self.lets[item.name], algebra, result)
-        taken = {id(part.total) for parts in result.values() for part in parts}
+        taken = {id(part) for parts in result.values() for found in parts for part in walk(found.total)}
+        may_pick = any(_is_size(part) for let in self.program.lets for c in let.clauses for part in walk(c.body))
         from ..facts.view import View
 
         for found in sorted(free_gathers(View(self.program), lets), key=lambda gather: not gather.values):
             let = found.site.let
             if id(found.site.expr) in taken:
                 continue
-            made = free_attention(self.algebra, found, self._names(f"{let.name}_attention", result))
+            new = self._names(f"{let.name}_attention", result)
+            picked = picked_attention(self.algebra, found, new) if may_pick and found.values else None
+            made = picked or free_attention(self.algebra, found, new)
             if isinstance(made, str):
                 self.refusals.append(Refusal(let.name, "stream", made, found.span))
             elif made is not None and (found.values or result):
                 result.setdefault(let.name, []).append(made)
+                taken |= {id(part) for part in walk(made.total)}
         return result
 
     def _causal(self, let: ir.Let, algebra: Algebra, result: dict[str, list[Freed]]) -> None:
@@ -384,6 +389,11 @@ def _may_be_free(let: ir.Let) -> bool:
 
 def _sums_reals(expr: ir.Expr) -> TypeGuard[ir.Reduce]:
     return isinstance(expr, ir.Reduce) and expr.op == "sum" and expr.type.kind == "real"
+
+
+def _is_size(expr: ir.Expr) -> bool:
+    """Whether an expression is how large something is: weights that are picked are divided by the sum of that."""
+    return isinstance(expr, ir.Map) and expr.op == "abs"
 
 
 def _is_product(expr: ir.Expr) -> bool:

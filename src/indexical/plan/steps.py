@@ -34,7 +34,20 @@ class Free:
     """Weights that are the score itself: nothing is divided."""
 
 
-Normaliser: TypeAlias = Softmax | Free
+# What the sink of picked weights counts from: from 0, from the largest score or 0, from the largest score.
+Origin: TypeAlias = Literal["zero", "floor", "peak"]
+
+
+@dataclass(frozen=True, slots=True)
+class Softpick:
+    """Weights that are what e to a score is above 1, or 0, over the sum of how far that is from 1 for all keys and e to
+    the `sink`, which counts from the `origin`."""
+
+    sink: ir.Expr
+    origin: Origin
+
+
+Normaliser: TypeAlias = Softmax | Softpick | Free
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +73,7 @@ class Attention:
     @property
     def sink(self) -> ir.Expr | None:
         """The logarithm of what is added to the sum of the exponentials; None for nothing."""
-        return self.normaliser.sink if isinstance(self.normaliser, Softmax) else None
+        return None if isinstance(self.normaliser, Free) else self.normaliser.sink
 
     @property
     def parts(self) -> tuple[ir.Expr, ...]:

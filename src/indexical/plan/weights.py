@@ -33,14 +33,14 @@ from ..ir.algebra.writing import written_atom
 from ..ir.context import Trail
 from ..ir.types import Coordinate
 from .empty_sums import Written, is_undefined
-from .steps import Empty
+from .steps import Empty, Origin
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
     """A term with an attention in it, and what that is multiplied with: `inside` of the sum over `others`,
     and `outside` of it. `sink` is the logarithm of what is added to the sum of its exponentials; where it is `free`,
-    the score is the weight itself."""
+    the score is the weight itself; where weights are picked, the sink counts from an `origin`."""
 
     key: Binder
     score: Form
@@ -54,6 +54,7 @@ class Gathered:
     doubts: tuple[str, ...]
     sink: Form | None = None
     free: bool = False
+    origin: Origin | None = None
 
     @property
     def coordinates(self) -> frozenset[Coordinate]:

@@ -6,7 +6,7 @@ from ..ir import nodes as ir
 from ..ir.domain import Slice
 from ..ir.text import shown
 from ..ir.walk import walk
-from .steps import Attend, Chunks, Free
+from .steps import Attend, Chunks, Free, Softpick
 
 MASKED = "by scaled_dot_product_attention under that mask"
 PRODUCTS = "by products, all in memory"
@@ -29,7 +29,9 @@ def words_of(attend: Attend, fused: bool, streams: bool, builds: bool) -> tuple[
         lines += [f"{'or ' if n else ''}hears {_heard(one, key)}" for n, one in enumerate(attend.keys)]
     if isinstance(attend.attention.normaliser, Free):
         lines.append(f"weights that nothing normalises: `{shown(attend.attention.score)}`")
-    if attend.attention.sink is not None:
+    if isinstance(attend.attention.normaliser, Softpick):
+        lines.append(_picked(attend.attention.normaliser))
+    elif attend.attention.sink is not None:
         sink = shown(attend.attention.sink)
         lines.append(f"beside the sum of its weights there is a sink: {'1' if sink == '0' else f'e to `{sink}`'}")
     if attend.scores.bias is not None and attend.scores.dot is not None:
@@ -54,6 +56,12 @@ def words_of(attend: Attend, fused: bool, streams: bool, builds: bool) -> tuple[
         spread = "NaN and infinity may spread within a block (`isolate=True` keeps them apart)"
         lines.append(f"{spread}; a `{key}` that nobody hears is not read")
     return tuple(lines)
+
+
+def _picked(normaliser: Softpick) -> str:
+    origins = {"zero": "", "floor": " above the largest score or 0", "peak": " above the largest score"}
+    sink = f"e to `{shown(normaliser.sink)}`{origins[normaliser.origin]}"
+    return f"picked weights: what e to a score is above 1, over the sum of its distances from 1 and {sink}"
 
 
 def chunk_words(chunks: Chunks) -> tuple[str, ...]:

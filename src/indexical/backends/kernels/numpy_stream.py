@@ -24,13 +24,17 @@ def attend_blocks(
     dtype: Any,
     sink: Array | None = None,
     free: bool = False,
+    picked: str | None = None,
 ) -> Array:
     """`softmax(score) @ value`, a block of rows at a time, each against the keys that some row of it may hear.
 
     `score(r0, r1, k0, k1)` gives a tile `(…, rows, keys)` with -inf where a key is not heard, `value(k0, k1)` the
     values `(…, keys, carried)`, of which those that no row of a block hears are not read. `lower` and `upper` bound the
     keys of each row, or of all. A row that hears nobody is 0. A `sink` `(…, rows or 1)` is the score of a further key
-    that carries 0. Where scores are `free`, they are the weights, 0 where a key is not heard.
+    that carries 0. Where scores are `free`, they are the weights, 0 where a key is not heard. Where weights are
+    `picked`, they are what e to a score is above 1, or 0, over the sum of how far it is from 1 and e to the sink: this
+    counts from "zero"; from the largest score, or 0 ("floor"); or from the largest score ("peak"). No score of a key
+    that is heard is -inf then.
     """
     wide = np.result_type(dtype, np.float32)
     result = np.zeros(shape, dtype)
@@ -42,72 +46,63 @@ def attend_blocks(
         end = min(row + height, rows)
         start = max(keys[0], int(first[row:end].min()))
         stop = min(keys[1], int(last[row:end].max()))
-        if start < stop and free:
-            result[..., row:end, :] = _gather_rows(score, value, row, end, start, stop, columns, wide)
-        elif start < stop:
-            beside = None if sink is None else np.asarray(sink, wide)[..., None]
-            if beside is not None and beside.shape[-2] > 1:
-                beside = beside[..., row:end, :]
-            result[..., row:end, :] = _attend_rows(score, value, row, end, start, stop, columns, wide, beside)
+        if start >= stop:
+            continue
+        beside = None if sink is None else np.asarray(sink, wide)[..., None]
+        if beside is not None and beside.shape[-2] > 1:
+            beside = beside[..., row:end, :]
+        running = None if free else _Running(picked, beside, wide)
+        gathered: Any = 0
+        for key in range(start, stop, columns):
+            until = min(key + columns, stop)
+            scores = weights = score(row, end, key, until).astype(wide, copy=False)
+            values = value(key, until).astype(wide, copy=False)
+            if not np.isfinite(values).all():
+                heard = (scores != (0 if free else -np.inf)).any(-2)
+                values = np.where(np.expand_dims(heard, -1), values, 0)
+            if running is not None:
+                weights, fade = running.weigh(scores)
+                gathered = gathered * fade
+            gathered = gathered + weights @ values
+        result[..., row:end, :] = gathered if running is None else running.divide(gathered)
     return result
 
 
-def _gather_rows(
-    weigh: Callable[[int, int, int, int], Array],
-    value: Callable[[int, int], Array],
-    row: int,
-    end: int,
-    start: int,
-    stop: int,
-    columns: int,
-    wide: Any,
-) -> Array:
-    """The rows of one block under weights that are there."""
-    gathered: Any = 0
-    for key in range(start, stop, columns):
-        until = min(key + columns, stop)
-        weights = weigh(row, end, key, until).astype(wide, copy=False)
-        gathered = gathered + weights @ _heard_values(value(key, until).astype(wide, copy=False), weights != 0)
-    found: Array = gathered
-    return found
+class _Running:
+    """The rows of a block as their tiles come: the level from which scores are counted, and the total weight."""
 
+    def __init__(self, picked: str | None, sink: Array | None, wide: Any) -> None:
+        self.picked, self.sink = picked, sink
+        self.level: Any = np.asarray(-np.inf if picked is None else 0, wide)
+        self.highest: Any = np.asarray(-np.inf, wide)
+        self.total: Any = np.zeros((), wide)
+        if sink is not None and picked in (None, "zero"):
+            self.level = np.maximum(self.level, np.minimum(sink, np.finfo(wide).max))
+            self.total = np.exp(np.minimum(sink, self.level) - _finite(self.level))
 
-def _heard_values(values: Array, heard: Array) -> Array:
-    """Values, 0 where no row hears them."""
-    if np.isfinite(values).all():
-        return values
-    return np.where(np.expand_dims(heard.any(-2), -1), values, 0)
-
-
-def _attend_rows(
-    score: Callable[[int, int, int, int], Array],
-    value: Callable[[int, int], Array],
-    row: int,
-    end: int,
-    start: int,
-    stop: int,
-    columns: int,
-    wide: Any,
-    sink: Array | None,
-) -> Array:
-    """The rows of one block: the largest score so far, the total weight, and what was gathered with it."""
-    top: Any = None if sink is None else np.minimum(sink, np.finfo(wide).max)
-    total: Any = None if sink is None else np.where(np.isneginf(sink), 0.0, 1.0).astype(wide)
-    gathered: Any = 0
-    for key in range(start, stop, columns):
-        until = min(key + columns, stop)
-        scores = score(row, end, key, until).astype(wide, copy=False)
+    def weigh(self, scores: Array) -> tuple[Array, Array]:
+        """The weights of a tile, and the factor that brings all that came before to their level."""
         peak = scores.max(-1, keepdims=True)
-        new = peak if top is None else np.maximum(top, peak)
-        shift = np.where(np.isneginf(new), 0, new)
-        part = np.exp(scores - shift)
-        here = part @ _heard_values(value(key, until).astype(wide, copy=False), part > 0)
-        if top is None:
-            total, gathered = part.sum(-1, keepdims=True), here
-        else:
-            fade = np.exp(top - shift)
-            total = total * fade + part.sum(-1, keepdims=True)
-            gathered = gathered * fade + here
-        top = new
-    found: Array = gathered / np.where((total == 0) & (sink is None), 1, total)
-    return found if sink is not None else np.where(np.isneginf(top) & (total == 0), 0, found)
+        level, before = np.maximum(self.level, peak), self.level
+        self.level, self.highest = level, np.maximum(self.highest, peak)
+        shift = _finite(level)
+        weights, fade = np.exp(scores - shift), np.exp(before - shift)
+        if self.picked is not None:
+            weights = np.where(np.isneginf(scores), 0, weights - np.exp(-shift))
+        self.total = self.total * fade + np.abs(weights).sum(-1, keepdims=True)
+        return weights if self.picked is None else np.maximum(weights, 0), fade
+
+    def divide(self, gathered: Array) -> Array:
+        """What was gathered, over the total weight; 0 where nobody was heard."""
+        if self.sink is None:
+            empty = np.isneginf(self.level) & (self.total == 0)
+            return np.where(empty, 0, gathered / np.where(self.total == 0, 1, self.total))
+        if self.picked in ("floor", "peak"):
+            origin = self.level if self.picked == "floor" else _finite(self.highest)
+            self.total = self.total + np.exp(self.sink + origin - self.level)
+        found: Array = gathered / self.total
+        return found
+
+
+def _finite(level: Any) -> Any:
+    return np.where(np.isneginf(level), 0, level)

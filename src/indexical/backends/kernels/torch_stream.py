@@ -22,15 +22,25 @@ class Scoring(NamedTuple):
 
     `score(arrays, rows, keys)` is a new tensor (…, rows, keys), which is written over. `backward(arrays, rows, keys,
     gradient, gradients)` adds to those `gradients` that are not None, each in the shape of its array and at least
-    float32. `allowed(arrays, rows, keys)` is a Boolean tensor that broadcasts to the score, or None for all. Where they
-    are `free`, scores are the weights themselves, and `backward` gives them once more; else weights are e to them, over
-    their sum.
+    float32. `allowed(arrays, rows, keys)` is a Boolean tensor that broadcasts to the score, or None for all.
+
+    Weights are e to the scores, over their sum and e to a sink. Where they are `free`, scores are the weights
+    themselves, and `backward` gives them once more. Where they are `picked`, weights are what e to a score is above 1,
+    or 0, over the sum of how far it is from 1 and e to the sink: this counts from "zero"; from the largest score, or 0
+    ("floor"); or from the largest score ("peak").
     """
 
     score: Callable[[Sequence[Tensor], Span, Span], Tensor]
     backward: Callable[[Sequence[Tensor], Span, Span, Tensor, Sequence[Tensor | None]], Any]
     allowed: Callable[[Sequence[Tensor], Span, Span], Tensor | None] | None
     free: bool
+    picked: str | None
+
+    @property
+    def outputs(self) -> int:
+        """The number of tensors that come of it: the result, the logarithm of the totals, and what a sink counts
+        from, where that is no number."""
+        return 1 if self.free else 3 if self.picked in ("floor", "peak") else 2
 
 
 class Bounds(NamedTuple):
@@ -85,23 +95,15 @@ def _tiles_heard(
             yield keys, None if allowed is None else allowed[..., keys[0] - start : keys[1] - start]
 
 
-def _tiles_scored(
-    scoring: Scoring, arrays: Sequence[Tensor], value: Tensor, bounds: Bounds, rows: Span, width: int
-) -> Iterator[tuple[Span, Tensor]]:
-    """The scores (lead, rows, keys) of a block of rows; where not allowed -inf, or 0 where they are free."""
-    for keys, allowed in _tiles_heard(scoring, arrays, bounds, rows, width):
-        yield keys, _kept(scoring, scoring.score(arrays, rows, keys), value, allowed)
-
-
 def _kept(scoring: Scoring, scores: Tensor, value: Tensor, allowed: Tensor | None) -> Tensor:
-    """The scores of a tile, widened, with all axes; written over where not allowed."""
+    """The scores of a tile, widened, with all axes; -inf where not allowed, or 0 where they are free."""
     scores = scores.to(torch.promote_types(value.dtype, torch.float32))
     shape = (*value.shape[:-2], *scores.shape[-2:])
     if scores.shape != shape or 0 in scores.stride():  # One number for several pairs cannot be written over.
         scores = scores.expand(shape).contiguous()
     if allowed is not None:
         _forbid(scores, allowed, scoring.free)
-    return scores.reshape(-1, *shape[-2:])
+    return scores
 
 
 def _forbid(scores: Tensor, allowed: Tensor, free: bool) -> None:
@@ -133,42 +135,132 @@ def _slab(tensor: Tensor, span: Span, wide: torch.dtype) -> Tensor:
     return part.to(wide).reshape(-1, *part.shape[-2:])
 
 
+class _Running:
+    """The rows of a block as their tiles come: the level from which scores are counted, the total weight, and what was
+    heard, (lead, rows, 1 or width)."""
+
+    def __init__(self, picked: str | None, heard: Tensor, sink: Tensor | None) -> None:
+        self.picked, self.heard, self.sink = picked, heard, sink
+        self.level = heard.new_full((*heard.shape[:-1], 1), -math.inf if picked is None else 0.0)
+        self.highest = torch.full_like(self.level, -math.inf) if picked == "peak" else None
+        self.weight = torch.zeros_like(self.level)
+        if sink is not None and picked in (None, "zero"):
+            self.level = torch.maximum(self.level, sink)
+            self.weight = _raise(sink.clone(), _finite(self.level))
+
+    def weigh(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
+        """The weights of a tile, counted from a level to which all that came before is brought."""
+        peak = scores.amax(-1, keepdim=True)
+        higher = torch.maximum(self.level, peak)
+        if self.highest is not None:
+            self.highest = torch.maximum(self.highest, peak)
+        finite = _finite(higher)
+        weights, fade = _raise(scores, finite), _raise(self.level, finite)
+        if self.picked is not None:
+            weights = _above_one(weights, finite, allowed)
+        self.weight.mul_(fade).add_(weights.sum(-1, True) if self.picked is None else weights.norm(1, -1, True))
+        self.heard.mul_(fade)
+        self.level = higher
+        return weights if self.picked is None else weights.relu_()
+
+    def finish(self) -> list[Tensor]:
+        """Divide what was heard by the total weight. The logarithm of that, +inf where it is 0, and what a sink counts
+        from."""
+        origins = []
+        if self.sink is not None and self.picked in ("floor", "peak"):
+            origins = [_finite(self.level if self.highest is None else self.highest)]
+            self.weight.add_(_raise(self.sink + origins[0], self.level))
+        silent = self.weight == 0 if self.sink is None else torch.zeros_like(self.weight, dtype=torch.bool)
+        self.heard.div_(self.weight.masked_fill(silent, 1.0))
+        return [(self.level + self.weight.log()).masked_fill_(silent, math.inf), *origins]
+
+
+def _finite(level: Tensor) -> Tensor:
+    return level.masked_fill(level == -math.inf, 0.0)
+
+
+def _above_one(raised: Tensor, level: Tensor, allowed: Tensor | None) -> Tensor:
+    """How far e to the scores is above 1, counted from a level, in place; 0 where not allowed."""
+    raised.sub_(_raise(torch.zeros_like(level), level))
+    if allowed is not None:
+        _forbid(raised, allowed, True)
+    return raised
+
+
 def _stream(
     scoring: Scoring, arrays: Sequence[Tensor], value: Tensor, bounds: Bounds, sink: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """The attention output of the rows and the logarithm of their total weight, +inf where that is 0."""
+) -> list[Tensor]:
+    """The attention output of the rows; unless they are free, also the logarithm of their total weight, +inf where that
+    is 0, and what a sink counts from."""
     wide = torch.promote_types(value.dtype, torch.float32)
     *lead, _, width = value.shape
     size, count = bounds.least.shape[0], math.prod(lead)
     out = value.new_zeros(*lead, size, width)
-    total = value.new_full((*lead, size), math.inf, dtype=wide)
+    kept = [value.new_full((*lead, size), math.inf, dtype=wide) for _ in range(scoring.outputs - 1)]
     height, breadth = _block_shape(count, value.device)
     for start in range(0, size if value.numel() else 0, height):
         rows = (start, min(start + height, size))
-        peak = value.new_full((count, rows[1] - start, 1), -math.inf, dtype=wide)
-        weight, heard = torch.zeros_like(peak), value.new_zeros((count, rows[1] - start, width), dtype=wide)
-        if sink is not None:
-            peak.copy_(_beside(sink, value, rows, wide))
-            weight.copy_(peak != -math.inf)
-        for keys, scores in _tiles_scored(scoring, arrays, value, bounds, rows, breadth):
-            higher = torch.maximum(peak, scores.amax(-1, keepdim=True))
-            finite = higher.masked_fill(higher == -math.inf, 0.0)
-            weights, fade = _raise(scores, finite), _raise(peak, finite)
-            weight.mul_(fade).add_(weights.sum(-1, keepdim=True))
-            heard.mul_(fade).baddbmm_(weights, _slab(value, keys, wide))
-            peak = higher
-        silent = weight == 0 if sink is None else torch.zeros_like(weight, dtype=torch.bool)
-        out[..., start : rows[1], :] = heard.div_(weight.masked_fill(silent, 1.0)).view(*lead, -1, width)
-        logarithm = peak.add_(weight.log()).masked_fill_(silent, math.inf)
-        total[..., start : rows[1]] = logarithm.view(*lead, -1)
-    return out, total
+        heard = value.new_zeros((*lead, rows[1] - start, width), dtype=wide)
+        beside = None if sink is None else _beside(sink, value, rows, wide)
+        running = None if scoring.free else _Running(scoring.picked, heard, beside)
+        for keys, allowed in _tiles_heard(scoring, arrays, bounds, rows, breadth):
+            weights = _kept(scoring, scoring.score(arrays, rows, keys), value, allowed)
+            if running is not None:
+                weights = running.weigh(weights, allowed)
+            weights = weights.reshape(count, -1, keys[1] - keys[0])
+            heard.view(count, -1, width).baddbmm_(weights, _slab(value, keys, wide))
+        for whole, part in zip(kept, () if running is None else running.finish(), strict=True):
+            whole[..., start : rows[1]] = part.squeeze(-1)
+        out[..., start : rows[1], :] = heard
+    return [out, *kept]
 
 
 def _beside(sink: Tensor, value: Tensor, rows: Span, wide: torch.dtype) -> Tensor:
-    """The sink of some rows (lead, rows, 1). An infinite one takes all weight, as the largest number does."""
+    """The sink of some rows (…, rows, 1). An infinite one takes all weight, as the largest number does."""
     part = sink[..., rows[0] : rows[1]] if sink.shape[-1] > 1 else sink
     shape = (*value.shape[:-2], rows[1] - rows[0])
-    return part.to(wide).clamp(max=torch.finfo(wide).max).expand(shape).reshape(-1, shape[-1], 1)
+    return part.to(wide).clamp(max=torch.finfo(wide).max).expand(shape).unsqueeze(-1)
+
+
+class _Returning:
+    """The way back of the rows of a block: their totals and sums, and a sink that counts from their largest score."""
+
+    def __init__(self, scoring: Scoring, given: Tensor, saved: Sequence[Tensor], sink: Tensor | None) -> None:
+        out, *kept = saved
+        self.picked = scoring.picked
+        self.level = kept[0].unsqueeze(-1)
+        self.mean = (given * out.to(given.dtype)).sum(-1, keepdim=True)
+        self.lost: Tensor | None = None
+        if len(kept) > 1 and sink is not None:
+            self.highest = kept[1].unsqueeze(-1)
+            share = (sink + self.highest - self.level).exp_()
+            # The largest score is moved by the sink, too; of less than the last digit nothing is left.
+            if bool((share > torch.finfo(share.dtype).eps / 4).any()):
+                self.lost = share.mul_(self.mean).neg_()
+                if self.picked == "floor":
+                    self.lost.masked_fill_(self.highest <= 0, 0.0)
+
+    def weigh(self, scores: Tensor, allowed: Tensor | None, to_weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """The weights of a tile and the gradient to its scores, where one to the weights is given."""
+        peak = None if self.lost is None or to_weights is None else self._peak(scores, self.lost)
+        raised = _raise(scores, self.level)
+        if self.picked is None:
+            return raised, None if to_weights is None else to_weights.sub_(self.mean).mul_(raised)
+        shares = _above_one(raised.clone(), self.level, allowed)
+        if to_weights is not None:
+            to_weights = torch.ops.aten.threshold_backward(to_weights, shares, 0)
+            to_weights.addcmul_(shares.sign(), self.mean, value=-1).mul_(raised)
+            if peak is not None:
+                to_weights.add_(peak)
+        return shares.relu_(), to_weights
+
+    def _peak(self, scores: Tensor, lost: Tensor) -> Tensor:
+        """What goes to the largest score of each row, the first of them."""
+        found = scores == self.highest
+        first = found.to(torch.uint8).argmax(-1, keepdim=True)
+        result = torch.zeros_like(scores).scatter_(-1, first, lost * found.gather(-1, first))
+        lost.masked_fill_(found.any(-1, keepdim=True), 0.0)
+        return result
 
 
 def _stream_backward(
@@ -181,32 +273,65 @@ def _stream_backward(
     needs: Sequence[bool],
 ) -> list[Tensor]:
     """Gradients to those of value, sink and arrays that need one: the tiles once more, from the totals."""
-    value, out, total = saved
-    wide = total.dtype
-    size, count = bounds.least.shape[0], math.prod(value.shape[:-2])
+    value, *found = saved
+    wide = torch.promote_types(value.dtype, torch.float32)
+    *lead, _, width = value.shape
+    size, count = bounds.least.shape[0], math.prod(lead)
     gradients = _zeros(arrays, needs[2:])
     to_value = value.new_zeros((count, *value.shape[-2:]), dtype=wide)
     height, breadth = _block_shape(count, value.device)
     for start in range(0, size if value.numel() else 0, height):
         rows = (start, min(start + height, size))
-        given = _slab(gradient, rows, wide)
-        turned = given.mT.contiguous().mT  # A small product of rows with rows is several times faster so on some CPUs.
-        mean = (given * _slab(out, rows, wide)).sum(-1, keepdim=True)
-        level = _slab(total.unsqueeze(-1), rows, wide)
-        for keys, scores in _tiles_scored(scoring, arrays, value, bounds, rows, breadth):
-            weights = _raise(scores, level)
-            to_value[:, keys[0] : keys[1]].baddbmm_(weights.mT, given)
+        given = gradient[..., start : rows[1], :].to(wide)
+        flat = given.reshape(count, -1, width)
+        turned = flat.mT.contiguous().mT  # A small product of rows with rows is several times faster so on some CPUs.
+        here = [part[..., start : rows[1], :] if n == 0 else part[..., start : rows[1]] for n, part in enumerate(found)]
+        beside = None if sink is None else _beside(sink, value, rows, wide)
+        returning = None if scoring.free else _Returning(scoring, given, here, beside)
+        for keys, allowed in _tiles_heard(scoring, arrays, bounds, rows, breadth):
+            to_score: Tensor | None = None
             if any(needs[2:]):
-                to_score = torch.bmm(turned, _slab(value, keys, wide).mT).sub_(mean).mul_(weights)
-                shape = (*value.shape[:-2], *to_score.shape[-2:])
-                scoring.backward(arrays, rows, keys, to_score.view(shape), gradients)
-    to_sink = None
-    if sink is not None and needs[1]:
-        lost = (gradient.to(wide) * out.to(wide)).sum(-1)
-        to_sink = (sink - total).exp_().mul_(lost).neg_().sum_to_size(sink.shape)
-    found = [to_value.view(value.shape) if needs[0] else None, to_sink, *gradients]
+                to_score = torch.bmm(turned, _slab(value, keys, wide).mT).view(*lead, -1, keys[1] - keys[0])
+            if returning is not None:
+                scores = _kept(scoring, scoring.score(arrays, rows, keys), value, allowed)
+                weights, to_score = returning.weigh(scores, allowed, to_score)
+                if to_score is not None:
+                    scoring.backward(arrays, rows, keys, to_score, gradients)
+            else:
+                weights = _free_backward(scoring, arrays, rows, keys, to_score, allowed, gradients)
+                weights = _kept(scoring, weights, value, allowed)
+            if needs[0]:
+                to_value[:, keys[0] : keys[1]].baddbmm_(weights.reshape(count, -1, keys[1] - keys[0]).mT, flat)
+    to_sink = None if sink is None or not needs[1] else _sink_backward(scoring, gradient, found, sink)
+    parts = [to_value.view(value.shape) if needs[0] else None, to_sink, *gradients]
     given_to = (value, value if sink is None else sink, *arrays)
-    return [part.to(array.dtype) for part, array in zip(found, given_to, strict=True) if part is not None]
+    return [part.to(array.dtype) for part, array in zip(parts, given_to, strict=True) if part is not None]
+
+
+def _free_backward(
+    scoring: Scoring,
+    arrays: Sequence[Tensor],
+    rows: Span,
+    keys: Span,
+    to_score: Tensor | None,
+    allowed: Tensor | None,
+    gradients: Sequence[Tensor | None],
+) -> Tensor:
+    """The weights of a tile that are free; their gradient goes to the arrays."""
+    if to_score is None:
+        return scoring.score(arrays, rows, keys)
+    if allowed is not None:
+        _forbid(to_score, allowed, True)
+    weights: Tensor = scoring.backward(arrays, rows, keys, to_score, gradients)
+    return weights
+
+
+def _sink_backward(scoring: Scoring, gradient: Tensor, found: Sequence[Tensor], sink: Tensor) -> Tensor:
+    """The gradient to a sink, which takes from all that is heard."""
+    out, total, *origin = found
+    lost = (gradient.to(total.dtype) * out.to(total.dtype)).sum(-1)
+    level = total - origin[0] if origin else total
+    return (sink - level).exp_().mul_(lost).neg_().sum_to_size(sink.shape)
 
 
 def _zeros(arrays: Sequence[Tensor], needs: Sequence[bool]) -> list[Tensor | None]:
@@ -219,63 +344,21 @@ def _zeros(arrays: Sequence[Tensor], needs: Sequence[bool]) -> list[Tensor | Non
     ]
 
 
-def _stream_free(scoring: Scoring, arrays: Sequence[Tensor], value: Tensor, bounds: Bounds) -> Tensor:
-    """The values of each row under weights that are the scores themselves."""
-    wide = torch.promote_types(value.dtype, torch.float32)
-    *lead, _, width = value.shape
-    size, count = bounds.least.shape[0], math.prod(lead)
-    out = value.new_zeros(*lead, size, width)
-    height, breadth = _block_shape(count, value.device)
-    for start in range(0, size if value.numel() else 0, height):
-        rows = (start, min(start + height, size))
-        heard = value.new_zeros((count, rows[1] - start, width), dtype=wide)
-        for keys, weights in _tiles_scored(scoring, arrays, value, bounds, rows, breadth):
-            heard.baddbmm_(weights, _slab(value, keys, wide))
-        out[..., start : rows[1], :] = heard.view(*lead, -1, width)
-    return out
-
-
-def _stream_free_backward(
-    scoring: Scoring, gradient: Tensor, arrays: Sequence[Tensor], value: Tensor, bounds: Bounds, needs: Sequence[bool]
-) -> list[Tensor]:
-    """Gradients to those of value and arrays that need one: the tiles once more."""
-    wide = torch.promote_types(value.dtype, torch.float32)
-    size, count = bounds.least.shape[0], math.prod(value.shape[:-2])
-    gradients = _zeros(arrays, needs[1:])
-    to_value = value.new_zeros((count, *value.shape[-2:]), dtype=wide)
-    height, breadth = _block_shape(count, value.device)
-    for start in range(0, size if value.numel() else 0, height):
-        rows = (start, min(start + height, size))
-        given = _slab(gradient, rows, wide)
-        turned = given.mT.contiguous().mT  # A small product of rows with rows is several times faster so on some CPUs.
-        for keys, allowed in _tiles_heard(scoring, arrays, bounds, rows, breadth):
-            if any(needs[1:]):
-                to_score = torch.bmm(turned, _slab(value, keys, wide).mT).view(*value.shape[:-2], -1, keys[1] - keys[0])
-                if allowed is not None:
-                    _forbid(to_score, allowed, True)
-                scores = scoring.backward(arrays, rows, keys, to_score, gradients)
-            else:
-                scores = scoring.score(arrays, rows, keys)
-            weights = _kept(scoring, scores, value, allowed)
-            to_value[:, keys[0] : keys[1]].baddbmm_(weights.mT, given)
-    found = [to_value.view(value.shape) if needs[0] else None, *gradients]
-    return [part.to(array.dtype) for part, array in zip(found, (value, *arrays), strict=True) if part is not None]
-
-
 def streaming(
     name: str,
     score: Callable[[Sequence[Tensor], Span, Span], Tensor],
     score_backward: Callable[[Sequence[Tensor], Span, Span, Tensor, Sequence[Tensor | None]], Any],
     allowed: Callable[[Sequence[Tensor], Span, Span], Tensor | None] | None = None,
     free: bool = False,
+    picked: str | None = None,
 ) -> Callable[..., Tensor]:
     """Attention with this score, as a function of arrays, value (…, keys, width), lower and upper (…, rows) and a sink.
 
     Row n hears those keys from `lower[…, n]` up to `upper[…, n]` that are `allowed`; of a row that hears none, result
     and gradient are 0. A sink (…, rows or 1) is the score of a further key that carries 0. Where scores are `free`,
-    they are the weights, and there is none.
+    they are the weights, and there is none; `Scoring` says what is `picked`.
     """
-    scoring = Scoring(score, score_backward, allowed, free)
+    scoring = Scoring(score, score_backward, allowed, free, picked)
 
     def parted(tensors: list[Tensor], wholes: Sequence[int]) -> tuple[Tensor, Bounds, Tensor | None, list[Tensor]]:
         value, lower, upper, *arrays = tensors
@@ -284,31 +367,27 @@ def streaming(
 
     def run(tensors: list[Tensor], wholes: Sequence[int], *_: Any) -> Sequence[Tensor]:
         value, bounds, sink, arrays = parted(tensors, wholes)
-        if free:
-            return (_stream_free(scoring, arrays, value, bounds),)
         return _stream(scoring, arrays, value, bounds, sink)
 
     def fake(tensors: list[Tensor], *_: Any) -> Sequence[Tensor]:
         value, lower = tensors[:2]
         shape = (*value.shape[:-2], lower.shape[-1])
         wide = torch.promote_types(value.dtype, torch.float32)
-        out = value.new_empty(*shape, value.shape[-1])
-        return (out,) if free else (out, value.new_empty(shape, dtype=wide))
+        kept = [value.new_empty(shape, dtype=wide) for _ in range(scoring.outputs - 1)]
+        return (value.new_empty(*shape, value.shape[-1]), *kept)
 
     def run_backward(
         gradients: list[Tensor], tensors: list[Tensor], found: list[Tensor], wholes: Sequence[int], *rest: Any
     ) -> list[Tensor]:
         value, bounds, sink, arrays = parted(tensors, wholes)
         needs = rest[-1]
-        if free:
-            return _stream_free_backward(scoring, gradients[0], arrays, value, bounds, (needs[0], *needs[3:]))
         asked = (needs[0], False, *needs[3:]) if sink is None else (needs[0], *needs[3:])
         return _stream_backward(scoring, gradients[0], arrays, (value, *found), bounds, sink, asked)
 
     def fake_backward(_: Any, tensors: list[Tensor], *rest: Any) -> list[Tensor]:
         return [tensor.new_empty(tensor.shape) for tensor, need in zip(tensors, rest[-1], strict=True) if need]
 
-    attending = differentiable(name, run, run_backward, fake, fake_backward, 1 if free else 2)
+    attending = differentiable(name, run, run_backward, fake, fake_backward, scoring.outputs)
 
     def attend(
         arrays: Sequence[Tensor], value: Tensor, lower: Tensor, upper: Tensor, sink: Tensor | None = None
