@@ -167,3 +167,18 @@ def test_what_is_no_prefix_stays_what_it_was() -> None:
         program, x = ix.compile(f"input x[i]; let y[i] = {text};"), np.arange(1.0, 6)
         assert not any(words in str(program.plan(torch.tensor(x))) for words in WORDS)
         np.testing.assert_allclose(program(x), program(x, backend="reference"))
+
+
+@pytest.mark.parametrize("order", ["j < k < i", "k < i && j <= k", "k < j && k >= i - 3", "k <= j && doc[k] == doc[i]"])
+@pytest.mark.parametrize("op", ["sum", "prod", "max"])
+def test_a_prefix_may_be_bounded_by_another_coordinate_too(op: str, order: str) -> None:
+    source = f"""input x[i, k], doc[i] : i64;
+let out[i, j in 0..size(k)] = {op}[k](tanh(x[i, k]) where {order});"""
+    noise = np.random.default_rng(0)
+    given = {"x": noise.standard_normal((5, 5)), "doc": np.array([0, 0, 1, 1, 1])}
+    compiled = ix.compile(source)
+    assert "a running" in str(compiled.plan(**given))
+    tensors = {name: torch.from_numpy(array) for name, array in given.items()}
+    wanted = compiled(**given, backend="reference")
+    assert np.allclose(compiled(**given), wanted)
+    assert np.allclose(compiled(**tensors).numpy(), wanted)

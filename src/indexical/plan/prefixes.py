@@ -74,16 +74,18 @@ def find(
     key, queries = expr.ranges[0].coordinate, frozenset(queries)
     if expr.ranges[0].depends_on and any(isinstance(p, ir.Normalize) and p.coordinate == key for p in walk(expr.body)):
         return None  # It runs over the points of the reduction, which are others for each query.
-    orders, others = [], []
-    for fact in facts:
-        order = _order(fact, key, queries, constants)
-        if order is None:
-            others.append(fact)
-        else:
-            orders.append(order)
-    if len(orders) != 1 or any(orders[0].query in other.type.coordinates for other in others):
+    facts = list(facts)
+    orders = [(_order(fact, key, queries, constants), fact) for fact in facts]
+    # What is compared with one coordinate may be bounded by another, too: `j < k < i`.
+    found = [
+        (order, [other for other in facts if other is not fact])
+        for order, fact in orders
+        if order is not None and not any(order.query in o.type.coordinates for o in facts if o is not fact)
+    ]
+    found.sort(key=lambda one: one[0].query in expr.body.type.coordinates)
+    if not found or (len(found) > 1 and found[1][0].query not in expr.body.type.coordinates):
         return None
-    order = orders[0]
+    order, others = found[0]
     if order.query not in expr.body.type.coordinates:
         return Prefix(order, expr.body, tuple(others), (), None)
     if expr.op not in ("sum", "mean") or expr.type.kind != "real":

@@ -74,7 +74,7 @@ class Bounds(NamedTuple):
 
 def _block_shape(lead: int, device: torch.device) -> tuple[int, int]:
     """Rows and keys of a tile that stays in the caches with what is computed from it."""
-    room = 1 << 24 if device.type != "cpu" else min(torch.get_num_threads(), 16) << 18
+    room = 1 << 24 if device.type != "cpu" else max(2, min(torch.get_num_threads(), 16)) << 18
     rows = 1 << int(math.log2(max(room // max(lead, 1), 1024) / 4) / 2)
     return rows, 4 * rows
 
