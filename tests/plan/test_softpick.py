@@ -48,7 +48,8 @@ let out[h, i, e] = sum[j](V[h, j, e] * relu(p[h, i, j])) / (0.1 + sum[k](abs(p[h
 let p[h, i, j] = exp(s[h, i, j] - m[h, i]) - exp(-m[h, i]) {where_j};
 let w[h, i, j] = relu(p[h, i, j]) / (sum[k](abs(p[h, i, k])) + 0.1);
 let out[h, i, e] = sum[j](w[h, i, j] * V[h, j, e]);""",
-        "written out": """let p[h, i, j] = exp(s[h, i, j] - max[k](s[h, i, k] {where_k})) - exp(-max[l](s[h, i, l] {where_l}));
+        "written out": """let p[h, i, j] =
+    exp(s[h, i, j] - max[k](s[h, i, k] {where_k})) - exp(-max[l](s[h, i, l] {where_l}));
 let out[h, i, e] = sum[j](relu(p[h, i, j]) * V[h, j, e] {where_j}) / (sum[k](abs(p[h, i, k]) {where_k}) + 0.1);""",
     },
 }

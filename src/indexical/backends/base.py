@@ -85,6 +85,7 @@ class Dialect(Protocol):
     contracts_by_copying: bool  # `tensordot` over several axes copies what a product of matrices reads as it lies.
     adds_products: bool  # `addmm`, `addmv`, `addcmul`.
     convolves: bool  # It has the helper `convolved`.
+    recomputes_blocks: bool  # Blocks of rows go through `in_blocks`, which makes them once more on the way back.
     streams_blocks: bool  # Attention is blocks of rows against blocks of keys, in functions inside the emitted one.
     selects_largest: bool  # It finds a few largest numbers sooner than it sorts all.
     attention: Name | None  # The kernel for queries, keys and values of four axes, contiguous and of equal width.

@@ -224,6 +224,7 @@ class Jax(NumPy):
     contracts_by_copying = False
     adds_products = False
     convolves = False
+    recomputes_blocks = False
     streams_blocks = False
     selects_largest = False
     attention: Name | None = None

@@ -145,15 +145,16 @@ def written(statements: Iterable[Statement]) -> list[str]:
 
 def arranged(statements: Iterable[Statement | Block], taken: set[str]) -> list[Statement]:
     """The statements of a function's body as they are written."""
-    return _renamed(_moved(_used(list(_flattened(statements)))), taken)
+    return _renamed(_moved(_used(list(flattened(statements)))), taken)
 
 
-def _flattened(statements: Iterable[Statement | Block]) -> Iterable[Statement]:
+def flattened(statements: Iterable[Statement | Block]) -> Iterable[Statement]:
+    """Statements, and those of blocks among them."""
     for statement in statements:
         if isinstance(statement, Statement):
             yield statement
         else:
-            yield from _flattened(statement)
+            yield from flattened(statement)
 
 
 def _used(statements: list[Statement]) -> list[Statement]:

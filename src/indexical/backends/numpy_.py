@@ -44,6 +44,7 @@ class NumPy:
     contracts_by_copying = False
     adds_products = False
     convolves = False
+    recomputes_blocks = False
     streams_blocks = True
     selects_largest = False
     attention: Name | None = None

@@ -54,6 +54,7 @@ class Torch:
     contracts_by_copying = True
     adds_products = True
     convolves = True
+    recomputes_blocks = True
     streams_blocks = False
     selects_largest = True
     attention: Name | None = Name("torch.nn.functional.scaled_dot_product_attention")

@@ -12,6 +12,7 @@ from ..ir.graph import components
 from ..ir.needs import asserted, members, reached
 from ..ir.types import Coordinate
 from ..ir.walk import children, parts_of, reads_of, walk
+from .early_keys import early_keys
 from .parts import Split, sums_rows
 from .softmaxes import weights_of
 from .steps import Block
@@ -297,7 +298,7 @@ class _Cut:
             order.append(item)
         program = replace(self.program, lets=lets, order=tuple(order))
         names = [item.name for item in order if isinstance(item, ir.Once)]
-        return _ordered(program, self.block(changed, totals, names), self.reading)
+        return _ordered(program, self.block(program.definitions, totals, names), self.reading)
 
     def block(self, changed: Mapping[str, ir.Let], totals: list[str], names: list[str]) -> Block:
         inner = [name for name in names if name in self.inner]
@@ -308,7 +309,10 @@ class _Cut:
         large = tuple(name for name in inner if name in self.lets and self.is_large(name))
         row = self.lets[self.weights].axes[self.inner[self.weights]].coordinate
         places = tuple((name, self.inner[name]) for name in inner)
-        return Block(self.weights, row, self.rows, places, kept, tuple(totals), large)
+        early = None
+        if not set(large) & set(kept):
+            early = early_keys(changed, self.inner, set(totals), self.weights, self.key)
+        return Block(self.weights, row, self.rows, places, kept, tuple(totals), large, self.keys, early)
 
 
 def _under_sums(let: ir.Let) -> Iterator[tuple[ir.Read, Mapping[Coordinate, ir.Range]]]:

@@ -101,8 +101,9 @@ def _beside_sink(
     floor = build.real(Fraction(0), span)
     if picked is not None and picked.origin != "zero":
         some = has_keys(attention) if guard is None else build.reduce("any", (key,), guard, None, "bool", span)
-        peak = picked.origin == "peak"
-        origin = build.select(some, highest, floor, span) if peak else build.apply("max", (highest, floor), "real", span)
+        origin: ir.Expr = build.select(some, highest, floor, span)
+        if picked.origin == "floor":
+            origin = build.apply("max", (highest, floor), "real", span)
         sink = build.apply("+", (sink, origin), "real", span)
     level = build.apply("max", (highest, sink if picked is None else floor), "real", span)
     if picked is not None and picked.origin == "zero":

@@ -75,7 +75,7 @@ def find(
     if expr.ranges[0].depends_on and any(isinstance(p, ir.Normalize) and p.coordinate == key for p in walk(expr.body)):
         return None  # It runs over the points of the reduction, which are others for each query.
     facts = list(facts)
-    orders = [(_order(fact, key, queries, constants), fact) for fact in facts]
+    orders = [(order_of(fact, key, queries, constants), fact) for fact in facts]
     # What is compared with one coordinate may be bounded by another, too: `j < k < i`.
     found = [
         (order, [other for other in facts if other is not fact])
@@ -101,7 +101,8 @@ def find(
     return Prefix(order, body, tuple(others), fixed, decay)
 
 
-def _order(fact: ir.Expr, key: Coordinate, queries: frozenset[Coordinate], constants: Constants) -> Order | None:
+def order_of(fact: ir.Expr, key: Coordinate, queries: frozenset[Coordinate], constants: Constants) -> Order | None:
+    """The order that a fact is, of a key and one of these coordinates; None for any other."""
     rows = inequalities(fact, constants)
     if rows is None or len(rows) != 1:
         return None

@@ -262,7 +262,8 @@ class Block:
     """Definitions that are computed together, for some points of `row` after the other; `rows` is how many there are.
 
     `inner` are computed for these points alone, each with the axis that has them; of these `kept` are put together,
-    and `large` are as large as rows × keys. `totals` are sums over all rows.
+    and `large` are as large as rows × keys. `totals` are sums over all rows. There are so many `keys`; where no row
+    needs one behind itself, `early` are their coordinates in each definition.
     """
 
     weights: str
@@ -272,6 +273,8 @@ class Block:
     kept: tuple[str, ...]
     totals: tuple[str, ...]
     large: tuple[str, ...]
+    keys: ir.Expr
+    early: Mapping[str, frozenset[Coordinate]] | None = None
 
     @property
     def definitions(self) -> tuple[str, ...]:

@@ -1,0 +1,117 @@
+"""Arrays that are computed for some rows after the other, forward and backward: what is made on the way is there for a
+block of rows alone, and made once more on the way back. This text needs PyTorch and nothing else.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# The results of the rows from one up to another, made of arrays.
+Turn = Callable[..., tuple[Tensor, ...]]
+
+
+def _spans(size: int, rows: int) -> Iterator[tuple[int, int]]:
+    """The blocks of rows. One where there are none: what has no rows may want a gradient."""
+    for start in range(0, max(1, size), rows):
+        yield start, min(start + rows, size)
+
+
+def _at(tensor: Tensor, axis: int | None, span: tuple[int, int]) -> Tensor:
+    """The part of a result that belongs to some rows; all of a sum over rows, which has no such axis."""
+    return tensor if axis is None else tensor.narrow(axis, span[0], span[1] - span[0])
+
+
+def _filled(
+    turn: Turn, size: int, rows: int, wholes: Sequence[Tensor], axes: Sequence[int | None], arrays: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """The results of all rows, written into these arrays of zeros; sums over rows are added up."""
+    for span in _spans(size, rows):
+        for whole, axis, part in zip(wholes, axes, turn(*span, *arrays), strict=True):
+            if axis is None:
+                whole.add_(part)
+            else:
+                _at(whole, axis, span).copy_(part)
+    return tuple(wholes)
+
+
+class _Recomputed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, given: Any, *arrays: Tensor) -> tuple[Tensor, ...]:
+        turn, size, rows, wholes, ctx.axes = given
+        ctx.given = turn, size, rows
+        ctx.save_for_backward(*arrays)
+        ctx.set_materialize_grads(False)
+        ctx.empty = [whole.new_empty(()).expand(whole.shape) for whole in wholes]
+        return _filled(turn, size, rows, wholes, ctx.axes, arrays)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
+        arrays, needs = ctx.saved_tensors, ctx.needs_input_grad[1:]
+        asked = [n for n, gradient in enumerate(gradients) if gradient is not None]
+        learned = [n for n, need in enumerate(needs) if need]
+        found: list[Tensor | None] = [None] * len(arrays)
+        if not asked:
+            return None, *found
+        turn, size, rows = ctx.given
+        if torch.is_grad_enabled():  # To be differentiated again: all is kept.
+            wholes = [torch.zeros(like.shape, dtype=like.dtype, device=like.device) for like in ctx.empty]
+            results = _filled(turn, size, rows, wholes, ctx.axes, arrays)
+            outputs, arriving = [results[n] for n in asked], [gradients[n] for n in asked]
+            leaves = [arrays[n] for n in learned]
+            parts = torch.autograd.grad(outputs, leaves, arriving, create_graph=True, allow_unused=True)
+            found = _put(found, learned, parts)
+            return None, *found
+        for span in _spans(size, rows):
+            with torch.enable_grad():
+                given = [array.detach().requires_grad_(need) for array, need in zip(arrays, needs, strict=True)]
+                results = turn(*span, *given)
+            live = [n for n in asked if results[n].requires_grad]
+            arriving = [_at(gradients[n], ctx.axes[n], span) for n in live]  # type: ignore[arg-type]
+            leaves = [given[n] for n in learned]
+            if live:
+                parts = torch.autograd.grad([results[n] for n in live], leaves, arriving, allow_unused=True)
+                found = _put(found, learned, parts)
+        return None, *(None if x is None else x.to(a.dtype) for x, a in zip(found, arrays, strict=True))
+
+
+def _put(
+    found: list[Tensor | None], learned: Sequence[int], parts: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """Gradients with those of a block added to them, in at least float32."""
+    for number, part in zip(learned, parts, strict=True):
+        known = found[number]
+        if part is not None and known is None:
+            found[number] = part.to(torch.promote_types(part.dtype, torch.float32))
+        elif part is not None and known is not None:
+            known += part
+    return found
+
+
+def _is_followed() -> bool:
+    """Whether `torch.compile`, `torch.func` or forward mode reads what is computed: then nothing is made twice."""
+    if torch.compiler.is_compiling():
+        return True
+    return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
+
+
+def in_blocks(
+    turn: Turn,
+    arrays: Sequence[Tensor],
+    size: int,
+    points: int,
+    wholes: Sequence[Tensor],
+    axes: Sequence[int | None],
+) -> tuple[Tensor, ...]:
+    """What `turn(first, last, *arrays)` gives for the rows from one up to another, for all `size` of them, of so many
+    points: written into arrays of zeros, the `wholes`, along these axes; where there is none, summed."""
+    rows = max(1, BLOCK_POINTS // max(1, points))
+    learns = torch.is_grad_enabled() and any(array.requires_grad for array in arrays)
+    if not learns or _is_followed():
+        return _filled(turn, size, rows, wholes, axes, arrays)
+    found: tuple[Tensor, ...] = _Recomputed.apply((turn, size, rows, wholes, axes), *arrays)  # type: ignore[no-untyped-call]
+    return found
+
+
+BLOCK_POINTS = 1 << 20  # Of a block of rows, about.
