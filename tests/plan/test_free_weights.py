@@ -129,12 +129,13 @@ def test_weights_over_a_sum_of_others_are_streamed_apart(body: str) -> None:
     assert (found.query, found.key, found.rows) == (("i",), ("j",), "free")
 
 
-def test_weights_that_are_made_of_other_keys_are_refused_with_the_reason() -> None:
+def test_weights_that_are_made_of_other_keys_are_no_stream() -> None:
     body = """let w[b, h, i, j] = sigmoid(s[b, h, i, j]) * prod[k](1 - sigmoid(s[b, h, i, k]) where j < k && k < i)
     where j < i;
 let out[b, h, i, e] = sum[j](w[b, h, i, j] * V[b, h, j, e]);"""
     compiled = ix.compile(HEAD + body)
-    assert "made of the scores of others" in str(compiled.plan(**tensors()))
+    assert "by blocks of `i`" in str(compiled.plan(**tensors()))
+    assert "made of the scores of others" in str(compiled.plan(**tensors(), recompute=False))
     assert compiled.roles[0].rows == "free"
 
 
@@ -154,11 +155,13 @@ def test_two_layers_of_a_network_are_no_attention(source: str) -> None:
     assert bool(ix.compile(source).roles) == SAID[source]
 
 
-def test_weights_that_others_need_are_built() -> None:
+def test_weights_that_others_need_are_no_stream() -> None:
     body = """let w[b, h, i, j] = sigmoid(s[b, h, i, j]) where j <= i;
 let out[b, h, i, e] = sum[j](w[b, h, i, j] * V[b, h, j, e]);
 let most[b, h, i] = max[j](w[b, h, i, j] where j <= i);"""
-    assert "its weights are needed by others too" in str(ix.compile(HEAD + body).plan(**tensors()))
+    compiled = ix.compile(HEAD + body)
+    assert "by blocks of `i`" in str(compiled.plan(**tensors()))
+    assert "its weights are needed by others too" in str(compiled.plan(**tensors(), recompute=False))
 
 
 def test_the_derived_program_has_the_same_gradients() -> None:

@@ -17,7 +17,7 @@ from . import clauses, operands, sizes
 from .clauses import zero_of
 from .code import ALL, NONE, ONE, List, Name, Node, Slice, Tuple, call, chain, fill, node
 from .layout import Block as Statements
-from .layout import flattened
+from .layout import Statement, flattened
 from .lowering import Lowering, Stored
 from .proofs import Prover, WindowProver
 from .scope import Place, Scope
@@ -109,7 +109,9 @@ def _recomputed(
     given = [one.variable for one in low.stored.values() if one.variable in read and not one.python]
     arrays = list(dict.fromkeys(given))
     low.text.add("def", node((first, last, *arrays)), function)
-    low.text.statements.append(statements)
+    starts = isinstance(statements[0], Statement) and statements[0].kind == "blank"
+    low.text.statements.append(statements[starts:])
+    low.text.blank()
     axes = List(tuple(NONE if axis is None else node(axis) for axis in results.axes.values()))
     code = call("in_blocks", function, List(tuple(map(Name, arrays))), rows, points, List(tuple(zeros)), axes)
     low.text.unpack(list(results.wholes.values()), code)

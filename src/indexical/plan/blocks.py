@@ -15,7 +15,7 @@ from ..ir.walk import children, parts_of, reads_of, walk
 from .early_keys import early_keys
 from .parts import Split, sums_rows
 from .softmaxes import weights_of
-from .steps import Block
+from .steps import Block, Gathering
 
 Reads = Callable[[str], set[str]]
 
@@ -24,11 +24,16 @@ POINTS = 1 << 20
 
 
 def cut(
-    program: ir.Program, weights: str, wanted: tuple[str, ...], needed: set[str], reading: Mapping[str, set[str]]
+    program: ir.Program,
+    start: str | Gathering,
+    wanted: tuple[str, ...],
+    needed: set[str],
+    reading: Mapping[str, set[str]],
 ) -> tuple[ir.Program, Block] | str:
-    """The program, and what of it is computed for some rows of these weights after the other; or why nothing is, with
-    nothing to say where they are one row. `reading` says what is read by definitions that a kernel computes."""
-    search = _Cut(program, weights, {*asserted(program), *wanted}, needed, reading)
+    """The program, and what of it is computed for some rows of weights, or of what gathers with them, after the other;
+    or why nothing is, with nothing to say where they are one row. `reading` says what is read by definitions that a
+    kernel computes."""
+    search = _Cut(program, start, {*asserted(program), *wanted}, needed, reading)
     reasons = []
     for axis in search.candidates():
         found = search.along(axis)
@@ -41,7 +46,7 @@ def cut(
 @dataclass
 class _Cut:
     program: ir.Program
-    weights: str
+    start: str | Gathering
     wanted: set[str]
     needed: set[str]
     reading: Mapping[str, set[str]]
@@ -51,10 +56,16 @@ class _Cut:
     def __post_init__(self) -> None:
         self.lets = self.program.definitions
         self.recurrent = self.program.recurrent
-        let = self.lets[self.weights]
-        body = weights_of(let)
-        assert body is not None
-        self.key = [axis.coordinate for axis in let.axes].index(body.coordinate)
+        self.weights = self.start if isinstance(self.start, str) else self.start.definition
+        self.key = -1
+        if isinstance(self.start, Gathering):
+            self.keys = self.start.key.upper
+        else:
+            let = self.lets[self.weights]
+            body = weights_of(let)
+            assert body is not None
+            self.key = [axis.coordinate for axis in let.axes].index(body.coordinate)
+            self.keys = let.axes[self.key].extent
         self.readers: dict[str, list[ir.Let]] = {}
         for other in self.program.lets:
             if other.name in self.needed:
@@ -64,6 +75,9 @@ class _Cut:
     def candidates(self) -> list[int]:
         """The query axes of the weights: first those in their guard, then those as long as the key axis."""
         let = self.lets[self.weights]
+        if isinstance(self.start, Gathering):
+            here = self.fits(let) and self.start.key.from_zero
+            return [n for n, a in enumerate(let.axes) if a.coordinate in self.start.queries] if here else []
         body = weights_of(let)
         assert body is not None
         spoken = frozenset() if body.guard is None else body.guard.type.coordinates
@@ -97,7 +111,6 @@ class _Cut:
     def along(self, axis: int) -> tuple[ir.Program, Block] | str:
         let = self.lets[self.weights]
         self.rows = let.axes[axis].extent
-        self.keys = let.axes[self.key].extent
         self.inner, self.totals = {self.weights: axis}, set()
         waiting = [self.weights]
         while waiting:
@@ -111,6 +124,14 @@ class _Cut:
         between = self.between()
         if between is not None:
             return between
+        if isinstance(self.start, Gathering):
+            large = [name for name in self.lets if self.is_large(name)]
+            if not large:
+                return "nothing as large as its weights has a name"
+            self.weights = large[0]
+            extents = [polynomial(axis.extent) for axis in self.lets[self.weights].axes]
+            there = [n for n, e in enumerate(extents) if e == polynomial(self.keys) and n != self.inner[self.weights]]
+            self.key = there[0] if len(there) == 1 else -1
         return self.checked() or self.built()
 
     def is_large(self, name: str) -> bool:
@@ -227,7 +248,7 @@ class _Cut:
         """Why definitions cannot be computed row by row after all."""
         count = len(self.lets[self.weights].axes)
         large = [n for n in self.inner if self.is_large(n) or (len(self.lets[n].axes) == count and self.is_placed(n))]
-        if not set(large) - {self.weights} and not self.totals:
+        if isinstance(self.start, str) and not set(large) - {self.weights} and not self.totals:
             return "nothing as large as its weights is computed from them"
         for name in self.inner:
             reason = self._fault(name)
@@ -310,7 +331,7 @@ class _Cut:
         row = self.lets[self.weights].axes[self.inner[self.weights]].coordinate
         places = tuple((name, self.inner[name]) for name in inner)
         early = None
-        if not set(large) & set(kept):
+        if not set(large) & set(kept) and self.key >= 0:
             early = early_keys(changed, self.inner, set(totals), self.weights, self.key)
         return Block(self.weights, row, self.rows, places, kept, tuple(totals), large, self.keys, early)
 

@@ -40,6 +40,7 @@ from .steps import (
     Chosen,
     Chunks,
     Free,
+    Gathering,
     Gradient,
     Layout,
     Plan,
@@ -94,7 +95,8 @@ def choose(
         refusals = {**uncarried, **refusals}
     arranged = arrange(program, wanted, isolate)
     reading |= {name: chunks.parts for name, chunks in carried.items()}
-    program, blocks = _cut(arranged.program, wanted, derived.flowing, reading, refusals)
+    gatherings = found.gatherings if recompute else ()
+    program, blocks = _cut(arranged.program, wanted, (*derived.flowing, *gatherings), reading, refusals)
     norms = {} if isolate or NORMS not in target.kernels else _norms(program, {*fused, *reading}, dtypes)
     reading |= {name: norm.parts for name, norm in norms.items()}
     losses = {} if isolate or CROSS_ENTROPY not in target.kernels else _losses(program, wanted, reading, dtypes)
@@ -268,19 +270,22 @@ def _reading(fused: Mapping[str, Attention], derived: Derived) -> dict[str, tupl
 def _cut(
     program: ir.Program,
     wanted: tuple[str, ...],
-    flowing: tuple[str, ...],
+    starts: tuple[str | Gathering, ...],
     reading: Mapping[str, tuple[ir.Expr, ...]],
     refusals: dict[str, Refusal],
 ) -> tuple[ir.Program, list[Block]]:
     """The program, and what of it is computed for some rows after the other."""
     read = {name: set(read_in(*exprs)) for name, exprs in reading.items()}
     blocks: list[Block] = []
-    for name in flowing:
+    for start in starts:
+        name = start.definition if isinstance(start, Gathering) else start
         needed = needed_by(program, wanted, reading)
         taken = {member for block in blocks for member in (*dict(block.inner), *block.totals)}
-        if name not in needed - taken:
+        if name not in needed - taken or (isinstance(start, Gathering) and name in reading):
             continue
-        found = cut(program, name, wanted, needed, read)
+        found = cut(program, start, wanted, needed, read)
+        if isinstance(found, str) and isinstance(start, Gathering):
+            continue
         if isinstance(found, str):
             refusals.pop(name, None)
             refusals |= {name: Refusal(name, "blocks of rows", found)} if found else {}
@@ -289,6 +294,8 @@ def _cut(
         else:
             program = found[0]
             blocks.append(found[1])
+            for inner in (name, *dict(found[1].inner)) if isinstance(start, Gathering) else ():
+                refusals.pop(inner, None)
     return program, blocks
 
 

@@ -36,6 +36,7 @@ from ..ir.types import Coordinate
 from ..ir.walk import reads_of, walk
 from .duality import chunks_of
 from .placement import Placement, place_attention
+from .steps import Attention
 from .weights import Gathered, widened
 
 
@@ -81,13 +82,26 @@ def free_attention(algebra: Algebra, gather: Gather, names: Iterator[str]) -> Fr
     outside = _outside(algebra, found.outside, query, place)
     if isinstance(read, str) or isinstance(outside, str):
         return read if isinstance(read, str) else str(outside)
-    if any(part.tensor in inlined for placed in placements for part in reads_of(placed.let)):
+    read_again = any(part.tensor in inlined for placed in placements for part in reads_of(placed.let))
+    if read_again or any(_compares_others(placed.attention) for placed in placements):
         return "the weight of a key is made of the scores of others, which are built"
     factors = [Factor(read), *rest]
     if found.outside is not EMPTY:
         taken = [step.coordinate.name for step in trail if isinstance(step, ir.Range)]
         factors.append(Factor(named(written(outside, total.span), taken)))
     return Freed(total, tuple(placements), product_of(factors, total), inlined)
+
+
+def _compares_others(attention: Attention) -> bool:
+    """Whether the weight of a key is made of something that is compared with the query at all other keys, too."""
+    score, key = attention.score, attention.key
+    asks = score.type.coordinates - {key.coordinate}
+    return any(
+        text(r.upper) == text(key.upper) and part.body.type.coordinates & asks
+        for part in walk(score)
+        if isinstance(part, ir.Reduce)
+        for r in part.ranges
+    )
 
 
 def _outside(

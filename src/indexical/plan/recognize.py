@@ -24,7 +24,7 @@ from .free_weights import Freed, causal_product, free_attention
 from .ordering import preceded
 from .placement import Placement, place_attention
 from .softpick import picked_attention
-from .steps import Attention, Recognized, Refusal
+from .steps import Attention, Gathering, Recognized, Refusal
 from .weights import Gathered, gather, placed
 
 
@@ -45,7 +45,8 @@ def recognize(
     search.free(wanted, wanted_here - set(kept))
     changed = preceded(program, search.before, search.lets) if search.attentions else program
     others = _other_weights(program, wanted_here - search.exponential - search.attentions.keys())
-    return Recognized(changed, search.attentions, tuple(dict.fromkeys((*search.refusals, *others))))
+    gatherings = tuple(one for one in search.gatherings if search.lets[one.definition] in program.lets)
+    return Recognized(changed, search.attentions, tuple(dict.fromkeys((*search.refusals, *others))), gatherings)
 
 
 def _other_weights(program: ir.Program, names: Collection[str]) -> Iterator[Refusal]:
@@ -139,6 +140,7 @@ class _Search:
     exponential: set[str] = field(default_factory=set)
     opened: set[str] = field(default_factory=set)
     plausible: dict[int, bool] = field(default_factory=dict)
+    gatherings: list[Gathering] = field(default_factory=list)
 
     @property
     def lets(self) -> dict[str, ir.Let]:
@@ -232,6 +234,8 @@ class _Search:
             new = self._names(f"{let.name}_attention", result)
             picked = picked_attention(self.algebra, found, new) if may_pick and found.values else None
             made = picked or free_attention(self.algebra, found, new)
+            if made is not None and found.values:
+                self.gatherings.append(Gathering(let.name, found.key.range, found.asks))
             if isinstance(made, str):
                 self.refusals.append(Refusal(let.name, "stream", made, found.span))
             elif made is not None and (found.values or result):

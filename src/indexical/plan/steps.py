@@ -97,8 +97,18 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Gathering:
+    """A definition that gathers over a key, for each of some queries, with weights that are built."""
+
+    definition: str
+    key: ir.Range
+    queries: frozenset[Coordinate]
+
+
+@dataclass(frozen=True, slots=True)
 class Recognized:
-    """A program in which every attention is a definition of its own, and what each of them is.
+    """A program in which every attention is a definition of its own, and what each of them is; and what gathers
+    with weights of which a kernel makes nothing.
 
     The program says the same as the one it was made from; definitions that nothing reads any more are still
     in it.
@@ -107,6 +117,7 @@ class Recognized:
     program: ir.Program
     attentions: Mapping[str, Attention]
     refusals: tuple[Refusal, ...]
+    gatherings: tuple[Gathering, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

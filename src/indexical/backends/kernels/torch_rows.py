@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .torch_operator import is_transformed
+
 # The results of the rows from one up to another, made of arrays.
 Turn = Callable[..., tuple[Tensor, ...]]
 
@@ -23,7 +25,7 @@ def _at(tensor: Tensor, axis: int | None, span: tuple[int, int]) -> Tensor:
     return tensor if axis is None else tensor.narrow(axis, span[0], span[1] - span[0])
 
 
-def _filled(
+def _filled_rows(
     turn: Turn, size: int, rows: int, wholes: Sequence[Tensor], axes: Sequence[int | None], arrays: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
     """The results of all rows, written into these arrays of zeros; sums over rows are added up."""
@@ -36,6 +38,17 @@ def _filled(
     return tuple(wholes)
 
 
+def _joined_rows(
+    turn: Turn, size: int, rows: int, wholes: Sequence[Tensor], axes: Sequence[int | None], arrays: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """The same as new arrays, where all that is computed is kept."""
+    parts = list(zip(*(turn(*span, *arrays) for span in _spans(size, rows)), strict=True))
+    found = []
+    for some, axis, whole in zip(parts, axes, wholes, strict=True):
+        found.append((sum(some[1:], some[0]) if axis is None else torch.cat(some, axis)).to(whole.dtype))
+    return tuple(found)
+
+
 class _Recomputed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, given: Any, *arrays: Tensor) -> tuple[Tensor, ...]:
@@ -43,8 +56,8 @@ class _Recomputed(torch.autograd.Function):
         ctx.given = turn, size, rows
         ctx.save_for_backward(*arrays)
         ctx.set_materialize_grads(False)
-        ctx.empty = [whole.new_empty(()).expand(whole.shape) for whole in wholes]
-        return _filled(turn, size, rows, wholes, ctx.axes, arrays)
+        ctx.like = [whole.new_empty(0) for whole in wholes]
+        return _filled_rows(turn, size, rows, wholes, ctx.axes, arrays)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
@@ -56,8 +69,7 @@ class _Recomputed(torch.autograd.Function):
             return None, *found
         turn, size, rows = ctx.given
         if torch.is_grad_enabled():  # To be differentiated again: all is kept.
-            wholes = [torch.zeros(like.shape, dtype=like.dtype, device=like.device) for like in ctx.empty]
-            results = _filled(turn, size, rows, wholes, ctx.axes, arrays)
+            results = _joined_rows(turn, size, rows, ctx.like, ctx.axes, arrays)
             outputs, arriving = [results[n] for n in asked], [gradients[n] for n in asked]
             leaves = [arrays[n] for n in learned]
             parts = torch.autograd.grad(outputs, leaves, arriving, create_graph=True, allow_unused=True)
@@ -76,9 +88,7 @@ class _Recomputed(torch.autograd.Function):
         return None, *(None if x is None else x.to(a.dtype) for x, a in zip(found, arrays, strict=True))
 
 
-def _put(
-    found: list[Tensor | None], learned: Sequence[int], parts: Sequence[Tensor | None]
-) -> list[Tensor | None]:
+def _put(found: list[Tensor | None], learned: Sequence[int], parts: Sequence[Tensor | None]) -> list[Tensor | None]:
     """Gradients with those of a block added to them, in at least float32."""
     for number, part in zip(learned, parts, strict=True):
         known = found[number]
@@ -87,13 +97,6 @@ def _put(
         elif part is not None and known is not None:
             known += part
     return found
-
-
-def _is_followed() -> bool:
-    """Whether `torch.compile`, `torch.func` or forward mode reads what is computed: then nothing is made twice."""
-    if torch.compiler.is_compiling():
-        return True
-    return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
 
 
 def in_blocks(
@@ -107,9 +110,10 @@ def in_blocks(
     """What `turn(first, last, *arrays)` gives for the rows from one up to another, for all `size` of them, of so many
     points: written into arrays of zeros, the `wholes`, along these axes; where there is none, summed."""
     rows = max(1, BLOCK_POINTS // max(1, points))
-    learns = torch.is_grad_enabled() and any(array.requires_grad for array in arrays)
-    if not learns or _is_followed():
-        return _filled(turn, size, rows, wholes, axes, arrays)
+    if torch.compiler.is_compiling() or is_transformed():  # Others read what is computed: nothing is made twice.
+        return _joined_rows(turn, size, rows, wholes, axes, arrays)
+    if not (torch.is_grad_enabled() and any(array.requires_grad for array in arrays)):
+        return _filled_rows(turn, size, rows, wholes, axes, arrays)
     found: tuple[Tensor, ...] = _Recomputed.apply((turn, size, rows, wholes, axes), *arrays)  # type: ignore[no-untyped-call]
     return found
 
