@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .torch_fused import attend_fused, attend_fused_backward
-from .torch_operator import OPERATORS, define_operator, is_transformed, map_one_by_one
+from .torch_operator import OPERATORS, define_operator, is_transformed, map_one_by_one, sink_gradient
 from .torch_pieces import Scores, TileScore, pieces_of, score_reach
 from .torch_plans import SPLIT_ROWS, Plan, recalled_plans
 
@@ -112,12 +112,6 @@ def _sunk(out: Tensor, total: Tensor, sink: Tensor) -> tuple[Tensor, Tensor]:
     heard = total.masked_fill(total == math.inf, -math.inf)
     both = torch.logaddexp(heard, sink.to(total.dtype))
     return out.mul_((heard - both).exp_().unsqueeze(-1).to(out.dtype)), both
-
-
-def _to_sink(gradient: Tensor, out: Tensor, total: Tensor, sink: Tensor) -> Tensor:
-    """The gradient to a sink: it takes its share of the weight from what was heard."""
-    lost = (gradient.to(total.dtype) * out.to(total.dtype)).sum(-1)
-    return (sink - total).exp_().mul_(lost).neg_().sum_to_size(sink.shape).to(sink.dtype)
 
 
 def _filled(
@@ -247,7 +241,7 @@ def _functions(name: str, forward: Any, backward: Any, folds: bool) -> tuple[Any
             found = [None] * 3 if gradient is None else Returning.apply(ctx.scale, gradient, *saved)  # type: ignore[no-untyped-call]
             to_sink = None
             if gradient is not None and ctx.needs_input_grad[8]:
-                to_sink = _to_sink(gradient, saved[3], saved[4], saved[9])
+                to_sink = sink_gradient(gradient, saved[3], saved[4], saved[9])
             return None, *found, None, None, None, None, to_sink, *[None] * (len(saved) - 10)
 
         @staticmethod
@@ -282,7 +276,7 @@ def with_tiles(name: str, tile_score: TileScore | None, relative: bool = False) 
         found = [None] * 3 if gradient is None else backward(gradient, *saved, ctx.scale, arrays)
         to_sink = None
         if gradient is not None and ctx.needs_input_grad[7]:
-            to_sink = _to_sink(gradient, saved[3], saved[4], saved[9])
+            to_sink = sink_gradient(gradient, saved[3], saved[4], saved[9])
         return *found, None, None, None, None, to_sink, None, [None] * len(arrays)
 
     torch.library.register_autograd(full_name, derive, setup_context=_save, lib=OPERATORS)

@@ -60,6 +60,13 @@ def is_transformed() -> bool:
     return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
 
 
+def sink_gradient(gradient: Tensor, out: Tensor, total: Tensor, sink: Tensor) -> Tensor:
+    """The gradient to the sink of an attention: it takes its share of the total weight, of which this is the logarithm,
+    from what was heard."""
+    lost = (gradient.to(total.dtype) * out.to(total.dtype)).sum(-1)
+    return (sink - total).exp_().mul_(lost).neg_().sum_to_size(sink.shape).to(sink.dtype)
+
+
 def map_one_by_one(function: Any, count: int, dims: Sequence[Any], given: Sequence[Any]) -> tuple[Any, Any]:
     """`torch.func.vmap` over tensors whose axes only the function knows: one after the other."""
     found = [

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .torch_operator import differentiable
+from .torch_operator import differentiable, sink_gradient
 
 Span = tuple[int, int]
 LOG2E = math.log2(math.e)
@@ -302,7 +302,10 @@ def _stream_backward(
                 weights = _kept(scoring, weights, value, allowed)
             if needs[0]:
                 to_value[:, keys[0] : keys[1]].baddbmm_(weights.reshape(count, -1, keys[1] - keys[0]).mT, flat)
-    to_sink = None if sink is None or not needs[1] else _sink_backward(scoring, gradient, found, sink)
+    to_sink = None
+    if sink is not None and needs[1]:
+        out, total, *origin = found
+        to_sink = sink_gradient(gradient, out, total - origin[0] if origin else total, sink)
     parts = [to_value.view(value.shape) if needs[0] else None, to_sink, *gradients]
     given_to = (value, value if sink is None else sink, *arrays)
     return [part.to(array.dtype) for part, array in zip(parts, given_to, strict=True) if part is not None]
@@ -324,14 +327,6 @@ def _free_backward(
         _forbid(to_score, allowed, True)
     weights: Tensor = scoring.backward(arrays, rows, keys, to_score, gradients)
     return weights
-
-
-def _sink_backward(scoring: Scoring, gradient: Tensor, found: Sequence[Tensor], sink: Tensor) -> Tensor:
-    """The gradient to a sink, which takes from all that is heard."""
-    out, total, *origin = found
-    lost = (gradient.to(total.dtype) * out.to(total.dtype)).sum(-1)
-    level = total - origin[0] if origin else total
-    return (sink - level).exp_().mul_(lost).neg_().sum_to_size(sink.shape)
 
 
 def _zeros(arrays: Sequence[Tensor], needs: Sequence[bool]) -> list[Tensor | None]:
