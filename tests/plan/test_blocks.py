@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import indexical as ix
-from indexical.backends.kernels import torch_rows
+from indexical.plan.blocks import GPU_POINTS, POINTS
 
 torch = pytest.importorskip("torch")
+
+from indexical.backends.kernels import torch_rows  # noqa: E402
 
 SIDES = """space head(f, g, h), position(i, j, k, l), feature(d, e);
 input Q[h, i, d], K[h, j, d], V[h, j, e]"""
@@ -42,6 +44,7 @@ let low[h, i] = min[k](s[h, i, k] where k <= i);
 let w[h, i, j] = sqrt(s[h, i, j] - low[h, i] + 1) where j <= i;
 let out[h, i, e] = sum[j](w[h, i, j] * V[h, j, e]) / (1 + sum[j](w[h, i, j]));""",
 }
+ROOM = torch_rows.BLOCK_POINTS, torch_rows.GPU_BLOCK_POINTS
 SIZES = {"h": 2, "i": 7, "j": 7, "d": 3, "e": 2, "g": 2}
 
 
@@ -136,6 +139,10 @@ def test_weights_that_are_wanted_too_are_there() -> None:
     compiled = ix.compile(f"{PROGRAMS['sticks']}\noutput out, w;")
     for one, other in zip(compiled(**given), compiled(**given, isolate=True), strict=True):
         assert torch.allclose(one, other)
+
+
+def test_the_plan_tells_of_as_many_rows_as_there_are() -> None:
+    assert ROOM == (POINTS, GPU_POINTS)
 
 
 def test_recompute_false_keeps_them() -> None:

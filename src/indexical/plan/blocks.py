@@ -19,8 +19,9 @@ from .steps import Block, Gathering
 
 Reads = Callable[[str], set[str]]
 
-# The number of points of a block of rows, about.
+# The number of points of a block of rows, about: on a GPU, where a small one leaves most of it idle, it is larger.
 POINTS = 1 << 20
+GPU_POINTS = 1 << 25
 
 
 def cut(

@@ -9,7 +9,7 @@ from ..ir import nodes as ir
 from ..ir.needs import read_in
 from ..ir.types import Coordinate
 from ..ir.walk import reads_of
-from ..plan.blocks import POINTS
+from ..plan.blocks import GPU_POINTS, POINTS
 from ..plan.steps import Block, Gradient, Plan, Step, extent_of, size_of
 
 Sizes = Mapping[Coordinate, int]
@@ -60,7 +60,8 @@ def _in_blocks(block: Block, plan: Plan, sizes: Sizes) -> tuple[int | None, int 
     rows = extent_of(lets[block.weights].axes[axes[block.weights]], sizes)
     if rows is None or None in counts:
         return None, None
-    height = min(rows, max(1, POINTS // max(1, math.prod(n or 0 for n in counts))))
+    points = GPU_POINTS if plan.device == "cuda" else POINTS
+    height = min(rows, max(1, points // max(1, math.prod(n or 0 for n in counts))))
     whole = _total((lets[name] for name in block.large), plan, sizes)
     return None if whole is None else whole * height // max(1, rows), height
 

@@ -109,7 +109,8 @@ def in_blocks(
 ) -> tuple[Tensor, ...]:
     """What `turn(first, last, *arrays)` gives for the rows from one up to another, for all `size` of them, of so many
     points: written into arrays of zeros, the `wholes`, along these axes; where there is none, summed."""
-    rows = max(1, BLOCK_POINTS // max(1, points))
+    room = BLOCK_POINTS if all(array.is_cpu for array in arrays) else GPU_BLOCK_POINTS
+    rows = max(1, room // max(1, points))
     if torch.compiler.is_compiling() or is_transformed():  # Others read what is computed: nothing is made twice.
         return _joined_rows(turn, size, rows, wholes, axes, arrays)
     if not (torch.is_grad_enabled() and any(array.requires_grad for array in arrays)):
@@ -118,4 +119,5 @@ def in_blocks(
     return found
 
 
-BLOCK_POINTS = 1 << 20  # Of a block of rows, about.
+# Of a block of rows, about: a small one leaves most of a GPU idle.
+BLOCK_POINTS, GPU_BLOCK_POINTS = 1 << 20, 1 << 25
