@@ -364,7 +364,8 @@ def guarded_top(x, kept, count, axis):
     values, place = low.topk(count, -1)
     # Which of equal numbers come first is not said there, and NaN comes before all: such rows are sorted.
     odd = (values[..., 1:] == values[..., :-1]).any(-1) | values[..., 0].isnan()
-    odd = odd | (low.scatter(-1, place, -math.inf).amax(-1) == values[..., -1])
+    rest = low.scatter(-1, place, -math.inf) if kept is None else low.scatter_(-1, place, -math.inf)
+    odd = odd | (rest.amax(-1) == values[..., -1])
     try:
         some = bool(odd.any())
     except RuntimeError:  # vmap has no answer for all that it maps over
