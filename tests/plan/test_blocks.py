@@ -83,6 +83,7 @@ def test_values_and_gradients_are_those_of_the_relation(name: str) -> None:
     assert np.allclose(numpy, plain.detach().numpy())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sizes", [{"i": 0}, {"j": 0}, {"i": 1, "j": 1}, {"i": 3}, {"j": 3}, {"h": 0}])
 def test_no_points_and_few(sizes: dict[str, int]) -> None:
     compiled = ix.compile(PROGRAMS["sticks"])

@@ -169,6 +169,7 @@ def test_what_is_no_prefix_stays_what_it_was() -> None:
         np.testing.assert_allclose(program(x), program(x, backend="reference"))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("order", ["j < k < i", "k < i && j <= k", "k < j && k >= i - 3", "k <= j && doc[k] == doc[i]"])
 @pytest.mark.parametrize("op", ["sum", "prod", "max"])
 def test_a_prefix_may_be_bounded_by_another_coordinate_too(op: str, order: str) -> None:

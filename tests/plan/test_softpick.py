@@ -108,6 +108,7 @@ def plainly(given: dict[str, object], guard: str, origin: str) -> object:
     return torch.relu(shares) @ given["V"] / (shares.abs().sum(-1, keepdim=True) + 0.1 * level.exp())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("origin", "spelling", "guard"), CASES)
 def test_values_and_gradients_are_those_of_the_relation(origin: str, spelling: str, guard: str) -> None:
     given = tensors()
@@ -143,6 +144,7 @@ def compiled() -> ix.Program:
     return ix.compile(program("floor", "named", "causal"))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sizes", [{"i": 0}, {"j": 0}, {"i": 1, "j": 1}, {"h": 0}, {"e": 0}])
 def test_no_points_and_one(sizes: dict[str, int], compiled: ix.Program) -> None:
     given = tensors(**sizes)
