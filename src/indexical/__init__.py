@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import nn, std
     from .api import Program, check, compile
+    from .auditor import AuditFailed, Contract, audit
     from .calculus import batch, grad, jvp
     from .diagnostics import CallError, CompileError, Diagnostic, Error, SlowPath
     from .lift import read
@@ -17,14 +18,17 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "AuditFailed",
     "CallError",
     "CompileError",
+    "Contract",
     "Diagnostic",
     "Error",
     "Program",
     "SlowPath",
     "Undecided",
     "accuracy",
+    "audit",
     "batch",
     "check",
     "compile",
@@ -49,6 +53,7 @@ _HOMES = {
     **dict.fromkeys(("CallError", "CompileError", "Diagnostic", "Error", "SlowPath"), "diagnostics"),
     **dict.fromkeys(("Undecided", "accuracy", "exact", "trace", "verify"), "readings"),
     **dict.fromkeys(("batch", "grad", "jvp"), "calculus"),
+    **dict.fromkeys(("AuditFailed", "Contract", "audit"), "auditor"),
     **dict.fromkeys(("patterns", "show"), "pages"),
     "read": "lift",
     "nn": "nn",

@@ -90,6 +90,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_calculus(commands)
     _add_readings(commands)
     _add_reading(commands)
+    _add_audit(commands)
 
     showing = commands.add_parser(
         "show",
@@ -277,6 +278,50 @@ def _add_readings(commands: Any) -> None:
     _add_figures(verifying)
     _add_format(verifying)
     verifying.set_defaults(command="readings:verify_command", notes=False)
+
+
+def _add_audit(commands: Any) -> None:
+    """The command that looks at code written elsewhere."""
+    auditing = commands.add_parser(
+        "audit",
+        help="the laws of attention on code written elsewhere: what is broken, by which inputs, why",
+        description="Test the laws of attention on a function or a module, or with --model those of a whole model. "
+        "What the contract does not declare is reported as it is found, and not judged.",
+        epilog="Exits 1 where a law is broken. example: ix audit package.module:Module --example inputs.npz "
+        "--axes 'x=b i c, out=b i c' --causal --heads 8",
+    )
+    auditing.add_argument("target", metavar="MODULE:NAME", help="package.module:name or file.py:name; a class is built")
+    auditing.add_argument("--example", metavar="FILE", help="a .npz file, or module:function that gives arrays by name")
+    auditing.add_argument("--axes", metavar="AXES", help="like 'q=b h i d, k=b h j d, v=b h j e, out=b h i e'")
+    auditing.add_argument("--library", choices=("torch", "numpy"), default="torch", help="of arrays (default: torch)")
+    auditing.add_argument("--model", action="store_true", help="a whole model, from tokens to logits")
+    auditing.add_argument("--bidirectional", action="store_true", help="with --model: every token may hear every other")
+    auditing.add_argument("--length", type=int, default=7, metavar="N", help="with --model: tokens (default: 7)")
+    auditing.add_argument("--contract", metavar="FILE.toml", help="a contract; the options below add to it")
+    places = ("square", "bottom-right", "none")
+    auditing.add_argument("--causal", nargs="?", const="square", choices=places, help="no key after the query is heard")
+    auditing.add_argument("--window", type=int, metavar="W", help="a query hears itself and the W - 1 keys before it")
+    auditing.add_argument("--mask", action="append", default=[], metavar="NAME=KIND", help="keep, drop or additive")
+    auditing.add_argument("--documents", metavar="NAME", help="the array of document ids")
+    auditing.add_argument("--regions", metavar="IDS", help="one id a position, like 0,0,1,1")
+    auditing.add_argument("--scale", metavar="EXPR", help="a number, or an expression like '1/sqrt(d)'")
+    auditing.add_argument("--softcap", type=float, metavar="CAP", help="scores are cap * tanh(score / cap)")
+    auditing.add_argument("--alibi", metavar="SLOPES", help="one slope a head, like 0.5,0.25")
+    auditing.add_argument("--rotary", choices=("half", "pair", "relative"), help="how features are rotated")
+    auditing.add_argument("--rows", choices=("1", "<=1", "free"), help="what weights of a query sum to (default: 1)")
+    auditing.add_argument("--kernel", metavar="MAP", help="of a linear attention, like elu+1")
+    auditing.add_argument("--empty", choices=("zero",), help="what a query with no allowed key gives")
+    auditing.add_argument("--logit-range", type=float, metavar="R", help="masks hold below such scores (default: 1000)")
+    auditing.add_argument("--attends", metavar="AXIS", help="the axis normalised over, where it is not the key")
+    auditing.add_argument("--heads", type=int, metavar="H", help="how many heads there are")
+    auditing.add_argument("--groups", type=int, metavar="G", help="how many query heads share a key head")
+    auditing.add_argument("--packing", metavar="AXES", help="the layout of a fused weight, like '3 h d'")
+    auditing.add_argument("--residual", action="store_true", help="`x` is added to the output")
+    auditing.add_argument("--prefill", action="store_true", help="few queries give the last rows of one full pass")
+    auditing.add_argument("-o", "--output", metavar="PATH", help="where to write the report (default: standard output)")
+    formats = ("text", "json", "sarif", "junit", "html")
+    auditing.add_argument("--format", choices=formats, default="text", help="of the report (default: text)")
+    auditing.set_defaults(command="auditing:audit_command", notes=False)
 
 
 def _add_exact(parser: argparse.ArgumentParser) -> None:

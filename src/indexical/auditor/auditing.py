@@ -1,0 +1,122 @@
+"""An audit: the callable, an example, the axes, the contract; in, and a report, out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .access import Direct, Port, find_ports
+from .attention_laws import judge
+from .caching import prefill_law
+from .calling import Foreign, Unusable
+from .contract import Contract
+from .inquiry import Inquiry
+from .layout import Layout, infer_sizes, parse_axes, refusal
+from .projected import judge_projected
+from .reports import Finding, Report, name_of, place_of, ranked
+from .sanity import plain, sanity
+from .settings import Settings
+from .sizing import cut, other_sizes
+
+Tell = Callable[[str], None]
+_FEW = 120  # Calls for one recovery of the weights, beyond which all lanes are asked at once.
+
+
+def audit(
+    target: Callable[..., Any],
+    example: Mapping[str, Any] | Callable[[int], Mapping[str, Any]],
+    axes: Mapping[str, str] | str,
+    contract: Contract | Mapping[str, Any] | None = None,
+    *,
+    tell: Tell | None = None,
+) -> Report:
+    """Test the laws of attention on a callable, and say which are broken, by which inputs, and why.
+
+    `example` has an array for every argument (or is a function from a seed to that), `axes` a layout for each and for
+    `"out"`. What `contract` does not declare is not judged, but is reported as it is found.
+    """
+    started = time.monotonic()
+    given: Any = example(0) if callable(example) else example
+    if not isinstance(given, Mapping) or not given:
+        raise refusal("the example has no arrays", 'pass the arguments by name: `{"q": q, "k": k, "v": v}`')
+    agreed = contract if isinstance(contract, Contract) else Contract(**(contract or {}))
+    layouts = parse_axes(axes)
+    strange = [name for name in layouts if name != "out" and name not in given]
+    if strange:
+        raise refusal(f"`axes` names `{strange[0]}`, which the example does not have", f"it has {', '.join(given)}")
+    foreign = Foreign(target, given)
+    try:
+        return _audited(foreign, layouts, agreed, tell or (lambda name: None), started)
+    except Unusable as problem:
+        finding = Finding(problem.law, problem.message, "", problem.cause, problem.mend, place_of(target))
+        return Report(name_of(target), (finding,), calls=foreign.calls, seconds=time.monotonic() - started)
+
+
+def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract, tell: Tell, started: float) -> Report:
+    shapes = {name: tuple(value.shape) for name, value in foreign.example.items() if hasattr(value, "shape")}
+    known = {"h": contract.heads} if contract.heads else {}
+    for name in (contract.documents, *contract.masks):
+        if name is not None and name not in foreign.example:
+            raise refusal(
+                f"the contract names `{name}`, which the example does not have", f"it has {', '.join(shapes)}"
+            )
+    sizes = infer_sizes(layouts, shapes, known)
+    missing = [
+        factor
+        for layout in layouts.values()
+        for factor in layout.factors
+        if factor[0].isalpha() and factor not in sizes
+    ]
+    if missing:
+        out = foreign.prepare()
+        sizes = infer_sizes(layouts, {**shapes, "out": out.shape}, known)
+    shape = layouts["out"].shape(sizes) if "out" in layouts else None
+    foreign.out_shape = shape
+    tell("the example")
+    findings = sanity(foreign, shape)
+    found: dict[str, str] = {}
+    laws = ["shape", "deterministic", "pure"]
+    if any(finding.law == "deterministic" for finding in findings):
+        return Report(name_of(foreign.original), ranked(findings), {}, tuple(laws), calls=foreign.calls)
+    sizes = cut(foreign, layouts, sizes, contract)
+    ports = find_ports(layouts, tuple(foreign.example), contract)
+    unread: list[str] = []
+    if ports is None:
+        more = judge_projected(foreign, layouts, sizes, contract, tell)
+        findings += more.findings
+        found, laws, unread = more.found, [*laws, *more.laws], more.unread
+    else:
+        for chosen in (sizes, other_sizes(foreign, layouts, sizes, contract)):
+            if chosen is None or findings:
+                continue
+            tell(f"sizes {', '.join(f'{name} = {size}' for name, size in chosen.items())}")
+            inquiry = _inquiry(foreign, ports, chosen, layouts, contract)
+            foreign.out_shape = layouts["out"].shape(chosen)
+            try:
+                judge(inquiry)
+                prefill_law(inquiry)
+            except Unusable:
+                if chosen is sizes:
+                    raise
+                continue
+            findings += inquiry.findings
+            found = {**inquiry.found, **found}
+            laws += [law for law in inquiry.laws if law not in laws]
+    seconds = time.monotonic() - started
+    return Report(
+        name_of(foreign.original), ranked(findings), found, tuple(laws), tuple(unread), foreign.calls, seconds
+    )
+
+
+def _inquiry(
+    foreign: Foreign,
+    ports: Mapping[str, Port],
+    sizes: Mapping[str, int],
+    layouts: Mapping[str, Layout],
+    contract: Contract,
+) -> Inquiry:
+    access = Direct(foreign, ports, sizes)
+    settings = Settings(access, contract, layouts, {name: plain(value) for name, value in foreign.example.items()})
+    each = access.count["v"] * access.J <= _FEW
+    return Inquiry(access, settings, contract, foreign.original, foreign.tolerance, each)

@@ -1,0 +1,209 @@
+"""Calling foreign code: with arrays in, an array out, and every way in which that can fail put into words."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .layout import refusal
+
+
+class Unusable(Exception):
+    """The callable cannot be asked: the law that it breaks, what was seen, and what to do."""
+
+    def __init__(self, law: str, message: str, cause: str = "", mend: str = "") -> None:
+        super().__init__(message)
+        self.law, self.message, self.cause, self.mend = law, message, cause, mend
+
+
+class Foreign:
+    """A callable of arrays. It is called in double precision where it allows that, and always in evaluation mode."""
+
+    def __init__(self, target: Callable[..., Any], example: Mapping[str, Any]) -> None:
+        if not callable(target):
+            raise refusal(f"{target!r} cannot be called", "pass a function, or a module")
+        self.original = target
+        self.example = dict(example)
+        self.kind = _kind(self.example)
+        self.keywords = _takes(target, tuple(self.example))
+        self.precise = True
+        self.calls = 0
+        self.target = self._evaluating(target)
+        self.out_shape: tuple[int, ...] | None = None
+
+    @property
+    def tolerance(self) -> float:
+        """The relative change that counts as none."""
+        return 1e-7 if self.precise else 2e-4
+
+    def _evaluating(self, target: Any) -> Any:
+        """A module: a copy in double precision, in evaluation mode."""
+        torch = sys.modules.get("torch")
+        if torch is None or not isinstance(target, torch.nn.Module):
+            return target
+        try:
+            return copy.deepcopy(target).to("cpu").double().eval()
+        except (RuntimeError, TypeError, NotImplementedError, AttributeError):
+            self.precise = False
+            return target.eval()
+
+    def prepare(self) -> Any:
+        """The output for the example itself; with it, the precision that the callable takes is known."""
+        given = {name: _plain(value) for name, value in self.example.items()}
+        try:
+            return self(given)
+        except Unusable as problem:
+            if not self.precise or self.kind == "plain":
+                raise
+            self.precise = False
+            module = _module(self.original)
+            if module is not None:
+                self.target = copy.deepcopy(self.original).eval()  # type: ignore[attr-defined]
+            try:
+                return self(given)
+            except Unusable:
+                raise problem from None
+
+    def convert(self, name: str, value: Any) -> Any:
+        """An array of ours as the callable expects it: its library and its kind of number."""
+        like = self.example[name]
+        if not hasattr(like, "dtype"):
+            return like if value is None else value
+        array = np.array(value)
+        real = array.dtype.kind == "f"
+        if _is_torch(like):
+            import torch
+
+            tensor = torch.from_numpy(array if array.ndim else array.reshape(()))
+            real_dtype = torch.float64 if self.precise else torch.float32
+            if real and like.dtype.is_floating_point:
+                return tensor.to(real_dtype)
+            return tensor.to(real_dtype if like.dtype.is_floating_point else like.dtype)
+        if type(like).__module__.startswith("jax"):
+            import jax.numpy as jnp
+
+            return jnp.asarray(array.astype(np.float32) if real else array)
+        if like.dtype.kind == "f":
+            return array.astype(np.float64 if self.precise else like.dtype)
+        return array.astype(like.dtype)
+
+    def __call__(self, arrays: Mapping[str, Any]) -> Any:
+        """The output as an array of doubles."""
+        return self.run({name: self.convert(name, value) for name, value in arrays.items()})
+
+    def run(self, values: Mapping[str, Any]) -> Any:
+        out = _plain(self.first(self.raw(values)))
+        if out.dtype.kind not in "fiub":
+            raise Unusable("shape", f"the callable returns an array of {out.dtype}")
+        return out.astype(np.float64)
+
+    def raw(self, values: Mapping[str, Any]) -> Any:
+        """Whatever the callable returns."""
+        self.calls += 1
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                return self._call(values)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except Exception as problem:  # Foreign code may raise anything: it is reported, never hidden.
+            raise _reported(problem, self.original) from None
+
+    def _call(self, values: Mapping[str, Any]) -> Any:
+        def go() -> Any:
+            return self.target(**values) if self.keywords else self.target(*values.values())
+
+        torch = sys.modules.get("torch")
+        if torch is None:
+            return go()
+        with torch.no_grad():
+            return go()
+
+    def first(self, returned: Any) -> Any:
+        """The output among what was returned: an array, or the first of a tuple or mapping that fits."""
+        if hasattr(returned, "dtype"):
+            return returned
+        if hasattr(returned, "last_hidden_state"):
+            return returned.last_hidden_state
+        if isinstance(returned, Mapping):
+            returned = list(returned.values())
+        if isinstance(returned, Sequence) and not isinstance(returned, str):
+            arrays = [value for value in returned if hasattr(value, "dtype")]
+            fitting = [value for value in arrays if self.out_shape in (None, tuple(value.shape))]
+            if fitting or arrays:
+                return (fitting or arrays)[0]
+        raise Unusable(
+            "shape",
+            f"the callable returns {type(returned).__name__}, and no array",
+            "nothing is returned, or not the output",
+            "return the output, or a tuple that begins with it",
+        )
+
+
+def _kind(example: Mapping[str, Any]) -> str:
+    return "torch" if any(map(_is_torch, example.values())) else "plain"
+
+
+def _is_torch(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _module(target: Any) -> Any:
+    torch = sys.modules.get("torch")
+    return target if torch is not None and isinstance(target, torch.nn.Module) else None
+
+
+def _plain(value: Any) -> Any:
+    """An array of NumPy's, whatever it was; anything else as it is."""
+    if _is_torch(value):
+        value = value.detach()
+        if value.is_floating_point():
+            value = value.double()
+        return value.cpu().numpy()
+    return np.asarray(value) if hasattr(value, "dtype") else value
+
+
+def _takes(target: Any, names: tuple[str, ...]) -> bool:
+    """Whether the callable takes these names as keywords."""
+    module = _module(target)
+    try:
+        parameters = inspect.signature(module.forward if module is not None else target).parameters
+    except (TypeError, ValueError):
+        return False
+    if any(item.kind is inspect.Parameter.VAR_KEYWORD for item in parameters.values()):
+        return True
+    named = {
+        name
+        for name, item in parameters.items()
+        if item.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    }
+    return set(names) <= named
+
+
+_DEVICE_WORDS = ("cuda", "triton", "gpu", "flash_attn", "nvidia")
+
+
+def _reported(problem: Exception, target: Any) -> Unusable:
+    """What the callable raised, with the line on which it did."""
+    if isinstance(problem, Unusable):
+        return problem
+    frame = problem.__traceback__
+    place = ""
+    while frame is not None:
+        name = frame.tb_frame.f_code.co_filename
+        if "indexical" not in name and "torch/" not in name and not name.startswith("<"):
+            place = f" ({name}:{frame.tb_lineno})"
+        frame = frame.tb_next
+    words = f"{type(problem).__name__}: {str(problem).strip() or 'no message'}".splitlines()[0]
+    if any(word in words.lower() for word in _DEVICE_WORDS):
+        mend = "run the audit on a machine with that device, or pass a copy that runs on the CPU"
+        return Unusable("runs", f"the callable needs a device that is not here: {words}{place}", "it needs a GPU", mend)
+    mend = "call it with the example by hand: it has to run before it can be audited"
+    return Unusable("runs", f"the callable raises {words}{place}", "it does not run on the example", mend)

@@ -1,0 +1,319 @@
+"""The mistakes that people make in attention, each as a model that differs from the declared one in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .access import Access
+from .models import Model, agrees, dot, fit_scale, logarithms
+from .observing import Draw
+from .settings import Component, Setting, Settings
+
+_SOFTMAX = (r"softmax\s*\(.*", r"exp\s*\(.*", r"scaled_dot_product_attention.*")
+_MASK = (r"masked_fill.*|tril.*|triu.*|where\s*\(.*", r"mask.*")
+
+
+def explain(settings: Settings, base: Model, draws: list[Draw], tolerance: float) -> Model | None:
+    """The model, one mistake away from the declared one, that predicts all that was seen."""
+    for model in _candidates(settings, base, draws):
+        fitted = model
+        if model.scale is None:
+            within = _all_of(settings, [model.relation, model.late]) if model.late else model.relation
+            scores = model.scores or _scores(settings.access, model)
+            scale, left = fit_scale(
+                settings.access,
+                draws,
+                model.bias,
+                _axis(model.over),
+                scores,
+                within,
+                model.softcap,
+                model.maps.get("v"),
+            )
+            if np.isnan(scale).all() or left > 1e-3:
+                continue
+            fitted = replace(model, scale=np.nan_to_num(scale))
+        if agrees(settings.access, fitted, draws, max(tolerance, 1e-7)):
+            return fitted
+    return None
+
+
+def _axis(over: str) -> str:
+    return "key" if over == "pairs" else over
+
+
+def _scores(access: Access, model: Model) -> Callable[[Any, Any], Any] | None:
+    maps = {**access.maps, **model.maps}
+    return (lambda q, k: dot(access, maps, q, k)) if model.maps else None
+
+
+def _candidates(settings: Settings, base: Model, draws: list[Draw]) -> Iterator[Model]:
+    yield from _normalisations(settings, base)
+    yield from _relations(settings, base)
+    yield from _stages(settings, base, draws)
+    yield from _pairings(settings, base)
+
+
+# --------------------------------------------------------------- normalisation
+
+
+def _normalisations(settings: Settings, base: Model) -> Iterator[Model]:
+    access = settings.access
+    law: dict[str, Any] = {"law": "normalisation", "hints": _SOFTMAX, "scale": None}
+    mend = "normalise over the keys: `softmax(dim=-1)` of scores whose last axis is the key"
+    if base.over != "query":
+        cause = "the softmax is over the queries, and not over the keys"
+        yield replace(
+            base,
+            over="query",
+            message="the weights of a query do not sum to 1; those of a key do",
+            cause=cause,
+            mend=mend,
+            **law,
+        )
+    for letter, index in access.lanes["out"].items():
+        if index.max() > 0:
+            name = {"h": "heads", "g": "heads", "b": "batch"}.get(letter, f"axis `{letter}`")
+            cause = f"the softmax is over the {name}, and not over the keys"
+            yield replace(
+                base, over=letter, message=f"the weights sum to 1 over the {name}", cause=cause, mend=mend, **law
+            )
+    cause = "the softmax is over queries and keys together"
+    yield replace(base, over="pairs", message="all weights of a head sum to 1 together", cause=cause, mend=mend, **law)
+    if access.I == access.J and access.count["q"] == access.count["k"]:
+        cause = "the weights are transposed before they meet the values"
+        mend = "multiply `weights @ v` with the keys last"
+        yield replace(
+            base,
+            over="query",
+            scores=_swapped(access),
+            message="the weights of a key sum to 1, and not those of a query",
+            cause=cause,
+            mend=mend,
+            **law,
+        )
+
+
+def _swapped(access: Access) -> Callable[[Any, Any], Any]:
+    return lambda q, k: dot(access, access.maps, q, k).swapaxes(1, 2)
+
+
+# ------------------------------------------------------------------- relations
+
+
+def _laws(component: Component) -> str:
+    return "mask" if component.name.startswith("mask") else component.name
+
+
+def _relations(settings: Settings, base: Model) -> Iterator[Model]:
+    components = settings.components()
+    for number, component in enumerate(components):
+        others = [other.relation for at, other in enumerate(components) if at != number]
+        for mistake in component.mistakes:
+            relation = _all_of(settings, [*others, mistake.relation])
+            yield replace(
+                base,
+                relation=relation,
+                scale=None,
+                law=_laws(component),
+                message=_broken(component),
+                cause=mistake.cause,
+                mend=mistake.mend,
+                hints=_MASK,
+            )
+    if len(components) > 1:
+        either = _any_of(settings, [component.relation for component in components])
+        names = " and ".join(component.name for component in components)
+        yield replace(
+            base,
+            relation=either,
+            scale=None,
+            law="mask",
+            message=f"a key is heard where only one of {names} allows it",
+            cause=f"{names} are joined with `or`",
+            mend="a key is heard where all of them allow it: join them with `and`",
+            hints=_MASK,
+        )
+
+
+def _broken(component: Component) -> str:
+    if component.name == "causal":
+        return "the weights are not those of `j <= i`"
+    return f"who hears whom is not what {component.name} says"
+
+
+def _all_of(settings: Settings, relations: list[Callable[[Setting], Any]]) -> Callable[[Setting], Any]:
+    return lambda setting: settings.together(relations, setting)
+
+
+def _any_of(settings: Settings, relations: list[Callable[[Setting], Any]]) -> Callable[[Setting], Any]:
+    return lambda setting: np.any([relation(setting) for relation in relations], axis=0)
+
+
+# ---------------------------------------------------------------------- stages
+
+
+def _stages(settings: Settings, base: Model, draws: list[Draw]) -> Iterator[Model]:
+    """The right mask at the wrong place, or with the wrong number."""
+    components = settings.components()
+    groups = [components] if components else []
+    groups += [[component] for component in components if len(components) > 1]
+    for group in groups:
+        names = " and ".join(component.name for component in group)
+        late = _all_of(settings, [component.relation for component in group])
+        early = _all_of(settings, [other.relation for other in components if other not in group])
+        law = _laws(group[0])
+        plain = replace(base, relation=early, late=late, scale=None, law=law, hints=_MASK)
+        yield replace(
+            plain,
+            stage="after",
+            law="rows",
+            message=f"the weights that {names} leaves do not sum to 1",
+            cause=f"the mask ({names}) is applied after the softmax, and the rest is not normalised again",
+            mend="mask the scores with -inf before the softmax, or divide by the sum of what is left",
+        )
+        for stage, how in (
+            ("factor", "multiplied with the scores"),
+            ("added", "added to the scores as 0 and 1"),
+            ("dropped", "added to the scores as 0 and 1"),
+        ):
+            yield replace(
+                plain,
+                stage=stage,
+                message=f"keys that {names} drops are heard",
+                cause=f"the mask ({names}) is {how}: a masked score is an ordinary number, and not -inf",
+                mend="use `masked_fill(~keep, -inf)`, or add -inf where a key is dropped",
+            )
+        if base.softcap:
+            yield replace(
+                plain,
+                relation=settings.declared,
+                late=None,
+                stage="capped",
+                message=f"keys that {names} drops are heard",
+                cause="the soft cap is applied after the mask: -inf becomes minus the cap",
+                mend="cap the scores first, then mask them",
+            )
+        scale, _ = fit_scale(settings.access, draws, base.bias, "key", base.scores, settings.declared, base.softcap)
+        fill = _fill(settings, replace(base, scale=np.nan_to_num(scale)), draws)
+        if fill is not None:
+            yield replace(
+                plain,
+                relation=settings.declared,
+                late=None,
+                fill=fill,
+                message=f"keys that {names} drops are heard",
+                cause=f"masked scores are set to {fill:.4g}, which is an ordinary score, and not to -inf",
+                mend='fill with -inf (`float("-inf")`, or `torch.finfo(dtype).min`)',
+            )
+
+
+def _fill(settings: Settings, base: Model, draws: list[Draw]) -> float | None:
+    """The number that masked scores seem to be set to."""
+    found = []
+    access = settings.access
+    for draw in draws:
+        values, support = logarithms(access, draw)
+        allowed = settings.declared(draw.setting)
+        if not (support & ~allowed).any() or not (support & allowed).any():
+            continue
+        raw = base.scores(draw.q, draw.k) if base.scores else dot(access, access.maps, draw.q, draw.k)
+        known = np.asarray(1.0 if base.scale is None else base.scale)[..., None, None] * raw + base.bias
+        rows = (support & allowed).any(2) & (support & ~allowed).any(2)
+        for lane, query in zip(*np.nonzero(rows), strict=True):
+            inside = support[lane, query] & allowed[lane, query]
+            outside = support[lane, query] & ~allowed[lane, query]
+            level = (values[lane, query] - known[lane, query])[inside].mean()
+            found += list(values[lane, query][outside] - level)
+    if not found or np.ptp(found) > 1e-6:
+        return None
+    middle = float(np.mean(found))
+    return 0.0 if abs(middle) < 1e-7 else middle
+
+
+# -------------------------------------------------------------------- pairings
+
+
+def _pairings(settings: Settings, base: Model) -> Iterator[Model]:
+    """The wrong thing compared with, or gathered from, the wrong thing."""
+    access = settings.access
+    plain = replace(base, scale=None)
+    if access.I == access.J and access.count["q"] == access.count["k"]:
+        cause = "queries and keys are exchanged"
+        mend = "the scores are `q @ k.transpose(-2, -1)`: the query is the first axis"
+        yield replace(
+            plain,
+            scores=_swapped(access),
+            law="locality",
+            message="moving one query moves other rows of the output",
+            cause=cause,
+            mend=mend,
+            hints=(r"matmul.*|einsum.*|bmm.*| @ .*",),
+        )
+        for role, other in (("q", "k"), ("k", "q")):
+            name = {"q": "queries", "k": "keys"}
+            yield replace(
+                plain,
+                scores=_with_itself(access, role),
+                law="dead input",
+                message=f"the {name[other]} have no effect",
+                cause=f"the {name[role]} are compared with themselves",
+                mend="compare q with k",
+                hints=(r"matmul.*|einsum.*|bmm.*| @ .*",),
+            )
+        cause = "the values are gathered at the query, and not at the key"
+        yield replace(
+            plain,
+            scale=base.scale if base.scale is not None else 1.0,
+            gather="query",
+            law="dead input",
+            message="queries and keys have no effect: every row is its own value",
+            cause=cause,
+            mend="sum over the key: `einsum('… i j, … j e -> … i e')`",
+            hints=(r"einsum.*|matmul.*| @ .*",),
+        )
+    for roles, maps in _lane_maps(access):
+        names = " and ".join({"k": "keys", "v": "values"}[role] for role in roles)
+        yield replace(
+            plain,
+            maps=maps,
+            law="groups",
+            message=f"a query head hears the {names} of another group",
+            cause="key heads are repeated in the wrong order: `repeat` (0, 1, 0, 1) where `repeat_interleave` "
+            "(0, 0, 1, 1) is meant",
+            mend="query head h belongs to key head h // (H / G): use `repeat_interleave(H // G, dim=heads)`",
+            hints=(r"repeat.*|expand.*|tile.*",),
+        )
+
+
+def _with_itself(access: Access, role: str) -> Callable[[Any, Any], Any]:
+    def scores(q: Any, k: Any) -> Any:
+        chosen = q if role == "q" else k
+        return np.einsum("lid,ljd->lij", chosen[access.maps[role]], chosen[access.maps[role]])
+
+    return scores
+
+
+def _lane_maps(access: Access) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Groups in the other order, for keys, values or both."""
+    outs = access.lanes["out"]
+    changed = {}
+    for role in ("k", "v"):
+        table = access.lanes[role]
+        if "g" in table and "h" in outs and 1 < access.size("g") < access.size("h"):
+            wanted = outs["h"] % access.size("g")
+            matches = np.ones((access.count["out"], access.count[role]), bool)
+            for letter, index in table.items():
+                matches &= (
+                    (wanted if letter == "g" else outs[letter])[:, None] == index[None, :]
+                    if letter == "g" or letter in outs
+                    else True
+                )
+            changed[role] = matches.argmax(1)
+    for roles in (("k", "v"), ("k",), ("v",)):
+        if all(role in changed for role in roles):
+            yield roles, {role: changed[role] for role in roles}

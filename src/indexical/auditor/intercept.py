@@ -1,0 +1,176 @@
+"""What a PyTorch callable projects with its weights, seen and replaced while it runs.
+
+A projection is a product of an activation with a weight: `nn.Linear`, `x @ w`, an einsum. It is known by the name of
+the weight. What it gives can be replaced, so that a module that takes only `x` can be asked about queries, keys and
+values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_PRODUCTS = frozenset(("linear", "matmul", "__matmul__", "mm", "bmm", "einsum", "tensordot", "addmm", "__rmatmul__"))
+_VIEWS = frozenset(
+    (
+        "t",
+        "transpose",
+        "permute",
+        "view",
+        "reshape",
+        "chunk",
+        "split",
+        "unbind",
+        "__getitem__",
+        "contiguous",
+        "to",
+        "type",
+        "unsqueeze",
+        "squeeze",
+        "expand",
+        "swapaxes",
+        "mT",
+        "T",
+        "flatten",
+        "unflatten",
+        "float",
+        "double",
+        "type_as",
+    )
+)
+
+
+@dataclass
+class Projection:
+    """One product with a weight: its name, what went in and what came out."""
+
+    name: str
+    given: Any
+    shape: tuple[int, ...]
+    equation: str | None = None
+    weight_shape: tuple[int, ...] = ()
+
+
+@dataclass
+class Watch:
+    """What was projected in one run, and what to put in the place of it."""
+
+    weights: Mapping[int, str]
+    inject: dict[str, Any] = field(default_factory=dict)
+    seen: list[Projection] = field(default_factory=list)
+
+
+def watching(watch: Watch) -> Any:
+    """A context in which PyTorch's functions are watched."""
+    from torch.overrides import TorchFunctionMode
+
+    origins: dict[int, tuple[str, Any]] = {}
+
+    def origin(value: Any) -> str | None:
+        known = watch.weights.get(id(value))
+        if known is not None:
+            return known
+        kept = origins.get(id(value))
+        return kept[0] if kept is not None and kept[1] is value else None
+
+    class Watching(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            name = getattr(func, "__name__", "")
+            result = func(*args, **kwargs)
+            flat = [x for x in (*args, *kwargs.values()) if hasattr(x, "dtype")]
+            if name == "__get__":
+                name = "T"
+            if name in _VIEWS and args and (known := origin(args[0])) is not None:
+                parts = result if isinstance(result, tuple | list) else [result]
+                for number, part in enumerate(parts):
+                    if hasattr(part, "dtype"):
+                        label = f"{known}#{number}" if len(parts) > 1 else known
+                        origins[id(part)] = (label, part)
+            if name in _PRODUCTS and hasattr(result, "dtype"):
+                tagged = [(x, known) for x in flat if (known := origin(x)) is not None]
+                others = [x for x in flat if origin(x) is None and getattr(x, "ndim", 0) > 1]
+                if name == "linear":
+                    others, tagged = [args[0]], [(x, k) for x, k in tagged if x.ndim > 1]
+                if len(tagged) == 1 and others:
+                    weight, label = tagged[0]
+                    repeated = sum(1 for event in watch.seen if event.name.partition("@")[0] == label)
+                    label = f"{label}@{repeated}" if repeated else label
+                    equation = args[0] if name == "einsum" and isinstance(args[0], str) else None
+                    watch.seen.append(
+                        Projection(
+                            label, others[0].detach().clone(), tuple(result.shape), equation, tuple(weight.shape)
+                        )
+                    )
+                    if label in watch.inject:
+                        return watch.inject[label].to(result.dtype).reshape(result.shape)
+            return result
+
+    return Watching()
+
+
+# ------------------------------------------------------------------------ roles
+
+_WORDS = {
+    "qkv": ("qkv", "query_key_value", "c_attn", "in_proj", "attn_in"),
+    "kv": ("kv", "key_value"),
+    "q": ("q", "query", "queries", "wq", "lq", "qs"),
+    "k": ("k", "key", "keys", "wk", "lk", "ks"),
+    "v": ("v", "value", "values", "wv", "lv", "vs"),
+    "out": ("out", "o", "output", "dense", "c_proj", "wo", "proj", "lo", "fc", "outp", "final", "unifyheads"),
+}
+
+
+def role_of(name: str) -> str | None:
+    """The role that a name suggests: `layers.0.q_proj.weight` is `q`."""
+    parts = [
+        part for part in name.partition("#")[0].partition("@")[0].lower().split(".") if part not in ("weight", "0", "w")
+    ]
+    last = parts[-1] if parts else name.lower()
+    if last in ("weight", "w") and len(parts) > 1:
+        last = parts[-2]
+    for role in ("qkv", "kv"):
+        if any(word in last for word in _WORDS[role]):
+            return role
+    pieces = [piece for piece in last.replace("-", "_").split("_") if piece]
+    for role in ("q", "k", "v"):
+        if any(
+            piece in _WORDS[role] or piece.startswith({"q": "quer", "k": "key", "v": "val"}[role]) for piece in pieces
+        ):
+            return role
+    if any(piece in _WORDS["out"] for piece in pieces) or last in _WORDS["out"]:
+        return "out"
+    return None
+
+
+def find_roles(seen: list[Projection]) -> dict[str, str]:
+    """Which projection is which: by name, else by the order in which they are made."""
+    if len(seen) in (1, 2) and "#" not in seen[0].name and role_of(seen[0].name) in (None, "qkv", "out"):
+        first = {"qkv": seen[0].name}
+        if len(seen) == 1 and role_of(seen[0].name) == "out":
+            return {}
+        return {**first, "out": seen[1].name} if len(seen) == 2 else first
+    roles: dict[str, str] = {}
+    pieces = [event for event in seen if "#" in event.name]
+    if len(pieces) == 3 and len({event.name.partition("#")[0] for event in pieces}) == 1:
+        roles = dict(zip("qkv", [event.name for event in sorted(pieces, key=lambda event: event.name)], strict=True))
+    for event in seen:
+        role = role_of(event.name)
+        if event.name not in roles.values() and role is not None and role not in roles:
+            roles[role] = event.name
+    if {"q", "k", "v"} <= set(roles) or "qkv" in roles or {"q", "kv"} <= set(roles):
+        if "out" not in roles:
+            last = seen[-1].name
+            if last not in roles.values():
+                roles["out"] = last
+        return roles
+    if len(seen) in (3, 4) and len({event.name for event in seen}) == len(seen):
+        return dict(zip(("q", "k", "v", "out"), [event.name for event in seen], strict=False))
+    return {}
+
+
+def width(projection: Projection) -> int:
+    """How many features a projection gives."""
+    return math.prod(projection.weight_shape) // int(projection.given.shape[-1])

@@ -1,0 +1,168 @@
+"""Which other reading of the same memory would make sense of a callable: `view` where `transpose` was meant."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .access import Direct
+from .inquiry import Inquiry
+from .observing import moved
+
+_PATIENCE = 2.0
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The arrays whose memory is taken for another layout."""
+
+    access: Direct
+    changes: dict[str, tuple[str, ...]]
+
+    def words(self, witness: str) -> tuple[str, str, str, str]:
+        """The message, the witness, the cause and the mend."""
+        ports = self.access.ports
+        names = {role: ports[role].name for role in self.changes}
+        parts = [
+            f"`{names[role]}` as `{' '.join(order)}` (it is `{ports[role].layout}`)"
+            for role, order in self.changes.items()
+        ]
+        inputs = [part for part, role in zip(parts, self.changes, strict=True) if role != "out"]
+        if not inputs:
+            order = self.changes["out"]
+            message = f"the output is laid out as `{' '.join(order)}`, and not as `{ports['out'].layout}`"
+            cause = "heads are merged in the wrong order: `view` or `reshape` without the right `transpose` before it"
+            return (
+                message,
+                witness,
+                cause,
+                "transpose to the declared order first, then merge: `.transpose(1, 2).reshape(b, n, h * d)`",
+            )
+        message = f"the callable reads the memory of {' and '.join(dict.fromkeys(parts))}"
+        cause = "`view` or `reshape` is used where `transpose` is meant: positions, heads and batch are mixed"
+        return message, witness, cause, "split the axis first (`view(b, n, h, d)`), then transpose (`.transpose(1, 2)`)"
+
+
+def reading_that_fits(inquiry: Inquiry) -> Reading | None:
+    """The reading, nearest to the declared one, under which every value, query and key goes where it belongs."""
+    access = inquiry.access
+    assert isinstance(access, Direct)
+    stop = time.monotonic() + _PATIENCE
+    for changes in _value_readings(access):
+        if time.monotonic() > stop:
+            return None
+        if not _values_arrive(inquiry, access.reread(changes)):
+            continue
+        for whole in _query_readings(access, changes):
+            if _queries_stay(inquiry, access.reread(whole)):
+                return Reading(
+                    access, {role: order for role, order in whole.items() if order != access.ports[role].layout.factors}
+                )
+        return Reading(access, changes)
+    return None
+
+
+def query_reading_that_fits(inquiry: Inquiry) -> Reading | None:
+    """The same where values arrive well, and queries or keys do not."""
+    access = inquiry.access
+    assert isinstance(access, Direct)
+    for roles in (("q",), ("k",), ("q", "k")):
+        for order in _orders(access, roles[0]):
+            changes = {role: _same(access, roles[0], order, role) for role in roles}
+            fitting = {role: factors for role, factors in changes.items() if factors is not None}
+            if len(fitting) == len(roles) and _queries_stay(inquiry, access.reread(fitting)):
+                return Reading(access, fitting)
+    return None
+
+
+def _orders(access: Direct, role: str) -> Iterator[tuple[str, ...]]:
+    factors = access.ports[role].layout.factors
+    if len(factors) > 5:
+        return
+    for order in itertools.permutations(factors):
+        if order != factors:
+            yield order
+
+
+def _same(access: Direct, role: str, order: tuple[str, ...], other: str) -> tuple[str, ...] | None:
+    """The same exchange of axes in the layout of another array."""
+    mine, theirs = access.ports[role].layout.factors, access.ports[other].layout.factors
+    if len(mine) != len(theirs):
+        return None
+    return tuple(theirs[mine.index(factor)] for factor in order)
+
+
+def _value_readings(access: Direct) -> Iterator[dict[str, tuple[str, ...]]]:
+    packed = access.ports["v"].part is not None
+
+    def inputs(order: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+        return {"q": order, "k": order, "v": order} if packed else {"v": order}
+
+    for order in _orders(access, "out"):
+        yield {"out": order}
+    for order in _orders(access, "v"):
+        yield inputs(order)
+    for order in _orders(access, "v"):
+        for out in _orders(access, "out"):
+            yield {**inputs(order), "out": out}
+
+
+def _query_readings(access: Direct, changes: dict[str, tuple[str, ...]]) -> Iterator[dict[str, tuple[str, ...]]]:
+    if "v" in changes and access.ports["v"].part is None:
+        q, k = _same(access, "v", changes["v"], "q"), _same(access, "v", changes["v"], "k")
+        if q is not None and k is not None:
+            yield {"q": q, "k": k, **changes}
+    yield changes
+    for order in _orders(access, "q"):
+        k = _same(access, "q", order, "k")
+        if access.ports["q"].part is None and k is not None:
+            yield {"q": order, "k": k, **changes}
+
+
+def _values_arrive(inquiry: Inquiry, access: Direct) -> bool:
+    rng = np.random.default_rng(3)
+    setting = inquiry.settings.plain()
+    q, k = rng.normal(size=access.shape("q")) * 0.3, rng.normal(size=access.shape("k")) * 0.3
+    base = access.forward(q, k, np.zeros(access.shape("v")), setting.arrays)
+    code = np.linspace(1.0, 2.0, access.E) if access.E > 1 else np.ones(1)
+    lanes, keys, _ = access.shape("v")
+    heard = 0
+    for lane in sorted({0, lanes - 1, lanes // 2}):
+        for key in sorted({0, keys - 1, keys // 2}):
+            v = np.zeros(access.shape("v"))
+            v[lane, key] = code
+            out = np.nan_to_num(access.forward(q, k, v, setting.arrays) - base)
+            weights = out @ code / (code @ code)
+            if (np.abs(weights)[~access.related["v"][:, lane]] > 1e-12).any():
+                return False
+            if np.abs(out - weights[..., None] * code).max() > 1e-6:
+                return False
+            heard += int((np.abs(weights) > 0).sum())
+    return heard > 0
+
+
+def _queries_stay(inquiry: Inquiry, access: Direct) -> bool:
+    rng = np.random.default_rng(4)
+    setting = inquiry.settings.plain()
+    q, k, v = (rng.normal(size=access.shape(role)) * 0.5 for role in "qkv")
+    before = access.forward(q, k, v, setting.arrays)
+    for role in "qk":
+        lanes, length, _ = access.shape(role)
+        for lane in sorted({0, lanes - 1}):
+            for position in sorted({0, length - 1}):
+                arrays: dict[str, Any] = {"q": q, "k": k}
+                arrays[role] = arrays[role].copy()
+                arrays[role][lane, position] += rng.normal(size=access.D)
+                after = access.forward(arrays["q"], arrays["k"], v, setting.arrays)
+                touched = moved(before, after, inquiry.tolerance)
+                allowed = np.broadcast_to(access.related[role][:, lane][:, None], touched.shape).copy()
+                if role == "q":
+                    allowed[:, :position] = allowed[:, position + 1 :] = False
+                if (touched & ~allowed).any():
+                    return False
+    return True

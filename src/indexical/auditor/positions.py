@@ -1,0 +1,203 @@
+"""Rotary laws: scores depend on the distance alone, features turn in the declared pairs, each row at its position."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from .inquiry import Inquiry, number
+from .models import logarithms
+from .observing import observe
+from .scores import judge_scale
+
+_ROTARY = (r"rot\w*.*|cos.*|sin.*",)
+
+
+def rotary_law(inquiry: Inquiry) -> bool:
+    """Whether rotary positions are declared; their laws."""
+    access, contract = inquiry.access, inquiry.contract
+    if contract.rotary is None:
+        return False
+    inquiry.tested("rotary")
+    rng = np.random.default_rng(11)
+    a, b = rng.normal(size=access.D), rng.normal(size=access.D)
+    size = (2.0 / access.D) ** 0.5
+    values, support = _scores(
+        inquiry, np.broadcast_to(a, access.shape("q")) * size, np.broadcast_to(b, access.shape("k")) * size
+    )
+    tolerance = max(1e-6, inquiry.tolerance * 10)
+    if not _by_distance(values, support, tolerance):
+        _not_relative(inquiry, values, support, tolerance)
+        return True
+    if np.ptp(np.where(support, values, values[support].mean())) < tolerance * 0.01 or _flat(
+        values, support, tolerance
+    ):
+        inquiry.report(
+            "rotary",
+            "scores do not depend on positions",
+            "equal queries and equal keys give equal scores everywhere",
+            "queries and keys are not rotated, or are rotated by the same position",
+            "rotate q by its position and k by its own",
+            _ROTARY,
+        )
+        return True
+    if not _peak(inquiry, a * size * 2):
+        return True
+    if contract.rotary in ("half", "pair"):
+        _pairing(inquiry, contract.rotary)
+    _scale(inquiry)
+    return True
+
+
+def _scores(inquiry: Inquiry, q: Any, k: Any) -> tuple[Any, Any]:
+    draw = observe(inquiry.access, q, k, inquiry.settings.plain(), each=False)
+    return logarithms(inquiry.access, draw)
+
+
+def _by_distance(values: Any, support: Any, tolerance: float) -> bool:
+    """Whether differences within a row are the same one step further down."""
+    both = support[:, :-1, :-1] & support[:, 1:, 1:]
+    change = np.where(both, values[:, 1:, 1:] - values[:, :-1, :-1], np.nan)
+    for lane in change:
+        for row in lane:
+            seen = row[~np.isnan(row)]
+            if seen.size > 1 and np.ptp(seen) > tolerance:
+                return False
+    return True
+
+
+def _flat(values: Any, support: Any, tolerance: float) -> bool:
+    return all(
+        np.ptp(row[s]) < tolerance
+        for lane, marks in zip(values, support, strict=True)
+        for row, s in zip(lane, marks, strict=True)
+        if s.sum() > 1
+    )
+
+
+def _not_relative(inquiry: Inquiry, values: Any, support: Any, tolerance: float) -> None:
+    spread = np.where(support, values, np.nan)
+    rows_differ = False
+    for lane in spread:
+        for first, second in itertools.pairwise(lane):
+            change = (second - first)[~np.isnan(second - first)]
+            rows_differ |= bool(change.size > 1 and np.ptp(change) > tolerance)
+    if not rows_differ:
+        cause = "the queries are not rotated: the score depends on the key's position alone"
+    else:
+        cause = "queries and keys are rotated differently: by another base, direction or pairing, or by other positions"
+    witness = "with equal queries and equal keys, the score at (i + 1, j + 1) is not the one at (i, j)"
+    mend = "rotate q and k with the same function, each by its own position"
+    inquiry.report("rotary", "scores do not depend on the distance alone", witness, cause, mend, _ROTARY)
+
+
+def _peak(inquiry: Inquiry, a: Any) -> bool:
+    """Whether, for equal vectors, the key at the query's own position has the largest score."""
+    access = inquiry.access
+    values, support = _scores(inquiry, np.broadcast_to(a, access.shape("q")), np.broadcast_to(a, access.shape("k")))
+    shift = access.J - access.I
+    for lane in range(access.count["out"]):
+        for query in range(access.I):
+            seen = np.where(support[lane, query], values[lane, query], -np.inf)
+            if not support[lane, query, query + shift] or support[lane, query].sum() < 2:
+                continue
+            best = int(seen.argmax())
+            if seen[best] > seen[query + shift] + 1e-6:
+                witness = (
+                    f"with equal vectors, {inquiry.out_at(lane, query)} hears key {best} most, and not key "
+                    f"{query + shift}, at its own position"
+                )
+                cause = (
+                    "the positions of the queries do not count the keys before them: with a cache, query i is at "
+                    "position i + (J - I)"
+                )
+                if not shift:
+                    cause = "queries and keys are rotated by different positions"
+                inquiry.report(
+                    "rotary",
+                    "a query is not at its own position",
+                    witness,
+                    cause,
+                    "rotate the queries by `i + (J - I)`, the keys by `j`",
+                    _ROTARY,
+                )
+                return False
+    return True
+
+
+def _pairing(inquiry: Inquiry, declared: str) -> None:
+    """Which two features turn into each other."""
+    access = inquiry.access
+    D, half = access.D, access.D // 2
+    row, size = access.I - 1, 3.0
+    partners: dict[int, int] = {}
+    keys = [j for j in range(access.J) if j != row + access.J - access.I]
+    if not keys or D < 4:
+        return
+    for feature in sorted({0, 1, half, D - 1})[:4]:
+        best, partner = 0.0, -1
+        q = np.zeros(access.shape("q"))
+        q[:, :, feature] = size
+        others = [other for other in range(D) if other != feature]
+        for start in range(0, len(others), len(keys)):
+            k = np.zeros(access.shape("k"))
+            chosen = dict(zip(keys, others[start:], strict=False))
+            for key, other in chosen.items():
+                k[:, key, other] = size
+            values, support = _scores(inquiry, q, k)
+            own_key = row + access.J - access.I
+            if not support[0, row, own_key]:
+                return
+            for key, other in chosen.items():
+                seen = abs(values[0, row, key] - values[0, row, own_key]) if support[0, row, key] else 0.0
+                if seen > best:
+                    best, partner = seen, other
+        if best > 1e-5:
+            partners[feature] = partner
+    if not partners:
+        return
+    kinds = {
+        "half": all(other == (feature + half) % D for feature, other in partners.items()),
+        "pair": all(other == feature ^ 1 for feature, other in partners.items()),
+    }
+    if kinds[declared]:
+        return
+    feature, partner = next(iter(partners.items()))
+    found = next((name for name, fits in kinds.items() if fits), "another")
+    witness = f"feature {feature} turns into feature {partner}"
+    wanted = "i and i + d/2 (`half`)" if declared == "half" else "2i and 2i + 1 (`pair`)"
+    inquiry.report(
+        "rotary",
+        f"features are rotated in the wrong pairs: {found}, and not {declared}",
+        witness,
+        f"the pairing is that of `{found}`, and weights made for `{declared}` are used with it",
+        f"pair features {wanted}",
+        _ROTARY,
+    )
+
+
+def _scale(inquiry: Inquiry) -> None:
+    """The scale, from keys that are 0 but at the query's own position, where rotations cancel."""
+    access = inquiry.access
+    shift = access.J - access.I
+    found = []
+    for query in range(max(1, -shift), access.I):
+        q, k, _ = inquiry.inputs()
+        own_key = query + shift
+        only = np.zeros_like(k)
+        only[:, own_key] = k[:, own_key]
+        values, support = _scores(inquiry, q, only)
+        for lane in range(access.count["out"]):
+            others = [j for j in range(access.J) if j != own_key and support[lane, query, j]]
+            if support[lane, query, own_key] and others:
+                product = q[access.maps["q"][lane], query] @ k[access.maps["k"][lane], own_key]
+                found.append((product, values[lane, query, own_key] - values[lane, query, others].mean()))
+    if len(found) > 2:
+        x, y = np.array(found).T
+        value = float((x @ y) / (x @ x))
+        if np.abs(y - value * x).max() < 1e-4 * max(np.abs(y).max(), 1e-12):
+            judge_scale(inquiry, value)
+        else:
+            inquiry.found["score"] = f"rotated; not a multiple of q·k at equal positions ({number(value)})"

@@ -1,0 +1,34 @@
+"""Every broken callable is named for the right reason; its twin, and whatever only looks wrong, is left alone."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import pytest
+from tests.auditor.cases import kernels
+from tests.auditor.mask_cases import masks, modules, positions, shapes, unusual
+
+import indexical as ix
+
+CASES = {case.name: case for case in chain(kernels(), masks(), shapes(), positions(), modules(), unusual())}
+
+
+@pytest.mark.sampled(16)
+@pytest.mark.parametrize("name", CASES)
+def test_a_case_is_named_for_the_right_reason(name: str) -> None:
+    case = CASES[name]
+    report = ix.audit(case.target, case.example, case.axes, ix.Contract(**case.contract))
+    if case.law is None:
+        assert report.ok, report
+        return
+    (finding,) = report.findings
+    assert finding.law == case.law, report
+    assert case.cause in finding.cause, report
+    assert finding.witness, report
+    assert finding.mend or finding.law == "finite", report
+
+
+def test_the_collection_is_broad() -> None:
+    broken = {case.name for case in CASES.values() if case.law is not None}
+    assert len(broken) >= 60
+    assert len(CASES) - len(broken) >= 60
