@@ -139,6 +139,7 @@ class Direct(Access):
         values = {"q": q, "k": k, "v": v}
         for name in {port.name for role, port in self.ports.items() if role != "out"}:
             roles = [role for role in "qkv" if self.ports[role].name == name]
+            roles.sort(key=lambda role: (self.ports[role].part or ("", 0))[1])
             port = self.ports[roles[0]]
             order = (*port.lanes, port.position, port.feature)
             shaped = [values[role].reshape([self.size(letter) for letter in order]) for role in roles]

@@ -10,7 +10,7 @@ import numpy as np
 from .access import Direct
 from .diagnosis import explain
 from .inquiry import Inquiry, letter_law, number
-from .layouts import query_reading_that_fits, reading_that_fits
+from .layouts import query_reading_that_fits, reading_that_fits, roles_that_fit
 from .models import Model
 from .observing import Draw, moved, own
 from .positions import rotary_law
@@ -25,6 +25,7 @@ _LAYOUT = (r"\.(view|reshape|transpose|permute|swapaxes)\(.*", r"rearrange.*")
 def judge(inquiry: Inquiry) -> None:
     """All laws; those that rest on others are left out where those are broken."""
     _shrink(inquiry)
+    _measure_precision(inquiry)
     if not _structure(inquiry):
         return
     draws = _draws(inquiry)
@@ -36,6 +37,8 @@ def judge(inquiry: Inquiry) -> None:
     _locality(inquiry, violations)
     _reach(inquiry, draws, violations)
     _rows(inquiry, draws, violations)
+    if not violations:
+        _irrelevant_keys(inquiry, draws, violations)
     base = _base(inquiry, draws)
     if violations:
         _report(inquiry, base, draws, violations)
@@ -48,7 +51,8 @@ def judge(inquiry: Inquiry) -> None:
     if not violations or not inquiry.findings:
         bias_law(inquiry)
         if not rotary:
-            scale_law(inquiry, draws)
+            if not scale_law(inquiry, draws):
+                _score_law(inquiry, draws, base)
             softcap_law(inquiry)
     additive_law(inquiry)
     if not violations:
@@ -69,6 +73,18 @@ def _shrink(inquiry: Inquiry) -> None:
         if not seen.size or seen.min() > 1e-4 * np.median(seen):
             return
         inquiry.size /= 4
+
+
+def _measure_precision(inquiry: Inquiry) -> None:
+    """How coarse the weights are, where they have few digits: by second differences, which should vanish."""
+    q, k, _ = inquiry.inputs()
+    setting = inquiry.settings.plain()
+    near = [inquiry.weights(q * (1 + step), k, setting) for step in (0.0, 1e-3, 2e-3)]
+    with np.errstate(invalid="ignore"):
+        bend = float(np.nanmax(np.abs(near[0] - 2 * near[1] + near[2]), initial=0.0))
+    if bend > 2e-5:
+        inquiry.slack = min(0.05, 4 * bend * inquiry.access.J)
+        inquiry.found["precision"] = f"weights are computed in few digits: they are off by about {number(bend)}"
 
 
 # ------------------------------------------------------------------- structure
@@ -108,7 +124,7 @@ def _structure(inquiry: Inquiry) -> bool:
     if astray or lanes:
         _misplaced(inquiry, probe, astray, lanes)
         return False
-    if not np.allclose(out[finite], expected[finite], atol=max(inquiry.tolerance, 1e-7) * scale, rtol=1e-5):
+    if not np.allclose(out[finite], expected[finite], atol=inquiry.slack * scale, rtol=max(1e-5, inquiry.slack)):
         inquiry.found["values"] = "the output is not linear in the values: weights are not recovered"
         return False
     if np.nanmax(np.abs(base), initial=0.0) > 1e-9 and not inquiry.contract.residual:
@@ -150,7 +166,7 @@ def _lanes_astray(inquiry: Inquiry, draw: Draw) -> str | None:
 def _misplaced(inquiry: Inquiry, draw: Draw, astray: bool, letter: str | None) -> None:
     access = inquiry.access
     base = Model(inquiry.settings.declared, scale=None)
-    cause = explain(inquiry.settings, base, [draw], max(inquiry.tolerance, 1e-7)) if not astray else None
+    cause = explain(inquiry.settings, base, [draw], inquiry.slack) if not astray else None
     if letter is not None:
         strange = (np.nan_to_num(np.abs(draw.full)) > 0) & ~access.related["v"][:, None, :, None]
         lane, query, other, key = (int(x) for x in np.argwhere(strange)[0])
@@ -160,6 +176,19 @@ def _misplaced(inquiry: Inquiry, draw: Draw, astray: bool, letter: str | None) -
         witness = f"{inquiry.out_at(lane, query)} moves in other features than {inquiry.input_at('v', other, key)} does"
     if cause is not None:
         inquiry.report(cause.law, cause.message, witness, cause.cause, cause.mend, cause.hints)
+        return
+    roles = roles_that_fit(inquiry) if isinstance(access, Direct) else None
+    if roles is not None:
+        names = {"q": "queries", "k": "keys", "v": "values"}
+        used = [f"the {names[b]} as {names[a]}" for a, b in zip("qkv", roles, strict=True) if a != b]
+        inquiry.report(
+            "roles",
+            f"the callable uses {' and '.join(used)}",
+            witness,
+            "arguments, or parts of a packed array, are in another order",
+            "take q, k and v in the order in which they are given",
+            _PRODUCT,
+        )
         return
     law = "layout" if letter is None else letter_law(letter)
     reading = reading_that_fits(inquiry) if isinstance(access, Direct) else None
@@ -317,6 +346,14 @@ def _places(inquiry: Inquiry, role: str) -> list[tuple[int, int]]:
     return places
 
 
+def _score_law(inquiry: Inquiry, draws: list[Draw], base: Model) -> None:
+    """Scores that are no multiple of `q·k` may still be a known mistake."""
+    model = explain(inquiry.settings, base, draws, inquiry.slack, law="score")
+    if model is not None:
+        witness = "log-weights are exactly those of that mistake, for every query and key"
+        inquiry.report(model.law, model.message, witness, model.cause, model.mend, model.hints)
+
+
 def _dead_entries(inquiry: Inquiry) -> None:
     """Every feature of queries, keys and values moves something."""
     access = inquiry.access
@@ -458,7 +495,7 @@ def _rows(inquiry: Inquiry, draws: list[Draw], violations: list[dict[str, Any]])
             continue
         allowed = inquiry.settings.declared(draw.setting).any(over)
         total = weights.sum(over)
-        slack = max(inquiry.tolerance, 1e-6)
+        slack = max(inquiry.slack, 1e-6)
         made: dict[str, Any] | None = None
         if rows != "free" and weights.min() < -slack:
             lane, query, key = (int(x) for x in np.unravel_index(weights.argmin(), weights.shape))
@@ -497,6 +534,38 @@ def _rows(inquiry: Inquiry, draws: list[Draw], violations: list[dict[str, Any]])
         inquiry.found["rows"] = _total(draws[0], access)
 
 
+def _irrelevant_keys(inquiry: Inquiry, draws: list[Draw], violations: list[dict[str, Any]]) -> None:
+    """Moving one key leaves the proportions of the weights of all others."""
+    access = inquiry.access
+    if access.J < 3 or normalised_over(inquiry) == "query":
+        return
+    inquiry.tested("irrelevant keys")
+    q, k, _ = inquiry.inputs()
+    setting = inquiry.settings.plain()
+    before = inquiry.weights(q, k, setting)
+    for key in sorted({0, access.J // 2, access.J - 1}):
+        changed = k.copy()
+        changed[:, key] = inquiry.rng.normal(size=k[:, key].shape) * np.abs(k).mean() * 3
+        after = inquiry.weights(q, changed, setting)
+        others = np.delete(before, key, 2), np.delete(after, key, 2)
+        seen = (np.abs(others[0]) > 1e-12) & (np.abs(others[1]) > 1e-12)
+        with np.errstate(all="ignore"):
+            ratio = np.where(seen, others[1] / others[0], np.nan)
+            spread = np.nanmax(ratio, 2, initial=-np.inf) - np.nanmin(ratio, 2, initial=np.inf)
+            shift = np.where(seen, others[1] - others[0], np.nan)
+            moved_alike = np.nanmax(shift, 2, initial=-np.inf) - np.nanmin(shift, 2, initial=np.inf)
+        odd = (spread > max(1e-6, 100 * inquiry.slack)) & (seen.sum(2) > 1)
+        if odd.any() and not (moved_alike[odd] < 1e-9).all():
+            lane, query = (int(x) for x in np.argwhere(odd)[0])
+            witness = (
+                f"in {inquiry.out_at(lane, query)}, weights of other keys change in proportion when key {key} moves"
+            )
+            violations.append(
+                {"law": "irrelevant keys", "message": "the score of a key depends on other keys", "witness": witness}
+            )
+            return
+
+
 def _total(draw: Draw, access: Any) -> str:
     total = own(access, draw.full).sum(2)
     low, high = float(np.nanmin(total)), float(np.nanmax(total))
@@ -530,6 +599,10 @@ _GENERAL = {
     "batch": ("something is normalised or summed over the batch", "normalise over the keys alone"),
     "heads": ("something is normalised or summed over the heads", "normalise over the keys alone"),
     "dead input": ("it does not take part in the computation", "compare queries with keys, and gather values by that"),
+    "irrelevant keys": (
+        "scores are normalised, reshaped or rescaled over the keys, beside the softmax",
+        "the score of a pair is made of its query and its key alone",
+    ),
     "finite": (
         "a mask leaves a query no key, or numbers overflow",
         "every query has to hear some key; mask with `j <= i`, itself included",
@@ -539,7 +612,7 @@ _GENERAL = {
 
 def _report(inquiry: Inquiry, base: Model, draws: list[Draw], violations: list[dict[str, Any]]) -> None:
     """The cause, where one mistake explains all that was seen; else the laws that are broken."""
-    model = explain(inquiry.settings, replace(base, over=normalised_over(inquiry)), draws, max(inquiry.tolerance, 1e-7))
+    model = explain(inquiry.settings, replace(base, over=normalised_over(inquiry)), draws, inquiry.slack)
     if model is not None:
         witness = next((item["witness"] for item in violations if item["law"] == model.law), violations[0]["witness"])
         inquiry.report(model.law, model.message, witness, model.cause, model.mend, model.hints)

@@ -82,7 +82,7 @@ def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract
     sizes = cut(foreign, layouts, sizes, contract)
     ports = find_ports(layouts, tuple(foreign.example), contract)
     unread: list[str] = []
-    if ports is None:
+    if ports is None or _projects(foreign, ports):
         more = judge_projected(foreign, layouts, sizes, contract, tell)
         findings += more.findings
         found, laws, unread = more.found, [*laws, *more.laws], more.unread
@@ -107,6 +107,12 @@ def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract
     return Report(
         name_of(foreign.original), ranked(findings), found, tuple(laws), tuple(unread), foreign.calls, seconds
     )
+
+
+def _projects(foreign: Foreign, ports: Mapping[str, Port]) -> bool:
+    """Whether queries, keys and values are still as wide as the model, and are projected inside."""
+    weights = [x for x in getattr(foreign.target, "parameters", list)() if x.ndim >= 2]
+    return bool(weights) and all(port.feature == "c" for port in ports.values())
 
 
 def _inquiry(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .access import Access
-from .models import Model, agrees, dot, fit_scale, logarithms
+from .models import Model, agrees, dot, fit_scale, logarithms, predict
 from .observing import Draw
 from .settings import Component, Setting, Settings
 
@@ -17,11 +17,17 @@ _SOFTMAX = (r"softmax\s*\(.*", r"exp\s*\(.*", r"scaled_dot_product_attention.*")
 _MASK = (r"masked_fill.*|tril.*|triu.*|where\s*\(.*", r"mask.*")
 
 
-def explain(settings: Settings, base: Model, draws: list[Draw], tolerance: float) -> Model | None:
+def explain(
+    settings: Settings, base: Model, draws: list[Draw], tolerance: float, law: str | None = None
+) -> Model | None:
     """The model, one mistake away from the declared one, that predicts all that was seen."""
     for model in _candidates(settings, base, draws):
+        if law is not None and model.law != law:
+            continue
         fitted = model
-        if model.scale is None:
+        if model.scale is None and model.weigh is not None:
+            fitted = replace(model, scale=_any_scale(settings, model, draws))
+        elif model.scale is None:
             within = _all_of(settings, [model.relation, model.late]) if model.late else model.relation
             scores = model.scores or _scores(settings.access, model)
             scale, left = fit_scale(
@@ -34,7 +40,7 @@ def explain(settings: Settings, base: Model, draws: list[Draw], tolerance: float
                 model.softcap,
                 model.maps.get("v"),
             )
-            if np.isnan(scale).all() or left > 1e-3:
+            if np.isnan(scale).all() or left > max(1e-3, 20 * tolerance):
                 continue
             fitted = replace(model, scale=np.nan_to_num(scale))
         if agrees(settings.access, fitted, draws, max(tolerance, 1e-7)):
@@ -56,6 +62,7 @@ def _candidates(settings: Settings, base: Model, draws: list[Draw]) -> Iterator[
     yield from _relations(settings, base)
     yield from _stages(settings, base, draws)
     yield from _pairings(settings, base)
+    yield from _weighings(settings, base)
 
 
 # --------------------------------------------------------------- normalisation
@@ -317,3 +324,101 @@ def _lane_maps(access: Access) -> Iterator[tuple[tuple[str, ...], dict[str, Any]
     for roles in (("k", "v"), ("k",), ("v",)):
         if all(role in changed for role in roles):
             yield roles, {role: changed[role] for role in roles}
+
+
+# ------------------------------------------------------------------- weighings
+
+
+def _weighings(settings: Settings, base: Model) -> Iterator[Model]:
+    """Something else than one softmax, or scores that are not `q·k`."""
+    access = settings.access
+    mend = "the weights are `softmax(scores)` over the keys, once"
+
+    def softmax(scores: Any) -> Any:
+        powers = np.exp(scores - scores.max(2, keepdims=True))
+        return powers / powers.sum(2, keepdims=True)
+
+    def twice(scores: Any) -> Any:
+        again = np.where(np.isneginf(scores), -np.inf, softmax(scores))
+        return softmax(again)
+
+    def sharpened(scores: Any) -> Any:
+        return softmax(scores) ** 2
+
+    def unmasked(scores: Any) -> Any:
+        return np.where(np.isneginf(scores), 0.0, scores)
+
+    weighings: list[tuple[Callable[[Any], Any], str]] = [
+        (np.exp, "the exponentials are not divided by their sum"),
+        (unmasked, "the softmax is missing: the scores themselves are the weights"),
+        (lambda scores: 1 / (1 + np.exp(-scores)), "a sigmoid stands where a softmax is declared"),
+        (
+            lambda scores: np.where(np.isneginf(scores), 0.0, np.log(softmax(scores))),
+            "the logarithm of the softmax is used as weights",
+        ),
+        (
+            lambda scores: unmasked(scores) / access.J,
+            "the scores are divided by the number of keys, and not by a softmax",
+        ),
+    ]
+    for weigh, cause in weighings:
+        yield replace(
+            base,
+            weigh=weigh,
+            scale=None,
+            law="rows",
+            message="the weights of a query are no softmax of its scores",
+            cause=cause,
+            mend=mend,
+            hints=_SOFTMAX,
+        )
+    law: dict[str, Any] = {
+        "law": "rows",
+        "message": "the weights of a query are no softmax of its scores",
+        "mend": mend,
+        "hints": _SOFTMAX,
+    }
+    yield replace(base, weigh=twice, scale=None, cause="the softmax is applied twice", **law)
+    yield replace(base, weigh=sharpened, scale=None, cause="the weights are squared after the softmax", **law)
+    if access.count["q"] == access.count["k"]:
+        yield replace(
+            base,
+            scale=None,
+            scores=_apart(access),
+            law="score",
+            message="the score is not the product of a query and a key",
+            cause="features are summed apart, before they are multiplied",
+            mend="multiply feature by feature: `einsum('… i d, … j d -> … i j')`",
+            hints=(r"einsum.*|sum\(.*",),
+        )
+    yield replace(
+        base,
+        scale=None,
+        scores=_reshaped(access),
+        law="score",
+        message="the score is not the product of a query and a key",
+        cause="the keys are reshaped where they should be transposed: `view(…, d, n)`",
+        mend="`k.transpose(-2, -1)`",
+        hints=(r"\.(view|reshape)\(.*",),
+    )
+
+
+def _apart(access: Access) -> Callable[[Any, Any], Any]:
+    return lambda q, k: q[access.maps["q"]].sum(2)[:, :, None] * k[access.maps["k"]].sum(2)[:, None, :]
+
+
+def _reshaped(access: Access) -> Callable[[Any, Any], Any]:
+    return lambda q, k: q[access.maps["q"]] @ k[access.maps["k"]].reshape(-1, access.D, access.J)
+
+
+def _any_scale(settings: Settings, model: Model, draws: list[Draw]) -> float:
+    """The scale, of those that people use, that comes nearest."""
+    access = settings.access
+    sizes = [access.D, access.J, access.I, access.D * access.count["out"]]
+    tried = [1.0, *(size**power for size in sizes for power in (-0.5, -1.0, -0.25, 0.5))]
+
+    def misses(scale: Any) -> float:
+        seen, expected = draws[0].full, predict(access, replace(model, scale=scale), draws[0])
+        return float(np.nanmax(np.abs(seen - expected)))
+
+    return float(min(tried, key=misses))

@@ -26,6 +26,7 @@ class Inquiry:
         self.each = each
         self.rng = np.random.default_rng(7)
         self.size = 1.0
+        self.slack = max(tolerance, 1e-7)  # How far numbers may be from what they should be.
         self.findings: list[Finding] = []
         self.found: dict[str, str] = {}
         self.laws: list[str] = []

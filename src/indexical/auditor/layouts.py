@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import time
 from collections.abc import Iterator
@@ -77,6 +78,25 @@ def query_reading_that_fits(inquiry: Inquiry) -> Reading | None:
             fitting = {role: factors for role, factors in changes.items() if factors is not None}
             if len(fitting) == len(roles) and _queries_stay(inquiry, access.reread(fitting)):
                 return Reading(access, fitting)
+    return None
+
+
+def roles_that_fit(inquiry: Inquiry) -> tuple[str, ...] | None:
+    """The order of queries, keys and values under which all goes where it belongs, where it is not the declared one."""
+    access = inquiry.access
+    assert isinstance(access, Direct)
+    for roles in itertools.permutations("qkv"):
+        ports = {
+            "out": access.ports["out"],
+            **{role: access.ports[other] for role, other in zip("qkv", roles, strict=True)},
+        }
+        shapes = [access.shape(role) for role in "qkv"]
+        if roles == ("q", "k", "v") or len(set(shapes)) > 1:
+            continue
+        other = copy.copy(access)
+        Direct.__init__(other, access.foreign, ports, access.sizes)
+        if _values_arrive(inquiry, other) and _queries_stay(inquiry, other):
+            return roles
     return None
 
 

@@ -32,6 +32,7 @@ class Model:
     fill: float = -np.inf
     scores: Scores | None = None
     gather: str = "key"
+    weigh: Callable[[Any], Any] | None = None  # Weights from masked scores, where they are no softmax.
     maps: dict[str, Any] = field(default_factory=dict)
     law: str = ""
     message: str = ""
@@ -63,6 +64,8 @@ def predict(access: Access, model: Model, draw: Draw) -> Any:
         elif model.stage == "capped":
             capped = float(model.softcap or 1.0)
             weights = _softmax(access, np.where(allowed, capped * np.tanh(scores / capped), -capped), model.over)
+        elif model.weigh is not None:
+            weights = np.where(allowed, model.weigh(np.where(allowed, scores, -np.inf)), 0.0)
         elif model.stage == "after":
             weights = _softmax(access, np.where(allowed, scores, -np.inf), model.over) * late
         else:

@@ -27,7 +27,7 @@ def rotary_law(inquiry: Inquiry) -> bool:
     values, support = _scores(
         inquiry, np.broadcast_to(a, access.shape("q")) * size, np.broadcast_to(b, access.shape("k")) * size
     )
-    tolerance = max(1e-6, inquiry.tolerance * 10)
+    tolerance = max(1e-6, inquiry.slack * 10)
     if not _by_distance(values, support, tolerance):
         _not_relative(inquiry, values, support, tolerance)
         return True

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .access import Direct, Extras, Port
+from .access import Direct, Extras, Port, _role
 from .attention_laws import _leak, judge
 from .calling import Foreign, Unusable, _is_torch
 from .contract import Contract
@@ -73,6 +73,12 @@ def _outer_ports(foreign: Foreign, layouts: Mapping[str, Layout], contract: Cont
     position = contract.attends if contract.attends else "i"
     skip = {*contract.masks, contract.documents}
     inputs = [name for name in foreign.example if name in layouts and name not in skip]
+    if all(any(_role(name) == role for name in inputs) for role in "qkv"):
+        chosen = {role: next(name for name in inputs if _role(name) == role) for role in "qkv"}
+        letters = {"q": position, "k": "j" if "j" in layouts[chosen["k"]].factors else position}
+        letters["v"] = letters["k"]
+        ports = {role: _outer_port(name, layouts[name], letters[role]) for role, name in chosen.items()}
+        return {**ports, "out": _outer_port("out", layouts["out"], position)}
     asking = [
         name
         for name in inputs
@@ -116,7 +122,7 @@ class Outer(Direct):
     def run(self, arrays: Mapping[str, Any], extras: Extras) -> Any:
         """The output for arrays of (lane, position, feature), by the names of inputs."""
         made: dict[str, Any] = {**self.base, **extras}
-        for role in ("q", "k"):
+        for role in "qkv":
             port = self.ports[role]
             if port.name in arrays:
                 order = (*port.lanes, port.position, port.feature)
@@ -150,7 +156,9 @@ def _outer_laws(inquiry: Inquiry) -> list[tuple[str, str, str, str, str]]:
     cross = access.ports["k"].name != access.ports["q"].name
     arrays = {access.ports["q"].name: rng.normal(size=(access.count["q"], access.I, access.D))}
     if cross:
-        arrays[access.ports["k"].name] = rng.normal(size=(access.count["k"], access.J, access.E))
+        for role in "kv":
+            port = access.ports[role]
+            arrays[port.name] = rng.normal(size=(access.count[role], access.J, access.size(port.feature)))
     found: list[tuple[str, str, str, str, str]] = []
     moves = np.zeros((access.I, access.J), bool)
     for setting in settings:
@@ -171,9 +179,11 @@ def _outer_laws(inquiry: Inquiry) -> list[tuple[str, str, str, str, str]]:
         lanes, length = arrays[name].shape[:2]
         for lane in range(lanes):
             for position in range(length):
-                changed = arrays[name].copy()
-                changed[lane, position] = rng.normal(size=changed.shape[2])
-                after = access.run({**arrays, name: changed}, setting.arrays)
+                changed = {}
+                for each in {name, access.ports["v"].name}:
+                    changed[each] = arrays[each].copy()
+                    changed[each][lane, position] = rng.normal(size=arrays[each].shape[2])
+                after = access.run({**arrays, **changed}, setting.arrays)
                 touched = moved(before, after, inquiry.tolerance)
                 related = access.related["k"][:, lane]
                 if (touched & ~related[:, None]).any():
@@ -187,6 +197,7 @@ def _outer_laws(inquiry: Inquiry) -> list[tuple[str, str, str, str, str]]:
                         "b",
                     )
                     law = letter_law(letter)
+                    exchanged = _exchanged(touched, access, lane, position, letter)
                     what = (
                         "one example of the batch moves another"
                         if law == "batch"
@@ -198,7 +209,7 @@ def _outer_laws(inquiry: Inquiry) -> list[tuple[str, str, str, str, str]]:
                             what,
                             f"{inquiry.out_at(at, query)} moves when `{name}` at {access.lane_name('k', lane)}, "
                             f"{position} moves",
-                            "something is normalised, mixed or viewed across the batch",
+                            exchanged or "something is normalised, mixed or viewed across the batch",
                             "attend over positions alone; transpose before `view`",
                         )
                     )
@@ -218,6 +229,15 @@ def _outer_laws(inquiry: Inquiry) -> list[tuple[str, str, str, str, str]]:
     seen: set[str] = set()
     _gaps(inquiry, moves, found)
     return [item for item in found if not (item[0] in seen or seen.add(item[0]))]  # type: ignore[func-returns-value]
+
+
+def _exchanged(touched: Any, access: Outer, lane: int, position: int, letter: str) -> str:
+    """Whether only the same position of every example moves: attention runs over the batch."""
+    others = touched.copy()
+    others[:, position] = False
+    if letter != "b" or others.any() or not touched[:, position].all():
+        return ""
+    return "batch and positions are exchanged: attention runs over the batch (`batch_first` is not what the arrays are)"
 
 
 def _gaps(inquiry: Inquiry, moves: Any, found: list[tuple[str, str, str, str, str]]) -> None:
@@ -308,15 +328,18 @@ def _dead_parameters(inquiry: Inquiry) -> None:
     import torch
 
     inquiry.tested("parameters")
-    setting = inquiry.settings.plain()
+    plain_setting = inquiry.settings.plain()
+    settings = [plain_setting]
+    if plain_setting.keeps:
+        settings.append(inquiry.settings.draw(inquiry.rng))
     rng = np.random.default_rng(5)
     arrays = {
         port.name: rng.normal(size=(access.count[role], access.size(port.position), access.size(port.feature)))
         for role, port in access.ports.items()
-        if role in "qk"
+        if role in "qkv"
     }
-    before = access.run(arrays, setting.arrays)
-    if not np.isfinite(before).any():
+    before = [access.run(arrays, setting.arrays) for setting in settings]
+    if not np.isfinite(before[0]).any():
         return
     for name, parameter in module.named_parameters():
         if parameter.ndim < 2 or min(parameter.shape) < 2:
@@ -329,11 +352,11 @@ def _dead_parameters(inquiry: Inquiry) -> None:
                 * (kept.std() + 0.1)
             )
         try:
-            after = access.run(arrays, setting.arrays)
+            after = [access.run(arrays, setting.arrays) for setting in settings]
         finally:
             with torch.no_grad():
                 parameter.copy_(kept)
-        if not moved(before, after, inquiry.tolerance).any():
+        if not any(moved(*pair, inquiry.tolerance).any() for pair in zip(before, after, strict=True)):
             inquiry.report(
                 "dead parameter",
                 f"`{name}` has no effect on the output",
@@ -409,12 +432,20 @@ def _inner(
         foreign.raw(values)
     roles = find_roles(watch.seen)
     events = {event.name: event for event in watch.seen}
-    heads = contract.heads or _heads(foreign.target)
-    if not roles or heads is None:
-        why = "the number of heads is not declared" if roles else "the projections are not known by name"
-        outcome.unread.append(f"what is inside: {why}")
+    if not roles:
+        outcome.unread.append("what is inside: the projections are not known by name")
         return None
     _forget_biases(foreign.target, torch)
+    if _wrong_source(outer, roles, events, inquiry):
+        return None
+    heads = (
+        contract.heads
+        or _heads(foreign.target)
+        or _found_heads(foreign, outer, roles, events, sizes, contract, weights)
+    )
+    if heads is None:
+        outcome.unread.append("what is inside: the number of heads is not declared")
+        return None
     made = _inner_ports(outer, roles, events, int(heads), sizes, contract)
     if made is None:
         outcome.unread.append("what is inside: the projections have other shapes than `b i (h d)`")
@@ -425,7 +456,7 @@ def _inner(
     example = {
         name: plain(value)
         for name, value in foreign.example.items()
-        if name not in (outer.ports["q"].name, outer.ports["k"].name) and name not in weights.values()
+        if name not in {outer.ports[role].name for role in "qkv"} and name not in weights.values()
     }
     settings = Settings(inner, contract, inner_layouts, example)
     each = inner.count["v"] * inner.J <= 120
@@ -438,6 +469,67 @@ def _inner(
     if "qkv" in roles:
         return _packing(other, contract, inquiry, outcome)
     return other
+
+
+def _wrong_source(outer: Outer, roles: Mapping[str, str], events: Mapping[str, Projection], inquiry: Inquiry) -> bool:
+    """Whether, of two sequences, one is projected where the other is meant."""
+    x, y = outer.ports["q"], outer.ports["k"]
+    if x.name == y.name:
+        return False
+    names = {"q": "queries", "k": "keys", "v": "values", "kv": "keys and values"}
+    for role, name in roles.items():
+        if role in names:
+            given = plain(events[name].given)
+            mine, other = (outer.base[(x if (role == "q") == first else y).name] for first in (True, False))
+            if given.shape == other.shape and np.allclose(given, other, atol=1e-6) and not _is_same(given, mine):
+                wrong, right = (y.name, x.name) if role == "q" else (x.name, y.name)
+                message = f"the {names[role]} are projected from `{wrong}`, and not from `{right}`"
+                inquiry.report(
+                    "source",
+                    message,
+                    f"what goes into `{name}` is `{wrong}`",
+                    "the two sequences are exchanged",
+                    f"project the {names[role]} from `{right}`",
+                    (name.split(".")[0],),
+                )
+                return True
+    return False
+
+
+def _is_same(first: Any, second: Any) -> bool:
+    return first.shape == second.shape and bool(np.allclose(first, second, atol=1e-6))
+
+
+def _found_heads(
+    foreign: Foreign,
+    outer: Outer,
+    roles: Mapping[str, str],
+    events: Mapping[str, Projection],
+    sizes: Mapping[str, int],
+    contract: Contract,
+    weights: Mapping[int, str],
+) -> int | None:
+    """The number of heads under which heads are apart."""
+    from .layouts import _queries_stay, _values_arrive
+
+    whole = width(events[roles.get("q", roles.get("qkv", ""))]) // (1 if "q" in roles else 3)
+    for heads in [size for size in range(1, whole) if whole % size == 0 and whole // size > 1]:
+        made = _inner_ports(outer, roles, events, heads, sizes, contract)
+        if made is None:
+            continue
+        inner = Inner(foreign, made[0], made[1], roles, outer, weights)
+        example = {
+            name: plain(value)
+            for name, value in foreign.example.items()
+            if name not in {outer.ports[role].name for role in "qkv"} and name not in weights.values()
+        }
+        inquiry = Inquiry(inner, Settings(inner, contract, {}, example), contract, foreign.original, foreign.tolerance)
+        try:
+            if _values_arrive(inquiry, inner) and _queries_stay(inquiry, inner):
+                return heads
+        except Unusable:
+            return None
+    return None
 
 
 def _weights(foreign: Foreign, layouts: Mapping[str, Layout]) -> dict[int, str]:

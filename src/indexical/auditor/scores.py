@@ -15,23 +15,24 @@ from .observing import Draw, observe, own
 _SCALE = (r"sqrt.*|\*\*\s*-?\s*0\.5.*|\*\* -\.5.*|scale.*", r"matmul.*|einsum.*| @ .*")
 
 
-def scale_law(inquiry: Inquiry, draws: list[Draw]) -> None:
-    """The logarithms of the weights are a multiple of `q·k`, which is the scale."""
+def scale_law(inquiry: Inquiry, draws: list[Draw]) -> bool:
+    """Whether the logarithms of the weights are a multiple of `q·k`, which is the scale."""
     access, contract = inquiry.access, inquiry.contract
     if contract.rotary is not None:
-        return
+        return True
     bias = measured_bias(inquiry)
     scale, left = fit_scale(access, draws, bias)
-    if not np.isfinite(scale).any() or left > 1e-3:
+    if not np.isfinite(scale).any() or left > max(1e-3, 20 * inquiry.slack):
         if np.isfinite(left) and "score" not in inquiry.found:
             inquiry.found["score"] = "not a multiple of q·k (a cap, a norm, positions, or a learned product)"
-        return
+        return False
     inquiry.tested("scale")
     known = scale[np.isfinite(scale)]
-    if np.ptp(known) > 1e-4 * np.abs(known).max():
+    if np.ptp(known) > max(1e-4, 50 * inquiry.slack) * np.abs(known).max():
         inquiry.found["scale"] = f"{number(known.min())} … {number(known.max())}, one a head"
-        return
+        return True
     judge_scale(inquiry, float(np.median(known)))
+    return True
 
 
 def judge_scale(inquiry: Inquiry, value: float) -> None:
@@ -42,7 +43,7 @@ def judge_scale(inquiry: Inquiry, value: float) -> None:
         return
     inquiry.tested("scale")
     wanted = evaluate(contract.scale, scale_sizes(inquiry))
-    if abs(value - wanted) <= 1e-3 * abs(wanted):
+    if abs(value - wanted) <= max(1e-3, min(0.1, 50 * inquiry.slack)) * abs(wanted):
         return
     message = f"the scale is {number(value)}{f' = {name}' if name else ''}, and not {number(wanted)} = {contract.scale}"
     witness = f"log-weights are {number(value)} × q·k, by regression at d = {access.D}"

@@ -290,6 +290,14 @@ class Settings:
                             _along(access, name, factors, letter, other),
                         )
                     )
+        for letter in [factor for factor in factors if factor in outs and outs[factor].max() > 0]:
+            mistakes.append(
+                Mistake(
+                    f"the mask `{name}` of the first point of `{letter}` is used for all",
+                    mend,
+                    lambda setting, letter=letter: access.spread(setting.keeps[name], factors, {letter: "1"}),  # type: ignore[misc]
+                )
+            )
         if len(outs) > 1:
             sizes = [int(index.max()) + 1 for index in outs.values()]
             order = np.arange(access.count["out"]).reshape(sizes)
