@@ -13,6 +13,7 @@ from .calling import Foreign, Unusable
 from .contract import Contract
 from .inquiry import Inquiry
 from .layout import Layout, infer_sizes, parse_axes, refusal
+from .numerics import tell_accuracy, tell_limits
 from .projected import judge_projected
 from .reports import Finding, Report, name_of, place_of, ranked
 from .sanity import plain, sanity
@@ -86,6 +87,8 @@ def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract
         more = judge_projected(foreign, layouts, sizes, contract, tell)
         findings += more.findings
         found, laws, unread = more.found, [*laws, *more.laws], more.unread
+        if not findings:
+            tell_accuracy(foreign, {name: plain(value) for name, value in foreign.example.items()}, found)
     else:
         for chosen in (sizes, other_sizes(foreign, layouts, sizes, contract)):
             if chosen is None or findings:
@@ -101,6 +104,11 @@ def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract
                     raise
                 continue
             findings += inquiry.findings
+            if not findings and chosen is sizes:
+                tell("numbers of fewer digits")
+                draw = Direct(foreign, ports, chosen).arrays(*inquiry.inputs(), inquiry.settings.plain().arrays)
+                tell_accuracy(foreign, draw, inquiry.found)
+                tell_limits(inquiry)
             found = {**inquiry.found, **found}
             laws += [law for law in inquiry.laws if law not in laws]
     seconds = time.monotonic() - started

@@ -33,6 +33,7 @@ class Foreign:
         self.kind = _kind(self.example)
         self.keywords = _takes(target, tuple(self.example))
         self.precise = True
+        self.real: str | None = None  # The kind of real numbers, where it is neither double nor single.
         self.calls = 0
         self.target = self._evaluating(target)
         self.out_shape: tuple[int, ...] | None = None
@@ -82,6 +83,7 @@ class Foreign:
 
             tensor = torch.from_numpy(array if array.ndim else array.reshape(()))
             real_dtype = torch.float64 if self.precise else torch.float32
+            real_dtype = getattr(torch, self.real) if self.real else real_dtype
             if real and like.dtype.is_floating_point:
                 return tensor.to(real_dtype)
             return tensor.to(real_dtype if like.dtype.is_floating_point else like.dtype)
@@ -90,7 +92,7 @@ class Foreign:
 
             return jnp.asarray(array.astype(np.float32) if real else array)
         if like.dtype.kind == "f":
-            return array.astype(np.float64 if self.precise else like.dtype)
+            return array.astype(self.real or (np.float64 if self.precise else like.dtype))
         return array.astype(like.dtype)
 
     def __call__(self, arrays: Mapping[str, Any]) -> Any:
