@@ -39,7 +39,8 @@ def audit_command(options: Namespace) -> int:
 def _audit_model(target: Any, options: Namespace) -> Report:
     from ..auditor.whole import audit_model
 
-    return audit_model(_called(target), causal=not options.bidirectional, tell=_tell(options), length=options.length)
+    causal = False if options.bidirectional else True if options.causal else None
+    return audit_model(_called(target), causal=causal, tell=_tell(options), length=options.length)
 
 
 # ---------------------------------------------------------------------- targets
