@@ -179,12 +179,12 @@ def _masks(texts: list[str]) -> list[tuple[str, str]]:
 
 
 def _tell(options: Namespace) -> Callable[[str], None]:
-    """What is tested now, on the standard error, where it takes longer than a moment."""
+    """What is tested now, on the standard error: on a terminal, or where a whole model takes its time."""
     started = time.monotonic()
-    quiet = options.format == "json" and not sys.stderr.isatty()
+    patience = 1.0 if sys.stderr.isatty() else 5.0 if options.model else float("inf")
 
     def tell(name: str) -> None:
-        if not quiet and time.monotonic() - started > 1:
+        if time.monotonic() - started > patience:
             print(f"ix: testing {name}", file=sys.stderr, flush=True)
 
     return tell
