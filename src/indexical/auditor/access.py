@@ -42,6 +42,8 @@ class Port:
 class Access:
     """An attention that takes queries, keys and values."""
 
+    rounding = 2.0**-53
+
     def __init__(self, ports: Mapping[str, Port], sizes: Mapping[str, int]) -> None:
         self.ports = dict(ports)
         self.sizes = dict(sizes)
@@ -120,6 +122,7 @@ class Direct(Access):
     def __init__(self, foreign: Foreign, ports: Mapping[str, Port], sizes: Mapping[str, int]) -> None:
         super().__init__(ports, sizes)
         self.foreign = foreign
+        self.rounding = 2.0**-53 if foreign.precise else 2.0**-24
         self.order = tuple(foreign.example)
 
     def reread(self, changes: Mapping[str, tuple[str, ...]]) -> Direct:

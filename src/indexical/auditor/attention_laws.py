@@ -24,6 +24,9 @@ _LAYOUT = (r"\.(view|reshape|transpose|permute|swapaxes)\(.*", r"rearrange.*")
 
 def judge(inquiry: Inquiry) -> None:
     """All laws; those that rest on others are left out where those are broken."""
+    if not inquiry.access.aligned:
+        inquiry.found["weights"] = "not recovered: the axes of the output do not tell its heads and features"
+        return
     _shrink(inquiry)
     _measure_precision(inquiry)
     if not _structure(inquiry):
@@ -119,7 +122,7 @@ def _structure(inquiry: Inquiry) -> bool:
     expected = base + np.einsum("aibj,bje->aie", np.nan_to_num(draw.full), v)
     finite = np.isfinite(out)
     scale = max(1.0, float(np.abs(expected).max()))
-    astray = probe.astray > 1e-6 * max(float(np.nanmax(np.abs(probe.full))), 1e-300)
+    astray = probe.astray > max(1e-6, 0.1 * inquiry.slack) * max(float(np.nanmax(np.abs(probe.full))), 1e-300)
     lanes = _lanes_astray(inquiry, probe)
     if astray or lanes:
         _misplaced(inquiry, probe, astray, lanes)
@@ -308,6 +311,8 @@ def _judge_movement(
             if x in access.lanes[role] and access.lanes["out"][x][at] != access.lanes[role][x][lane]
         ]
         letter = letters[0] if letters else "h"
+        if letter == inquiry.contract.attends:
+            return
         what = {"b": "one example of the batch moves another", "h": "one head moves another"}.get(
             letter, f"one point of `{letter}` moves another"
         )
@@ -488,6 +493,8 @@ def _rows(inquiry: Inquiry, draws: list[Draw], violations: list[dict[str, Any]])
     access, contract = inquiry.access, inquiry.contract
     rows = str(contract.rows)
     over = 1 if normalised_over(inquiry) == "query" else 2
+    if contract.attends in access.lanes["out"]:
+        rows = "free"
     direct = not violations and contract.kernel is not None
     for draw in draws:
         weights = own(access, draw.full)
@@ -535,9 +542,9 @@ def _rows(inquiry: Inquiry, draws: list[Draw], violations: list[dict[str, Any]])
 
 
 def _irrelevant_keys(inquiry: Inquiry, draws: list[Draw], violations: list[dict[str, Any]]) -> None:
-    """Moving one key leaves the proportions of the weights of all others."""
+    """Moving one key leaves the proportions of the weights of others, where one scale is declared for all."""
     access = inquiry.access
-    if access.J < 3 or normalised_over(inquiry) == "query":
+    if access.J < 3 or inquiry.contract.scale is None or normalised_over(inquiry) == "query":
         return
     inquiry.tested("irrelevant keys")
     q, k, _ = inquiry.inputs()

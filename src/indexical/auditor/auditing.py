@@ -81,6 +81,7 @@ def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract
     if any(finding.law == "deterministic" for finding in findings):
         return Report(name_of(foreign.original), ranked(findings), {}, tuple(laws), calls=foreign.calls)
     sizes = cut(foreign, layouts, sizes, contract)
+    layouts, guessed = _with_heads(layouts, sizes)
     ports = find_ports(layouts, tuple(foreign.example), contract)
     unread: list[str] = []
     if ports is None or _projects(foreign, ports):
@@ -103,6 +104,9 @@ def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract
                 if chosen is sizes:
                     raise
                 continue
+            if guessed and any(finding.law in ("layout", "heads", "batch") for finding in inquiry.findings):
+                unread.append("the weights: `c` of the output is not `(h e)`; it seems to be projected")
+                break
             findings += inquiry.findings
             if not findings and chosen is sizes:
                 tell("numbers of fewer digits")
@@ -115,6 +119,23 @@ def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract
     return Report(
         name_of(foreign.original), ranked(findings), found, tuple(laws), tuple(unread), foreign.calls, seconds
     )
+
+
+def _with_heads(layouts: Mapping[str, Layout], sizes: dict[str, int]) -> tuple[Mapping[str, Layout], bool]:
+    """The layouts with `c` of the output read as heads and features, where values have those and the sizes agree."""
+    value = next((layout for name, layout in layouts.items() if name != "out" and _is_value(name, layout)), None)
+    out = layouts.get("out")
+    if value is None or out is None or "c" not in out.factors or "h" in out.factors or "c" in value.factors:
+        return layouts, False
+    feature = "e" if "e" in value.factors else "d"
+    if sizes.get("c") != sizes["h"] * sizes[feature]:
+        return layouts, False
+    dims = tuple(("h", feature) if dim == ("c",) else dim for dim in out.dims)
+    return {**layouts, "out": Layout(dims)}, True
+
+
+def _is_value(name: str, layout: Layout) -> bool:
+    return name.lower().startswith("v") and "h" in layout.factors and bool({"d", "e"} & set(layout.factors))
 
 
 def _projects(foreign: Foreign, ports: Mapping[str, Port]) -> bool:

@@ -32,7 +32,7 @@ class Foreign:
         self.example = dict(example)
         self.kind = _kind(self.example)
         self.keywords = _takes(target, tuple(self.example))
-        self.precise = True
+        self.precise = not any(type(value).__module__.startswith("jax") for value in self.example.values())
         self.real: str | None = None  # The kind of real numbers, where it is neither double nor single.
         self.calls = 0
         self.target = self._evaluating(target)

@@ -401,6 +401,21 @@ def _weighings(settings: Settings, base: Model) -> Iterator[Model]:
         mend="`k.transpose(-2, -1)`",
         hints=(r"\.(view|reshape)\(.*",),
     )
+    for step in (1, -1):
+        yield replace(
+            base,
+            scale=None,
+            scores=_shifted(access, step),
+            law="score",
+            message="a key is heard with the value of another position",
+            cause=f"keys and values are {abs(step)} position apart: one of them is shifted or rolled",
+            mend="gather the value at the key that was compared",
+            hints=(r"roll.*|cat.*|pad.*",),
+        )
+
+
+def _shifted(access: Access, step: int) -> Callable[[Any, Any], Any]:
+    return lambda q, k: dot(access, access.maps, q, np.roll(k, step, 1))
 
 
 def _apart(access: Access) -> Callable[[Any, Any], Any]:

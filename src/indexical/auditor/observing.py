@@ -39,6 +39,8 @@ def observe(
     lanes, keys, features = access.shape("v")
     base = access.forward(q, k, np.zeros(access.shape("v")), setting.arrays)
     outs = access.count["out"]
+    with np.errstate(invalid="ignore"):
+        floor = 64 * access.rounding * float(np.nanmax(np.abs(base), initial=0.0))
     full = np.zeros((outs, access.I, lanes, keys))
     astray, place = 0.0, (0, 0, 0, 0)
     if not each:
@@ -49,6 +51,7 @@ def observe(
             out = access.forward(q, k, v, setting.arrays) - base
             for feature in range(min(features, keys - first)):
                 full[np.arange(outs), :, access.maps["v"], first + feature] = out[:, :, feature]
+        full[np.abs(full) <= floor] = 0.0
         return Draw(q, k, setting, full, astray, place)
     code = np.linspace(1.0, 2.0, features) if features > 1 else np.ones(1)
     for lane, key in places or itertools.product(range(lanes), range(keys)):
@@ -63,7 +66,8 @@ def observe(
             astray = float(rest.max())
             where = np.unravel_index(rest.argmax(), rest.shape)
             place = (lane, key, int(where[0]), int(where[1]))
-    return Draw(q, k, setting, full, astray, place)
+    full[np.abs(full) <= floor] = 0.0
+    return Draw(q, k, setting, full, 0.0 if astray <= floor else astray, place)
 
 
 def own(access: Access, full: Any, lanes: Any = None) -> Any:

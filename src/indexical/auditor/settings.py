@@ -180,6 +180,13 @@ class Settings:
                 other,
             )
             add("the causal mask is one key too long at its corner", mend, reach, offset + 1)
+        for letter, index in self.access.lanes["out"].items():
+            if index.max() + 1 == self.access.I and self.access.I > 1:
+                along = np.arange(self.access.J)[None, None, :] <= index[:, None, None] + offset
+                everyone = np.broadcast_to(along, (self.access.count["out"], self.access.I, self.access.J))
+                cause = f"the causal mask lies along `{letter}`, and not along the queries"
+                mend = "the mask is `(i, j)`: its axes are the last two of the scores"
+                mistakes.append(Mistake(cause, mend, lambda setting, everyone=everyone: everyone))  # type: ignore[misc]
         return Component("causal" if contract.causal else "window", self.band(reach, offset), tuple(mistakes))
 
     def _ids(self, ids: Any, factors: tuple[str, ...]) -> Relation:
