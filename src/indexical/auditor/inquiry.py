@@ -90,6 +90,13 @@ def letter_law(letter: str) -> str:
     return {"b": "batch", "h": "heads", "g": "heads"}.get(letter, f"axis {letter}")
 
 
+def normalised_over(inquiry: Inquiry) -> str:
+    """The axis that the contract normalises over."""
+    ports = inquiry.access.ports
+    apart = ports["q"].position != ports["k"].position
+    return "query" if apart and inquiry.contract.attends == ports["q"].position else "key"
+
+
 def number(value: float) -> str:
     text = f"{value:.6g}"
     return re.sub(r"e([+-])0*(\d)", r"e\1\2", text)

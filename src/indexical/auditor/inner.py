@@ -1,0 +1,391 @@
+"""The inside of a callable of `x`: the queries, keys and values that it projects."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from .access import Direct, Extras, Port
+from .calling import Foreign, Unusable, _is_torch
+from .contract import Contract
+from .inquiry import Inquiry
+from .intercept import Projection, Watch, find_roles, watching, width
+from .layout import Layout, parse_layout
+from .outer import Outer
+from .reports import Finding
+from .sanity import plain
+from .settings import Settings
+
+
+@dataclass
+class Outcome:
+    """What was found."""
+
+    findings: list[Finding] = field(default_factory=list)
+    found: dict[str, str] = field(default_factory=dict)
+    laws: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+
+
+class Inner(Direct):
+    """The same callable, asked by the queries, keys and values that it projects."""
+
+    def __init__(
+        self,
+        foreign: Foreign,
+        ports: Mapping[str, Port],
+        sizes: Mapping[str, int],
+        names: Mapping[str, str],
+        outer: Outer,
+        weights: Mapping[int, str],
+    ) -> None:
+        super().__init__(foreign, ports, sizes)
+        self.names, self.outer, self.weights = dict(names), outer, weights
+
+    def forward(self, q: Any, k: Any, v: Any, extras: Extras) -> Any:
+        import torch
+
+        watch = Watch(self.weights)
+        packed = self.arrays(q, k, v, {})
+        for name, value in packed.items():
+            watch.inject[name] = torch.from_numpy(np.ascontiguousarray(value))
+        made = {**self.outer.base, **extras}
+        values = {name: self.foreign.convert(name, made[name]) for name in self.foreign.example}
+        watch.weights = {**self.weights, **{id(values[name]): name for name in values if name in self.weights.values()}}
+        with watching(watch):
+            returned = self.foreign.raw(values)
+        if "out" in self.names:
+            event = next((event for event in watch.seen if event.name == self.names["out"]), None)
+            if event is None:
+                raise Unusable("shape", "the output projection is not made")
+            return self.read_out(plain(event.given).reshape(self.ports["out"].layout.shape(self.sizes)))
+        return self.read_out(plain(self.foreign.first(returned)).astype(float))
+
+    def arrays(self, q: Any, k: Any, v: Any, extras: Extras) -> dict[str, Any]:
+        self.order = tuple(dict.fromkeys(self.ports[role].name for role in "qkv"))
+        return super().arrays(q, k, v, extras)
+
+
+def inside(
+    foreign: Foreign,
+    outer: Outer,
+    layouts: Mapping[str, Layout],
+    sizes: dict[str, int],
+    contract: Contract,
+    inquiry: Inquiry,
+    outcome: Outcome,
+) -> Inquiry | None:
+    """An inquiry into the queries, keys and values inside, where they can be got at."""
+    weights = _weights(foreign, layouts)
+    if not weights:
+        outcome.unread.append("what is inside: no weights of PyTorch were found to reach queries, keys and values by")
+        return None
+    import torch
+
+    watch = Watch(weights)
+    values = {name: foreign.convert(name, outer.base[name]) for name in foreign.example}
+    watch.weights = {**weights, **{id(values[name]): name for name in values if name in weights.values()}}
+    with watching(watch):
+        foreign.raw(values)
+    roles = find_roles(watch.seen)
+    events = {event.name: event for event in watch.seen}
+    if not roles:
+        outcome.unread.append("what is inside: the projections are not known by name")
+        return None
+    _forget_biases(foreign.target, torch)
+    if _wrong_source(outer, roles, events, inquiry):
+        return None
+    heads = (
+        contract.heads
+        or _heads(foreign.target)
+        or _found_heads(foreign, outer, roles, events, sizes, contract, weights)
+    )
+    if heads is None:
+        outcome.unread.append("what is inside: the number of heads is not declared")
+        return None
+    made = _inner_ports(outer, roles, events, int(heads), sizes, contract)
+    if made is None:
+        outcome.unread.append("what is inside: the projections have other shapes than `b i (h d)`")
+        return None
+    ports, inner_sizes = made
+    inner = Inner(foreign, ports, inner_sizes, roles, outer, weights)
+    inner_layouts = {**layouts, **{port.name: port.layout for port in ports.values()}}
+    example = {
+        name: plain(value)
+        for name, value in foreign.example.items()
+        if name not in {outer.ports[role].name for role in "qkv"} and name not in weights.values()
+    }
+    settings = Settings(inner, contract, inner_layouts, example)
+    each = inner.count["v"] * inner.J <= 120
+    other = Inquiry(inner, settings, contract, foreign.original, foreign.tolerance, each)
+    try:
+        other.forward(*other.inputs(), settings.plain())
+    except Unusable:
+        outcome.unread.append("what is inside: the projections cannot be replaced")
+        return None
+    if "qkv" in roles:
+        return _packing(other, contract, inquiry, outcome)
+    return other
+
+
+def _wrong_source(outer: Outer, roles: Mapping[str, str], events: Mapping[str, Projection], inquiry: Inquiry) -> bool:
+    """Whether, of two sequences, one is projected where the other is meant."""
+    x, y = outer.ports["q"], outer.ports["k"]
+    if x.name == y.name:
+        return False
+    names = {"q": "queries", "k": "keys", "v": "values", "kv": "keys and values"}
+    for role, name in roles.items():
+        if role in names:
+            given = plain(events[name].given)
+            mine, other = (outer.base[(x if (role == "q") == first else y).name] for first in (True, False))
+            if given.shape == other.shape and np.allclose(given, other, atol=1e-6) and not _is_same(given, mine):
+                wrong, right = (y.name, x.name) if role == "q" else (x.name, y.name)
+                message = f"the {names[role]} are projected from `{wrong}`, and not from `{right}`"
+                inquiry.report(
+                    "source",
+                    message,
+                    f"what goes into `{name}` is `{wrong}`",
+                    "the two sequences are exchanged",
+                    f"project the {names[role]} from `{right}`",
+                    (name.split(".")[0],),
+                )
+                return True
+    return False
+
+
+def _is_same(first: Any, second: Any) -> bool:
+    return first.shape == second.shape and bool(np.allclose(first, second, atol=1e-6))
+
+
+def _found_heads(
+    foreign: Foreign,
+    outer: Outer,
+    roles: Mapping[str, str],
+    events: Mapping[str, Projection],
+    sizes: Mapping[str, int],
+    contract: Contract,
+    weights: Mapping[int, str],
+) -> int | None:
+    """The number of heads under which heads are apart."""
+    from .layouts import _queries_stay, _values_arrive
+
+    whole = width(events[roles.get("q", roles.get("qkv", ""))]) // (1 if "q" in roles else 3)
+    for heads in [size for size in range(1, whole) if whole % size == 0 and whole // size > 1]:
+        made = _inner_ports(outer, roles, events, heads, sizes, contract)
+        if made is None:
+            continue
+        inner = Inner(foreign, made[0], made[1], roles, outer, weights)
+        example = {
+            name: plain(value)
+            for name, value in foreign.example.items()
+            if name not in {outer.ports[role].name for role in "qkv"} and name not in weights.values()
+        }
+        inquiry = Inquiry(inner, Settings(inner, contract, {}, example), contract, foreign.original, foreign.tolerance)
+        try:
+            if _values_arrive(inquiry, inner) and _queries_stay(inquiry, inner):
+                return heads
+        except Unusable:
+            return None
+    return None
+
+
+def _weights(foreign: Foreign, layouts: Mapping[str, Layout]) -> dict[int, str]:
+    """The weights by identity: parameters of a module, and arguments that are weights by their axes."""
+    found = {}
+    if hasattr(foreign.target, "named_parameters"):
+        found = {id(parameter): name for name, parameter in foreign.target.named_parameters() if parameter.ndim >= 2}
+    for name, value in foreign.example.items():
+        layout = layouts.get(name)
+        if (
+            layout is not None
+            and _is_torch(value)
+            and "c" in layout.factors
+            and not {"i", "j", "b"} & set(layout.factors)
+        ):
+            found[id(value)] = name
+    return found
+
+
+def _heads(target: Any) -> int | None:
+    for name in (
+        "num_heads",
+        "n_heads",
+        "heads",
+        "n_head",
+        "nhead",
+        "num_attention_heads",
+        "h",
+        "nheads",
+        "head_count",
+    ):
+        value = getattr(target, name, None)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
+
+
+def _forget_biases(target: Any, torch: Any) -> None:
+    if hasattr(target, "named_parameters"):
+        with torch.no_grad():
+            for name, parameter in target.named_parameters():
+                if (
+                    parameter.ndim == 1
+                    and name.rpartition(".")[2].startswith(("bias", "b_", "in_proj_bias"))
+                    and "norm" not in name
+                ):
+                    parameter.zero_()
+
+
+def _inner_ports(
+    outer: Outer,
+    roles: Mapping[str, str],
+    events: Mapping[str, Projection],
+    heads: int,
+    sizes: Mapping[str, int],
+    contract: Contract,
+) -> tuple[dict[str, Port], dict[str, int]] | None:
+    """Layouts of what is projected: those of `x`, its feature replaced by heads and features."""
+    x = _seen_layout(outer, outer.ports["q"], events[roles.get("q", roles.get("qkv", ""))])
+    y = (
+        x
+        if outer.ports["k"].name == x.name
+        else _seen_layout(outer, outer.ports["k"], events[roles.get("k", roles.get("kv", ""))])
+    )
+    inner_sizes = {**sizes, "h": heads}
+    i, j = x.position, y.position
+
+    def layout(port: Port, packed: str) -> Layout:
+        text = " ".join(f"({packed})" if dim == (port.feature,) else f"({' '.join(dim)})" for dim in port.layout.dims)
+        return parse_layout("projection", text)
+
+    ports: dict[str, Port] = {}
+    if "qkv" in roles and "q" not in roles:
+        whole = width(events[roles["qkv"]])
+        if whole % (3 * heads):
+            return None
+        inner_sizes["d"] = whole // (3 * heads)
+        packing = _packing_text(contract.packing)
+        for number, role in enumerate("qkv"):
+            ports[role] = Port(roles["qkv"], layout(x, packing), i, "d", ("3", number))
+        inner_sizes["e"] = inner_sizes["d"]
+        out_feature = "d"
+    else:
+        total = width(events[roles["q"]])
+        if total % heads:
+            return None
+        inner_sizes["d"] = total // heads
+        ports["q"] = Port(roles["q"], layout(x, "h d"), i, "d")
+        for role in ("k", "v"):
+            name = roles.get(role, roles.get("kv", ""))
+            each = width(events[name]) // (1 if role in roles else 2)
+            groups = each // inner_sizes["d"]
+            if each % inner_sizes["d"] or groups == 0 or heads % groups:
+                return None
+            letter = "h" if groups == heads else "g"
+            if letter == "g":
+                inner_sizes["g"] = groups
+            packed = f"{letter} d" if role in roles else f"2 {letter} d"
+            part = None if role in roles else ("2", "kv".index(role))
+            ports[role] = Port(name, layout(y, packed), j, "d", part)
+        inner_sizes["e"] = inner_sizes["d"]
+        out_feature = "d"
+    ports["out"] = Port(
+        "out",
+        layout(outer.ports["out"] if "out" not in roles else replace(x, name="out"), f"h {out_feature}"),
+        i,
+        out_feature,
+    )
+    if "out" not in roles and sizes[outer.ports["out"].feature] != heads * inner_sizes["d"]:
+        return None
+    return ports, inner_sizes
+
+
+def _seen_layout(outer: Outer, port: Port, event: Projection) -> Port:
+    """The port with the axes in the order in which they go into a projection: found by comparing the numbers."""
+    given, raw = plain(event.given), outer.base[port.name]
+    if len(port.layout.dims) != raw.ndim or port.layout.dims[-1] != (port.feature,):
+        return port
+    for order in itertools.permutations(range(raw.ndim - 1)):
+        moved_axes = raw.transpose(*order, raw.ndim - 1)
+        dims = tuple(port.layout.dims[axis] for axis in order)
+        if given.shape == moved_axes.shape and np.allclose(given, moved_axes, atol=1e-6):
+            return replace(port, layout=Layout((*dims, port.layout.dims[-1])))
+        merged = moved_axes.reshape(-1, raw.shape[-1])
+        if given.shape == merged.shape and np.allclose(given, merged, atol=1e-6):
+            joined = tuple(factor for dim in dims for factor in dim)
+            return replace(port, layout=Layout((joined, port.layout.dims[-1])))
+    return port
+
+
+def _packing_text(packing: str | None) -> str:
+    if packing is None:
+        return "3 h d"
+    return packing.replace("qkv", "3").replace("(", " ").replace(")", " ").replace("c", "").strip()
+
+
+_PACKINGS = ("3 h d", "h 3 d", "3 d h", "h d 3", "d 3 h", "d h 3")
+
+
+def _packing(inquiry: Inquiry, contract: Contract, outer: Inquiry, outcome: Outcome) -> Inquiry | None:
+    """How a fused projection is split: as declared, or as it is found to be."""
+    from .layouts import _queries_stay, _values_arrive
+
+    access = inquiry.access
+    assert isinstance(access, Inner)
+    outer.tested("packing")
+
+    def fits(packing: str, merged: tuple[str, ...]) -> bool:
+        factors = access.ports["q"].layout.factors
+        fused = iter(packing.split())
+        order = tuple(next(fused) if factor in ("3", "h", "d") else factor for factor in factors)
+        out = iter(merged)
+        out_order = tuple(
+            next(out) if factor in ("h", "d") else factor for factor in access.ports["out"].layout.factors
+        )
+        other = access.reread({"q": order, "k": order, "v": order, "out": out_order})
+        return _values_arrive(inquiry, other) and _queries_stay(inquiry, other)
+
+    declared = _packing_text(contract.packing)
+    if fits(declared, ("h", "d")):
+        outer.found["packing"] = f"({declared})"
+        return inquiry
+    found = next(
+        ((packing, merged) for packing in _PACKINGS for merged in (("h", "d"), ("d", "h")) if fits(packing, merged)),
+        None,
+    )
+    if found is None:
+        return inquiry
+    packing, merged = found
+    outer.found["packing"] = f"({packing})"
+    consistent = merged == tuple(letter for letter in packing.split() if letter != "3")
+    if contract.packing is not None and packing != declared:
+        outer.report(
+            "packing",
+            f"the fused weight is split as ({packing}), and not as ({declared})",
+            f"values arrive where they belong under ({packing}) alone",
+            "the fused projection is reshaped or chunked in another order than its weights have",
+            f"split it as ({declared}): reshape to that first",
+            (r"chunk.*|split.*|reshape.*|view.*|rearrange.*",),
+        )
+        return None
+    if not consistent:
+        outer.report(
+            "layout",
+            f"heads are split as ({packing}), and merged as ({' '.join(merged)})",
+            "values leave in another order than they came",
+            "heads are merged in the wrong order",
+            "merge them in the order in which they were split",
+            (r"reshape.*|view.*|rearrange.*",),
+        )
+        return None
+    factors = access.ports["q"].layout.factors
+    fused = iter(packing.split())
+    order = tuple(next(fused) if factor in ("3", "h", "d") else factor for factor in factors)
+    out = iter(merged)
+    out_order = tuple(next(out) if factor in ("h", "d") else factor for factor in access.ports["out"].layout.factors)
+    inquiry.access = access.reread({"q": order, "k": order, "v": order, "out": out_order})
+    return inquiry

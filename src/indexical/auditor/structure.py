@@ -1,0 +1,177 @@
+"""Laws of structure: each value arrives in its own lane and feature, and the output is linear in the values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .access import Direct
+from .diagnosis import explain
+from .inquiry import Inquiry, letter_law, number
+from .layouts import reading_that_fits, roles_that_fit
+from .models import Model
+from .observing import Draw
+
+_PRODUCT = (r"einsum.*|matmul.*|bmm.*| @ .*", r"scaled_dot_product_attention.*")
+_MASK = (r"masked_fill.*|where\s*\(.*|mask.*",)
+_LAYOUT = (r"\.(view|reshape|transpose|permute|swapaxes)\(.*", r"rearrange.*")
+
+
+def shrink(inquiry: Inquiry) -> None:
+    """Smaller inputs, until no weight that is allowed drowns in another."""
+    setting = inquiry.settings.plain()
+    allowed = inquiry.settings.declared(setting)
+    for _ in range(10):
+        q, k, _ = inquiry.inputs()
+        weights = np.where(allowed, np.abs(inquiry.weights(q, k, setting)), np.nan)
+        seen = weights[(weights > 0) & np.isfinite(weights)]
+        if not seen.size or seen.min() > 1e-4 * np.median(seen):
+            return
+        inquiry.size /= 4
+
+
+def measure_precision(inquiry: Inquiry) -> None:
+    """How coarse the weights are, where they have few digits: by second differences, which should vanish."""
+    q, k, _ = inquiry.inputs()
+    setting = inquiry.settings.plain()
+    near = [inquiry.weights(q * (1 + step), k, setting) for step in (0.0, 1e-3, 2e-3)]
+    with np.errstate(invalid="ignore"):
+        bend = float(np.nanmax(np.abs(near[0] - 2 * near[1] + near[2]), initial=0.0))
+    if bend > 2e-5:
+        inquiry.slack = min(0.05, 4 * bend * inquiry.access.J)
+        inquiry.found["precision"] = f"weights are computed in few digits: they are off by about {number(bend)}"
+
+
+def structure(inquiry: Inquiry) -> bool:
+    """Whether a value arrives in the lanes and features it belongs to, and nowhere else; and the output is linear."""
+    setting = inquiry.settings.plain()
+    q, k, v = inquiry.inputs()
+    out = inquiry.forward(q, k, v, setting)
+    draw = inquiry.observe(q, k, setting)
+    probe = draw if inquiry.each else inquiry.sample(q, k, setting)
+    if np.isnan(draw.full).all():
+        if setting.keeps and _hears_when_dropped(inquiry, q, k, v):
+            name = next(iter(setting.keeps))
+            cause = f"the mask `{name}` is read the wrong way round: what it drops is heard, what it keeps is not"
+            inquiry.report(
+                "mask",
+                "where nothing is masked, no key is heard",
+                "every output is NaN",
+                cause,
+                "turn the mask round",
+                _MASK,
+            )
+            return False
+        inquiry.report(
+            "finite", "every output is NaN", "no masks, ordinary inputs", "a mask leaves no key, or a division by 0", ""
+        )
+        return False
+    base = inquiry.forward(q, k, np.zeros_like(v), setting)
+    inquiry.tested("values")
+    expected = base + np.einsum("aibj,bje->aie", np.nan_to_num(draw.full), v)
+    finite = np.isfinite(out)
+    scale = max(1.0, float(np.abs(expected).max()))
+    astray = probe.astray > max(1e-6, 0.1 * inquiry.slack) * max(float(np.nanmax(np.abs(probe.full))), 1e-300)
+    lanes = _lanes_astray(inquiry, probe)
+    if astray or lanes:
+        _misplaced(inquiry, probe, astray, lanes)
+        return False
+    if not np.allclose(out[finite], expected[finite], atol=inquiry.slack * scale, rtol=max(1e-5, inquiry.slack)):
+        inquiry.found["values"] = "the output is not linear in the values: weights are not recovered"
+        return False
+    if np.nanmax(np.abs(base), initial=0.0) > 1e-9 and not inquiry.contract.residual:
+        inquiry.found["added"] = "something that does not depend on the values is added to the output"
+    if not np.nanmax(np.abs(draw.full), initial=0.0) > 0:
+        inquiry.report(
+            "dead input",
+            "the values have no effect on the output",
+            "they were replaced, and nothing moved",
+            "the values are not used",
+            "gather the values: `weights @ v`",
+            _PRODUCT,
+        )
+        return False
+    return True
+
+
+def _hears_when_dropped(inquiry: Inquiry, q: Any, k: Any, v: Any) -> bool:
+    """Whether a mask that drops everything lets everything through."""
+    plain = inquiry.settings.plain()
+    dropped = {name: inquiry.settings.written(name, np.zeros_like(keep)) for name, keep in plain.keeps.items()}
+    out = inquiry.access.forward(q, k, v, {**plain.arrays, **dropped})
+    return bool(np.isfinite(out).all())
+
+
+def _lanes_astray(inquiry: Inquiry, draw: Draw) -> str | None:
+    """The letter along which values reach lanes that are not theirs."""
+    access = inquiry.access
+    strange = (np.nan_to_num(np.abs(draw.full)).max((1, 3)) > 0) & ~access.related["v"]
+    if not strange.any():
+        return None
+    for letter in ("b", *access.lanes["v"]):
+        mine, theirs = access.lanes["out"].get(letter), access.lanes["v"].get(letter)
+        if mine is not None and theirs is not None and (strange & (mine[:, None] != theirs[None, :])).any():
+            return letter
+    return "g" if "g" in access.lanes["v"] else next(iter(access.lanes["v"]))
+
+
+def _misplaced(inquiry: Inquiry, draw: Draw, astray: bool, letter: str | None) -> None:
+    access = inquiry.access
+    base = Model(inquiry.settings.declared, scale=None)
+    cause = explain(inquiry.settings, base, [draw], inquiry.slack) if not astray else None
+    if letter is not None:
+        strange = (np.nan_to_num(np.abs(draw.full)) > 0) & ~access.related["v"][:, None, :, None]
+        lane, query, other, key = (int(x) for x in np.argwhere(strange)[0])
+        witness = f"{inquiry.out_at(lane, query)} moves when {inquiry.input_at('v', other, key)} moves"
+    else:
+        other, key, lane, query = draw.place
+        witness = f"{inquiry.out_at(lane, query)} moves in other features than {inquiry.input_at('v', other, key)} does"
+    if cause is not None:
+        inquiry.report(cause.law, cause.message, witness, cause.cause, cause.mend, cause.hints)
+        return
+    roles = roles_that_fit(inquiry) if isinstance(access, Direct) else None
+    if roles is not None:
+        names = {"q": "queries", "k": "keys", "v": "values"}
+        used = [f"the {names[b]} as {names[a]}" for a, b in zip("qkv", roles, strict=True) if a != b]
+        inquiry.report(
+            "roles",
+            f"the callable uses {' and '.join(used)}",
+            witness,
+            "arguments, or parts of a packed array, are in another order",
+            "take q, k and v in the order in which they are given",
+            _PRODUCT,
+        )
+        return
+    law = "layout" if letter is None else letter_law(letter)
+    reading = reading_that_fits(inquiry) if isinstance(access, Direct) else None
+    if reading is not None:
+        inquiry.report(law if letter else "layout", *reading.words(witness), hints=_LAYOUT)
+        return
+    if letter is not None:
+        name = {"batch": "examples of the batch are mixed", "heads": "heads are mixed"}.get(
+            law, f"points of `{letter}` are mixed"
+        )
+        inquiry.report(
+            law,
+            name,
+            witness,
+            _mixed(letter),
+            "transpose before `view` or `reshape`; merge axes only where they are neighbours",
+            _LAYOUT,
+        )
+    else:
+        inquiry.report(
+            "layout",
+            "values arrive in other features than they come from",
+            witness,
+            "axes are merged or split in another order than declared",
+            "merge `(h e)` with the heads first: transpose, then reshape",
+            _LAYOUT,
+        )
+
+
+def _mixed(letter: str) -> str:
+    if letter == "b":
+        return "the batch takes part in a product or a sum, or `view` was used where `transpose` was meant"
+    return "heads take part in a sum, or `view` was used where `transpose` was meant"
