@@ -8,14 +8,15 @@ import pytest
 from tests.auditor.cases import kernels
 from tests.auditor.mask_cases import masks, modules, positions, shapes, unusual
 from tests.auditor.other_cases import failures, projections, weighings
+from tests.auditor.unlike_cases import blocks, edges, habits
 
 import indexical as ix
 
-SOURCES = (kernels, masks, shapes, positions, modules, unusual, weighings, projections, failures)
+SOURCES = (kernels, masks, shapes, positions, modules, unusual, weighings, projections, failures, habits, edges, blocks)
 CASES = {case.name: case for case in chain.from_iterable(source() for source in SOURCES)}
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("name", CASES)
 def test_a_case_is_named_for_the_right_reason(name: str) -> None:
     case = CASES[name]
