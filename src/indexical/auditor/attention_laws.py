@@ -18,6 +18,7 @@ from .scores import bias_law, kernel_law, scale_law, softcap_law
 from .strength import additive_law, empty_law, sink_law, strength_law
 from .structure import measure_precision, shrink, structure
 
+_MOST = 40_000_000  # Weights of one recovery: lanes and queries by lanes and keys.
 _LAYOUT = (r"\.(view|reshape|transpose|permute|swapaxes)\(.*", r"rearrange.*")
 
 
@@ -25,6 +26,10 @@ def judge(inquiry: Inquiry) -> None:
     """All laws; those that rest on others are left out where those are broken."""
     if not inquiry.access.aligned:
         inquiry.found["weights"] = "not recovered: the axes of the output do not tell its heads and features"
+        return
+    access = inquiry.access
+    if access.count["out"] * access.I * access.count["v"] * access.J > _MOST:
+        inquiry.found["weights"] = "not recovered: the example is large, and the callable takes no smaller one"
         return
     shrink(inquiry)
     measure_precision(inquiry)

@@ -8,6 +8,7 @@ from typing import Any
 from .calling import Foreign, Unusable
 from .contract import Contract
 from .layout import Layout, size_of
+from .sanity import plain
 
 _SMALL = {"b": 2, "i": 7, "j": 7}
 _MANY = 100  # Lanes times keys, beyond which a smaller example is cut.
@@ -33,7 +34,7 @@ def cut(foreign: Foreign, layouts: Mapping[str, Layout], sizes: dict[str, int], 
     }
     shape, foreign.out_shape = foreign.out_shape, layouts["out"].shape(smaller)
     try:
-        if foreign.prepare().shape == foreign.out_shape:
+        if foreign({name: plain(value) for name, value in foreign.example.items()}).shape == foreign.out_shape:
             return smaller
     except Unusable:
         pass
