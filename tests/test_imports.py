@@ -83,8 +83,8 @@ TASKS = {
     "ix --version": (10, ("checker", "syntax", "ir", "facts", "plan", "backends", "numbers", "api")),
     "ix --help": (10, ("checker", "syntax", "ir", "facts", "plan", "backends", "numbers", "api")),
     "ix fmt --check FILE": (30, ("checker", "ir.nodes", "facts", "transform", "plan", "backends", "numbers", "api")),
-    "ix check FILE": (109, ("transform", "plan", "backends", "numbers", "readings", "run.bind", "run.reference")),
-    "compile FILE": (103, ("transform", "plan", "backends", "numbers", "readings", "cli", "run.bind", "run.reference")),
+    "ix check FILE": (116, ("transform", "plan", "backends", "numbers", "readings", "run.bind", "run.reference")),
+    "compile FILE": (110, ("transform", "plan", "backends", "numbers", "readings", "cli", "run.bind", "run.reference")),
 }
 
 

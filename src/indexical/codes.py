@@ -95,6 +95,11 @@ CODES: dict[str, Code] = {
     "IX418": _warning("a bias that grows with the distance"),
     "IX419": _note("digits that are lost"),
     "IX430": _note("scores divided by a size, and not by its root"),
+    "IX431": _warning("a mask on keys that is turned round"),
+    "IX432": _warning("a mask on queries that is meant for keys"),
+    "IX433": _warning("a table of distances read from both ends"),
+    "IX434": _warning("a bias added to weights"),
+    "IX435": _warning("a sink that is masked, scaled or carried home"),
     # Contracts.
     "IX420": _error("a contract for what is no attention"),
     "IX421": _error("a role that the relation does not have"),

@@ -1,7 +1,7 @@
 """Broken attention is named in every spelling, for the right reason; right attention is left in peace.
 
-Programs come from `shapes.py` and `mistakes.py`, `odd.py` (right, but odd), `distances.py` and `examples/broken`;
-spellings are compositions of the rewrites in `rewrites.py`, the same in every run.
+Programs come from `shapes.py` and `mistakes.py`, `odd.py` (right, but odd), `distances.py`, `slips.py` and
+`examples/broken`; spellings are compositions of the rewrites in `rewrites.py`, the same in every run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from tests.facts import distances
+from tests.facts import distances, slips
 from tests.facts.mistakes import Broken, broken, tells
 from tests.facts.odd import PLAIN
 from tests.facts.rewrites import rewrite
@@ -31,8 +31,8 @@ pytestmark = pytest.mark.sampled(3)
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "broken"
 FILES = sorted(file for file in FOLDER.glob("*.ix") if not file.stem.endswith("_mended"))
 BROKEN = {str(program): program for program in broken()}
-RIGHT = {**right(), **PLAIN, **distances.RIGHT}
-NAMED = {**WRITTEN, **distances.BROKEN}
+RIGHT = {**right(), **PLAIN, **distances.RIGHT, **slips.RIGHT}
+NAMED = {**WRITTEN, **distances.BROKEN, **slips.BROKEN}
 
 # Some cuts leave a coordinate without a size, or read out of bounds what a guard kept away: no fault of the facts.
 UNSAYABLE = {"IX301", "IX304", "IX305", "IX309"}

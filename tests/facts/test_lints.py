@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.facts import slips
 
 import indexical as ix
 from indexical.diagnostics import Diagnostic
@@ -188,6 +189,57 @@ def test_bias_that_grows() -> None:
     found = only(PAIR + WEIGHTS.replace(SCORE, SCORE + " - 0.5 * (j - i) where j <= i") + OUT, "IX418")
     assert found.message == "this bias grows with the distance from `i` back to `j`"
     assert found.labels[0].span.text == "0.5 * (j - i)"
+
+
+def warned(text: str) -> list[str]:
+    return [found.code for found in ix.check(text) if found.severity != "note"]
+
+
+@pytest.mark.parametrize(("guard", "given"), slips.TURNED_BY_NAME)
+def test_mask_that_says_what_it_is(guard: str, given: str) -> None:
+    assert warned(slips.masked(guard, given)) == ["IX431"]
+
+
+@pytest.mark.parametrize(("guard", "given"), [*slips.RIGHT_BY_NAME, *slips.RIGHT_ON_QUERIES])
+def test_mask_that_may_be_right(guard: str, given: str) -> None:
+    assert warned(slips.masked(guard, given)) == []
+
+
+@pytest.mark.parametrize(("guard", "given"), slips.ON_QUERIES_BY_NAME)
+def test_mask_on_queries(guard: str, given: str) -> None:
+    assert warned(slips.masked(guard, given)) == ["IX432"]
+
+
+def test_mask_on_queries_of_another_sequence() -> None:
+    mask = "space asks(i), answers(j);\ninput valid[i] : bool;\n"
+    assert warned(mask + PAIR + WEIGHTS.replace(SCORE, f"{SCORE} where valid[i]") + OUT) == []
+
+
+def test_mask_that_is_used_both_ways() -> None:
+    (found,) = [one for one in ix.check(slips.BROKEN["heard_and_left_out"][1]) if one.code == "IX431"]
+    assert labels(found) == [("!chosen[j]", "the `j` that are heard"), ("chosen[i]", "keeps the others")]
+
+
+def test_table_from_both_ends() -> None:
+    (found,) = [one for one in ix.check(slips.BROKEN["table_from_both_ends"][1]) if one.code == "IX433"]
+    assert "j - i" in found.labels[0].span.text
+    assert "i - j" in found.labels[1].span.text
+
+
+def test_bias_on_weights() -> None:
+    text = "input S[i, j], B[i, j], V[j, e];\nlet w[i, j] = softmax[j](S[i, j]) + B[i, j];\n" + OUT
+    found = only(text, "IX434")
+    assert labels(found) == [("B[i, j]", "added here"), ("softmax[j](S[i, j])", "normalised before")]
+
+
+def test_sinks_that_are_none() -> None:
+    messages = {
+        "sink_masked": "this guard may take the sink away with the keys",
+        "sink_scaled": "this sink is scaled like a score, and compares nothing",
+        "sink_carried": "the sink carries a value home that belongs to a key",
+    }
+    for name, message in messages.items():
+        assert [found.message for found in findings(slips.BROKEN[name][1], "IX435")] == [message]
 
 
 def test_idle_reduction() -> None:

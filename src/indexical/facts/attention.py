@@ -241,14 +241,13 @@ def _who_asks(forms: Forms, site: Site, weights: Weights) -> frozenset[Coordinat
     """The coordinates that the scores compare with the key. Inside of one side, such as in a projection of the keys,
     others may be compared with it too: the comparison that varies with most is the one of the scores."""
     others = site.expr.type.coordinates - {weights.coordinate}
-    reach: dict[Coordinate, int] = {}
-    for coordinate in others:
-        found = compare(forms, weights.basis, weights.coordinate, frozenset((coordinate,)))
-        sizes = [len(comparison.expr.type.coordinates & others) for comparison in found]
-        if sizes:
-            reach[coordinate] = max(sizes)
+    compared = {c: compare(forms, weights.basis, weights.coordinate, frozenset((c,))) for c in others}
+    reach = {c: max(len(one.expr.type.coordinates & others) for one in found) for c, found in compared.items() if found}
     most = max(reach.values(), default=0)
-    return frozenset(c for c, size in reach.items() if size == most) or others
+    asks = frozenset(c for c, size in reach.items() if size == most)
+    # What both sides vary with where another asks is a head, whichever of its factors it is asked for.
+    shared = [varying(one.query_side) & varying(one.key_side) for c in asks for one in compared[c]]
+    return asks.difference(*shared) or asks or others
 
 
 def is_shared(forms: Forms, weights: Weights) -> bool:

@@ -25,6 +25,8 @@ _SIZE = 16
 # So many products of a side are looked at.
 _MOST = 200
 
+_Product = tuple[list[ir.Expr], tuple[tuple[ir.Expr, bool], ...]]
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -38,7 +40,9 @@ class Turn:
 @dataclass(frozen=True, slots=True)
 class Side:
     """One side of a comparison: its position, the features that are compared, and how it turns. It is `plain` where
-    nothing that varies with both is multiplied with another that does, and no sine stands in what it is made of."""
+    nothing that varies with both is multiplied with another that does, and no sine stands in what it is made of.
+    `still` are the parts of it, at some positions, that do not turn where others do; `again` is a part that is turned
+    twice."""
 
     factor: Factor
     at: Coordinate
@@ -46,6 +50,8 @@ class Side:
     turns: tuple[Turn, ...]
     plain: bool
     inputs: frozenset[str]
+    still: tuple[ir.Expr, ...] = ()
+    again: ir.Expr | None = None
 
     def rates(self, view: View) -> list[float | None] | None:
         """For each compared feature, how fast it turns; None for one that does not turn. None for all where that
@@ -66,17 +72,21 @@ class Side:
 
     def offset(self, view: View) -> Polynomial | None:
         """By how much the positions are ahead of the coordinate; None where they are not counted by it."""
+        found = self.offsets(view)
+        return found[0] if len(found) == 1 else None
+
+    def offsets(self, view: View) -> list[Polynomial]:
+        """As `offset`, where parts of a side may have other ones; none where one of them is not known."""
         constants = constants_of(view.lets)
-        found: set[Polynomial] = set()
+        found: dict[Polynomial, None] = {}
         for turn in self.turns:
             if len(turn.position) != 1 or turn.position[0].inverse:
-                return None
-            found.add(polynomial(_uncast(turn.position[0].expr), constants) - of_atom(self.at))
-        if not found:
-            return None
-        one, *others = found
-        known = not others and all(not isinstance(a, Coordinate) and not a.type.coordinates for a in one.atoms)
-        return one if known else None
+                return []
+            ahead = polynomial(_uncast(turn.position[0].expr), constants) - of_atom(self.at)
+            if any(isinstance(atom, Coordinate) or atom.type.coordinates for atom in ahead.atoms):
+                return []
+            found[ahead] = None
+        return list(found)
 
 
 def sides(view: View, gather: Gather | Ungathered) -> Iterator[tuple[Comparison, Side, Side]]:
@@ -101,7 +111,8 @@ def _side(view: View, factors: tuple[Factor, ...], at: Coordinate, other: Coordi
         return None
     (whole,) = own
     products = _products(view.forms, whole.expr)
-    turns = None if products is None else _turns(view.forms, products, at, over.coordinate)
+    again = None if products is None else _turned_again(view.forms, products, at, over.coordinate)
+    turns = None if products is None else () if again is not None else _turns(view.forms, products, at, over.coordinate)
     if products is None or turns is None:
         return None
     plain = all(sum(both <= part.type.coordinates for part in parts) <= 1 for parts, _ in products)
@@ -110,7 +121,38 @@ def _side(view: View, factors: tuple[Factor, ...], at: Coordinate, other: Coordi
     parts += [part for name in names if name in view.lets for c in view.lets[name].clauses for part in walk(c.body)]
     waves = any(isinstance(part, ir.Map) and part.op in ("sin", "cos") for part in parts)
     inputs = frozenset(name for name in names if name not in view.lets)
-    return Side(whole, at, over, turns, plain and not waves, inputs)
+    still = tuple(_still(products, at, over.coordinate)) if turns else ()
+    return Side(whole, at, over, turns, plain and not waves, inputs, still, again)
+
+
+def _still(products: list[_Product], at: Coordinate, over: Coordinate) -> Iterator[ir.Expr]:
+    """The parts of a side that do not turn, at positions that conditions on them tell from those that do."""
+    both = frozenset((at, over))
+    places: dict[tuple[tuple[ir.Expr, bool], ...], list[_Product]] = {}
+    for product in products:
+        place = tuple(c for c in product[1] if at in c[0].type.coordinates and over not in c[0].type.coordinates)
+        places.setdefault(place, []).append(product)
+    for there in places.values():
+        if not any(_is_wave(part, both) for parts, _ in there for part in parts):
+            yield from (part for parts, _ in there for part in parts if both <= part.type.coordinates)
+
+
+def _is_wave(part: ir.Expr, both: frozenset[Coordinate]) -> bool:
+    return isinstance(part, ir.Map) and part.op in ("sin", "cos") and both <= part.type.coordinates
+
+
+def _turned_again(forms: Forms, products: list[_Product], at: Coordinate, over: Coordinate) -> ir.Expr | None:
+    """The part of a side that is turned twice by its own place: by angles that are counted from it."""
+    both = frozenset((at, over))
+    for parts, _ in products:
+        waves = [part for part in parts if isinstance(part, ir.Map) and _is_wave(part, both)]
+        factors = [factor for wave in waves for factor in forms.expand(wave.arguments[0]).factors]
+        places = [_uncast(factor.expr) for factor in factors if at in factor.coordinates]
+        counted = all(polynomial(place).terms.get(frozenset(((at, 1),))) == 1 for place in places)
+        others = [part for part in parts if part not in waves and both <= part.type.coordinates]
+        if len(waves) == len(places) == 2 and counted and len(others) == 1:
+            return others[0]
+    return None
 
 
 def _turns(forms: Forms, products: list[_Product], at: Coordinate, over: Coordinate) -> tuple[Turn, ...] | None:
@@ -135,10 +177,6 @@ def _turns(forms: Forms, products: list[_Product], at: Coordinate, over: Coordin
     if bool(found["sin"]) != bool(found["cos"]):
         return None
     return (*found["cos"], *found["sin"])
-
-
-_Product = tuple[list[ir.Expr], tuple[tuple[ir.Expr, bool], ...]]
-
 
 def _products(forms: Forms, expr: ir.Expr) -> list[_Product] | None:
     """An expression as the products that it adds up, each with the conditions on it; definitions are written out.

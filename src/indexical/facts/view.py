@@ -17,7 +17,7 @@ from ..ir.domain import Domain
 from ..ir.needs import made_of
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
-from ..ir.walk import reads_of, walk
+from ..ir.walk import reads_of, rebuild, walk
 from .attention import Comparison, Gather, Site, Ungathered, compare, gathers, sites, ungathered
 from .dependence import Dependence, Scan
 from .transposes import Transposed, Use, transposes
@@ -134,6 +134,10 @@ class View:
         """A coordinate as the program calls it: without the number that inlining put behind its name."""
         word = rf"\b{re.escape(coordinate.name)}\b"
         return coordinate.name if re.search(word, self.program.source.text) else plain(coordinate.name)
+
+    def in_full(self, expr: ir.Expr) -> ir.Expr:
+        """A condition, or a whole number, with the definitions in it, such as `limit[i]`, written out."""
+        return rebuild(self.forms.written_out(expr), self.in_full)
 
     def read_as(self, let: ir.Let, other: ir.Let) -> list[tuple[ir.Expr, ...]]:
         """At which indices a definition reads another, in its own coordinates, through all between them; its

@@ -48,6 +48,8 @@ class Weights:
     # The factor that is normalised, where nothing is exponentiated.
     raw: ir.Expr | None = None
     rows: Rows = "sum to 1"
+    # The form that is added to the total, which no key has.
+    sink: Form = normal.ZERO
 
     @property
     def basis(self) -> ir.Expr | None:
@@ -243,7 +245,7 @@ def _exponentials(forms: Forms, product: Factored, scope: Ranges, covered: froze
                 weights = _described(forms, product, found.coordinate, found.used, span, own, found.exponent)
                 kept = _worded(forms, weights.kept, found.kept)
                 exact = found.alone and found.rows == "sum to 1"
-                yield replace(weights, kept=kept, exact=exact, rows=found.rows)
+                yield replace(weights, kept=kept, exact=exact, rows=found.rows, sink=found.sink)
                 break
 
 
@@ -269,6 +271,7 @@ class _Found:
     exponent: Form
     alone: bool
     rows: Rows
+    sink: Form
 
 
 def _over(
@@ -312,7 +315,7 @@ def _made_of(
         return None
     alone = not others and not plus(found[0], found[1], -1).terms
     rows: Rows = "sum to 1" if not total.sink.terms else "free" if log_of(total.sink) is None else "at most 1"
-    return _Found(coordinate, frozenset(parts), share.conditions, whole.exponent, alone, rows)
+    return _Found(coordinate, frozenset(parts), share.conditions, whole.exponent, alone, rows, total.sink)
 
 
 def _exponent(parts: Iterable[normal.Product]) -> Form | None:

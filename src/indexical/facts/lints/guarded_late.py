@@ -9,6 +9,7 @@ from ...ir import nodes as ir
 from ..attention import Gather, Site, as_condition
 from ..view import View
 from ..weights import Weights
+from .sink_apart import sinks
 
 CODE = "IX405"
 
@@ -28,8 +29,10 @@ def _reports(
     view: View, site: Site, weights: Weights, late: list[ir.Expr], *ranges: ir.Range
 ) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
     known = view.assume(site.clause, *ranges, *weights.kept)
+    places = list(sinks(view, weights.score, weights.coordinate))
     for condition in late:
-        if not known.proves(condition):
+        # A sink is heard, and carries nothing home.
+        if not known.proves(condition) and not any(place.is_elsewhere(view, condition) for place in places):
             labels = (Label(condition.span, "removed here"), Label(weights.span, "normalised here, over more"))
             note = f"what is left no longer sums to 1 over `{view.shown(weights.coordinate)}`"
             help = f"guard the normaliser: `softmax[…](… where {condition.span.text})`, or divide by what is left"

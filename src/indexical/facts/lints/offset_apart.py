@@ -13,7 +13,7 @@ from ...ir.context import constants_of
 from ...ir.functions import FUNCTIONS
 from ...ir.prove import inequalities
 from ...ir.types import Coordinate
-from ...ir.walk import children, rebuild
+from ...ir.walk import children
 from ..attention import Gather, Ungathered
 from ..roles import query_of
 from ..view import View
@@ -44,14 +44,17 @@ def _turned(view: View, gather: Gather | Ungathered, mask: Polynomial, guard: ir
     from ..rotations import sides
 
     for _, query, key in sides(view, gather):
-        ahead, behind = query.offset(view), key.offset(view)
-        if ahead is None or behind is None:
-            continue
-        turned = ahead - behind
-        if turned.constant is None and mask.constant in (0, -1):
-            yield _only_turned(view, query, key, guard, turned)
-        elif turned.constant == 0 and _is_of_sizes(mask):
-            yield _only_masked(view, query.at, guard, mask, query.factor.expr, "turned")
+        ahead, behind = query.offset(view), key.offsets(view)
+        for turned in () if ahead is None else [ahead - place for place in behind]:
+            if turned.constant is None and mask.constant in (0, -1):
+                yield _only_turned(view, query, key, guard, turned)
+            elif turned.constant == 0 and (_is_of_sizes(mask) or _is_cache(view, gather, query.at, mask)):
+                yield _only_masked(view, query.at, guard, mask, query.factor.expr, "turned")
+            elif turned.constant is None and _is_apart(turned, mask):
+                yield _apart(view, query, key, guard, turned, mask)
+            else:
+                continue
+            break
 
 
 def _counted(
@@ -59,7 +62,7 @@ def _counted(
 ) -> Iterator[Diagnostic]:
     """A distance in the score that is not the one of the mask. One that is only multiplied is the same for all keys
     but for a number that the softmax takes away; so it must be inside a function, as in `abs(i - j)`."""
-    if not _is_of_sizes(mask) or gather.weights.score is None:
+    if not (_is_of_sizes(mask) or _is_cache(view, gather, query, mask)) or gather.weights.score is None:
         return
     distance = of_atom(query) - of_atom(gather.coordinate)
     waiting, seen = [(gather.weights.score, gather.weights.score)], 0
@@ -86,16 +89,11 @@ def _masks(
     found: dict[Polynomial, ir.Expr] = {}
     for guard in gather.weights.kept:
         for fact in view.forms.algebra.conditions(guard).values():
-            for row in inequalities(_written_out(view, fact), constants_of(view.lets)) or ():
+            for row in inequalities(view.in_full(fact), constants_of(view.lets)) or ():
                 rest = row - of_atom(query) + of_atom(key)
                 if not any(isinstance(atom, Coordinate) or atom.type.coordinates for atom in rest.atoms):
                     found.setdefault(rest, guard)
     return found
-
-
-def _written_out(view: View, expr: ir.Expr) -> ir.Expr:
-    """A condition with the definitions in it, such as `limit[i]`, written out."""
-    return rebuild(view.forms.written_out(expr), lambda part: _written_out(view, part))
 
 
 def _is_of_sizes(offset: Polynomial) -> bool:
@@ -103,6 +101,36 @@ def _is_of_sizes(offset: Polynomial) -> bool:
     sizes = [term for term in offset.terms if term != ONE]
     whole = all(isinstance(atom, ir.Size) and power == 1 for term in sizes for atom, power in term)
     return whole and sorted(offset.terms[term] for term in sizes) == [-1, 1] and offset.terms.get(ONE, 0) in (0, -1)
+
+
+def _is_cache(view: View, gather: Gather | Ungathered, query: Coordinate, offset: Polynomial) -> bool:
+    """Whether an offset is by how many keys there are more than queries."""
+    constants = constants_of(view.lets)
+    ranges = [*gather.site.clause.ranges, *(step.range for step in gather.site.product.summed)]
+    found = {range.coordinate: polynomial(range.upper, constants) for range in ranges}
+    if query not in found or gather.coordinate not in found or offset.constant is not None:
+        return False
+    return (found[gather.coordinate] - found[query] - offset).constant in (0, 1)
+
+
+def _is_apart(turned: Polynomial, mask: Polynomial) -> bool:
+    """Whether two offsets are of sizes alone, and differ by one."""
+    apart = turned - mask
+    return apart.constant is None and all(isinstance(a, ir.Size) for a in (*turned.atoms, *mask.atoms))
+
+
+def _apart(
+    view: View, query: Side, key: Side, guard: ir.Expr, turned: Polynomial, mask: Polynomial
+) -> Diagnostic:
+    asks, answers = view.shown(query.at), view.shown(key.at)
+    ahead, heard = (show(expression(offset, guard.span)) for offset in (turned, mask))
+    return Diagnostic(
+        CODE,
+        f"`{asks}` is masked as if it stood {heard} further on than `{answers}`, and turned as if by {ahead}",
+        (Label(guard.span, "masked here"), Label(key.factor.expr.span, "turned here")),
+        ("the distance to each key is wrong by that number",),
+        "count queries and keys from the same place: what follows a cache is turned from behind it",
+    )
 
 
 def _only_turned(view: View, query: Side, key: Side, guard: ir.Expr, turned: Polynomial) -> Diagnostic:

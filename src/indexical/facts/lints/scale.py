@@ -10,7 +10,7 @@ from ...ir import nodes as ir
 from ...ir.affine import Polynomial, number, polynomial
 from ...ir.algebra.factors import Factor
 from ...ir.context import constants_of
-from ...ir.walk import walk
+from ...ir.walk import children, walk
 from ..attention import Comparison, Gather, Ungathered
 from ..view import View
 
@@ -101,7 +101,7 @@ def _powers(view: View, gather: Gather | Ungathered, comparison: Comparison) -> 
             # One of its own for each head, query or key may be the scale.
             unknown = True
             continue
-        found = _power(view, factor.expr, Fraction(-1 if factor.inverse else 1))
+        found = power_of(view, factor.expr, Fraction(-1 if factor.inverse else 1))
         if found is None:
             unknown = unknown or not _is_sign(factor.expr)
             continue
@@ -143,26 +143,26 @@ def _scaling(view: View, gather: Gather | Ungathered, comparison: Comparison) ->
         for factor in product.factors:
             if key in factor.coordinates and factor.expr is not expr:
                 waiting.append((factor.expr, way))
-            elif key in factor.coordinates and isinstance(factor.expr, ir.Map):
-                waiting += [(a, way) for a in factor.expr.arguments if key in a.type.coordinates]
+            elif key in factor.coordinates and isinstance(factor.expr, ir.Map | ir.Select):
+                waiting += [(part, way) for part in children(factor.expr) if key in part.type.coordinates]
     return passed
 
 
-def _power(view: View, expr: ir.Expr, times: Fraction) -> tuple[Polynomial, Fraction] | None:
+def power_of(view: View, expr: ir.Expr, times: Fraction) -> tuple[Polynomial, Fraction] | None:
     """`sqrt(size(d))` as a size and a power; None for anything that is not made so."""
     match expr:
         case ir.Map("sqrt", (inner,)):
-            return _power(view, inner, times / 2)
+            return power_of(view, inner, times / 2)
         case ir.Map("rsqrt", (inner,)):
-            return _power(view, inner, -times / 2)
+            return power_of(view, inner, -times / 2)
         case ir.Map("**", (inner, exponent)):
             value = _number(exponent)
-            return None if value is None else _power(view, inner, times * value)
+            return None if value is None else power_of(view, inner, times * value)
         case ir.Map(op, (inner,)) if op.startswith("as "):
-            return _power(view, inner, times)
+            return power_of(view, inner, times)
         case ir.Read(indices=()):
             found = view.forms.opened(expr)
-            return (polynomial(expr), times) if found is None else _power(view, found[0], times)
+            return (polynomial(expr), times) if found is None else power_of(view, found[0], times)
         case ir.Size():
             return polynomial(expr), times
         case ir.Const(value) if not isinstance(value, bool):

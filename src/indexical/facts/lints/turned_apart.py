@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
+from ...ir.walk import walk
 from ..view import View
 
 if TYPE_CHECKING:
@@ -23,8 +24,11 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
     for gather in view.scored:
         for _, query, key in sides(view, gather):
             found = None
-            if query.turns and key.turns:
-                found = _other_angles(view, query, key)
+            twice = [side for side in (query, key) if side.again is not None]
+            if twice:
+                found = _twice(view, twice[0]) if len(twice) == 1 else None
+            elif query.turns and key.turns:
+                found = _in_part(view, query, key) or _in_part(view, key, query) or _other_angles(view, query, key)
             elif query.turns or key.turns:
                 turned, still = (query, key) if query.turns else (key, query)
                 # Keys that come out of a cache may have been turned when they went in: with them, the queries that
@@ -45,6 +49,33 @@ def _one_side(view: View, turned: Side, still: Side) -> Diagnostic:
         (Label(turned.factor.expr.span, f"turns with `{at}`"), Label(still.factor.expr.span, "does not turn")),
         (f"the score depends on where `{at}` is, and not on the distance between the two",),
         "turn both sides, by the same angles",
+    )
+
+
+def _in_part(view: View, side: Side, other: Side) -> Diagnostic | None:
+    """Whether a part of a side does not turn, though it is made here: what was kept may have been turned before."""
+    for part in side.still:
+        names = view.made_of(*(read.tensor for read in walk(part) if isinstance(read, ir.Read)))
+        if {name for name in names if name not in view.lets} & other.inputs:
+            at = view.shown(side.at)
+            return Diagnostic(
+                CODE,
+                f"`{side.factor.expr.span.text}` is turned by its position at some `{at}`, and not at others",
+                (Label(part.span, "does not turn"), Label(other.factor.expr.span, "meets what turns")),
+                ("there the score does not depend on the distance between the two",),
+                "turn all of it, before or after it is put together",
+            )
+    return None
+
+
+def _twice(view: View, side: Side) -> Diagnostic:
+    assert side.again is not None
+    return Diagnostic(
+        CODE,
+        f"`{side.factor.expr.span.text}` is turned by its position twice, in part or as a whole",
+        (Label(side.factor.expr.span, "turned again"), Label(side.again.span, "turned before")),
+        (f"each `{view.shown(side.at)}` seems to stand twice as far away as it does",),
+        "turn it once: before it is put together with what was kept, or after",
     )
 
 
