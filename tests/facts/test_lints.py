@@ -344,6 +344,41 @@ def test_role_of_nobody() -> None:
     assert found.message == "the contract calls `m` the compared feature, and no coordinate of that name takes part"
 
 
+ADDED = """input q[i, m], k[j, m], v[m], V[j, e];
+let w[i, j] = softmax[j](SCORE);
+let out[i, e] = sum[j](w[i, j] * V[j, e]);
+attention out(query i, key j, compare FEATURE, carry e);
+"""
+MEETING = [
+    "sum[m](v[m] * tanh(q[i, m] + k[j, m]))",
+    "sum[a](tanh(k[j, a] + v[a] + q[i, a]) * v[a])",
+    "-sum[m]((q[i, m] - k[j, m]) ** 2)",
+    "-sum[m](v[m] * abs(k[j, m] - q[i, m]))",
+    "{ let apart[i, j, m] = q[i, m] - k[j, m]; -sum[m](apart[i, j, m] * apart[i, j, m]) }",
+]
+
+
+@pytest.mark.parametrize("score", MEETING)
+def test_features_that_meet_in_a_sum(score: str) -> None:
+    """Additive scores and distances compare features too, and these have a role."""
+    text = ADDED.replace("SCORE", score if "v[" in score else f"{score} + v[0]")
+    assert findings(text.replace("FEATURE", "m"), "IX421") == []
+    assert len(findings(text.replace("FEATURE", "e"), "IX421")) == 1
+
+
+def test_role_of_a_position_in_blocks() -> None:
+    text = (
+        "input Q[i, d], K[j, d], V[j, e];\nlet B = 4;\n"
+        "let w[b in 0..size(i) / B, p in 0..B, r in 0..B] =\n"
+        "    softmax[r](sum[d](Q[b * B + p, d] * K[b * B + r, d]) / sqrt(size(d)) where b * B + r < size(j));\n"
+        "let y[b, p, e] = sum[r](w[b, p, r] * V[b * B + r, e] where b * B + r < size(j));\n"
+        "attention y(query i, key r, compare d, carry e);\n"
+    )
+    (found,) = findings(text, "IX421")
+    assert found.message == "the contract calls `i` the query, who asks, and it is taken apart into `b` and `p`"
+    assert found.help == "say which part it is: `query p`"
+
+
 def test_sides_exchanged() -> None:
     swapped = WEIGHTS.replace("Q[i, d] * K[j, d]", "Q[j, d] * K[i, d]")
     found = only(PAIR + swapped + OUT + "attention out(query i, key j);", "IX422")
@@ -604,3 +639,27 @@ let out[j, i] = go(Q, K, V)[j, i];
 """
     found = only(text, "IX402")
     assert found.message == "the weights are normalised over `i`, and gathered over `j`"
+
+
+@pytest.mark.parametrize("total", ["", "1 + ", "exp(b) + "])
+def test_exponentials_with_a_name_are_seen_through(total: str) -> None:
+    """Also beside a sink, and where all of the score stands in the definition that is summed."""
+    raised = f"input b;\n{PAIR}let x[i, j] = exp({SCORE});\nlet w[i, j] = x[i, j] / ({total}sum[k](x[i, k]));\n"
+    assert len(findings(raised + OUT, "IX414")) == 1
+
+
+OWN = """space position(i, j);
+input X[i, d], keep[j] : bool;
+let w[i, j] = softmax[j](sum[d](X[i, d] * X[j, d]) / sqrt(size(d)) where GUARD);
+let out[i, d] = sum[j](w[i, j] * X[j, d]);
+"""
+
+
+@pytest.mark.parametrize("guard", ["keep[j] || j == i", "j <= i && (keep[j] || i == j)", "keep[j] || j < 2"])
+def test_guard_that_keeps_one_beside_a_mask(guard: str) -> None:
+    assert findings(OWN.replace("GUARD", guard), "IX415") == []
+
+
+@pytest.mark.parametrize("guard", ["keep[j]", "keep[j] && j <= i", "keep[j] || j == i + 1"])
+def test_guard_that_may_keep_nobody(guard: str) -> None:
+    assert len(findings(OWN.replace("GUARD", guard), "IX415")) == 1

@@ -259,6 +259,9 @@ def is_shared(forms: Forms, weights: Weights) -> bool:
     if expr is None:
         return False
     data = [factor for factor in forms.expand(expr, opens=lambda read: False).factors if _is_data(factor)]
+    if len({factor.expr for factor in data}) == 1:
+        # A square has one side, in which both may be: `u[i, j, d]` may be a difference.
+        return False
     return len(data) > 1 and all(weights.coordinate in factor.coordinates for factor in data if not factor.inverse)
 
 
@@ -315,6 +318,35 @@ def compare(forms: Forms, score: ir.Expr | None, key: Coordinate, asks: frozense
             # Where every side varies with it, it keeps them apart: it is no key, and nothing inside makes it one.
             result += _inside_factors(forms, closed, key, asks, expr)
     return result
+
+
+def meet(forms: Forms, score: ir.Expr | None, key: Coordinate, asks: frozenset[Coordinate]) -> Iterator[Comparison]:
+    """The sums in a score over features that a query and a key do not multiply, but add or subtract: additive scores,
+    distances."""
+    waiting: list[tuple[ir.Expr, tuple[Summed, ...]]] = [] if score is None else [(score, ())]
+    seen = 0
+    while waiting and seen < _MOST_PARTS:
+        expr, summed = waiting.pop()
+        seen += 1
+        match expr:
+            case ir.Read() if (found := forms.opened(expr)) is not None:
+                waiting.append((found[0], summed))
+            case ir.Reduce(_, ranges, body):
+                waiting.append((body, (*summed, *(Summed(range, expr, True) for range in ranges))))
+            case _:
+                if is_addition(expr):
+                    terms = [Factor(term) for term in added(expr)]
+                    theirs = tuple(f for f in terms if key in f.coordinates and not asks & f.coordinates)
+                    mine = tuple(f for f in terms if key not in f.coordinates and asks & f.coordinates)
+                    met = Comparison(Factored(summed, (), (*mine, *theirs)), mine, theirs, expr)
+                    if met.compared:
+                        yield met
+                        continue
+                waiting += [(part, summed) for part in children(expr) if key in part.type.coordinates]
+
+
+# So many parts of a score are looked at.
+_MOST_PARTS = 200
 
 
 def _inside_factors(

@@ -13,6 +13,7 @@ from ..ir.affine import polynomial
 from ..ir.algebra.factors import varying
 from ..ir.context import constants_of
 from ..ir.types import Coordinate
+from ..ir.walk import reads_of
 from .along import is_position, positions_of
 from .attention import Gather, Ungathered
 from .dependence import Scan
@@ -76,13 +77,19 @@ def _check_roles(contract: ir.Contract, found: Roles, view: View, gather: Gather
         good = False
         other = next((r for r in (*ROLES, "shared") if name in found.of(r) or name in found.names[r]), None)
         actual = ", ".join(f"`{n}`" for n in found.of(role)) or "nothing"
-        if other is None:
+        blocks = () if other is not None else _taken_apart(view, contract.name, gather, name)
+        if blocks:
+            parts = " and ".join(f"`{part}`" for part in blocks)
+            message = f"the contract calls `{name}` the {_WORDS[role]}, and it is taken apart into {parts}"
+        elif other is None:
             message = f"the contract calls `{name}` the {_WORDS[role]}, and no coordinate of that name takes part"
         else:
             message = f"the contract calls `{name}` the {_WORDS[role]}, and it is the {_WORDS[other]}"
         place = Label(gather.span, f"here, {actual} is the {_WORDS[role]}")
         labels = [Label(contract.span, f"{role} `{name}` claimed here"), place]
         help = _REMEDY.get((role, other or ""), "correct the relation, or the contract")
+        if blocks and found.of(role):
+            help = f"say which part it is: `{role} {found.of(role)[0]}`"
         if isinstance(gather, Gather):
             labels.append(Label(gather.weights.span, f"normalised over `{view.shown(gather.coordinate)}`"))
         elif role == "carry":
@@ -104,6 +111,28 @@ _REMEDY = {
     ("query", "key"): "query and key are swapped: who asks survives, who answers is normalised over and summed",
     ("key", "query"): "query and key are swapped: who asks survives, who answers is normalised over and summed",
 }
+
+
+def _taken_apart(view: View, name: str, gather: Gather | Ungathered, coordinate: str) -> tuple[str, ...]:
+    """The coordinates of a gather that a position is made of, as `i` is of `block` and `place` in `block * 4 + place`;
+    none where it is not. They stand at its axis together, or are told from it where the gather is read."""
+    own = gather.weight_coordinates | {gather.coordinate}
+    lets = [view.lets[made] for made in view.made_of(name) if made in view.lets]
+    for read in (read for let in lets for read in reads_of(let)):
+        for axis, index in zip(view.program.tensors[read.tensor].axes, read.indices, strict=True):
+            if axis.coordinate.name == coordinate and len(index.type.coordinates) > 1:
+                return tuple(sorted(view.shown(c) for c in index.type.coordinates))
+        if read.tensor == gather.name:
+            pairs = zip(gather.site.clause.slots, read.indices, strict=True)
+            split = [slot for slot, at in pairs if not isinstance(at, ir.Coord) and _names_in(at) == {coordinate}]
+            found = sorted(view.shown(c) for slot in split for c in slot.type.coordinates & own)
+            if len(found) > 1:
+                return tuple(found)
+    return ()
+
+
+def _names_in(expr: ir.Expr) -> set[str]:
+    return {c.name for c in expr.type.coordinates}
 
 
 def _check_sides(contract: ir.Contract, found: Roles, view: View, gather: Gather | Ungathered, sink: Sink) -> None:

@@ -11,7 +11,6 @@ from ..ir.text import shown
 from ..ir.types import Coordinate
 from ..ir.walk import walk
 from .directions import Direction, directions
-from .distributions import keeps_a_point
 from .positions import Positions
 from .scans import Reading, readings
 from .view import View
@@ -182,15 +181,15 @@ def _distributions(view: View, let: ir.Let) -> tuple[Distribution, ...]:
             continue
         for weights in site.weights:
             if weights.exact and len(weights.used) == len(site.product.factors) and not site.product.summed:
-                always = all(keeps_a_point(n, trail, view.lets) for n, trail in view.normalizers(clause))
+                always = all(view.keeps_a_point(n, trail) for n, trail in view.normalizers(clause))
                 found.append(Distribution(weights.coordinate.name, always and not weights.by_hand))
     if isinstance(clause.body, ir.Normalize) and clause.body.op == "softmax":
-        always = keeps_a_point(clause.body, clause.ranges, view.lets)
+        always = view.keeps_a_point(clause.body, clause.ranges)
         found.append(Distribution(clause.body.coordinate.name, always))
     together = _together(view, let)
     if together is not None and _normaliser(view, together[0]).op == "softmax":
         read, several = together
         inner = view.lets[read.tensor].clauses[0]
-        always = keeps_a_point(_normaliser(view, read), inner.ranges, view.lets)
+        always = view.keeps_a_point(_normaliser(view, read), inner.ranges)
         found.append(Distribution(", ".join(several), always))
     return tuple(dict.fromkeys(found))

@@ -16,14 +16,20 @@ from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, at, substitute, walk
 
 
-def keeps_a_point(normalizer: ir.Normalize, trail: Trail, lets: Mapping[str, ir.Let]) -> bool:
+def keeps_a_point(
+    normalizer: ir.Normalize,
+    trail: Trail,
+    lets: Mapping[str, ir.Let],
+    same: tuple[tuple[ir.Expr, ir.Expr], ...] = (),
+) -> bool:
     """Whether, wherever the trail leads, some point of the coordinate passes the guard. No size is 0 here:
-    over no keys at all there is nothing to keep."""
+    over no keys at all there is nothing to keep. `same` are extents that are equal, or no call fits."""
     if normalizer.guard is None:
         return True
     around = bound_by(normalizer.coordinate, trail)
     outside = tuple(step for step in trail if not _mentions(step, normalizer.coordinate))
-    known = assume(outside, lets)
+    equal = tuple((build.apply("==", pair, "bool", pair[0].span), True) for pair in same)
+    known = assume((*outside, *equal), lets)
     others: list[ir.Expr] = [build.coord(step.coordinate, step.span) for step in outside if isinstance(step, ir.Range)]
     fixed = _fixed(normalizer.guard, around)
     for guard in _alternatives(_but_the_first(normalizer.guard, normalizer.coordinate, known, lets), known):

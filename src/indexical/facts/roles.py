@@ -19,7 +19,7 @@ from ..ir.needs import read_in
 from ..ir.prove import conjuncts
 from ..ir.types import Coordinate
 from ..ir.walk import rebuild, walk
-from .attention import Comparison, Gather, Ungathered
+from .attention import Comparison, Gather, Ungathered, meet
 from .orders import Order, order, place_on
 from .transposes import Transposed, Use, changing
 from .view import View
@@ -74,6 +74,8 @@ def roles(view: View, gather: Use) -> Roles:
     kept = weights - query
     head = {c for c in kept if _is_head(view, gather, found, c)}
     batch = {c for c in kept - head if head or _said(view, gather, found, c) == "batch"}
+    if not any(comparison.compared for comparison in found):
+        found = [*found, *meet(view.forms, gather.weights.basis, gather.coordinate, query)]
     changed = changing(view.forms, gather)
     values = [factor for factor in gather.values if factor is not changed]
     carry = _carried(gather, weights, query, values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ..ir import build
@@ -83,14 +84,15 @@ def in_words(exponent: Form, key: Coordinate, span: Span) -> ir.Expr:
     return named(value, (coordinate.name for coordinate in value.type.coordinates))
 
 
-def is_shifted(forms: Forms, expr: ir.Expr) -> bool:
-    """Whether all exponentials that are summed in an expression have something subtracted first."""
+def is_shifted(forms: Forms, expr: ir.Expr, raises: Callable[[str], bool]) -> bool:
+    """Whether all exponentials that are summed in an expression have something subtracted first. `raises` says of a
+    definition whether something is exponentiated in it."""
     waiting: list[tuple[ir.Expr, frozenset[Coordinate]]] = [(expr, frozenset())]
     seen: set[str] = set()
     while waiting:
         part, summed = waiting.pop()
         match part:
-            case ir.Read(tensor) if tensor not in seen and forms.exponential.get(tensor, (False, False))[0]:
+            case ir.Read(tensor) if tensor not in seen and raises(tensor):
                 seen.add(tensor)
                 found = forms.opened(part)
                 waiting += [] if found is None else [(found[0], summed)]

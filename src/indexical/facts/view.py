@@ -12,7 +12,7 @@ from ..diagnostics import Sink
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.factors import Forms
-from ..ir.context import Trail, assume, visit_clause
+from ..ir.context import Trail, agreed, assume, visit_clause
 from ..ir.domain import Domain
 from ..ir.needs import made_of
 from ..ir.prove import Assumptions
@@ -20,6 +20,7 @@ from ..ir.types import Coordinate
 from ..ir.walk import reads_of, rebuild, walk
 from .attention import Comparison, Gather, Site, Ungathered, compare, gathers, sites, ungathered
 from .dependence import Dependence, Scan
+from .distributions import keeps_a_point
 from .transposes import Transposed, Use, transposes
 from .wording import plain
 
@@ -169,6 +170,13 @@ class View:
         """The assumptions that hold in a clause, under some more ranges and conditions."""
         trail = [step if isinstance(step, ir.Range) else (step, True) for step in more]
         return assume((*clause.ranges, *trail), self.lets)
+
+    def keeps_a_point(self, normalizer: ir.Normalize, trail: Trail) -> bool:
+        """Whether some point of what is normalised over always passes the guard, where calls fit the program."""
+        if keeps_a_point(normalizer, trail, self.lets):
+            return True
+        same = agreed(self.program)
+        return bool(same) and keeps_a_point(normalizer, trail, self.lets, same)
 
     def scanning(self, let: ir.Let, scan: Scan) -> Domain:
         """The points that a scan reaches, in the coordinates of the definition's home."""

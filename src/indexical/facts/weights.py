@@ -365,5 +365,7 @@ def _described(
         return Weights(coordinate, None, tuple(kept), used, span, False, True, None, raw=raw)
     normalizer = found.normalizer
     guard = () if normalizer is None or normalizer.guard is None else (normalizer.guard,)
-    shifted = normalizer is not None or all(is_shifted(forms, product.factors[n].expr) for n in used)
+    shifted = normalizer is not None or all(
+        is_shifted(forms, product.factors[n].expr, lambda name: _of_definition(forms, name)[0]) for n in used
+    )
     return Weights(coordinate, found.expr, (*kept, *guard), used, span, shifted, True, normalizer)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
-from ..distributions import keeps_a_point
 from ..view import View
 
 CODE = "IX415"
@@ -18,7 +17,9 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
             for normalizer, trail in view.normalizers(clause):
                 if normalizer.op != "softmax" or normalizer.guard is None:
                     continue
-                if keeps_a_point(normalizer, trail, view.lets) or (let.hidden and _is_of_several(view, let.name)):
+                if view.keeps_a_point(normalizer, trail):
+                    continue
+                if let.hidden and _is_of_several(view, let.name):
                     continue
                 name = normalizer.coordinate.name
                 yield (
