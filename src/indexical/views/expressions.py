@@ -22,8 +22,8 @@ Written = TypeVar("Written")
 
 _COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">="))
 _ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%", "**"))
-# `i_1`, `j_1_2`.
-_NUMBERED = re.compile(r"(.+?)((?:_\d+)+)")
+# `i_1`, and `j_1_2` that was `j_1`.
+_NUMBERED = re.compile(r"(.+)_\d+")
 # Comparisons that chain: `0 <= a < n`.
 _CHAINS = ({"<", "<="}, {">", ">="}, {"=="})
 
@@ -85,11 +85,12 @@ class Place:
         return fresh(Coordinate(base), unfit | {name for _, name in self.avoided}).name
 
     def first_name(self, name: str) -> tuple[str, int]:
-        """Return the name of a coordinate before it was renamed, and how often it was."""
-        found = _NUMBERED.fullmatch(name)
-        if found is None or name in self.setting.kept or found[1] not in self.setting.coordinates:
-            return name, 0
-        return str(found[1]), found[2].count("_")
+        """Return the name of a coordinate before it was renamed, and how often it was. What a reader has called `d_1`
+        is no `d` that was renamed, nor is `d_1_1`, which was renamed after it."""
+        base, times = name, 0
+        while base not in self.setting.kept and (found := _NUMBERED.fullmatch(base)) is not None:
+            base, times = str(found[1]), times + 1
+        return (base, times) if times and base in self.setting.coordinates else (name, 0)
 
     def is_free(self, range: ir.Range, name: str) -> bool:
         if name in self.names.values() or name in self.setting.names.values() or self.is_foreign(range, name):
