@@ -54,6 +54,8 @@ def test_a_formula(formula: str, spelling: str) -> None:
         "let p = { let q[i] = sigmoid(-x[i]); q[0] }; let q[i] = sigmoid(-x[i]); let y[i] = log(1 - q[i]) + 0 * p;",
         "let q[i] = sigmoid(-x[i]); let p[i] = 1 - q[i]; let y[j] = log(p[j]);",
         "let e[i] = exp(-x[i]); let z[i] = 1 + e[i]; let y[i] = -log(z[i]);",
+        "let e[i] = exp(-x[i]); let y[i] = -log1p(e[i]);",
+        "let y[i] = log1p(-sigmoid(-x[i]));",
         "let p[i] = sigmoid(sum[k in 0..4](x[i] * 0.25)); let y[i] = log(p[i]);",
         "fn both(x[i]) -> ([i], [i]) { let p[i] = sigmoid(x[i]); (p, log(p[i])) } let (p, y) = both(x);",
     ],
@@ -106,6 +108,41 @@ def test_the_log_of_a_sum_of_exponentials(text: str, guard: str) -> None:
     derived = ix.grad(program, of="y", by="s")(s=finite, d_y=np.ones(3, np.float32))
     for gradient in (tensor.grad, derived):
         np.testing.assert_allclose(np.asarray(gradient), weights, atol=1e-5)
+
+
+T = np.array([3.0, -900, 95, 1, -np.inf], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("text", "beside"),
+    [
+        ("let y[i] = log(1 + sum[j](exp(s[i, j])));", np.zeros(5)),
+        ("let z[i] = sum[j](exp(s[i, j])); let y[k] = log1p(z[k]);", np.zeros(5)),
+        ("let y[i] = log(sum[j](exp(s[i, j])) + exp(t[i]));", T),
+        ("let e[i, j] = exp(s[i, j]); let y[i] = log(exp(t[i]) + sum[j](e[i, j]));", T),
+        ("let y[i] = log(mean[j](exp(s[i, j]))) + log(size(j));", None),
+    ],
+)
+def test_the_log_of_more_than_a_sum_of_exponentials(text: str, beside: np.ndarray | None) -> None:
+    program = ix.compile(f"input s[i, j], t[i]; {text} output y;")
+    every = S if beside is None else np.concatenate((S, beside[:, None]), 1)
+    wanted = np.logaddexp.reduce(every.astype(float), 1)
+    given = {"s": S, "t": T}
+    for backend in ("reference", "numpy", "torch", "jax"):
+        np.testing.assert_allclose(np.asarray(program(**given, backend=backend)), wanted, rtol=1e-6, atol=1e-7)
+    weights = np.exp(every[:3] - wanted[:3, None])
+    tensors = {name: torch.tensor(array[:3], requires_grad=True) for name, array in given.items()}
+    program(**tensors).sum().backward()
+    derived = ix.grad(program, of="y", by="s")(**{n: a[:3] for n, a in given.items()}, d_y=np.ones(3, np.float32))
+    for gradient in (tensors["s"].grad, derived):
+        np.testing.assert_allclose(np.asarray(gradient), weights[:, :3], atol=1e-5)
+
+
+def test_a_small_total_beside_one_keeps_its_digits() -> None:
+    small = np.array([[-40.0, -41, -80]], np.float32)
+    for text in ("log1p(sum[j](exp(s[i, j])))", "log(1 + sum[j](exp(s[i, j])))"):
+        found = ix.compile(f"input s[i, j]; let y[i] = {text};")(small)
+        np.testing.assert_allclose(found, np.exp(small.astype(float)).sum(1), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

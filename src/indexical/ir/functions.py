@@ -209,7 +209,7 @@ _FUNCTIONS = (
         present=NONE, undefined=NONE, steep=FIRST, settled=True, trend="rising", parity="neither",
         value=elementary.guarded(elementary.log1p), definition="log(1 + x)",
         slope="1 / (1 + x)",
-        unstable=(),
+        unstable=(("log1p(exp(x))", "softplus(x)"), ("log1p(-sigmoid(x))", "log_sigmoid(-x)")),
         numpy=Spelling("np.log1p"), torch=Spelling("torch.log1p"),
         jax=Spelling("jnp.log1p"), triton=UNKNOWN, javascript="Math.log1p",
     ),

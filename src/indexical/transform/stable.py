@@ -152,29 +152,40 @@ class _Seen:
         return False
 
     def shifted(self, expr: ir.Map) -> ir.Expr | None:
-        """`log(sum[j](exp(s)))` as `m + log(sum[j](exp(s - m)))`, for a number `m` near the largest of all `s`."""
-        if expr.op != "log" or self.shifts is None:
+        """`log(sum[j](exp(s)))` as `m + log(sum[j](exp(s - m)))`, for a number `m` near the largest of all `s`; also of
+        a mean, and with 1 or an exponential beside the sum."""
+        if self.shifts is None:
             return None
-        argument = expr.arguments[0]
-        total = argument if isinstance(argument, ir.Reduce) else self.body_of(argument)
+        for argument, beside in _beside(expr):
+            total = argument if isinstance(argument, ir.Reduce) else self.body_of(argument)
+            if isinstance(total, ir.Reduce) and total.op in ("sum", "mean"):
+                return self.shifted_total(expr, total, beside)
+        return None
+
+    def shifted_total(self, expr: ir.Map, total: ir.Reduce, beside: ir.Expr | None) -> ir.Expr | None:
+        assert self.shifts is not None
         found: dict[str, ir.Expr] = {}
-        if not isinstance(total, ir.Reduce) or total.op != "sum":
-            return None
         self.ranges |= {range.coordinate: range for range in total.ranges}
         if not self.matches(("exp", ("x",)), total.body, found) or _is_shifted(found["x"], total):
             return None
-        home = [self.ranges.get(coordinate) for coordinate in sorted(total.type.coordinates)]
+        home = [self.ranges.get(coordinate) for coordinate in sorted(expr.type.coordinates)]
         known = [range for range in home if range is not None and range.is_counted]
-        if len(known) < len(home) or not all(map(is_bare, (total, found["x"]))):
+        parts = (total, found["x"], *(() if beside is None else (beside,)))
+        if len(known) < len(home) or not all(map(is_bare, parts)):
             return None
-        near = self.shifts.near(total, self.stable(found["x"]), known)
+        near = self.shifts.near(total, self.stable(found["x"]), beside, known)
         less: ir.Expr = build.apply("-", (found["x"], near), "real", expr.span)
         if total.guard is not None:
             # What is removed may be far above what is left, and must not overflow.
             less = build.select(total.guard, less, build.real(Fraction(0), expr.span), expr.span)
         raised = build.apply("exp", (less,), "real", expr.span)
-        rest = build.reduce("sum", total.ranges, raised, total.guard, "real", total.span)
-        return build.apply("+", (near, build.apply("log", (rest,), "real", expr.span)), "real", expr.span)
+        rest: ir.Expr = build.reduce(total.op, total.ranges, raised, total.guard, "real", total.span)
+        if beside is None:
+            return build.apply("+", (near, build.apply("log", (rest,), "real", expr.span)), "real", expr.span)
+        # Beside 1 no digits are lost of a small total: the first is `log1p(total)` where `m` is 0.
+        form = "log1p(expm1(x) + y)" if isinstance(beside, ir.Const) else "log(exp(x) + y)"
+        less = build.apply("-", (beside, near), "real", expr.span)
+        return build.apply("+", (near, _written(form, less, expr.span, rest)), "real", expr.span)
 
     def opened(self, expr: ir.Expr) -> ir.Expr | None:
         """The body of a definition between the parts of a formula; None for anything else."""
@@ -209,16 +220,32 @@ def _is_heavy(expr: ir.Expr) -> bool:
     return any(isinstance(part, ir.Reduce | ir.Normalize) for part in walk(expr))
 
 
-def _written(form: str, x: ir.Expr, span: Span) -> ir.Expr:
+def _written(form: str, x: ir.Expr, span: Span, y: ir.Expr | None = None) -> ir.Expr:
     return read(
         form,
-        {"x": x},
+        {"x": x, "y": x if y is None else y},
         lambda number: build.real(number, span),
         lambda op, arguments: build.apply(op, arguments, "real", span),
     )
 
 
 # ---------------------------------------------------------------------- shifted
+
+
+def _beside(expr: ir.Map) -> Iterator[tuple[ir.Expr, ir.Expr | None]]:
+    """Yield what a logarithm may be of: a total, and the exponent of what is added to it, None for nothing."""
+    match expr:
+        case ir.Map("log1p", (total,)):
+            yield total, build.real(Fraction(0), expr.span)
+        case ir.Map("log", (ir.Map("+", (left, right)),)):
+            for total, other in ((left, right), (right, left)):
+                match other:
+                    case ir.Const(value) if value == 1:
+                        yield total, build.real(Fraction(0), expr.span)
+                    case ir.Map("exp", (exponent,)) if exponent.type.kind == "real":
+                        yield total, exponent
+        case ir.Map("log", (total,)):
+            yield total, None
 
 
 def _is_shifted(score: ir.Expr, total: ir.Reduce) -> bool:
@@ -236,11 +263,14 @@ class Shifts:
     taken: set[str]
     lets: list[ir.Let] = field(default_factory=list)
 
-    def near(self, total: ir.Reduce, score: ir.Expr, home: list[ir.Range]) -> ir.Expr:
-        """A number near the largest score, and 0 where that is infinite. It is whole, so that nothing flows through it:
-        what is computed with it does not depend on it."""
+    def near(self, total: ir.Reduce, score: ir.Expr, beside: ir.Expr | None, home: list[ir.Range]) -> ir.Expr:
+        """A number near the largest score, or what is `beside` them, and 0 where that is infinite. It is whole, so that
+        nothing flows through it: what is computed with it does not depend on it."""
         span = total.span
-        largest = self._define("largest", build.reduce("max", total.ranges, score, total.guard, "real", span), home)
+        most: ir.Expr = build.reduce("max", total.ranges, score, total.guard, "real", span)
+        if beside is not None:
+            most = build.apply("max", (beside, most), "real", span)
+        largest = self._define("largest", most, home)
         floor = build.apply("floor", (largest,), "real", span)
         gone = build.apply("-", (floor, floor), "real", span)
         is_finite = build.apply("==", (gone, build.real(Fraction(0), span)), "bool", span)
