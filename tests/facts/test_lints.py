@@ -663,3 +663,18 @@ def test_guard_that_keeps_one_beside_a_mask(guard: str) -> None:
 @pytest.mark.parametrize("guard", ["keep[j]", "keep[j] && j <= i", "keep[j] || j == i + 1"])
 def test_guard_that_may_keep_nobody(guard: str) -> None:
     assert len(findings(OWN.replace("GUARD", guard), "IX415")) == 1
+
+
+TWO = """input S[i, j], T[i, j], V[j, e], mix;
+let a[i, j] = softmax[j](S[i, j]) where j <= i;
+let b[i, j] = softmax[j](T[i, j]) where GUARD;
+let out[i, e] = sum[j]((SUM) * V[j, e]);
+attention out(query i, key j, carry e, causal, rows free);
+"""
+
+
+@pytest.mark.parametrize("total", ["a[i, j] - mix * b[i, j]", "mix * a[i, j] + b[i, j]", "-b[i, j] / mix + a[i, j]"])
+def test_a_sum_of_what_guards_remove_has_no_influence(total: str) -> None:
+    """Where all terms are removed their sum is 0, and nothing is heard through it; one term that is not is enough."""
+    for guard, heard in (("j <= i", 0), ("j < i", 0), ("j <= i + 1", 1)):
+        assert len(findings(TWO.replace("GUARD", guard).replace("SUM", total), "IX423")) == heard

@@ -169,7 +169,7 @@ def evaluated(
             left, right = expr.arguments
             waiting += [(left, (*trail, (right, True))), (right, (*trail, (left, True)))]
         else:
-            waiting += _parts(expr, trail, lets)
+            waiting += _parts(expr, trail, lets, influence)
 
 
 def _conditions(trail: Trail) -> Iterator[ir.Expr]:
@@ -179,13 +179,13 @@ def _conditions(trail: Trail) -> Iterator[ir.Expr]:
             yield condition if holds else fails(condition)
 
 
-def _parts(expr: ir.Expr, trail: Trail, lets: Mapping[str, ir.Let]) -> list[tuple[ir.Expr, Trail]]:
+def _parts(expr: ir.Expr, trail: Trail, lets: Mapping[str, ir.Let], influence: bool) -> list[tuple[ir.Expr, Trail]]:
     """The parts that are evaluated inside an expression, each with its conditions. A factor is only read where
     no other is removed."""
     match expr:
         case ir.Map("*" | "/", arguments):
             factors = len(arguments) if expr.op == "*" else 1
-            found = [support(factor, lets) for factor in arguments[:factors]]
+            found = [support(factor, lets, influence) for factor in arguments[:factors]]
             result = []
             for number, argument in enumerate(arguments):
                 held = [(s, True) for n, s in enumerate(found) if s is not None and n != number]
@@ -204,23 +204,30 @@ def _parts(expr: ir.Expr, trail: Trail, lets: Mapping[str, ir.Let]) -> list[tupl
             return inside(expr, trail)
 
 
-def support(expr: ir.Expr, lets: Mapping[str, ir.Let]) -> ir.Expr | None:
+def support(expr: ir.Expr, lets: Mapping[str, ir.Let], influence: bool = False) -> ir.Expr | None:
     """The condition under which no guard removes a value; None where none can remove it. A definition that reads
-    itself is not looked through again: what an earlier step lost is not said here."""
+    itself is not looked through again: what an earlier step lost is not said here. A sum of what is removed is a 0 like
+    any other, and what it multiplies is read; but it has no `influence`."""
     match expr:
         case ir.Read(tensor, indices) if tensor in lets and len(lets[tensor].clauses) == 1:
             clause = lets[tensor].clauses[0]
             others = {name: let for name, let in lets.items() if name != tensor}
-            inner = build.conjunction((clause.guard, support(clause.body, others)))
+            inner = build.conjunction((clause.guard, support(clause.body, others, influence)))
             return None if inner is None else at(clause, inner, indices)
         case ir.Normalize(op="softmax" | "cumsum", guard=guard):
             return guard
         case ir.Map("*", arguments):
-            return build.conjunction(support(argument, lets) for argument in arguments)
+            return build.conjunction(support(argument, lets, influence) for argument in arguments)
         case ir.Map("/" | "neg", arguments):
-            return support(arguments[0], lets)
+            return support(arguments[0], lets, influence)
+        case ir.Map("+" | "-", arguments) if influence:
+            terms = list(dict.fromkeys(support(argument, lets, influence) for argument in arguments))
+            some = [term for term in terms if term is not None]
+            if len(some) < len(terms):
+                return None
+            return some[0] if len(some) == 1 else build.apply("||", tuple(some), "bool", expr.span)
         case ir.Select(condition, then, otherwise):
-            sides = [support(then, lets), support(otherwise, lets)]
+            sides = [support(then, lets, influence), support(otherwise, lets, influence)]
             if sides == [None, None]:
                 return None
             cases = [build.conjunction((c, s)) for c, s in zip((condition, fails(condition)), sides, strict=True)]

@@ -150,5 +150,5 @@ def _groups(view: View, positions: Positions, expr: ir.Reduce, coordinate: Coord
 
 def _held(view: View, expr: ir.Reduce) -> Trail:
     """The condition under which the points of a reduction count: its guard, and where what it sums is not removed."""
-    removed = support(expr.body, view.lets) if expr.op == "sum" else None
+    removed = support(expr.body, view.lets, influence=True) if expr.op == "sum" else None
     return tuple((held, True) for held in (expr.guard, removed) if held is not None)
