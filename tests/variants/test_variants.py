@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from tests.variants import catalogue, roster  # noqa: E402
+from tests.variants.heard import Cost  # noqa: E402
 
+import indexical as ix  # noqa: E402
 from indexical.cli import main  # noqa: E402
+from indexical.facts.view import View  # noqa: E402
+from indexical.ir import nodes as ir  # noqa: E402
+from indexical.ir import whole  # noqa: E402
 
 SCREEN = 32
 
@@ -76,3 +82,33 @@ def test_coordinates_of_a_variant_differ_in_size() -> None:
     for name in roster.NAMES:
         sizes = roster.sizes_of(name)
         assert (name in tied) != (len(set(sizes.values())) == len(sizes)), name
+
+
+PAIRS = """input Q[i, d], K[j, d], V[j, e];
+let scores[i, j] = sum[d](Q[i, d] * K[j, d]);
+let weights[i, j] = softmax[j](scores[i, j] where GUARD);
+let out[i, e] = sum[j](weights[i, j] * V[j, e]);
+"""
+
+
+GUARDS = ["j <= i", "j <= i && i - j < 3", "i / 4 == j / 4", "any[k in 0..9](i - j == 2 ** k)"]
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+def test_cost_is_that_of_the_pairs_that_are_heard(guard: str) -> None:
+    def sizes(positions: int) -> whole.Lookup:
+        def size(leaf: ir.Size | ir.Read) -> int:
+            assert isinstance(leaf, ir.Size)
+            return {"i": positions, "j": positions, "d": 2, "e": 3}[leaf.coordinate.name]
+
+        return size
+
+    cost = Cost(View(ix.compile(PAIRS.replace("GUARD", guard)).ir), sizes)
+    asks, answers = np.ogrid[:1024, :1024]
+    heard = {
+        "j <= i": answers <= asks,
+        "j <= i && i - j < 3": (answers <= asks) & (asks - answers < 3),
+        "i / 4 == j / 4": asks // 4 == answers // 4,
+    }.get(guard, np.isin(asks - answers, 2 ** np.arange(9)))
+    # Two features to compare, three to carry, and the softmax: a sum and a quotient.
+    assert cost.at(1024) == heard.sum() * (2 + 3 + 2)
