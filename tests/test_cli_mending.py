@@ -50,6 +50,22 @@ def test_what_is_mechanical_is_mended(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    ("text", "mended"),
+    [
+        ("let y[i] = x[i] > 0 and (x[i] < 1 or x[i] > 2);", "let y[i] = x[i] > 0 && (x[i] < 1 || x[i] > 2);"),
+        ("let y[i] = x[i] where not(i > 1) and i > 0;", "let y[i] = x[i] where !(i > 1) && i > 0;"),
+        ("let y[i] = π * x[i];", "let y[i] = pi * x[i];"),
+        ("use std::norm::{unit_norm};\nlet y = unit_norm(x, 1e-6);", None),
+    ],
+)
+def test_words_of_other_languages_are_mended(text: str, mended: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "words.ix"
+    path.write_text(f"input x[i];\n{text}\n", encoding="utf-8")
+    assert main(["check", "--strict", "--fix", str(path)]) == 0
+    assert path.read_text(encoding="utf-8") == f"input x[i];\n{mended or text.replace('std::norm:', 'std::norms:')}\n"
+
+
 def test_the_file_keeps_its_mark_and_its_line_ends(tmp_path: Path) -> None:
     path = tmp_path / "other.ix"
     path.write_bytes(b"\xef\xbb\xbfinput x[i];\r\nlet y[i] = x[i] \xc3\x97 2;\r\n")

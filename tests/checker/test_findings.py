@@ -36,7 +36,7 @@ MISTAKES = {
     "arguments of max": ("let y = max(1);", "IX206", "max(1)"),
     "arguments of a function": ("fn f(a, b) { a + b } let y = f(1);", "IX206", "f(1)"),
     "size of an expression": ("input x[i]; let y[i] = x[i] / size(i + 1);", "IX206", "size(i + 1)"),
-    "unknown module": ("use std::nonsense::{f}; let y = 1;", "IX207", "std::nonsense::"),
+    "unknown module": ("use std::nonsense::{f}; let y = 1;", "IX207", "std::nonsense"),
     "recursive function": ("fn f(a) { f(a) } let y = f(1);", "IX208", "f(a)"),
     "recursive abbreviation": ("let y = z where z = z + 1;", "IX208", "z"),
     "scalar defined by itself": ("let y = y + 1;", "IX208", "y"),

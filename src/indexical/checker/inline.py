@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from ..diagnostics import Label
+from ..diagnostics import Fix, Label
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
 from ..ir.graph import components, reached
 from ..source import Span
 from ..syntax import tree
-from ..syntax.vocabulary import FOREIGN, FUNCTIONS
+from ..syntax.vocabulary import FOREIGN, FOREIGN_WORDS, FUNCTIONS
 from . import definitions, elaborate, lifting, sizes
 from . import reads as reading
 from .modules import Function
@@ -233,6 +233,8 @@ def _report_unknown(unit: Unit, scope: Scope, node: tree.Call) -> None:
         return
     help, fix = suggest(node.function, (*scope.functions, *FUNCTIONS, "size"), node.function_span)
     help = help or FOREIGN.get(node.function)
+    if fix is None and node.function in FOREIGN_WORDS:
+        fix = Fix(node.function_span, FOREIGN_WORDS[node.function])
     unit.report("IX201", f"no function is called `{node.function}`", node.function_span, help=help, fix=fix)
 
 

@@ -63,8 +63,9 @@ def _used(file: tree.File, use: tree.Use, sink: Sink, loading: tuple[Path, ...])
     path = _locate(file.source, use)
     if path is None or not path.is_file():
         known = ["std::" + module.stem for module in sorted(STANDARD.glob("*.ix"))]
-        help, _ = suggest("::".join(use.path), known, use.path_span)
-        sink.report("IX207", f"there is no module `{'::'.join(use.path)}`", use.path_span, help=help or _where(use))
+        called = "::".join(use.path)
+        help, fix = suggest(called, known, use.path_span)
+        sink.report("IX207", f"there is no module `{called}`", use.path_span, help=help or _where(use), fix=fix)
         return {}
     if path in loading:
         sink.report("IX207", f"`{'::'.join(use.path)}` uses itself", use.path_span)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..diagnostics import Label
+from ..diagnostics import Fix, Label
 from ..ir import build
 from ..ir import nodes as ir
 from ..source import Span
 from ..syntax import tree
-from ..syntax.vocabulary import FOREIGN, FUNCTIONS
+from ..syntax.vocabulary import FOREIGN, FOREIGN_WORDS, FUNCTIONS
 from . import derivatives, elaborate, inline, kinds, literals, sizes
 from .names import counted, suggest
 from .scope import Abbreviated, Binding, Evidence, Poison, RestBinding, Scope, Tensor, Unit, Value
@@ -72,6 +72,8 @@ def unknown_name(unit: Unit, scope: Scope, name: str, span: Span, tensor: bool =
         otherwise = f"declare it, `input {name}[…];`, or define it, `let {name}[…] = …;`"
     else:
         otherwise = f"if it is a coordinate, put it on the left, or consume it: `sum[{name}](…)`"
+    if fix is None and name in FOREIGN_WORDS:
+        fix = Fix(span, FOREIGN_WORDS[name])
     unit.report("IX201", f"nothing defines `{name}`", span, help=closest or FOREIGN.get(name, otherwise), fix=fix)
 
 

@@ -10,7 +10,7 @@ from ..diagnostics import Fix, Label, Sink
 from ..source import Source, Span
 from . import tree
 from .tokens import Token, tokenize
-from .vocabulary import FOREIGN, MAXIMUM_DEPTH
+from .vocabulary import FOREIGN, FOREIGN_WORDS, MAXIMUM_DEPTH
 
 T = TypeVar("T")
 
@@ -80,7 +80,13 @@ class Cursor:
     def fail(self, expected: str, help: str | None = None, fix: Fix | None = None) -> NoReturn:
         """Stop, because the next word is not what was expected."""
         help = help or FOREIGN.get(self.token.text)
-        self.stop("IX101", f"{expected}, found {self.found()}", Label(self.place()), help=help, fix=fix)
+        message = f"{expected}, found {self.found()}"
+        self.stop("IX101", message, Label(self.place()), help=help, fix=fix or self.meant())
+
+    def meant(self) -> Fix | None:
+        """The fix of a word that is another one in this language."""
+        word = FOREIGN_WORDS.get(self.token.text)
+        return None if word is None else Fix(self.place(), word)
 
     def stop(
         self, code: str, message: str, *labels: Label, help: str | None = None, fix: Fix | None = None
@@ -131,7 +137,8 @@ class Cursor:
             help = "a size is stated as `i in 0..5`, and `==` compares"
         if self.next_is("where"):
             help = "a guard stands after the whole right-hand side, or inside the bracket of a reduction or normaliser"
-        self.stop("IX102", message, Label(self.place()), Label(self.span(opening), "opened here"), help=help)
+        opened = Label(self.span(opening), "opened here")
+        self.stop("IX102", message, Label(self.place()), opened, help=help, fix=self.meant())
 
     def deepen(self) -> None:
         """One node further down. Counted wherever the parser calls itself: Python's own stack is finite."""

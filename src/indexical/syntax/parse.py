@@ -168,12 +168,12 @@ class _Parser(ExpressionParser):
     def use(self) -> tree.Use:
         start = self.advance().start
         first = self.name("the path of a module")
-        path = [first.name]
+        path, path_span = [first.name], first.span
         self.expect("::", "and the names to use")
         while self.token.kind == "name":
             path.append(self.advance().text)
+            path_span = self.since(first.span.start)
             self.expect("::", "and the names to use")
-        path_span = self.since(first.span.start)
         names, _ = self.listed("{", lambda: self.name("a name to use"), "these names")
         self.end_statement()
         return tree.Use(tuple(path), path_span, tuple(names), self.since(start))

@@ -33,6 +33,7 @@ FOREIGN: dict[str, str] = {
     "and": "both hold: write `&&`",
     "or": "one holds: write `||`",
     "not": "the opposite is `!`",
+    "π": "write `pi`",
     "return": "a function or block ends in its value, without `return` and without `;`",
     "def": "a function is `fn f(x) { … }`",
     "import": "functions are fetched with `use std::norms::{layer_norm};`",
@@ -48,6 +49,9 @@ FOREIGN: dict[str, str] = {
     "@": "a matrix product is a sum: `sum[d](A[i, d] * B[d, j])`",
     ":": "a size is stated as `i in 0..5`, a choice as `if c { a } else { b }`",
 }
+
+# Those for which one word stands here.
+FOREIGN_WORDS: dict[str, str] = {"and": "&&", "or": "||", "not": "!", "π": "pi"}
 
 # Dtypes by the names they have elsewhere.
 FOREIGN_DTYPES: dict[str, str] = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
-from ...ir.walk import walk
+from ...ir.needs import read_in
 from ..view import View
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _one_side(view: View, turned: Side, still: Side) -> Diagnostic:
 def _in_part(view: View, side: Side, other: Side) -> Diagnostic | None:
     """Whether a part of a side does not turn, though it is made here: what was kept may have been turned before."""
     for part in side.still:
-        names = view.made_of(*(read.tensor for read in walk(part) if isinstance(read, ir.Read)))
+        names = view.made_of(*read_in(part))
         if {name for name in names if name not in view.lets} & other.inputs:
             at = view.shown(side.at)
             return Diagnostic(
