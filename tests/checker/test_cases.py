@@ -49,6 +49,8 @@ def test_what_no_guard_keeps_is_absent_and_a_reader_that_repeats_the_union_may_r
         ("let p[i] = x[i] > 0; let y[i] = 1 where p[i]; let y[i] = { let s = sum[k](x[k]); s } where !p[i]; output y;",
          [1, 2, 2, 1]),
         ("let y[i] = x[i] > 0 where i < 2; let y[i] = true where i >= 2;", [True, False, True, True]),
+        ("let y[i, k in 0..size(i)] = x[i] where k < i; let y[i, k in 0..size(i)] = 9 where k == i;",
+         [[9, 0, 0, 0], [-2, 9, 0, 0], [0, 0, 9, 0], [3, 3, 3, 9]]),
     ],
 )  # fmt: skip
 def test_every_way_is_what_it_says(text: str, wanted: object) -> None:

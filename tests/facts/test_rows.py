@@ -112,3 +112,33 @@ def test_a_note_of_empty_rows_only_where_there_may_be_one(guard: str) -> None:
     text = f"""input Q[i, d], pad[i] : bool, doc[i] : i64;
 let w[i, j in 0..size(i)] = softmax[j](sum[d](Q[i, d] * Q[j, d]) / sqrt(size(d)) where {guard});"""
     assert ("IX415" not in [found.code for found in ix.check(text)]) == KEPT[guard]
+
+
+FEATURES = """input Q[i, d], K[j, d], V[j, e];
+let f[i, d] = relu(Q[i, d]) + 1;
+let g[j, d] = relu(K[j, d]) + 1;
+let heard[i, e] = sum[j](sum[d](f[i, d] * g[j, d]) * V[j, e] where j <= i);
+let total[i] = TOTAL;
+let out[i, e] = heard[i, e] / total[i];
+attention out(query i, key j, compare d, carry e, causal);
+"""
+
+
+@pytest.mark.parametrize(
+    ("total", "claimed"),
+    [
+        ("sum[j](sum[d](f[i, d] * g[j, d]) where j <= i)", True),
+        ("sum[j, d](g[j, d] * f[i, d] where j <= i)", True),
+        ("sum[d](f[i, d] * sum[k](g[k, d] where k <= i))", True),
+        ("sum[d](f[i, d] * sum[k](g[k, d]))", False),
+        ("sum[d](f[i, d] * sum[k](g[k, d] where k <= i)) + 1", False),
+        ("sum[d](f[i, d])", False),
+    ],
+)
+def test_products_of_features_that_are_divided_by_their_sum(total: str, claimed: bool) -> None:
+    text = FEATURES.replace("TOTAL", total)
+    divided = "V[j, e] where j <= i) / total[i];"
+    lines = text.replace("let heard[i, e]", "let out[i, e]").replace("V[j, e] where j <= i);", divided)
+    inside = lines.replace("let out[i, e] = heard[i, e] / total[i];\n", "")
+    for spelling in (text, inside):
+        assert ([found for found in ix.check(spelling) if found.severity == "error"] == []) == claimed

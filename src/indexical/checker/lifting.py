@@ -6,7 +6,7 @@ hidden. A statement's definitions are finished when the ranges of all its coordi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..diagnostics import Label
 from ..ir import build
@@ -65,7 +65,8 @@ def lift(
     if len(drafts) > 1 and any(found.guard is not None for found in drafts):
         from .cases import merged  # Few programs have one.
 
-        found_cases = merged(unit, let.name, drafts, origins)
+        filled = [replace(d, ranges=tuple(sizes.fill_range(unit, frame, range) for range in d.ranges)) for d in drafts]
+        found_cases = merged(unit, let.name, filled, origins)
         if found_cases is None:
             return None
         drafts = found_cases

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..ir import build
 from ..ir import nodes as ir
-from ..ir.algebra.factors import Condition, Factor, Factored, Forms, Summed, factors_of, varying
+from ..ir.algebra.factors import Condition, Factor, Factored, Forms, Summed, factors_of, product_of, varying
 from ..ir.types import Coordinate
 from ..ir.walk import children, walk
 from .attention import Comparison, Gather, Site, compare, sites
@@ -195,3 +196,48 @@ def _is_claimed(view: View, let: ir.Let, key: Coordinate, query: frozenset[Coord
         if named and let.name in view.made_of(contract.name):
             return True
     return False
+
+
+# ------------------------------------------------------- what they are divided by
+
+
+def is_shared_out(view: View, gather: Gather) -> bool:
+    """Whether what such a gather brings is divided by what its weights sum to, in its own definition or in the next."""
+    forms = view.forms
+    for let in view.program.lets:
+        for clause in let.clauses:
+            scope = {range.coordinate: range for range in clause.ranges}
+            for part in walk(clause.body):
+                match part:
+                    case ir.Map("/", (above, below)) if _is_result(view, let, gather, above):
+                        divisor = forms.form(forms.written_out(below), scope)
+                        if any(forms.is_same(divisor, forms.form(total, scope)) for total in _totals(view, gather)):
+                            return True
+    return False
+
+
+def _is_result(view: View, let: ir.Let, gather: Gather, expr: ir.Expr) -> bool:
+    """Whether an expression is the sum that gathers, in place or by its name, at the same coordinates."""
+    if let is gather.site.let or not isinstance(expr, ir.Read):
+        return expr is gather.site.expr
+    return expr.tensor == gather.name and view.forms.opened(expr) == (gather.site.expr, None)
+
+
+def _totals(view: View, gather: Gather) -> Iterator[ir.Expr]:
+    """The sum of the weights, in each order in which it may be taken: first over what is compared, at once, or first
+    over the keys."""
+    total, product = gather.site.expr, gather.site.product
+    assert isinstance(total, ir.Reduce)
+    weights = [product.factors[n] for n in sorted(gather.weights.used)]
+    keys, kept = total.ranges, total.guard
+    whole = product_of(weights, total)
+    yield build.reduce("sum", keys, whole, kept, "real", total.span)
+    match view.forms.written_out(whole):
+        case ir.Reduce("sum", inner, body, None):
+            yield build.reduce("sum", (*keys, *inner), body, kept, "real", total.span)
+            at_key = [factor for factor in factors_of(body) if gather.coordinate in factor.coordinates]
+            others = [factor for factor in factors_of(body) if gather.coordinate not in factor.coordinates]
+            if at_key and others:
+                there = build.reduce("sum", keys, product_of(at_key, body), kept, "real", total.span)
+                both = build.apply("*", (product_of(others, body), there), "real", total.span)
+                yield build.reduce("sum", inner, both, None, "real", total.span)

@@ -146,6 +146,11 @@ def _by_parts(expr: ir.Expr, digits: dict[Coordinate, ir.Expr]) -> ir.Expr:
 def rows_of(view: View, gather: Use, name: str | None = None) -> Rows:
     """The sums of the weights with which a definition gathers: of several that gather the same values, together."""
     own = gather.weights.rows
+    if own == "free" and isinstance(gather, Gather) and gather.weights.by_hand and gather.weights.raw is not None:
+        from .free_weights import is_shared_out
+
+        if is_shared_out(view, gather):
+            return "sum to 1"
     let = view.lets[name or gather.name]
     values = _reads_of_values(gather)
     shares = [share for clause in let.clauses for share in _shares(view, clause.body, Fraction(1), values, 0)]
