@@ -475,8 +475,10 @@ def positions() -> Iterator[Case]:
     yield from pair(
         "queries not rotated", rotated("none"), rotated(), example, QKV, half, "rotary", "queries are not rotated"
     )
-    yield from pair("keys not rotated", rotated("half", "none"), rotated(), example, QKV, half, "rotary", "not rotated")
-    yield from pair("neither rotated", causal, rotated(), example, QKV, any_, "rotary", "not rotated")
+    yield from pair(
+        "keys not rotated", rotated("half", "none"), rotated(), example, QKV, half, "rotary", "and the keys are not"
+    )
+    yield from pair("neither rotated", causal, rotated(), example, QKV, any_, "rotary", "neither queries nor keys")
     yield from pair("rotated in pairs", rotated("pair", "pair"), rotated(), example, QKV, half, "rotary", "pairing")
     yield from pair("rotated in halves", rotated(), rotated("pair", "pair"), example, QKV, paired, "rotary", "pairing")
     yield from pair("two pairings", rotated("half", "pair"), rotated(), example, QKV, half, "rotary", "differently")

@@ -36,6 +36,8 @@ def weighings() -> Iterator[Case]:
     for name, target, law, cause in (
         ("softmax twice", lambda q, k, v: scores_of(q, k).softmax(-1).softmax(-1) @ v, "rows", "twice"),
         ("logarithm of the softmax", lambda q, k, v: scores_of(q, k).log_softmax(-1) @ v, "rows", "logarithm"),
+        ("scaled after the softmax", lambda q, k, v: (q @ k.mT).softmax(-1) / 2 @ v, "rows", "after the softmax"),
+        ("values rolled", lambda q, k, v: full(q, k, v.roll(1, -2)), "score", "one position apart"),
         ("no softmax", lambda q, k, v: scores_of(q, k) @ v, "rows", "missing"),
         (
             "features summed apart",
@@ -53,6 +55,15 @@ def weighings() -> Iterator[Case]:
         ),
     ):
         yield Case(name, target, example, QKV, FULL, law, cause)
+    yield Case(
+        "masked scores lowered by ten",
+        lambda q, k, v: (scores_of(q, k) - 10.0 * torch.ones(N, N).triu(1)).softmax(-1) @ v,
+        example,
+        QKV,
+        {"causal": True},
+        "causal",
+        "changed by -10",
+    )
     yield Case(
         "sigmoid, and declared so", lambda q, k, v: scores_of(q, k).sigmoid() @ v, example, QKV, {"rows": "free"}
     )

@@ -15,6 +15,7 @@ from .inquiry import Inquiry
 from .layout import Layout, infer_sizes, parse_axes, refusal
 from .numerics import tell_accuracy, tell_limits
 from .projected import judge_projected
+from .proofs import proved
 from .reports import Finding, Report, name_of, place_of, ranked
 from .sanity import plain, sanity
 from .settings import Settings
@@ -115,6 +116,9 @@ def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract
                 tell_limits(inquiry)
             found = {**inquiry.found, **found}
             laws += [law for law in inquiry.laws if law not in laws]
+    if findings:
+        tell("proofs")
+        findings = proved(findings, foreign.original, foreign.example, layouts, contract)
     seconds = time.monotonic() - started
     return Report(
         name_of(foreign.original), ranked(findings), found, tuple(laws), tuple(unread), foreign.calls, seconds

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from ..ir.functions import FUNCTIONS
 from .layout import refusal
 
 _CHOICES: dict[str, tuple[Any, ...]] = {
@@ -89,7 +89,6 @@ _OPERATIONS: dict[type, Any] = {
     ast.Pow: operator.pow,
     ast.USub: operator.neg,
 }
-_FUNCTIONS = {"sqrt": math.sqrt, "log": math.log, "log2": math.log2, "exp": math.exp}
 
 
 def evaluate(expression: float | str, sizes: Mapping[str, int]) -> float:
@@ -116,7 +115,7 @@ def _value(node: ast.AST, sizes: Mapping[str, int]) -> Any:
         case ast.UnaryOp(op=op, operand=operand):
             return _OPERATIONS[type(op)](_value(operand, sizes))
         case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]):
-            return _FUNCTIONS[name](_value(argument, sizes))
+            return FUNCTIONS[name].value(_value(argument, sizes))
     raise SyntaxError
 
 
@@ -129,37 +128,20 @@ def _elu_plus_one(x: Any) -> Any:
     return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
 
 
-def _relu(x: Any) -> Any:
-    import numpy as np
+def _each(name: str) -> Callable[[Any], Any]:
+    """A function of the table, at each number of an array."""
 
-    return np.maximum(x, 0)
+    def of_array(x: Any) -> Any:
+        import numpy as np
 
+        return np.vectorize(FUNCTIONS[name].value, otypes=[float])(x)
 
-def _exp(x: Any) -> Any:
-    import numpy as np
-
-    return np.exp(x)
-
-
-def _softplus(x: Any) -> Any:
-    import numpy as np
-
-    return np.logaddexp(x, 0)
+    return of_array
 
 
-def _squared_relu(x: Any) -> Any:
-    return _relu(x) ** 2
-
-
-def _identity(x: Any) -> Any:
-    return x
-
-
-KERNELS: dict[str, Any] = {
+KERNELS: dict[str, Callable[[Any], Any]] = {
     "elu+1": _elu_plus_one,
-    "relu": _relu,
-    "relu^2": _squared_relu,
-    "exp": _exp,
-    "softplus": _softplus,
-    "identity": _identity,
+    **{name: _each(name) for name in "relu exp softplus".split()},
+    "relu^2": lambda x: _each("relu")(x) ** 2,
+    "identity": lambda x: x,
 }

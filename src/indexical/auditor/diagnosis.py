@@ -10,7 +10,7 @@ import numpy as np
 
 from .access import Access
 from .models import Model, agrees, dot, fit_scale, logarithms, predict
-from .observing import Draw
+from .observing import Draw, own
 from .settings import Component, Setting, Settings
 
 _SOFTMAX = (r"softmax\s*\(.*", r"exp\s*\(.*", r"scaled_dot_product_attention.*")
@@ -62,7 +62,7 @@ def _candidates(settings: Settings, base: Model, draws: list[Draw]) -> Iterator[
     yield from _relations(settings, base)
     yield from _stages(settings, base, draws)
     yield from _pairings(settings, base)
-    yield from _weighings(settings, base)
+    yield from _weighings(settings, base, draws)
 
 
 # --------------------------------------------------------------- normalisation
@@ -206,21 +206,24 @@ def _stages(settings: Settings, base: Model, draws: list[Draw]) -> Iterator[Mode
                 mend="cap the scores first, then mask them",
             )
         scale, _ = fit_scale(settings.access, draws, base.bias, "key", base.scores, settings.declared, base.softcap)
-        fill = _fill(settings, replace(base, scale=np.nan_to_num(scale)), draws)
-        if fill is not None:
-            yield replace(
-                plain,
-                relation=settings.declared,
-                late=None,
-                fill=fill,
-                message=f"keys that {names} drops are heard",
-                cause=f"masked scores are set to {fill:.4g}, which is an ordinary score, and not to -inf",
-                mend='fill with -inf (`float("-inf")`, or `torch.finfo(dtype).min`)',
-            )
+        known = replace(base, scale=np.nan_to_num(scale))
+        for stage, how in (("before", "set to"), ("lowered", "changed by")):
+            fill = _fill(settings, known, draws, stage == "lowered")
+            if fill is not None:
+                yield replace(
+                    plain,
+                    relation=settings.declared,
+                    late=None,
+                    stage=stage,
+                    fill=fill,
+                    message=f"keys that {names} drops are heard",
+                    cause=f"masked scores are {how} {fill:.4g}, which other scores outweigh, and not to -inf",
+                    mend='fill with -inf (`float("-inf")`, or `torch.finfo(dtype).min`)',
+                )
 
 
-def _fill(settings: Settings, base: Model, draws: list[Draw]) -> float | None:
-    """The number that masked scores seem to be set to."""
+def _fill(settings: Settings, base: Model, draws: list[Draw], added: bool) -> float | None:
+    """The number that masked scores seem to be set to, or that seems to be added to them."""
     found = []
     access = settings.access
     for draw in draws:
@@ -235,7 +238,8 @@ def _fill(settings: Settings, base: Model, draws: list[Draw]) -> float | None:
             inside = support[lane, query] & allowed[lane, query]
             outside = support[lane, query] & ~allowed[lane, query]
             level = (values[lane, query] - known[lane, query])[inside].mean()
-            found += list(values[lane, query][outside] - level)
+            own = known[lane, query][outside] if added else 0.0
+            found += list(values[lane, query][outside] - level - own)
     if not found or np.ptp(found) > 1e-6:
         return None
     middle = float(np.mean(found))
@@ -283,6 +287,17 @@ def _pairings(settings: Settings, base: Model) -> Iterator[Model]:
             mend="sum over the key: `einsum('… i j, … j e -> … i e')`",
             hints=(r"einsum.*|matmul.*| @ .*",),
         )
+    for step in (1, -1):
+        yield replace(
+            plain,
+            scores=_shifted(access, step),
+            relation=_rolled(base.relation, step),
+            law="score",
+            message="a key is heard with the value of another position",
+            cause="the values are one position apart from their keys: they are shifted or rolled",
+            mend="gather the value at the key that was compared",
+            hints=(r"roll.*|cat.*|pad.*",),
+        )
     for roles, maps in _lane_maps(access):
         names = " and ".join({"k": "keys", "v": "values"}[role] for role in roles)
         yield replace(
@@ -329,7 +344,7 @@ def _lane_maps(access: Access) -> Iterator[tuple[tuple[str, ...], dict[str, Any]
 # ------------------------------------------------------------------- weighings
 
 
-def _weighings(settings: Settings, base: Model) -> Iterator[Model]:
+def _weighings(settings: Settings, base: Model, draws: list[Draw]) -> Iterator[Model]:
     """Something else than one softmax, or scores that are not `q·k`."""
     access = settings.access
     mend = "the weights are `softmax(scores)` over the keys, once"
@@ -379,6 +394,12 @@ def _weighings(settings: Settings, base: Model) -> Iterator[Model]:
         "hints": _SOFTMAX,
     }
     yield replace(base, weigh=twice, scale=None, cause="the softmax is applied twice", **law)
+    total = np.array([own(access, draw.full).sum(2).mean() for draw in draws]).mean()
+    if abs(total - 1) > 1e-6:
+        cause = f"the weights are multiplied by {total:.6g} after the softmax"
+        if np.isclose(total, access.D**-0.5, rtol=1e-6):
+            cause += ", which is 1/sqrt(d): the scale belongs to the scores, before it"
+        yield replace(base, weigh=lambda scores: total * softmax(scores), scale=None, cause=cause, **law)
     yield replace(base, weigh=sharpened, scale=None, cause="the weights are squared after the softmax", **law)
     if access.count["q"] == access.count["k"]:
         yield replace(
@@ -412,6 +433,10 @@ def _weighings(settings: Settings, base: Model) -> Iterator[Model]:
             mend="gather the value at the key that was compared",
             hints=(r"roll.*|cat.*|pad.*",),
         )
+
+
+def _rolled(relation: Callable[[Setting], Any], step: int) -> Callable[[Setting], Any]:
+    return lambda setting: np.roll(relation(setting), step, 2)
 
 
 def _shifted(access: Access, step: int) -> Callable[[Any, Any], Any]:

@@ -59,6 +59,8 @@ def predict(access: Access, model: Model, draw: Draw) -> Any:
             weights = _softmax(access, np.where(allowed, scores * late, model.fill), model.over)
         elif model.stage == "added":
             weights = _softmax(access, np.where(allowed, scores + late, model.fill), model.over)
+        elif model.stage == "lowered":
+            weights = _softmax(access, np.where(allowed, scores, scores + model.fill), model.over)
         elif model.stage == "dropped":
             weights = _softmax(access, np.where(allowed, scores + ~late, model.fill), model.over)
         elif model.stage == "capped":

@@ -34,11 +34,12 @@ def rotary_law(inquiry: Inquiry) -> bool:
     if np.ptp(np.where(support, values, values[support].mean())) < tolerance * 0.01 or _flat(
         values, support, tolerance
     ):
+        turned = _queries_turn(inquiry, a * size, tolerance)
         inquiry.report(
             "rotary",
-            "scores do not depend on positions",
-            "equal queries and equal keys give equal scores everywhere",
-            "queries and keys are not rotated, or are rotated by the same position",
+            f"scores do not depend on the positions of {'the keys' if turned else 'queries and keys'}",
+            "equal queries and equal keys give equal scores for all keys of a query",
+            "the queries are rotated, and the keys are not" if turned else "neither queries nor keys are rotated",
             "rotate q by its position and k by its own",
             _ROTARY,
         )
@@ -77,14 +78,26 @@ def _flat(values: Any, support: Any, tolerance: float) -> bool:
     )
 
 
-def _not_relative(inquiry: Inquiry, values: Any, support: Any, tolerance: float) -> None:
-    spread = np.where(support, values, np.nan)
-    rows_differ = False
+def _queries_turn(inquiry: Inquiry, a: Any, tolerance: float) -> bool:
+    """Whether equal queries see the same keys differently: they are rotated by their own positions."""
+    access = inquiry.access
+    k = np.random.default_rng(12).normal(size=access.shape("k"))
+    values, support = _scores(inquiry, np.broadcast_to(a, access.shape("q")), k)
+    return _rows_differ(np.where(support, values, np.nan), tolerance)
+
+
+def _rows_differ(spread: Any, tolerance: float) -> bool:
+    """Whether the scores of two queries differ by more than one number for all keys that both hear."""
     for lane in spread:
         for first, second in itertools.pairwise(lane):
             change = (second - first)[~np.isnan(second - first)]
-            rows_differ |= bool(change.size > 1 and np.ptp(change) > tolerance)
-    if not rows_differ:
+            if change.size > 1 and np.ptp(change) > tolerance:
+                return True
+    return False
+
+
+def _not_relative(inquiry: Inquiry, values: Any, support: Any, tolerance: float) -> None:
+    if not _rows_differ(np.where(support, values, np.nan), tolerance):
         cause = "the queries are not rotated: the score depends on the key's position alone"
     else:
         cause = "queries and keys are rotated differently: by another base, direction or pairing, or by other positions"

@@ -38,14 +38,14 @@ def scale_law(inquiry: Inquiry, draws: list[Draw]) -> bool:
 def judge_scale(inquiry: Inquiry, value: float) -> None:
     access, contract = inquiry.access, inquiry.contract
     name = name_scale(value, inquiry)
-    inquiry.found["scale"] = f"{number(value)}{f' = {name}' if name else ''}"
+    inquiry.found["scale"] = f"{number(value)} = {name}" if name not in ("", number(value)) else number(value)
     if contract.scale is None:
         return
     inquiry.tested("scale")
     wanted = evaluate(contract.scale, scale_sizes(inquiry))
     if abs(value - wanted) <= max(1e-3, min(0.1, 50 * inquiry.slack)) * abs(wanted):
         return
-    message = f"the scale is {number(value)}{f' = {name}' if name else ''}, and not {number(wanted)} = {contract.scale}"
+    message = f"the scale is {inquiry.found['scale']}, and not {number(wanted)} = {contract.scale}"
     witness = f"log-weights are {number(value)} × q·k, by regression at d = {access.D}"
     cause, mend = _scale_cause(value, wanted, access.D, name)
     inquiry.report("scale", message, witness, cause, mend, _SCALE)
