@@ -297,9 +297,12 @@ def _float(cell: Any) -> float:
 
 
 def _by_floats(program: Program, arguments: dict[str, Any], wanted: tuple[str, ...], reason: str) -> Shown:
-    found = program(outputs=wanted, **arguments)
+    given = {name: np.asarray(to_numpy(value)) for name, value in arguments.items()}
+    # What is not finite is shown where it is heard, and nowhere else.
+    odd = any(array.dtype.kind == "f" and not np.isfinite(array).all() for array in given.values())
+    found = program(outputs=wanted, isolate=odd, **arguments)
     arrays = {name: np.asarray(to_numpy(value)) for name, value in zip(wanted, found, strict=True)}
-    arrays.update({name: np.asarray(to_numpy(value)) for name, value in arguments.items()})
+    arrays.update(given)
     sizes = {
         axis.extent.coordinate: length
         for tensor in program.ir.inputs
