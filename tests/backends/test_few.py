@@ -26,6 +26,8 @@ from tests.pairs import ALL, called_few  # noqa: E402
 import indexical as ix  # noqa: E402
 from indexical.backends.kernels import torch_masked  # noqa: E402
 
+pytestmark = pytest.mark.sampled(2)
+
 __all__ = (
     "test_narrow_numbers",
     "test_rows_that_hear_nobody_are_zero_with_zero_gradient",

@@ -21,6 +21,8 @@ from tests.backends.variants import VARIANTS  # noqa: E402
 
 import indexical as ix  # noqa: E402
 
+pytestmark = pytest.mark.sampled(2)
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # A row that hears nobody is 0 / 0 in these, and so is what flows back through it.

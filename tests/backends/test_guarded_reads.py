@@ -13,6 +13,8 @@ torch = pytest.importorskip("torch")
 
 import indexical as ix  # noqa: E402
 
+pytestmark = pytest.mark.sampled(4)
+
 QK = "sum[d](Q[{h}i, d] * K[{h}j, d])"
 QR = "sum[d](Q[{h}i, d] * R[{h}i - j, d])"
 KR = "sum[d](K[{h}j, d] * R[{h}i - j, d])"

@@ -13,6 +13,8 @@ import indexical as ix
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.sampled(2)
+
 BACKENDS = ("numpy", "torch")
 
 CONVOLUTIONS = {

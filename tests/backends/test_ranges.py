@@ -11,6 +11,8 @@ import torch
 import indexical as ix
 from indexical.run.kernel import Engine
 
+pytestmark = pytest.mark.sampled(2)
+
 Array = np.ndarray[Any, Any]
 NUMBERS = np.random.default_rng(11)
 

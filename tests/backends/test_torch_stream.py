@@ -26,6 +26,8 @@ from tests.backends.hearing import (  # noqa: E402
 
 from indexical.backends.kernels import torch_stream  # noqa: E402
 
+pytestmark = pytest.mark.sampled(2)
+
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:

@@ -24,6 +24,8 @@ from indexical.run.tensors import to_numpy
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.sampled(2)
+
 BACKENDS = ("numpy", "torch")
 
 # How far a number may be from the reference, relative to the largest that took part. Narrow numbers are rounded at
@@ -124,6 +126,7 @@ def test_a_backend_agrees_with_the_reference(backend: str, start: int) -> None:
 FOUND = (323, 397, 429, 466, 551, 957, 1154, 1371, 1427, 1625, 2238, 2511, 3215, 5777)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", FOUND)
 def test_what_was_found_stays_mended(seed: int) -> None:
     call = drawn(seed)

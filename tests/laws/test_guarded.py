@@ -37,19 +37,19 @@ def checked(case: Guarded) -> Checked:
 
 
 @given(guarded_cases())
-@many(25)
+@many(15)
 def test_every_backend_says_what_the_reference_says(case: Guarded) -> None:
     checked(case).values()
 
 
 @given(guarded_cases())
-@many(20)
+@many(12)
 def test_how_arrays_lie_in_memory_does_not_matter(case: Guarded) -> None:
     checked(case).layouts()
 
 
 @given(guarded_cases())
-@many(25)
+@many(15)
 def test_all_ways_to_a_gradient_agree(case: Guarded) -> None:
     checked(case).gradients()
 

@@ -12,6 +12,8 @@ import torch
 
 import indexical as ix
 
+pytestmark = pytest.mark.sampled(2)
+
 Array = np.ndarray[Any, Any]
 
 GUARDS = {

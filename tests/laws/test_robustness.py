@@ -22,25 +22,25 @@ def check(text: str) -> None:
     event("an error" if not report.compiled else "called" if report.called else "not called")
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.binary(max_size=120))
 def test_bytes(noise: bytes) -> None:
     check(as_text(noise))
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.text(max_size=60))
 def test_characters(text: str) -> None:
     check(text)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.lists(st.sampled_from(TOKENS), max_size=50), st.sampled_from((" ", "", "\n")))
 def test_words_in_no_order(words: list[str], between: str) -> None:
     check(between.join(words))
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.sampled_from(corpus()), edits)
 def test_damaged_programs(text: str, changes: list[Edit]) -> None:
     check(damaged(text, changes))

@@ -14,6 +14,8 @@ import indexical as ix
 from indexical.run.samples import random_arrays
 from indexical.views.source import spelled
 
+pytestmark = pytest.mark.sampled(4)
+
 
 def derivatives(case: Derivable) -> Iterator[ix.Program]:
     """Both derivatives of a program and a batch of it, those of them that there are."""

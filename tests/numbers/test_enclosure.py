@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from indexical.numbers import enclosure, interval
 from indexical.numbers.interval import Interval, Number, Unsettled
 
+pytestmark = pytest.mark.sampled(2)
+
 BITS = [20, 53, 100, 200, 1000]
 
 
@@ -352,7 +354,7 @@ def intervals(draw: st.DrawFn) -> tuple[Interval, Fraction]:
     return Interval.between(low, high, bits), low + (high - low) * draw(SHARES)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(intervals(), intervals(), st.booleans(), st.sampled_from("+-*/"))
 def test_arithmetic_encloses_that_of_the_points(
     left: tuple[Interval, Fraction], right: tuple[Interval, Fraction], scalar: bool, symbol: str
@@ -376,7 +378,7 @@ def test_arithmetic_encloses_that_of_the_points(
     assert compute(a, 3).contains(compute(x, 3))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(intervals(), st.integers(-9, 33))
 def test_powers_enclose_those_of_the_points(given: tuple[Interval, Fraction], power: int) -> None:
     a, x = given
@@ -399,7 +401,7 @@ def test_powers_enclose_those_of_the_points(given: tuple[Interval, Fraction], po
 ORDERS = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(intervals(), intervals(), st.booleans())
 def test_an_order_is_that_of_all_points_or_is_not_settled(
     left: tuple[Interval, Fraction], right: tuple[Interval, Fraction], scalar: bool

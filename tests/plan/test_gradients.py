@@ -14,6 +14,8 @@ from indexical.plan.steps import Plan, Step
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.sampled(2)
+
 
 def drawn(program: ix.Program, seed: int = 0) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(seed)

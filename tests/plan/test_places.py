@@ -87,7 +87,7 @@ def test_the_values_are_one_matrix(name: str) -> None:
     source = program.source(*drawn(program, 4))
     body = source[source.index("def program") :]
     assert "windows(" not in body
-    assert re.search(r"^ +out_[RST](_\d)? = ", body, re.MULTILINE)
+    assert re.search(r"^ +out_[RST](_\d)?(_rows)?,? = ", body, re.MULTILINE)
 
 
 def test_a_table_may_be_longer_and_what_is_beyond_is_not_read() -> None:

@@ -25,6 +25,8 @@ from indexical.ir.walk import walk
 from indexical.plan.recognize import recognize
 from indexical.plan.steps import Attention
 
+pytestmark = pytest.mark.sampled(2)
+
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.ix"))
 
 # How many spellings of each family are compared, and how many of these are evaluated.

@@ -27,6 +27,8 @@ from indexical.syntax.parse import parse
 from indexical.views.figures import Unwritable
 from indexical.views.source import written
 
+pytestmark = pytest.mark.sampled(2)
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted([*(ROOT / "examples").glob("*.ix"), *(ROOT / "examples" / "lessons").glob("*.ix")])
 NOWHERE = Span(Source("<test>", ""), 0, 0)

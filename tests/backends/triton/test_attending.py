@@ -14,14 +14,15 @@ pytest.importorskip("triton")
 MOST = {"f32": 2e-5, "f16": 1.5e-2, "compiled": 1e-6}
 CASES = {
     "f32": [
-        *("prefix for each batch", "sinks and window", "dilated window", "mask for each head", "nobody"),
-        *("mask in tiles", "relative bias, clamped", "grouped, with all", "two dot products", "gate", "bias"),
+        *("prefix for each batch", "sinks and window", "nobody", "mask in tiles"),
+        *("relative bias, clamped", "grouped, with all", "gate", "bias"),
         *("sink, odd", "sigmoid, odd"),
     ],
     "f16": ["soft cap in documents"],
 }
 if os.environ.get("HYPOTHESIS_PROFILE") == "long":
     CASES["f32"] += [
+        *("dilated window", "mask for each head", "two dot products"),
         *("window for each query", "documents for each batch", "lengths, causal", "ALiBi", "cap from a tensor"),
         *("cross, aligned at the end", "softmax off by one", "retention"),
         *("strictly causal", "documents and parts", "key padding mask", "bias of a key", "chosen", "relative bias"),
