@@ -7,6 +7,7 @@ import pytest
 
 import indexical as ix
 from indexical.plan.blocks import GPU_POINTS, POINTS
+from indexical.plan.few import LEARNED
 
 torch = pytest.importorskip("torch")
 
@@ -44,7 +45,7 @@ let low[h, i] = min[k](s[h, i, k] where k <= i);
 let w[h, i, j] = sqrt(s[h, i, j] - low[h, i] + 1) where j <= i;
 let out[h, i, e] = sum[j](w[h, i, j] * V[h, j, e]) / (1 + sum[j](w[h, i, j]));""",
 }
-ROOM = torch_rows.BLOCK_POINTS, torch_rows.GPU_BLOCK_POINTS
+ROOM = torch_rows.BLOCK_POINTS, torch_rows.GPU_BLOCK_POINTS, torch_rows.KEPT_POINTS
 SIZES = {"h": 2, "i": 7, "j": 7, "d": 3, "e": 2, "g": 2}
 
 
@@ -52,6 +53,7 @@ SIZES = {"h": 2, "i": 7, "j": 7, "d": 3, "e": 2, "g": 2}
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of two rows or so."""
     monkeypatch.setattr(torch_rows, "BLOCK_POINTS", 30)
+    monkeypatch.setattr(torch_rows, "KEPT_POINTS", 0)
 
 
 def tensors(name: str, learned: bool = True, **sizes: int) -> dict[str, object]:
@@ -103,6 +105,17 @@ def test_a_derivative_is_the_same() -> None:
     assert np.allclose(np.asarray(derived), wanted.numpy())
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_gradients_of_few_points_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = tensors(name)
+    compiled = ix.compile(PROGRAMS[name])
+    found = []
+    for most in (0, 1 << 23):
+        monkeypatch.setattr(torch_rows, "KEPT_POINTS", most)
+        found.append(torch.autograd.grad(compiled(**given).square().sum(), list(given.values())))
+    assert all(torch.allclose(one, other) for one, other in zip(*found, strict=True))
+
+
 @pytest.mark.parametrize("name", ["talking heads", "sticks"])
 def test_nothing_as_large_as_the_weights_is_kept_for_the_way_back(name: str) -> None:
     given = tensors(name, i=48, j=48)
@@ -143,7 +156,7 @@ def test_weights_that_are_wanted_too_are_there() -> None:
 
 
 def test_the_plan_tells_of_as_many_rows_as_there_are() -> None:
-    assert ROOM == (POINTS, GPU_POINTS)
+    assert ROOM == (POINTS, GPU_POINTS, LEARNED)
 
 
 def test_recompute_false_keeps_them() -> None:

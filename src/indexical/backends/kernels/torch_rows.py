@@ -115,9 +115,13 @@ def in_blocks(
         return _joined_rows(turn, size, rows, wholes, axes, arrays)
     if not (torch.is_grad_enabled() and any(array.requires_grad for array in arrays)):
         return _filled_rows(turn, size, rows, wholes, axes, arrays)
+    if size * points <= KEPT_POINTS and room == BLOCK_POINTS:
+        return _joined_rows(turn, size, rows, wholes, axes, arrays)
     found: tuple[Tensor, ...] = _Recomputed.apply((turn, size, rows, wholes, axes), *arrays)  # type: ignore[no-untyped-call]
     return found
 
 
 # Of a block of rows, about: a small one leaves most of a GPU idle.
 BLOCK_POINTS, GPU_BLOCK_POINTS = 1 << 20, 1 << 25
+# Of all rows, on a CPU: up to so many, what a gradient reads is kept, for to make it once more costs a third.
+KEPT_POINTS = 1 << 23
