@@ -199,7 +199,7 @@ def projections() -> Iterator[Case]:
         X_AXES,
         turned,
         "rotary",
-        "not rotated",
+        "the keys are not",
     )
     generator = torch.Generator().manual_seed(0)
     weights = {name: torch.randn(WIDTH, WIDTH, generator=generator) / 3 for name in ("wq", "wk", "wv", "wo")}
