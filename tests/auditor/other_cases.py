@@ -56,6 +56,15 @@ def weighings() -> Iterator[Case]:
     ):
         yield Case(name, target, example, QKV, FULL, law, cause)
     yield Case(
+        "over the queries, and without a mask",
+        lambda q, k, v: scores_of(q, k).softmax(-2) @ v,
+        example,
+        QKV,
+        {"causal": True},
+        "normalisation",
+        "over the queries, and not over the keys; and no mask",
+    )
+    yield Case(
         "masked scores lowered by ten",
         lambda q, k, v: (scores_of(q, k) - 10.0 * torch.ones(N, N).triu(1)).softmax(-1) @ v,
         example,

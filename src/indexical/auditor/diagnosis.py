@@ -63,6 +63,9 @@ def _candidates(settings: Settings, base: Model, draws: list[Draw]) -> Iterator[
     yield from _stages(settings, base, draws)
     yield from _pairings(settings, base)
     yield from _weighings(settings, base, draws)
+    if settings.components():  # Two mistakes at once.
+        for model in _normalisations(settings, replace(base, relation=_all_of(settings, []))):
+            yield replace(model, cause=f"{model.cause}; and no mask is applied")
 
 
 # --------------------------------------------------------------- normalisation
