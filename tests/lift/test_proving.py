@@ -120,6 +120,10 @@ def test_the_command_prints_the_relation_and_the_findings(tmp_path: Path, capsys
     assert "IX402" in printed.out + printed.err
     assert "model.py:2" in printed.out + printed.err
     assert main(["read", f"{file}:missing", "--example", str(arrays)]) == 2
+    for text, words in (("def (:\n", "cannot be imported"), ("def attention(q, k, v):\n    pass\n", "no array")):
+        file.write_text(text)
+        assert main(["read", f"{file}:attention", "--example", str(arrays)]) != 0
+        assert words in capsys.readouterr().err
 
 
 def test_an_error_of_reading_is_an_error_of_ours() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 import sys
 import time
@@ -17,6 +15,7 @@ from ..auditor import Contract, Report, audit
 from ..auditor.contract import read_contract
 from ..auditor.formats import FORMATS
 from .inputs import load
+from .targets import built, called, load_target
 from .words import Usage, write
 
 _NUMBERS = ("window", "heads", "groups", "softcap", "logit_range")
@@ -29,7 +28,7 @@ def audit_command(options: Namespace) -> int:
     if options.model:
         report = _audit_model(target, options)
     else:
-        target = _built(target)
+        target = built(target)
         report = audit(target, _example(options, target), _axes(options), contract_of(options), tell=_tell(options))
     text = FORMATS[options.format]([report])
     write(text if text.endswith("\n") else text + "\n", options.output)
@@ -40,65 +39,7 @@ def _audit_model(target: Any, options: Namespace) -> Report:
     from ..auditor.whole import audit_model
 
     causal = False if options.bidirectional else True if options.causal else None
-    return audit_model(_called(target), causal=causal, tell=_tell(options), length=options.length)
-
-
-# ---------------------------------------------------------------------- targets
-
-
-def load_target(text: str) -> Any:
-    """`package.module:name` or `file.py:name` as what it names."""
-    place, colon, name = text.rpartition(":")
-    if not colon or not place or not name:
-        raise Usage(f"{text}: say what to audit as package.module:name, or file.py:name")
-    module = _module(place)
-    found = module
-    for part in name.split("."):
-        if not hasattr(found, part):
-            known = ", ".join(sorted(key for key in vars(module) if not key.startswith("_"))[:12])
-            raise Usage(f"{place} has no `{name}`; it has {known}")
-        found = getattr(found, part)
-    return found
-
-
-def _module(place: str) -> Any:
-    try:
-        if place.endswith(".py"):
-            path = Path(place)
-            if not path.is_file():
-                raise Usage(f"{place} cannot be read: there is no such file")
-            spec = importlib.util.spec_from_file_location(path.stem, path)
-            assert spec is not None
-            assert spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[path.stem] = module
-            sys.path.insert(0, str(path.resolve().parent))
-            spec.loader.exec_module(module)
-            return module
-        if "" not in sys.path:
-            sys.path.insert(0, "")
-        return importlib.import_module(place)
-    except Usage:
-        raise
-    except Exception as problem:  # Foreign code may raise anything while it is imported.
-        words = f"{type(problem).__name__}: {problem}".splitlines()[0]
-        raise Usage(f"{place} cannot be imported: {words}") from None
-
-
-def _built(target: Any) -> Any:
-    """A class of modules, made without arguments."""
-    return _called(target) if isinstance(target, type) else target
-
-
-def _called(target: Any) -> Any:
-    if not isinstance(target, type) and (hasattr(target, "eval") or not callable(target)):
-        return target
-    try:
-        return target()
-    except Exception as problem:  # Foreign code may raise anything while it is built.
-        words = f"{type(problem).__name__}: {problem}".splitlines()[0]
-        name = getattr(target, "__qualname__", "it")
-        raise Usage(f"`{name}()` raises {words}; name a function that builds it without arguments") from None
+    return audit_model(called(target), causal=causal, tell=_tell(options), length=options.length)
 
 
 # --------------------------------------------------------------------- examples
@@ -179,7 +120,7 @@ def _masks(texts: list[str]) -> list[tuple[str, str]]:
 
 
 def _tell(options: Namespace) -> Callable[[str], None]:
-    """What is tested now, on the standard error: on a terminal, or where a whole model takes its time."""
+    """A function that shows the current test on the standard error: on a terminal, or for a whole model."""
     started = time.monotonic()
     patience = 1.0 if sys.stderr.isatty() else 5.0 if options.model else float("inf")
 

@@ -128,6 +128,8 @@ class _Reader:
             base = self.run([tensor.clone() for tensor in example])
         except Unrunnable as problem:
             raise refusal("IX601", f"the callable raised on the example: {problem}") from None
+        if not base.tensors:
+            raise refusal("IX601", "the callable returns no array", None, "return the output, or a tuple of outputs")
         self.tolerance = max(_TOLERANCE.get(str(tensor.dtype), 0.0) for tensor in base.tensors)
         given: dict[int, list[Any]] = {}
 
@@ -231,7 +233,7 @@ class _Reader:
                 raise refusal("IX603", f"{differs}: `{name}` differs by {worst:.3g} on arrays of {sizes}")
 
     def expected(self, tensors: list[Any]) -> tuple[Any, ...] | None:
-        """What the callable returns; None where it raises."""
+        """The results of the callable; None where it raises."""
         try:
             recording = self.run([tensor.clone() for tensor in tensors])
         except Unrunnable:

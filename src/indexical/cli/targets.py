@@ -1,0 +1,67 @@
+"""Code written elsewhere, as commands name it: `package.module:name` or `file.py:name`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+from .words import Usage
+
+
+def load_target(text: str) -> Any:
+    """`package.module:name` or `file.py:name` as what it names."""
+    place, colon, name = text.rpartition(":")
+    if not colon or not place or not name:
+        raise Usage(f"{text}: name a callable as package.module:name, or file.py:name")
+    module = _module(place)
+    found = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            known = ", ".join(sorted(key for key in vars(module) if not key.startswith("_"))[:12])
+            raise Usage(f"{place} has no `{name}`; it has {known}")
+        found = getattr(found, part)
+    return found
+
+
+def _module(place: str) -> Any:
+    try:
+        if place.endswith(".py"):
+            path = Path(place)
+            if not path.is_file():
+                raise Usage(f"{place} cannot be read: there is no such file")
+            spec = importlib.util.spec_from_file_location(path.stem, path)
+            assert spec is not None
+            assert spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[path.stem] = module
+            sys.path.insert(0, str(path.resolve().parent))
+            spec.loader.exec_module(module)
+            return module
+        if "" not in sys.path:
+            sys.path.insert(0, "")
+        return importlib.import_module(place)
+    except Usage:
+        raise
+    except Exception as problem:  # Foreign code may raise anything while it is imported.
+        words = f"{type(problem).__name__}: {problem}".splitlines()[0]
+        raise Usage(f"{place} cannot be imported: {words}") from None
+
+
+def built(target: Any) -> Any:
+    """A class of modules, made without arguments."""
+    return called(target) if isinstance(target, type) else target
+
+
+def called(target: Any) -> Any:
+    """What a class or a function without arguments makes; anything else as it is."""
+    if not isinstance(target, type) and (hasattr(target, "eval") or not callable(target)):
+        return target
+    try:
+        return target()
+    except Exception as problem:  # Foreign code may raise anything while it is built.
+        words = f"{type(problem).__name__}: {problem}".splitlines()[0]
+        name = getattr(target, "__qualname__", "it")
+        raise Usage(f"`{name}()` raises {words}; name a function that builds it without arguments") from None
