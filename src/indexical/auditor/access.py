@@ -24,7 +24,7 @@ Extras = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Port:
-    """Where the queries, keys, values or outputs are: an array, perhaps a part of it, and what its axes mean."""
+    """The place of queries, keys, values or outputs: an array, perhaps a part of it, and what its axes mean."""
 
     name: str
     layout: Layout

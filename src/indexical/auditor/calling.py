@@ -193,7 +193,7 @@ _DEVICE_WORDS = ("cuda", "triton", "gpu", "flash_attn", "nvidia")
 
 
 def _reported(problem: Exception, target: Any) -> Unusable:
-    """What the callable raised, with the line on which it did."""
+    """The exception that the callable raised, with its line."""
     if isinstance(problem, Unusable):
         return problem
     frame = problem.__traceback__

@@ -22,7 +22,7 @@ _POLARITIES = ("keep", "drop", "additive")
 
 @dataclass(frozen=True)
 class Contract:
-    """What is declared of an attention. What is not declared is not judged, but is reported as it is found."""
+    """The declared properties of an attention. What is not declared is not judged, but is reported as it is found."""
 
     causal: bool | str | None = None
     window: int | None = None

@@ -23,7 +23,7 @@ from .settings import Settings
 
 @dataclass
 class Outcome:
-    """What was found."""
+    """The findings so far."""
 
     findings: list[Finding] = field(default_factory=list)
     found: dict[str, str] = field(default_factory=dict)

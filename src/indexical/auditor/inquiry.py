@@ -16,7 +16,7 @@ from .settings import Setting, Settings
 
 
 class Inquiry:
-    """What is asked and what was found so far."""
+    """An audit in progress: what is asked, and what was found so far."""
 
     def __init__(
         self, access: Access, settings: Settings, contract: Contract, target: Any, tolerance: float, each: bool = True

@@ -1,4 +1,4 @@
-"""What a PyTorch callable projects with its weights, seen and replaced while it runs.
+"""Projections of a PyTorch callable by its weights, seen and replaced while it runs.
 
 A projection is a product of an activation with a weight: `nn.Linear`, `x @ w`, an einsum. It is known by the name of
 the weight. What it gives can be replaced, so that a module that takes only `x` can be asked about queries, keys and
@@ -55,7 +55,7 @@ class Projection:
 
 @dataclass
 class Watch:
-    """What was projected in one run, and what to put in the place of it."""
+    """The projections of one run, and what to put in the place of it."""
 
     weights: Mapping[int, str]
     inject: dict[str, Any] = field(default_factory=dict)

@@ -90,7 +90,7 @@ class Outer(Direct):
 
 
 def outer_laws(inquiry: Inquiry) -> list[tuple[str, str, str, str, str]]:
-    """Who moves when one position of `x` moves."""
+    """The laws of `x` alone: which outputs move when one position of it moves."""
     access = inquiry.access
     assert isinstance(access, Outer)
     inquiry.tested("reach")

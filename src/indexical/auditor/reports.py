@@ -64,7 +64,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """What an audit found: findings, most certain first, and facts that no contract judges."""
+    """The result of an audit: findings, most certain first, and facts that no contract judges."""
 
     subject: str
     findings: tuple[Finding, ...] = ()
@@ -136,7 +136,7 @@ def _shown(file: str) -> str:
 
 
 def place_of(target: Any, hints: tuple[str, ...] = ()) -> Span | None:
-    """Where a callable is written: the first line of its text that fits a hint, else where it begins."""
+    """The place of a callable: the first line of its text that fits a hint, else where it begins."""
     code: Any = target
     if not inspect.isfunction(target) and not inspect.ismethod(target):
         code = getattr(target, "forward", None) or vars(type(target)).get("__call__")

@@ -11,7 +11,7 @@ from .reports import Finding, place_of
 
 
 def sanity(foreign: Foreign, shape: tuple[int, ...] | None) -> list[Finding]:
-    """What is wrong before any law of attention is asked. Raises where nothing can be asked."""
+    """Findings on a callable before any law of attention is asked. Raises where nothing can be asked."""
     out = foreign.prepare()
     if shape is not None and out.shape != shape:
         raise Unusable(

@@ -124,7 +124,7 @@ def _scale_cause(value: float, wanted: float, d: int, name: str) -> tuple[str, s
 
 
 def measured_bias(inquiry: Inquiry) -> Any:
-    """What is added to the scores, up to a constant of each row: the log-weights for queries that are 0."""
+    """The bias of the scores, up to a constant of each row: the log-weights for queries that are 0."""
     access = inquiry.access
     q, k, _ = inquiry.inputs()
     draw = observe(access, np.zeros_like(q), k, inquiry.settings.plain(), each=False)

@@ -112,7 +112,7 @@ class Settings:
     # --------------------------------------------------------------- relations
 
     def declared(self, setting: Setting) -> Relation:
-        """Who may hear whom, by the contract."""
+        """The pairs of queries and keys that the contract allows."""
         return self.together([component.relation for component in self.components()], setting)
 
     def together(self, relations: list[Callable[[Setting], Relation]], setting: Setting) -> Relation:

@@ -53,7 +53,7 @@ def strength_law(inquiry: Inquiry) -> None:
 
 
 def additive_law(inquiry: Inquiry) -> None:
-    """What an additive mask has is added to the scores, as it is."""
+    """Test that the numbers of an additive mask are added to the scores as they are."""
     access, settings = inquiry.access, inquiry.settings
     for name, kind in inquiry.contract.masks.items():
         if kind != "additive" or name not in settings.others or name not in settings.layouts or inquiry.findings:

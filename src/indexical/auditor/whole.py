@@ -159,7 +159,7 @@ def _tokens(model: Any, vocabulary: int | None) -> Tokens:
 
 
 def _is_causal(model: Any) -> bool:
-    """What the attention modules of a model say of themselves; causal where they say nothing."""
+    """Whether the attention modules of a model call themselves causal; causal where they say nothing."""
     said = [module.is_causal for module in model.modules() if isinstance(getattr(module, "is_causal", None), bool)]
     return any(said) if said else not _is_encoder(model)
 

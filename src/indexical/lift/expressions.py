@@ -1,4 +1,4 @@
-"""What a definition says, before its coordinates have names: a small tree, simplified as it is built."""
+"""Bodies of definitions, before its coordinates have names: a small tree, simplified as it is built."""
 
 from __future__ import annotations
 
@@ -376,7 +376,7 @@ def _neutral(op: str, arguments: tuple[Expr, ...], kind: Kind, site: Site | None
 
 
 def _of_product(arguments: tuple[Expr, ...], kind: Kind, site: Site | None) -> Expr | None:
-    """What is multiplied by a choice between a value and 0 is a choice between the product and 0."""
+    """A product with a choice between a value and 0 is a choice between the product and 0."""
     for choice, other in (arguments, arguments[::-1]):
         if not (isinstance(choice, Op) and choice.op == "if"):
             continue

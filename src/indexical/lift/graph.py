@@ -184,7 +184,7 @@ class Graph:
         return first
 
     def _write_back(self, number_of_call: int, call: Call) -> None:
-        """What is written in place is seen by the tensor that it is a part of; nobody else may look at it later."""
+        """A write in place is seen by the tensor that it is a part of; nobody else may look at it later."""
         target = call.arguments[0]
         if not isinstance(target, Ref):
             return

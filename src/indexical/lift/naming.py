@@ -91,7 +91,7 @@ class Names:
         self._name_groups()
 
     def _name_groups(self) -> None:
-        """What heads share is read at `h / 4`: that is a group."""
+        """Name axes that are read at `h / 4`, which heads share: they are groups."""
         for definition in self.definitions:
             for read in parts(definition.body):
                 if isinstance(read, Read) and isinstance(read.tensor, Definition):
@@ -229,7 +229,7 @@ class Names:
                             yield axis
 
     def _fill(self) -> None:
-        """What no role reached takes what is left of the alphabet; what hangs on it follows."""
+        """Coordinates that no role reached take what is left of the alphabet; what hangs on it follows."""
         if not any(isinstance(d.body, Over) and d.body.op == "softmax" for d in self.definitions):
             self._by_place()
         spare = [*_SPARE, *(f"{letter}{n}" for n in range(1, 99) for letter in "cmn")]
@@ -249,7 +249,7 @@ class Names:
                     self._extents.setdefault(str(home[place]), extent)
 
     def _by_place(self) -> None:
-        """Where nothing is normalised, an axis of an argument is called as its place suggests."""
+        """Name an axis of an argument, where nothing is normalised, as its place suggests."""
         for leaf in self.leaves:
             rank = len(leaf.shape)
             if leaf.given and rank in (3, 4):

@@ -1,4 +1,4 @@
-"""What the checker proves of a callable: its findings on what was read, at places in the caller's own file."""
+"""Proofs of mistakes in a callable: the checker's findings on what was read, at places in the caller's own file."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Recording:
 
     @property
     def structure(self) -> tuple[Any, ...]:
-        """What must be the same in two runs for one relation to describe both."""
+        """All that must be the same in two runs for one relation to describe both."""
         return tuple((call.name, _numbers(call.arguments), _numbers(call.result)) for call in self.calls)
 
 

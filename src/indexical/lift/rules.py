@@ -35,7 +35,7 @@ class Unfit(Unreadable):
 
 
 class Asked:
-    """What a rule is asked for: the shapes of the results, their kinds, and the place in the file."""
+    """The request to a rule: the shapes of the results, their kinds, and the place in the file."""
 
     def __init__(self, shapes: Sequence[Shape], kinds: Sequence[Kind], site: Any) -> None:
         self.shapes = shapes

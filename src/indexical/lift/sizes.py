@@ -154,7 +154,7 @@ def _attempts(
 
 @dataclass(slots=True)
 class Fit:
-    """What a number of several runs is, in sizes."""
+    """The expression of sizes that a number of several runs is."""
 
     extents: tuple[Extent, ...]
     derived: dict[Extent, Polynomial] = field(default_factory=dict)

@@ -22,8 +22,8 @@ from .scans import Scan
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a step asks of the state before it, `sum[c](weights * S[t - 1, c, e])`, and the `factor` by which it adds it
-    up again. `places` are the axes of the state that it sums over, with the coordinate of each."""
+    """The sum over the state before it that a step reads, `sum[c](weights * S[t - 1, c, e])`, and the `factor` by which
+    it adds it. `places` are the axes of the state that it sums over, with the coordinate of each."""
 
     weights: ir.Expr
     places: Mapping[int, Coordinate]

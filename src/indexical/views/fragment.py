@@ -18,7 +18,7 @@ def text_html(text: str) -> str:
 
 
 class Sheet:
-    """What prints as a text for a terminal; in a notebook it is that text."""
+    """A text for a terminal; in a notebook it is that text."""
 
     __slots__ = ()
 

@@ -93,7 +93,7 @@ class _Running:
         return weights if self.picked is None else np.maximum(weights, 0), fade
 
     def divide(self, gathered: Array) -> Array:
-        """What was gathered, over the total weight; 0 where nobody was heard."""
+        """The gathered values, over the total weight; 0 where nobody was heard."""
         if self.sink is None:
             empty = np.isneginf(self.level) & (self.total == 0)
             return np.where(empty, 0, gathered / np.where(self.total == 0, 1, self.total))

@@ -107,8 +107,8 @@ def in_blocks(
     wholes: Sequence[Tensor],
     axes: Sequence[int | None],
 ) -> tuple[Tensor, ...]:
-    """What `turn(first, last, *arrays)` gives for the rows from one up to another, for all `size` of them, of so many
-    points: written into arrays of zeros, the `wholes`, along these axes; where there is none, summed."""
+    """The results of `turn(first, last, *arrays)`, which has some rows, for all `size` rows of so many points:
+    written into arrays of zeros, the `wholes`, along these axes; where there is none, summed."""
     room = BLOCK_POINTS if all(array.is_cpu for array in arrays) else GPU_BLOCK_POINTS
     rows = max(1, room // max(1, points))
     if torch.compiler.is_compiling() or is_transformed():  # Others read what is computed: nothing is made twice.

@@ -255,7 +255,7 @@ class _Returning:
         return shares.relu_(), to_weights
 
     def _peak(self, scores: Tensor, lost: Tensor) -> Tensor:
-        """What goes to the largest score of each row, the first of them."""
+        """The cotangent of the largest score of each row, the first of them."""
         found = scores == self.highest
         first = found.to(torch.uint8).argmax(-1, keepdim=True)
         result = torch.zeros_like(scores).scatter_(-1, first, lost * found.gather(-1, first))

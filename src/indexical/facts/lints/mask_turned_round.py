@@ -64,8 +64,8 @@ def _is_named(literal: ir.Expr, holds: bool, key: Coordinate) -> bool:
 
 
 def _pool(view: View, gather: Gather | Ungathered, literal: ir.Expr, holds: bool) -> ir.Expr | None:
-    """Where the results of a gather are summed up, or averaged, at the points that its mask leaves out. A loss compares
-    them with something: it may ask for what was hidden on purpose."""
+    """A sum or mean of the results of a gather at the points that its mask leaves out. A loss compares them with
+    something: it may ask for what was hidden on purpose."""
     masks = [(read.tensor, axis) for read, axis in looked_up(view, literal, gather.coordinate)]
     if not masks:
         return None
