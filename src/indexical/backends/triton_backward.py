@@ -15,6 +15,7 @@ from .triton_kernels import (
     tag,
     width_of,
     write_dots,
+    write_exponent,
     write_key_places,
     write_score,
 )
@@ -24,8 +25,8 @@ from .triton_score import KEY, NOWHERE, PAIR, ROW, Cell, dot_name
 def _cotangents(kernel: Kernel, indent: int, is_partial: bool) -> None:
     """The weights of a tile and the cotangents of its scores, from those of the result."""
     lead = "[None, :]" if kernel.printer.flipped else "[:, None]"
-    scale = None if kernel.parts.scale is None else kernel.written(indent, kernel.parts.scale)
-    kernel.add(indent, "p = score" if scale is None else f"p = tl.exp2(score * {scale} - total{lead})")
+    scale = kernel.parts.scale
+    kernel.add(indent, "p = score" if scale is None else f"p = tl.exp2({write_exponent(kernel, indent)} - total{lead})")
     if kernel.printer.flipped:
         kernel.add(indent, "if WANT_V:")
         kernel.add(indent + 1, 'd_v = tl.dot(p.to(given.dtype), given, d_v, input_precision="ieee")')
@@ -59,8 +60,9 @@ def query_kernel(parts: Parts) -> str:
     body = len(kernel.lines)
     for number in kernel.dots:
         kernel.add(1, f"d_q{tag(number)} = tl.zeros((ROWS, PADDED{tag(number)}), tl.float32)")
-    halved = bool(learned) and parts.scale is not None
     summed = [operand for operand in learned if operand.expr in parts.cotangents]
+    halved = bool(summed) and parts.scale is not None
+    any_summed = " or ".join(f"WANT_{operand.name}" for operand in summed)
     of_sink = {} if parts.sinking is None else parts.sinking[1]
     if halved:
         kernel.add(1, "mean = tl.zeros((ROWS,), tl.float32)")
@@ -83,7 +85,7 @@ def query_kernel(parts: Parts) -> str:
         write_score(kernel, indent, is_partial, "positions[None, :] < n_keys")
         _cotangents(kernel, indent, is_partial)
         if halved:
-            kernel.add(indent, "gained = p * dp", "mean += tl.sum(gained, 1)")
+            kernel.add(indent, f"if {any_summed}:", "    gained = p * dp", "    mean += tl.sum(gained, 1)")
         for number, expr in enumerate(dots):
             code = kernel.written(indent, parts.cotangents[expr][0])
             k, name = keys[number], f"d_q{tag(number)}"
@@ -110,7 +112,7 @@ def query_kernel(parts: Parts) -> str:
         kernel.add(1, f"if WANT_Q{tag(number)}:")
         kernel.add(2, f"store_tile({start}, {code}, places, n_rows - t0, {name}_row, {name}_d, {width})")
     if of_sink and parts.sinking is not None:
-        kernel.add(1, f"d_sink = -tl.exp2({kernel.written(1, parts.sinking[0])} - total) * mean")
+        kernel.add(1, f"d_sink = -tl.exp2({kernel.written(1, parts.sinking[0])} - total) * delta")
     for operand in learned:
         name, terms = f"d_{operand.name}", []
         if operand in summed:

@@ -14,6 +14,7 @@ from .triton_kernels import (
     strides_of,
     tag,
     write_dots,
+    write_exponent,
     write_score,
 )
 from .triton_score import KEY, dot_name
@@ -93,8 +94,7 @@ def again_kernel(parts: Parts) -> str:
         kernel.add(2, load_line(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}", axis="key"))
         kernel.add(2, f"{dot_name(number)} = one_dot(q{tag(number)}, {k})")
     write_score(kernel, 2, True, None)
-    scale = None if parts.scale is None else kernel.written(2, parts.scale)
-    kernel.add(2, "p = score" if scale is None else f"p = tl.exp2(score * {scale} - total[:, None])")
+    kernel.add(2, "p = score" if parts.scale is None else f"p = tl.exp2({write_exponent(kernel, 2)} - total[:, None])")
     kernel.add(
         2,
         load_line("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED", "key"),

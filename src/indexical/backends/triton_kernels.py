@@ -293,6 +293,14 @@ def write_score(kernel: Kernel, indent: int, is_partial: bool, test: str | None)
         kernel.add(indent, f"score = tl.where(allowed, score, {absent})")
 
 
+def write_exponent(kernel: Kernel, indent: int) -> str:
+    """The scores of a tile as exponents of 2. Their scale is one number, named before the loops: written out beside
+    each score, its division would be done for every pair."""
+    assert kernel.parts.scale is not None
+    scale = kernel.written(indent, kernel.parts.scale, PAIR)
+    return "score" if scale == "1.0" else f"score * {scale}"
+
+
 def write_key_places(kernel: Kernel, indent: int, is_partial: bool) -> None:
     """The keys of a tile; beyond the last one they repeat it."""
     if is_partial:
