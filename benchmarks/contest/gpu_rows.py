@@ -215,7 +215,7 @@ def clipped(score: Any, at: Points) -> Any:
 
 
 def decayed(score: Any, at: Points) -> Any:
-    return score * torch.exp(at.given["decay"][at.h] * (at.j - at.i).clamp(max=0))
+    return score * torch.exp(at.given["decay"][at.h] * (at.i - at.j).clamp(min=0))
 
 
 def logistic(score: Any, at: Points) -> Any:

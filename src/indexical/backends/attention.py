@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from ..ir import nodes as ir
+from ..plan.few import SHORT_ROWS
 from ..plan.norms import Norm
 from ..plan.placement import has_keys
-from ..plan.steps import Attend, Step
+from ..plan.steps import Attend, Chunks, Step
 from ..plan.target import FUSED, INTERVALS, TILES, TRITON
 from . import (
     arrays,
@@ -86,14 +87,14 @@ def define(low: Lowering, let: ir.Let) -> None:
 
 def attended(low: Lowering, let: ir.Let, step: Step, attend: Attend, frame: Frame) -> Value:
     """The kernel that the plan chose."""
-    if step.chunks is not None:
+    if step.chunks is not None and step.kernel != TRITON:
         return chunks.chunked(low, let, step.chunks, frame.kept)
     if low.text.dialect.streams_blocks:
         return numpy_attention.blocks(low, let, attend, frame)
     if step.kernel == FUSED:
         return library_attention.fused(low, let, attend, frame)
     if step.kernel == TRITON:
-        return by_triton(low, let, attend, frame)
+        return by_triton(low, let, attend, frame, step.chunks)
     return tiled(low, let, attend, frame, step.kernel)
 
 
@@ -104,20 +105,27 @@ def tiled(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, kernel: str)
     return stream(low, let, attend, frame)
 
 
-def by_triton(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
-    """Kernels of its own, for heads that are not too wide; the array library's for all else."""
+def by_triton(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, long: Chunks | None) -> Value:
+    """Kernels of its own, for heads that are not too wide; the array library's for all else. Where long rows have
+    chunks, kernels are for short ones."""
     assert attend.otherwise is not None
     variable = low.text.fresh(f"{let.name}_rows")
     attended, unlearned, test = attend_by_triton(low, let, attend, frame)
     if unlearned:
         test = Infix("and", test, Prefix("not ", call(low.text.helper("learns"), *unlearned)))
+    if long is not None:
+        test = Infix("and", infix("<=", sizes.length(low, long.row, frame.scope), SHORT_ROWS), test)
     low.text.add("if", test)
     with low.block():
         result = operands.restored(low, attended(), let, attend, frame)
         low.text.assign(variable, result)
     low.text.add("else")
     with low.block():
-        low.text.assign(variable, arrays.in_order(low, tiled(low, let, attend, frame, attend.otherwise), result.axes))
+        if long is not None:
+            other = chunks.chunked(low, let, long, frame.kept)
+        else:
+            other = tiled(low, let, attend, frame, attend.otherwise)
+        low.text.assign(variable, arrays.in_order(low, other, result.axes))
     return result.but(Name(variable))
 
 

@@ -21,7 +21,7 @@ from .decode import DECODE, decode_refusal
 from .dtypes import definition_dtypes
 from .duality import chunks_of
 from .experts import group
-from .few import few_pairs
+from .few import SHORT_ROWS, few_pairs
 from .fuse import fuse
 from .gpu import limits, refusal
 from .gradients import Derived, derive
@@ -384,6 +384,8 @@ def _attend(
     if isinstance(attention.normaliser, Free) and CHUNKS in target.kernels:
         chunks = chunks_of(attention)
         if not isinstance(chunks, str):
+            if TRITON in target.kernels and device == "cuda" and dtype is not None:
+                return _by_length(let, attend, chunks, dtype)
             return Step(let.name, CHUNKS, chunk_words(chunks), (), attend, chunks=chunks)
         refusals = (*refusals, Refusal(let.name, CHUNKS, chunks))
     if way in (INTERVALS, TILES, STREAM) and INTERVALS in target.kernels and attention.normaliser == Softmax():
@@ -396,6 +398,18 @@ def _attend(
             return Step(let.name, TRITON, words, refusals[:1], attend)
         refusals = (*refusals, Refusal(let.name, TRITON, reason))
     return Step(let.name, way, words_of(attend, way == FUSED, way == STREAM, target.builds_scores), refusals, attend)
+
+
+def _by_length(let: ir.Let, attend: Attend, chunks: Chunks, dtype: Dtype) -> Step:
+    """A causal product of two sides on a GPU: all pairs by one kernel while rows are short, and by chunks above."""
+    reason = refusal(attend, {let.name: dtype})
+    if reason is not None:
+        refusals = (Refusal(let.name, TRITON, reason),)
+        return Step(let.name, CHUNKS, chunk_words(chunks), refusals, attend, chunks=chunks)
+    attend = replace(attend, otherwise=CHUNKS)
+    longer = f"above {SHORT_ROWS} positions of `{chunks.row.name}`: by {CHUNKS}"
+    words = (*words_of(attend, True, False, False), longer, *limits(attend, CHUNKS))
+    return Step(let.name, TRITON, words, (), attend, chunks=chunks)
 
 
 def _decoding(step: Step, dtypes: Mapping[str, Dtype]) -> Step:
