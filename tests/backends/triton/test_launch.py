@@ -432,7 +432,8 @@ def test_a_tape_runs_again_with_other_tensors(monkeypatch: pytest.MonkeyPatch) -
     first, second = torch.zeros(8), torch.zeros(8)
     tape = triton_launch.Tape([first])
     made = tape.keep(torch.zeros(4, 8).t(), zero=True)
-    tape.launch(None, (1,), (first, made, 7))
+    tape.launch(None, (1,), (first, made, 7), ())
+    tape.run()
     assert tape.is_whole
     found = triton_launch.replay(tape.steps, [second])
     assert found is not None
@@ -440,5 +441,6 @@ def test_a_tape_runs_again_with_other_tensors(monkeypatch: pytest.MonkeyPatch) -
     assert not found[1].any()
     assert ran == [[second.data_ptr(), found[1].data_ptr(), 7]]
     assert triton_launch.replay(tape.steps, [torch.zeros(9)[1:]]) is None
-    tape.launch(None, (1,), (torch.zeros(8),))
+    tape.launch(None, (1,), (torch.zeros(8),), ())
+    tape.run()
     assert not tape.is_whole

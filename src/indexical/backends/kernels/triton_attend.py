@@ -198,6 +198,7 @@ def _attend_by_kernels(program: Program, given: Operands, tape: Tape) -> tuple[T
     tape.launch(program.forward, grid, arguments, constants, tiling.warps, tiling.stages)
     if odd:
         tape.launch(program.again, grid, arguments, constants, 4, 1)
+    tape.run()
     return out, total
 
 
@@ -352,6 +353,7 @@ def _launch_backward(
         arguments = (*operands, *table, *(x for x, _ in of_table), *strides, *steps, *numbers, diagonals, first)
         grid = (batch * heads * diagonals,)
         tape.launch(program.backward_table, grid, arguments, constants, tiling.warps, tiling.stages)
+    tape.run()
 
 
 # ----------------------------------------------------------------------------------------------------- registration

@@ -16,6 +16,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import torch
@@ -438,6 +439,30 @@ _LARGEST = 0x7FFFFFFF
 _families: dict[tuple[Any, ...], Family] = {}
 
 
+def _family(kernel: Any, arguments: Sequence[Any], constants: tuple[Any, ...], warps: int, stages: int) -> Family:
+    types = tuple(map(type, arguments))
+    name = (id(kernel), warps, stages, constants, *map(type, constants), *types)
+    family = _families.get(name)
+    if family is None:
+        family = _families.setdefault(name, Family(kernel, constants, warps, stages, types))
+    return family
+
+
+def compile_together(launches: Sequence[tuple[Any, Sequence[int], Sequence[Any], tuple[Any, ...], int, int]]) -> None:
+    """Compile what these launches lack, side by side: one after the other, a first call would wait for their sum."""
+    missing: dict[tuple[Family, tuple[Any, ...]], None] = {}
+    for kernel, grid, arguments, *how in launches:
+        if 0 not in grid and type(kernel) is JITFunction and torch.version.cuda is not None:
+            family = _family(kernel, arguments, *how)
+            key = family.read(arguments)[0]
+            if key not in family.launchers:
+                missing[family, key] = None
+    if len(missing) > 1:
+        with ThreadPoolExecutor(len(missing)) as pool:
+            for _ in pool.map(lambda item: item[0].add(item[1]), missing):
+                pass
+
+
 def launch(
     kernel: Any,
     grid: Sequence[int],
@@ -461,11 +486,7 @@ def launch(
     if torch.version.cuda is None:
         kernel[tuple(grid)](*arguments, *constants, num_warps=warps, num_stages=stages, **_OPTIONS)
         return None
-    name = (id(kernel), warps, stages, constants, *map(type, constants), *map(type, arguments))
-    family = _families.get(name)
-    if family is None:
-        types = tuple(map(type, arguments))
-        family = _families.setdefault(name, Family(kernel, constants, warps, stages, types))
+    family = _family(kernel, arguments, constants, warps, stages)
     key, values = family.read(arguments)
     launcher = family.launchers.get(key) or family.add(key)
     tiles = [arguments[n] for n in family.tiles]
@@ -502,6 +523,7 @@ class Tape:
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self.tensors = list(tensors)
         self.steps: list[Any] = []
+        self.waiting: list[Any] = []
         self.is_whole = True
 
     def keep(self, tensor: Tensor, zero: bool = False) -> Tensor:
@@ -511,12 +533,22 @@ class Tape:
         self.tensors.append(tensor)
         return tensor
 
-    def launch(self, kernel: Any, grid: Sequence[int], arguments: Sequence[Any], *how: Any) -> None:
-        repeat = launch(kernel, grid, arguments, *how)
+    def launch(
+        self, kernel: Any, grid: Sequence[int], arguments: Sequence[Any], constants: tuple[Any, ...], *how: int
+    ) -> None:
+        """A kernel to be launched when the tape is run."""
+        self.waiting.append((kernel, grid, arguments, constants, *how))
+
+    def run(self) -> None:
+        """Launch the kernels, in order."""
+        compile_together(self.waiting)
         places = {id(tensor): place for place, tensor in enumerate(self.tensors)}
-        given = [places.get(id(argument)) for argument in arguments if isinstance(argument, Tensor)]
-        self.is_whole = self.is_whole and repeat is not None and None not in given
-        self.steps.append((repeat, given))
+        for kernel, grid, arguments, *how in self.waiting:
+            repeat = launch(kernel, grid, arguments, *how)
+            given = [places.get(id(argument)) for argument in arguments if isinstance(argument, Tensor)]
+            self.is_whole = self.is_whole and repeat is not None and None not in given
+            self.steps.append((repeat, given))
+        self.waiting = []
 
     def place(self, tensor: Tensor) -> int:
         return next(place for place, own in enumerate(self.tensors) if own is tensor)
