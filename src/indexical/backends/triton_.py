@@ -55,12 +55,10 @@ def attend_by_triton(
     owner.text.helpers.setdefault("triton", "")
     maker = owner.text.fresh(f"attend_{let.name}")
     levels = [String(operand.level) for operand in parts.terms.operands]
-    described: list[Part] = [len(parts.dots), Tuple(tuple(levels)), parts.learned, parts.tiled]
-    if parts.allowed is not None:
-        described += [parts.scale is not None, f"{parts.name}_forward_again"]
-    elif parts.scale is None:
-        described.append(False)
-    made = call("attending", String(maker), *kernels, *described)
+    again = None if parts.allowed is None else f"{parts.name}_forward_again"
+    how: dict[str, Part] = {"tiled": parts.tiled, "normalised": parts.scale is not None, "again": again}
+    how["work"] = String(parts.work)
+    made = call("attending", String(maker), *kernels, len(parts.dots), Tuple(tuple(levels)), parts.learned, **how)
     owner.functions.append(Statement(0, 0, "assign", maker, made).shown)
     code = partial(operands_of, owner, let, attend, frame, parts, maker)
     unlearned = [
@@ -83,7 +81,7 @@ def attend_by_triton(
 HELPERS = (
     *("tanh", "fast_tanh", "far", "load_tile", "store_tile", "tiles_of"),
     *("within", "in_order", "behind", "partial_tile", "absorb", "beside"),
-    *("is_odd", "one_dot", "absorb_one"),
+    *("is_odd", "one_dot", "absorb_one", "load_bank", "load_bank_column", "bank_number"),
 )
 
 

@@ -241,7 +241,7 @@ def table_kernel(parts: Parts) -> str:
     """The kernel of the gradients of tables of distances: one diagonal of tiles, its own diagonals summed."""
     queries, keys, pointers, strides = signature_of(parts)
     about = "The gradients of tables, along one diagonal of tiles: those of its upper and of its lower triangles."
-    kernel = Kernel(parts, "backward_table", about, PAIR, False)
+    kernel = Kernel(parts, "backward_table", about, PAIR, False, "0, ahead * KEYS")
     kernel.add(
         1,
         "at = tl.program_id(0) // diagonals",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .triton_kernels import (
+    COLUMN,
     Kernel,
     Parts,
     dot_strides,
@@ -70,7 +71,7 @@ def again_kernel(parts: Parts) -> str:
     that attend to it, and in a product of matrices 0 times NaN would reach all."""
     queries, keys, pointers, strides = signature_of(parts)
     about = "Attention of one tile of queries whose sums are not finite, once more and key by key."
-    kernel = Kernel(parts, "forward_again", about, KEY, False)
+    kernel = Kernel(parts, "forward_again", about, KEY, False, COLUMN)
     kernel.add(1, "if tl.load(odd_ptr + tl.program_id(0)) == 0:", "    return")
     kernel.place("n_heads", "n_rows", "ROWS")
     kernel.add(1, "near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - t0)", "rows = t0 + near")

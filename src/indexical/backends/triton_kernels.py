@@ -9,7 +9,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.pairs import Block
 from ..plan.steps import Dot
-from .code import show
+from .code import Node, fill, show
 from .triton_score import PAIR, Axis, Cell, Operand, Printer, Terms, dot_name
 
 WORDS = frozenset(
@@ -35,6 +35,8 @@ WORDS = frozenset(
     )
 )
 
+COLUMN = "one key"
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -56,6 +58,18 @@ class Parts:
     halves: list[dict[ir.Expr, tuple[Cell, Cell | None]]]
     sinking: tuple[Cell, dict[ir.Expr, tuple[Cell, Cell | None]]] | None
     tiled: tuple[int, ...]
+
+    @property
+    def work(self) -> str:
+        """What the sizes of tiles depend on: scores `paired` with numbers of an array; queries that attend to `marked`
+        keys or to keys `near` them; a `plain` dot product over all keys from the first on; or none of these."""
+        if any(operand.axes == PAIR for operand in self.terms.operands):
+            return "paired"
+        if self.tiled:
+            return "marked"
+        if not all(isinstance(block.first, ir.Const) and block.first.value == 0 for block in self.forward):
+            return "near"
+        return "plain" if self.score.plain and len(self.dots) == 1 and self.scale is not None else ""
 
     def has_full(self, block: Block) -> bool:
         """Whether there are tiles in which all pairs are kept, as far as bounds and a table tell."""
@@ -84,11 +98,16 @@ class Parts:
 class Kernel:
     """One kernel as it grows."""
 
-    def __init__(self, parts: Parts, name: str, about: str, inside: frozenset[Axis], flipped: bool) -> None:
+    def __init__(
+        self, parts: Parts, name: str, about: str, inside: frozenset[Axis], flipped: bool, apart: str | None = None
+    ) -> None:
         self.parts, self.name, self.about = parts, f"{parts.name}_{name}", about
         terms = parts.terms
         taken = set(WORDS) | {n for o in terms.operands for n in (o.pointer, *o.strides)} | set(terms.numbers)
         self.printer = Printer(inside, flipped, taken)
+        self.printer.banks = {
+            operand: _bank(operand, apart or ("r0, t0" if flipped else "t0, k0"), flipped) for operand in parts.tables
+        }
         self.lines: list[str] = []
         self.flushed: set[str] = set()
 
@@ -212,6 +231,16 @@ class Kernel:
         for name, code in self.printer.inner:
             self.add(indent, f"{name} = {show(code)}")
         self.printer.inner = []
+
+
+def _bank(operand: Operand, apart: str, flipped: bool) -> Node:
+    """The load of a table's tile from its bank, where `apart` names the first query and the first key of the tile;
+    `COLUMN` is one key alone."""
+    start = f"{operand.pointer} + b * {operand.strides[0]} + h * {operand.strides[1]}"
+    if apart == COLUMN:
+        return fill(f"load_bank_column({start}, t0, k0, n_keys, ROWS, KEYS)")
+    lying = "KEYS, ROWS" if flipped else "ROWS, KEYS"
+    return fill(f"load_bank({start}, bank_number({apart}, n_keys, ROWS, KEYS), {lying})")
 
 
 def tag(number: int) -> str:

@@ -409,7 +409,7 @@ def _times(left: ir.Expr, right: ir.Expr) -> ir.Expr:
 
 class Printer:
     """Lines of one kernel: `outer` before its loops, `inner` in them. A kernel loops over the tiles of the axes
-    `inside`; its tiles lie `flipped` where keys come first."""
+    `inside`; its tiles lie `flipped` where keys come first. `banks` have the loads of tables that come as tiles."""
 
     def __init__(self, inside: frozenset[Axis], flipped: bool, taken: set[str]) -> None:
         self.inside, self.flipped, self.taken = inside, flipped, taken
@@ -419,6 +419,7 @@ class Printer:
         self.inner: list[tuple[str, Node]] = []
         self.own: set[str] = set()
         self.masked = False
+        self.banks: dict[Operand, Node] = {}
 
     def count(self, roots: Iterable[Cell]) -> None:
         """Take note of what the roots use, before any of them is written."""
@@ -441,9 +442,12 @@ class Printer:
         axes = cell.axes if axes is None else axes
         if cell in self.names:
             return self._aligned(Name(self.names[cell]), cell.axes, axes)
-        code = cell.make(*(self.written(part, cell.axes) for part in cell.parts))
-        if self.masked and cell.operand is not None and cell.operand.table is not None:
-            code = _masked(code)
+        if cell.operand is not None and cell.operand in self.banks:
+            code = self.banks[cell.operand]
+        else:
+            code = cell.make(*(self.written(part, cell.axes) for part in cell.parts))
+            if self.masked and cell.operand is not None and cell.operand.table is not None:
+                code = _masked(code)
         if isinstance(code, Name | Number) or (cell.axes == axes and self.uses[cell] <= 1 and len(show(code)) < 80):
             return self._aligned(code, cell.axes, axes)
         return self._aligned(Name(self.name(cell, code)), cell.axes, axes)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .torch_operator import differentiable
 from .triton_launch import Tape, replay
-from .triton_tile import INTERPRETED, delta_kernel, labels_kernel, mask_kernel
+from .triton_tile import INTERPRETED, bank_kernel, delta_kernel, labels_kernel, mask_kernel
 
 # ------------------------------------------------------------------------------------------------------- launching
 
@@ -40,8 +40,13 @@ def _padded(width: int, itemsize: int = 4) -> int:
 
 
 @functools.cache
-def _tilings(width: int, carried: int, itemsize: int, paired: bool) -> tuple[Tiling, Tiling, Tiling]:
-    """The tiles of the forward kernel, of the one for queries and of the one for keys."""
+def _tilings(width: int, carried: int, itemsize: int, work: str) -> tuple[Tiling, Tiling, Tiling]:
+    """The tiles of the forward kernel, of the one for queries and of the one for keys, for a kind of `work`.
+
+    Scores that are `paired` with an array's numbers take registers. Where queries attend to keys nearby or to marked
+    ones, small tiles leave out more; large ones load less where they attend to all from the first key on and a score
+    is a plain dot product. The figures were measured on an H200 with heads of 64 and 128.
+    """
     if INTERPRETED:
         return Tiling(32, 16, 4, 1), Tiling(16, 32, 4, 1), Tiling(32, 16, 4, 1)
     wide = max(width, carried)
@@ -50,11 +55,14 @@ def _tilings(width: int, carried: int, itemsize: int, paired: bool) -> tuple[Til
             return Tiling(64, 32, 4, 2), Tiling(32, 32, 4, 2), Tiling(32, 32, 4, 2)
         return Tiling(32, 16, 4, 2), Tiling(16, 16, 4, 2), Tiling(16, 16, 4, 2)
     if wide <= 64:
-        return Tiling(128, 64, 4, 3), Tiling(64, 64, 4, 3), Tiling(32, 64, 4, 3)
-    if wide <= 128 and paired:
-        return Tiling(64, 32, 4, 3), Tiling(64, 32, 4, 3), Tiling(32, 64, 4, 3)
+        forward = Tiling(64, 64, 4, 2) if work in ("near", "marked") else Tiling(128, 64, 4, 3)
+        return forward, Tiling(64, 64, 4, 3), Tiling(32, 64, 4, 3)
     if wide <= 128:
-        return Tiling(64, 64, 4, 3), Tiling(64, 64, 4, 2), Tiling(32, 64, 4, 3)
+        if work == "paired":
+            return Tiling(64, 64, 4, 2), Tiling(64, 32, 4, 3), Tiling(32, 64, 4, 4)
+        if work == "plain":
+            return Tiling(64, 64, 4, 3), Tiling(128, 64, 8, 3), Tiling(64, 128, 8, 3)
+        return Tiling(64, 64, 4, 2 if work == "marked" else 3), Tiling(64, 64, 4, 2), Tiling(32, 64, 4, 3)
     return Tiling(64, 32, 8, 2), Tiling(64, 32, 8, 2), Tiling(32, 64, 8, 2)
 
 
@@ -62,7 +70,8 @@ class Program(NamedTuple):
     """The kernels of one attention. `levels` say of each further array along which axes of a tile it varies: none,
     `row`, `key` or both; `learned` which of them have a gradient. `tiled` are those from which a table of the
     tiles that meet is made: one mask, or the labels of queries and of keys, or none. Where it is not `normalised`,
-    scores are weights. `again` is the forward kernel for sums that are not finite, or None."""
+    scores are weights. `again` is the forward kernel for sums that are not finite, or None. The kind of `work` decides
+    the sizes of tiles."""
 
     forward: Any
     backward_query: Any
@@ -74,14 +83,14 @@ class Program(NamedTuple):
     tiled: tuple[int, ...]
     normalised: bool
     again: Any
+    work: str
 
 
 class Operands(NamedTuple):
     """Queries, keys and values as (batch, head, place, width), further arrays as (batch, head, …), and numbers.
 
-    It is `paired` where an array is read for each pair of a query and a key, which takes registers. `places` say of
-    each table at which of its places every distance of a query from a key is read, `ahead` how far a key is ahead of
-    its query at least and at most.
+    `places` say of each table at which of its places every distance of a query from a key is read, `ahead` how far a
+    key is ahead of its query at least and at most. The kind of `work` decides the sizes of tiles.
     """
 
     queries: Sequence[Tensor]
@@ -91,7 +100,7 @@ class Operands(NamedTuple):
     numbers: Sequence[float]
     places: Sequence[Tensor] = ()
     ahead: tuple[int, int] = (0, 0)
-    paired: bool = False
+    work: str = ""
 
     @classmethod
     def of(cls, program: Program, tensors: list[Tensor], wholes: Sequence[int], reals: Sequence[float]) -> "Operands":
@@ -99,11 +108,10 @@ class Operands(NamedTuple):
         dots, count = program.dots, len(program.levels)
         matrices, arrays = list(map(_aligned, tensors[: 2 * dots + 1])), tensors[2 * dots + 1 :]
         queries, keys, value = matrices[:dots], matrices[dots:-1], matrices[-1]
-        paired = "table" in program.levels or "rowkey" in program.levels
         if program.backward_table is None:
-            return cls(queries, keys, value, arrays, (*wholes, *reals), paired=paired)
+            return cls(queries, keys, value, arrays, (*wholes, *reals), work=program.work)
         *wholes, low, high = wholes
-        return cls(queries, keys, value, arrays[:count], (*wholes, *reals), arrays[count:], (low, high), paired)
+        return cls(queries, keys, value, arrays[:count], (*wholes, *reals), arrays[count:], (low, high), program.work)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -128,12 +136,12 @@ class Operands(NamedTuple):
         wide = max(self.widths)
         if self.value.itemsize > 2:
             return Tiling(32, 32, 4, 1)
-        return Tiling(64, 64, 4, 3) if wide <= 64 else Tiling(64, 64, 8, 2) if wide <= 128 else Tiling(32, 32, 4, 2)
+        return Tiling(64, 64, 4, 3) if wide <= 64 else Tiling(64, 64, 8, 3) if wide <= 128 else Tiling(32, 32, 4, 2)
 
     @property
     def tilings(self) -> tuple[Tiling, Tiling, Tiling]:
         widths = self.widths
-        return _tilings(max(widths[1:-1:2]), widths[-1], self.value.itemsize, self.paired)
+        return _tilings(max(widths[1:-1:2]), widths[-1], self.value.itemsize, self.work)
 
 
 @functools.cache
@@ -167,6 +175,34 @@ def _table(
     return (table,), [0 if shape[0] == 1 else table.stride(0), 0 if shape[1] == 1 else table.stride(1)]
 
 
+def _banked(
+    program: Program, given: Operands, tiling: Tiling, flipped: bool, tape: Tape
+) -> tuple[list[Tensor], list[int]]:
+    """The further arrays as a kernel with such tiles takes them, and their strides: of a table that is read at a
+    distance a bank of tiles, of each other array what it is."""
+    arrays: list[Tensor] = []
+    strides: list[int] = []
+    places = iter(given.places)
+    _, _, rows, keys = given.shape
+    for array, level, learned in zip(given.arrays, program.levels, program.learned, strict=True):
+        if level != "table" or not learned:
+            arrays.append(array)
+            strides += array.stride()
+            continue
+        last = [(_ceiling(n, step) - 1) * step for n, step in ((rows, tiling.rows), (keys, tiling.keys))]
+        count = sum(last) // min(tiling.rows, tiling.keys) + 1
+        # What is the same for all batches or heads is made once.
+        shape = [array.shape[axis] if array.stride(axis) else 1 for axis in (0, 1)]
+        size = count * tiling.rows * tiling.keys
+        bank = tape.keep(torch.empty((*shape, size), dtype=array.dtype, device=array.device))
+        numbers = (shape[1], rows, keys, array.shape[2], count)
+        arguments = (array, next(places), bank, *array.stride(), *numbers)
+        tape.launch(bank_kernel, (shape[0] * shape[1] * count,), arguments, (tiling.rows, tiling.keys, flipped), 4, 1)
+        arrays.append(bank)
+        strides += [bank.stride(axis) if shape[axis] > 1 else 0 for axis in (0, 1)] + [1]
+    return arrays, strides
+
+
 def _eights(*matrices: Tensor) -> list[int]:
     """The strides of all axes but the last, where elements lie side by side, in eights."""
     return [stride // 8 for matrix in matrices for stride in matrix.stride()[:-1]]
@@ -186,12 +222,14 @@ def _attend_by_kernels(program: Program, given: Operands, tape: Tape) -> tuple[T
         return out, total.fill_(math.inf)
     tiling = given.tilings[0]
     table, steps = _table(program, given, tiling, False, tape)
+    arrays, strides = _banked(program, given, tiling, False, tape)
     grid = (batch * heads * _ceiling(rows, tiling.rows),)
     odd = () if program.again is None else (tape.keep(torch.empty(grid, dtype=torch.int32, device=out.device)),)
     arguments = (
-        *(*given.queries, *given.keys, given.value, out, total, *odd, *given.arrays, *table),
+        *(*given.queries, *given.keys, given.value, out, total, *odd, *arrays, *table),
         *_eights(*given.queries, *given.keys, given.value),
-        *_strides(out, *given.arrays),
+        *_strides(out),
+        *strides,
         *(*steps, heads, rows, keys, *given.numbers),
     )
     constants = (*given.widths, given.group, tiling.rows, tiling.keys)
@@ -319,11 +357,11 @@ def _launch_backward(
         arguments = (out, gradient, delta, *_strides(out, gradient), heads, rows)
         tape.launch(delta_kernel, grid, arguments, (width, _padded(width, out.itemsize), 64), 4, 1)
     gradient = _aligned(gradient)
-    arrays = list(zip(found[2 * count + 1 :], program.levels, program.learned, needs[2 * count + 1 :], strict=False))
-    of_query = [(x, need) for x, level, learned, need in arrays if learned and level in ("", "row", "rowkey")]
-    of_key = [(x, need) for x, level, learned, need in arrays if learned and level == "key"]
-    operands = (*given.queries, *given.keys, given.value, gradient, total, delta, *given.arrays)
-    strides = [*_eights(*given.queries, *given.keys, given.value, gradient), *_strides(*given.arrays)]
+    wants = list(zip(found[2 * count + 1 :], program.levels, program.learned, needs[2 * count + 1 :], strict=False))
+    of_query = [(x, need) for x, level, learned, need in wants if learned and level in ("", "row", "rowkey")]
+    of_key = [(x, need) for x, level, learned, need in wants if learned and level == "key"]
+    operands = (*given.queries, *given.keys, given.value, gradient, total, delta)
+    eights = _eights(*given.queries, *given.keys, given.value, gradient)
     numbers = (heads, rows, keys, *given.numbers)
     wanted = (*needs[:count], *(need for _, need in of_query))
     if any(wanted):
@@ -332,7 +370,9 @@ def _launch_backward(
         grid = (batch * heads * _ceiling(rows, tiling.rows),)
         constants = (*given.widths, given.group, tiling.rows, tiling.keys, *wanted)
         table, steps = _table(program, given, tiling, False, tape)
-        arguments = (*operands, *table, *targets, *strides, *steps, *_strides(*found[:count]), *numbers)
+        arrays, strides = _banked(program, given, tiling, False, tape)
+        places = _strides(*found[:count])
+        arguments = (*operands, *arrays, *table, *targets, *eights, *strides, *steps, *places, *numbers)
         tape.launch(program.backward_query, grid, arguments, constants, tiling.warps, tiling.stages)
     wanted = (*needs[count : 2 * count], needs[2 * count], *(need for _, need in of_key))
     if any(wanted):
@@ -341,16 +381,19 @@ def _launch_backward(
         grid = (batch * shared * _ceiling(keys, tiling.keys),)
         constants = (*given.widths, given.group, tiling.rows, tiling.keys, *wanted)
         table, steps = _table(program, given, tiling, True, tape)
+        arrays, strides = _banked(program, given, tiling, True, tape)
         places = _strides(*found[count : 2 * count + 1])
-        arguments = (*operands, *table, *targets, *strides, *steps, *places, *numbers)
+        arguments = (*operands, *arrays, *table, *targets, *eights, *strides, *steps, *places, *numbers)
         tape.launch(program.backward_key, grid, arguments, constants, tiling.warps, tiling.stages)
-    of_table = [(x, need) for x, level, learned, need in arrays if learned and level == "table"]
+    of_table = [(x, need) for x, level, learned, need in wants if learned and level == "table"]
     first, diagonals = _diagonals(given) if of_table else (0, 0)
     if diagonals and any(need for _, need in of_table):
         tiling = given.table_tiling
         table, steps = _table(program, given, tiling, False, tape)
+        arrays, strides = _banked(program, given, tiling, False, tape)
         constants = (*given.widths, given.group, tiling.rows, tiling.keys, *(need for _, need in of_table))
-        arguments = (*operands, *table, *(x for x, _ in of_table), *strides, *steps, *numbers, diagonals, first)
+        targets = tuple(x for x, _ in of_table)
+        arguments = (*operands, *arrays, *table, *targets, *eights, *strides, *steps, *numbers, diagonals, first)
         grid = (batch * heads * diagonals,)
         tape.launch(program.backward_table, grid, arguments, constants, tiling.warps, tiling.stages)
     tape.run()
@@ -383,13 +426,14 @@ def attending(
     tiled: tuple[int, ...] = (),
     normalised: bool = True,
     again: Any = None,
+    work: str = "",
 ) -> Callable[..., Tensor]:
     """Attention by these kernels, as a function of queries, keys, value, further arrays and numbers.
 
     A score has so many `dots`, each of a query and a key.
     """
     program = Program(
-        forward, backward_query, backward_key, backward_table, dots, levels, learned, tiled, normalised, again
+        forward, backward_query, backward_key, backward_table, dots, levels, learned, tiled, normalised, again, work
     )
     tapes: dict[Any, Any] = {}
     backward_tapes: dict[Any, Any] = {}
@@ -422,7 +466,7 @@ def attending(
         steps, places = backward_tapes.get(layout, (None, ()))
         again = None if steps is None else replay(steps, all_given)
         if again is not None and not any(needs[2 * dots + 1 :]):
-            return [again[place] for place, need in zip(places, needs, strict=True) if need]
+            return [again[place] for place, need in zip(places, needs, strict=False) if need]
         given = Operands.of(program, tensors, wholes, reals)
         if again is not None:
             return _summed(program, given, [again[place] for place in places], needs)

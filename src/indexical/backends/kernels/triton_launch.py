@@ -448,7 +448,7 @@ def _family(kernel: Any, arguments: Sequence[Any], constants: tuple[Any, ...], w
     return family
 
 
-def compile_together(launches: Sequence[tuple[Any, Sequence[int], Sequence[Any], tuple[Any, ...], int, int]]) -> None:
+def compile_together(launches: Sequence[tuple[Any, ...]]) -> None:
     """Compile what these launches lack, side by side: one after the other, a first call would wait for their sum."""
     missing: dict[tuple[Family, tuple[Any, ...]], None] = {}
     for kernel, grid, arguments, *how in launches:

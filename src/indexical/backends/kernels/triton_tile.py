@@ -45,6 +45,28 @@ def load_tile(start, near, row_stride, PADDED: tl.constexpr):  # type: ignore[no
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def bank_number(row, key, n_keys, ROWS: tl.constexpr, KEYS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The tile of a bank for the queries from `row` on and the keys from `key` on: it depends on their distance."""
+    furthest = (tl.cdiv(n_keys, KEYS) - 1) * KEYS
+    return (row - key + furthest) // (ROWS if ROWS < KEYS else KEYS)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def load_bank(start, number, FIRST: tl.constexpr, SECOND: tl.constexpr):  # type: ignore[no-untyped-def]
+    """A tile of a bank, as it lies there."""
+    spots = tl.arange(0, FIRST)[:, None] * SECOND + tl.arange(0, SECOND)[None, :]
+    return tl.load(start + number * (FIRST * SECOND) + spots).to(tl.float32)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def load_bank_column(start, row, key, n_keys, ROWS: tl.constexpr, KEYS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """What a bank has for the queries from `row` on and one key."""
+    first = key // KEYS * KEYS
+    spots = tl.arange(0, ROWS)[:, None] * KEYS + (key - first)
+    return tl.load(start + bank_number(row, first, n_keys, ROWS, KEYS) * (ROWS * KEYS) + spots).to(tl.float32)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def store_tile(start, tile, near, count, row_stride, column_stride, WIDTH: tl.constexpr, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
     """Write the rows of a matrix that there are."""
     columns = tl.arange(0, PADDED)
@@ -275,3 +297,24 @@ def _store_met(found, first, last, full_first, full_last, count):  # type: ignor
     tl.store(found + 1, tl.where(whole, full_first, 0))
     tl.store(found + 2, tl.where(whole, full_end, 0))
     tl.store(found + 3, end)
+
+
+@triton.jit(do_not_specialize=["n_rows", "n_keys", "length", "count"])  # type: ignore[untyped-decorator]
+def bank_kernel(  # type: ignore[no-untyped-def]
+    table_ptr, places_ptr, bank_ptr, table_b, table_h, table_at,
+    n_heads, n_rows, n_keys, length, count,
+    ROWS: tl.constexpr, KEYS: tl.constexpr, FLIPPED: tl.constexpr,
+):
+    """One tile of a bank: what a table has for every pair of queries and keys at one distance of their tiles. A table
+    that is read at a distance is the same along diagonals, so that few such tiles serve all, and they load in rows."""
+    at = tl.program_id(0) // count
+    number = tl.program_id(0) % count
+    b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
+    furthest = (tl.cdiv(n_keys, KEYS) - 1) * KEYS
+    rows, keys = tl.arange(0, ROWS)[:, None], tl.arange(0, KEYS)[None, :]
+    apart = number * (ROWS if ROWS < KEYS else KEYS) - furthest + rows - keys
+    distance = tl.minimum(tl.maximum(apart + n_keys - 1, 0), n_rows + n_keys - 2)
+    place = tl.minimum(tl.maximum(tl.load(places_ptr + distance), 0), length - 1)
+    tile = tl.load(table_ptr + b * table_b + h * table_h + place * table_at)
+    spots = keys * ROWS + rows if FLIPPED else rows * KEYS + keys
+    tl.store(bank_ptr + far(tl.program_id(0), ROWS * KEYS) + spots, tile)
