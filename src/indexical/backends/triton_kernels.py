@@ -62,14 +62,17 @@ class Parts:
     @property
     def work(self) -> str:
         """What the sizes of tiles depend on: scores `paired` with numbers of an array; queries that attend to `marked`
-        keys or to keys `near` them; a `plain` dot product over all keys from the first on; or none of these."""
+        keys or to keys `near` them; over all keys from the first on, weights `free` of a sum or a `plain` dot product;
+        or none of these."""
         if any(operand.axes == PAIR for operand in self.terms.operands):
             return "paired"
         if self.tiled:
             return "marked"
         if not all(isinstance(block.first, ir.Const) and block.first.value == 0 for block in self.forward):
             return "near"
-        return "plain" if self.score.plain and len(self.dots) == 1 and self.scale is not None else ""
+        if self.scale is None:
+            return "free"
+        return "plain" if self.score.plain and len(self.dots) == 1 else ""
 
     def has_full(self, block: Block) -> bool:
         """Whether there are tiles in which all pairs are kept, as far as bounds and a table tell."""

@@ -256,13 +256,14 @@ def _causal(
         number, term = whole.terms[0]
         guard = {**({} if total.guard is None else algebra.conditions(total.guard)), **term.conditions}
         pair = {row, key.coordinate}
-        weights = [f for f in term.factors if pair <= f[0].coordinates]
+        weights = [f for f in term.factors if pair <= f[0].coordinates or not f[0].coordinates]
         values = [f for f in term.factors if key.coordinate in f[0].coordinates and f not in weights]
-        outside = product([f for f in term.factors if key.coordinate not in f[0].coordinates])
+        apart = [f for f in term.factors if key.coordinate not in f[0].coordinates and f not in weights]
+        outside = product(apart)
         if not any(isinstance(atom, Sum) for atom, _ in weights):
             return None
-        score, value = form(((1, product(weights, term.exponent)),)), form(((1, product(values)),))
-        found = Gathered(algebra.binder(key), score, guard, value, "zero", (), EMPTY, outside, number, (), None, True)
+        score, value = form(((number, product(weights, term.exponent)),)), form(((1, product(values)),))
+        found = Gathered(algebra.binder(key), score, guard, value, "zero", (), EMPTY, outside, 1, (), None, True)
         placed = place_attention(algebra, found, name, let, clause, trail, total.span)
     except TooLarge:
         return None
@@ -272,9 +273,9 @@ def _causal(
     if any(part.tensor in inlined for part in reads_of(placed.let)):
         return None
     factors = [Factor(placed.read)]
-    if outside.factors or number != 1:
+    if outside.factors:
         taken = [step.coordinate.name for step in trail if isinstance(step, ir.Range)]
-        factors.append(Factor(named(written(form(((number, outside),)), total.span), taken)))
+        factors.append(Factor(named(written(form(((1, outside),)), total.span), taken)))
     return Freed(total, (placed,), product_of(factors, total), inlined)
 
 

@@ -45,7 +45,7 @@ def _tilings(width: int, carried: int, itemsize: int, work: str) -> tuple[Tiling
 
     Scores that are `paired` with an array's numbers take registers. Where queries attend to keys nearby or to marked
     ones, small tiles leave out more; large ones load less where they attend to all from the first key on and a score
-    is a plain dot product. The figures were measured on an H200 with heads of 64 and 128.
+    is a `plain` dot product or a weight by itself, `free` of a sum. The figures were measured on an H200.
     """
     if INTERPRETED:
         return Tiling(32, 16, 4, 1), Tiling(16, 32, 4, 1), Tiling(32, 16, 4, 1)
@@ -59,9 +59,11 @@ def _tilings(width: int, carried: int, itemsize: int, work: str) -> tuple[Tiling
         return forward, Tiling(64, 64, 4, 3), Tiling(32, 64, 4, 3)
     if wide <= 128:
         if work == "paired":
-            return Tiling(64, 64, 4, 2), Tiling(64, 32, 4, 3), Tiling(32, 64, 4, 4)
+            return Tiling(128, 64, 8, 3), Tiling(128, 64, 8, 3), Tiling(32, 64, 4, 4)
         if work == "plain":
             return Tiling(64, 64, 4, 3), Tiling(128, 64, 8, 3), Tiling(64, 128, 8, 3)
+        if work == "free":
+            return Tiling(64, 64, 4, 3), Tiling(64, 64, 4, 2), Tiling(64, 128, 8, 3)
         return Tiling(64, 64, 4, 2 if work == "marked" else 3), Tiling(64, 64, 4, 2), Tiling(32, 64, 4, 3)
     return Tiling(64, 32, 8, 2), Tiling(64, 32, 8, 2), Tiling(32, 64, 8, 2)
 
@@ -136,7 +138,7 @@ class Operands(NamedTuple):
         wide = max(self.widths)
         if self.value.itemsize > 2:
             return Tiling(32, 32, 4, 1)
-        return Tiling(64, 64, 4, 3) if wide <= 64 else Tiling(64, 64, 8, 3) if wide <= 128 else Tiling(32, 32, 4, 2)
+        return Tiling(64, 64, 4, 3) if wide <= 128 else Tiling(32, 32, 4, 2)
 
     @property
     def tilings(self) -> tuple[Tiling, Tiling, Tiling]:
