@@ -130,3 +130,35 @@ def test_calls_that_are_repeated_compute_anew(name: str) -> None:
         for found, expected in zip(results(program, learning(given), weight), right, strict=True):
             scale = max(1.0, expected.abs().max().item())
             assert (found.double() - expected).abs().max().item() <= 2 * MOST["bfloat16"] * scale
+
+
+def test_a_frozen_table_leaves_the_other_gradients() -> None:
+    """A call that is repeated gives the gradients of queries alone, where a table wants none."""
+    program, given = ix.compile(VARIANTS["relative bias"].text), drawn("relative bias", torch.bfloat16, SHAPES["odd"])
+    learned = learning(given)
+    found = []
+    for frozen in (False, True, True):
+        arrays = {name: array.detach() if frozen and name not in "QKV" else array for name, array in learned.items()}
+        found.append(torch.autograd.grad(program(**arrays).sum(), [arrays["Q"], arrays["K"], arrays["V"]]))
+    for again in found[1:]:
+        assert all(torch.equal(one, other) for one, other in zip(found[0], again, strict=True))
+
+
+@pytest.mark.parametrize("length", [1000, 8500])
+def test_causal_products_short_and_long(length: int) -> None:
+    """One kernel of all pairs, and chunks of matrix products: the same numbers."""
+    text = """
+    input Q[h, i, d], K[h, j, d], V[h, j, e], decay[h];
+    let w[h, i, j] = sum[d](Q[h, i, d] * K[h, j, d]) * exp(-decay[h] * (i - j)) / sqrt(size(d)) where j <= i;
+    let out[h, i, e] = sum[j](w[h, i, j] * V[h, j, e]);
+    """
+    torch.manual_seed(2)
+    arrays = [torch.randn(2, length, 64) for _ in "QKV"] + [torch.tensor([0.02, 0.003])]
+    program = ix.compile(text)
+    sides = []
+    for device, dtype in (("cuda", torch.float32), ("cpu", torch.float64)):
+        given = [array.to(device, dtype).requires_grad_() for array in arrays]
+        out = program(*given)
+        sides.append([out, *torch.autograd.grad(out.square().sum(), given)])
+    for found, exact in zip(*sides, strict=True):
+        assert float((found.cpu().double() - exact).norm() / exact.norm()) < 2e-5
