@@ -33,6 +33,11 @@ PLAINLY = {
 }
 IN_NUMPY = ["window", "mask", "soft cap"]
 NAMES = ["causal", "window", "documents, sorted", "prefix", "mask", "ALiBi", "soft cap"]
+TOTAL = """input Q[i, d], K[j, d], V[j, e];
+let s[i, j] = sum[d](Q[i, d] * K[j, d]) / 8.0;
+let out[i, e] = sum[j](softmax[j](s[i, j] where j <= i) * V[j, e]);
+let lse[i] = log(sum[j](exp(s[i, j]) where j <= i));
+"""
 
 
 def grow(name: str) -> dict[str, int]:
@@ -58,6 +63,20 @@ def grow(name: str) -> dict[str, int]:
     return found
 
 
+def grow_total(outputs: list[str]) -> int:
+    """By how many bytes the process grows in a call that gives totals, beside their result or alone, and back."""
+    import torch
+
+    program = ix.compile(TOTAL)
+    for size in (64, 2 * POSITIONS):
+        given = [torch.randn(size, WIDTH, requires_grad=True) for _ in range(3)]
+        before = settle()
+        results = program(*given, outputs=outputs)
+        torch.autograd.grad(sum(result.sum() for result in results), given[: 2 if len(outputs) == 1 else 3])
+        found = status("VmHWM") - before
+    return found
+
+
 def settle() -> int:
     """Give back what is free, forget the highest so far, and say how much is held."""
     ctypes.CDLL(None).malloc_trim(0)
@@ -79,6 +98,9 @@ def test_memory_is_linear() -> None:
     result = subprocess.run(run, cwd=ROOT, env={**os.environ, **PLAINLY}, capture_output=True, encoding="utf-8")
     assert result.returncode == 0, result.stderr
     growth = json.loads(result.stdout)
+    totals = growth.pop("total")
+    assert 4 * (2 * POSITIONS) ** 2 == SQUARE
+    assert max(totals) < SQUARE // 2, totals
     most = {step: outputs * OUTPUT + (32 << 20) for step, outputs in (("forward", 4), ("backward", 12), ("numpy", 4))}
     assert max(most.values()) < SQUARE
     for step, limit in most.items():
@@ -102,4 +124,5 @@ let out[i, e] = sum[j](weights[i, j] * (V[j, e] + R[i - j + size(j) - 1, e]));
 
 
 if __name__ == "__main__":
-    print(json.dumps({name: grow(name) for name in NAMES}))
+    totals = [grow_total(outputs) for outputs in (["out", "lse"], ["lse"])]
+    print(json.dumps({**{name: grow(name) for name in NAMES}, "total": totals}))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from ..ir import nodes as ir
+from ..ir.types import Coordinate
 from ..plan.few import SHORT_ROWS
 from ..plan.norms import Norm
 from ..plan.placement import has_keys
@@ -61,14 +63,21 @@ def define(low: Lowering, let: ir.Let) -> None:
         clauses.define_whole(low, let)
         return
     clauses.begin(low, let, [low.lets[name] for name in step.covers])
-    variable = low.text.fresh(let.name)
     attend = step.attend
     frame = operands.frame_of(let, attend)
+    if attend.totals:
+        frame = replace(frame, total=low.text.fresh(f"{attend.totals[0][0]}_rows"))
+    variable = low.text.fresh(let.name)
     if attend.decodes:
         plainly = partial(attended, low, let, step, attend, frame)
         value = decoded(low, let, attend, frame, attend.decodes, plainly)
     else:
         value = attended(low, let, step, attend, frame)
+    for name, axes in attend.totals:
+        store_total(low, low.lets[name], axes, frame, value)
+    if attend.attention.total:
+        return
+    clauses.turn_to(low, let)
     # Masks lie in the order of the scope.
     value = arrays.in_order(low, value, frame.scope.order)
     if attend.attention.empty == "nan" and attend.shape is None:
@@ -81,6 +90,26 @@ def define(low: Lowering, let: ir.Let) -> None:
     if guard is not None:
         kept = low.value(guard, frame.scope)
         value = arrays.where(low, kept, low.text.short(value, let.name), plain(0, "real"), frame.scope, value.dtype)
+    low.text.assign(variable, clauses.finished(low, let, value, clause, {}))
+    low.stored[let.name] = Stored(variable, low.dtypes[let.name])
+
+
+def store_total(low: Lowering, let: ir.Let, axes: tuple[Coordinate, ...], frame: Frame, beside: Value) -> None:
+    """A definition that is the logarithm of what the weights are divided by, from what the kernel gave `beside` its
+    result: `axes` are its own in coordinates of that."""
+    assert frame.total is not None
+    clauses.turn_to(low, let)
+    clause = let.clauses[0]
+    names = {there: axis.coordinate for there, axis in zip(axes, let.axes, strict=True)}
+    rows = () if frame.row is None else (frame.row,)
+    wide = "f32" if beside.dtype in ("f16", "bf16") else beside.dtype
+    value = Value(Name(frame.total), tuple(names[c] for c in (*frame.batch, *rows)), "real", wide)
+    scope = clauses.scope_of(clause, {})
+    value = arrays.in_order(low, value, scope.order)
+    if clause.guard is not None:
+        kept = low.value(clause.guard, scope)
+        value = arrays.where(low, kept, low.text.short(value, let.name), plain(0, "real"), scope, value.dtype)
+    variable = low.text.fresh(let.name)
     low.text.assign(variable, clauses.finished(low, let, value, clause, {}))
     low.stored[let.name] = Stored(variable, low.dtypes[let.name])
 
@@ -117,7 +146,7 @@ def by_triton(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, long: Ch
         test = Infix("and", infix("<=", sizes.length(low, long.row, frame.scope), SHORT_ROWS), test)
     low.text.add("if", test)
     with low.block():
-        result = operands.restored(low, attended(), let, attend, frame)
+        result = operands.restored(low, operands.with_total(low, attended(), let, frame), let, attend, frame)
         low.text.assign(variable, result)
     low.text.add("else")
     with low.block():
@@ -184,9 +213,8 @@ def unlearned(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, tiles: b
     taken = interval_attention.kernel_operands(low, let, attend, frame)
     few = small_attention.few(low, attend, frame)
     if few is None:
-        return operands.restored(
-            low, interval_attention.interval_call(low, let, attend, frame, tiles, taken).code(), let, attend, frame
-        )
+        code = interval_attention.interval_call(low, let, attend, frame, tiles, taken).code()
+        return operands.restored(low, operands.with_total(low, code, let, frame), let, attend, frame)
     variable = low.text.fresh(f"{let.name}_heard")
     low.text.add("if", few)
     with low.block():
@@ -224,7 +252,7 @@ def stream(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, learning: b
     given = None if learning else (*stream.learned(), answers)
     few = small_attention.few_scores(low, attend, frame, given)
     if few is None:
-        code = streamed(low, name, stream, answers, attend, frame)
+        code = operands.with_total(low, streamed(low, name, stream, answers, attend, frame), let, frame, False)
     else:
         variable = low.text.fresh(f"{let.name}_heard")
         few_or_streamed(low, few, variable, name, stream, answers, attend, frame)
@@ -267,4 +295,6 @@ def streamed(low: Lowering, name: str, stream: Stream, answers: Node, attend: At
     """The call of a stream."""
     bounds = [operands.hull_of(low, op, attend, frame) for op in ("min", "max")]
     sink = operands.sink_operand(low, attend, frame, False)
-    return call(name, List(tuple(stream.arguments)), answers, *bounds, *(() if sink is None else (sink,)))
+    given = (*bounds, *(() if sink is None else (sink,)))
+    more = {} if frame.total is None else {"totals": Name("True")}
+    return call(name, List(tuple(stream.arguments)), answers, *given, **more)

@@ -90,7 +90,8 @@ def interval_call(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, tile
     if groups:
         given += operands.group_operands(low, groups, frame, key)
     sink = operands.sink_operand(low, attend, frame, True)
-    keywords = () if sink is None else (("sink", sink),)
+    keywords: tuple[tuple[str, Node], ...] = () if sink is None else (("sink", sink),)
+    keywords += () if frame.total is None else (("totals", Name("True")),)
     if not tiles or (attend.scores.bias is None and not rest):
         low.kernels.setdefault("torch_intervals", set()).add("attend_within")
         return KernelCall(Name("attend_within"), given, keywords)

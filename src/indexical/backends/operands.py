@@ -21,12 +21,14 @@ from .values import aligned, spaced
 @dataclass(frozen=True, slots=True)
 class Frame:
     """The four axes that kernels take: two batch axes, the query axis, and a last one. Queries, keys and values are
-    read at pairs that the guards keep: `kept` is the `scope` with these guards."""
+    read at pairs that the guards keep: `kept` is the `scope` with these guards. `total` is the variable for the
+    logarithm of what the weights of each query are divided by, where that is wanted: batch axes and the query axis."""
 
     batch: tuple[Coordinate, ...]
     row: Coordinate | None
     scope: Scope
     kept: Scope
+    total: str | None = None
 
 
 def add_helper(low: Lowering, name: str, text: str) -> str:
@@ -107,6 +109,19 @@ def restored(low: Lowering, code: Node, let: ir.Let, attend: Attend, frame: Fram
     if frame.row is None:
         code = Index(code, (*(ALL for _ in frame.batch), ZERO))
     return Value(code, (*frame.batch, *rows, *carry), "real", low.dtypes[let.name])
+
+
+def with_total(low: Lowering, code: Node, let: ir.Let, frame: Frame, folded: bool = True) -> Node:
+    """The result of a kernel, where it gives the totals of its rows, too, once these are stored."""
+    if frame.total is None:
+        return code
+    rows, total = low.text.fresh(f"{let.name}_heard"), low.text.fresh("totals")
+    low.text.unpack([rows, total], code)
+    found = unfolded_batch(low, Name(total), frame) if folded else Name(total)
+    if frame.row is None:
+        found = fill("{x}[..., 0]", x=found)
+    low.text.assign(frame.total, found)
+    return Name(rows)
 
 
 def unfolded_batch(low: Lowering, code: Node, frame: Frame) -> Node:

@@ -16,6 +16,7 @@ from ..plan.target import (
     NORMS,
     STREAM,
     TILES,
+    TOTALS,
     TRITON,
     Target,
 )
@@ -28,7 +29,8 @@ class Torch:
     """Arrays are `torch.Tensor`s, all on one device."""
 
     target = Target(
-        "torch", frozenset((FUSED, INTERVALS, TILES, STREAM, CHUNKS, TRITON, BACKWARD, GROUPED, NORMS, CROSS_ENTROPY))
+        "torch",
+        frozenset((FUSED, INTERVALS, TILES, STREAM, CHUNKS, TRITON, TOTALS, BACKWARD, GROUPED, NORMS, CROSS_ENTROPY)),
     )
     module = "torch"
     header: tuple[str, ...] = ("import torch",)

@@ -58,6 +58,8 @@ def attend_by_triton(
     again = None if parts.allowed is None else f"{parts.name}_forward_again"
     how: dict[str, Part] = {"tiled": parts.tiled, "normalised": parts.scale is not None, "again": again}
     how["work"] = String(parts.work)
+    if parts.gains:
+        how["gains"] = Name("True")
     made = call("attending", String(maker), *kernels, len(parts.dots), Tuple(tuple(levels)), parts.learned, **how)
     owner.functions.append(Statement(0, 0, "assign", maker, made).shown)
     code = partial(operands_of, owner, let, attend, frame, parts, maker)
@@ -147,7 +149,8 @@ def parts_of(
     sinking = None if sink is None else (terms.scaled(sink), terms.backward(sink, D_SINK))
     tiled = _tiled(terms, forward)
     values = terms, tuple(dots.values()), score, scale, allowed
-    return Parts(name, relation_of(attention), *values, forward, transposed, cotangents, halves, sinking, tiled)
+    flows = cotangents, halves, sinking
+    return Parts(name, relation_of(attention), *values, forward, transposed, *flows, tiled, bool(attend.totals))
 
 
 def _where_kept(expr: ir.Expr, attend: Attend) -> ir.Expr:
@@ -255,7 +258,8 @@ def operands_of(owner: Lowering, let: ir.Let, attend: Attend, frame: Frame, part
         arrays += [_places(owner, operand, attend, frame) for operand in parts.tables]
         numbers["whole"] += _distances(owner, attend, frame)
     tensors = List((*queries, *keys, value, *arrays))
-    return call(maker, tensors, *(List(tuple(numbers[kind])) for kind in ("whole", "real")))
+    more = {} if frame.total is None else {"totals": Name("True")}
+    return call(maker, tensors, *(List(tuple(numbers[kind])) for kind in ("whole", "real")), **more)
 
 
 def scalars(owner: Lowering) -> Iterable[str]:

@@ -19,7 +19,7 @@ from .triton_kernels import (
     write_key_places,
     write_score,
 )
-from .triton_score import KEY, NOWHERE, PAIR, ROW, Cell, dot_name
+from .triton_score import KEY, LOG2E, NOWHERE, PAIR, ROW, Cell, dot_name
 
 
 def _cotangents(kernel: Kernel, indent: int, is_partial: bool) -> None:
@@ -66,6 +66,9 @@ def query_kernel(parts: Parts) -> str:
     of_sink = {} if parts.sinking is None else parts.sinking[1]
     if halved:
         kernel.add(1, "mean = tl.zeros((ROWS,), tl.float32)")
+        if parts.gains:
+            kernel.add(1, "if gain_ptr is not None:")
+            kernel.add(2, f"mean -= tl.load(gain_ptr + far(at, n_rows) + rows) * {float(LOG2E)}")
     for operand in summed:
         kernel.add(1, f"d_{operand.name} = tl.zeros((ROWS,), tl.float32)")
         if halved:
@@ -135,7 +138,8 @@ def query_kernel(parts: Parts) -> str:
     own += [stride for name in targets for stride in strides_of(name, "d", "row")]
     named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", "total", "delta")]
     further = [operand for operand in parts.terms.operands if operand in (*learned, *paired)]
-    named += [*pointers, *(f"{name}_ptr" for name in targets), *(f"d_{o.pointer}" for o in further)]
+    gains = ["gain_ptr"] if parts.gains else []
+    named += [*pointers, *gains, *(f"{name}_ptr" for name in targets), *(f"d_{o.pointer}" for o in further)]
     flags = [*(f"WANT_Q{tag(number)}" for number in kernel.dots), *(f"WANT_{o.name}" for o in further)]
     return kernel.text(named, own, flags)
 

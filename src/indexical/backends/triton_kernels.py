@@ -10,7 +10,7 @@ from ..ir import nodes as ir
 from ..ir.pairs import Block
 from ..plan.steps import Dot
 from .code import Node, fill, show
-from .triton_score import PAIR, Axis, Cell, Operand, Printer, Terms, dot_name
+from .triton_score import PAIR, ROW, Axis, Cell, Operand, Printer, Terms, dot_name
 
 WORDS = frozenset(
     (
@@ -43,7 +43,8 @@ class Parts:
     """All that the kernels of one attention are printed from. A score is an exponent of 2 once it is multiplied with
     `scale`; without one it is the weight itself. `sinking` is what is beside the keys in the sum of the weights, as an
     exponent of 2, and the cotangents of the arrays in it. `tiled` are the arrays from which a table of the tiles that
-    meet is made, by their places: one mask, or the labels of queries and of keys, or none."""
+    meet is made, by their places: one mask, or the labels of queries and of keys, or none. Where `totals` are handed
+    out, they have a gradient."""
 
     name: str
     about: str
@@ -58,6 +59,12 @@ class Parts:
     halves: list[dict[ir.Expr, tuple[Cell, Cell | None]]]
     sinking: tuple[Cell, dict[ir.Expr, tuple[Cell, Cell | None]]] | None
     tiled: tuple[int, ...]
+    totals: bool = False
+
+    @property
+    def gains(self) -> bool:
+        """Whether the kernel for queries takes the cotangents of totals: where it finds the mean of what flows back."""
+        return self.totals and self.scale is not None and bool(self.of_axes(frozenset(), ROW))
 
     @property
     def work(self) -> str:

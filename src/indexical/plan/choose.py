@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -50,7 +50,21 @@ from .steps import (
     Softmax,
     Step,
 )
-from .target import BACKWARD, CHUNKS, CROSS_ENTROPY, FUSED, GROUPED, INTERVALS, NORMS, STREAM, TILES, TRITON, Target
+from .target import (
+    BACKWARD,
+    CHUNKS,
+    CROSS_ENTROPY,
+    FUSED,
+    GROUPED,
+    INTERVALS,
+    NORMS,
+    STREAM,
+    TILES,
+    TOTALS,
+    TRITON,
+    Target,
+)
+from .totals import Beside, Totals, beside_attentions, find_totals
 from .wording import chunk_words, words_of
 
 ARRAYS = "arrays"
@@ -79,17 +93,21 @@ def choose(
     found = Recognized(program, {}, ()) if isolate else recognize(program, wanted, derived.left, derived.computed)
     refusals = {refusal.definition: refusal for refusal in (*found.refusals, *derived.refusals)}
     found = _fitting(found, program, refusals, target)
-    needed = needed_by(found.program, wanted, _reading(found.attentions, derived))
+    totals: Totals = {}
+    if TOTALS in target.kernels and not isolate:
+        found, totals = _with_totals(found, wanted, derived, dtypes)
+        refusals = {**{refusal.definition: refusal for refusal in found.refusals}, **refusals}
+    needed = needed_by(found.program, wanted, _reading(found.attentions, derived, totals))
     found, uncontracted = _contracted(found, needed, dtypes)
     fused = found.attentions
     program = fuse(found.program, {*wanted, *fused, *derived.left}) if not isolate else found.program
     chosen: dict[str, Chosen] = {}
     if not isolate and GROUPED in target.kernels:
-        needed = needed_by(program, wanted, _reading(fused, derived))
+        needed = needed_by(program, wanted, _reading(fused, derived, totals))
         program, chosen, ungrouped = group(program, needed, {*fused, *derived.left})
         refusals = {**ungrouped, **refusals}
     carried: dict[str, Chunks] = {}
-    reading = _reading(fused, derived)
+    reading = _reading(fused, derived, totals)
     if not isolate and CHUNKS in target.kernels:
         program, carried, uncarried = carry(program, needed_by(program, wanted, reading), wanted)
         refusals = {**uncarried, **refusals}
@@ -104,6 +122,7 @@ def choose(
     needed = needed_by(program, wanted, reading)
     together = _together(program, derived.gradients, blocks, needed, refusals)
     inside = {name for step in together for name in (*step.beside, *step.covers)}
+    inside |= {name for beside in totals.values() for name, _ in beside}
     lets = program.definitions
     written = original.definitions
     kernels = {step.definition: step for step in reversed(together)}
@@ -117,13 +136,17 @@ def choose(
     library = [
         *(Step(name, CROSS_ENTROPY, loss=loss) for name, loss in losses.items()),
         *(Step(name, norm.kernel, norm=norm) for name, norm in norms.items()),
-        *(_attend(lets[name], fused[name], lets, target, device, types[name]) for name in fused if name in needed),
+        *(
+            _attend(lets[name], fused[name], lets, target, device, types[name], totals.get(name, ()))
+            for name in fused
+            if name in needed
+        ),
     ]
     if TRITON in target.kernels and device == "cuda" and not isolate:
         library = [_decoding(step, {step.definition: types[step.definition]}) for step in library]
     for step in library:
         more = (*step.refusals, *uncontracted.get(step.definition, ()))
-        covers = _covered((step.definition,), written, needed)
+        covers = _covered((step.definition, *step.beside), written, needed)
         kernels[step.definition] = replace(step, covers=covers, refusals=more)
     steps = tuple(
         kernels[name] if name in kernels else step_of(name, arranged, (refusals[name],) if name in refusals else ())
@@ -258,9 +281,13 @@ class _Describer:
         return reason or (step, let)
 
 
-def _reading(fused: Mapping[str, Attention], derived: Derived) -> dict[str, tuple[ir.Expr, ...]]:
+def _reading(
+    fused: Mapping[str, Attention], derived: Derived, totals: Totals
+) -> dict[str, tuple[ir.Expr, ...]]:
     """Return, for each definition that a kernel computes, the expressions that the kernel evaluates."""
     reading = {name: parts(attention) for name, attention in fused.items()}
+    for owner, beside in totals.items():
+        reading |= {name: reading[owner] for name, _ in beside}
     for gradient in derived.gradients:
         read = (*parts(gradient.attend.attention), gradient.arriving)
         reading |= dict.fromkeys(gradient.definitions, read)
@@ -336,6 +363,20 @@ def parts(attention: Attention) -> tuple[ir.Expr, ...]:
     return (key.lower, key.upper, attention.score, *attention.guard, attention.value, *sink)
 
 
+def _with_totals(
+    found: Recognized, wanted: tuple[str, ...], derived: Derived, dtypes: Mapping[str, Dtype]
+) -> tuple[Recognized, Totals]:
+    """The attentions and the logarithms of totals, and those that an attention computes beside its result."""
+
+    def needed(program: ir.Program, attentions: Mapping[str, Attention]) -> set[str]:
+        return needed_by(program, wanted, _reading(attentions, derived, {}))
+
+    losses = _losses(found.program, wanted, _reading(found.attentions, derived, {}), dtypes)
+    spared = {*derived.left, *losses, *(name for loss in losses.values() for name in loss.totals)}
+    found = find_totals(found, wanted, spared, needed)
+    return beside_attentions(found, needed(found.program, found.attentions))
+
+
 def _taken_back(found: Recognized, name: str, original: ir.Program) -> Recognized:
     """A definition as it was written, where it is not computed by a kernel after all."""
     written = original.definitions
@@ -369,6 +410,7 @@ def _attend(
     target: Target,
     device: str,
     dtype: Dtype | None = None,
+    totals: Sequence[Beside] = (),
 ) -> Step:
     ranges = {range.coordinate: range for range in let.clauses[0].ranges}
     axes = tuple(axis.coordinate for axis in let.axes)
@@ -379,8 +421,11 @@ def _attend(
     keys = domain.bounds(key.coordinate, layout.rows) or (Slice((key.upper,), (key.lower,)),)
     guarded = [c for c in layout.rows if any(c in guard.type.coordinates for guard in attention.guard)]
     shape = _shape(domain, keys, key, guarded)
-    way, refusals = _way(let, attention, layout, scores, keys, shape, target)
-    attend = Attend(attention, layout, scores, domain, keys, shape)
+    beside = tuple(name for name, _ in totals)
+    if attention.total:
+        totals = ((let.name, axes),)
+    way, refusals = _way(let, attention, layout, scores, keys, shape, target, bool(totals))
+    attend = Attend(attention, layout, scores, domain, keys, shape, totals=tuple(totals))
     if isinstance(attention.normaliser, Free) and CHUNKS in target.kernels:
         chunks = chunks_of(attention)
         if not isinstance(chunks, str):
@@ -388,16 +433,18 @@ def _attend(
                 return _by_length(let, attend, chunks, dtype)
             return Step(let.name, CHUNKS, chunk_words(chunks), (), attend, chunks=chunks)
         refusals = (*refusals, Refusal(let.name, CHUNKS, chunks))
-    if way in (INTERVALS, TILES, STREAM) and INTERVALS in target.kernels and attention.normaliser == Softmax():
+    few = INTERVALS in target.kernels and attention.normaliser == Softmax() and not totals
+    if way in (INTERVALS, TILES, STREAM) and few:
         attend = replace(attend, few=few_pairs(attend, device))
     if TRITON in target.kernels and device == "cuda" and way != FUSED and dtype is not None:
         reason = refusal(attend, {let.name: dtype})
         if reason is None:
             attend = replace(attend, otherwise=way)
             words = (*words_of(attend, True, False, False), *limits(attend, way))
-            return Step(let.name, TRITON, words, refusals[:1], attend)
+            return Step(let.name, TRITON, words, refusals[:1], attend, beside=beside)
         refusals = (*refusals, Refusal(let.name, TRITON, reason))
-    return Step(let.name, way, words_of(attend, way == FUSED, way == STREAM, target.builds_scores), refusals, attend)
+    words = words_of(attend, way == FUSED, way == STREAM, target.builds_scores)
+    return Step(let.name, way, words, refusals, attend, beside=beside)
 
 
 def _by_length(let: ir.Let, attend: Attend, chunks: Chunks, dtype: Dtype) -> Step:
@@ -415,7 +462,7 @@ def _by_length(let: ir.Let, attend: Attend, chunks: Chunks, dtype: Dtype) -> Ste
 def _decoding(step: Step, dtypes: Mapping[str, Dtype]) -> Step:
     """The step, with a kernel for few queries where one takes them: for one alone the library's own is as fast."""
     attend = step.attend
-    if attend is None or (step.kernel == FUSED and (attend.shape != "full" or attend.row is None)):
+    if attend is None or attend.totals or (step.kernel == FUSED and (attend.shape != "full" or attend.row is None)):
         return step
     if decode_refusal(attend, dtypes) is not None:
         return step
@@ -442,6 +489,7 @@ def _way(
     keys: tuple[Slice, ...],
     shape: str | None,
     target: Target,
+    totals: bool,
 ) -> tuple[str, tuple[Refusal, ...]]:
     """The first kernel that takes it, and why the others before it do not."""
     refusals: list[Refusal] = []
@@ -453,6 +501,8 @@ def _way(
         refusals.append(Refusal(let.name, FUSED, scores.reason))
         return STREAM, tuple(refusals)
     if scores.bias is None and shape is not None:
+        if totals:
+            return INTERVALS, (Refusal(let.name, FUSED, "it does not hand out what its weights are divided by"),)
         if attention.sink is None:
             return FUSED, ()
         return INTERVALS, (Refusal(let.name, FUSED, "it adds nothing to what its weights are divided by"),)

@@ -96,27 +96,41 @@ class Uses:
         return [(self.lets[reader], reads) for reader, reads in found if reader in self.needed]
 
 
-def arranged(program: ir.Program, gradients: list[Gradient]) -> ir.Program | str:
-    """The program in an order in which all gradients of one attention are computed at once."""
+def _dependencies(program: ir.Program) -> tuple[dict[str, int], dict[int, list[int]]]:
+    """The place of each definition in the order of a program, and for each place those of all that it reads."""
     lets = program.definitions
-    owners: dict[str, ir.Order] = {}
-    for item in program.order:
-        owners.update(dict.fromkeys(members(item), item))
-    position = {id(item): n for n, item in enumerate(program.order)}
+    places = {name: n for n, item in enumerate(program.order) for name in members(item)}
     edges: dict[int, list[int]] = {}
     for here, item in enumerate(program.order):
         reads = {read.tensor for name in members(item) for read in reads_of(lets[name])}
-        edges[here] = sorted({position[id(owners[name])] for name in reads if name in owners} - {here})
+        edges[here] = sorted({places[name] for name in reads if name in places} - {here})
+    return places, edges
+
+
+def _ordered(program: ir.Program, edges: Mapping[int, list[int]]) -> ir.Program | None:
+    """The program in an order in which all is behind what it points to; None where there is none."""
+    groups = components(edges)
+    if any(len(group) > 1 for group in groups):
+        return None
+    return replace(program, order=tuple(program.order[group[0]] for group in groups))
+
+
+def following(program: ir.Program, name: str, other: str) -> ir.Program | None:
+    """The program with a definition behind another one that computes it; None where that one is made of it."""
+    places, edges = _dependencies(program)
+    edges[places[name]].append(places[other])
+    return _ordered(program, edges)
+
+
+def arranged(program: ir.Program, gradients: list[Gradient]) -> ir.Program | str:
+    """The program in an order in which all gradients of one attention are computed at once."""
+    places, edges = _dependencies(program)
     for gradient in gradients:
-        own = [position[id(owners[name])] for name in gradient.definitions]
+        own = [places[name] for name in gradient.definitions]
         attention = gradient.attend.attention
         parts = attention.score, attention.value, *attention.guard, attention.key.lower, attention.key.upper
         reads = set(read_in(gradient.arriving, *parts))
-        given = {position[id(owners[name])] for name in reads if name in owners}
+        given = {places[name] for name in reads if name in places}
         for one in own:
             edges[one] = sorted({*edges[one], *given, *(d for other in own for d in edges[other])} - {one})
-    groups = components(edges)
-    if any(len(group) > 1 for group in groups):
-        return "what arrives is made of what flows back"
-    order = tuple(program.order[group[0]] for group in groups)
-    return replace(program, order=order)
+    return _ordered(program, edges) or "what arrives is made of what flows back"

@@ -77,6 +77,11 @@ def body_of(attention: Attention, stated: bool, span: Span) -> ir.Expr:
     if isinstance(attention.normaliser, Free):
         shares = build.apply("*", (attention.score, attention.value), "real", span)
         return build.reduce("sum", (key,), shares, guard, "real", span)
+    if attention.total:
+        below: ir.Expr = build.reduce("sum", (key,), _raised(attention.score), guard, "real", span)
+        if attention.sink is not None:
+            below = build.apply("+", (below, _raised(attention.sink)), "real", span)
+        return build.apply("log", (below,), "real", span)
     if attention.sink is not None:
         return _beside_sink(attention, attention.sink, key, guard, span)
     weights = build.normalize("softmax", key.coordinate, attention.score, guard, "real", span)
@@ -89,6 +94,10 @@ def body_of(attention: Attention, stated: bool, span: Span) -> ir.Expr:
         some = build.reduce("any", (key,), guard, None, "bool", span)
     one = build.select(some, build.whole(1, span), build.whole(0, span), span)
     return build.apply("/", (total, one), "real", span)
+
+
+def _raised(expr: ir.Expr) -> ir.Expr:
+    return build.apply("exp", (expr,), "real", expr.span)
 
 
 def _beside_sink(
@@ -175,7 +184,8 @@ def _described(algebra: Algebra, found: Gathered, names: Names, span: Span) -> A
     normaliser: Normaliser = Free() if found.free else Softmax(sink)
     if found.origin is not None and sink is not None:
         normaliser = Softpick(sink, found.origin)
-    return Attention(key, shown(found.score), conditions, shown(found.value), found.empty, normaliser)
+    value = shown(found.value)
+    return Attention(key, shown(found.score), conditions, value, found.empty, normaliser, found.total)
 
 
 def _conditions(

@@ -117,7 +117,7 @@ class Recognizer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
     """The place of an expression: its definition, its clause, and the ranges and conditions around it."""
 
     let: ir.Let
@@ -155,7 +155,7 @@ class _Search:
         clauses = []
         for clause in let.clauses:
             trail: Trail = clause.ranges if clause.guard is None else (*clause.ranges, (clause.guard, True))
-            body = self.rewrite(clause.body, _Place(let, clause, trail))
+            body = self.rewrite(clause.body, Place(let, clause, trail))
             clauses.append(clause if body is clause.body else replace(clause, body=body))
         if self.made:
             self._put(replace(let, clauses=tuple(clauses)))
@@ -178,7 +178,7 @@ class _Search:
 
     def _put(self, let: ir.Let) -> None:
         """A definition that only reads the one attention that was made for it, at its own coordinates, is it."""
-        if _is_one(let, self.made):
+        if is_one(let, self.made):
             made = self.made[0]
             let = replace(let, clauses=(replace(let.clauses[0], body=made.let.clauses[0].body),))
             self.made = []
@@ -283,7 +283,7 @@ class _Search:
             return True
         return any(self.may_gather(clause.body) for clause in let.clauses)
 
-    def rewrite(self, expr: ir.Expr, place: _Place) -> ir.Expr:
+    def rewrite(self, expr: ir.Expr, place: Place) -> ir.Expr:
         """The expression with a read in place of every attention in it; itself where there is none."""
         if not self.may_gather(expr):
             return expr
@@ -294,7 +294,7 @@ class _Search:
             if found is not None:
                 return found
             del self.made[made:]
-        parts = list(_inside(expr, place.trail))
+        parts = list(inside(expr, place.trail))
         changed = [self.rewrite(part, replace(place, trail=inner)) for part, inner in parts]
         if len(self.made) == made:
             self.refusals += [Refusal(place.let.name, "fused attention", reason, expr.span) for reason in reasons]
@@ -318,7 +318,7 @@ class _Search:
             case _:
                 return False
 
-    def _site(self, expr: ir.Expr, place: _Place, reasons: list[str]) -> ir.Expr | None:
+    def _site(self, expr: ir.Expr, place: Place, reasons: list[str]) -> ir.Expr | None:
         """A product with its attentions as reads; None, and why, where there is none in it."""
         scope = {step.coordinate: step for step in place.trail if isinstance(step, ir.Range)}
         try:
@@ -350,7 +350,7 @@ class _Search:
         found: Gathered | list[str],
         number: Number,
         term: Product,
-        place: _Place,
+        place: Place,
         span: Span,
         reasons: list[str],
     ) -> Form | None:
@@ -406,7 +406,7 @@ def _is_product(expr: ir.Expr) -> bool:
     return isinstance(expr, ir.Map) and expr.op in ("*", "/")
 
 
-def _is_one(let: ir.Let, made: list[Placement]) -> bool:
+def is_one(let: ir.Let, made: list[Placement]) -> bool:
     """Whether a definition is the one attention that was made for it."""
     if len(made) != 1 or len(let.clauses) != 1:
         return False
@@ -419,7 +419,7 @@ def _is_one(let: ir.Let, made: list[Placement]) -> bool:
     return {axis.coordinate for axis in placement.axes} == {r.coordinate for r in clause.ranges}
 
 
-def _inside(expr: ir.Expr, trail: Trail) -> Iterator[tuple[ir.Expr, Trail]]:
+def inside(expr: ir.Expr, trail: Trail) -> Iterator[tuple[ir.Expr, Trail]]:
     """Yield the direct parts of an expression, in the order of `rebuild`, with the trail around each."""
     match expr:
         case ir.Const() | ir.Coord() | ir.Size():

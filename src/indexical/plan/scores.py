@@ -8,17 +8,30 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.factors import multiplied
 from ..ir.types import Coordinate
+from ..ir.walk import walk
 from .steps import Attention, Dot, Layout, Scores
 
 
 def lay_out(attention: Attention, axes: tuple[Coordinate, ...]) -> Layout:
     """Assign the axes: those that values lack are rows, those of scores and values batch, the others carried."""
     asked = attention.asked
-    carried = attention.value.type.coordinates
+    carried = _of_keys(attention) if attention.total else attention.value.type.coordinates
     rows = tuple(axis for axis in axes if axis not in carried)
     batch = tuple(axis for axis in axes if axis in carried and axis in asked)
     carry = tuple(axis for axis in axes if axis in carried and axis not in asked)
     return Layout(batch, rows, carry)
+
+
+def _of_keys(attention: Attention) -> frozenset[Coordinate]:
+    """The coordinates that the keys of a total vary with in all that is compared; none where no query is left."""
+    key, found = attention.coordinate, attention.asked
+    for part in walk(attention.score):
+        if isinstance(part, ir.Reduce) and part.op == "sum" and key in part.type.coordinates:
+            factors = (factor.type.coordinates for factor, _ in factors_of_product(part.body))
+            answers = frozenset().union(*(own for own in factors if key in own))
+            found &= answers
+    found -= {key}
+    return frozenset() if found == attention.asked - {key} else found
 
 
 def take_apart(attention: Attention, layout: Layout) -> Scores:

@@ -56,7 +56,8 @@ class Attention:
     makes of the score, where the guard holds: `softmax[key](score where guard)`, if nothing else is said.
 
     Score, guard and value are in normal form, so that every spelling of one attention is one value. `guard`
-    holds the conditions that must all hold. Over no keys it is what `empty` says.
+    holds the conditions that must all hold. Over no keys it is what `empty` says. A `total` gathers nothing: it is the
+    logarithm of what the weights are divided by, -inf over no keys.
     """
 
     key: ir.Range
@@ -65,6 +66,7 @@ class Attention:
     value: ir.Expr
     empty: Empty
     normaliser: Normaliser = Softmax()
+    total: bool = False
 
     @property
     def coordinate(self) -> Coordinate:
@@ -197,7 +199,8 @@ class Attend:
     """An attention with all that a kernel needs: the `domain` of its pairs of query and key, and the keys of each
     query. `shape` is `full` or `causal` where its guard says no more than that; over `few` pairs it is computed at
     once. `otherwise` is the kernel of calls that a better one does not take for their sizes. Calls of at
-    least so many queries as it `decodes`, and of few, have a kernel that splits the keys; 0 for none."""
+    least so many queries as it `decodes`, and of few, have a kernel that splits the keys; 0 for none. `totals` are
+    definitions that are the logarithm of what its weights are divided by, each with its axes in coordinates of this."""
 
     attention: Attention
     layout: Layout
@@ -208,6 +211,7 @@ class Attend:
     few: Few | None = None
     otherwise: str | None = None
     decodes: int = 0
+    totals: tuple[tuple[str, tuple[Coordinate, ...]], ...] = ()
 
     @property
     def row(self) -> Coordinate | None:

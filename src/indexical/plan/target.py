@@ -13,6 +13,8 @@ STREAM = "stream"
 TRITON = "Triton kernel"
 # A causal product of two sides, its earlier part carried in a state.
 CHUNKS = "chunks of matrix products"
+# Attention that hands out the logarithm of what its weights are divided by, with a gradient.
+TOTALS = "totals"
 # The gradients of an attention from recomputed weights.
 BACKWARD = "backward"
 # Rows that are multiplied by a matrix chosen by place; normalisations over an axis; the loss of logits.

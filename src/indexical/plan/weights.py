@@ -11,15 +11,21 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.canonical import text
 from ..ir.algebra.normal import (
+    EMPTY,
+    ONE,
     ZERO,
     Atom,
     Binder,
     Form,
     Leaf,
+    Logarithm,
     Number,
     Product,
     Sum,
+    constant,
     form,
+    function,
+    is_total,
     multiplied,
     plus,
     product,
@@ -28,10 +34,10 @@ from ..ir.algebra.normalize import Algebra
 from ..ir.algebra.predicates import LARGE, holds_exponential, reads_in
 from ..ir.algebra.safety import arranged
 from ..ir.algebra.sums import is_safe_atom, is_safe_form, opened, split, summed
-from ..ir.algebra.weights import Total, carried, log_of, matched, summand, totals
+from ..ir.algebra.weights import Total, carried, inlined, log_of, matched, summand, totals
 from ..ir.algebra.writing import written_atom
 from ..ir.context import Trail
-from ..ir.types import Coordinate
+from ..ir.types import NOWHERE, Coordinate
 from .empty_sums import Written, is_undefined
 from .steps import Empty, Origin
 
@@ -40,7 +46,8 @@ from .steps import Empty, Origin
 class Gathered:
     """A term with an attention in it, and what that is multiplied with: `inside` of the sum over `others`,
     and `outside` of it. `sink` is the logarithm of what is added to the sum of its exponentials; where it is `free`,
-    the score is the weight itself; where weights are picked, the sink counts from an `origin`."""
+    the score is the weight itself; where weights are picked, the sink counts from an `origin`. A `total` is the
+    logarithm of the sum of the exponentials, and gathers nothing."""
 
     key: Binder
     score: Form
@@ -55,6 +62,7 @@ class Gathered:
     sink: Form | None = None
     free: bool = False
     origin: Origin | None = None
+    total: bool = False
 
     @property
     def coordinates(self) -> frozenset[Coordinate]:
@@ -207,6 +215,47 @@ def _described(
     others = [b for b in others if b not in own]
     number = site.number / Fraction(total.number)
     return Gathered(key, score, guard, value, empty, tuple(others), inside, outside, number, doubts, sink)
+
+
+def gather_total(algebra: Algebra, logarithm: Logarithm, trail: Trail, expr: ir.Expr, name: str) -> Gathered | None:
+    """The logarithm of a sum of exponentials over one coordinate: what is left of it stands `inside` as an exponent.
+    None where it is of anything else."""
+    terms = logarithm.weights.terms
+    sums = [(number, term) for number, term in terms if len(term.factors) == 1 and is_total(term.factors[0][0])]
+    if len(sums) != 1:
+        return None
+    ((number, term),) = sums
+    atom, power = term.factors[0]
+    if not isinstance(atom, Sum) or power != 1 or number <= 0 or term.conditions or len(atom.binders) != 1:
+        return None
+    binders, body = opened(atom, algebra)
+    own, share = body.terms[0]
+    if len(body.terms) != 1 or own <= 0 or share.factors or share.exponent is None:
+        return None
+    key = binders[0]
+    exponent = inlined(algebra, share.exponent, share.exponent, key.coordinate, NOWHERE)[0]
+    exponent = _simplified(algebra, exponent, share.conditions)
+    score, level = split(exponent, frozenset((key.coordinate,)))
+    apart = ZERO if term.exponent is None else term.exponent
+    beside = [
+        (Fraction(n) / number / own, product(t.factors, plus(ZERO if t.exponent is None else t.exponent, apart, -1)))
+        for n, t in terms
+        if t is not term and not t.conditions
+    ]
+    sink = log_of(form(beside)) if len(beside) == len(terms) - 1 else None
+    if score is None or (beside and sink is None) or (sink is not None and key.coordinate in sink.coordinates):
+        return None
+    if sink is not None and level is not None:
+        sink = plus(sink, level, -1)
+    values: list[tuple[Atom, Number]] = [(Leaf(read, "", read.type.coordinates, 0), 1) for read in reads_in(score)]
+    guard = dict(share.conditions)
+    key, bounds = widened(algebra, key, values)
+    site = _Site(algebra, trail, 1, (key,), share, EMPTY, Written(expr, name))
+    score, guard, doubts = _unmasked(site, key, score, {**guard, **bounds})
+    left = apart if level is None else plus(apart, level)
+    left = plus(left, function("log", (constant(number * own),))) if number * own != 1 else left
+    inside = product((), left)
+    return Gathered(key, score, guard, ONE, "zero", (), inside, EMPTY, 1, doubts, sink, total=True)
 
 
 def widened(algebra: Algebra, key: Binder, values: list[tuple[Atom, Number]]) -> tuple[Binder, dict[str, ir.Expr]]:

@@ -34,6 +34,9 @@ def words_of(attend: Attend, fused: bool, streams: bool, builds: bool) -> tuple[
     elif attend.attention.sink is not None:
         sink = shown(attend.attention.sink)
         lines.append(f"beside the sum of its weights there is a sink: {'1' if sink == '0' else f'e to `{sink}`'}")
+    if attend.totals:
+        names = ", ".join(f"`{name}`" for name, _ in attend.totals)
+        lines.append(f"the logarithm of what its weights are divided by is handed out: {names}")
     if attend.scores.bias is not None and attend.scores.dot is not None:
         lines.append(f"added to the scores, tile by tile: `{shown(attend.scores.bias)}`")
         learned = dict.fromkeys(

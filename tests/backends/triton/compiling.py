@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 import triton
-from tests.backends.triton.attending import VARIANTS, drawn, is_learned
+from tests.backends.triton.attending import VARIANTS, drawn, is_learned, together
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
@@ -41,7 +41,7 @@ def compiled(kernel: Any, grid: Any, arguments: Any, constants: Any, warps: int,
     fixed = {parameter.name for parameter in kernel.params if parameter.do_not_specialize}
     for place, (name, value) in enumerate(zip(kernel.arg_names, (*arguments, *constants), strict=True)):
         plain = isinstance(value, int) and name not in fixed and place < len(arguments)
-        if place >= len(arguments) or (plain and value == 1):
+        if place >= len(arguments) or (plain and value == 1) or value is None:
             types[name], known[place,] = "constexpr", value
         elif torch.is_tensor(value):
             types[name], divisible[place,] = POINTERS[value.dtype], [["tt.divisibility", 16]]
@@ -82,7 +82,7 @@ def main(width: str, *names: str) -> None:
         wanted = program.wanted(None)
         module = program._engine.emitted(call, wanted, False)[1]
         values = [array.requires_grad_() if is_learned(array) else array for array in call.values.values()]
-        load(module.linked(), wanted, ()).function(*values).sum().backward()
+        together(load(module.linked(), wanted, ()).function(*values)).sum().backward()
 
 
 if __name__ == "__main__":

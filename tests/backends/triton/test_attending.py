@@ -16,7 +16,7 @@ CASES = {
     "f32": [
         *("prefix for each batch", "sinks and window", "nobody", "mask in tiles"),
         *("relative bias, clamped", "grouped, with all", "gate", "bias"),
-        *("sink, odd", "sigmoid, odd"),
+        *("sink, odd", "sigmoid, odd", "total beside a sink"),
     ],
     "f16": ["soft cap in documents"],
 }
@@ -27,9 +27,9 @@ if os.environ.get("HYPOTHESIS_PROFILE") == "long":
         *("cross, aligned at the end", "softmax off by one", "retention"),
         *("strictly causal", "documents and parts", "key padding mask", "bias of a key", "chosen", "relative bias"),
         *("relative bias, in bounds where heard", "three batch axes", "two tables", "grouped, windowed"),
-        *("nothing carried", "cross, aligned, fewer keys"),
+        *("nothing carried", "cross, aligned, fewer keys", "total", "total alone"),
     ]
-    CASES["f16"] += ["window"]
+    CASES["f16"] += ["window", "total", "total alone"]
     CASES["compiled"] = ["documents for each batch", "relative bias"]
 
 

@@ -16,7 +16,10 @@ pytest.importorskip("triton")
 SHARED = 227 << 10
 
 
-CASES = [("128", ["ALiBi", "documents for each batch"]), ("64", ["soft cap"]), ("256", ["window"])]
+CASES = [
+    ("128", ["ALiBi", "documents for each batch"]),
+    *(("64", ["soft cap"]), ("256", ["window"]), ("128", ["total", "total beside a sink"])),
+]
 
 
 @pytest.mark.parametrize(("width", "names"), CASES if os.environ.get("HYPOTHESIS_PROFILE") == "long" else CASES[:1])

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .torch_fused import attend_fused, attend_fused_backward
-from .torch_operator import OPERATORS, define_operator, is_transformed, map_one_by_one, sink_gradient
+from .torch_operator import OPERATORS, define_operator, is_transformed, map_one_by_one, row_totals, sink_gradient
 from .torch_pieces import Scores, TileScore, pieces_of, score_reach
 from .torch_plans import SPLIT_ROWS, Plan, recalled_plans
 
@@ -165,6 +165,27 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
     ctx.set_materialize_grads(False)
 
 
+def _flowing(
+    gradient: Tensor | None, gain: Tensor | None, saved: Sequence[Any]
+) -> tuple[Tensor, list[Any]] | tuple[None, None]:
+    """What arrives, and query, key, value, result and all else. `gain`, the gradient of the totals, takes a column of
+    its own, where values are 0 and results are -1: so it is added to what flows back to each score."""
+    query, key, value, out, *rest = saved
+    if gradient is None and gain is None:
+        return None, None
+    given = torch.zeros_like(out) if gradient is None else gradient
+    if gain is not None:
+        given = torch.cat([given, gain.unsqueeze(-1).to(given.dtype)], -1)
+        value = torch.nn.functional.pad(value, (0, 1))
+        out = torch.nn.functional.pad(out, (0, 1), value=-1.0)
+    return given, [query, key, value, out, *rest]
+
+
+def _returned(found: Sequence[Tensor], value: Tensor) -> list[Tensor]:
+    """The gradients to query, key and value, this one with its own columns."""
+    return [*found[:2], found[2][..., : value.shape[-1]]]
+
+
 def _refuse(ctx: Any, *_: Any) -> None:
     raise RuntimeError(
         "attention within intervals has no second derivative: call the program with `isolate=True`, which has"
@@ -234,14 +255,17 @@ def _functions(name: str, forward: Any, backward: Any, folds: bool) -> tuple[Any
             ctx.set_materialize_grads(False)
 
         @staticmethod
-        def backward(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
+        def backward(ctx: Any, gradient: Tensor | None, gain: Tensor | None) -> tuple[Any, ...]:
             saved = ctx.saved_tensors
             if any(ctx.needs_input_grad[9:]):
                 raise RuntimeError(f"{name} gives no gradient to the arrays of biases and masks: use `isolate=True`")
-            found = [None] * 3 if gradient is None else Returning.apply(ctx.scale, gradient, *saved)  # type: ignore[no-untyped-call]
+            given, tensors = _flowing(gradient, gain, saved)
+            if given is None or tensors is None:
+                return (None,) * (len(saved) - 1)
+            found = _returned(Returning.apply(ctx.scale, given, *tensors), saved[2])  # type: ignore[no-untyped-call]
             to_sink = None
-            if gradient is not None and ctx.needs_input_grad[8]:
-                to_sink = sink_gradient(gradient, saved[3], saved[4], saved[9])
+            if ctx.needs_input_grad[8]:
+                to_sink = sink_gradient(given, tensors[3], tensors[4], tensors[9])
             return None, *found, None, None, None, None, to_sink, *[None] * (len(saved) - 10)
 
         @staticmethod
@@ -255,7 +279,7 @@ def _functions(name: str, forward: Any, backward: Any, folds: bool) -> tuple[Any
     return Attending, Returning
 
 
-def with_tiles(name: str, tile_score: TileScore | None, relative: bool = False) -> Callable[..., Tensor]:
+def with_tiles(name: str, tile_score: TileScore | None, relative: bool = False) -> Callable[..., Any]:
     """`attend_within` with biases and masks that are made tile by tile from further `arrays`.
 
     `tile_score(arrays, batch, head, rows, keys)` is given two slices and the places of the rows and keys, each a slice
@@ -271,12 +295,15 @@ def with_tiles(name: str, tile_score: TileScore | None, relative: bool = False) 
         f"{name}_backward", saved, 3, functools.partial(_run, tile_score, relative, True), _shapes_backward
     )
 
-    def derive(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Any, ...]:
+    def derive(ctx: Any, gradient: Tensor | None, gain: Tensor | None) -> tuple[Any, ...]:
         saved, arrays = ctx.saved_tensors[:10], list(ctx.saved_tensors[10:])
-        found = [None] * 3 if gradient is None else backward(gradient, *saved, ctx.scale, arrays)
+        given, tensors = _flowing(gradient, gain, saved)
+        if given is None or tensors is None:
+            return *[None] * 9, [None] * len(arrays)
+        found = _returned(backward(given, *tensors, ctx.scale, arrays), saved[2])
         to_sink = None
-        if gradient is not None and ctx.needs_input_grad[7]:
-            to_sink = sink_gradient(gradient, saved[3], saved[4], saved[9])
+        if ctx.needs_input_grad[7]:
+            to_sink = sink_gradient(given, tensors[3], tensors[4], tensors[9])
         return *found, None, None, None, None, to_sink, None, [None] * len(arrays)
 
     torch.library.register_autograd(full_name, derive, setup_context=_save, lib=OPERATORS)
@@ -294,21 +321,22 @@ def with_tiles(name: str, tile_score: TileScore | None, relative: bool = False) 
         key_group: Tensor | None = None,
         arrays: Sequence[Tensor] = (),
         sink: Tensor | None = None,
-    ) -> Tensor:
+        totals: bool = False,
+    ) -> Any:
         """Softmax attention in which query n hears the keys in the union of the intervals [lower, upper) at n.
 
         Query, key and value are (batch, head, place, width), the bounds (interval, batch or 1, head or 1, query). With
         groups, (batch or 1, head or 1, place), only keys of the query's group are heard. Who hears nothing gets 0. A
-        sink (batch or 1, head or 1, query or 1) is the score of a further key that carries 0.
+        sink (batch or 1, head or 1, query or 1) is the score of a further key that carries 0. With `totals`, also the
+        logarithm of the sum that the weights of each query are divided by, (batch, head, query).
         """
         if torch.is_grad_enabled() and any(array.requires_grad for array in arrays):
             raise RuntimeError(f"{name} gives no gradient to the arrays of biases and masks: stream the scores instead")
-        out: Tensor
         if is_transformed():
-            out = attending.apply(scale, query, key, value, lower, upper, query_group, key_group, sink, *arrays)[0]
-            return out
-        out = forward(query, key, value, lower, upper, query_group, key_group, sink, scale, list(arrays))[0]
-        return out
+            found = attending.apply(scale, query, key, value, lower, upper, query_group, key_group, sink, *arrays)
+        else:
+            found = forward(query, key, value, lower, upper, query_group, key_group, sink, scale, list(arrays))
+        return (found[0], row_totals(found[1])) if totals else found[0]
 
     def back(
         gradient: Tensor,

@@ -3,6 +3,7 @@ batching, so that `torch.compile`, `torch.func` and autograd read them. This tex
 """
 
 import itertools
+import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -60,10 +61,16 @@ def is_transformed() -> bool:
     return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
 
 
-def sink_gradient(gradient: Tensor, out: Tensor, total: Tensor, sink: Tensor) -> Tensor:
+def row_totals(total: Tensor) -> Tensor:
+    """The logarithm of the total weight of rows as it is handed out: -inf for a row that hears nothing."""
+    return total.masked_fill(total == math.inf, -math.inf)
+
+
+def sink_gradient(gradient: Tensor, out: Tensor, total: Tensor, sink: Tensor, gain: Tensor | None = None) -> Tensor:
     """The gradient to the sink of an attention: it takes its share of the total weight, of which this is the logarithm,
-    from what was heard."""
+    from what was heard. `gain` is the gradient of that logarithm."""
     lost = (gradient.to(total.dtype) * out.to(total.dtype)).sum(-1)
+    lost = lost if gain is None else lost - gain
     return (sink - total).exp_().mul_(lost).neg_().sum_to_size(sink.shape).to(sink.dtype)
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .torch_operator import differentiable, sink_gradient
+from .torch_operator import differentiable, row_totals, sink_gradient
 
 Span = tuple[int, int]
 LOG2E = math.log2(math.e)
@@ -225,11 +225,15 @@ def _beside(sink: Tensor, value: Tensor, rows: Span, wide: torch.dtype) -> Tenso
 class _Returning:
     """The way back of the rows of a block: their totals and sums, and a sink that counts from their largest score."""
 
-    def __init__(self, scoring: Scoring, given: Tensor, saved: Sequence[Tensor], sink: Tensor | None) -> None:
+    def __init__(
+        self, scoring: Scoring, given: Tensor, saved: Sequence[Tensor], sink: Tensor | None, gain: Tensor | None
+    ) -> None:
         out, *kept = saved
         self.picked = scoring.picked
         self.level = kept[0].unsqueeze(-1)
         self.mean = (given * out.to(given.dtype)).sum(-1, keepdim=True)
+        if gain is not None:
+            self.mean.sub_(gain.unsqueeze(-1))
         self.lost: Tensor | None = None
         if len(kept) > 1 and sink is not None:
             self.highest = kept[1].unsqueeze(-1)
@@ -265,15 +269,18 @@ class _Returning:
 
 def _stream_backward(
     scoring: Scoring,
-    gradient: Tensor,
+    flowing: Sequence[Tensor | None],
     arrays: Sequence[Tensor],
     saved: Sequence[Tensor],
     bounds: Bounds,
     sink: Tensor | None,
     needs: Sequence[bool],
 ) -> list[Tensor]:
-    """Gradients to those of value, sink and arrays that need one: the tiles once more, from the totals."""
+    """Gradients to those of value, sink and arrays that need one: the tiles once more, from the totals. What flows back
+    comes from the result and from the logarithm of the totals."""
     value, *found = saved
+    gradient = torch.zeros_like(found[0]) if flowing[0] is None else flowing[0]
+    gain = flowing[1] if len(flowing) > 1 else None
     wide = torch.promote_types(value.dtype, torch.float32)
     *lead, _, width = value.shape
     size, count = bounds.least.shape[0], math.prod(lead)
@@ -287,7 +294,8 @@ def _stream_backward(
         turned = flat.mT.contiguous().mT  # A small product of rows with rows is several times faster so on some CPUs.
         here = [part[..., start : rows[1], :] if n == 0 else part[..., start : rows[1]] for n, part in enumerate(found)]
         beside = None if sink is None else _beside(sink, value, rows, wide)
-        returning = None if scoring.free else _Returning(scoring, given, here, beside)
+        gained = None if gain is None else gain[..., start : rows[1]]
+        returning = None if scoring.free else _Returning(scoring, given, here, beside, gained)
         for keys, allowed in _tiles_heard(scoring, arrays, bounds, rows, breadth):
             to_score: Tensor | None = None
             if any(needs[2:]):
@@ -305,7 +313,7 @@ def _stream_backward(
     to_sink = None
     if sink is not None and needs[1]:
         out, total, *origin = found
-        to_sink = sink_gradient(gradient, out, total - origin[0] if origin else total, sink)
+        to_sink = sink_gradient(gradient, out, total - origin[0] if origin else total, sink, gain)
     parts = [to_value.view(value.shape) if needs[0] else None, to_sink, *gradients]
     given_to = (value, value if sink is None else sink, *arrays)
     return [part.to(array.dtype) for part, array in zip(parts, given_to, strict=True) if part is not None]
@@ -346,12 +354,13 @@ def streaming(
     allowed: Callable[[Sequence[Tensor], Span, Span], Tensor | None] | None = None,
     free: bool = False,
     picked: str | None = None,
-) -> Callable[..., Tensor]:
+) -> Callable[..., Any]:
     """Attention with this score, as a function of arrays, value (…, keys, width), lower and upper (…, rows) and a sink.
 
     Row n hears those keys from `lower[…, n]` up to `upper[…, n]` that are `allowed`; of a row that hears none, result
     and gradient are 0. A sink (…, rows or 1) is the score of a further key that carries 0. Where scores are `free`,
-    they are the weights, and there is none; `Scoring` says what is `picked`.
+    they are the weights, and there is none; `Scoring` says what is `picked`. With `totals` it gives the logarithm of
+    the sum that the weights are divided by, too, (…, rows).
     """
     scoring = Scoring(score, score_backward, allowed, free, picked)
 
@@ -377,7 +386,7 @@ def streaming(
         value, bounds, sink, arrays = parted(tensors, wholes)
         needs = rest[-1]
         asked = (needs[0], False, *needs[3:]) if sink is None else (needs[0], *needs[3:])
-        return _stream_backward(scoring, gradients[0], arrays, (value, *found), bounds, sink, asked)
+        return _stream_backward(scoring, gradients, arrays, (value, *found), bounds, sink, asked)
 
     def fake_backward(_: Any, tensors: list[Tensor], *rest: Any) -> list[Tensor]:
         return [tensor.new_empty(tensor.shape) for tensor, need in zip(tensors, rest[-1], strict=True) if need]
@@ -385,10 +394,15 @@ def streaming(
     attending = differentiable(name, run, run_backward, fake, fake_backward, scoring.outputs)
 
     def attend(
-        arrays: Sequence[Tensor], value: Tensor, lower: Tensor, upper: Tensor, sink: Tensor | None = None
-    ) -> Tensor:
-        if sink is None:
-            return attending([value, lower, upper, *arrays])[0]
-        return attending([value, lower, upper, sink, *arrays], (1,))[0]
+        arrays: Sequence[Tensor],
+        value: Tensor,
+        lower: Tensor,
+        upper: Tensor,
+        sink: Tensor | None = None,
+        totals: bool = False,
+    ) -> Any:
+        sinks = () if sink is None else (sink,)
+        found = attending([value, lower, upper, *sinks, *arrays], (1,) * len(sinks))
+        return (found[0], row_totals(found[1])) if totals else found[0]
 
     return attend

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .torch_operator import differentiable
+from .torch_operator import differentiable, row_totals
 from .triton_launch import Tape, replay
 from .triton_tile import INTERPRETED, bank_kernel, delta_kernel, labels_kernel, mask_kernel
 
@@ -73,7 +73,7 @@ class Program(NamedTuple):
     `row`, `key` or both; `learned` which of them have a gradient. `tiled` are those from which a table of the
     tiles that meet is made: one mask, or the labels of queries and of keys, or none. Where it is not `normalised`,
     scores are weights. `again` is the forward kernel for sums that are not finite, or None. The kind of `work` decides
-    the sizes of tiles."""
+    the sizes of tiles. Where it `gains`, the kernel for queries takes the cotangents of totals, too."""
 
     forward: Any
     backward_query: Any
@@ -86,6 +86,7 @@ class Program(NamedTuple):
     normalised: bool
     again: Any
     work: str
+    gains: bool
 
 
 class Operands(NamedTuple):
@@ -272,9 +273,16 @@ def _aligned(tensor: Tensor) -> Tensor:
 
 
 def _attend_by_kernels_backward(
-    program: Program, gradient: Tensor, given: Operands, out: Tensor, total: Tensor, needs: Sequence[bool], tape: Tape
+    program: Program,
+    flowing: tuple[Tensor, Tensor | None],
+    given: Operands,
+    out: Tensor,
+    total: Tensor,
+    needs: Sequence[bool],
+    tape: Tape,
 ) -> list[Tensor]:
-    """The gradients of queries, keys, value and arrays, in this order, and what those of arrays are summed from."""
+    """The gradients of queries, keys, value and arrays, in this order, and what those of arrays are summed from. What
+    flows back comes from the result, and from the totals or None."""
     batch, heads, rows, keys = given.shape
     count = len(given.queries)
     found = [tape.keep(_like(x)) for x in (*given.queries, *given.keys, given.value)]
@@ -292,7 +300,7 @@ def _attend_by_kernels_backward(
     if out.numel() == 0 or keys == 0:
         tape.is_whole = False
         return [x if x is total else x.zero_() for x in found]
-    _launch_backward(program, gradient, given, out, total, needs, found, tape)
+    _launch_backward(program, flowing, given, out, total, needs, found, tape)
     return found
 
 
@@ -342,7 +350,7 @@ def _at_places(part: Tensor, places: Tensor, array: Tensor, given: Operands) -> 
 
 def _launch_backward(
     program: Program,
-    gradient: Tensor,
+    flowing: tuple[Tensor, Tensor | None],
     given: Operands,
     out: Tensor,
     total: Tensor,
@@ -350,13 +358,14 @@ def _launch_backward(
     found: Sequence[Tensor],
     tape: Tape,
 ) -> None:
+    gradient, gain = flowing
     batch, heads, rows, keys = given.shape
     count, shared = len(given.queries), given.value.shape[1]
     width = given.value.shape[-1]
     delta = tape.keep(torch.empty_like(total))
     if program.normalised:
         grid = (batch * heads * _ceiling(rows, 64),)
-        arguments = (out, gradient, delta, *_strides(out, gradient), heads, rows)
+        arguments: tuple[Any, ...] = (out, gradient, delta, gain, *_strides(out, gradient), heads, rows)
         tape.launch(delta_kernel, grid, arguments, (width, _padded(width, out.itemsize), 64), 4, 1)
     gradient = _aligned(gradient)
     wants = list(zip(found[2 * count + 1 :], program.levels, program.learned, needs[2 * count + 1 :], strict=False))
@@ -374,7 +383,8 @@ def _launch_backward(
         table, steps = _table(program, given, tiling, False, tape)
         arrays, strides = _banked(program, given, tiling, False, tape)
         places = _strides(*found[:count])
-        arguments = (*operands, *arrays, *table, *targets, *eights, *strides, *steps, *places, *numbers)
+        gains = (gain,) if program.gains else ()
+        arguments = (*operands, *arrays, *table, *gains, *targets, *eights, *strides, *steps, *places, *numbers)
         tape.launch(program.backward_query, grid, arguments, constants, tiling.warps, tiling.stages)
     wanted = (*needs[count : 2 * count], needs[2 * count], *(need for _, need in of_key))
     if any(wanted):
@@ -429,14 +439,15 @@ def attending(
     normalised: bool = True,
     again: Any = None,
     work: str = "",
-) -> Callable[..., Tensor]:
+    gains: bool = False,
+) -> Callable[..., Any]:
     """Attention by these kernels, as a function of queries, keys, value, further arrays and numbers.
 
-    A score has so many `dots`, each of a query and a key.
+    A score has so many `dots`, each of a query and a key. With `totals` the function gives the logarithm of what the
+    weights of each query are divided by, too, (batch, head, row).
     """
-    program = Program(
-        forward, backward_query, backward_key, backward_table, dots, levels, learned, tiled, normalised, again, work
-    )
+    kernels = forward, backward_query, backward_key, backward_table
+    program = Program(*kernels, dots, levels, learned, tiled, normalised, again, work, gains)
     tapes: dict[Any, Any] = {}
     backward_tapes: dict[Any, Any] = {}
 
@@ -456,14 +467,16 @@ def attending(
         return _result(query, value), query.new_empty(query.shape[:3], dtype=torch.float32)
 
     def run_backward(
-        gradients: list[Tensor],
+        gradients: list[Tensor | None],
         tensors: list[Tensor],
         found: list[Tensor],
         wholes: list[int],
         reals: list[float],
         needs: list[bool],
     ) -> list[Tensor]:
-        all_given = [*tensors, gradients[0], *found]
+        gradient = torch.zeros_like(found[0]) if gradients[0] is None else gradients[0]
+        gain = None if gradients[1] is None else gradients[1].contiguous()
+        all_given = [*tensors, gradient, *found, *([] if gain is None else [gain])]
         layout = (*_layout_of(all_given, wholes, reals), *needs)
         steps, places = backward_tapes.get(layout, (None, ()))
         again = None if steps is None else replay(steps, all_given)
@@ -473,7 +486,7 @@ def attending(
         if again is not None:
             return _summed(program, given, [again[place] for place in places], needs)
         tape = Tape(all_given)
-        result = _attend_by_kernels_backward(program, gradients[0], given, found[0], found[1], needs, tape)
+        result = _attend_by_kernels_backward(program, (gradient, gain), given, found[0], found[1], needs, tape)
         _remember(backward_tapes, layout, tape, (tape.steps, [tape.place(x) for x in result]))
         return _summed(program, given, result, needs)
 
@@ -482,7 +495,10 @@ def attending(
 
     call = differentiable(name, run, run_backward, fake, fake_backward)
 
-    def attend(tensors: Sequence[Tensor], wholes: Sequence[int] = (), reals: Sequence[float] = ()) -> Tensor:
-        return call(tensors, wholes, reals)[0]
+    def attend(
+        tensors: Sequence[Tensor], wholes: Sequence[int] = (), reals: Sequence[float] = (), totals: bool = False
+    ) -> Any:
+        found = call(tensors, wholes, reals)
+        return (found[0], row_totals(found[1]) * math.log(2.0)) if totals else found[0]
 
     return attend

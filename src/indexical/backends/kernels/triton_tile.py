@@ -174,6 +174,7 @@ def delta_kernel(  # type: ignore[no-untyped-def]
     out_ptr,
     given_ptr,
     delta_ptr,
+    gain_ptr,
     out_b,
     out_h,
     out_row,
@@ -188,7 +189,8 @@ def delta_kernel(  # type: ignore[no-untyped-def]
     PADDED: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """The sum of result times cotangent, for every query."""
+    """The sum of result times cotangent, for every query; less the cotangent of its total, a logarithm to base 2, where
+    there is one."""
     tiles = tl.cdiv(n_rows, ROWS)
     at = tl.program_id(0) // tiles
     r0 = (tl.program_id(0) % tiles) * ROWS
@@ -201,6 +203,8 @@ def delta_kernel(  # type: ignore[no-untyped-def]
     given = tl.load(start + near * given_row + columns * given_e, mask=there, other=0.0)
     delta = tl.sum(out.to(tl.float32) * given.to(tl.float32), 1)
     rows = r0 + tl.arange(0, ROWS)
+    if gain_ptr is not None:
+        delta -= tl.load(gain_ptr + far(at, n_rows) + rows, mask=rows < n_rows, other=0.0) * 1.4426950408889634
     tl.store(delta_ptr + far(at, n_rows) + rows, delta, mask=rows < n_rows)
 
 
