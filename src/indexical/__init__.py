@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .lift import read
     from .pages import patterns, show
     from .readings import Undecided, accuracy, exact, trace, verify
+    from .tuning import tune
 
 __version__ = "0.1.0"
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "show",
     "std",
     "trace",
+    "tune",
     "verify",
 ]
 
@@ -56,6 +58,7 @@ _HOMES = {
     **dict.fromkeys(("AuditFailed", "Contract", "audit"), "auditor"),
     **dict.fromkeys(("patterns", "show"), "pages"),
     "read": "lift",
+    "tune": "tuning",
     "nn": "nn",
     "std": "std",
 }

@@ -70,11 +70,17 @@ def keep(key: str, text: str, parts: tuple[Part, ...]) -> None:
 
 
 def lend_store() -> None:
-    """Let kernels for a GPU keep their binaries where texts are kept. A text that stands alone keeps none."""
-    launching = sys.modules.get(f"{__name__.partition('.')[0]}.backends.kernels.triton_launch")
+    """Let kernels for a GPU keep their binaries, and the tiles that were found to be fast, where texts are kept. A text
+    that stands alone keeps none."""
+    kernels = f"{__name__.partition('.')[0]}.backends.kernels."
+    launching, attending = (sys.modules.get(kernels + name) for name in ("triton_launch", "triton_attend"))
     if launching is not None:
         store = current_store()
         launching.binaries = store if store.problem is None else None  # type: ignore[attr-defined]
+    if attending is not None:
+        from .tuning import choices_in_use
+
+        attending.choices = choices_in_use()  # type: ignore[attr-defined]
 
 
 @cache

@@ -5,9 +5,12 @@ The interpreter is chosen when Triton is loaded, so this is a process of its own
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
+import tempfile
 import traceback
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,9 +20,14 @@ import triton.language as tl
 from torch.utils.flop_counter import FlopCounterMode
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+import indexical as ix
+from indexical.backends.kernels import triton_attend
 from indexical.backends.kernels.torch_operator import OPERATORS, differentiable
 from indexical.backends.kernels.triton_launch import launch
 from indexical.backends.kernels.triton_tile import mask_kernel
+from indexical.run.kernel import load
+from indexical.run.store import Store
+from indexical.run.tuning import Choices, candidates, tune_kernels
 
 
 @triton.jit(do_not_specialize=["size"])
@@ -225,6 +233,43 @@ def check_tiles_that_a_mask_keeps() -> None:
                 assert torch.equal(table[:, ::3], right[:, ::3])
                 assert torch.equal(table[:, 1:3][kept], right[:, 1:3][kept])
                 assert bool((table[~kept][:, 1] >= table[~kept][:, 2]).all())
+
+
+TUNED = """input Q[h, i, d], K[h, j, d], V[h, j, e], slope[h];
+let weights[h, i, j] = softmax[j](sum[d](Q[h, i, d] * K[h, j, d]) - slope[h] * (i - j)) where j <= i;
+let out[h, i, e] = sum[j](weights[h, i, j] * V[h, j, e]);
+"""
+
+
+def check_tiles_are_tuned() -> None:
+    torch.manual_seed(4)
+    program = ix.compile(TUNED)
+    given = [torch.randn(2, 21, 5), torch.randn(2, 21, 5), torch.randn(2, 21, 3), torch.randn(2)]
+    call = replace(program._engine.prepare(program.arguments(tuple(given), {}), "torch"), device="cuda")
+    function = load(program._engine.emitted(call, ("out",), False)[1].linked(), ("out",), ()).function
+    learned = [array.requires_grad_() for array in given]
+    results: list[Any] = []
+
+    def forward() -> list[Any]:
+        results[:] = [function(*learned)]
+        return [results[0].detach()]
+
+    def backward() -> list[Any]:
+        return list(torch.autograd.grad(results[0].sum(), learned, retain_graph=True))
+
+    with tempfile.TemporaryDirectory() as folder:
+        store, times = Store(folder), itertools.count(9, -1)
+        triton_attend.choices = choices = Choices(store)
+        usual = [*forward(), *backward()]
+        tuned = tune_kernels(choices, forward, backward, lambda run: float(next(times)), lambda _: None)
+        assert [one.kernel for one in tuned] == ["out_forward"] * 3
+        # Each configuration was timed less than the one before it: none gave other numbers.
+        assert [one.chosen for one in tuned] == [candidates(one.usual, n)[-1] for n, one in enumerate(tuned)]
+        triton_attend.choices = kept = Choices(store)
+        for one, other in zip([*forward(), *backward()], usual, strict=True):
+            torch.testing.assert_close(one, other)
+        assert list(kept.found.values()) == [tuple(one.chosen for one in tuned)]
+        triton_attend.choices = None
 
 
 if __name__ == "__main__":

@@ -16,6 +16,10 @@ from .torch_operator import differentiable, row_totals
 from .triton_launch import Tape, replay
 from .triton_tile import INTERPRETED, bank_kernel, delta_kernel, labels_kernel, mask_kernel
 
+# The sizes of tiles that were found to be faster on this device, where somebody has given them: `tilings(kernel, about,
+# usual)` says which to take, and `epoch` changes whenever that does.
+choices: Any = None
+
 # ------------------------------------------------------------------------------------------------------- launching
 
 
@@ -93,7 +97,8 @@ class Operands(NamedTuple):
     """Queries, keys and values as (batch, head, place, width), further arrays as (batch, head, …), and numbers.
 
     `places` say of each table at which of its places every distance of a query from a key is read, `ahead` how far a
-    key is ahead of its query at least and at most. The kind of `work` decides the sizes of tiles.
+    key is ahead of its query at least and at most. The kind of `work` decides the sizes of tiles; `owner` is the
+    forward kernel.
     """
 
     queries: Sequence[Tensor]
@@ -104,6 +109,7 @@ class Operands(NamedTuple):
     places: Sequence[Tensor] = ()
     ahead: tuple[int, int] = (0, 0)
     work: str = ""
+    owner: Any = None
 
     @classmethod
     def of(cls, program: Program, tensors: list[Tensor], wholes: Sequence[int], reals: Sequence[float]) -> "Operands":
@@ -144,7 +150,11 @@ class Operands(NamedTuple):
     @property
     def tilings(self) -> tuple[Tiling, Tiling, Tiling]:
         widths = self.widths
-        return _tilings(max(widths[1:-1:2]), widths[-1], self.value.itemsize, self.work)
+        usual = _tilings(max(widths[1:-1:2]), widths[-1], self.value.itemsize, self.work)
+        if choices is None:
+            return usual
+        first, second, third = choices.tilings(self.owner, (widths, self.group, self.value.dtype), usual)
+        return Tiling(*first), Tiling(*second), Tiling(*third)
 
 
 @functools.cache
@@ -416,7 +426,8 @@ def _launch_backward(
 
 def _layout_of(tensors: Sequence[Tensor], *numbers: Sequence[float]) -> tuple[Any, ...]:
     """All that launches depend on but addresses."""
-    return *[(x.shape, x.stride(), x.dtype, x.get_device()) for x in tensors], *map(tuple, numbers)
+    epoch = None if choices is None else choices.epoch
+    return *[(x.shape, x.stride(), x.dtype, x.get_device()) for x in tensors], *map(tuple, numbers), epoch
 
 
 def _remember(tapes: dict[Any, Any], layout: tuple[Any, ...], tape: Tape, steps: Any) -> None:
@@ -458,7 +469,8 @@ def attending(
         if again is not None:
             return again[len(tensors)], again[len(tensors) + 1]
         tape = Tape(tensors)
-        result = _attend_by_kernels(program, Operands.of(program, tensors, wholes, reals), tape)
+        given = Operands.of(program, tensors, wholes, reals)._replace(owner=forward)
+        result = _attend_by_kernels(program, given, tape)
         _remember(tapes, layout, tape, tape.steps)
         return result
 
@@ -482,7 +494,7 @@ def attending(
         again = None if steps is None else replay(steps, all_given)
         if again is not None and not any(needs[2 * dots + 1 :]):
             return [again[place] for place, need in zip(places, needs, strict=False) if need]
-        given = Operands.of(program, tensors, wholes, reals)
+        given = Operands.of(program, tensors, wholes, reals)._replace(owner=forward)
         if again is not None:
             return _summed(program, given, [again[place] for place in places], needs)
         tape = Tape(all_given)
