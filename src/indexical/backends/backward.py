@@ -8,13 +8,14 @@ from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import walk
 from ..plan.steps import Attend, Gradient, Receiver, Step
-from ..plan.target import FUSED, TILES
+from ..plan.target import FUSED, TILES, TRITON
 from . import arrays, clauses, interval_attention, library_attention, operands, small_attention
 from .base import Value
 from .code import Attribute, Name, Node, call, infix
 from .interval_attention import KernelCall, Operands
 from .lowering import Lowering, Stored
 from .operands import Frame
+from .triton_ import attend_by_triton
 from .values import permuted
 
 
@@ -87,36 +88,58 @@ def _kernel_back(low: Lowering, let: ir.Let, gradient: Gradient, frame: Frame, v
     key = attend.attention.coordinate
     axes = {"query": (frame.row, compared), "key": (key, compared), "value": (key, carry)}
     names = {side: low.text.fresh(f"d_{side}") if target else "_" for side, target in sides.items()}
+    scale = dot.scale if operands.is_scaled_before(low, attend) else None
     finished: dict[str, Node] = {}
     for side, target in sides.items():
         if target is not None:
             value = _restored(low, Name(names[side]), frame, *axes[side], let)
-            if side == "query" and dot.scale is not None and operands.is_scaled_before(low, attend):
-                value = _scaled(low, value, dot.scale, frame)
+            if side == "query" and scale is not None and gradient.kernel != TRITON:
+                value = _scaled(low, value, scale, frame)
             code = _finished(low, value, target)
             if code == Name(names[side]):
                 names[side] = variables[side]
             else:
                 finished[variables[side]] = code
+    if gradient.kernel == TRITON:
+        code_of, _, test = attend_by_triton(low, let, attend, frame)
+        low.text.add("if", test)
+        with low.block():
+            low.text.unpack(list(names.values()), code_of(arriving))
+        low.text.add("else")
+        with low.block():
+            _library_back(low, let, gradient, frame, taken, arriving, list(names.values()))
+            if scale is not None and gradient.query is not None:
+                scaled = _scaled(low, Value(Name(names["query"]), (), "real", low.compute), scale, frame)
+                low.text.update(names["query"], scaled.code)
+    else:
+        _library_back(low, let, gradient, frame, taken, arriving, list(names.values()))
+    for variable, code in finished.items():
+        low.text.assign(variable, code)
+
+
+def _library_back(
+    low: Lowering, let: ir.Let, gradient: Gradient, frame: Frame, taken: Operands, arriving: Node, names: list[str]
+) -> None:
+    """The backward pass by calls of the library, over few pairs by one under a mask."""
+    attend = gradient.attend
     few = small_attention.few(low, attend, frame)
     if few is not None:
         low.text.add("if", few)
         with low.block():
             met = interval_attention.masked_call(low, let, attend, frame, taken, "attend_masked_backward")
-            low.text.unpack(list(names.values()), met.code(arriving))
+            low.text.unpack(names, met.code(arriving))
         low.text.add("else")
         with low.block():
-            low.text.unpack(list(names.values()), _backward_call(low, let, gradient, frame, taken).code(arriving))
+            low.text.unpack(names, _backward_call(low, let, gradient, frame, taken).code(arriving))
     else:
-        low.text.unpack(list(names.values()), _backward_call(low, let, gradient, frame, taken).code(arriving))
-    for variable, code in finished.items():
-        low.text.assign(variable, code)
+        low.text.unpack(names, _backward_call(low, let, gradient, frame, taken).code(arriving))
 
 
 def _backward_call(low: Lowering, let: ir.Let, gradient: Gradient, frame: Frame, taken: Operands) -> KernelCall:
     attend = gradient.attend
-    if gradient.kernel != FUSED:
-        met = interval_attention.interval_call(low, let, attend, frame, gradient.kernel == TILES, taken)
+    kernel = attend.otherwise if gradient.kernel == TRITON else gradient.kernel
+    if kernel != FUSED:
+        met = interval_attention.interval_call(low, let, attend, frame, kernel == TILES, taken)
         return replace(met, function=Attribute(met.function, "backward"))
     low.kernels.setdefault("torch_backward", set()).add("attend_backward")
     scale, operands = taken

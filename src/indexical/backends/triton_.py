@@ -17,7 +17,7 @@ from ..plan.gpu import dots_of, index_ends
 from ..plan.reach import reach
 from ..plan.steps import Attend, Attention, Dot, Free, Scores
 from . import arrays, contraction, library_attention, operands, sizes
-from .code import List, Name, Node, Part, String, Tuple, call, chain, infix
+from .code import Attribute, Call, List, Name, Node, Part, String, Tuple, call, chain, infix
 from .layout import Statement
 from .lowering import Lowering
 from .operands import Frame
@@ -33,9 +33,9 @@ WIDEST = 256
 
 def attend_by_triton(
     owner: Lowering, let: ir.Let, attend: Attend, frame: Frame
-) -> tuple[Callable[[], Node], list[str], Node]:
-    """The call of the kernels of an attention, which has four axes, to be written in its place; arrays that must not
-    want a gradient of it; and a test that its widths are small enough."""
+) -> tuple[Callable[..., Node], list[str], Node]:
+    """The call of the kernels of an attention, which has four axes, to be written in its place, or of their way back
+    for what arrives; arrays that must not want a gradient of it; and a test that its widths are small enough."""
     row, key = frame.row, attend.attention.coordinate
     assert row is not None
     dots = {expr: dot for expr, dot in dots_of(attend.attention.score, frozenset((row,)), key) if isinstance(dot, Dot)}
@@ -225,15 +225,19 @@ def _in_slice(terms: Terms, one: Slice, key: ir.Range) -> Cell | None:
 # ------------------------------------------------------------------------------------------- operands
 
 
-def operands_of(owner: Lowering, let: ir.Let, attend: Attend, frame: Frame, parts: Parts, maker: str) -> Node:
-    """The call: queries, keys and values as they come, further arrays at every head, and numbers."""
+def operands_of(
+    owner: Lowering, let: ir.Let, attend: Attend, frame: Frame, parts: Parts, maker: str, arriving: Node | None = None
+) -> Node:
+    """The call: queries, keys and values as they come, further arrays at every head, and numbers; ahead of them what
+    arrives, on the way back."""
     key, carry = attend.attention.coordinate, attend.layout.carry
     columns = [tuple(range.coordinate for range in dot.compared) for dot in parts.dots]
     queries = [
         operands.operand(owner, d.query, frame.row, c, frame, let) for d, c in zip(parts.dots, columns, strict=True)
     ]
     single = replace(attend, scores=Scores(parts.dots[0], None))
-    groups = library_attention.grouped(owner, single, frame) if len(parts.dots) == 1 else None
+    alone = len(parts.dots) == 1 and arriving is None  # What flows back to a head of its own is not a group's.
+    groups = library_attention.grouped(owner, single, frame) if alone else None
     if groups is None:
         keys = [operands.operand(owner, d.key, key, c, frame, let) for d, c in zip(parts.dots, columns, strict=True)]
         value = operands.operand(owner, attend.attention.value, key, carry, frame, let)
@@ -259,7 +263,10 @@ def operands_of(owner: Lowering, let: ir.Let, attend: Attend, frame: Frame, part
         numbers["whole"] += _distances(owner, attend, frame)
     tensors = List((*queries, *keys, value, *arrays))
     more = {} if frame.total is None else {"totals": Name("True")}
-    return call(maker, tensors, *(List(tuple(numbers[kind])) for kind in ("whole", "real")), **more)
+    given = (tensors, *(List(tuple(numbers[kind])) for kind in ("whole", "real")))
+    if arriving is not None:
+        return Call(Attribute(Name(maker), "backward"), (arriving, *given), ())
+    return call(maker, *given, **more)
 
 
 def scalars(owner: Lowering) -> Iterable[str]:

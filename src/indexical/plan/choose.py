@@ -23,7 +23,7 @@ from .duality import chunks_of
 from .experts import group
 from .few import SHORT_ROWS, few_pairs
 from .fuse import fuse
-from .gpu import limits, refusal
+from .gpu import compares_plainly, limits, refusal
 from .gradients import Derived, derive
 from .losses import CrossEntropy, find_losses
 from .norms import Norm, find_norm
@@ -87,7 +87,9 @@ def choose(
     if not isolate:
         program, selected = gather_selected(by_joined(program), wanted)
         program, placed = by_places(program, needed_by(program, wanted, {}))
-    derived = Derived.none(program) if isolate else _derived(program, wanted, target, device, recompute)
+    reals = _reals(program, dtypes)
+    dtype = next(iter(reals)) if len(reals) == 1 else None
+    derived = Derived.none(program) if isolate else _derived(program, wanted, target, device, dtype, recompute)
     program = derived.program
     derived = replace(derived, left=derived.left | _gathering_built(program, placed) | selected)
     found = Recognized(program, {}, ()) if isolate else recognize(program, wanted, derived.left, derived.computed)
@@ -251,21 +253,23 @@ def _covered(names: tuple[str, ...], lets: Mapping[str, ir.Let], needed: set[str
     return tuple(name for name in lets if name in found)
 
 
-def _derived(program: ir.Program, wanted: tuple[str, ...], target: Target, device: str, recompute: bool) -> Derived:
+def _derived(
+    program: ir.Program, wanted: tuple[str, ...], target: Target, device: str, dtype: Dtype | None, recompute: bool
+) -> Derived:
     """Find the gradients of attentions: by a kernel that has a backward pass, where weights may be recomputed."""
     if not recompute:
         return replace(derive(program, wanted, None), flowing=())
-    describing = partial(_Describer, target=target, device=device) if BACKWARD in target.kernels else None
-    return derive(program, wanted, describing)
+    describing = partial(_Describer, target=target, device=device, dtype=dtype)
+    return derive(program, wanted, describing if BACKWARD in target.kernels else None)
 
 
 class _Describer:
-    """The attentions of a program that have gradients in it, each with its kernel."""
+    """The attentions of a program that have gradients in it, each with its kernel, for reals of one dtype or None."""
 
-    def __init__(self, program: ir.Program, target: Target, device: str) -> None:
+    def __init__(self, program: ir.Program, target: Target, device: str, dtype: Dtype | None) -> None:
         self.recognizer = Recognizer(program)
         self.add = self.recognizer.add
-        self.target, self.device = target, device
+        self.target, self.device, self.dtype = target, device, dtype
 
     def describe(self, let: ir.Let) -> tuple[Step, ir.Let] | str:
         """The kernel of a further definition that is an attention, and the definition as the kernel sees it; or why
@@ -275,7 +279,9 @@ class _Describer:
             return found
         let, attention = found
         reason = _unfit(let, attention, self.recognizer.lets, self.target)
-        step = _attend(let, attention, self.recognizer.lets, self.target, self.device)
+        step = _attend(let, attention, self.recognizer.lets, self.target, self.device, self.dtype)
+        if step.kernel == TRITON and not (step.attend is not None and compares_plainly(step.attend)):
+            step = _attend(let, attention, self.recognizer.lets, self.target, self.device)
         if step.kernel == STREAM:
             reason = reason or step.refusals[-1].reason
         return reason or (step, let)

@@ -15,6 +15,7 @@ from ..ir.walk import children, substitute, walk
 from .reach import reach
 from .scores import dot_of
 from .steps import Attend, Dot, Softpick
+from .target import STREAM
 
 _SIGNS = frozenset(("+", "-", "*", "/", "//", "%", "neg", "&&", "||", "!", "==", "!=", "<", "<=", ">", ">="))
 _TAKEN: frozenset[Dtype] = frozenset(("f16", "bf16", "f32"))
@@ -63,6 +64,17 @@ def refusal(attend: Attend, dtypes: Mapping[str, Dtype]) -> str | None:
     if tables_of(build.conjunction(attention.guard), row, key):
         return "a guard reads a table at a function of query and key"
     return None
+
+
+def compares_plainly(attend: Attend) -> bool:
+    """Whether both sides of the one dot product in a score are those of the score itself, so that the gradients of the
+    kernel are theirs; and another kernel has gradients where this one leaves a call to it."""
+    row, own = attend.row, attend.scores.dot
+    if row is None or own is None or attend.otherwise == STREAM:
+        return False
+    dots = list(dict.fromkeys(dots_of(attend.attention.score, frozenset((row,)), attend.attention.coordinate)))
+    found = dots[0][1]
+    return len(dots) == 1 and isinstance(found, Dot) and (found.query, found.key) == (own.query, own.key)
 
 
 def limits(attend: Attend, otherwise: str) -> tuple[str, ...]:

@@ -104,6 +104,8 @@ VARIANTS = {
 }
 # Behind the name of a variant: not finite values are tried too.
 ODD = ", odd"
+# Or the program is its derivative.
+DERIVED = ", derived"
 DTYPES = {"f32": torch.float32, "f16": torch.float16}
 
 
@@ -176,6 +178,23 @@ def check_odd_values(program: ix.Program, function: Any, given: dict[str, Any]) 
     assert torch.equal(found.isfinite(), right.isfinite()), "a NaN or an infinity is elsewhere"
 
 
+def derived_errors(name: str, dtype: torch.dtype) -> list[float]:
+    """The errors of the gradients of queries, keys and values by a program that is the derivative."""
+    program = ix.compile(VARIANTS[name].text)
+    derivative = ix.grad(program, "out", ["Q", "K", "V"])
+    given = drawn(name, dtype)
+    given["d_out"] = torch.randn(program(**given).shape).to(dtype)
+    call = replace(derivative._engine.prepare(given, "torch"), device="cuda")
+    wanted = derivative.wanted(None)
+    plan, module = derivative._engine.emitted(call, wanted, False)
+    assert any(step.kernel == f"the backward of {TRITON}" for step in plan.steps), plan.steps
+    found = load(module.linked(), wanted, ()).function(*(call.values[name] for name in derivative.inputs))
+    doubled = {key: array.double() if is_learned(array) else array for key, array in given.items()}
+    right = derivative(**doubled, isolate=True)
+    pairs = zip(found, right, strict=True)
+    return [float((a.double() - b).abs().max() / max(1.0, float(b.abs().max()))) for a, b in pairs]
+
+
 def changes(name: str) -> list[float]:
     """The differences that `torch.compile` of the whole makes to the result and to every gradient."""
     program = ix.compile(VARIANTS[name].text)
@@ -195,6 +214,8 @@ def main(dtype: str, *names: str) -> None:
     for name in names:
         if dtype == "compiled":
             numbers = changes(name)
+        elif name.endswith(DERIVED):
+            numbers = derived_errors(name.removesuffix(DERIVED), DTYPES[dtype])
         else:
             numbers = errors(name.removesuffix(ODD), DTYPES[dtype], name.endswith(ODD))
         print(f"{name}: {' '.join(f'{number:.2e}' for number in numbers)}", flush=True)

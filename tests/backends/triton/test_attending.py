@@ -16,7 +16,7 @@ CASES = {
     "f32": [
         *("prefix for each batch", "sinks and window", "nobody", "mask in tiles"),
         *("relative bias, clamped", "grouped, with all", "gate", "bias"),
-        *("sink, odd", "sigmoid, odd", "total beside a sink"),
+        *("sink, odd", "sigmoid, odd", "total beside a sink", "ALiBi, derived"),
     ],
     "f16": ["soft cap in documents"],
 }
@@ -28,8 +28,9 @@ if os.environ.get("HYPOTHESIS_PROFILE") == "long":
         *("strictly causal", "documents and parts", "key padding mask", "bias of a key", "chosen", "relative bias"),
         *("relative bias, in bounds where heard", "three batch axes", "two tables", "grouped, windowed"),
         *("nothing carried", "cross, aligned, fewer keys", "total", "total alone"),
+        *("grouped, windowed, derived", "documents for each batch, derived", "strictly causal, derived"),
     ]
-    CASES["f16"] += ["window", "total", "total alone"]
+    CASES["f16"] += ["window", "total", "total alone", "window, derived"]
     CASES["compiled"] = ["documents for each batch", "relative bias"]
 
 

@@ -157,9 +157,10 @@ def differentiable(
 
     `run(tensors, wholes, reals)` gives so many new tensors, the outputs. `run_backward(gradients, tensors, found,
     wholes, reals, needs)` gives a gradient to each tensor whose `needs` is true; `gradients` are those of the outputs
-    `found`, None where nobody asks. The fakes take the same and give empty tensors of the same shapes, strides and
-    dtypes: they see no values. All arguments but numbers are lists. A second derivative is refused. Operators are
-    registered when something records a call: `torch.compile`, a graph, a mode.
+    `found`, None where nobody asks; `call.backward` takes the same, for a call that was made. The fakes take the same
+    and give empty tensors of the same shapes, strides and dtypes: they see no values. All arguments but numbers are
+    lists. A second derivative is refused. Operators are registered when something records a call: `torch.compile`, a
+    graph, a mode.
     """
 
     forward, backward = _free(name), _free(f"{name}_backward")
@@ -225,6 +226,17 @@ def differentiable(
             given = run(list(tensors), list(wholes), list(reals))
         return given  # type: ignore[no-any-return]
 
+    def back(
+        gradients: Sequence[Any],
+        tensors: Sequence[Tensor],
+        found: Sequence[Tensor],
+        wholes: Sequence[int],
+        reals: Sequence[float],
+        needs: Sequence[bool],
+    ) -> list[Any]:
+        return flows((wholes, reals), needs, gradients, (*tensors, *found))
+
+    call.backward = back  # type: ignore[attr-defined]
     return call
 
 

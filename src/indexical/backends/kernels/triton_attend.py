@@ -513,4 +513,14 @@ def attending(
         found = call(tensors, wholes, reals)
         return (found[0], row_totals(found[1]) * math.log(2.0)) if totals else found[0]
 
+    def back(
+        gradient: Tensor, tensors: Sequence[Tensor], wholes: Sequence[int] = (), reals: Sequence[float] = ()
+    ) -> list[Tensor]:
+        """Gradients to queries, keys and value, where `gradient` arrives, on a forward pass that is computed again."""
+        needs = [place <= 2 * dots for place in range(len(tensors))]
+        found = call(tensors, wholes, reals)
+        back: list[Tensor] = call.backward((gradient, None), tensors, found, wholes, reals, needs)  # type: ignore[attr-defined]
+        return back[: 2 * dots + 1]
+
+    attend.backward = back  # type: ignore[attr-defined]
     return attend
