@@ -64,7 +64,7 @@ from .target import (
     TRITON,
     Target,
 )
-from .totals import Beside, Totals, beside_attentions, find_totals
+from .totals import Beside, Totals, beside_attentions, find_totals, has_logarithms
 from .wording import chunk_words, words_of
 
 ARRAYS = "arrays"
@@ -96,7 +96,7 @@ def choose(
     refusals = {refusal.definition: refusal for refusal in (*found.refusals, *derived.refusals)}
     found = _fitting(found, program, refusals, target)
     totals: Totals = {}
-    if TOTALS in target.kernels and not isolate:
+    if TOTALS in target.kernels and not isolate and has_logarithms(found.program):
         found, totals = _with_totals(found, wanted, derived, dtypes)
         refusals = {**{refusal.definition: refusal for refusal in found.refusals}, **refusals}
     needed = needed_by(found.program, wanted, _reading(found.attentions, derived, totals))

@@ -73,6 +73,11 @@ def find_totals(found: Recognized, wanted: Collection[str], spared: AbstractSet[
     return replace(found, program=program, attentions=attentions, refusals=refusals, gatherings=tuple(gatherings))
 
 
+def has_logarithms(program: ir.Program) -> bool:
+    """Whether there may be totals in a program: known without looking into it."""
+    return any(_is_logarithm(part) for let in program.lets for part in _parts(let))
+
+
 def _parts(let: ir.Let) -> list[ir.Expr]:
     return [part for clause in let.clauses for part in walk(clause.body)]
 
@@ -236,9 +241,11 @@ def _compares(attention: Attention) -> bool:
 def beside_attentions(found: Recognized, needed: AbstractSet[str]) -> tuple[Recognized, Totals]:
     """The attentions without the totals that another one has: these by that one, each with its axes in coordinates of
     the other; in an order in which both are computed at once."""
+    totals = [name for name, attention in found.attentions.items() if attention.total and name in needed]
+    if not totals:
+        return found, {}
     algebra = Algebra(found.program, set(found.attentions))
     lets = found.program.definitions
-    totals = [name for name, attention in found.attentions.items() if attention.total and name in needed]
     pairs: dict[str, list[Beside]] = {}
     for name in totals:
         for other, attention in found.attentions.items():
