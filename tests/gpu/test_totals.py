@@ -81,3 +81,12 @@ def test_tiles_are_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert [one.part for one in tuned] == ["forward", "backward to queries", "backward to keys"]
     assert all(0 < one.after <= one.before for one in tuned)
     check(results(program, given), [x.double() for x in before], "float16")
+
+
+def test_few_queries_have_totals() -> None:
+    """Keys that are split over the card, and merged; nobody wants a gradient."""
+    program = ix.compile(TEXT.replace("GUARD", "j <= i + size(j) - size(i)"))
+    given = {name: array.detach() for name, array in drawn(torch.float16, 3000).items()}
+    given["Q"] = given["Q"][:, :, :2].contiguous()
+    right = program(**{name: array.double() for name, array in given.items()}, isolate=True)
+    check(list(program(**given)), list(right), "float16")

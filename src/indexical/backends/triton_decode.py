@@ -16,7 +16,7 @@ from ..plan.decode import Pages, compared, pages_of
 from ..plan.steps import Attend, Scores
 from . import arrays, contraction, library_attention, operands, sizes
 from .base import Value
-from .code import NONE, List, Name, Node, String, call, chain, fill, infix, show
+from .code import NONE, List, Name, Node, Part, String, call, chain, fill, infix, show
 from .layout import Statement
 from .lowering import Lowering
 from .operands import Frame
@@ -76,7 +76,8 @@ def decoded(
         owner.kernels.setdefault("triton_tile", set()).update(used)
     used = {word for word in _FUNCTIONS if f"{word}(" in text} | ({"pages_inside"} if pages is not None else set())
     owner.kernels.setdefault("triton_decode", set()).update({"decoding", "takes_few", *used})
-    made = call("decoding", String(maker), "launch", parts.name, len(parts.dots))
+    more: dict[str, Part] = {} if frame.total is None else {"totals": Name("True")}
+    made = call("decoding", String(maker), "launch", parts.name, len(parts.dots), **more)
     owner.functions.append(Statement(0, 0, "assign", maker, made).shown)
     variable = owner.text.fresh(f"{let.name}_rows")
     test = _test(owner, attend, frame, parts, least)
@@ -84,7 +85,9 @@ def decoded(
         return _paged_or(owner, let, attend, frame, parts, pages, maker, variable, test, otherwise)
     owner.text.add("if", test)
     with owner.block():
-        result = operands.restored(owner, operands_of(owner, let, attend, frame, parts, maker), let, attend, frame)
+        code = operands_of(owner, let, attend, replace(frame, total=None), parts, maker)  # It always gives totals.
+        code = operands.with_total(owner, code, let, frame)
+        result = operands.restored(owner, code, let, attend, frame)
         owner.text.assign(variable, result.code)
     owner.text.add("else")
     with owner.block():
@@ -320,7 +323,7 @@ def _paged_or(
             owner.text.add("if", shares)
         with owner.block() if groups is not None else nullcontext():
             code = _paged_call(owner, let, attend, frame, heads, parts, pages, reads, maker)
-            result = operands.restored(owner, code, let, attend, frame)
+            result = operands.restored(owner, operands.with_total(owner, code, let, frame), let, attend, frame)
             owner.text.assign(variable, result.code)
     owner.text.add("if", fill("{x} is None", x=variable))
     with owner.block():

@@ -468,7 +468,7 @@ def _by_length(let: ir.Let, attend: Attend, chunks: Chunks, dtype: Dtype) -> Ste
 def _decoding(step: Step, dtypes: Mapping[str, Dtype]) -> Step:
     """The step, with a kernel for few queries where one takes them: for one alone the library's own is as fast."""
     attend = step.attend
-    if attend is None or attend.totals or (step.kernel == FUSED and (attend.shape != "full" or attend.row is None)):
+    if attend is None or (step.kernel == FUSED and (attend.shape != "full" or attend.row is None)):
         return step
     if decode_refusal(attend, dtypes) is not None:
         return step

@@ -3,6 +3,7 @@ what each split finds is merged. Heads that share keys lie in one tile. This tex
 else.
 """
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -76,6 +77,7 @@ def store_split(found_ptr, acc, peak, weight, CARRIED: tl.constexpr, CARRIED_PAD
 def merge_splits(  # type: ignore[no-untyped-def]
     found_ptr,
     out_ptr,
+    total_ptr,
     out_b,
     out_h,
     out_row,
@@ -89,7 +91,8 @@ def merge_splits(  # type: ignore[no-untyped-def]
     ROWS: tl.constexpr,
     SPLITS: tl.constexpr,
 ):
-    """One row of the result from what all splits found. One that attends to nothing is 0."""
+    """One row of the result from what all splits found. One that attends to nothing is 0. Also the logarithm of its
+    total weight, where there is a place for that."""
     row = tl.program_id(0) % n_rows
     h = tl.program_id(0) // n_rows % n_heads
     b = (tl.program_id(0) // n_rows // n_heads).to(tl.int64)
@@ -109,6 +112,9 @@ def merge_splits(  # type: ignore[no-untyped-def]
     result = tl.sum(share[:, None] * parts, 0) / tl.where(whole == 0.0, 1.0, whole)
     place_out = out_ptr + b * out_b + h.to(tl.int64) * out_h + row.to(tl.int64) * out_row
     tl.store(place_out + columns, result.to(out_ptr.dtype.element_ty), mask=columns < CARRIED)
+    if total_ptr is not None:
+        total = (highest + tl.log2(tl.where(whole == 0.0, 1.0, whole))) * 0.6931471805599453
+        tl.store(total_ptr + tl.program_id(0).to(tl.int64), tl.where(whole == 0.0, float("-inf"), total))
 
 
 # ------------------------------------------------------------------------------------------------------- launching
@@ -202,8 +208,10 @@ def _decode(
     tensors: Sequence[Tensor],
     numbers: tuple[float, ...],
     count: int,
-) -> Tensor:
-    """The result (batch, head, row, width), over so many keys."""
+    totals: bool,
+) -> list[Tensor]:
+    """The result (batch, head, row, width), over so many keys; with `totals` also the logarithm of every row's total
+    weight."""
     own = 2 * dots + 1
     sides = [x if x.stride(-1) == 1 else x.contiguous() for x in tensors[:own]]
     if sides[-1].stride(1) == 0 and all(x.stride(1) == 0 for x in sides[dots:]):
@@ -217,14 +225,16 @@ def _decode(
             _known_splits.clear()
         split = _known_splits[key] = _split(sides[:dots], sides[dots:-1], value, arrays, count)
     out = value.new_empty(split.shape)
+    total = value.new_empty(split.shape[:3], dtype=torch.float32) if totals else None
+    beside = [] if total is None else [total]
     if not split.launches:
-        return out.zero_()
+        return [out.zero_(), *(x.fill_(-math.inf) for x in beside)]
     found = torch.empty(split.room, dtype=torch.float32, device=value.device)
     arguments = (*sides, found, *arrays, *split.wholes, *numbers)
     launch(kernel, split.grid, arguments, split.constants, split.warps, split.stages)
     batch, heads, rows, _ = split.shape
-    launch(merge_splits, (batch * heads * rows,), (found, out, *split.merging), split.merging_constants, 4, 1)
-    return out
+    launch(merge_splits, (batch * heads * rows,), (found, out, total, *split.merging), split.merging_constants, 4, 1)
+    return [out, *beside]
 
 
 # ----------------------------------------------------------------------------------------------------- registration
@@ -257,24 +267,30 @@ def pages_inside(table: Tensor, *pages: int) -> bool:
     return inside
 
 
-def decoding(name: str, launch: Callable[..., None], kernel: Any, dots: int) -> Callable[..., Tensor]:
+def decoding(
+    name: str, launch: Callable[..., None], kernel: Any, dots: int, totals: bool = False
+) -> Callable[..., Any]:
     """Attention of few queries by this kernel: a function of tensors (as many queries as there are dot products, as
     many keys, values, further arrays), whole numbers and reals. There are as many keys as values, or where these lie in
-    pages, so many as are counted."""
+    pages, so many as are counted. With `totals` it gives the logarithm of what the weights of each query are divided
+    by, too, (batch, head, row)."""
 
-    def run(tensors: Sequence[Tensor], wholes: Sequence[int], reals: Sequence[float], count: int) -> Tensor:
-        return _decode(launch, kernel, dots, tensors, (*wholes, *reals), count)
+    def run(tensors: Sequence[Tensor], wholes: Sequence[int], reals: Sequence[float], count: int) -> Any:
+        found = _decode(launch, kernel, dots, tensors, (*wholes, *reals), count, totals)
+        return tuple(found) if totals else found[0]
 
-    def fake(tensors: Sequence[Tensor], *_: Any) -> Tensor:
-        return tensors[0].new_empty((*tensors[0].shape[:3], tensors[2 * dots].shape[-1]))
+    def fake(tensors: Sequence[Tensor], *_: Any) -> Any:
+        rows = tensors[0].shape[:3]
+        out = tensors[0].new_empty((*rows, tensors[2 * dots].shape[-1]))
+        return (out, tensors[0].new_empty(rows, dtype=torch.float32)) if totals else out
 
-    schema = "(Tensor[] tensors, SymInt[] wholes, float[] reals, SymInt count) -> Tensor"
+    results = "(Tensor, Tensor)" if totals else "Tensor"
+    schema = f"(Tensor[] tensors, SymInt[] wholes, float[] reals, SymInt count) -> {results}"
     _, operator = define_operator(name, schema, run, fake)
 
-    def attend(tensors: list[Tensor], wholes: list[int], reals: list[float], count: int = -1) -> Tensor:
+    def attend(tensors: list[Tensor], wholes: list[int], reals: list[float], count: int = -1) -> Any:
         count = tensors[2 * dots].shape[2] if count < 0 else count
         plain = not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0
-        found: Tensor = (run if plain else operator)(tensors, wholes, reals, count)
-        return found
+        return (run if plain else operator)(tensors, wholes, reals, count)
 
     return attend
