@@ -26,10 +26,11 @@ ROOT = Path(__file__).resolve().parent.parent
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 
 ACTIONS = {
-    "another head": "PAGES[0].setLead('weights', 1, n % 2)",
+    "another head": "PAGES[0].turn({ h: n % 2 })",
     "a cell and all that it scanned": "PAGES[0].select('weights', [0, 0, last, n], true)",
     "the next term": "PAGES[0].goTerm(n)",
-    "another form": "PAGES[0].refresh()",
+    "pointing at a cell": "PAGES[0].point({ i: last - n, j: n })",
+    "all of it again": "PAGES[0].redraw()",
 }
 
 

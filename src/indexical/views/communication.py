@@ -45,7 +45,7 @@ def _gather(program: ir.Program, facts: Facts, let: ir.Let, body: ir.Reduce, rol
     if len(weights) != 1 or len(query) != 1:
         return None
     apart = [name for name in home if name not in query and name not in roles.carry]
-    return _described(program, let, body, weights[0], factors, query[0], apart)
+    return {**_described(program, let, body, weights[0], factors, query[0], apart), "compare": list(roles.compare)}
 
 
 def _given(program: ir.Program, let: ir.Let, body: ir.Reduce, arrays: Arrays) -> dict[str, Any] | None:
@@ -101,6 +101,7 @@ def _described(
         "tensor": _tensor_of(weight, query, key),
         "values": [expression_json(factor) for factor in factors if factor is not weight],
         "after": _projection(program, let),
+        "compare": [],
     }
 
 

@@ -15,7 +15,7 @@ from ..diagnostics import Diagnostic, Sink
 from ..facts.summary import Facts
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
-from ..ir.walk import walk
+from ..ir.walk import reads_of, walk
 from ..numbers.claims import Claim
 from ..numbers.evaluate import Evaluated, ordered
 from ..numbers.results import Tensor
@@ -188,7 +188,8 @@ def _ranges(let: ir.Let) -> list[ir.Range]:
 
 def coordinates_json(found: Shown) -> list[dict[str, Any]]:
     """Each coordinate with its colour and what happens to it, definition by definition."""
-    spaces = {a.coordinate.name: a.coordinate.space for t in found.program.tensors.values() for a in t.axes}
+    axes = [axis.coordinate for tensor in found.program.tensors.values() for axis in tensor.axes]
+    spaces = {axis.name: axis.space for axis in axes if axis.space is not None}
     result = []
     for number, name in enumerate(_coordinates(found.program)):
         story = []
@@ -270,19 +271,38 @@ def _forms(evaluated: Evaluated, name: str) -> dict[str, Any]:
 
 
 def _steps(found: Shown, given: set[str], hidden: set[str]) -> list[dict[str, Any]]:
-    lets = [let for let in ordered(found.program) if let.name in found.arrays]
-    lets = [let for let in lets if let.name not in hidden and let.name not in given]
-    return [
-        {
-            "number": step.number,
+    """Every definition that is computed, in order; `inside` names the one that a function's own belongs to."""
+    lets = [let for let in ordered(found.program) if let.name in found.arrays and let.name not in given]
+    owners = _owners(lets)
+    result = []
+    for step, let in zip(describe(found.program, lets), lets, strict=True):
+        entry = {
             "name": step.name,
-            "statements": list(step.statements),
+            "inside": owners.get(let.name) if let.name in hidden else None,
             "words": step.words,
             "reads": list(step.reads),
-            "lines": [_lines(clause.span) for clause in let.clauses if clause.span.source is found.source],
+            "lines": _statement_lines(let, found.source),
         }
-        for step, let in zip(describe(found.program, lets), lets, strict=True)
-    ]
+        result.append(entry)
+    return result
+
+
+def _owners(lets: list[ir.Let]) -> dict[str, str]:
+    """For each hidden definition, the first one in the program's own text that reads it, directly or not."""
+    readers: dict[str, str] = {}
+    for let in reversed(lets):
+        owner = readers.get(let.name, let.name) if let.hidden else let.name
+        for read in reads_of(let):
+            readers[read.tensor] = owner
+    return {let.name: readers.get(let.name, let.name) for let in lets if let.hidden}
+
+
+def _statement_lines(let: ir.Let, source: Source) -> list[list[int]]:
+    """The lines of a definition; of one that a function brought along, those of the call."""
+    spans = [clause.span for clause in let.clauses if clause.span.source is source]
+    if not spans:
+        spans = [span for span in (let.call, let.span) if span is not None and span.source is source][:1]
+    return [_lines(span) for span in spans]
 
 
 def _lines(span: Span) -> list[int]:

@@ -11,15 +11,25 @@ from ..ir.functions import FUNCTIONS
 
 _SCRIPTS = (
     "dom.js",
+    "colours.js",
     "evaluate.js",
     "written.js",
     "page.js",
-    "matrices.js",
+    "words.js",
+    "pointing.js",
+    "program.js",
+    "listening.js",
+    "picture.js",
+    "grid.js",
+    "stage.js",
+    "motion.js",
     "working.js",
-    "talk.js",
+    "captions.js",
+    "panel.js",
+    "live.js",
     "lesson.js",
     "beside.js",
-    "picture.js",
+    "export.js",
     "app.js",
 )
 
@@ -36,14 +46,20 @@ _FRAME = """<!doctype html>
 </head>
 <body>
 <header class="top">
+<span class="mark" aria-hidden="true">indexical<b>[i]</b></span>
 <h1>{title}</h1>
-<fieldset id="forms"><legend>numbers</legend>
-<label><input type="radio" name="form" value="decimal" checked> decimal</label>
-<label><input type="radio" name="form" value="exact"> exact</label>
-<label><input type="radio" name="form" value="structural"> structural</label>
+<fieldset id="voices" class="segments"><legend>words</legend>
+<label><input type="radio" name="voice" value="plain" checked><span>plain words</span></label>
+<label><input type="radio" name="voice" value="notation"><span>notation</span></label>
 </fieldset>
-<label>colours <select id="theme"><option>auto</option><option>light</option><option>dark</option></select></label>
-<button type="button" id="export">save the picture (SVG)</button>
+<fieldset id="forms" class="segments"><legend>numbers</legend>
+<label><input type="radio" name="form" value="decimal" checked><span>decimal</span></label>
+<label><input type="radio" name="form" value="exact"><span>exact</span></label>
+<label><input type="radio" name="form" value="structural"><span>structural</span></label>
+</fieldset>
+<button type="button" id="reset" class="plain" disabled>Reset</button>
+<button type="button" id="export" class="plain wide" title="save the stage as an SVG picture">SVG</button>
+<select id="theme" aria-label="colours"><option>auto</option><option>light</option><option>dark</option></select>
 </header>
 <main id="page"></main>
 <noscript><p>This page needs scripts. Its program stands in the data at its end.</p></noscript>

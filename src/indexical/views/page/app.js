@@ -12,20 +12,26 @@ function start() {
   const root = document.getElementById("page");
   for (const block of DATA.blocks) {
     if (block.kind === "prose") root.append(prose(block));
-    if (block.kind === "program") root.append(programBlock(block));
+    if (block.kind === "program") programBlock(block, root);
     if (block.kind === "question") root.append(question(block));
   }
-  document.getElementById("forms").addEventListener("change", (event) => {
-    for (const page of PAGES) {
-      page.form = event.target.value;
-      page.redraw();
-    }
-  });
+  for (const [id, field] of [["forms", "form"], ["voices", "voice"]]) {
+    document.getElementById(id).addEventListener("change", (event) => {
+      for (const page of PAGES) {
+        page[field] = event.target.value;
+        page.rows?.clear();
+        page.redraw();
+      }
+    });
+  }
+  document.getElementById("reset").addEventListener("click", resetAll);
   document.getElementById("theme").addEventListener("change", (event) => theme(event.target.value));
   document.getElementById("export").addEventListener("click", exportPicture);
   document.addEventListener("keydown", stepByKey);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redrawAll());
   window.addEventListener("hashchange", recall);
+  new ResizeObserver(() => { for (const page of PAGES) page.drawPicture(); }).observe(root);
+  countChanges();
   recall();
   if (DATA.exact) return;
   for (const input of document.querySelectorAll("#forms input:not([value=decimal])")) input.disabled = true;
@@ -60,48 +66,53 @@ function redrawAll() {
 
 // --------------------------------------------------------------------- places
 
+function resetAll() {
+  for (const page of PAGES) page.reset();
+  if (PAGES.length > 1 && PAGES[0].mates.length) compareAgain(PAGES);
+  countChanges();
+  activePage()?.remember();
+}
+
 function recall() {
   const found = new URLSearchParams(location.hash.replace(/^#/, ""));
-  if (!found.has("step") && !found.has("cell")) return;
+  if (!["step", "cell", "set"].some((key) => found.has(key))) return;
   const number = (Number.parseInt(found.get("program") ?? "1", 10) || 1) - 1;
   const page = PAGES[number];
   if (page === undefined) return;
   active = number;
   page.recall(found);
-  if (number > 0) page.root.scrollIntoView();
 }
 
 function stepByKey(event) {
   if (event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey) return;
-  if (event.key !== "Escape" && event.target.closest?.("input, select, textarea, [role=grid], canvas, [role=tablist]")) return;
   const page = activePage();
-  if (page === undefined) return;
-  const isInside = page.step >= 0 || page.path.length > 0; // Else up and down scroll.
+  if (page === undefined || event.target.closest?.("input:not([type=radio]), select, textarea")) return;
+  const isTyping = event.target.closest?.("button, a, summary, canvas, input");
+  const digit = /^[1-9]$/.test(event.key) ? page.own[Number(event.key) - 1] : undefined;
   const act = {
-    ArrowLeft: () => page.go(page.step - 1), ArrowRight: () => page.go(page.step + 1), Escape: () => page.go(-1),
-    ...(isInside ? { ArrowUp: () => page.goTerm(page.term - 1), ArrowDown: () => page.goTerm(page.term + 1) } : {}),
+    ArrowLeft: () => page.nudge(-1), ArrowRight: () => page.nudge(1), Escape: () => page.panel.classList.remove("open"), g: () => page.toGrid(),
+    ...(isTyping ? {} : { " ": () => page.play() }), ...(page.panel.classList.contains("open") && page.term >= 0 ? { ArrowUp: () => page.goTerm(page.term - 1), ArrowDown: () => page.goTerm(page.term + 1) } : {}),
+    ...(digit === undefined ? {} : { [event.key]: () => page.go(digit.name) }), t: () => page.goTerm(page.term + 1), T: () => page.goTerm(page.term - 1),
   }[event.key];
-  if (act === undefined) return;
+  if (act === undefined || (event.target.matches?.("input[type=radio]") && event.key.startsWith("Arrow"))) return;
   event.preventDefault();
   act();
 }
 
 // --------------------------------------------------------------------- blocks
 
-function programBlock(block) {
-  const section = el("section", { class: "program-block" });
+function programBlock(block, root) {
+  const section = root.appendChild(el("section", { class: "program-block" }));
+  if (block.pages.length > 1) section.classList.add("beside");
   const pages = block.pages.map((data) => {
-    const side = block.pages.length === 1 ? section : section.appendChild(el("div", { class: "side" }, el("h2", {}, data.title)));
-    const page = new Page(data, side, PAGES.length);
+    const half = block.pages.length === 1 ? section : section.appendChild(el("div", { class: "half" }, el("h2", { class: "title" }, data.title)));
+    const page = new Page(data, half.appendChild(el("div")), PAGES.length);
     PAGES.push(page);
-    for (const kind of ["focusin", "pointerdown"]) side.addEventListener(kind, () => { active = page.number; });
+    for (const kind of ["focusin", "pointerdown"]) half.addEventListener(kind, () => { active = page.number; });
     page.build();
     return page;
   });
-  if (pages.length === 1) return section;
-  section.classList.add("beside");
-  section.prepend(beside(pages));
-  return section;
+  if (pages.length > 1) section.prepend(beside(pages));
 }
 
 start();

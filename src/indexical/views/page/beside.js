@@ -3,9 +3,29 @@
 
 function beside(pages) {
   const [one, other] = pages;
+  one.mates = [other];
+  other.mates = [one];
+  markLines(one, other);
+  const box = el("section", { class: "differences card", "aria-label": "What differs" });
+  one.differences = box;
+  compareAgain(pages);
+  const first = one.firstDifference;
+  if (first !== null) for (const page of pages) {
+    page.stand(first.name, first.place);
+    page.enter(first.name);
+    page.path = [first];
+    page.redraw();
+  }
+  return box;
+}
+
+// Cell by cell, with the numbers as they are now.
+function compareAgain(pages) {
+  const [one, other] = [...pages].sort((a, b) => a.number - b.number);
   const rows = [];
-  for (const [name, table] of one.tables) {
-    if (table.tensor.hidden) continue;
+  one.firstDifference = null;
+  const seen = (page) => [...page.tables].filter(([, table]) => !table.tensor.hidden);
+  for (const [name, table] of seen(one)) {
     const there = other.tables.get(name);
     if (there === undefined || String(there.shape) !== String(table.shape)) {
       rows.push([name, there === undefined ? `only in ${one.data.title}` : "another shape", null]);
@@ -14,16 +34,14 @@ function beside(pages) {
     const found = new Set();
     for (let offset = 0; offset < table.size; offset += 1) if (differ(table, there, offset)) found.add(offset);
     for (const page of pages) page.differing.set(name, found);
-    const first = found.values().next().value;
-    rows.push([name, found.size === 0 ? "the same" : `${found.size} of ${table.size} differ`, first === undefined ? null : placeOf(table.shape, first)]);
+    const first = found.size ? placeOf(table.shape, found.values().next().value) : null;
+    if (first !== null) one.firstDifference ??= { name, place: first };
+    rows.push([name, first === null ? "the same" : `${found.size} of ${table.size} differ`, first]);
   }
-  for (const [name, table] of other.tables) if (!table.tensor.hidden && !one.tables.has(name)) rows.push([name, `only in ${other.data.title}`, null]);
-  one.mates = [other];
-  other.mates = [one];
-  for (const page of pages) page.redraw();
-  markLines(one, other);
-  return el("div", { class: "differences" }, el("h2", {}, "What differs"), el("table", {}, el("tbody", {}, rows.map(([name, words, place]) => el("tr", { class: words === "the same" ? "" : "some" },
-    el("th", { scope: "row" }, el("code", {}, name)), el("td", {}, words), el("td", {}, place === null ? "" : ["first at ", button(label(name, place), { class: "down" }, () => one.select(name, place, true))]))))));
+  for (const [name] of seen(other)) if (!one.tables.has(name)) rows.push([name, `only in ${other.data.title}`, null]);
+  for (const page of pages) page.refresh();
+  one.differences.replaceChildren(el("h2", {}, "What differs"), el("ul", {}, rows.map(([name, words, place]) => el("li", { class: words === "the same" ? "" : "some" },
+    el("code", {}, name), ` ${words}`, place === null ? "" : [", first at ", one.down(name, place, true)]))));
 }
 
 // The lines of one text that the other does not have.

@@ -14,7 +14,7 @@ function filled(node, attributes, children) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.flat(3).filter((child) => child !== null && child !== undefined));
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return node;
 }
 
@@ -33,11 +33,27 @@ function decimal(value, digits = 4) {
   return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
 }
 
-function percent(part) {
-  const hundredths = 100 * part;
-  if (hundredths > 0 && hundredths < 0.5) return "less than 1 %";
-  return `${hundredths < 99.5 || part === 1 ? Math.round(hundredths) : decimal(hundredths, 4)} %`;
+// A number for a small cell: a few decimals, and a real minus sign.
+function short(value, digits = Number.isInteger(value) ? 0 : 2) {
+  if (Number.isNaN(value)) return "?";
+  if (typeof value === "boolean" || !Number.isFinite(value)) return decimal(value).replace("-", "−");
+  const size = Math.abs(value);
+  if (size !== 0 && size < 0.005 && size >= 0.0005) return value.toFixed(3).replace("-", "−");
+  if (size !== 0 && (size >= 1e5 || size < 0.0005)) return value.toExponential(0).replace("e+", "e").replaceAll("-", "−");
+  const text = value.toFixed(size >= 100 ? 0 : size >= 10 ? Math.min(1, digits) : digits);
+  return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "−");
 }
+
+// Whole percentages that make 100: what is left over goes to the largest remainders.
+function percents(parts) {
+  const whole = parts.map((part) => Math.floor(100 * part + 1e-9));
+  const left = Math.round(100 * parts.reduce((sum, part) => sum + part, 0)) - whole.reduce((sum, part) => sum + part, 0);
+  const order = parts.map((part, n) => [100 * part - whole[n], n]).sort((a, b) => b[0] - a[0]);
+  for (const [, n] of order.slice(0, Math.max(0, left))) whole[n] += 1;
+  return whole;
+}
+
+const bounded = (value, low, high) => Math.max(low, Math.min(high, value));
 
 function placeOf(shape, offset) {
   const place = [];
@@ -72,27 +88,16 @@ function listed(places) {
   return shown.join(", ") + (runs.length > 12 ? `, … (${places.length})` : "");
 }
 
-// -------------------------------------------------------------------- colours
+// A coordinate by the name it has in the text: `..r` is r, j' is j, and the j_1 of a function is j.
+const KNOWN = new Set();
 
-function themeColour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+function bare(name) {
+  const plain = name.replace(/^\.\.|'+$/g, "");
+  const given = plain.replace(/_\d+$/, "");
+  return !KNOWN.has(plain) && KNOWN.has(given) ? given : plain;
 }
 
-function rgb(text) {
-  const digits = text.trim().replace("#", "");
-  return [0, 2, 4].map((at) => Number.parseInt(digits.slice(at, at + 2), 16));
-}
+// A coordinate as it is written in a formula.
+const spoken = (name) => (KNOWN.has(name.replace(/'+$/, "")) || bare(name) === name ? name : name.replace(/_\d+(?='*$)/, ""));
 
-function mixed(from, to, part) {
-  return from.map((value, n) => Math.round(value + (to[n] - value) * Math.min(1, part)));
-}
-
-const hex = (parts) => `#${parts.map((part) => part.toString(16).padStart(2, "0")).join("")}`;
-
-// From paper to ink in 256 steps, as pixels.
-function ramp(ink) {
-  const [from, to] = [rgb(themeColour("--paper")), rgb(themeColour(ink))];
-  return Uint32Array.from({ length: 256 }, (_, n) => pixel(mixed(from, to, n / 255)));
-}
-
-const pixel = ([red, green, blue]) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;

@@ -190,8 +190,9 @@ class Relation {
       terms.push({ at, value, running, inner, masked: this.isMasked(body, inner), factors: this.factors(body, inner) });
     }
     const whole = terms.reduce((sum, term) => sum + Math.abs(term.value), 0);
-    const shared = (op === "sum" || op === "mean") && whole > 0;
-    for (const term of terms) term.share = shared ? Math.abs(term.value) / whole : null;
+    // Terms of both signs have no shares: they take from each other.
+    const shared = (op === "sum" || op === "mean") && whole > 0 && terms.every((term) => term.value >= 0);
+    for (const term of terms) term.share = shared ? term.value / whole : null;
     return { op, names, text, body, guardText, terms, excluded, normalises: false, value: this.value(expr, point) };
   }
 
@@ -276,8 +277,11 @@ class Table {
     return offsetOf(this.shape, place);
   }
 
+  // While numbers are computed again, a cell is computed when it is asked for.
   at(place) {
-    return this.values[this.offset(place)];
+    const offset = this.offset(place);
+    this.demand?.(offset);
+    return this.values[offset];
   }
 
   isMasked(place) {
@@ -287,6 +291,12 @@ class Table {
   isNamed(offset) {
     this.names ??= new Set(this.tensor.named ?? []);
     return this.names.has(offset);
+  }
+
+  // How many decimals its numbers are shown with, at most two.
+  digits() {
+    this.decimals ??= [0, 1].find((digits) => this.values.every((value) => !Number.isFinite(value) || Math.abs(value * 10 ** digits - Math.round(value * 10 ** digits)) < 1e-9)) ?? 2;
+    return this.decimals;
   }
 
   // From the smallest to the largest value that is there.

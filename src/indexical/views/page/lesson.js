@@ -27,7 +27,6 @@ function question(block) {
   const words = el("div", { class: "prose", hidden: true }, block.reveal.map(node));
   const show = () => {
     page.select(block.name, block.place, true);
-    page.panel.parentElement.scrollIntoView({ block: "nearest" });
     page.panel.querySelector("h2").focus({ preventScroll: true });
   };
   const form = el("form", {

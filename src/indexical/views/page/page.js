@@ -1,7 +1,6 @@
-// A page of one program: what it shows now, the text of the program, and its steps.
+// A page of one program: what it shows now. A scene is a tensor on the stage; `here` is where every coordinate stands.
 "use strict";
 
-const ROLES = { input: "input", given: "given", definition: "computed" };
 const VERDICTS = { holds: "holds", rounding: "within rounding", undecided: "undecided", fails: "fails" };
 const WORST = ["fails", "undecided", "rounding", "holds"];
 
@@ -12,15 +11,20 @@ class Page {
     this.number = number;
     this.relation = new Relation(data);
     this.tables = this.relation.tensors;
-    this.colours = new Map(data.coordinates.map((entry) => [entry.name, entry.colour % 8]));
     this.form = "decimal";
-    this.step = -1; // No step: the whole program at once.
-    this.path = []; // The cells that were chosen, on the way down; the last one is shown.
+    this.voice = "plain";
+    this.gather = data.communication[0];
+    this.steps = data.steps;
+    this.own = data.steps.filter((step) => step.inside === null); // Links and digits count these.
+    this.here = {};
+    this.path = []; // The cells that were chosen, on the way down; the last one is explained.
     this.term = -1;
-    this.lead = new Map(); // The leading coordinates that each matrix shows.
-    this.figures = new Map();
+    this.by = "weight";
     this.mates = []; // Programs beside this one: they do what it does.
     this.differing = new Map(); // Offsets of the cells that differ from a mate's.
+    for (const { name } of data.coordinates) KNOWN.add(name);
+    this.colours = coloursOf(data, this.gather);
+    this.parts = partsOf(this);
     this.verdicts = new Map();
     for (const claim of data.claims) {
       for (const cell of claim.cells.filter((found) => found.at !== null)) {
@@ -28,57 +32,99 @@ class Page {
         this.verdicts.set(key, [...(this.verdicts.get(key) ?? []), { claim, cell }]);
       }
     }
+    this.open();
+  }
+
+  // The opening: the strongest weight of the last query, or the last definition.
+  open() {
+    const scenes = this.data.tensors.filter((tensor) => !tensor.hidden || tensor.role === "definition");
+    const weights = this.gather?.tensor?.name;
+    const isComputed = this.steps.some((step) => step.name === weights);
+    this.scene = (isComputed ? weights : this.gather?.definition) ?? this.own.at(-1)?.name ?? this.steps.at(-1)?.name ?? scenes.at(-1)?.name;
+    if (this.gather !== undefined) this.here = { ...this.here, ...this.strongest(this.gather) };
+    if (this.scene !== undefined) this.settle(this.scene);
+    this.beat = this.scene === undefined ? 0 : this.beats().length;
+    if (this.scene !== undefined) this.path = [{ name: this.scene, place: this.placeOn(this.scene) }];
   }
 
   build() {
-    this.panel = el("div", { class: "panel" });
     this.said = el("p", { class: "unseen", role: "status" });
-    const seeing = el("section", { class: "seeing", "aria-label": "Its matrices" }, this.stepBar(), this.matricesView(), this.talkView());
-    const working = el("aside", { class: "working", "aria-label": "One number" }, this.panel, this.said);
-    this.root.append(el("div", { class: "columns" },
-      el("section", { class: "reading", "aria-label": "The program" }, this.programView(), this.stepsView(), this.claimsView()), seeing, working));
+    const skip = button("To the numbers", { class: "skip" }, () => this.toGrid());
+    this.root.classList.add("craft");
+    this.root.append(skip, this.heroView(), this.stageView(), el("div", { class: "side" }, this.programView(), this.panelView()), this.claimsView() ?? "", this.said);
+    this.listen();
     this.redraw();
   }
 
   // The same in every program beside this one.
   together(act) {
-    const team = [this, ...this.mates];
-    for (const page of team) act(page);
-    for (const page of PAGES) page.panel?.parentElement.classList.toggle("front", team.includes(page));
+    for (const page of [this, ...this.mates]) act(page);
+    for (const page of PAGES) page.panel?.classList.toggle("front", page === this || this.mates.includes(page));
     this.remember();
   }
 
-  // Everything again, in another form or theme.
+  // Everything again, in another form, voice, theme or with other numbers.
   redraw() {
-    for (const name of this.figures.keys()) this.draw(name);
-    if (this.talk !== undefined) this.drawTalk();
+    this.drawLegend();
+    this.drawHero();
+    this.drawStrip();
     this.refresh();
   }
 
+  // What follows the scene and the chosen cell.
   refresh() {
-    const { steps } = this.data;
-    const step = steps[this.step];
-    for (const link of this.stepList.querySelectorAll("a")) {
-      if (Number(link.dataset.step) === this.step) link.setAttribute("aria-current", "step");
-      else link.removeAttribute("aria-current");
-    }
-    this.stepStatus.replaceChildren(...(step === undefined ? ["the whole program"] : [`step ${this.step + 1} of ${steps.length}: `, el("code", {}, step.name), " is computed now"]));
-    this.stepWords.replaceChildren(...(step === undefined ? [] : this.coded(step.words)));
+    const step = this.steps.find((entry) => entry.name === this.scene);
     const now = new Set((step?.lines ?? []).flatMap(([first, last]) => Array.from({ length: last - first + 1 }, (_, n) => String(first + n))));
     for (const line of this.root.querySelectorAll(".line")) line.classList.toggle("now", now.has(line.dataset.line));
-    this.showTrace();
-    this.mark();
+    this.showLine();
+    this.drawStage();
+    this.drawPanel();
+    this.light();
   }
 
-  // ---------------------------------------------------------------- program
+  // ---------------------------------------------------------------- places
 
-  coordinate(name, text = name) {
-    const known = this.colours.get(bare(name));
-    if (known === undefined) return document.createTextNode(text);
-    return el("span", {
-      class: `coordinate c${known}`, tabindex: "-1", "data-coordinate": bare(name),
-      onmouseenter: () => this.tell(name), onfocus: () => this.tell(name), onmouseleave: () => this.tell(null), onblur: () => this.tell(null),
-    }, text);
+  // The coordinates of a tensor, each by a name of its own.
+  axesOf(name) {
+    const { coordinates } = this.tables.get(name).tensor;
+    const axes = coordinates.map(bare);
+    return axes.map((axis, n) => (axes.indexOf(axis) === n ? axis : coordinates[n]));
+  }
+
+  // The cell of a tensor where the coordinates stand now; the nearest one in its row that is not masked.
+  placeOn(name) {
+    const table = this.tables.get(name);
+    const place = this.axesOf(name).map((axis, n) => bounded(this.here[axis] ?? 0, 0, Math.max(0, table.shape[n] - 1)));
+    if (table.size === 0 || !table.isMasked(place)) return place;
+    for (let at = table.shape.at(-1) - 1; at >= 0; at -= 1) {
+      const near = [...place.slice(0, -1), at];
+      if (!table.isMasked(near)) return near;
+    }
+    for (let offset = 0; offset < table.size; offset += 1) if (!table.mask(offset)) return placeOf(table.shape, offset);
+    return place;
+  }
+
+  // Of a definition by several clauses, stand where something is computed, not where it starts from.
+  settle(name) {
+    const clauses = this.data.relation[name]?.clauses ?? [];
+    const table = this.tables.get(name);
+    const isIdle = (place) => this.beatsOf(this.traceAt(name, place)).length === 0;
+    if (clauses.length < 2 || !isIdle(this.placeOn(name))) return;
+    for (let offset = 0; offset < Math.min(table.size, 2000); offset += 1) {
+      const place = placeOf(table.shape, offset);
+      if (table.mask(offset) || isIdle(place)) continue;
+      this.stand(name, place);
+      return;
+    }
+  }
+
+  stand(name, place) {
+    this.axesOf(name).forEach((axis, n) => { this.here[axis] = place[n]; });
+  }
+
+  isPlace(name, place) {
+    const table = this.tables.get(name);
+    return table !== undefined && place.length === table.shape.length && place.every((at, axis) => at >= 0 && at < table.shape[axis]);
   }
 
   // What a point of a coordinate is called: its label, or its number.
@@ -86,121 +132,94 @@ class Page {
     return this.data.labels[bare(name ?? "")]?.[at] ?? String(at);
   }
 
-  // What happens to a coordinate, and every place where it stands. Null: nothing, or the one that was pinned.
-  tell(asked) {
-    const name = bare(asked ?? this.pinned ?? "");
-    for (const node of this.root.querySelectorAll(".coordinate")) node.classList.toggle("lit", node.dataset.coordinate === name);
-    const entry = this.data.coordinates.find((found) => found.name === name);
-    const fates = new Map(entry?.story ?? []);
-    for (const [tensor, figure] of this.figures) {
-      const fate = fates.get(tensor);
-      figure.querySelector(".fate").replaceChildren(...(fate === undefined ? [] : [el("span", { class: `c${this.colours.get(name)}` }, name), ` ${fate}`]));
-    }
-    this.story.replaceChildren(entry === undefined ? "Point at a coordinate: where it survives, is consumed, is normalised." : "");
-    if (entry === undefined) return;
-    this.story.append(el("strong", { class: `c${this.colours.get(name)}` }, name), entry.space ? ` is a ${entry.space}. ` : ". ",
-      entry.story.map(([definition, words]) => `${definition}: ${words}`).join("; ") || "Nothing is known of it.");
-  }
+  // ---------------------------------------------------------------- choosing
 
-  // A formula with every coordinate in its colour.
-  formula(text) {
-    const parts = text.split(/([\p{L}_][\p{L}\p{N}_]*'*)/u);
-    const known = (part) => this.colours.has(bare(part)) && !this.tables.has(part);
-    return el("code", {}, parts.map((part) => (known(part) ? this.coordinate(part) : part)));
-  }
-
-  // Words with formulas in backticks.
-  coded(text) {
-    return text.split("`").map((part, n) => (n % 2 ? this.formula(part) : part));
-  }
-
-  programView() {
-    this.story = el("p", { class: "story", id: `story-${this.number}`, role: "status" });
-    const legend = el("p", { class: "legend" }, this.data.coordinates.map((entry) => {
-      const chip = this.coordinate(entry.name);
-      const pin = button([chip, entry.space ? ` ${entry.space}` : ""], {
-        class: "chip", "aria-describedby": this.story.id, "aria-pressed": "false", onfocus: () => this.tell(entry.name), onblur: () => this.tell(null),
-        onmouseenter: () => this.tell(entry.name), onmouseleave: () => this.tell(null),
-      }, () => {
-        this.pinned = this.pinned === entry.name ? null : entry.name;
-        for (const other of legend.querySelectorAll("button")) other.setAttribute("aria-pressed", String(other === pin && this.pinned !== null));
-        this.tell(this.pinned);
-      });
-      chip.removeAttribute("tabindex");
-      return pin;
-    }));
-    this.tell(null);
-    const found = byLine(this.data.diagnostics);
-    const lines = this.data.lines.flatMap((pieces, n) => [
-      el("div", { class: "line", "data-line": n + 1 }, el("span", { class: "number", "aria-hidden": "true" }, String(n + 1)),
-        el("span", { class: "text" }, pieces.map(([text, kind]) => this.piece(text, kind)))),
-      ...(found.get(n + 1) ?? []).map((diagnostic) => this.finding(diagnostic)),
-    ]);
-    return el("div", { class: "program" }, el("h2", {}, "The program"), legend, this.story,
-      (found.get(0) ?? []).map((diagnostic) => this.finding(diagnostic)), el("pre", { class: "source" }, lines));
-  }
-
-  finding(diagnostic) {
-    return el("div", { class: `finding ${diagnostic.severity}` },
-      el("strong", {}, `${diagnostic.severity}[${diagnostic.code}]: `, this.coded(diagnostic.message)),
-      diagnostic.notes.map((note) => el("div", {}, "note: ", this.coded(note))),
-      diagnostic.help ? el("div", {}, "help: ", this.coded(diagnostic.help)) : null);
-  }
-
-  piece(text, kind) {
-    if (kind === "coordinate") return this.coordinate(text);
-    if (kind === "tensor") return el("a", { class: "tensor-name", tabindex: "-1", href: `#tensor-${this.number}-${text}` }, text);
-    return kind === "" ? text : el("span", { class: `word-${kind}` }, text);
-  }
-
-  // ------------------------------------------------------------------ steps
-
-  stepBar() {
-    this.stepStatus = el("p", { class: "step-status", role: "status" });
-    this.stepWords = el("p", { class: "words" });
-    const press = (text, words, act) => button(text, { "aria-label": words, title: words }, act);
-    return el("div", { class: "stepper", role: "group", "aria-label": "Steps" }, el("div", { class: "buttons" },
-      press("◀", "previous definition", () => this.go(this.step - 1)), press("▶", "next definition", () => this.go(this.step + 1)),
-      press("▲", "previous term", () => this.goTerm(this.term - 1)), press("▼", "next term", () => this.goTerm(this.term + 1)),
-      press("all", "show the whole program", () => this.go(-1))), this.stepStatus, this.stepWords);
-  }
-
-  stepsView() {
-    this.stepList = el("ol", { class: "steps" }, this.data.steps.map((step, n) => el("li", {},
-      el("a", { href: this.link([`step=${n + 1}`]), "data-step": n, onclick: (event) => { event.preventDefault(); this.go(n); } }, step.name),
-      el("div", { class: "words" }, this.coded(step.words)))));
-    return el("div", {}, el("h2", {}, "Steps"), this.stepList);
-  }
-
-  go(step) {
-    const name = this.data.steps[step]?.name;
+  // A cell is chosen: it is explained, and where it is on the stage it is computed again. `fresh`: not on the way down.
+  select(name, place, fresh) {
     this.together((page) => {
-      const there = page.data.steps.findIndex((entry) => entry.name === name);
-      page.step = page === this || there < 0 ? Math.max(-1, Math.min(step, page.data.steps.length - 1)) : there;
-      page.path = [];
+      if (!page.isPlace(name, place)) return;
+      if (fresh) page.path = [];
+      const at = page.path.findIndex((entry) => label(entry.name, entry.place) === label(name, place));
+      if (at >= 0) page.path = page.path.slice(0, at);
+      page.path.push({ name, place });
       page.term = -1;
-      page.refresh();
+      page.stand(name, place);
+      if (name === page.scene || !page.isOnStage(name)) page.enter(name);
+      page.afterChoice();
     });
   }
 
-  // One term of the cell that is shown, or of the first cell of this step.
+  // Another point of a leading coordinate, such as another head.
+  turn(point) {
+    this.together((page) => {
+      Object.assign(page.here, point);
+      page.path = [{ name: page.scene, place: page.placeOn(page.scene) }];
+      page.term = -1;
+      page.afterChoice();
+    });
+  }
+
+  // Back to a cell on the way down.
+  back(to) {
+    const { name, place } = this.path[to];
+    this.together((page) => { page.path = page.path.slice(0, to + 1); });
+    this.select(name, place, false);
+  }
+
+  afterChoice() {
+    this.drawHero();
+    this.drawStrip();
+    this.refresh();
+    this.panel.classList.add("open");
+    this.said.textContent = this.panel.querySelector("h2")?.textContent ?? "";
+    this.reveal();
+  }
+
+  // A tensor comes on the stage, all of it computed.
+  enter(name) {
+    this.scene = name;
+    this.beat = this.beats().length;
+  }
+
+  go(name, beat) {
+    this.together((page) => {
+      if (page.tables.get(name) === undefined) return;
+      if (page.scene !== name) {
+        page.scene = name;
+        page.term = -1;
+        page.settle(name);
+        page.path = [{ name, place: page.placeOn(name) }];
+        page.drawStrip();
+      }
+      page.beat = beat ?? page.beats().length;
+      page.refresh();
+      page.reveal();
+    });
+  }
+
   goTerm(term) {
     this.together((page) => {
-      if (page.path.length === 0) {
-        const name = page.data.steps[Math.max(0, page.step)]?.name;
-        if (name === undefined) return;
-        page.step = Math.max(0, page.step);
-        page.path = [{ name, place: page.firstPlace(name) }];
-      }
-      page.term = Math.max(-1, Math.min(term, page.termsOf(page.trace()).length - 1));
+      page.term = bounded(term, -1, page.termsOf(page.trace()).length - 1);
       page.refresh();
     });
   }
 
-  firstPlace(name) {
-    const table = this.tables.get(name);
-    for (let offset = 0; offset < table.size; offset += 1) if (!table.mask(offset)) return placeOf(table.shape, offset);
-    return table.shape.map(() => 0);
+  trace() {
+    const here = this.path.at(-1);
+    return here === undefined ? null : this.traceAt(here.name, here.place);
+  }
+
+  // What a cell is made of, kept until another number changes.
+  traceAt(name, place) {
+    this.traces ??= new Map();
+    const key = label(name, place);
+    if (this.traces.size > 64) this.traces.clear();
+    if (!this.traces.has(key)) this.traces.set(key, this.relation.trace(name, place));
+    return this.traces.get(key);
+  }
+
+  termsOf(trace) {
+    return trace === null || trace.scans.length === 0 ? [] : trace.scans[0].terms;
   }
 
   // ------------------------------------------------------------------ links
@@ -212,9 +231,11 @@ class Page {
 
   remember() {
     const here = this.path.at(-1);
-    const parts = this.step >= 0 ? [`step=${this.step + 1}`] : [];
+    const step = this.own.findIndex((entry) => entry.name === this.scene);
+    const parts = step >= 0 ? [`step=${step + 1}`] : [];
     if (here !== undefined) parts.push(`cell=${label(here.name, here.place).replaceAll(" ", "")}`);
     if (this.term >= 0) parts.push(`term=${this.term + 1}`);
+    parts.push(...this.changesText());
     try {
       history.replaceState(null, "", parts.length ? this.link(parts) : location.pathname + location.search);
     } catch {
@@ -224,26 +245,24 @@ class Page {
 
   // The place that a link says; what it says of nothing that is here is let be.
   recall(found) {
-    const step = Number.parseInt(found.get("step") ?? "", 10);
-    if (step >= 0) this.step = Math.min(this.data.steps.length, step) - 1;
+    this.recallChanges(found.getAll("set"));
+    const step = this.own[Number.parseInt(found.get("step") ?? "", 10) - 1];
+    if (step !== undefined) this.go(step.name);
     const cell = /^([^[\]]+)(?:\[([\d,]*)\])?$/u.exec((found.get("cell") ?? "").replaceAll(" ", ""));
-    const table = cell === null ? undefined : this.tables.get(cell[1]);
     const place = (cell?.[2] ?? "").split(",").filter((part) => part !== "").map(Number);
-    if (table !== undefined && place.length === table.shape.length && place.every((at, axis) => at < table.shape[axis])) {
-      this.path = [{ name: cell[1], place }];
-      const term = Number.parseInt(found.get("term") ?? "", 10) || 0;
-      this.term = Math.max(-1, Math.min(term, this.termsOf(this.trace()).length) - 1);
+    if (cell !== null && this.isPlace(cell[1], place)) {
+      if (step === undefined) this.enter(cell[1]);
+      this.select(cell[1], place, true);
     }
-    this.refresh();
-    this.panel.parentElement.classList.add("front");
+    const term = Number.parseInt(found.get("term") ?? "", 10);
+    if (term > 0) this.goTerm(term - 1);
   }
 }
 
-// A coordinate by the name it has in the text: `..r` is r, and j' is j.
-const bare = (name) => name.replace(/^\.\.|'+$/g, "");
-
-function byLine(diagnostics) {
-  const found = new Map();
-  for (const entry of diagnostics) found.set(entry.line ?? 0, [...(found.get(entry.line ?? 0) ?? []), entry]);
-  return found;
+// A colour for each coordinate: those of a gather by their part in it, the others in the order of the program.
+function coloursOf(data, gather) {
+  const parts = gather === undefined ? [] : [gather.query, gather.key, ...gather.compare, ...gather.carry];
+  const known = new Set(data.coordinates.map((entry) => entry.name));
+  const names = [...new Set([...parts.map(bare), ...known])];
+  return new Map(names.map((name, n) => [name, n % 8]));
 }

@@ -1,202 +1,318 @@
-// One number: how it comes about, term by term, and the way down to what it reads.
+// The working, between the operands and the result: chosen by what a definition does, with a beat for each act.
 "use strict";
 
-const MOST_ROWS = 200;
+const MOST_COLUMNS = 6; // Of more terms, the largest, and the others as one.
+
+const RACES = new Set(["max", "min", "argmax", "argmin"]);
 
 Object.assign(Page.prototype, {
-  select(name, place, fresh) {
-    this.together((page) => {
-      const table = page.tables.get(name);
-      if (table === undefined || place.length !== table.shape.length || place.some((at, axis) => at >= table.shape[axis])) return;
-      if (table.tensor.hidden && page.inside !== undefined) page.openInside();
-      if (fresh) page.path = [];
-      const at = page.path.findIndex((entry) => label(entry.name, entry.place) === label(name, place));
-      if (at >= 0) page.path = page.path.slice(0, at);
-      page.path.push({ name, place });
-      page.term = -1;
-      page.refresh();
-      if (getComputedStyle(page.panel.parentElement).position === "fixed") page.root.querySelector(".now-cell")?.scrollIntoView({ block: "nearest" });
-    });
-  },
-
-  // Back to a cell on the way down; to none at -1.
-  back(to) {
-    this.together((page) => {
-      page.path = page.path.slice(0, to + 1);
-      page.term = -1;
-      page.refresh();
-    });
-  },
-
-  trace() {
-    const here = this.path.at(-1);
-    if (here === undefined) return null;
-    const key = label(here.name, here.place);
-    if (this.traced?.key !== key) this.traced = { key, trace: this.relation.trace(here.name, here.place) };
-    return this.traced.trace;
-  },
-
-  termsOf(trace) {
-    return trace === null || trace.scans.length === 0 ? [] : trace.scans[0].terms;
-  },
-
-  // An element as a text, in the form that was chosen.
-  numberAt(name, place, value = NaN) {
-    const table = this.tables.get(name);
-    if (table === undefined) return decimal(value);
-    const offset = table.offset(place);
-    return table.mask(offset) ? "masked" : this.textOf(table, offset);
-  },
-
-  showTrace() {
-    const trace = this.trace();
-    const focused = this.panel.contains(document.activeElement);
-    const scrolled = this.panel.parentElement.scrollTop;
-    const same = this.traced?.shown === this.traced?.key && trace !== null;
-    this.panel.replaceChildren(...(trace === null ? [el("p", { class: "hint" }, "Choose a cell: what it scanned lights up, with the arithmetic.")] : this.traceParts(trace)));
-    this.panel.parentElement.classList.toggle("open", trace !== null);
-    this.panel.parentElement.scrollTop = same ? scrolled : 0;
-    if (this.traced !== undefined) this.traced.shown = trace === null ? null : this.traced.key;
-    this.said.textContent = trace === null ? "" : this.panel.querySelector("h2").textContent;
-    if (focused && trace !== null) (this.panel.querySelector("tr.term-row .at") ?? this.panel.querySelector("h2")).focus({ preventScroll: same });
-  },
-
-  traceParts(trace) {
-    const { name, place, clause } = trace;
-    const key = label(name, place);
-    const table = this.tables.get(name);
-    const crumbs = this.path.map((entry, n) => el("li", {}, button(label(entry.name, entry.place), { "aria-current": n === this.path.length - 1 ? "true" : null }, () => this.back(n))));
-    const parts = [
-      el("div", { class: "way" }, el("nav", { "aria-label": "the way down" }, el("ol", { class: "crumbs" }, crumbs)), button("×", { class: "close", "aria-label": "close", title: "close" }, () => this.back(-1))),
-      el("h2", { class: "value", tabindex: "-1" }, key, " ", trace.masked ? el("em", {}, "is masked") : `= ${this.numberAt(name, place)}`),
-      trace.masked ? null : this.otherForm(table, table.offset(place)),
-      ...(this.verdicts.get(key) ?? []).map((verdict) => this.verdictLine(verdict)),
-    ];
-    if (clause === null) return [...parts, el("p", {}, "This is an input.")].filter(Boolean);
-    parts.push(el("p", { class: "statement" }, this.formula(`${label(name, clause.slots.map((slot) => String(slot[1])))} = ${clause.text}`), clause.guardText ? [" where ", this.formula(clause.guardText)] : null));
-    const survives = Object.entries(trace.point).filter(([coordinate]) => !coordinate.startsWith("range of "));
-    if (survives.length) parts.push(el("p", {}, "survives ", joined(survives.map(([coordinate, at]) => [this.coordinate(coordinate), ` = ${this.called(coordinate, at)}`]))));
-    parts.push(this.arithmetic(trace), this.sentenceFor(name, place));
-    for (const scan of trace.scans) parts.push(this.scanView(scan, trace.scans[0] === scan));
-    if (trace.reads.length) {
-      parts.push(el("ul", { class: "reads", "aria-label": "read besides" }, trace.reads.slice(0, 40).map((read) => el("li", {}, this.down(read.name, read.place), ` = ${this.numberAt(read.name, read.place)}`))));
+  // What happens to a cell, act by act: a word for it, and its sign in the notation.
+  beatsOf(trace) {
+    const { clause, scans } = trace;
+    if (clause === null || clause.body[0] === "array" || clause.body[0] === "const") return [];
+    const read = { word: "line up", sign: "read" };
+    if (trace.masked) return [{ word: "left out", sign: "masked" }];
+    if (scans.length === 0) return [read, { word: clause.body[0] === "read" ? "take over" : "compute", sign: "=" }];
+    const last = isWhole(trace) ? [] : [finishOf(clause.body)];
+    if (scans.length > 1) return [read, ...scans.map((scan) => ({ word: verbOf(scan.op), sign: signOf(scan) })), ...last];
+    const [scan] = scans;
+    if (this.mixes(trace)) return [read, { word: "weigh", sign: "*" }, { word: "mix", sign: signOf(scan) }, ...last];
+    if (scan.op === "softmax" || scan.op === "log_softmax") {
+      return [read, { word: "raise", sign: "exp" }, { word: "add up", sign: "sum" }, scan.op === "softmax" ? { word: "share", sign: "÷ sum" } : { word: "logarithm", sign: "log" }, ...last];
     }
-    return parts.filter((part) => part !== null);
+    const product = ["sum", "mean", "prod"].includes(scan.op) && scan.terms.some((term) => term.factors.length > 1);
+    return [read, ...(product ? [{ word: "multiply", sign: "*" }] : []), { word: verbOf(scan.op), sign: signOf(scan) }, ...last];
   },
 
-  // Beside a decimal its exact form, beside an exact form its decimal.
-  otherForm(table, offset) {
-    const { exact } = table.tensor;
-    const value = table.values[offset];
-    if (exact === undefined || Number.isNaN(Number(value)) || exact[offset] === decimal(value)) return null;
-    return el("p", { class: "other-form" }, this.form === "decimal" ? `exactly ${exact[offset]}` : `≈ ${decimal(value, 7)}`, table.isNamed(offset) ? " (by name: exactness ended before)" : "");
+  // The gather that this cell is made by, where it is one: values mixed by their weights.
+  mixes(trace) {
+    const gather = this.data.communication.find((entry) => entry.definition === trace.name);
+    if (gather === undefined || trace.clause.body[0] !== "reduce" || gather.carry.length === 0) return undefined;
+    return gather;
   },
 
-  arithmetic(trace) {
-    if (trace.masked || trace.clause.body[0] === "array" || trace.clause.body[0] === "const") return null;
-    const writer = new Writer(this.relation, (name, place) => this.numberAt(name, place));
-    const line = writer.line(trace.clause.body, trace.point);
-    const result = this.numberAt(trace.name, trace.place);
-    if (line === null) return null;
-    return el("p", { class: "arithmetic" }, el("code", {}, `${label(trace.name, trace.place)} = ${line}${line === result ? "" : ` = ${result}`}`));
+  workView(trace) {
+    const beats = this.beatsOf(trace);
+    if (trace.masked) return el("div", { class: "absent-note" }, el("span", { class: "hatched" }), el("p", {}, "No number: ", this.whyAbsent(trace)));
+    if (beats.length === 0) return el("p", { class: "hint" }, "These numbers stand in the text.");
+    const { scans } = trace;
+    if (scans.length === 0) return this.pointwise(trace);
+    const last = isWhole(trace) ? null : this.finish(trace, beats.length - 1);
+    if (scans.length > 1) return [scans.map((scan, n) => this.totalled(scan, n + 1, scans.length)), last];
+    const [scan] = scans;
+    const gather = this.mixes(trace);
+    if (gather !== undefined) return [this.mix(trace, gather), last];
+    if (scan.op === "softmax" || scan.op === "log_softmax") return [this.shared(trace, scan), last];
+    if (RACES.has(scan.op) || scan.op === "rank") return [this.race(trace, scan), last];
+    return [this.dot(trace, scan), last];
   },
 
-  verdictLine({ claim, cell }) {
-    return el("p", { class: `verdict-line ${cell.verdict}` }, `claimed ${cell.claimed}: ${VERDICTS[cell.verdict]}; exactly ${cell.exact}`,
-      cell.off ? `, off by ${cell.off}` : "", cell.units ? `, ${cell.units} units of its last digit` : "", el("small", {}, ` (line ${claim.line})`));
+  whyAbsent(trace) {
+    const guard = trace.clause.guardText ?? trace.scans[0]?.guardText;
+    return guard ? [this.formula(guard), this.voice === "plain" ? " does not hold here" : " is false"] : "it is made of what was left out";
   },
 
-  down(name, place) {
-    return button(label(name, place), { class: "down" }, () => this.select(name, place, false));
+  // ------------------------------------------------------------------- parts
+
+  // A part that appears on a beat; `from`: the cell that it comes flying from.
+  appear(beat, node, from, until) {
+    node.dataset.beat = beat;
+    if (until !== undefined) node.dataset.until = until;
+    if (from !== undefined) node.from = from;
+    return node;
   },
 
-  // ------------------------------------------------------------------- scans
+  box(value, kind = "", table) {
+    const node = el("span", { class: `box ${kind}${Number(value) < 0 ? " negative" : ""}` }, typeof value === "string" ? value : short(value));
+    if (table !== undefined) node.style.setProperty("--tint", tintOf(table, Number(value)).toFixed(3));
+    return node;
+  },
 
-  scanView(scan, stepped) {
-    const { names, terms } = scan;
+  // An element of a tensor, in the form that was chosen, short enough for a box.
+  brief(name, place, value) {
+    const table = this.tables.get(name);
+    if (table === undefined) return short(value);
+    return this.cellText(name, table, table.offset(place), place).text;
+  },
+
+  factorBox(factor, beat) {
+    if (factor === undefined) return el("span", {});
+    if (factor.name === null) return this.appear(beat, this.box(Number(factor.value)));
+    const node = this.box(this.brief(factor.name, factor.place, factor.value), Number(factor.value) < 0 ? "negative" : "");
+    node.style.setProperty("--tint", tintOf(this.tables.get(factor.name), Number(factor.value)).toFixed(3));
+    return this.appear(beat, node, label(factor.name, factor.place));
+  },
+
+  // The terms that there is room for, in order; the others as one, so that sums still close.
+  pick(scan, most = MOST_COLUMNS) {
+    const terms = scan.terms.filter((term) => !term.masked);
+    if (terms.length <= most) return { terms, others: null };
+    const weight = (term) => (scan.op === "softmax" || scan.op === "log_softmax" ? Number(term.value) : Math.abs(term.value));
+    const order = [...terms].sort((a, b) => Number(b.here ?? false) - Number(a.here ?? false) || weight(b) - weight(a));
+    const kept = new Set(order.slice(0, most - 1));
+    const rest = terms.filter((term) => !kept.has(term));
+    return { terms: terms.filter((term) => kept.has(term)), others: { count: rest.length, value: rest.reduce((sum, term) => sum + Number(term.value), 0), share: rest.reduce((sum, term) => sum + (term.share ?? 0), 0), terms: rest } };
+  },
+
+  pointOf(scan, term) {
+    return Object.fromEntries(scan.names.map((name, n) => [bare(name), term.at[n]]));
+  },
+
+  heading(scan, term) {
+    const words = scan.names.map((name, n) => this.called(name, term.at[n])).join(",");
+    return this.linked(el("span", { class: `head c${this.colours.get(bare(scan.names[0])) ?? ""}` }, words), this.pointOf(scan, term));
+  },
+
+  columns(count, rows, labels = false) {
+    return el("div", { class: labels ? "columns labelled" : "columns", style: `--count: ${count}` }, rows);
+  },
+
+  // --------------------------------------------------------------------- sums
+
+  // A dot product: rows under each other, products, and the sum as a staircase.
+  dot(trace, scan) {
+    const { terms, others } = this.pick(scan);
+    const count = terms.length + (others === null ? 0 : 1);
     const width = Math.max(0, ...terms.map((term) => term.factors.length));
-    const softmax = scan.normalises && scan.op !== "cumsum";
-    const exact = this.exactTerms(scan);
-        const columns = [
-      width > 1 ? ["term", (term, n) => breakable(exact?.[n].term ?? this.termText(scan, term))] : null,
-      terms.length > 1 && !scan.normalises && (exact !== null || terms.every((term) => !Number.isNaN(Number(term.running)))) && RUNNING[scan.op] !== undefined
-        ? ["so far", (term, n) => exact?.[n].running ?? decimal(term.running)] : null,
-      terms.some((term) => term.share !== null && !Number.isNaN(term.share)) ? [softmax ? { softmax: "weight", log_softmax: "log weight", rank: "rank" }[scan.op] : "share", (term) => (scan.op === "rank" ? `${term.share}` : shareCell(term.share, softmax))] : null,
-    ].filter(Boolean);
-    const first = Math.max(0, Math.min(this.term - MOST_ROWS / 2, terms.length - MOST_ROWS));
-    const rows = terms.slice(first, first + MOST_ROWS).map((term, m) => {
-      const n = first + m;
-      const go = stepped ? () => this.goTerm(n) : null;
-      return el("tr", { class: [stepped && n === this.term ? "term-row" : "", term.here ? "here" : "", term.masked ? "absent" : ""].join(" ").trim() },
-        term.at.map((at, m) => el("th", { scope: "row", title: `${names[m]} = ${at}` }, go === null ? this.called(names[m], at) : button(this.called(names[m], at), { class: "at", "aria-label": `term ${n + 1}: ${names[m]} = ${at}` }, go))),
-        Array.from({ length: width }, (_, m) => this.factorCell(term.factors[m])), columns.map(([words, cell]) => el("td", { class: words }, cell(term, n))));
-    });
-    const head = el("tr", {}, names.map((name) => el("th", { scope: "col" }, this.coordinate(name))),
-      Array.from({ length: width }, (_, n) => el("th", { scope: "col" }, this.formula(terms[0].factors[n]?.text ?? ""))), columns.map(([words]) => el("th", { scope: "col" }, words)));
-    const coordinates = () => joined(names.map((name) => this.coordinate(name)));
-    return el("section", { class: "scan" },
-      el("p", {}, `${scan.normalises ? "normalises" : "scans"} `, coordinates(), ` by ${scan.op}: ${terms.length} of ${terms.length + scan.excluded.length} points`),
-      scan.excluded.length === 0 ? null : el("p", { class: "excluded" }, coordinates(), ` = ${listed(scan.excluded)} excluded by `, this.formula(scan.guardText ?? "")),
-      terms.length === 0 ? null : el("div", { class: "scroll" }, el("table", { class: "terms" }, el("caption", { class: "unseen" }, `terms of ${scan.text}`), el("thead", {}, head), el("tbody", {}, rows))),
-      terms.length > MOST_ROWS ? el("p", { class: "hint" }, `terms ${first + 1} to ${first + rows.length} of ${terms.length}; ▲ and ▼ go through all`) : null);
-  },
-
-  // A term as a number; as a product of what is only named where it has none.
-  termText(scan, term) {
-    if (term.masked) return "0";
-    if (this.form === "decimal" && !Number.isNaN(Number(term.value))) return decimal(term.value);
-    return new Writer(this.relation, (name, place) => this.numberAt(name, place)).line(scan.body, term.inner) ?? decimal(term.value);
-  },
-
-  // Terms and their running sum as fractions, where every factor is one.
-  exactTerms(scan) {
-    if (this.form === "decimal" || scan.normalises || scan.op !== "sum") return null;
-    const found = [];
-    let running = [0n, 1n];
-    for (const term of scan.terms) {
-      const factors = term.masked ? [[0n, 1n]] : term.factors.map((factor) => (factor.name === null ? ratio(String(factor.value)) : ratio(this.exactAt(factor.name, factor.place))));
-      if (factors.includes(null)) return null;
-      const product = factors.reduce(times, [1n, 1n]);
-      running = plus(running, product);
-      found.push({ term: ratioText(product), running: ratioText(running) });
+    const hasProducts = width > 1 && ["sum", "mean", "prod"].includes(scan.op);
+    const link = (node, term) => this.linked(node, this.pointOf(scan, term));
+    const rows = [terms.map((term) => this.heading(scan, term)), others === null ? [] : el("span", { class: "head", title: `${others.count} others` }, `+${others.count}`)];
+    for (let n = 0; n < Math.min(width, 4); n += 1) {
+      if (n > 0) rows.push(el("span", { class: "sign", style: "grid-column: 1 / -1" }, "×"));
+      rows.push(terms.map((term) => link(this.factorBox(term.factors[n], 0), term)), others === null ? [] : el("span", { class: "box blank" }, "…"));
     }
-    return found;
+    const value = (term) => this.briefTerm(scan, term);
+    if (hasProducts) {
+      rows.push(el("span", { class: "sign", style: "grid-column: 1 / -1" }, "="));
+      rows.push(terms.map((term) => link(this.appear(1, this.box(value(term), "product")), term)), others === null ? [] : this.appear(1, this.box(others.value)));
+    }
+    const beat = hasProducts ? 2 : 1;
+    const stairs = ["sum", "mean", "cumsum"].includes(scan.op) && terms.every((term) => Number.isFinite(Number(term.value))) ? this.appear(beat, staircase([...terms.map((term) => Number(term.value)), ...(others === null ? [] : [others.value])])) : "";
+    const total = this.box(isWhole(trace) ? this.brief(trace.name, trace.place, scan.value) : short(scan.value), `big${isWhole(trace) ? " final" : ""}`);
+    const words = el("span", { class: "label" }, this.voice === "plain" ? OPERATIONS_IN_WORDS[scan.op] : signOf(scan));
+    return [this.columns(Math.max(1, count), rows), stairs, this.appear(beat, el("div", { class: "equation" }, words, total))];
   },
 
-  exactAt(name, place) {
+  briefTerm(scan, term) {
+    return Number.isNaN(Number(term.value)) ? this.termText(scan, term).slice(0, 9) : short(Number(term.value));
+  },
+
+  // One of several sums in a line: its products in small, and what they make.
+  totalled(scan, beat, count) {
+    const { terms } = this.pick(scan, 5);
+    const isWide = count <= 2 && !scan.normalises;
+    return this.appear(beat, el("div", { class: "totalled" }, el("span", { class: "label" }, `${this.voice === "plain" ? OPERATIONS_IN_WORDS[scan.op] : scan.op} over `, joined(scan.names.map((name) => this.coordinate(bare(name))))),
+      isWide ? this.columns(Math.max(1, terms.length), terms.map((term) => this.linked(this.box(this.briefTerm(scan, term)), this.pointOf(scan, term)))) : null,
+      isWide && terms.every((term) => Number.isFinite(Number(term.value))) && ["sum", "mean"].includes(scan.op) ? staircase(terms.map((term) => Number(term.value)), 4) : null, this.box(scan.value, "big")));
+  },
+
+  // The rest of the formula around its sums: `3 / sqrt(4) = 1.5`.
+  finish(trace, beat) {
+    const text = this.shallow(trace);
+    return this.appear(beat, el("div", { class: "equation" }, el("span", { class: "label" }, `${text} =`), this.box(this.brief(trace.name, trace.place, trace.value), "big final")));
+  },
+
+  // The formula of a cell with a number for each of its sums.
+  shallow(trace) {
+    const writer = new Writer(this.relation, (name, place) => this.brief(name, place), true);
+    const line = (writer.line(trace.clause.body, trace.point) ?? "…").replaceAll("+ −", "− ");
+    return line.length > 90 ? `${line.slice(0, 88)}…` : line;
+  },
+
+  // ------------------------------------------------------------------- shares
+
+  // A row becomes a distribution: raised, laid end to end, shared out.
+  shared(trace, scan) {
+    const { terms, others } = this.pick(scan);
+    const excluded = terms.length + scan.excluded.length <= MOST_COLUMNS ? scan.excluded : [];
+    const all = [...terms.map((term) => ({ at: term.at, term })), ...excluded.map((at) => ({ at, term: null }))].sort((a, b) => a.at[0] - b.at[0]);
+    const most = scan.terms.reduce((largest, term) => Math.max(largest, Number(term.value)), -Infinity);
+    const isFar = Math.abs(most) > 20;
+    const raised = (value) => Math.exp(Number(value) - (isFar ? most : 0));
+    const total = scan.terms.reduce((sum, term) => sum + raised(term.value), 0);
+    const rest = others === null ? 0 : others.terms.reduce((sum, term) => sum + raised(term.value), 0);
+    const tallest = Math.max(...terms.map((term) => raised(term.value))) || 1;
+    const link = (node, entry) => this.linked(node, this.pointOf(scan, entry));
+    const hatched = () => el("span", { class: "box hatched" });
+    const bar = (value, here) => el("span", { class: `bar${here ? " here" : ""}${value > tallest ? " broken" : ""}` }, el("i", { style: `--size: ${Math.min(1, value / tallest).toFixed(4)}` }), el("em", {}, short(value)));
+    const part = (value, here) => el("b", { class: here ? "here" : "", style: `flex-grow: ${Math.max(value / total, 0.0001)}` });
+    const share = (entry) => (entry.term.here && isWhole(trace) ? this.brief(trace.name, trace.place, scan.value) : scan.op === "log_softmax" ? short(entry.term.share) : this.shareText(trace, entry.term));
+    const count = all.length + (others === null ? 0 : 1);
+    const over = (cells, other) => [cells, others === null ? [] : other];
+    const factor = (entry) => (entry.term.factors.length === 1 ? this.factorBox(entry.term.factors[0], 0) : this.appear(0, this.box(Number(entry.term.value))));
+    return [
+      this.columns(count, [
+        over(all.map((entry) => this.heading(scan, entry)), el("span", { class: "head", title: `${others?.count} others` }, `+${others?.count}`)),
+        over(all.map((entry) => link(entry.term === null ? hatched() : factor(entry), entry)), el("span", { class: "box blank" }, "…")),
+        this.appear(1, el("span", { class: "label", style: "grid-column: 1 / -1" }, isFar ? "e to the power of the score less the largest" : "e to the power of the score")),
+        over(all.map((entry) => link(entry.term === null ? el("span", { class: "bar hatched" }) : this.appear(1, bar(raised(entry.term.value), entry.term.here)), entry)), this.appear(1, bar(rest, false))),
+      ]),
+      this.appear(2, el("div", { class: "together" }, el("span", { class: "label" }, "together ", el("b", {}, short(total))), el("div", { class: "stack" }, all.filter((entry) => entry.term !== null).map((entry) => link(part(raised(entry.term.value), entry.term.here), entry)), others === null ? null : part(rest, false)))),
+      this.appear(3, el("span", { class: "label" }, scan.op === "log_softmax" ? "divided by the whole, as a logarithm" : `divided by ${short(total)}${this.voice === "plain" ? ": the whole is 100\u202f%" : ""}`)),
+      this.appear(3, this.columns(count, over(all.map((entry) => link(entry.term === null ? hatched() : this.box(share(entry), entry.term.here ? "final" : ""), entry)), this.box(others === null ? "" : scan.op === "softmax" && this.voice === "plain" ? `${Math.round(100 * others.share)}\u202f%` : short(others.share))))),
+    ];
+  },
+
+  shareText(trace, term) {
+    const axis = this.distributionAxis(trace.name);
+    const place = trace.place.map((at, n) => (n === axis ? term.at[0] : at));
+    const share = this.voice === "plain" && this.form === "decimal" && axis >= 0 ? this.percentAt(trace.name, place) : null;
+    return share === null ? short(term.share) : `${share}\u202f%`;
+  },
+
+  // Values mixed by their weights: what each key hands on, times its share.
+  mix(trace, gather) {
+    const table = this.tables.get(trace.name);
+    const axis = gather.home.indexOf(gather.carry.at(-1));
+    const [scan] = trace.scans;
+    const shown = windowOf(table.shape[axis], 4, trace.place[axis]);
+    const { terms, others } = this.pick({ ...scan, terms: scan.terms.map((term) => ({ ...term, value: this.weightOf(gather, term.inner), source: term })) }, 6);
+    const at = (term, n) => ({ ...term.inner, [gather.carry.at(-1)]: n });
+    const value = (term, n) => gather.values.reduce((product, factor) => product * Number(this.relation.value(factor, at(term, n))), 1);
+    const from = (term, n) => gather.values.filter((factor) => factor[0] === "read").map((factor) => label(factor[1], this.relation.place(factor, at(term, n))))[0];
+    const weightFrom = (term) => (gather.weight[0] === "read" ? label(gather.weight[1], this.relation.place(gather.weight, term.inner)) : undefined);
+    const placed = (n) => trace.place.map((old, m) => (m === axis ? n : old));
+    const [only] = gather.values.length === 1 && gather.values[0][0] === "read" ? gather.values : [null];
+    const handed = (term, n) => (only === null ? value(term, n) : this.brief(only[1], this.relation.place(only, at(term, n)), value(term, n)));
+    const weighed = (term, n) => this.briefTerm(scan, { ...term, value: term.value * value(term, n), inner: at(term, n) });
+    const carried = bare(gather.carry.at(-1));
+    const head = [el("span", {}), el("span", { class: "head" }, this.voice === "plain" ? "share" : "weight"), shown.map((n) => this.linked(el("span", { class: `head c${this.colours.get(carried) ?? ""}` }, this.called(carried, n)), { [carried]: n }))];
+    const rows = terms.map((term) => {
+      const point = { [bare(gather.query)]: term.inner[gather.query], [bare(gather.key)]: term.inner[gather.key] };
+      const weight = gather.weight[0] === "read" ? this.brief(gather.weight[1], this.relation.place(gather.weight, term.inner)) : short(term.value);
+      const share = this.linked(this.appear(0, this.box(weight, "share"), weightFrom(term)), point);
+      share.style.setProperty("--share", bounded(term.value, 0, 1).toFixed(3));
+      return [this.heading(scan, term), share, shown.map((n) => this.linked(el("span", { class: "swap" },
+        this.appear(0, this.box(handed(term, n), n === trace.place[axis] ? "now" : ""), from(term, n), 1), this.appear(1, this.box(weighed(term, n), n === trace.place[axis] ? "now" : ""))), { ...point, [carried]: n }))];
+    });
+    const rest = others === null ? [] : [el("span", { class: "head" }, `${others.count} others`), this.box(others.value, "share"), shown.map((n) => this.appear(1, this.box(others.terms.reduce((sum, term) => sum + Number(term.value) * value(term, n), 0))))];
+    const sums = [el("span", { class: "head" }, this.voice === "plain" ? "together" : "sum"), el("span", {}), shown.map((n) => this.appear(2, this.box(this.brief(trace.name, placed(n)), n === trace.place[axis] && isWhole(trace) ? "final" : "")))];
+    return el("div", { class: "columns mix", style: `--count: ${shown.length}` }, head, rows, rest, el("span", { class: "rule" }), sums);
+  },
+
+  weightOf(gather, inner) {
+    return Number(this.relation.value(gather.weight, inner));
+  },
+
+  // The largest or the smallest: bars, with the winner framed.
+  race(trace, scan) {
+    const { terms, others } = this.pick(scan, 8);
+    const values = terms.map((term) => Number(term.value));
+    const [low, high] = [Math.min(0, ...values), Math.max(0, ...values)];
+    const wide = high - low || 1;
+    const isRank = scan.op === "rank";
+    const winner = isRank ? terms.find((term) => term.here) : terms.find((term) => (scan.op.startsWith("arg") ? term.at[0] === scan.value : Number(term.value) === Number(scan.value)));
+    const rows = terms.map((term) => {
+      const value = Number(term.value);
+      const bar = el("span", { class: "lane" }, el("i", { class: value < 0 ? "negative" : "", style: `left: ${(100 * (Math.min(0, value) - low)) / wide}%; width: ${(100 * Math.abs(value)) / wide}%` }));
+      const number = term.factors.length === 1 ? this.factorBox(term.factors[0], 0) : this.appear(0, this.box(value));
+      const mark = this.appear(1, el("span", { class: "label" }, term === winner ? (isRank ? `place ${term.share}` : "✓") : isRank ? String(term.share) : ""));
+      return [this.heading(scan, term), number, this.appear(0, bar), mark].map((node) => this.linked(node, this.pointOf(scan, term)));
+    });
+    const result = this.appear(1, el("div", { class: "equation" }, el("span", { class: "label" }, OPERATIONS_IN_WORDS[scan.op]), this.box(isWhole(trace) ? this.brief(trace.name, trace.place, scan.value) : Number(scan.value), `big${isWhole(trace) ? " final" : ""}`)));
+    return [el("div", { class: "race" }, rows), others === null ? "" : el("p", { class: "hint" }, `and ${others.count} others`), result];
+  },
+
+  // Rows under each other: what is read, and what it makes, along the last coordinate.
+  pointwise(trace) {
+    const { clause, place, name, point } = trace;
+    const axis = clause.slots.findLastIndex((slot) => slot[0] === "coord");
     const table = this.tables.get(name);
-    const offset = table?.offset(place);
-    return table?.mask(offset) ? "0" : table?.tensor.exact?.[offset] ?? "";
+    const reads = [...new Map(readsIn(clause.body).filter((read) => this.tables.has(read[1])).map((read) => [read[3], read])).values()].filter((read) => this.isReached(clause.body, read, point)).slice(0, 5);
+    const isLong = reads.some((read) => read[3].length > 16);
+    const shown = axis < 0 ? [place[axis]] : windowOf(table.shape[axis], isLong ? 3 : 5, place[axis]);
+    const coordinate = axis < 0 ? null : clause.slots[axis][1];
+    const at = (n) => {
+      const other = place.map((old, m) => (m === axis ? n : old));
+      const found = axis < 0 ? { clause, point } : this.relation.clauseAt(name, other);
+      return found?.clause === clause && !table.isMasked(other) ? { point: found.point, place: other } : null;
+    };
+    const link = (node, n) => (coordinate === null ? node : this.linked(node, { [bare(coordinate)]: n }));
+    const head = coordinate === null ? [] : [el("span", {}), shown.map((n) => link(el("span", { class: `head c${this.colours.get(bare(coordinate)) ?? ""}` }, this.called(coordinate, n)), n))];
+    const rows = reads.map((read) => [el("span", { class: "label read", title: read[3] }, this.formula(read[3])), shown.map((n) => {
+      const there = at(n);
+      if (there === null) return el("span", { class: "box blank" });
+      const from = this.relation.place(read, there.point);
+      const inside = this.isPlace(read[1], from);
+      return link(inside ? this.factorBox({ name: read[1], place: from, value: this.relation.read(read, there.point) }, 0) : el("span", { class: "box blank" }), n);
+    })]);
+    const results = [el("span", { class: "label read" }, el("code", {}, name)), shown.map((n) => {
+      const there = at(n);
+      const isHere = n === place[axis];
+      return there === null ? el("span", { class: "box blank" }) : link(this.appear(1, this.box(this.brief(name, there.place), isHere ? "final" : "")), n);
+    })];
+    return [this.columns(shown.length, [head, rows, el("span", { class: "rule" }), results], true),
+      clause.body[0] === "read" || clause.text.length > 80 ? "" : this.appear(1, el("p", { class: "formula" }, this.formula(clause.text))),
+      ["read", "if"].includes(clause.body[0]) ? "" : this.appear(1, el("div", { class: "equation" }, el("span", { class: "label" }, `${this.shallow(trace)} =`), el("b", {}, this.brief(name, place))))];
   },
 
-  factorCell(factor) {
-    if (factor === undefined) return el("td", {});
-    if (factor.name === null) return el("td", {}, decimal(factor.value), factor.reads.slice(0, 4).map((read) => [" ", this.down(read.name, read.place)]));
-    const text = this.numberAt(factor.name, factor.place, factor.value);
-    return el("td", {}, button(breakable(text), { class: "down", title: label(factor.name, factor.place), "aria-label": `${label(factor.name, factor.place)} = ${text}` }, () => this.select(factor.name, factor.place, false)));
-  },
-
-  // ------------------------------------------------------------------ claims
-
-  claimsView() {
-    const { claims } = this.data;
-    if (claims.length === 0) return null;
-    return el("div", { class: "claims" }, el("h2", {}, "What is claimed"), el("ul", {}, claims.map((claim) => {
-      const wrong = claim.cells.filter((cell) => cell.verdict !== "holds");
-      const place = (cell) => (cell.at !== null ? this.down(claim.target, cell.at) : claim.coordinates.map((name, n) => `${name} = ${cell.place[n]}`).join(", "));
-      return el("li", { class: `claim ${claim.verdict}` }, el("strong", {}, VERDICTS[claim.verdict]), " ", el("code", {}, this.formula(shortened(claim.text))),
-        wrong.length === 0 ? ` (${claim.counted})` : el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ["", "claimed", "exactly", "off by"].map((word) => el("th", { scope: "col" }, word)))),
-          el("tbody", {}, wrong.map((cell) => el("tr", {}, el("th", { scope: "row" }, place(cell)), el("td", {}, cell.claimed), el("td", {}, cell.exact), el("td", {}, cell.off ?? "")))))));
-    })));
+  // Whether a read is evaluated here: not one of a branch that was not taken.
+  isReached(expr, read, point) {
+    if (expr === read) return true;
+    if (!Array.isArray(expr)) return false;
+    if (expr[0] === "if") return this.isReached(expr[1], read, point) || this.isReached(this.relation.value(expr[1], point) ? expr[2] : expr[3], read, point);
+    return expr.some((part) => this.isReached(part, read, point));
   },
 });
 
-function shareCell(share, softmax) {
-  if (share === null) return "";
-  return [softmax ? decimal(share) : percent(share).replace("less than", "<"), el("span", { class: "bar", style: `--share: ${Math.min(1, Math.max(0, share))}`, "aria-hidden": "true" })];
-}
+// Whether a cell is nothing but its one sum, without anything around it.
+const isWhole = (trace) => trace.clause.body[0] === "reduce" || trace.clause.body[0] === "normalize";
 
-function shortened(text) {
-  const claim = text.replace(/^expect /, "").replace(/;$/, "");
-  return claim.length > 120 ? `${claim.slice(0, 119)}…` : claim;
+const verbOf = (op) => ({ sum: "add up", mean: "average", prod: "multiply", max: "compare", min: "compare", argmax: "compare", argmin: "compare", any: "ask", all: "ask", cumsum: "add up", rank: "order" })[op] ?? op;
+
+const signOf = (scan) => `${scan.op}[${scan.names.map(bare).join(", ")}]`;
+
+const finishOf = (body) => (body[0] === "map" && (body[1] === "/" || body[1] === "*") ? { word: "scale", sign: body[1] } : { word: "finish", sign: body[0] === "map" ? body[1] : "=" });
+
+// Terms that follow each other, from nothing to their sum.
+function staircase(values, height = 7) {
+  let running = 0;
+  const steps = values.map((value) => { running += value; return [running - value, running]; });
+  const [low, high] = [Math.min(0, ...steps.flat()), Math.max(0, ...steps.flat())];
+  const wide = high - low || 1;
+  const x = (value) => ((value - low) / wide) * 190 + 1;
+  const bar = (from, to, row, kind) => svg("rect", { x: Math.min(x(from), x(to)), width: Math.max(1, Math.abs(x(to) - x(from))), y: row * (height + 3), height, rx: 1.5, class: kind });
+  const total = steps.length * (height + 3) + height;
+  return svg("svg", { class: "stairs", viewBox: `0 0 192 ${total}`, "aria-hidden": "true", style: `height: ${total / 16}rem` },
+    svg("line", { x1: x(0), x2: x(0), y1: 0, y2: total }), steps.map(([from, to], row) => bar(from, to, row, to < from ? "negative" : "positive")), bar(0, running, steps.length, "total"));
 }

@@ -12,10 +12,11 @@ const INFIX = {
 };
 
 class Writer {
-  // `number` gives the text of an element of a tensor.
-  constructor(relation, number) {
+  // `number` gives the text of an element of a tensor. A shallow text has a number for each sum.
+  constructor(relation, number, isShallow = false) {
     this.relation = relation;
     this.number = number;
+    this.isShallow = isShallow;
   }
 
   line(expr, point) {
@@ -29,8 +30,8 @@ class Writer {
       case "read": return figure(this.number(expr[1], this.relation.place(expr, point)));
       case "if": return this.write(this.relation.value(expr[1], point) ? expr[2] : expr[3], point);
       case "map": return this.map(expr, point);
-      case "reduce": return this.reduce(expr, point);
-      case "normalize": return this.normalize(expr, point);
+      case "reduce": return this.isShallow ? figure(short(Number(this.relation.value(expr, point)))) : this.reduce(expr, point);
+      case "normalize": return this.isShallow ? figure(short(Number(this.relation.value(expr, point)))) : this.normalize(expr, point);
       default: return value();
     }
   }

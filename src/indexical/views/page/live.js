@@ -1,0 +1,199 @@
+// Live: an input number is changed, and every definition follows, in decimals, by the page's own evaluator.
+"use strict";
+
+const LONGEST_WORK = 3000; // Milliseconds; a program that takes longer is stopped, and the page says so.
+
+Object.assign(Page.prototype, {
+  // Inputs and given figures can be changed, where they are numbers.
+  isOpen(name) {
+    const { tensor } = this.tables.get(name);
+    return tensor.role !== "definition" && tensor.kind !== "bool";
+  },
+
+  isChanged(name, offset) {
+    return this.changes?.has(`${name} ${offset}`) ?? false;
+  },
+
+  // Drag sideways, turn the wheel on the chosen number, or type.
+  editable(node, name, place) {
+    if (!this.isOpen(name)) return;
+    const now = () => Number(this.tables.get(name).at(place));
+    const whole = this.tables.get(name).tensor.kind === "whole";
+    node.addEventListener("pointerdown", (down) => {
+      if (down.button !== 0 || down.pointerType === "touch" || Number.isNaN(now())) return;
+      const before = now();
+      let isDrag = false;
+      const move = (event) => {
+        const steps = Math.round((event.clientX - down.clientX) / 6);
+        if (!isDrag && Math.abs(event.clientX - down.clientX) < 5) return;
+        isDrag = true;
+        event.preventDefault();
+        this.change(name, place, whole ? before + Math.round(steps / 2) : Math.round((before + steps / 10) * 1e6) / 1e6);
+      };
+      const end = (event) => {
+        removeEventListener("pointermove", move);
+        removeEventListener("pointerup", end);
+        if (isDrag) addEventListener("click", (click) => click.stopPropagation(), { capture: true, once: true });
+        if (isDrag && event.target.closest?.("td") === null) this.select(name, place, true);
+      };
+      addEventListener("pointermove", move);
+      addEventListener("pointerup", end);
+    });
+    node.addEventListener("wheel", (event) => {
+      if (document.activeElement !== node || Number.isNaN(now())) return;
+      event.preventDefault();
+      this.change(name, place, whole ? now() - Math.sign(event.deltaY) : Math.round((now() - Math.sign(event.deltaY) / 10) * 1e6) / 1e6);
+    }, { passive: false });
+    node.addEventListener("dblclick", () => this.type(name, place));
+    node.addEventListener("keydown", (event) => {
+      if (!/^[\d.,−-]$/.test(event.key) || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      event.stopPropagation();
+      this.type(name, place, event.key);
+    });
+  },
+
+  // The field in the panel takes what is typed.
+  type(name, place, text) {
+    this.select(name, place, true);
+    const field = this.panel.querySelector(".editor input");
+    if (field === null) return;
+    field.focus();
+    if (text === undefined) field.select();
+    else field.value = text;
+  },
+
+  editor(name, place) {
+    if (!this.isOpen(name)) return null;
+    const table = this.tables.get(name);
+    const field = el("input", { type: "text", inputmode: "decimal", autocomplete: "off", "aria-label": `another number for ${label(name, place)}`, value: Number.isNaN(Number(table.at(place))) ? "" : decimal(Number(table.at(place)), 7) });
+    const problem = el("p", { class: "hint", role: "status" });
+    const form = el("form", { class: "editor", onsubmit: (event) => {
+      event.preventDefault();
+      const value = Number(field.value.replace(",", ".").replace("−", "-"));
+      const isFit = field.value.trim() !== "" && Number.isFinite(value) && (table.tensor.kind !== "whole" || Number.isInteger(value));
+      problem.textContent = isFit ? "" : table.tensor.kind === "whole" ? "a whole number, please" : "a number, please";
+      if (!isFit) return;
+      this.focusAfter = label(name, place);
+      this.change(name, place, value);
+    } }, el("label", {}, "change it to ", field), button("set", { type: "submit", class: "plain" }, () => {}), problem);
+    return el("div", {}, form, el("p", { class: "hint" }, "Or drag it sideways on the stage, or type on it. Everything follows in decimals."));
+  },
+
+  change(name, place, value) {
+    for (const page of [this, ...this.mates]) if (page.tables.get(name) !== undefined && page.isPlace(name, place)) page.apply([[name, place, value]]);
+    if (this.mates.length) compareAgain([this, ...this.mates]);
+    this.remember();
+    countChanges();
+  },
+
+  apply(list) {
+    this.keepOriginal();
+    this.changes ??= new Map();
+    for (const [name, place, value] of list) {
+      const table = this.tables.get(name);
+      const offset = table.offset(place);
+      table.values[offset] = value;
+      if (this.original.get(name).values[offset] === value) this.changes.delete(`${name} ${offset}`);
+      else this.changes.set(`${name} ${offset}`, { name, place, value });
+    }
+    if (this.changes.size === 0) {
+      this.reset();
+      return;
+    }
+    for (const table of this.tables.values()) for (const form of ["exact", "structural", "named"]) delete table.tensor[form];
+    this.verdicts = new Map();
+    const isDone = this.relation.again(this.steps.map((step) => step.name), LONGEST_WORK);
+    if (isDone) this.afterChange();
+    else {
+      this.reset();
+      this.caption.replaceChildren("This is too much to follow in the page: give the numbers to ", el("code", {}, "ix show"), " instead.");
+    }
+  },
+
+  keepOriginal() {
+    this.original ??= new Map([...this.tables].map(([name, table]) => {
+      const { exact, structural, named } = table.tensor;
+      return [name, { values: table.values.slice(), mask: table.mask, known: table.known, exact, structural, named }];
+    }));
+    this.claimed ??= this.verdicts;
+  },
+
+  reset() {
+    if (this.original === undefined) return;
+    for (const [name, { values, mask, exact, structural, named }] of this.original) {
+      const table = this.tables.get(name);
+      Object.assign(table, { values: values.slice(), mask, known: undefined, names: undefined });
+      for (const [form, texts] of Object.entries({ exact, structural, named })) {
+        if (texts === undefined) delete table.tensor[form];
+        else table.tensor[form] = texts;
+      }
+    }
+    this.changes = new Map();
+    this.verdicts = this.claimed;
+    this.afterChange();
+  },
+
+  afterChange() {
+    this.version = (this.version ?? 0) + 1;
+    this.traces?.clear();
+    this.rows?.clear();
+    this.heardRows?.clear();
+    for (const table of this.tables.values()) Object.assign(table, { known: undefined, decimals: undefined });
+    this.redraw();
+  },
+
+  changesText() {
+    return [...(this.changes?.values() ?? [])].map(({ name, place, value }) => `set=${label(name, place).replaceAll(" ", "")}:${value}`);
+  },
+
+  recallChanges(texts) {
+    const found = texts.map((text) => /^([^[\]:]+)(?:\[([\d,]*)\])?:(-?[\d.]+(?:e-?\d+)?)$/u.exec(text)).filter((match) => match !== null)
+      .map(([, name, place, value]) => [name, (place ?? "").split(",").filter((part) => part !== "").map(Number), Number(value)])
+      .filter(([name, place, value]) => this.isPlace(name, place) && this.isOpen(name) && Number.isFinite(value));
+    if (found.length) this.apply(found);
+    countChanges();
+  },
+});
+
+// Every definition again, from the tables of the inputs; each cell when it is asked for, so that recurrences find what
+// they read. False where it takes too long.
+Relation.prototype.again = function again(names, most) {
+  const start = performance.now();
+  let count = 0;
+  const tables = names.map((name) => [name, this.tensors.get(name)]).filter(([name, table]) => table !== undefined && this.page.relation[name] !== undefined);
+  for (const [name, table] of tables) {
+    const [state, masked] = [new Uint8Array(table.size), new Uint8Array(table.size)];
+    table.values = table.values.slice();
+    table.mask = (offset) => { table.demand?.(offset); return masked[offset] === 1; };
+    table.demand = (offset) => {
+      if (state[offset] !== 0) return;
+      state[offset] = 1;
+      count += 1;
+      if (count % 256 === 0 && performance.now() - start > most) throw new Overtime();
+      const found = this.clauseAt(name, placeOf(table.shape, offset));
+      const isOut = found === null || (found.clause.guard !== null && !this.value(found.clause.guard, found.point));
+      masked[offset] = Number(isOut || this.isMasked(found.clause.body, found.point));
+      table.values[offset] = isOut ? 0 : this.value(found.clause.body, found.point);
+    };
+  }
+  try {
+    for (const [, table] of tables) for (let offset = 0; offset < table.size; offset += 1) table.demand(offset);
+    return true;
+  } catch (problem) {
+    if (problem instanceof Overtime || problem instanceof RangeError) return false;
+    throw problem;
+  } finally {
+    for (const [, table] of tables) table.demand = undefined;
+  }
+};
+
+class Overtime extends Error {}
+
+function countChanges() {
+  const count = PAGES.reduce((sum, page) => sum + (page.changes?.size ?? 0), 0);
+  const reset = document.getElementById("reset");
+  reset.disabled = count === 0;
+  reset.textContent = count === 0 ? "Reset" : `Reset ${count}`;
+  for (const input of document.querySelectorAll("#forms input:not([value=decimal])")) input.disabled = count > 0 || !DATA.exact;
+}
