@@ -48,6 +48,23 @@ AGAIN = """(page) => {
       new Writer(relation, (other, at) => String(relation.tensors.get(other).at(at))).line(clause.body, point);
     }
   }
+  // All definitions from the inputs alone, as after a change: the same numbers, and the same cells are masked.
+  const before = new Map([...relation.tensors].map(([name, table]) => [name, [[...table.values], [...table.values].map((_, offset) => table.mask(offset))]]));
+  const names = page.steps.map((step) => step.name);
+  for (const name of names) relation.tensors.get(name).values = relation.tensors.get(name).values.map(() => 0);
+  if (!relation.again(names, 60_000)) wrong.push("it took too long");
+  for (const name of names) {
+    const table = relation.tensors.get(name);
+    const [values, masked] = before.get(name);
+    if (table.tensor.exact !== undefined && values.some((value) => Number.isNaN(Number(value)))) continue;
+    for (let offset = 0; offset < table.size; offset += 1) {
+      const [value, claim] = [Number(table.values[offset]), Number(values[offset])];
+      const place = placeOf(table.shape, offset);
+      if (page.marked && table.mask(offset) !== masked[offset]) wrong.push(`${label(name, place)}: again, masked is ${table.mask(offset)}`);
+      if (table.mask(offset) || masked[offset]) continue;
+      if (!(Object.is(value, claim) || value === claim || Math.abs(value - claim) <= 10 * page.near * Math.max(1, Math.abs(claim)))) wrong.push(`${label(name, place)} = ${claim}, and again ${value}`);
+    }
+  }
   return { wrong, cells };
 }"""
 
@@ -56,7 +73,7 @@ AGAIN = """(page) => {
 def evaluator(browser: Any) -> Iterator[Any]:
     """A tab with the evaluator and no page."""
     tab = browser.new_page()
-    scripts = map(script, ("dom.js", "evaluate.js", "written.js"))
+    scripts = map(script, ("dom.js", "evaluate.js", "again.js", "written.js"))
     tab.set_content("<!doctype html><meta charset=utf-8>")
     tab.add_script_tag(content="\n".join(scripts))
     yield tab

@@ -140,7 +140,7 @@ def test_large_matrices_are_colours_around_a_few_numbers(opened: Open) -> None:
     assert tab.locator(".crumbs").inner_text().startswith("weights[0, 5, ")
     assert "too large for exact numbers" in tab.locator(".why-not-exact").inner_text()
     tab.evaluate("PAGES[0].select('weights', [0, 5, 255, 3], true)")
-    assert "terms 1 to 200 of 256" in tab.locator(".panel").inner_text()
+    assert "terms 1 to 64 of 256" in tab.locator(".panel").inner_text()
     assert cell(tab, "scores[0, 5, 255, 3]").count() == 1
     # Of many terms the largest are shown, and the others as one, so that the sum closes.
     assert tab.locator(".work .columns").first.locator(".head").last.inner_text() == "+251"

@@ -13,6 +13,7 @@ _SCRIPTS = (
     "dom.js",
     "colours.js",
     "evaluate.js",
+    "again.js",
     "written.js",
     "page.js",
     "words.js",

@@ -30,8 +30,18 @@ const mostOf = (table) => Math.max(...table.range().map(Math.abs)) || 1;
 const tintOf = (table, value) => (Number.isFinite(value) ? Math.min(1, Math.abs(value) / mostOf(table)) : 0);
 
 // The last two coordinates at one place of the leading ones, as a picture of at most `most` points a side: each point
-// is the largest number of its block. Masked blocks are hatched.
+// is the largest number of its block. Masked blocks are hatched. It is painted once, and copied from then on.
 function paint(canvas, table, lead, most) {
+  const key = `${lead} ${most} ${themeColour("--cell")}`;
+  table.painted ??= new Map();
+  if (!table.painted.has(key)) table.painted.set(key, painted(document.createElement("canvas"), table, lead, most));
+  const found = table.painted.get(key);
+  Object.assign(canvas, { width: found.width, height: found.height });
+  canvas.getContext("2d").drawImage(found, 0, 0);
+  return canvas;
+}
+
+function painted(canvas, table, lead, most) {
   const [rows, columns] = matrixOf(table);
   const [height, width] = [Math.min(rows, most), Math.min(columns, most)];
   const start = table.shape.length > 2 ? table.offset([...lead, 0, 0]) : 0;

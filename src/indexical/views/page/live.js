@@ -139,7 +139,7 @@ Object.assign(Page.prototype, {
     this.traces?.clear();
     this.rows?.clear();
     this.heardRows?.clear();
-    for (const table of this.tables.values()) Object.assign(table, { known: undefined, decimals: undefined });
+    for (const table of this.tables.values()) Object.assign(table, { known: undefined, decimals: undefined, painted: undefined });
     this.redraw();
   },
 
@@ -155,40 +155,6 @@ Object.assign(Page.prototype, {
     countChanges();
   },
 });
-
-// Every definition again, from the tables of the inputs; each cell when it is asked for, so that recurrences find what
-// they read. False where it takes too long.
-Relation.prototype.again = function again(names, most) {
-  const start = performance.now();
-  let count = 0;
-  const tables = names.map((name) => [name, this.tensors.get(name)]).filter(([name, table]) => table !== undefined && this.page.relation[name] !== undefined);
-  for (const [name, table] of tables) {
-    const [state, masked] = [new Uint8Array(table.size), new Uint8Array(table.size)];
-    table.values = table.values.slice();
-    table.mask = (offset) => { table.demand?.(offset); return masked[offset] === 1; };
-    table.demand = (offset) => {
-      if (state[offset] !== 0) return;
-      state[offset] = 1;
-      count += 1;
-      if (count % 256 === 0 && performance.now() - start > most) throw new Overtime();
-      const found = this.clauseAt(name, placeOf(table.shape, offset));
-      const isOut = found === null || (found.clause.guard !== null && !this.value(found.clause.guard, found.point));
-      masked[offset] = Number(isOut || this.isMasked(found.clause.body, found.point));
-      table.values[offset] = isOut ? 0 : this.value(found.clause.body, found.point);
-    };
-  }
-  try {
-    for (const [, table] of tables) for (let offset = 0; offset < table.size; offset += 1) table.demand(offset);
-    return true;
-  } catch (problem) {
-    if (problem instanceof Overtime || problem instanceof RangeError) return false;
-    throw problem;
-  } finally {
-    for (const [, table] of tables) table.demand = undefined;
-  }
-};
-
-class Overtime extends Error {}
 
 function countChanges() {
   const count = PAGES.reduce((sum, page) => sum + (page.changes?.size ?? 0), 0);

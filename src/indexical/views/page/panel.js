@@ -1,7 +1,7 @@
 // One number: how it comes about, term by term, the way down to what it reads, and the way up to what reads it.
 "use strict";
 
-const MOST_ROWS = 200;
+const MOST_ROWS = 64;
 
 Object.assign(Page.prototype, {
   panelView() {
@@ -21,9 +21,9 @@ Object.assign(Page.prototype, {
     const trace = this.trace();
     const focused = this.panel.contains(document.activeElement);
     const key = trace === null ? "" : label(trace.name, trace.place);
-    const scrolled = this.panelKey === key ? this.panel.scrollTop : 0;
+    const scrolled = this.panelKey === key && this.panelKey !== undefined ? this.panel.scrollTop : 0;
     this.panel.replaceChildren(...(trace === null ? [el("p", { class: "hint" }, "Choose a cell to see how it comes about.")] : this.traceParts(trace)));
-    this.panel.scrollTop = scrolled;
+    if (scrolled > 0) this.panel.scrollTop = scrolled; // Asking where it is costs a layout.
     this.panelKey = key;
     if (focused && trace !== null) (this.panel.querySelector("tr.term-row .at") ?? this.panel.querySelector("h2")).focus({ preventScroll: true });
   },
