@@ -105,6 +105,24 @@ def test_a_finding_travels_with_its_line() -> None:
     assert found["IX403"]["severity"] == "warning"
 
 
+def test_a_gradient_gathers_by_the_transpose() -> None:
+    """What is gathered back is called so, and nobody listens in it."""
+    program = ix.grad(ix.compile(LESSONS.parent / "causal_attention.ix"), "out")
+    arrays = np.arange(4 * 3 * 2).reshape(4, 1, 1, 3, 2) % 5
+    found = document(show(program, **dict(zip(("Q", "K", "V", "d_out"), arrays, strict=True))))
+    assert found["kinds"] == {"d_V": "transpose", "d_Q": "change", "d_K": "transposed change"}
+    assert found["communication"] == []
+
+
+def test_what_a_function_brought_along_is_a_step_of_its_call() -> None:
+    text = "fn twice(x[i]) -> [i] { let half[i] = x[i] + 0; half[i] * 2 }\ninput x[i];\nlet y = twice(x);\n"
+    steps = document(show(text, [1, 2]))["steps"]
+    assert [(step["name"], step["inside"], step["lines"]) for step in steps] == [
+        ("y_half", "y", [[1, 1], [3, 3]]),
+        ("y", None, [[1, 1], [3, 3]]),
+    ]
+
+
 def test_the_boundary_of_exactness() -> None:
     page = show("input x[i]; let a[i] = exp(x[i]); let b[i] = log(1 + a[i]); let c[i] = 2 * b[i];", [0, 1])
     assert document(page)["ended"] == {"b": ["log"]}

@@ -450,6 +450,9 @@ def test_readable_at_twice_the_size_and_in_print(opened: Open) -> None:
     box = tab.locator(".panel").bounding_box()
     assert 150 < box["y"] < box["y"] + box["height"] <= 501
     tab.emulate_media(media="print", color_scheme="dark")
+    tab.evaluate("layOut()")
+    assert tab.locator(".sheet h2 code").all_inner_texts() == ["scores", "weights", "out"]
+    assert tab.locator(".sheet .outcome .chosen:visible").count() == 3
     assert tab.locator("#export").is_hidden()
     assert tab.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
@@ -532,6 +535,9 @@ def test_the_picture_is_saved_as_svg(opened: Open) -> None:
     assert "position 2 takes 21 % from position 0" in text
     assert text.count("<path") == 6
     assert "var(" not in text
+    with tab.expect_download() as download:
+        tab.locator("#points").click()
+    assert Path(download.value.path()).read_bytes().startswith(b"\x89PNG")
 
 
 EVIL = "<script>window.evil = 1</script><img src=x onerror='window.evil = 1'>"

@@ -81,7 +81,7 @@ def test_queries_keys_and_values_are_explained_where_they_stand(opened: Open) ->
     for name, start in (("Q", "A query is"), ("K", "A key is")):
         figure = tab.locator(f'figure[data-tensor="{name}"]')
         figure.locator(".why").click()
-        assert figure.locator(".note").inner_text().startswith(start)
+        assert figure.locator(".explained").inner_text().startswith(start)
     tab.get_by_label("notation").check()
     assert tab.locator(".why").count() == 0
 

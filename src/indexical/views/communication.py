@@ -19,6 +19,7 @@ Arrays: TypeAlias = Mapping[str, np.ndarray[Any, Any]]
 def communication_json(program: ir.Program, facts: Facts, arrays: Arrays) -> list[dict[str, Any]]:
     """The gathers of a program, as expressions that a page evaluates at a query and a key."""
     known = {roles.definition: roles for roles in facts.roles if roles.kind == "attention"}
+    backward = {roles.definition for roles in facts.roles if "transpose" in roles.kind or roles.kind == "change"}
     result = []
     for let in program.lets:
         clause = let.clauses[0]
@@ -30,7 +31,7 @@ def communication_json(program: ir.Program, facts: Facts, arrays: Arrays) -> lis
         if let.name in known:
             found = _gather(program, facts, let, body, known[let.name])
         else:
-            found = None if let.hidden else _given(program, let, body, arrays)
+            found = None if let.hidden or let.name in backward else _given(program, let, body, arrays)
         if found is not None:
             result.append(found)
     return result

@@ -28,6 +28,8 @@ from .exact import show_value
 from .relation import relation_json, sizes_json
 from .verdicts import show_exact
 
+# Gathers of a gradient, which a page calls by their name.
+_BACKWARD = ("transpose", "change", "transposed change")
 # Tables with more cells than this are drawn on a canvas, and travel as bytes.
 MOST_LISTED = 4_096
 
@@ -71,6 +73,7 @@ def document_json(found: Shown) -> dict[str, Any]:
             for entry in communication_json(found.program, found.facts, found.arrays)
             if entry["definition"] in found.arrays
         ],
+        "kinds": {roles.definition: roles.kind for roles in found.facts.roles if roles.kind in _BACKWARD},
         "labels": labels_json(found),
         "claims": _claims(found),
         "ended": ended,
@@ -298,11 +301,16 @@ def _owners(lets: list[ir.Let]) -> dict[str, str]:
 
 
 def _statement_lines(let: ir.Let, source: Source) -> list[list[int]]:
-    """The lines of a definition; of one that a function brought along, those of the call."""
-    spans = [clause.span for clause in let.clauses if clause.span.source is source]
-    if not spans:
-        spans = [span for span in (let.call, let.span) if span is not None and span.source is source][:1]
-    return [_lines(span) for span in spans]
+    """The lines of a definition that stand in this text; of what a function brought along, those of the call too."""
+    spans = [*(clause.span for clause in let.clauses), let.span, let.call]
+    lines: list[list[int]] = []
+    for span in spans:
+        if span is None or span.source is not source:
+            continue
+        first, last = _lines(span)
+        if not any(low <= first and last <= high for low, high in lines):
+            lines.append([first, last])
+    return lines
 
 
 def _lines(span: Span) -> list[int]:

@@ -31,6 +31,7 @@ _SCRIPTS = (
     "lesson.js",
     "beside.js",
     "export.js",
+    "print.js",
     "app.js",
 )
 
@@ -60,6 +61,7 @@ _FRAME = """<!doctype html>
 </fieldset>
 <button type="button" id="reset" class="plain" disabled>Reset</button>
 <button type="button" id="export" class="plain wide" title="save the stage as an SVG picture">SVG</button>
+<button type="button" id="points" class="plain wide" title="save the stage as a PNG picture">PNG</button>
 <select id="theme" aria-label="colours"><option>auto</option><option>light</option><option>dark</option></select>
 </header>
 <main id="page"></main>

@@ -27,6 +27,9 @@ function start() {
   document.getElementById("reset").addEventListener("click", resetAll);
   document.getElementById("theme").addEventListener("change", (event) => theme(event.target.value));
   document.getElementById("export").addEventListener("click", exportPicture);
+  document.getElementById("points").addEventListener("click", exportPoints);
+  addEventListener("beforeprint", layOut);
+  addEventListener("afterprint", putAway);
   document.addEventListener("keydown", stepByKey);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redrawAll());
   window.addEventListener("hashchange", recall);

@@ -16,7 +16,7 @@ Object.assign(Page.prototype, {
 
   plainCaption(trace, word, value, now) {
     const scan = trace.scans[Math.max(0, trace.scans.length > 1 ? now - 1 : 0)];
-    const over = () => `the ${[...new Set(scan.names.map((name) => this.plural(name)))].join(" and ")}`;
+    const over = () => [...new Set(scan.names.map((name) => (this.noun(name) === bare(name) ? bare(name) : `the ${this.plural(name)}`)))].join(" and ");
     const isLast = now === this.beatsOf(trace).length - 1;
     const result = () => (isLast ? [": ", value] : [": ", el("b", {}, short(scan.value))]);
     switch (word) {
@@ -44,7 +44,7 @@ Object.assign(Page.prototype, {
     const heard = () => this.named(gather.key, trace.point[gather.key]);
     if (part === "scores" && trace.point[gather.key] !== undefined) {
       if (word === "line up") return ["Line up what ", listener(), " looks for with what ", heard(), " can be found by."];
-      if (word === "scale" || word === "finish") return [`${this.shallow(trace)}, so that longer rows do not shout. `, heard(), " scores ", value, " for ", listener(), "."];
+      if (word === "scale" || word === "finish") return [this.shallow(trace), trace.clause.text.includes("sqrt(size(") ? ", so that longer rows do not shout. " : ". ", heard(), " scores ", value, " for ", listener(), "."];
     }
     if (part === "weights" && trace.point[gather.key] !== undefined) {
       if (word === "line up") return ["Line up how well each matches what ", listener(), " looks for."];

@@ -39,7 +39,7 @@ Object.assign(Page.prototype, {
   explainer(name) {
     const words = this.voice === "plain" ? this.explanation(name) : null;
     if (words === null) return null;
-    const note = el("span", { class: "note", role: "note", hidden: true }, words);
+    const note = el("span", { class: "explained", role: "note", hidden: true }, words);
     const ask = button("?", { class: "why", "aria-expanded": "false", "aria-label": `what is ${name}?` }, () => {
       note.hidden = !note.hidden;
       ask.setAttribute("aria-expanded", String(!note.hidden));

@@ -77,7 +77,20 @@ Object.assign(Page.prototype, {
       this.focusAfter = label(name, place);
       this.change(name, place, value);
     } }, el("label", {}, "change it to ", field), button("set", { type: "submit", class: "plain" }, () => {}), problem);
-    return el("div", {}, form, el("p", { class: "hint" }, "Or drag it sideways on the stage, or type on it. Everything follows in decimals."));
+    return el("div", {}, form, this.dial(name, place), el("p", { class: "hint" }, "Or drag it sideways on the stage, or type on it. Everything follows in decimals."));
+  },
+
+  // A slider for a number that stands alone: a temperature, a rate, a window.
+  dial(name, place) {
+    const table = this.tables.get(name);
+    const start = Number(this.original?.get(name).values[0] ?? table.values[0]);
+    if (table.shape.length > 0 || !Number.isFinite(start)) return null;
+    const [low, high] = [Math.min(0, 2 * start), Math.max(1, 2 * start)];
+    const step = table.tensor.kind === "whole" ? 1 : (high - low) / 100;
+    return el("input", { type: "range", class: "dial", min: String(low), max: String(high), step: String(step), value: String(table.values[0]), "aria-label": `slider for ${name}`, oninput: (event) => {
+      this.change(name, place, Number(Number(event.target.value).toPrecision(6)));
+      this.panel.querySelector(".dial")?.focus();
+    } });
   },
 
   change(name, place, value) {

@@ -104,13 +104,16 @@ class Page {
     return place;
   }
 
-  // Of a definition by several clauses, stand where something is computed, not where it starts from.
+  // Stand where something is computed: not where a recurrence starts from, nor where there is nothing to add up.
   settle(name) {
     const clauses = this.data.relation[name]?.clauses ?? [];
     const table = this.tables.get(name);
-    const isIdle = (place) => this.beatsOf(this.traceAt(name, place)).length === 0;
-    if (clauses.length < 2 || !isIdle(this.placeOn(name))) return;
-    for (let offset = 0; offset < Math.min(table.size, 2000); offset += 1) {
+    const isIdle = (place) => {
+      const trace = this.traceAt(name, place);
+      return this.beatsOf(trace).length === 0 || (trace.scans.length > 0 && trace.scans.every((scan) => scan.terms.length === 0));
+    };
+    if (clauses.length === 0 || table.size === 0 || !isIdle(this.placeOn(name))) return;
+    for (let offset = 0; offset < Math.min(table.size, 300); offset += 1) {
       const place = placeOf(table.shape, offset);
       if (table.mask(offset) || isIdle(place)) continue;
       this.stand(name, place);

@@ -13,6 +13,9 @@ const GLOSSES = {
   scores: ["how well they match"], weights: ["shared out to 100 %"], heard: ["what each takes away"],
 };
 
+// What a gradient gathers.
+const BACKWARD = { transpose: "the transpose: gathered from those that heard it", change: "gathered by how the weights change", "transposed change": "the transpose of how the weights change" };
+
 // The reads of an expression, in order.
 function readsIn(expr) {
   if (!Array.isArray(expr)) return [];
@@ -90,13 +93,14 @@ Object.assign(Page.prototype, {
     const part = GLOSSES[this.parts.get(name)];
     if (part !== undefined) return part[0];
     if (step === undefined) return "given";
+    if (this.data.kinds[name] !== undefined) return BACKWARD[this.data.kinds[name]];
     const clause = this.data.relation[name].clauses.at(-1);
     const scans = scansIn(clause.body);
     const itself = readsIn(clause.body).some((read) => read[1] === name) ? "reads itself, earlier" : "";
     if (scans.length === 0) return itself || (clause.body[0] === "read" ? "taken over" : "number by number");
     const [, op] = scans.at(-1);
     const names = scans.filter((scan) => scan[1] === op).flatMap(([, , over]) => (Array.isArray(over) ? over.map((range) => bare(range[0])) : [bare(over)]));
-    const words = op === "sum" && isTranspose(name) ? "gradient: the transpose" : OPERATIONS_IN_WORDS[op] ?? op;
+    const words = OPERATIONS_IN_WORDS[op] ?? op;
     return itself || (op === "softmax" ? words : `${words} over ${[...new Set(names)].join(", ")}`);
   },
 
@@ -120,6 +124,3 @@ Object.assign(Page.prototype, {
     return [el("code", {}, name), place.length ? " at " : "", joined(this.axesOf(name).map((axis, n) => this.named(axis, place[n])))];
   },
 });
-
-// Whether a definition is one of those that a derivative brought along.
-const isTranspose = (name) => /(^|_)d_\w+_d_/.test(name);

@@ -189,8 +189,14 @@ Object.assign(Page.prototype, {
       ]),
       this.appear(2, el("div", { class: "together" }, el("span", { class: "label" }, "together ", el("b", {}, short(total))), el("div", { class: "stack" }, all.filter((entry) => entry.term !== null).map((entry) => link(part(raised(entry.term.value), entry.term.here), entry)), others === null ? null : part(rest, false)))),
       this.appear(3, el("span", { class: "label" }, scan.op === "log_softmax" ? "divided by the whole, as a logarithm" : `divided by ${short(total)}${this.voice === "plain" ? ": the whole is 100\u202f%" : ""}`)),
-      this.appear(3, this.columns(count, over(all.map((entry) => link(entry.term === null ? hatched() : this.box(share(entry), entry.term.here ? "final" : ""), entry)), this.box(others === null ? "" : scan.op === "softmax" && this.voice === "plain" ? `${Math.round(100 * others.share)}\u202f%` : short(others.share))))),
+      this.appear(3, this.columns(count, over(all.map((entry) => link(entry.term === null ? hatched() : this.box(share(entry), entry.term.here ? "final" : ""), entry)), this.box(others === null ? "" : this.sharesOf(trace.name, others.terms.map((term) => trace.place.map((at, n) => (n === this.distributionAxis(trace.name) ? term.at[0] : at)))) ?? short(others.share))))),
     ];
+  },
+
+  // What several cells of a distribution have together; null where they are no shares.
+  sharesOf(name, places) {
+    const shares = this.voice === "plain" && this.form === "decimal" ? places.map((place) => this.percentAt(name, place)) : [null];
+    return shares.includes(null) ? null : `${shares.reduce((sum, share) => sum + share, 0)}\u202f%`;
   },
 
   shareText(trace, term) {
@@ -225,7 +231,7 @@ Object.assign(Page.prototype, {
       return [this.heading(scan, term), share, shown.map((n) => this.linked(el("span", { class: "swap" },
         this.appear(0, this.box(handed(term, n), n === trace.place[axis] ? "now" : ""), from(term, n), 1), this.appear(1, this.box(weighed(term, n), n === trace.place[axis] ? "now" : ""))), { ...point, [carried]: n }))];
     });
-    const rest = others === null ? [] : [el("span", { class: "head" }, `${others.count} others`), this.box(others.value, "share"), shown.map((n) => this.appear(1, this.box(others.terms.reduce((sum, term) => sum + Number(term.value) * value(term, n), 0))))];
+    const rest = others === null ? [] : [el("span", { class: "head" }, `${others.count} others`), this.box((gather.weight[0] === "read" ? this.sharesOf(gather.weight[1], others.terms.map((term) => this.relation.place(gather.weight, term.inner))) : null) ?? others.value, "share"), shown.map((n) => this.appear(1, this.box(others.terms.reduce((sum, term) => sum + Number(term.value) * value(term, n), 0))))];
     const sums = [el("span", { class: "head" }, this.voice === "plain" ? "together" : "sum"), el("span", {}), shown.map((n) => this.appear(2, this.box(this.brief(trace.name, placed(n)), n === trace.place[axis] && isWhole(trace) ? "final" : "")))];
     return el("div", { class: "columns mix", style: `--count: ${shown.length}` }, head, rows, rest, el("span", { class: "rule" }), sums);
   },
