@@ -202,7 +202,7 @@ def test_the_arithmetic_is_written_out_in_the_chosen_form(opened: Open) -> None:
     tab.get_by_label("exact").check()
     assert line.inner_text() == "out[0, 0] = 1/2·1 + 3/10·3 + 1/5·5 = 12/5"
     assert tab.locator(".panel .terms tbody tr").nth(1).inner_text().split() == ["1", "3/10", "3", "9/10", "37", "%"]
-    said = tab.locator(".say").inner_text().replace("\n", " ")
+    said = tab.locator(".say").inner_text().replace("\n", " ").replace("\u00a0", " ")
     assert said == "position 0 takes 50 % from position 0 and 30 % from position 1 and 20 % from position 2. Together, 100 %."
 
 

@@ -33,7 +33,7 @@ function start() {
   document.addEventListener("keydown", stepByKey);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redrawAll());
   window.addEventListener("hashchange", recall);
-  new ResizeObserver(() => { for (const page of PAGES) page.drawPicture(); }).observe(root);
+  addEventListener("resize", fit);
   countChanges();
   recall();
   if (DATA.exact) return;
@@ -68,6 +68,16 @@ function redrawAll() {
 }
 
 // --------------------------------------------------------------------- places
+
+// Another size: what fits is asked again.
+function fit() {
+  for (const page of PAGES) {
+    page.tightness.clear();
+    page.drawPicture();
+    page.drawStage();
+    page.light();
+  }
+}
 
 function resetAll() {
   for (const page of PAGES) page.reset();

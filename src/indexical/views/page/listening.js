@@ -99,7 +99,7 @@ Object.assign(Page.prototype, {
     const parts = shown.map((entry) => [`${entry.percent} % from `, whom(entry.key)]);
     if (shown.length < rest.length) parts.push([`${rest.slice(3).reduce((sum, entry) => sum + entry.percent, 0)} % from ${rest.length - 3} others`]);
     const list = parts.flatMap((part, n) => (n === 0 ? [part] : n === parts.length - 1 ? [" and ", part] : [", ", part]));
-    return [...said, el("small", {}, "and ", list, ". ", el("span", { class: "spare" }, "Together, 100 %."))];
+    return [...said, el("small", {}, "and ", list, ". ", parts.length < 4 ? el("span", { class: "spare" }, "Together, 100\u00a0%.") : "")];
   },
 
   // Whether queries and keys are the same points: then one row of them is drawn.

@@ -21,6 +21,7 @@ class Page {
     this.term = -1;
     this.by = "weight";
     this.mates = []; // Programs beside this one: they do what it does.
+    this.tightness = new Map(); // How much less of a scene is shown, so that it fits on the screen.
     this.differing = new Map(); // Offsets of the cells that differ from a mate's.
     for (const { name } of data.coordinates) KNOWN.add(name);
     this.colours = coloursOf(data, this.gather);

@@ -81,16 +81,30 @@ Object.assign(Page.prototype, {
     const all = this.operandsOf(name);
     const operands = all.filter((operand) => operand.name !== name);
     const itself = all.find((operand) => operand.name === name);
-    const rooms = roomsFor(operands.map((operand) => matrixOf(this.tables.get(operand.name))), matrixOf(this.tables.get(name)));
-    const views = operands.map((operand, n) => this.operandView({ ...operand, hasHeat: operands.length === 1 }, rooms.operands[n]));
+    const tight = this.tightness.get(name) ?? 0;
+    const rooms = roomsFor(operands.map((operand) => matrixOf(this.tables.get(operand.name))), matrixOf(this.tables.get(name)), tight);
+    const views = operands.map((operand, n) => this.operandView({ ...operand, hasHeat: operands.length === 1 && tight === 0 }, rooms.operands[n]));
     const table = this.tables.get(name);
-    const result = this.tensorView({ name, as: this.axesOf(name), place, parts: itself === undefined ? null : new Set([...itself.cells, place].map((at) => table.offset(at))), room: rooms.result, isResult: true, hasHeat: true });
+    const result = this.tensorView({ name, as: this.axesOf(name), place, parts: itself === undefined ? null : new Set([...itself.cells, place].map((at) => table.offset(at))), room: rooms.result, isResult: true, hasHeat: tight < 3 });
     const trace = this.data.relation[name] === undefined ? null : this.traceAt(name, place);
     this.work = el("div", { class: "work" }, trace === null ? el("p", { class: "hint" }, this.isOpen(name) ? "Given. Drag a number sideways or type on it: everything follows." : "Given, not computed.") : this.workView(trace));
     this.zones.className = `zones of-${Math.min(4, views.length)} ${views.length > 5 ? "of-many" : ""} ${trace === null || this.steps.every((step) => step.name !== name) ? "alone" : ""}`;
     this.zones.replaceChildren(...(views.length ? [el("div", { class: "operands", role: "group", "aria-label": "What it reads" }, views)] : []), this.work, el("div", { class: "outcome", role: "group", "aria-label": "The result" }, result));
+    if (this.isTooTall() && tight < 4) {
+      this.tightness.set(name, tight + 1);
+      this.focusAfter = focused;
+      this.drawStage();
+      return;
+    }
     this.drawTime();
     if (focused !== undefined) this.zones.querySelector(`[data-cell="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+  },
+
+  // Whether picture and stage do not fit on a screen together, where they should: then fewer rows are shown.
+  isTooTall() {
+    if (!matchMedia("(min-width: 1260px)").matches || this.mates.length > 0) return false;
+    const rem = Number.parseFloat(getComputedStyle(document.documentElement).fontSize);
+    return this.stage.getBoundingClientRect().bottom - this.root.getBoundingClientRect().top > innerHeight - 4.7 * rem;
   },
 
   // An operand, turned to the cells that are read.
@@ -181,11 +195,12 @@ Object.assign(Page.prototype, {
 });
 
 // How many rows and columns of each operand and of the result there is room for.
-function roomsFor(operands, [rows, columns]) {
+function roomsFor(operands, [rows, columns], tight) {
   const count = operands.length;
   const whole = [0, operands.some(([tall]) => tall > 9) ? 6 : 9, 10, 7, 5][Math.min(4, count)];
-  const even = Math.max(1, Math.floor(whole / Math.max(1, count)));
-  let spare = whole - operands.reduce((sum, [high]) => sum + Math.min(high, even), 0);
+  const least = Math.max(count, whole - 2 * tight);
+  const even = Math.max(1, Math.floor(least / Math.max(1, count)));
+  let spare = least - operands.reduce((sum, [high]) => sum + Math.min(high, even), 0);
   const high = operands.map(([wanted]) => {
     const more = bounded(wanted - even, 0, Math.max(0, spare));
     spare -= more;
@@ -194,5 +209,5 @@ function roomsFor(operands, [rows, columns]) {
   const widest = Math.min(6, Math.max(0, ...operands.map(([, wide]) => wide)));
   const isLarge = rows > 12 || columns > 12;
   const wide = isLarge ? 6 : bounded(12 - widest, 6, 8);
-  return { operands: high.map((most) => ({ rows: most, columns: 6 })), result: { rows: isLarge ? 3 : columns > wide ? 6 : 9, columns: wide } };
+  return { operands: high.map((most) => ({ rows: most, columns: 6 })), result: { rows: Math.max(2, (isLarge ? 3 : columns > wide ? 6 : 9) - tight), columns: wide } };
 }
