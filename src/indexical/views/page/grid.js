@@ -81,7 +81,7 @@ Object.assign(Page.prototype, {
     const head = coordinates.length === 0 ? null : el("thead", {}, el("tr", {},
       el("th", { class: "corner", scope: "col" }, names[0] === null ? null : [this.coordinate(bare(names[0])), "\u2009\\\u2009"], this.coordinate(bare(names[1]))),
       shown.columns.map((n) => axis(names[1], across, n, "col")), cut(shown.columns, columns) ? el("th", { class: "cut", "aria-hidden": "true" }, "…") : null));
-    const body = shown.rows.map((row) => el("tr", {}, coordinates.length === 0 ? null : flat ? el("th", { scope: "row" }) : axis(names[0], down, row, "row"),
+    const body = shown.rows.map((row) => el("tr", {}, coordinates.length === 0 ? null : flat ? el("td", {}) : axis(names[0], down, row, "row"),
       shown.columns.map((column) => this.cell(name, table, placed(row, column), { down, across, row, column, place, parts, isResult }))));
     const width = shown.columns.length;
     const wide = width <= 5 ? "" : width <= 6 ? "narrow" : "narrowest";

@@ -57,6 +57,11 @@ class Page {
     this.redraw();
   }
 
+  // The name of a part of the page, told apart where there are several programs.
+  landmark(words) {
+    return this.number === 0 ? words : `${words}, program ${this.number + 1}`;
+  }
+
   // The same in every program beside this one.
   together(act) {
     for (const page of [this, ...this.mates]) act(page);

@@ -5,7 +5,7 @@ const MOST_ROWS = 64;
 
 Object.assign(Page.prototype, {
   panelView() {
-    this.panel = el("aside", { class: "panel card", "aria-label": "One number" });
+    this.panel = el("section", { class: "panel card", "aria-label": this.landmark("One number") });
     return this.panel;
   },
 

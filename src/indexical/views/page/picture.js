@@ -8,7 +8,7 @@ Object.assign(Page.prototype, {
     this.sayLine = el("p", { class: "say", role: "status" });
     this.picture = el("div", { class: "picture" });
     this.ways = el("div", { class: "ways" });
-    this.hero = el("section", { class: "hero", "aria-label": this.gather === undefined ? "Which tensor reads which" : "Who listens to whom" },
+    this.hero = el("section", { class: "hero", "aria-label": this.landmark(this.gather === undefined ? "Which tensor reads which" : "Who listens to whom") },
       el("h2", { class: "kicker" }, this.gather === undefined ? "What is made of what" : "Who listens to whom"), this.sayLine, this.picture, this.ways);
     return this.hero;
   },

@@ -41,14 +41,14 @@ Object.assign(Page.prototype, {
         el("span", { class: "number", "aria-hidden": "true" }, String(n + 1)), el("span", { class: "text" }, pieces.map(([text, kind]) => this.piece(text, kind)))),
       ...(found.get(n + 1) ?? []).map((diagnostic) => this.finding(diagnostic)),
     ]);
-    this.source = el("div", { class: "source", tabindex: "0", role: "region", "aria-label": "The program" }, (found.get(0) ?? []).map((diagnostic) => this.finding(diagnostic)), lines);
+    this.source = el("div", { class: "source", tabindex: "0", role: "region", "aria-label": this.landmark("Its text") }, (found.get(0) ?? []).map((diagnostic) => this.finding(diagnostic)), lines);
     this.legend = el("p", { class: "legend" });
     this.story = el("p", { class: "story", id: `story-${this.number}`, role: "status" });
     const more = button("⌄", { class: "more", "aria-label": "the whole program", "aria-expanded": "false" }, () => {
       const isWhole = card.classList.toggle("whole");
       more.setAttribute("aria-expanded", String(isWhole));
     });
-    const card = el("section", { class: "prog card", "aria-label": "The program" }, this.source, more, el("div", { class: "axes" }, this.legend, this.story));
+    const card = el("section", { class: "prog card", "aria-label": this.landmark("The program") }, this.source, more, el("div", { class: "axes" }, this.legend, this.story));
     return card;
   },
 
@@ -91,7 +91,7 @@ Object.assign(Page.prototype, {
   claimsView() {
     const { claims } = this.data;
     if (claims.length === 0) return null;
-    return el("section", { class: "claims card", "aria-label": "What is claimed" }, el("h2", {}, "What is claimed"), el("ul", {}, claims.map((claim) => {
+    return el("section", { class: "claims card", "aria-label": this.landmark("What is claimed") }, el("h2", {}, "What is claimed"), el("ul", {}, claims.map((claim) => {
       const wrong = claim.cells.filter((cell) => cell.verdict !== "holds");
       const place = (cell) => (cell.at !== null ? this.down(claim.target, cell.at, true) : claim.coordinates.map((name, n) => `${name} = ${cell.place[n]}`).join(", "));
       return el("li", { class: `claim ${claim.verdict}` }, el("strong", {}, VERDICTS[claim.verdict]), " ", this.formula(shortened(claim.text)),

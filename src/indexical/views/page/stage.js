@@ -15,7 +15,7 @@ Object.assign(Page.prototype, {
       el("div", { class: "controls" }, this.playButton, press("‹", "one beat back", () => this.nudge(-1)), press("›", "one beat on", () => this.nudge(1))),
       this.strip, el("div", { class: "time" }, this.track, this.slider), this.beatBar);
     const why = this.data.whyNotExact ? el("p", { class: "why-not-exact" }, `Decimals only: ${this.data.whyNotExact}.`) : "";
-    this.stage = el("section", { class: "stage card", "aria-label": "The stage" }, this.rail, el("div", { class: "caption-row" }, this.caption), this.zones, why);
+    this.stage = el("section", { class: "stage card", "aria-label": this.landmark("The stage") }, this.rail, el("div", { class: "caption-row" }, this.caption), this.zones, why);
     return this.stage;
   },
 

@@ -62,10 +62,8 @@ Object.assign(Page.prototype, {
     return node;
   },
 
-  box(value, kind = "", table) {
-    const node = el("span", { class: `box ${kind}${Number(value) < 0 ? " negative" : ""}` }, typeof value === "string" ? value : short(value));
-    if (table !== undefined) node.style.setProperty("--tint", tintOf(table, Number(value)).toFixed(3));
-    return node;
+  box(value, kind = "") {
+    return el("span", { class: `box ${kind}${Number(value) < 0 ? " negative" : ""}` }, typeof value === "string" ? value : short(value));
   },
 
   // An element of a tensor, in the form that was chosen, short enough for a box.
