@@ -145,6 +145,8 @@ def test_time_moves_by_keys_by_the_slider_and_by_playing(opened: Open) -> None:
     tab.evaluate("PAGES[0].seek(2)")
     assert tab.evaluate("PAGES[0].scene") == "out"
     assert tab.locator(".ghost").count() == 0
+    tab.locator('[data-cell="out[0, 0, 2, 1]"]').click()
+    assert tab.evaluate("[PAGES[0].moving !== undefined, PAGES[0].beat < PAGES[0].beats().length]") == [True, True]
     tab.evaluate("PAGES[0].seek(1)")
     tab.keyboard.press("Space")
     assert tab.locator(".play").get_attribute("aria-label") == "pause"

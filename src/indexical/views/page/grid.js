@@ -107,7 +107,10 @@ Object.assign(Page.prototype, {
     }, masked ? "" : text);
     const tint = this.parts.get(name) === "weights" ? Math.min(1, Math.max(0, value)) : tintOf(table, value);
     if (!masked) node.style.setProperty("--tint", tint.toFixed(3));
-    node.addEventListener("click", () => this.select(name, at, true));
+    node.addEventListener("click", () => {
+      this.select(name, at, true);
+      if (isResult) this.replay();
+    });
     this.editable(node, name, at);
     return this.linked(node, Object.fromEntries([[down, row], [across, column]].filter(([axis]) => axis !== null && axis !== undefined)));
   },

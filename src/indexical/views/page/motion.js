@@ -39,8 +39,16 @@ Object.assign(Page.prototype, {
     }
   },
 
+  // The chosen cell of the result is computed again, in a good second.
+  replay() {
+    const beats = this.beats().length;
+    if (isStill() || beats === 0) return;
+    this.setBeat(0);
+    this.glide(beats, undefined, 1200 / beats);
+  },
+
   // The time moves to a beat; at once where motion is not wanted.
-  glide(to, then) {
+  glide(to, then, pace = to > this.beat ? BEAT : BACK) {
     this.stop();
     const from = this.beat;
     if (isStill() || from === to) {
@@ -48,7 +56,7 @@ Object.assign(Page.prototype, {
       then?.();
       return;
     }
-    const length = Math.abs(to - from) * (to > from ? BEAT : BACK);
+    const length = Math.abs(to - from) * pace;
     const start = performance.now();
     const frame = (now) => {
       const part = Math.min(1, (now - start) / length);

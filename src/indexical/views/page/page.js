@@ -83,6 +83,7 @@ class Page {
     const now = new Set((step?.lines ?? []).flatMap(([first, last]) => Array.from({ length: last - first + 1 }, (_, n) => String(first + n))));
     for (const line of this.root.querySelectorAll(".line")) line.classList.toggle("now", now.has(line.dataset.line));
     this.showLine();
+    this.drawPicture();
     this.drawStage();
     this.drawPanel();
     this.light();
@@ -186,6 +187,7 @@ class Page {
 
   // A tensor comes on the stage, all of it computed.
   enter(name) {
+    if (this.moving !== undefined) this.stop();
     this.scene = name;
     this.beat = this.beats().length;
   }
