@@ -52,7 +52,8 @@ AGAIN = """(page) => {
   const before = new Map([...relation.tensors].map(([name, table]) => [name, [[...table.values], [...table.values].map((_, offset) => table.mask(offset))]]));
   const names = page.steps.map((step) => step.name);
   for (const name of names) relation.tensors.get(name).values = relation.tensors.get(name).values.map(() => 0);
-  if (!relation.again(names, 60_000)) wrong.push("it took too long");
+  const problem = relation.again(names, 60_000);
+  if (problem !== "") wrong.push(problem);
   for (const name of names) {
     const table = relation.tensors.get(name);
     const [values, masked] = before.get(name);

@@ -212,3 +212,23 @@ def test_a_changed_number_is_followed_shared_and_taken_back(opened: Open) -> Non
     tab.mouse.move(box["x"] + 40, box["y"] + 10, steps=4)
     tab.mouse.up()
     assert tab.evaluate("PAGES[0].tables.get('Q').at([0, 0, 4, 1])") == pytest.approx(before + 0.5)
+
+
+def test_what_cannot_be_followed_is_said_and_taken_back(opened: Open) -> None:
+    text = "input x[i, j], at[k]: i64; let y[k, j] = x[at[k], j]; let z[k] = x[0, at[k]];"
+    tab = opened(show(text, [[1, 2], [3, 4]], np.array([1, 0])))
+    tab.evaluate("PAGES[0].change('at', [1], 1)")
+    assert tab.evaluate("[...PAGES[0].tables.get('y').values]") == [3, 4, 3, 4]
+    tab.evaluate("PAGES[0].change('at', [0], 2)")
+    assert "x[2, 0] would be read, and it has no such point" in tab.locator(".caption").inner_text()
+    assert tab.evaluate("[...PAGES[0].tables.get('y').values]") == [3, 4, 1, 2]
+    runaway = opened(show("let n = 3; let s = sum[k in 0..n](k * k);"))
+    runaway.evaluate("PAGES[0].change('n', [], 4)")
+    assert runaway.evaluate("PAGES[0].tables.get('s').values[0]") == 14
+    runaway.evaluate("PAGES[0].relation.again = ((again) => function (names) { return again.call(this, names, 20); })(PAGES[0].relation.again); PAGES[0].change('n', [], 1e12)")
+    assert "takes too long" in runaway.locator(".caption").inner_text()
+    assert runaway.evaluate("PAGES[0].tables.get('s').values[0]") == 5
+    tab.evaluate("PAGES[0].select('at', [0], true)")
+    tab.locator(".editor input").fill("0.5")
+    tab.locator(".editor input").press("Enter")
+    assert "a whole number, please" in tab.locator(".editor").inner_text()

@@ -2,10 +2,15 @@
 "use strict";
 
 // Every definition again, from the tables of the inputs; each cell when it is asked for, so that recurrences find what
-// they read. False where it takes too long.
+// they read. Returns why it cannot be done, and nothing where it was.
 Relation.prototype.again = function again(names, most) {
   const start = performance.now();
   let count = 0;
+  this.isChecked = true;
+  this.spend = () => {
+    count += 1;
+    if (count % 256 === 0 && performance.now() - start > most) throw new Impossible("This takes too long to follow in the page");
+  };
   const tables = names.map((name) => [name, this.tensors.get(name)]).filter(([name, table]) => table !== undefined && this.page.relation[name] !== undefined);
   for (const [name, table] of tables) {
     const [state, masked] = [new Uint8Array(table.size), new Uint8Array(table.size)];
@@ -14,8 +19,7 @@ Relation.prototype.again = function again(names, most) {
     table.demand = (offset) => {
       if (state[offset] !== 0) return;
       state[offset] = 1;
-      count += 1;
-      if (count % 256 === 0 && performance.now() - start > most) throw new Overtime();
+      this.spend();
       const found = this.clauseAt(name, placeOf(table.shape, offset));
       const isOut = found === null || (found.clause.guard !== null && !this.value(found.clause.guard, found.point));
       masked[offset] = Number(isOut || this.isMasked(found.clause.body, found.point) || this.isLogOfNothing(found.clause.body, found.point));
@@ -24,11 +28,14 @@ Relation.prototype.again = function again(names, most) {
   }
   try {
     for (const [, table] of tables) for (let offset = 0; offset < table.size; offset += 1) table.demand(offset);
-    return true;
+    return "";
   } catch (problem) {
-    if (problem instanceof Overtime || problem instanceof RangeError) return false;
+    if (problem instanceof Impossible) return problem.message;
+    if (problem instanceof RangeError) return "This recurrence is too deep to follow in the page";
     throw problem;
   } finally {
+    this.isChecked = false;
+    this.spend = undefined;
     for (const [, table] of tables) table.demand = undefined;
   }
 };
@@ -38,4 +45,4 @@ Relation.prototype.isLogOfNothing = function isLogOfNothing([kind, op, , , guard
   return kind === "normalize" && op === "log_softmax" && guard !== null && !this.value(guard, point);
 };
 
-class Overtime extends Error {}
+class Impossible extends Error {}

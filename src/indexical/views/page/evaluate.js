@@ -30,7 +30,10 @@ class Relation {
 
   read(expr, point) {
     const table = this.tensors.get(expr[1]);
-    return table === undefined ? NaN : table.at(this.place(expr, point));
+    const place = this.place(expr, point);
+    // A changed number may be an index: then it may lead outside.
+    if (this.isChecked && place.some((at, axis) => !(at >= 0 && at < table.shape[axis]))) throw new Impossible(`${expr[1]}[${place.join(", ")}] would be read, and it has no such point`);
+    return table === undefined ? NaN : table.at(place);
   }
 
   apply(expr, point) {
@@ -70,6 +73,7 @@ class Relation {
     const [name, lower, upper] = ranges[0];
     const [low, high] = [this.value(lower, outer), this.value(upper, outer)];
     for (let step = low; step < high; step += 1) {
+      this.spend?.();
       yield* this.points(ranges.slice(1), { ...outer, [name]: step, [`range of ${name}`]: [low, high] });
     }
   }

@@ -116,11 +116,11 @@ Object.assign(Page.prototype, {
     }
     for (const table of this.tables.values()) for (const form of ["exact", "structural", "named"]) delete table.tensor[form];
     this.verdicts = new Map();
-    const isDone = this.relation.again(this.steps.map((step) => step.name), LONGEST_WORK);
-    if (isDone) this.afterChange();
+    const problem = this.relation.again(this.steps.map((step) => step.name), LONGEST_WORK);
+    if (problem === "") this.afterChange();
     else {
       this.reset();
-      this.caption.replaceChildren("This is too much to follow in the page: give the numbers to ", el("code", {}, "ix show"), " instead.");
+      this.caption.replaceChildren(`${problem}. The numbers are as they were; `, el("code", {}, "ix show"), " takes others.");
     }
   },
 
