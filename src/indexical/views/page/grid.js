@@ -237,7 +237,7 @@ const placeNamed = (cell) => (/\[(.*)\]$/.exec(cell.dataset.cell)?.[1] ?? "").sp
 
 // Which rows and columns of how many are shown in numbers.
 function cutWords(rows, allRows, columns, allColumns) {
-  const part = (list, count, word) => (list.length < count ? `${word} ${list[0]}…${list.at(-1)} of ${count}` : "");
+  const part = (list, count, word) => (list.length === count ? "" : list.length === 1 ? `${word.slice(0, -1)} ${list[0]} of ${count}` : `${word} ${list[0]}…${list.at(-1)} of ${count}`);
   return [part(rows, allRows, "rows"), part(columns, allColumns, "columns")].filter(Boolean).join(", ");
 }
 

@@ -81,7 +81,8 @@ Object.assign(Page.prototype, {
     const all = this.operandsOf(name);
     const operands = all.filter((operand) => operand.name !== name);
     const itself = all.find((operand) => operand.name === name);
-    const tight = this.tightness.get(name) ?? 0;
+    const known = this.tightness.get(name) ?? 0;
+    const tight = Math.max(0, known);
     const rooms = roomsFor(operands.map((operand) => matrixOf(this.tables.get(operand.name))), matrixOf(this.tables.get(name)), tight);
     const views = operands.map((operand, n) => this.operandView({ ...operand, hasHeat: operands.length === 1 && tight === 0 }, rooms.operands[n]));
     const table = this.tables.get(name);
@@ -90,8 +91,8 @@ Object.assign(Page.prototype, {
     this.work = el("div", { class: "work" }, trace === null ? el("p", { class: "hint" }, this.isOpen(name) ? "Given. Drag a number sideways or type on it: everything follows." : "Given, not computed.") : this.workView(trace));
     this.zones.className = `zones of-${Math.min(4, views.length)} ${views.length > 5 ? "of-many" : ""} ${trace === null || this.steps.every((step) => step.name !== name) ? "alone" : ""}`;
     this.zones.replaceChildren(...(views.length ? [el("div", { class: "operands", role: "group", "aria-label": "What it reads" }, views)] : []), this.work, el("div", { class: "outcome", role: "group", "aria-label": "The result" }, result));
-    if (this.isTooTall() && tight < 4) {
-      this.tightness.set(name, tight + 1);
+    if (known >= 0 && this.isTooTall()) {
+      this.tightness.set(name, tight < 4 ? tight + 1 : -1); // A screen that is too low for the least has it all.
       this.focusAfter = focused;
       this.drawStage();
       return;

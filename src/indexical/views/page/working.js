@@ -209,7 +209,8 @@ Object.assign(Page.prototype, {
     const table = this.tables.get(trace.name);
     const axis = gather.home.indexOf(gather.carry.at(-1));
     const [scan] = trace.scans;
-    const shown = windowOf(table.shape[axis], 4, trace.place[axis]);
+    const room = this.zones.clientWidth;
+    const shown = windowOf(table.shape[axis], room > 736 && room < 860 ? 2 : 4, trace.place[axis]);
     const { terms, others } = this.pick({ ...scan, terms: scan.terms.map((term) => ({ ...term, value: this.weightOf(gather, term.inner), source: term })) }, 6);
     const at = (term, n) => ({ ...term.inner, [gather.carry.at(-1)]: n });
     const value = (term, n) => gather.values.reduce((product, factor) => product * Number(this.relation.value(factor, at(term, n))), 1);
