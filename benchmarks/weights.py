@@ -30,6 +30,10 @@ HEADS, WIDTH = 8, 64
 SIDES = """space head(f, g, h), position(i, j, k), feature(d, e);
 input Q[h, i, d], K[h, j, d], V[h, j, e]"""
 SCORES = "let s[h, i, j] = sum[d](Q[h, i, d] * K[h, j, d]) / sqrt(size(d));"
+SELECTING = f"""{SIDES};
+{SCORES}
+let mean_key[h, c in 0..size(j) / 64, d] = mean[t in 0..64](K[h, 64 * c + t, d]);
+let match[h, i, c] = sum[d](Q[h, i, d] * mean_key[h, c, d]);"""
 PROGRAMS = {
     "softpick": f"""{SIDES};
 {SCORES}
@@ -68,6 +72,14 @@ let out[h, i, e] = sum[j](weights[h, i, j] * V[h, j, e]);""",
     "top-k": f"""{SIDES};
 {SCORES}
 let weights[h, i, j] = softmax[j](s[h, i, j] where rank[j](s[h, i, j]) < 64);
+let out[h, i, e] = sum[j](weights[h, i, j] * V[h, j, e]);""",
+    "blocks": f"""{SELECTING}
+let chosen[h, i, c] = rank[c](match[h, i, c] where 64 * c <= i) < 4 && 64 * c <= i;
+let weights[h, i, j] = softmax[j](s[h, i, j]) where chosen[h, i, j / 64], j <= i;
+let out[h, i, e] = sum[j](weights[h, i, j] * V[h, j, e]);""",
+    "blocks, all": f"""{SELECTING}
+let chosen[h, i, c] = rank[c](match[h, i, c]) < 4;
+let weights[h, i, j] = softmax[j](s[h, i, j]) where chosen[h, i, j / 64];
 let out[h, i, e] = sum[j](weights[h, i, j] * V[h, j, e]);""",
 }
 
@@ -118,6 +130,19 @@ def top_k(mask: Tensor, causal: bool, q: Tensor, k: Tensor, v: Tensor) -> Tensor
     return (torch.softmax(best, -1).unsqueeze(-2) @ v[heads, places]).squeeze(-2)
 
 
+def blocks(mask: Tensor, causal: bool, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    heads, count, width = k.shape
+    keys, values = (x.view(heads, -1, 64, width) for x in (k, v))
+    match, rows = q @ keys.mean(2).mT, torch.arange(count)[:, None]
+    match = match.masked_fill(~mask[:, ::64], -math.inf) if causal else match
+    places = match.topk(4, -1).indices
+    head = torch.arange(heads)[:, None, None]
+    scores = (keys[head, places].flatten(2, 3) @ q.unsqueeze(-1)).squeeze(-1) / math.sqrt(width)
+    if causal:
+        scores = scores.masked_fill((64 * places[..., None] + torch.arange(64)).flatten(2) > rows, -math.inf)
+    return (torch.softmax(scores, -1).unsqueeze(-2) @ values[head, places].flatten(2, 3)).squeeze(-2)
+
+
 BY_HAND: dict[str, Callable[..., Tensor]] = {
     "softpick": softpick,
     "sigmoid": sigmoid,
@@ -125,7 +150,9 @@ BY_HAND: dict[str, Callable[..., Tensor]] = {
     "talking heads": talking_heads,
     "stick-breaking": stick_breaking,
     "top-k": top_k,
+    "blocks": blocks,
 }
+SELECTS = ("top-k", "blocks", "blocks, all")
 
 
 # ------------------------------------------------------------------------ measuring
@@ -144,7 +171,7 @@ def taken(ways: Sequence[Callable[[], object]], repeats: int) -> list[float]:
 
 def measure(name: str, count: int, gradient: bool, repeats: int) -> dict[str, object]:
     torch.manual_seed(0)
-    heads = 1 if name == "top-k" else HEADS
+    heads = 1 if name in SELECTS else HEADS
     shapes = [(heads, count, WIDTH)] * 3 + [(HEADS, HEADS)] * 2 * (name == "talking heads")
     given = [torch.randn(shape, requires_grad=gradient) for shape in shapes]
     arriving = torch.randn(given[2].shape)
@@ -173,14 +200,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few repeats")
     parser.add_argument("--only", default=",".join(BY_HAND), help="some of the programs, by the first of their names")
-    parser.add_argument("--positions", type=int, help="of each program; 1,024 if nothing is said, 4,096 for top-k")
+    parser.add_argument("--positions", type=int, help="1,024 if nothing is said, 4,096 where some are selected")
     parser.add_argument("--json", type=Path, help="write the results there")
     options = parser.parse_args()
     rows = []
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {platform.machine()}")
     print(f"{'program':16} {'positions':>9} {'gradient':9} {'ours':>9} {'÷ by hand':>10}")
     for name in [one for one in PROGRAMS if one.removesuffix(", all") in options.only.split(",")]:
-        count = options.positions or (4096 if name == "top-k" else 1024)
+        count = options.positions or (4096 if name in SELECTS else 1024)
         for gradient in (False, True):
             row = measure(name, count, gradient, 5 if options.quick else 11)
             rows.append(row)

@@ -274,11 +274,11 @@ def test_nothing_is_as_large_as_queries_by_keys(name: str) -> None:
     query, key, value = drawn(*[(1, 1, rows, width)] * 3, dtype=torch.float32)
     lower, upper, scale, *groups = given.arguments(0.3)
     rest = (lower, upper, *groups, None, scale, [])
-    saved = (*torch_intervals._run(None, False, False, query, key, value, *rest),)
+    saved = (*torch_intervals._run(None, False, False, False, query, key, value, *rest),)
     with Largest() as forward:
-        torch_intervals._run(None, False, False, query, key, value, *rest)
+        torch_intervals._run(None, False, False, False, query, key, value, *rest)
     with Largest() as backward:
-        torch_intervals._run(None, False, True, saved[0], query, key, value, *saved, *rest)
+        torch_intervals._run(None, False, False, True, saved[0], query, key, value, *saved, *rest)
     assert max(forward.size, backward.size) <= torch_plans.TILE_ROWS * rows < rows * rows / 16
 
 
@@ -344,7 +344,7 @@ TEXTS = kernel_texts(("torch_intervals", "torch_stream"))
 
 def test_texts_stand_together_in_one_file_and_alone(tmp_path: Path) -> None:
     """Pasted twice into one module that cannot see Indexical, they run; and no name of one is a name of the other."""
-    assert len(TEXTS) == 6  # What a kernel imports comes before it, once.
+    assert len(TEXTS) == 7  # What a kernel imports comes before it, once.
     defined = []
     for text in TEXTS:
         tree = ast.parse(text)

@@ -133,3 +133,12 @@ def test_constants_divide_as_the_language_does(a: int, b: int) -> None:
     quotient, remainder = apply("//", whole(a), whole(b)), apply("%", whole(a), whole(b))
     assert polynomial(quotient).constant == int(a / b)
     assert polynomial(remainder).constant == a - int(a / b) * b
+
+
+@given(st.integers(1, 6), st.integers(-3, 3).filter(bool))
+def test_a_quotient_and_its_remainder_are_what_was_divided(n: int, times: int) -> None:
+    x = apply("+", ASKS, apply("*", whole(2), ANSWERS))
+    parts = [apply("*", whole(times * n), apply("//", x, whole(n))), apply("*", whole(times), apply("%", x, whole(n)))]
+    wanted = polynomial(apply("*", whole(times), x))
+    assert polynomial(apply("+", *parts)) == polynomial(apply("+", *reversed(parts))) == wanted
+    assert polynomial(apply("+", parts[0], apply("%", x, whole(n + 1)))) != wanted

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..ir import nodes as ir
+from ..plan.key_blocks import key_block
 from ..plan.steps import Attend
 from . import operands, small_attention
 from .code import Call, List, Name, Node, Tuple, call
@@ -96,6 +97,7 @@ def interval_call(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, tile
         low.kernels.setdefault("torch_intervals", set()).add("attend_within")
         return KernelCall(Name("attend_within"), given, keywords)
     low.kernels.setdefault("torch_intervals", set()).add("with_tiles")
-    tile = Tile(low, let, attend, frame.batch, frame.row, attend.scores.bias, rest)
+    block = key_block(attend) if rest == tested(attend) else None
+    tile = Tile(low, let, attend, frame.batch, frame.row, attend.scores.bias, rest, block=block)
     name = tile.write()
     return KernelCall(Name(name), given, (("arrays", List(tuple(tile.arguments))), *keywords))

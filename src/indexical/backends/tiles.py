@@ -72,7 +72,8 @@ class Function:
 
 
 class Tile:
-    """Emits the functions of one attention's tiles, over arrays that they are handed."""
+    """Emits the functions of one attention's tiles, over arrays that they are handed. The guard may be the same for all
+    keys of a `block` of that size."""
 
     def __init__(
         self,
@@ -84,8 +85,9 @@ class Tile:
         bias: ir.Expr | None,
         rest: tuple[ir.Expr, ...],
         value: ir.Expr | None = None,
+        block: ir.Expr | None = None,
     ) -> None:
-        self.owner, self.let, self.attend = owner, let, attend
+        self.owner, self.let, self.attend, self.block = owner, let, attend, block
         self.batch, self.row, self.bias, self.rest = batch, row, bias, rest
         parts = [part for part in (bias, value, *rest) if part is not None]
         self.names = list(dict.fromkeys(read_in(*parts)))
@@ -247,7 +249,11 @@ class Tile:
         function = Function(name, ("arrays", "batch", "head", "rows", "keys"), about, opening, emitter.text)
         attend = self.owner.text.fresh(f"attend_{self.let.name}")
         self.emit([function])
-        self.owner.functions.append(attention_of(attend, "with_tiles", name))
+        if self.block is None:
+            self.owner.functions.append(attention_of(attend, "with_tiles", name))
+        else:
+            self.owner.functions.append(attention_of(attend, "with_tiles", name, blocked=Name("True")))
+            self.arguments.append(call("torch.tensor", sizes.number(self.owner, self.block)))
         return attend
 
     def opening(self, used: set[str]) -> Text:

@@ -109,7 +109,7 @@ def polynomial(expr: Expr, constants: Constants = no_constants) -> Polynomial:
             known = constants(tensor)
             return of_atom(expr) if known is None else polynomial(known, constants)
         case Map("+", (left, right)):
-            return polynomial(left, constants) + polynomial(right, constants)
+            return _reunited(polynomial(left, constants) + polynomial(right, constants), constants)
         case Map("-", (left, right)):
             return polynomial(left, constants) - polynomial(right, constants)
         case Map("neg", (operand,)):
@@ -120,6 +120,19 @@ def polynomial(expr: Expr, constants: Constants = no_constants) -> Polynomial:
             return _divide(op, polynomial(left, constants), polynomial(right, constants), expr)
         case _:
             return of_atom(expr)
+
+
+def _reunited(total: Polynomial, constants: Constants) -> Polynomial:
+    """A sum in which a quotient and its remainder are what was divided: `n * (x / n) + x % n` is `x`."""
+    for monomial, factor in total.terms.items():
+        match list(monomial):
+            case [(Map("%", (dividend, Const() | Size() as divisor)) as atom, 1)]:
+                quotient = of_atom(Map("//", atom.arguments, atom.type, atom.span))
+                parts = polynomial(divisor, constants) * quotient * number(factor)
+                if parts.terms and all(total.terms.get(one) == times for one, times in parts.terms.items()):
+                    rest = (total - parts).plus(of_atom(atom), -factor)
+                    return _reunited(rest + polynomial(dividend, constants) * number(factor), constants)
+    return total
 
 
 def _bounded(product: Polynomial, expr: Expr) -> Polynomial:

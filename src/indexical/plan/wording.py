@@ -6,6 +6,7 @@ from ..ir import nodes as ir
 from ..ir.domain import Slice
 from ..ir.text import shown
 from ..ir.walk import walk
+from .key_blocks import key_block
 from .steps import Attend, Chunks, Free, Softpick
 
 MASKED = "by scaled_dot_product_attention under that mask"
@@ -51,6 +52,9 @@ def words_of(attend: Attend, fused: bool, streams: bool, builds: bool) -> tuple[
         more = f"{attend.few.learned:,} where a gradient is wanted"
         products = f"where there are at most {attend.few.scores:,} scores, {more}: {PRODUCTS}"
         lines.append(products if streams else masked)
+    block = None if fused or streams or builds else key_block(attend)
+    if block is not None:
+        lines.append(f"where few pairs are heard, on a CPU: each {shown(block)} keys with the queries that hear them")
     if attend.attention.empty == "nan":
         lines.append("a row that hears nobody is NaN: it is 0 / 0")
     if builds and attend.attention.guard:

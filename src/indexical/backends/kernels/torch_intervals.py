@@ -17,6 +17,7 @@ from .torch_fused import attend_fused, attend_fused_backward
 from .torch_operator import OPERATORS, define_operator, is_transformed, map_one_by_one, row_totals, sink_gradient
 from .torch_pieces import Scores, TileScore, pieces_of, score_reach
 from .torch_plans import SPLIT_ROWS, Plan, recalled_plans
+from .torch_selected import hear_selected
 
 # ---- All tiles of a plan --------------------------------------------------------------------------------------------
 
@@ -100,10 +101,17 @@ def _hear_backward(
 # ---- The operators --------------------------------------------------------------------------------------------------
 
 
-def _run(tile_score: TileScore | None, relative: bool, backward: bool, *given: Any) -> tuple[Tensor, ...]:
+def _run(
+    tile_score: TileScore | None, relative: bool, blocked: bool, backward: bool, *given: Any
+) -> tuple[Tensor, ...]:
     """The body of an operator. A sink changes result and total; from these the gradients are what they are without."""
     *tensors, lower, upper, query_group, key_group, sink, scale, arrays = given
-    found = _filled(tile_score, relative, backward, tensors, (lower, upper, query_group, key_group), scale, arrays)
+    bounds, found = (lower, upper, query_group, key_group), None
+    if blocked and tile_score is not None:
+        *arrays, size = arrays
+        found = hear_selected(tile_score, backward, tensors, bounds, scale, arrays, int(size))
+    if found is None:
+        found = _filled(tile_score, relative, backward, tensors, bounds, scale, arrays)
     return found if backward or sink is None else _sunk(found[0], found[1], sink)
 
 
@@ -279,20 +287,24 @@ def _functions(name: str, forward: Any, backward: Any, folds: bool) -> tuple[Any
     return Attending, Returning
 
 
-def with_tiles(name: str, tile_score: TileScore | None, relative: bool = False) -> Callable[..., Any]:
+def with_tiles(
+    name: str, tile_score: TileScore | None, relative: bool = False, blocked: bool = False
+) -> Callable[..., Any]:
     """`attend_within` with biases and masks that are made tile by tile from further `arrays`.
 
     `tile_score(arrays, batch, head, rows, keys)` is given two slices and the places of the rows and keys, each a slice
     or, where groups have changed the order, a tensor of indices. It gives a bias to add to the scores and a Boolean
     tensor of what is allowed, either None for none; they broadcast to (batch, head, rows, keys) and are not written to.
     There is no gradient to `arrays`. A bias alone that depends on row and key by their difference is `relative`: it may
-    be asked for once, at other places the same distance apart, beyond the last too.
+    be asked for once, at other places the same distance apart, beyond the last too. A mask alone that is the same for
+    all keys of a block is `blocked`: the last of the arrays is the number of keys of one.
     """
     tensors = "Tensor query, Tensor key, Tensor value, "
     saved = f"Tensor gradient, {tensors}Tensor out, Tensor total, "
-    full_name, forward = _define(name, tensors, 2, functools.partial(_run, tile_score, relative, False), _shapes)
+    run = functools.partial(_run, tile_score, relative, blocked)
+    full_name, forward = _define(name, tensors, 2, functools.partial(run, False), _shapes)
     backward_name, backward = _define(
-        f"{name}_backward", saved, 3, functools.partial(_run, tile_score, relative, True), _shapes_backward
+        f"{name}_backward", saved, 3, functools.partial(run, True), _shapes_backward
     )
 
     def derive(ctx: Any, gradient: Tensor | None, gain: Tensor | None) -> tuple[Any, ...]:
