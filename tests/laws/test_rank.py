@@ -151,6 +151,13 @@ let out[h, i, d] = 2 * sum[j](softmax[j](s[h, i, j] where 3 > rank[j](s[h, i, j]
 let s[h, i, j] = floor(sum[d](Q[h, i, d] * K[h, j, d]));
 let r[h, i, j] = rank[j](s[h, i, j]);
 let out[h, i, d] = sum[j](V[h, j, d] * s[h, i, j] where r[h, i, j] <= 2);""",
+    "scaled": """
+let s[h, i, j] = sum[d](Q[h, i, d] * K[h, j, d]) / sqrt(size(d));
+let w[h, i, j] = softmax[j](s[h, i, j] where j <= i, rank[j](s[h, i, j] where j <= i) < 3);
+let out[h, i, d] = sum[j](w[h, i, j] * V[h, j, d]);""",
+    "scaled, and summed": """
+let s[h, i, j] = sum[d](Q[h, i, d] * K[h, j, d]) * 0.25;
+let out[h, i, d] = sum[j](V[h, j, d] * exp(s[h, i, j]) where rank[j](s[h, i, j]) < 3);""",
     "for all queries": """
 let c[h, j] = sum[d](K[h, j, d] ** 2);
 let out[h, i, d] = Q[h, i, d] * sum[j](softmax[j](c[h, j] where rank[j](c[h, j]) < 3) * V[h, j, d] where j != 2);""",
@@ -174,6 +181,16 @@ def test_what_was_selected_is_gathered(form: str, keys: int) -> None:
     for one in (found.detach(), program(**given, outputs="out")):
         np.testing.assert_allclose(np.asarray(one), wanted, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(tensors["V"].grad, flowing, rtol=1e-9, atol=1e-12)
+
+
+def test_a_scale_is_left_to_what_was_selected() -> None:
+    text = f"input Q[h, i, d], K[h, j, d], V[h, j, d];{SELECTED['scaled']}"
+    given = [torch.zeros(2, 3, 4)] * 3
+    alone, beside = (str(ix.compile(text).plan(*given, outputs=outputs)) for outputs in ("out", ("s", "out")))
+    assert "s_unscaled[h, i, j]" in alone
+    assert "s_unscaled" not in beside
+    turned = ix.compile(text.replace("/ sqrt(size(d))", "* -0.5"))
+    assert "unscaled" not in str(turned.plan(*given, outputs="out"))
 
 
 @pytest.mark.parametrize("limit", [0, 1, 3])

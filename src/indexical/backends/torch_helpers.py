@@ -363,10 +363,15 @@ def guarded_top(x, kept, count, axis):
     low = x if kept is None else torch.where(kept, x, -math.inf)
     values, place = low.topk(count, -1)
     # Which of equal numbers come first is not said there, and NaN comes before all: such rows are sorted.
-    odd = (values[..., 1:] == values[..., :-1]).any(-1) | values[..., 0].isnan()
     rest = low.scatter(-1, place, -math.inf) if kept is None else low.scatter_(-1, place, -math.inf)
-    odd = odd | (rest.amax(-1) == values[..., -1])
+    same = torch.cat((values[..., 1:] == values[..., :-1], rest.amax(-1, keepdim=True) == values[..., -1:]), -1)
+    last = values == -math.inf
+    odd = (same if kept is None else same & ~last).any(-1) | values[..., 0].isnan()
     try:
+        few = last[..., -1] if kept is not None and bool(last.any()) else None
+        if few is not None:  # Fewer are kept, unless some of them are -inf.
+            odd[few] |= kept[few].sum(-1) != (~last[few]).sum(-1)
+            place[last] = -1
         some = bool(odd.any())
     except RuntimeError:  # vmap has no answer for all that it maps over
         return by_sorting(x, kept).movedim(-1, axis)

@@ -16,6 +16,7 @@ from ..ir.needs import needed
 from ..ir.types import Coordinate, Kind
 from ..ir.walk import Inexpressible, at, fresh, fresh_name, rebuild, substitute, walk
 from .ordering import definition, rewritten
+from .unscaled import leave_scales
 
 Ranges = Mapping[Coordinate, ir.Range]
 
@@ -66,7 +67,7 @@ def gather_selected(program: ir.Program, wanted: tuple[str, ...]) -> tuple[ir.Pr
         found, names = search.by_places(needed(program, wanted))
         again = search.replaced & needed(found, wanted)
         if not again:
-            return found, names
+            return leave_scales(found, wanted, {*names, *(let.name for let in search.made)}), names
         kept |= again
 
 
