@@ -15,6 +15,10 @@ import indexical as ix
         ("input S[i, j], b[j]; let w[i, j] = softmax[j](S[i, j] + b[j]) where j <= i;", "3·i·j", 3 * (1 + 2 + 3 + 4)),
         ("input S[i, j]; let w[i, j] = softmax[j](S[i, j] * softmax[j](2 * S[i, j])) + 1;", "7·i·j", 7 * 4 * 5),
         ("input S[i, j]; let w[i, j] = cumsum[j](S[i, j] * S[i, j]);", "2·i·j", 2 * 4 * 5),
+        ("input S[i, j]; let w[i, k in 0..size(j)] = sum[j](S[i, j] where j <= k);", "i·j", 4 * 5),
+        ("input S[i, j]; let w[i, k in 0..size(j)] = sum[j](S[i, j] where k < j <= i);", "i·j", 1 + 2 + 3 + 4),
+        ("input S[i, j]; let w[i, k in 0..size(j)] = sum[j](0.5 ** (k - j) * S[i, j] where j <= k);", "i·j", 4 * 5),
+        ("input S[i, j]; let w[i, k in 0..size(j)] = sum[j](S[i, j] where j <= k, j > k - 2);", "i·j^2", 4 * 9),
     ],
 )
 def test_cost_is_counted_once_for_each_point(text: str, dense: str, count: int) -> None:

@@ -87,8 +87,10 @@ class Cost:
         result: list[Trail] = []
         for let in self.view.program.lets:
             own = asked.get(let.name, ()) if len(let.clauses) == 1 else ()
-            held = tuple((_at(let, let.clauses[0], one), True) for one in own)
-            result += [(*trail, *held) for trail in work(self.view, let).trails]
+            held = [(_at(let, let.clauses[0], one), True) for one in own]
+            for trail in work(self.view, let).trails:
+                there = {step.coordinate for step in trail if isinstance(step, ir.Range)}
+                result.append((*trail, *(one for one in held if one[0].type.coordinates <= there)))
         return result
 
     def of_trail(self, trail: Trail, positions: int) -> int:

@@ -6,8 +6,8 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial, number
 from ..ir.context import look_through
+from ..ir.prefixes import RUNNING, Decay, Order, Prefix, find
 from ..ir.prove import conjuncts
-from ..plan.prefixes import RUNNING, Decay, Order, Prefix, find
 from . import arrays, binding, contraction, integers, points, removal, scans, sizes
 from .base import Value
 from .code import ALL, ONE, ZERO, Node, Slice, Tuple, call, infix, method

@@ -2,7 +2,7 @@
 
 One multiply-add is one product of real numbers together with the addition it goes into, or one sum,
 difference or quotient by itself. Exponentials and the like are not counted. A point that a guard removes
-costs nothing.
+costs nothing. Reductions over all points up to one, or from one on, are a running total: one addition for each point.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ import numpy as np
 from ..ir import build, whole
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial, number, polynomial
-from ..ir.context import Trail, constants_of
+from ..ir.conditions import conjuncts_of
+from ..ir.context import Trail, constants_of, look_through
+from ..ir.elimination import in_range
+from ..ir.prefixes import find
 from ..ir.prove import conjuncts, inequalities
 from ..ir.types import Coordinate
 from .dependence import evaluated, support
@@ -106,13 +109,17 @@ def _takes_home(view: View, name: str, gathered: str) -> bool:
 
 def _operations(clause: ir.Clause, lets: Mapping[str, ir.Let]) -> Iterator[Trail]:
     """One trail for every multiply-add that a clause performs at each point of that trail."""
+    running: list[tuple[ir.Range, Coordinate]] = []
     for expr, path in evaluated(clause, lets):
-        trail = _computed_once(path)
+        trail = _along(_computed_once(path), running)
         match expr:
             case ir.Reduce(op, ranges, body, guard) if op in ("sum", "mean", "prod") and expr.type.kind == "real":
+                query = _running_to(expr, path, lets)
+                running += [] if query is None else [(ranges[0], query)]
                 inner: Trail = (*trail, *ranges)
                 if guard is not None:
                     inner = (*inner, (guard, True))
+                inner = _along(inner, running)
                 # A product goes into its sum at no further cost: it is counted where it is computed.
                 if op != "sum" or not (isinstance(body, ir.Map) and body.op in ("*", "/")):
                     yield inner
@@ -135,6 +142,35 @@ def _computed_once(trail: Trail) -> Trail:
         step
         for step in trail
         if (step.coordinate not in outside if isinstance(step, ir.Range) else not step[0].type.coordinates & outside)
+    )
+
+
+def _running_to(expr: ir.Reduce, trail: Trail, lets: Mapping[str, ir.Let]) -> Coordinate | None:
+    """The coordinate up to which, or from which on, a reduction runs over another; None where it is no prefix."""
+    if len(expr.ranges) > 1:
+        return None
+    stated = [*conjuncts_of(expr.guard), *(in_range(expr.ranges[0]) if expr.ranges[0].depends_on else ())]
+    facts = [fact for one in stated for fact in conjuncts(one, True, look_through(lets))]
+    queries = [step.coordinate for step in trail if isinstance(step, ir.Range)]
+    found = find(expr, facts, queries, constants_of(lets))
+    return None if found is None else found.order.query
+
+
+def _along(trail: Trail, running: list[tuple[ir.Range, Coordinate]]) -> Trail:
+    """The points at which a part of running totals is computed: once for all points that they run to."""
+    gone = {query for range, query in running if any(step is range for step in trail)}
+    if not gone:
+        return trail
+    parts: list[ir.Range | tuple[ir.Expr, bool]] = []
+    for step in trail:
+        if isinstance(step, ir.Range) or not step[1]:
+            parts.append(step)
+        else:
+            parts += [(fact, True) for fact in conjuncts_of(step[0])]
+    return tuple(
+        part
+        for part in parts
+        if (part.coordinate not in gone if isinstance(part, ir.Range) else not part[0].type.coordinates & gone)
     )
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from ..ir import nodes as ir
 from ..ir.affine import no_constants
 from ..ir.conditions import conjuncts_of
+from ..ir.prefixes import order_of
 from ..ir.types import Coordinate
 from ..ir.walk import parts_of, reads_of, walk
-from .prefixes import order_of
 
 # Functions that are 0 at 0, and normalisers that read nothing behind a point.
 _KEEP_ZERO = ("neg", "relu", "abs")

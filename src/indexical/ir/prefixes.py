@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..ir import build
-from ..ir import nodes as ir
-from ..ir.affine import Constants, Polynomial, expression, number, of_atom, polynomial
-from ..ir.algebra.factors import Factor, factors_of, product_of
-from ..ir.algebra.predicates import BASES
-from ..ir.prove import inequalities
-from ..ir.types import Coordinate
-from ..ir.walk import walk
+from . import build
+from . import nodes as ir
+from .affine import Constants, Polynomial, expression, number, of_atom, polynomial
+from .algebra.factors import Factor, factors_of, product_of
+from .algebra.predicates import BASES
+from .prove import inequalities
+from .types import Coordinate
+from .walk import walk
 
 RUNNING = ("sum", "mean", "prod", "max", "min", "any", "all")
 
