@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.pairs import ALL, called_few
 from tests.plan.agreement import arrays_for, checked, program_of
 
 import indexical as ix
@@ -92,6 +93,26 @@ def assert_as_written(source: str, given: dict[str, object]) -> None:
 def test_streamed_as_written(weights: str) -> None:
     body = f"let out[b, h, i, e] = sum[j]({OTHERS[weights]} * V[b, h, j, e] where i - 3 < j && j <= i);"
     assert_as_written(HEAD + body, tensors())
+
+
+UNGUARDED = {
+    "sigmoid": "sum[j](sigmoid(s[b, h, i, j]) * V[b, h, j, e])",
+    "relu squared": "sum[j](relu(s[b, h, i, j]) ** 2 * V[b, h, j, e])",
+    "softpick": """sum[j](relu(exp(s[b, h, i, j]) - 1) * V[b, h, j, e])
+    / (sum[j](abs(exp(s[b, h, i, j]) - 1)) + exp(g[h]))""",
+}
+
+
+@pytest.mark.parametrize("pairs", [0, ALL], ids=["streamed", "at once"])
+@pytest.mark.parametrize("weights", UNGUARDED)
+def test_all_keys_at_once_and_streamed(weights: str, pairs: int) -> None:
+    source = f"space position(i, j);\n{HEAD}let out[b, h, i, e] = {UNGUARDED[weights]};"
+    with called_few(pairs):
+        for sizes in ({}, {"i": 1, "j": 1}, {"i": 2, "j": 0}, {"i": 0, "j": 3}):
+            assert_as_written(source, tensors(**sizes))
+        given = tensors()
+        given["Q"].data.mul_(1000)
+        assert bool(ix.compile(source)(**given).isfinite().all())
 
 
 def test_rows_that_hear_nobody_and_few_points() -> None:

@@ -10,7 +10,7 @@ from ..ir.types import Coordinate
 from ..plan.few import SHORT_ROWS
 from ..plan.norms import Norm
 from ..plan.placement import has_keys
-from ..plan.steps import Attend, Chunks, Step
+from ..plan.steps import Attend, Chunks, Softpick, Step
 from ..plan.target import FUSED, INTERVALS, TILES, TRITON
 from . import (
     arrays,
@@ -279,13 +279,16 @@ def few_or_streamed(
             low.text.assign(mask, small_attention.allowed_pairs(stream, attend, *small_attention.inside(low, stream)))
             low.text.update(small, call("all_take_part", mask))
         allowed, test = Name(mask), Name(small)
-    low.kernels.setdefault("torch_masked", set()).add("attend_scores")
+    picked = isinstance(attend.attention.normaliser, Softpick)
+    function = "gather_scores" if stream.free else "pick_scores" if picked else "attend_scores"
+    low.kernels.setdefault("torch_masked", set()).add(function)
     low.text.add("if", test)
     with low.block():
         inner, scope = small_attention.inside(low, stream)
         allowed = allowed or small_attention.allowed_pairs(stream, attend, inner, scope)
         scores = small_attention.scored(stream, attend, inner, scope)
-        low.text.assign(variable, call("attend_scores", scores, answers, *(() if allowed is None else (allowed,))))
+        further = operands.sink_operand(low, attend, frame, False) if picked else allowed
+        low.text.assign(variable, call(function, scores, answers, *(() if further is None else (further,))))
     low.text.add("else")
     with low.block():
         low.text.assign(variable, streamed(low, name, stream, answers, attend, frame))

@@ -40,7 +40,7 @@ def few_scores(low: Lowering, attend: Attend, frame: Frame, given: tuple[Part, .
         return None
     points = contraction.product_of_lengths(low, (*frame.batch, *_pair(attend, frame)), frame.scope)
     learned = node(attend.few.learned)
-    if given is None:
+    if given is None or attend.few.scores == attend.few.learned:
         return infix("<=", points, learned)
     return infix("<=", points, Ternary(learned, call(low.text.helper("learns"), *given), node(attend.few.scores)))
 

@@ -439,8 +439,7 @@ def _attend(
                 return _by_length(let, attend, chunks, dtype)
             return Step(let.name, CHUNKS, chunk_words(chunks), (), attend, chunks=chunks)
         refusals = (*refusals, Refusal(let.name, CHUNKS, chunks))
-    few = INTERVALS in target.kernels and attention.normaliser == Softmax() and not totals
-    if way in (INTERVALS, TILES, STREAM) and few:
+    if way in (INTERVALS, TILES, STREAM) and INTERVALS in target.kernels and not totals:
         attend = replace(attend, few=few_pairs(attend, device))
     if TRITON in target.kernels and device == "cuda" and way != FUSED and dtype is not None:
         reason = refusal(attend, {let.name: dtype})

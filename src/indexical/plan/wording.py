@@ -49,8 +49,9 @@ def words_of(attend: Attend, fused: bool, streams: bool, builds: bool) -> tuple[
             lines.append(f"where {wanted} wants a gradient: by stream{products}")
     if attend.few is not None:
         masked = f"where its mask has at most {attend.few.mask:,} points: {MASKED}"
-        more = f"{attend.few.learned:,} where a gradient is wanted"
-        products = f"where there are at most {attend.few.scores:,} scores, {more}: {PRODUCTS}"
+        same = attend.few.learned == attend.few.scores
+        more = "" if same else f", {attend.few.learned:,} where a gradient is wanted"
+        products = f"where there are at most {attend.few.scores:,} scores{more}: {PRODUCTS}"
         lines.append(products if streams else masked)
     block = None if fused or streams or builds else key_block(attend)
     if block is not None:
