@@ -28,6 +28,7 @@ FORMULAS = {
     "log(1 / (1 + exp(-{x})))": log_sigmoid,
     "log(1 - 1 / (1 + exp({x})))": log_sigmoid,
     "1 - cos({x})": one_less_cosine,
+    "cos({x}) - 1": lambda x: -one_less_cosine(x),
 }
 SPELLINGS = {
     "at once": "let y[i] = {formula};",

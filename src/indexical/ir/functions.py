@@ -239,7 +239,10 @@ _FUNCTIONS = (
         present=FIRST, undefined=NONE, steep=NONE, settled=False, trend=UNKNOWN, parity="even",
         value=elementary.guarded(math.cos), definition=None,
         slope="-sin(x)",
-        unstable=(("1 - cos(x)", "2 * sin(0.5 * x) * sin(0.5 * x)"),),
+        unstable=(
+            ("1 - cos(x)", "2 * sin(0.5 * x) * sin(0.5 * x)"),
+            ("cos(x) - 1", "-2 * sin(0.5 * x) * sin(0.5 * x)"),
+        ),
         numpy=Spelling("np.cos"), torch=Spelling("torch.cos"),
         jax=Spelling("jnp.cos"), triton=Spelling("tl.cos"), javascript="Math.cos",
     ),

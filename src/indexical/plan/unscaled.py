@@ -56,7 +56,7 @@ def _is_positive(expr: ir.Expr, inside: set[Coordinate]) -> bool:
             return value > 0
         case ir.Size(coordinate):
             return coordinate in inside
-        case ir.Map("sqrt" | "rsqrt" | "*" | "/", arguments):
+        case ir.Map("sqrt" | "*" | "/", arguments):
             return all(_is_positive(argument, inside) for argument in arguments)
     return False
 
