@@ -52,6 +52,12 @@ BROKEN: dict[str, tuple[set[str], str]] = {
     "turned_query": ({"IX416"}, _turned(_GIVEN, "rotary_pairs(Q, 10000.0)", "K")),
     "turned_key": ({"IX416"}, _turned(_GIVEN, "Q", "rotary_halves(K, 10000.0)")),
     "turned_projected_query": ({"IX416"}, _turned(_MADE, "rotary_halves(Q, 10000.0)", "K")),
+    "turned_query_meets_a_projection": (
+        {"IX416"},
+        _turned(_MADE, "rotary_halves(Q, 10000.0)", "K")
+        .replace("let K[h, j, d] = sum[m](X[j, m] * W_K[h, m, d]);\n", "")
+        .replace("* K[h, j, d])", "* sum[m](X[j, m] * W_K[h, m, d]))"),
+    ),
     "turned_query_behind_nothing": (
         {"IX416"},
         _turned(_MADE + "let n = 3;\n", "rotary_pairs_from(Q, n, 10000.0)", "K"),

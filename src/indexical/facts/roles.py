@@ -344,8 +344,10 @@ def _said(view: View, gather: Use, found: list[Comparison], coordinate: Coordina
 
 def _leaves(view: View, gather: Use, found: list[Comparison]) -> list[ir.Read]:
     """The inputs that both sides of the comparison and the values are made of, at this gather's coordinates."""
+    if (id(gather), len(found)) in view.leaves:
+        return view.leaves[id(gather), len(found)]
     sides = [f for comparison in found for f in (*comparison.query_side, *comparison.key_side)]
-    result: list[ir.Read] = []
+    result = view.leaves[id(gather), len(found)] = []
     waiting: list[ir.Expr] = [factor.expr for factor in (*sides, *gather.values)]
     while waiting and len(result) < 200:
         for part in walk(waiting.pop()):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial, of_atom, polynomial
-from ..ir.algebra.factors import Factor, Forms
+from ..ir.algebra.factors import Factor, Forms, varying
 from ..ir.context import constants_of
 from ..ir.types import Coordinate
 from ..ir.walk import walk
@@ -94,13 +94,20 @@ def sides(view: View, gather: Gather | Ungathered) -> Iterator[tuple[Comparison,
     asks = query_of(view, gather)
     if len(asks) != 1:
         return
+    (ask,) = asks
     for comparison in view.comparisons(gather):
-        if len(comparison.compared) == 1 and not comparison.bridged:
-            (over,) = (step.range for step in comparison.product.summed if step.coordinate in comparison.compared)
-            query = _side(view, comparison.query_side, next(iter(asks)), gather.coordinate, over)
-            key = _side(view, comparison.key_side, gather.coordinate, next(iter(asks)), over)
-            if query is not None and key is not None:
-                yield comparison, query, key
+        compared = [step.range for step in comparison.product.summed if step.coordinate in comparison.compared]
+        mine, theirs = (
+            [range for range in compared if range.coordinate in varying(side)]
+            for side in (comparison.query_side, comparison.key_side)
+        )
+        if len(mine) != 1 or len(theirs) != 1 or len(compared) != (2 if comparison.bridged else 1):
+            continue
+        query = _side(view, comparison.query_side, ask, gather.coordinate, mine[0])
+        key = _side(view, comparison.key_side, gather.coordinate, ask, theirs[0])
+        # Through a factor between them, such as the projection of what does not turn, features do not meet themselves.
+        if query is not None and key is not None and (not comparison.bridged or bool(query.turns) != bool(key.turns)):
+            yield comparison, query, key
 
 
 def _side(view: View, factors: tuple[Factor, ...], at: Coordinate, other: Coordinate, over: ir.Range) -> Side | None:

@@ -91,6 +91,11 @@ class View:
         return {id(use): compare(self.forms, use.weights.basis, use.coordinate, asks) for use, asks in uses}
 
     @cached_property
+    def leaves(self) -> dict[tuple[int, int], list[ir.Read]]:
+        """The inputs that gathers are made of, by their identity and the number of their comparisons."""
+        return {}
+
+    @cached_property
     def turns(self) -> bool:
         """Whether anything in the program is a cosine: without one, nothing turns."""
         bodies = [clause.body for let in self.program.lets for clause in let.clauses]

@@ -103,7 +103,10 @@ def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
 def substitute(expr: Expr, values: Mapping[Coordinate, Expr]) -> Expr:
     """The expression with coordinates replaced by values. What a reduction binds inside is renamed
     where a value mentions its name, so that nothing is captured."""
-    touched = {c: v for c, v in values.items() if c in expr.type.coordinates}
+    there = expr.type.coordinates
+    if not there or there.isdisjoint(values):
+        return expr
+    touched = {c: v for c, v in values.items() if c in there and not (isinstance(v, Coord) and v.coordinate == c)}
     if not touched:
         return expr
     match expr:
