@@ -286,3 +286,12 @@ def test_two_inputs_may_be_heard_two_ways() -> None:
     heard = found(ix.compile(text), "out")
     assert (heard["causal"].inputs, heard["anti-causal"].inputs) == (("x",), ("y",))
     assert heard["causal"].over == heard["anti-causal"].over == ()
+
+
+def test_a_projection_in_place_makes_no_query_of_a_head() -> None:
+    found = ix.compile("""space place(i, j), width(m), part(d, e);
+input X[i, m], A[h, m, d], B[h, m, d], C[h, m, e];
+let Q[h, i, d] = sum[m](X[i, m] * A[h, m, d]);
+let w[h, i, j] = softmax[j](sum[d](Q[h, i, d] * sum[m](X[j, m] * B[h, m, d])) / sqrt(size(d))) where j <= i;
+let out[h, i, e] = sum[j](w[h, i, j] * sum[m](X[j, m] * C[h, m, e]));""").roles
+    assert [(role.query, role.key, role.head, role.direction) for role in found] == [(("i",), ("j",), ("h",), "causal")]

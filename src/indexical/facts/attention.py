@@ -286,14 +286,18 @@ class Comparison:
     @property
     def bridged(self) -> frozenset[Coordinate]:
         """The coordinates that a factor between the sides, such as `W` in `q[m] * W[m, n] * k[n]`, joins."""
+        return self.between & self.product.bound & (varying(self.query_side) | varying(self.key_side))
+
+    @property
+    def between(self) -> frozenset[Coordinate]:
+        """The coordinates of factors between the sides."""
         bound, mine, theirs = self.product.bound, varying(self.query_side), varying(self.key_side)
-        joined = [
-            factor.coordinates & bound
+        return varying(
+            factor
             for factor in self.product.factors
             if factor not in self.query_side and factor not in self.key_side
             if factor.coordinates & bound & mine and factor.coordinates & bound & theirs
-        ]
-        return frozenset().union(*joined) & (mine | theirs)
+        )
 
 
 def compare(forms: Forms, score: ir.Expr | None, key: Coordinate, asks: frozenset[Coordinate]) -> list[Comparison]:

@@ -288,6 +288,8 @@ def query_of(view: View, gather: Use) -> frozenset[Coordinate]:
     query_side = varying(f for comparison in found for f in comparison.query_side)
     key_side = varying(f for comparison in found for f in comparison.key_side)
     query = gather.weight_coordinates & (query_side - key_side) if found else gather.asks
+    # What a factor between the sides varies with, such as the projection of keys that have no name, is a head.
+    query = query - frozenset().union(*(comparison.between for comparison in found)) or query
     if isinstance(gather, Transposed) and not query <= gather.summed:
         return frozenset()
     # Several may ask at once: what is said to be a head or a batch is that.
