@@ -303,9 +303,7 @@ def with_tiles(
     saved = f"Tensor gradient, {tensors}Tensor out, Tensor total, "
     run = functools.partial(_run, tile_score, relative, blocked)
     full_name, forward = _define(name, tensors, 2, functools.partial(run, False), _shapes)
-    backward_name, backward = _define(
-        f"{name}_backward", saved, 3, functools.partial(run, True), _shapes_backward
-    )
+    backward_name, backward = _define(f"{name}_backward", saved, 3, functools.partial(run, True), _shapes_backward)
 
     def derive(ctx: Any, gradient: Tensor | None, gain: Tensor | None) -> tuple[Any, ...]:
         saved, arrays = ctx.saved_tensors[:10], list(ctx.saved_tensors[10:])
