@@ -6,8 +6,9 @@ same name, with a program that fails, what is printed, why, and the mend.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from .records import dataclass
 
 Severity = Literal["error", "warning", "note"]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from .codes import CODES, Severity
+from .records import dataclass
 from .source import Span
 
 

@@ -6,11 +6,12 @@ import keyword
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol
 
 from ..ir.types import Coordinate, Dtype, Kind
 from ..plan.target import Target
+from ..records import dataclass
 from .code import Index, Name, Node, Part, String, Tuple, call, names, node, show
 from .layout import Block, Statement, arranged, written
 from .layout import Kind as StatementKind

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.conditions import negated
 from ..ir.types import DEFAULT_DTYPE, Coordinate, Dtype, widest
+from ..records import dataclass
 from . import arrays, integers, scatter, sizes
 from .base import Value
 from .code import Name, Ternary

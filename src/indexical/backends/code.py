@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TypeAlias
+
+from ..records import dataclass
 
 # How tightly an expression binds, so that parentheses stand only where they are needed.
 ATOM, POWER, UNARY, PRODUCT, SUM, AND, OR, COMPARISON, NOT, BOTH, EITHER, TERNARY = range(11, -1, -1)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..ir import nodes as ir
 from ..ir.algebra.factors import factors_of
 from ..ir.types import Coordinate
+from ..records import dataclass
 from . import arrays, contraction, indexing, removal, sizes, views
 from .base import Value
 from .code import ALL, NONE, ZERO, Name, Node, call, method

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial
 from ..ir.walk import reads_of
 from ..plan.recurrences import stepped_axes
+from ..records import dataclass
 from . import clauses, recurrent_rows, removal, scans, sizes
 from .code import ONE, ZERO, Between, Infix, Name, Node, call, chain, infix, node
 from .layout import Kind

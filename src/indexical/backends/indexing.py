@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -10,6 +10,7 @@ from ..ir.affine import expression, polynomial
 from ..ir.text import shown
 from ..ir.types import DEFAULT_DTYPE, Coordinate
 from ..ir.walk import fresh, walk
+from ..records import dataclass
 from . import reuse, sizes, views
 from .base import Value
 from .code import ALL, NONE, List, Name, Node, Number, String, call, fill, infix, method, node

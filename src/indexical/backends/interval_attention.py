@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..ir import nodes as ir
 from ..plan.key_blocks import key_block
 from ..plan.steps import Attend
+from ..records import dataclass
 from . import operands, small_attention
 from .code import Call, List, Name, Node, Tuple, call
 from .lowering import Lowering

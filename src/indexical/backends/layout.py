@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
 from ..ir.functions import FUNCTIONS
 from ..ir.types import Coordinate, Dtype
+from ..records import dataclass
 from .code import (
     Call,
     Comprehension,

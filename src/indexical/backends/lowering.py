@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from ..ir import nodes as ir
@@ -13,6 +13,7 @@ from ..ir.algebra.safety import Sides
 from ..ir.types import Coordinate, Dtype
 from ..plan.scans import Recurrence
 from ..plan.steps import Refusal, Step
+from ..records import dataclass
 from .base import Text, Value
 from .code import Node
 from .layout import Block, Statement

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import renamed_apart, walk
 from ..plan.steps import Attend
+from ..records import dataclass
 from . import arrays, clauses, sizes
 from .base import Value
 from .code import ALL, NAN, NONE, ZERO, Index, Infix, List, Name, Node, Number, Part, Prefix, Ternary, call, chain, fill

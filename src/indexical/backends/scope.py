@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from ..ir import build
@@ -13,6 +13,7 @@ from ..ir.context import Trail
 from ..ir.prove import conjuncts, no_definitions
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, substitute
+from ..records import dataclass
 from .code import Node
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from importlib import import_module, resources
 
 from ..ir import nodes as ir
 from ..plan.steps import Plan
 from ..plan.target import TRITON
+from ..records import dataclass
 from . import definitions, sizes
 from .arguments import Argument
 from .base import Dialect

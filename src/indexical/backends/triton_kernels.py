@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.pairs import Block
 from ..plan.steps import Dot
+from ..records import dataclass
 from .code import Node, fill, show
 from .triton_score import PAIR, ROW, Axis, Cell, Operand, Printer, Terms, dot_name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
@@ -16,6 +16,7 @@ from ..ir.functions import FUNCTIONS
 from ..ir.types import Coordinate, Kind
 from ..plan.gpu import Table, table_of
 from ..plan.steps import Dot
+from ..records import dataclass
 from ..transform.slopes import partials
 from .code import (
     Call,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from ..ir import build
@@ -12,6 +12,7 @@ from ..ir.text import shown
 from ..ir.types import Coordinate
 from ..ir.walk import substitute
 from ..plan.reach import reach as ends_of
+from ..records import dataclass
 from ..source import Span
 from . import arrays, sizes
 from .base import Value, plain

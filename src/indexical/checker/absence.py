@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import assert_never
 
 from ..diagnostics import Fix, Label, Sink
@@ -14,6 +14,7 @@ from ..ir.conditions import fails
 from ..ir.context import Trail, assume, inside
 from ..ir.functions import operation
 from ..ir.walk import at
+from ..records import dataclass
 from ..source import Span
 from .reporting import report_all
 

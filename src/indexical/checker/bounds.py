@@ -4,7 +4,6 @@ in the run."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import islice, product
 
 from ..diagnostics import Label, Sink
@@ -15,6 +14,7 @@ from ..ir.context import Trail, visit, visit_clause
 from ..ir.domain import Domain
 from ..ir.prove import always_possible
 from ..ir.types import Coordinate
+from ..records import dataclass
 from .reporting import report_all
 from .sizes import show, simplify
 

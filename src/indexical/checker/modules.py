@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 
 from ..diagnostics import Sink
+from ..records import dataclass
 from ..source import Source
 from ..syntax import tree
 from ..syntax.parse import parse

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from difflib import get_close_matches
 
 from ..diagnostics import Fix, Label, Sink
+from ..records import dataclass
 from ..source import Span
 from ..syntax import tree
 from ..syntax.vocabulary import RESERVED

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import combinations
 
 from ..ir import nodes as ir
 from ..ir.context import Trail, bound_by, visit_clause
 from ..ir.domain import Domain
 from ..ir.types import Coordinate
+from ..records import dataclass
 from .spaces import TOGETHER, Classes, Joined, tied
 
 

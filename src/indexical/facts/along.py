@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..checker.spaces import tied
 from ..ir import nodes as ir
 from ..ir.needs import read_in
 from ..ir.walk import walk
+from ..records import dataclass
 from .attention import Gather, Ungathered
 from .positions import counted_from, is_declared
 from .view import View

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..ir import nodes as ir
 from ..ir.context import look_through
 from ..ir.prove import conjuncts
 from ..ir.text import shown
 from ..ir.types import Coordinate
 from ..ir.walk import walk
+from ..records import dataclass
 from .directions import Direction, directions
 from .positions import Positions
 from .scans import Reading, readings

@@ -8,7 +8,6 @@ costs nothing. Reductions over all points up to one, or from one on, are a runni
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
 
@@ -23,6 +22,7 @@ from ..ir.elimination import in_range
 from ..ir.prefixes import find
 from ..ir.prove import conjuncts, inequalities
 from ..ir.types import Coordinate
+from ..records import dataclass
 from .dependence import evaluated, support
 from .roles import query_of
 from .view import View

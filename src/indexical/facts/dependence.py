@@ -7,7 +7,7 @@ listens to is not scanned.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -15,6 +15,7 @@ from ..ir.conditions import fails
 from ..ir.context import Trail, inside
 from ..ir.types import Coordinate
 from ..ir.walk import at, fresh, substitute
+from ..records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ What a causal program is made of flows forward along the positions; what flows b
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ..checker.spaces import tied
 from ..ir import build
@@ -14,6 +13,7 @@ from ..ir import nodes as ir
 from ..ir.context import Trail, assume
 from ..ir.types import Coordinate
 from ..ir.walk import walk
+from ..records import dataclass
 from ..source import Span
 from .dependence import Scan, evaluated, support
 from .orders import ANTI_CAUSAL, CAUSAL, OWN, Order, compare, order, place_on

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Atom, polynomial
 from ..ir.domain import Domain
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
+from ..records import dataclass
 from ..source import Span
 from .wording import size_words
 

@@ -7,7 +7,6 @@ that varies with the position and with the compared feature.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial, of_atom, polynomial
@@ -15,6 +14,7 @@ from ..ir.algebra.factors import Factor, Forms, varying
 from ..ir.context import constants_of
 from ..ir.types import Coordinate
 from ..ir.walk import walk
+from ..records import dataclass
 from .attention import Comparison, Gather, Ungathered
 from .figures import figure
 from .roles import query_of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from ..checker.sizes import show
 from ..ir import build
@@ -12,6 +11,7 @@ from ..ir.context import look_through
 from ..ir.prove import Assumptions, conjuncts
 from ..ir.types import Coordinate
 from ..ir.walk import substitute
+from ..records import dataclass
 from .dependence import Scan
 from .distributions import always_some
 from .view import View

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +10,7 @@ from ..diagnostics import CallError, Diagnostic
 from ..ir import nodes as ir
 from ..ir import whole
 from ..ir.affine import polynomial
+from ..records import dataclass
 from .coordinates import Story, is_figures, story
 from .cost import Work, count, work
 from .positions import Positions

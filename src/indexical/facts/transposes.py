@@ -7,7 +7,6 @@ value less its mean, weights are not weights any more but how they change; that 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..ir import build
@@ -15,6 +14,7 @@ from ..ir import nodes as ir
 from ..ir.algebra.factors import Factor, Forms
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, substitute
+from ..records import dataclass
 from .attention import Gather, Site, Ungathered, Weighed, is_shared, reads_something
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 
 from ..checker.spaces import Classes
@@ -18,6 +17,7 @@ from ..ir.needs import made_of
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import reads_of, rebuild, walk
+from ..records import dataclass
 from .attention import Comparison, Gather, Site, Ungathered, compare, gathers, sites, ungathered
 from .dependence import Dependence, Scan
 from .distributions import keeps_a_point

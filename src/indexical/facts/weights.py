@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import Literal, TypeAlias
 
@@ -17,6 +17,7 @@ from ..ir.algebra.predicates import is_exponential, is_root
 from ..ir.algebra.weights import Total, log_of, matched, summand, totals
 from ..ir.types import NOWHERE, Coordinate
 from ..ir.walk import walk
+from ..records import dataclass
 from ..source import Span
 from .scores import Score, in_words, is_exponent, is_shifted, score_of
 

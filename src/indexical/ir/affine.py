@@ -6,9 +6,9 @@ The atoms are coordinates, sizes, scalars and whatever cannot be taken apart (`i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from ..records import dataclass
 from ..source import Span
 from . import build
 from .nodes import Const, Coord, Expr, Map, Read, Size

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Literal, TypeAlias
+
+from ..records import dataclass
 
 Box: TypeAlias = tuple[tuple[int, int], ...]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
 
+from ..records import dataclass
 from ..source import Span
 from . import build
 from . import nodes as ir

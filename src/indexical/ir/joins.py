@@ -8,8 +8,9 @@ like any other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ..records import dataclass
 from ..source import Span
 from . import build
 from . import nodes as ir

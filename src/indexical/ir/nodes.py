@@ -6,10 +6,11 @@ indices of a read. Everywhere else there are sets of coordinates.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import TypeAlias
 
+from ..records import dataclass
 from ..source import Source, Span
 from .types import Coordinate, Dtype, Kind, Type
 

@@ -7,8 +7,8 @@ that only counts the steps between the two, `g ** (i - k)`, it is the recurrence
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from ..records import dataclass
 from . import build
 from . import nodes as ir
 from .affine import Constants, Polynomial, expression, number, of_atom, polynomial

@@ -8,10 +8,11 @@ is checked in the run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import gcd
 from typing import TypeAlias
 
+from ..records import dataclass
 from . import walk
 from .affine import (
     ONE,

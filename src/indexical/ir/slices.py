@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import product
 
+from ..records import dataclass
 from . import build
 from . import nodes as ir
 from .affine import Constants, Monomial, Polynomial, no_constants, number, of_atom, polynomial

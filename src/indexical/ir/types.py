@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
+
+from ..records import dataclass
 
 Kind = Literal["bool", "whole", "real"]
 Dtype = Literal["bool", "i8", "u8", "i32", "i64", "f16", "bf16", "f32", "f64"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from ..diagnostics import CallError, Diagnostic
 from ..ir import nodes as ir
 from ..ir.types import Dtype
+from ..records import dataclass
 from ..run.pointwise import check_work
 from ..run.reference import Table
 from .digits import decimal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from ..diagnostics import CallError, Diagnostic, Label
 from ..ir import nodes as ir
 from ..ir.needs import needed, read_in
 from ..ir.walk import parts_of, walk
+from ..records import dataclass
 from ..run.reference import Table
 from .evaluate import Evaluated, Undecided, explained
 from .interval import Interval, Unsettled

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -17,6 +16,7 @@ from ..ir import nodes as ir
 from ..ir import whole
 from ..ir.context import bound_by, visit_clause
 from ..ir.types import DEFAULT_DTYPE, NUMPY_NAMES, Coordinate
+from ..records import dataclass
 from ..run.bind import Bound, bind, flat_shape
 from ..run.reference import Table
 from ..run.tensors import to_numpy

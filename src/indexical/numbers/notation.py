@@ -7,10 +7,10 @@ brackets that its reader needs and no others.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias, assert_never
 
+from ..records import dataclass
 from .digits import decimal, whole_text
 from .exponentials import Quotient, Sum
 from .surds import Surd

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..ir import nodes as ir
 from ..ir.text import shown
 from ..ir.walk import children, reads_of
+from ..records import dataclass
 from ..run.trace import statement
 from .evaluate import Evaluated, ordered
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias, TypeGuard
 
+from ..records import dataclass
 from . import enclosure, exponentials
 from .interval import Interval
 from .surds import Surd

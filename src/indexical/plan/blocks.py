@@ -4,7 +4,7 @@ rows × keys is never there whole."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
@@ -12,6 +12,7 @@ from ..ir.graph import components
 from ..ir.needs import asserted, members, reached
 from ..ir.types import Coordinate
 from ..ir.walk import children, parts_of, reads_of, walk
+from ..records import dataclass
 from .early_keys import early_keys
 from .parts import Split, sums_rows
 from .softmaxes import weights_of

@@ -5,7 +5,7 @@ too where a step asks the state before it, and writes what it was answered with 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -17,6 +17,7 @@ from ..ir.algebra.writing import named, written
 from ..ir.context import Trail, assume, visit_clause
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, fresh_name, is_bare, reads_of, rebuild, substitute, walk
+from ..records import dataclass
 from .deciding import decide
 from .delta import Asked, scan_that_asks
 from .ordering import definition, preceded

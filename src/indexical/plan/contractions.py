@@ -7,7 +7,7 @@ which each pair reads a place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import product
 
 from ..ir import build
@@ -18,6 +18,7 @@ from ..ir.algebra.factors import Factor, added, product_of
 from ..ir.conditions import conjuncts_of
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, fresh_name, is_bare, walk
+from ..records import dataclass
 from .ordering import definition, preceded
 from .placement import body_of
 from .reach import reach

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 
 from ..ir import build
@@ -28,6 +27,7 @@ from ..ir.algebra.predicates import mentions, reads_in
 from ..ir.algebra.sums import opened, replaced, summed
 from ..ir.types import Coordinate
 from ..ir.walk import substitute
+from ..records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ..ir import nodes as ir
 from ..ir.types import Coordinate, Dtype
 from ..ir.walk import walk
+from ..records import dataclass
 from .gpu import dots_of, refusal, unprinted
 from .scores import dot_of
 from .steps import Attend, Dot, Softmax

@@ -4,7 +4,7 @@ where `u` is `sum[c](A[t, c] * S[t - 1, c, e])`. A step is linear in the state, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from ..checker.recurrence import is_plain
@@ -15,6 +15,7 @@ from ..ir.algebra.factors import Factor, factors_of, product_of
 from ..ir.context import constants_of
 from ..ir.types import Coordinate
 from ..ir.walk import fresh_name, meaning, rebuild, renamed_apart, substitute, walk
+from ..records import dataclass
 from .linear import Nonlinear, take_linear
 from .recurrences import scan_of
 from .scans import Scan

@@ -8,7 +8,7 @@ Where the decay from j to i is a product over the steps between them, it is `sum
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -18,6 +18,7 @@ from ..ir.algebra.factors import added, multiplied
 from ..ir.conditions import conjuncts_of
 from ..ir.types import Coordinate
 from ..ir.walk import substitute, walk
+from ..records import dataclass
 from ..source import Span
 from .scores import factors_of_product as _factors
 from .scores import terms_of_sum as _terms

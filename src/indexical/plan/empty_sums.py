@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ..ir import nodes as ir
@@ -10,6 +9,7 @@ from ..ir.algebra.canonical import text
 from ..ir.algebra.normal import Binder
 from ..ir.algebra.normalize import Algebra
 from ..ir.walk import parts_of, reads_of, walk
+from ..records import dataclass
 
 _Outcome: TypeAlias = Literal["zero", "nan", "other"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -11,6 +11,7 @@ from ..ir.algebra.factors import Factor, factors_of, product_of
 from ..ir.context import Trail, inside
 from ..ir.types import Coordinate
 from ..ir.walk import at, fresh_name, rebuild, walk
+from ..records import dataclass
 from .ordering import definition, preceded
 from .steps import Chosen, Refusal
 from .target import GROUPED

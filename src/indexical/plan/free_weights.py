@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from ..facts.attention import Gather
 from ..ir import build
@@ -34,6 +33,7 @@ from ..ir.algebra.writing import named, written
 from ..ir.context import Trail, visit_clause
 from ..ir.types import Coordinate
 from ..ir.walk import reads_of, walk
+from ..records import dataclass
 from .duality import chunks_of
 from .placement import Placement, place_attention
 from .steps import Attention

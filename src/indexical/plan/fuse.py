@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.factors import factors_of
 from ..ir.walk import at, reads_of, rebuild, renamed_apart
+from ..records import dataclass
 
 
 def fuse(program: ir.Program, kept: Collection[str]) -> ir.Program:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -12,6 +11,7 @@ from ..ir.functions import FUNCTIONS
 from ..ir.text import shown
 from ..ir.types import Coordinate, Dtype
 from ..ir.walk import children, substitute, walk
+from ..records import dataclass
 from .reach import reach
 from .scores import dot_of
 from .steps import Attend, Dot, Softpick

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from itertools import permutations
 from typing import Protocol
@@ -30,6 +30,7 @@ from ..ir.algebra.writing import name_for, named, written
 from ..ir.needs import needed
 from ..ir.types import Coordinate
 from ..ir.walk import fresh_name, parts_of, walk
+from ..records import dataclass
 from .backflow import Flowing, Scene, binder_of, flows_back
 from .cotangents import Gather, Use, adjoint_of, gathered, read_of
 from .ordering import arranged, definition, extended

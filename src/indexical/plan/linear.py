@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.conditions import conjuncts_of
 from ..ir.walk import walk
+from ..records import dataclass
 from ..source import Span
 
 

@@ -4,7 +4,6 @@ class `t[i]`; for each point, added up or the mean."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ..ir import build
@@ -18,6 +17,7 @@ from ..ir.algebra.writing import written
 from ..ir.graph import reached
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, at, fresh, reads_of, walk
+from ..records import dataclass
 
 Lets: TypeAlias = Mapping[str, ir.Let]
 Reduction: TypeAlias = Literal["none", "sum", "mean"]

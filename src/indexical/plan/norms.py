@@ -4,7 +4,6 @@ the one by the root of the mean square: `x * rsqrt(mean[m](x ** 2) + eps) * gain
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..ir import build
@@ -12,6 +11,7 @@ from ..ir import nodes as ir
 from ..ir.algebra.quotients import quotient_of
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, meaning, substitute
+from ..records import dataclass
 
 LAYER_NORM = "layer_norm"
 RMS_NORM = "rms_norm"

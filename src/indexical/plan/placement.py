@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from ..ir import build
@@ -18,6 +18,7 @@ from ..ir.conditions import fails
 from ..ir.context import Trail
 from ..ir.types import Coordinate
 from ..ir.walk import is_bare, renamed_apart, substitute
+from ..records import dataclass
 from ..source import Span
 from .steps import Attention, Free, Normaliser, Softmax, Softpick
 from .weights import Gathered

@@ -6,7 +6,7 @@ As written, every query has a matrix of values of its own. With the weights by p
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -17,6 +17,7 @@ from ..ir.context import assume
 from ..ir.removal import removal, removal_through
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, fresh_name, is_bare, rebuild, substitute, walk
+from ..records import dataclass
 from .contractions import extent_read, multiplied_out, starts_at_zero
 from .ordering import definition, rewritten
 from .reach import reach

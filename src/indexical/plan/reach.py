@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..ir import build
@@ -12,6 +11,7 @@ from ..ir.affine import expression, no_constants, polynomial
 from ..ir.prove import inequalities
 from ..ir.types import Coordinate
 from ..ir.walk import at
+from ..records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeGuard
 
 from ..facts.free_weights import free_gathers
@@ -18,6 +18,7 @@ from ..ir.algebra.writing import named, written
 from ..ir.context import Trail, visit_clause
 from ..ir.needs import members, needed
 from ..ir.walk import fresh_name, reads_of, rebuild, walk
+from ..records import dataclass
 from ..source import Span
 from .empty_sums import Written
 from .free_weights import Freed, causal_product, free_attention

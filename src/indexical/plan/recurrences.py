@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ..checker.recurrence import is_plain
 from ..ir import build
@@ -13,6 +13,7 @@ from ..ir.context import Trail, assume, constants_of, visit_clause
 from ..ir.graph import components
 from ..ir.text import shown
 from ..ir.walk import at, reads_of, rebuild, renamed_apart, walk
+from ..records import dataclass
 from .deciding import decide
 from .linear import Linear, Nonlinear, take_linear, under_guard
 from .liveness import keep_last

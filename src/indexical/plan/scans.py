@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..ir import build
 from ..ir import nodes as ir
+from ..records import dataclass
 from .linear import Linear
 
 # A scan of so few steps takes them one by one.

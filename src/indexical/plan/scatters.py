@@ -4,7 +4,6 @@ at every `i` and `n`."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -14,6 +13,7 @@ from ..ir.functions import operation
 from ..ir.text import shown
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, substitute, walk
+from ..records import dataclass
 
 # The lower and upper bounds of coordinates: expressions free of coordinates that are not stepped.
 Bounds = Mapping[Coordinate, tuple[ir.Expr, ir.Expr]]

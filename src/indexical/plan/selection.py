@@ -5,7 +5,7 @@ places: what was not selected is not read.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ..facts.distributions import ranking
 from ..ir import build
@@ -15,6 +15,7 @@ from ..ir.conditions import conjuncts_of
 from ..ir.needs import needed
 from ..ir.types import Coordinate, Kind
 from ..ir.walk import Inexpressible, at, fresh, fresh_name, rebuild, substitute, walk
+from ..records import dataclass
 from .ordering import definition, rewritten
 from .unscaled import leave_scales
 

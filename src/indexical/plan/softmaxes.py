@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.canonical import text
 from ..ir.types import Coordinate
 from ..ir.walk import children, fresh_name, is_bare, rebuild, substitute, walk
+from ..records import dataclass
 from .ordering import definition, preceded
 
 Scope = Mapping[Coordinate, ir.Range]

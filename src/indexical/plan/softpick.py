@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from ..facts.attention import Gather
@@ -43,6 +43,7 @@ from ..ir.algebra.writing import named, written
 from ..ir.context import Trail, visit_clause
 from ..ir.types import Coordinate
 from ..ir.walk import walk
+from ..records import dataclass
 from .free_weights import Freed
 from .placement import place_attention
 from .steps import Origin

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
 from ..ir import nodes as ir
@@ -11,6 +11,7 @@ from ..ir import whole
 from ..ir.domain import Domain, Slice
 from ..ir.pairs import Pairs
 from ..ir.types import Coordinate, Dtype
+from ..records import dataclass
 from ..source import Span
 from .losses import CrossEntropy
 from .norms import Norm

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import ONE, Polynomial, expression, number, of_atom, polynomial, tidied
@@ -11,6 +9,7 @@ from ..ir.conditions import conjuncts_of
 from ..ir.slices import congruence
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, rebuild, substitute, walk
+from ..records import dataclass
 from .scatters import Bounds, falls_within
 
 

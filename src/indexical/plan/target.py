@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ..records import dataclass
 
 # Attention: the library's own kernel, and ours.
 FUSED = "scaled_dot_product_attention"

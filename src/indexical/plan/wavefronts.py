@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -11,6 +11,7 @@ from ..ir.affine import expression, polynomial
 from ..ir.context import constants_of
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, fresh_name, rebuild, substitute, walk
+from ..records import dataclass
 
 # A diagonal may lie so steep: `3 * i + j`.
 STEEPEST = 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 
 from ..facts.distributions import keeps_a_point
@@ -38,6 +37,7 @@ from ..ir.algebra.weights import Total, carried, inlined, log_of, matched, summa
 from ..ir.algebra.writing import written_atom
 from ..ir.context import Trail
 from ..ir.types import NOWHERE, Coordinate
+from ..records import dataclass
 from .empty_sums import Written, is_undefined
 from .steps import Empty, Origin
 

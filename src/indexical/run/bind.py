@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +18,7 @@ from ..ir import whole
 from ..ir.context import agreed, measuring, visit_clause
 from ..ir.types import BOUNDS, DTYPES_BY_NAME, NUMPY_NAMES, Coordinate, Dtype
 from ..plan.dtypes import definition_dtypes
+from ..records import dataclass
 from ..source import Span
 from .floats import round_to
 from .tables import Table

@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from ..backends.arguments import Argument
 from ..diagnostics import CallError, Diagnostic, Label, SlowPath
 from ..ir import nodes as ir
 from ..ir.types import NUMPY_NAMES, Dtype
+from ..records import dataclass
 from ..source import Span
 from . import cached, jax_arrays, tensors
 from .bind import Bound, bind

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..ir import nodes as ir
 from ..ir import whole
+from ..records import dataclass
 from ..source import Span
 from .bind import Bound
 

@@ -6,12 +6,13 @@ A word is about the numbers of a row, and about nothing else: not about what a m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from ..diagnostics import CallError, Diagnostic
+from ..records import dataclass
 from .tensors import is_tensor, to_numpy
 
 Array = np.ndarray[Any, Any]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from ..ir import nodes as ir
 from ..ir import whole
 from ..ir.types import NUMPY_NAMES, STORED_ONLY, Coordinate, Dtype
+from ..records import dataclass
 
 DEFAULT_SIZE = 3
 

@@ -14,10 +14,11 @@ import ast
 import linecache
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import FunctionType
 from typing import Any
 
+from ..records import dataclass
 from . import tensors
 
 # Points of one array that is kept, and of all that one function keeps: a mask of 256 queries by 256 keys, and some.

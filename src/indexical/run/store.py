@@ -13,7 +13,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+
+from ..records import dataclass
 
 # The folder has no more entries, and no more bytes, than these: the ones that were not used for longest go.
 MOST_ENTRIES = 512

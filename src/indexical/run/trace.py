@@ -6,7 +6,6 @@ It watches an evaluation that has been made, of any type of numbers, and compute
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from ..diagnostics import CallError, Diagnostic
@@ -14,6 +13,7 @@ from ..ir import nodes as ir
 from ..ir.text import shown
 from ..ir.types import Coordinate
 from ..ir.walk import children
+from ..records import dataclass
 from .reference import Evaluation, Uncomputed
 from .sentences import named, spoken_row, spoken_sum
 from .wholes import Point

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from ..api import compile
 from ..diagnostics import CallError, Diagnostic
+from ..records import dataclass
 
 program = lru_cache(maxsize=256)(compile)
 

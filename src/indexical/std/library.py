@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
 from ..checker.modules import STANDARD, standard
+from ..records import dataclass
 from ..syntax import tree
 from .arguments import Argument, declare, program, refuse, scalar, shaped, spread
 

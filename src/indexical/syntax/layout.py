@@ -7,8 +7,9 @@ otherwise the lines directly in it break, and each group inside it is asked anew
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias, assert_never
+
+from ..records import dataclass
 
 WIDTH = 100
 INDENTATION = 4

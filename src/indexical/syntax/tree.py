@@ -6,10 +6,11 @@ Every node knows its span, which takes no part in comparison: the same words els
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cache
 from typing import TypeAlias
 
+from ..records import dataclass
 from ..source import Source, Span
 from .tokens import Comment
 

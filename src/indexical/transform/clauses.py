@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from ..ir import build
@@ -14,6 +13,7 @@ from ..ir.algebra.quotients import Quotient, total, without_sign
 from ..ir.conditions import negated
 from ..ir.types import Coordinate
 from ..ir.walk import walk
+from ..records import dataclass
 from ..source import Span
 from .segments import placed, segments
 from .terms import Term

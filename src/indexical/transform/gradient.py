@@ -7,7 +7,7 @@ point is owed: found by reading the index backwards, not by scattering.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from heapq import heapify, heappop, heappush
 
 from ..ir import build
@@ -18,6 +18,7 @@ from ..ir.graph import components
 from ..ir.needs import reached
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, renamed_clause, walk
+from ..records import dataclass
 from ..source import Span
 from .clauses import collected, definition
 from .naming import name_parts, scans

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import assert_never
 
@@ -15,6 +15,7 @@ from ..ir.algebra.quotients import Quotient, quotient_of, without_sign
 from ..ir.conditions import negated
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, substitute, walk
+from ..records import dataclass
 from .presence import needed_presence, presence
 from .slopes import is_flat, slope
 

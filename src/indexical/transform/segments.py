@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from ..ir import nodes as ir
@@ -11,6 +11,7 @@ from ..ir.affine import Constants, Polynomial, expression, number, of_atom, poly
 from ..ir.prove import Assumptions, conjuncts, inequalities, no_definitions
 from ..ir.types import Coordinate
 from ..ir.walk import substitute
+from ..records import dataclass
 from ..source import Span
 from .terms import Term, tidied_indices
 

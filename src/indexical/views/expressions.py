@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeVar, assert_never
 
 from ..checker.guards import mentioned
@@ -12,6 +12,7 @@ from ..ir import nodes as ir
 from ..ir.functions import operation
 from ..ir.types import Coordinate, Kind, join
 from ..ir.walk import fresh
+from ..records import dataclass
 from ..syntax import tree
 from ..syntax.tokens import KEYWORDS
 from ..syntax.vocabulary import RESERVED

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from ..checker.spaces import Classes, tied
@@ -15,6 +14,7 @@ from ..ir.functions import operation
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import parts_of, rebuild, walk
+from ..records import dataclass
 
 # A guard, where there is one, and what it guards.
 Guarded: TypeAlias = tuple[ir.Expr | None, ir.Expr]

@@ -7,8 +7,9 @@ tree of texts, and never markup. A block that is called `ix` is a program, one t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from ..records import dataclass
 
 Node: TypeAlias = Any  # A text, or a list of its kind and what is inside.
 

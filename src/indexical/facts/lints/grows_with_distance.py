@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ...diagnostics import Diagnostic, Label
 from ...ir import build
@@ -15,6 +14,7 @@ from ...ir.functions import FUNCTIONS
 from ...ir.operations import Function
 from ...ir.prove import Assumptions, inequalities
 from ...ir.types import Coordinate
+from ...records import dataclass
 from ..attention import Gather, Ungathered
 from ..orders import CAUSAL, compare
 from ..roles import query_of

@@ -7,7 +7,6 @@ A sink is a score of its own beside those of the keys. It is added to their tota
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 
 from ...diagnostics import Diagnostic, Label
@@ -19,6 +18,7 @@ from ...ir.context import constants_of
 from ...ir.prove import inequalities
 from ...ir.types import Coordinate
 from ...ir.walk import walk
+from ...records import dataclass
 from ...source import Span
 from ..attention import Gather, Ungathered
 from ..roles import query_of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ...diagnostics import Diagnostic, Label
 from ...ir import build
@@ -12,6 +11,7 @@ from ...ir.affine import polynomial
 from ...ir.context import constants_of
 from ...ir.types import NOWHERE, Coordinate
 from ...ir.walk import children, parts_in
+from ...records import dataclass
 from ..attention import Gather, Ungathered
 from ..orders import compare
 from ..roles import query_of

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import gcd
 from typing import assert_never
 
 from ...ir.affine import sum_of
+from ...records import dataclass
 from ...source import Span
 from .. import build
 from .. import nodes as ir

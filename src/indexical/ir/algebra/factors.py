@@ -7,10 +7,11 @@ Whether two of them are equal is asked of their normal forms.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TypeAlias
 
+from ...records import dataclass
 from ...source import Span
 from .. import build
 from .. import nodes as ir

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from functools import cached_property
 
+from ...records import dataclass
 from .. import build
 from .. import nodes as ir
 from ..types import Coordinate

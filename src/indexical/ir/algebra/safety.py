@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from ...records import dataclass
 from .. import nodes as ir
 from ..functions import operation
 from ..types import NOWHERE, Coordinate

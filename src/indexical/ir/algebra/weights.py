@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 
+from ...records import dataclass
 from .. import build
 from .. import nodes as ir
 from ..types import Coordinate
