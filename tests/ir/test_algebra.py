@@ -90,6 +90,23 @@ def test_two_values_are_two_forms(left: str, right: str) -> None:
     assert not are_one(left, right)
 
 
+@pytest.mark.parametrize(
+    ("body", "copied"),
+    [
+        ("x[i]", True),
+        ("2 * x[i] / sqrt(size(i))", True),
+        ("x[i] + y[i] - y[i]", True),
+        ("(x[i] * z[i] + x[i] * y[i]) / (z[i] + y[i])", False),
+        ("x[i] + y[i]", False),
+        ("(x[i] - y[i]) * c", False),
+        ("tanh(x[i])", False),
+    ],
+)
+def test_a_copy_in_any_spelling(body: str, copied: bool) -> None:
+    algebra = Algebra(program_of(f"{HEAD}let one[i] = {body};\n"))
+    assert algebra.is_copied("one") == algebra.is_opened("one") == copied
+
+
 def test_a_copy_is_seen_through_and_a_projection_is_not() -> None:
     lets = "let half[i] = x[i] / 2;\nlet total[i] = sum[j](A[i, j]);\nlet mask[i] = if i < 2 { 1.0 } else { 0.0 };\n"
     algebra = Algebra(program_of(f"{HEAD}{lets}let seen[i] = half[i] * mask[i] * total[i];\n"))

@@ -422,12 +422,14 @@ def rebuilt(code: Node, change: Callable[[Node], Node]) -> Node:
 
 
 def names(code: Node) -> Iterator[str]:
-    """The variables that an expression reads, as often as it reads them."""
-    if isinstance(code, Name):
-        yield code.text
-    else:
-        for part in parts(code):
-            yield from names(part)
+    """The variables that an expression reads, in order and as often as it reads them."""
+    waiting = [code]
+    while waiting:
+        code = waiting.pop()
+        if isinstance(code, Name):
+            yield code.text
+        else:
+            waiting += reversed(parts(code))
 
 
 def renamed(code: Node, known: Mapping[str, str]) -> Node:

@@ -111,8 +111,9 @@ def merged_read(
     low: Lowering, base: Value, indices: list[ir.Expr], extents: list[ir.Expr], message: str, scope: Scope
 ) -> Value | None:
     """`X[…, c / n, …, c % n, …]` with all c: two axes as one."""
-    for n, index in enumerate(indices):
-        for m, other in enumerate(indices):
+    computed = [(n, index) for n, index in enumerate(indices) if isinstance(index, ir.Map)]
+    for n, index in computed:
+        for m, other in computed:
             coordinate = merging(low, index, other, extents[n], extents[m], scope)
             alone = all(k in (n, m) or coordinate not in i.type.coordinates for k, i in enumerate(indices))
             if coordinate is None or not alone:

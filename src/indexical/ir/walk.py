@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
+from operator import is_
 from typing import assert_never
 
 from . import build
@@ -38,7 +39,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
         expr = waiting.pop()
         yield expr
         if not isinstance(expr, _LEAVES):
-            waiting.extend(children(expr))
+            waiting += children(expr)
 
 
 def parts_of(let: Let) -> Iterator[Expr]:
@@ -77,17 +78,19 @@ def is_bare(expr: Expr) -> bool:
 
 
 def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """The same node over changed children, its type worked out again."""
+    """The same node over changed children, its type worked out again; itself where none is changed."""
     match expr:
+        case Map(op, arguments, type, span):
+            changed = tuple(map(change, arguments))
+            return expr if all(map(is_, changed, arguments)) else build.apply(op, changed, type.kind, span)
+        case Read(tensor, indices, type, span):
+            changed = tuple(map(change, indices))
+            return expr if all(map(is_, changed, indices)) else build.read(tensor, changed, type.kind, span)
         case Const() | Coord() | Size():
             return expr
         case Array(shape, cells, indices, type, span):
             changed = tuple(map(change, indices))
             return Array(shape, cells, changed, Type(type.kind, build.varying(changed)), span)
-        case Read(tensor, indices, type, span):
-            return build.read(tensor, tuple(map(change, indices)), type.kind, span)
-        case Map(op, arguments, type, span):
-            return build.apply(op, tuple(map(change, arguments)), type.kind, span)
         case Select(condition, then, otherwise, type, span):
             changed = (change(condition), change(then), change(otherwise))
             return Select(*changed, Type(type.kind, build.varying(changed)), span)
@@ -103,21 +106,25 @@ def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
 def substitute(expr: Expr, values: Mapping[Coordinate, Expr]) -> Expr:
     """The expression with coordinates replaced by values. What a reduction binds inside is renamed
     where a value mentions its name, so that nothing is captured."""
-    there = expr.type.coordinates
-    if not there or there.isdisjoint(values):
-        return expr
-    touched = {c: v for c, v in values.items() if c in there and not (isinstance(v, Coord) and v.coordinate == c)}
-    if not touched:
+    if expr.type.coordinates.isdisjoint(values):
         return expr
     match expr:
         case Coord(coordinate):
-            return touched[coordinate]
+            return values[coordinate]
         case Reduce():
-            return _substitute_reduce(expr, touched)
+            touched = _touched(expr, values)
+            return _substitute_reduce(expr, touched) if touched else expr
         case Normalize():
-            return _substitute_normalize(expr, touched)
+            touched = _touched(expr, values)
+            return _substitute_normalize(expr, touched) if touched else expr
         case _:
-            return rebuild(expr, lambda child: substitute(child, touched))
+            return rebuild(expr, lambda child: substitute(child, values))
+
+
+def _touched(expr: Expr, values: Mapping[Coordinate, Expr]) -> dict[Coordinate, Expr]:
+    """The values of coordinates that are there, but for those that stay what they are."""
+    there = expr.type.coordinates
+    return {c: v for c, v in values.items() if c in there and not (isinstance(v, Coord) and v.coordinate == c)}
 
 
 def _substitute_reduce(expr: Reduce, values: Mapping[Coordinate, Expr]) -> Expr:
@@ -160,13 +167,19 @@ def _substitute_normalize(expr: Normalize, values: Mapping[Coordinate, Expr]) ->
 
 def at(clause: Clause, expr: Expr, indices: tuple[Expr, ...]) -> Expr | None:
     """An expression of a clause, at these indices; None where a normaliser stands in the way."""
-    values = {
-        slot.coordinate: index for slot, index in zip(clause.slots, indices, strict=True) if isinstance(slot, Coord)
-    }
+    pairs = zip(clause.slots, indices, strict=True)
+    values = {slot.coordinate: index for slot, index in pairs if isinstance(slot, Coord) and not _is_same(slot, index)}
     try:
-        return substitute(expr, values)
+        return substitute(expr, values) if values else expr
     except Inexpressible:
         return None
+
+
+def _is_same(slot: Coord, index: Expr) -> bool:
+    """Whether this is the same coordinate of the same space."""
+    if not isinstance(index, Coord) or index.coordinate != slot.coordinate:
+        return False
+    return index.coordinate.space == slot.coordinate.space
 
 
 def meaning(read: Expr, lets: Mapping[str, Let]) -> Expr | None:

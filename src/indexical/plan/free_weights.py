@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 
 from ..facts.attention import Gather
 from ..ir import build
@@ -197,37 +198,45 @@ def _is_separable(value: Form) -> bool:
 
 
 def causal_product(
-    algebra: Algebra, let: ir.Let, clause: ir.Clause, total: ir.Reduce, trail: Trail, name: str
+    algebra: Algebra,
+    let: ir.Let,
+    clause: ir.Clause,
+    total: ir.Reduce,
+    trail: Trail,
+    name: Callable[[], str],
+    comparing: AbstractSet[str],
 ) -> Freed | None:
-    """A sum over all that comes before, under weights that are a product of two sides and a decay; None for others."""
+    """A sum over all that comes before, under weights that are a product of two sides and a decay; None for others.
+    Something must compare query and key, in the sum or in a definition that does (`comparing`): this is known without
+    normal forms."""
+    held = _conditions(total.body, total.guard)
+    if not held and not comparing:
+        return None
     for key in total.ranges:
         if key.depends_on:
             continue
         for row in sorted(total.type.coordinates):
-            query = frozenset((row,))
-            inlined = frozenset(_opened(algebra, [Factor(total.body)], key.coordinate, query))
-            if _may_be_causal(algebra, total, inlined, key.coordinate, row):
+            pair = {key.coordinate, row}
+            inlined = frozenset(_opened(algebra, [Factor(total.body)], key.coordinate, frozenset((row,))))
+            if inlined & comparing or any(pair <= condition.type.coordinates for condition in held):
                 found = _causal(algebra, let, clause, total, trail, key, row, inlined, name)
                 if found is not None:
                     return found
     return None
 
 
-def _may_be_causal(
-    algebra: Algebra, total: ir.Reduce, inlined: Iterable[str], key: Coordinate, row: Coordinate
-) -> bool:
-    """Whether a condition compares query and key: known without normal forms. Of a definition, any two of its own."""
-    bodies = [(total.body, total.guard, {key, row})]
-    for name in inlined:
-        clause = algebra.lets[name].clauses[0]
-        bodies.append((clause.body, clause.guard, {r.coordinate for r in clause.ranges}))
-    for body, guard, own in bodies:
-        held = [part.condition for part in walk(body) if isinstance(part, ir.Select)]
-        held += [part.guard for part in walk(body) if isinstance(part, ir.Reduce) and part.guard is not None]
-        for condition in (*held, *(() if guard is None else (guard,))):
-            if len(condition.type.coordinates & own) > 1:
-                return True
-    return False
+def compares_own(let: ir.Let) -> bool:
+    """Whether a condition in a definition is one on two of its own coordinates."""
+    clause = let.clauses[0]
+    own = {range.coordinate for range in clause.ranges}
+    return any(len(held.type.coordinates & own) > 1 for held in _conditions(clause.body, clause.guard))
+
+
+def _conditions(body: ir.Expr, guard: ir.Expr | None) -> list[ir.Expr]:
+    parts = list(walk(body))
+    held = [part.condition for part in parts if isinstance(part, ir.Select)]
+    held += [part.guard for part in parts if isinstance(part, ir.Reduce) and part.guard is not None]
+    return held if guard is None else [*held, guard]
 
 
 def _causal(
@@ -239,7 +248,7 @@ def _causal(
     key: ir.Range,
     row: Coordinate,
     inlined: frozenset[str],
-    name: str,
+    name: Callable[[], str],
 ) -> Freed | None:
     scope = {step.coordinate: step for step in (*trail, *total.ranges) if isinstance(step, ir.Range)}
     body = total.body
@@ -264,7 +273,7 @@ def _causal(
             return None
         score, value = form(((number, product(weights, term.exponent)),)), form(((1, product(values)),))
         found = Gathered(algebra.binder(key), score, guard, value, "zero", (), EMPTY, outside, 1, (), None, True)
-        placed = place_attention(algebra, found, name, let, clause, trail, total.span)
+        placed = place_attention(algebra, found, name(), let, clause, trail, total.span)
     except TooLarge:
         return None
     chunks = placed if isinstance(placed, str) else chunks_of(placed.attention)

@@ -21,7 +21,7 @@ from ..ir.walk import fresh_name, reads_of, rebuild, walk
 from ..records import dataclass
 from ..source import Span
 from .empty_sums import Written
-from .free_weights import Freed, causal_product, free_attention
+from .free_weights import Freed, causal_product, compares_own, free_attention
 from .ordering import preceded
 from .placement import Placement, place_attention
 from .softpick import picked_attention
@@ -221,9 +221,10 @@ class _Search:
         if not lets:
             return result
         algebra = Algebra(replace(self.program, lets=tuple(self.lets.values())), set(self.algebra.kept))
+        comparing = {name for name, let in self.lets.items() if compares_own(let)}
         for item in self.program.order:
-            if isinstance(item, ir.Once) and item.name in names - self.attentions.keys():
-                self._causal(self.lets[item.name], algebra, result)
+            if isinstance(item, ir.Once) and item.name in names and item.name not in self.attentions:
+                self._causal(self.lets[item.name], algebra, comparing, result)
         taken = {id(part) for parts in result.values() for found in parts for part in walk(found.total)}
         may_pick = any(_is_size(part) for let in self.program.lets for c in let.clauses for part in walk(c.body))
         from ..facts.view import View
@@ -244,17 +245,20 @@ class _Search:
                 taken |= {id(part) for part in walk(made.total)}
         return result
 
-    def _causal(self, let: ir.Let, algebra: Algebra, result: dict[str, list[Freed]]) -> None:
+    def _causal(
+        self, let: ir.Let, algebra: Algebra, comparing: AbstractSet[str], result: dict[str, list[Freed]]
+    ) -> None:
         """Add the causal products of a definition: a kernel takes these in chunks. It is not written out where it is
         read."""
-        names = self._names(f"{let.name}_attention", result)
-        name = next(names)
+
+        def name() -> str:
+            return next(self._names(f"{let.name}_attention", result))
+
         for clause in let.clauses:
             for expr, trail in visit_clause(clause):
                 if _sums_reals(expr):
-                    found = causal_product(algebra, let, clause, expr, trail, name)
+                    found = causal_product(algebra, let, clause, expr, trail, name, comparing)
                     if found is not None:
-                        name = next(names)
                         algebra.kept.add(let.name)
                         result.setdefault(let.name, []).append(found)
 

@@ -7,6 +7,7 @@ point is owed: found by reading the index backwards, not by scattering.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
 from heapq import heapify, heappop, heappush
 
@@ -198,15 +199,19 @@ def fresh_name(name: str, taken: set[str]) -> str:
 # ------------------------------------------------------------------------- flow
 
 
-def _targets(let: ir.Let) -> set[str]:
+def _targets(let: ir.Let) -> frozenset[str]:
     """The tensors whose values a definition depends on differentiably, and not only through their order or an index."""
     if let.kind != "real":
-        return set()
-    every = (shares_of(let, clause, Quotient(), lambda expr: True) for clause in let.clauses)
-    return {share.tensor for shares in every for share in shares}
+        return frozenset()
+    if let.slopes is None:
+        every = (shares_of(let, clause, Quotient(), lambda expr: True) for clause in let.clauses)
+        found = frozenset(share.tensor for shares in every for share in shares)
+        object.__setattr__(let, "slopes", found)
+        return found
+    return let.slopes
 
 
-def _between(flows: Mapping[str, set[str]], of: Iterable[str], by: Sequence[str]) -> list[str]:
+def _between(flows: Mapping[str, AbstractSet[str]], of: Iterable[str], by: Sequence[str]) -> list[str]:
     """The tensors on a way from `of` to `by`, both included."""
     found = reached(of, lambda name: sorted(flows.get(name, ())))
     backward: dict[str, set[str]] = {}

@@ -180,6 +180,8 @@ def _needed(
 ) -> list[ir.Expr]:
     """The conditions that do not follow from the ranges and from those before them. One about the coordinates of `home`
     alone has to follow from theirs: where a sum is empty, its own ranges prove nothing."""
+    if not conditions:
+        return []
     outside = Assumptions(constants=constants)
     for range in home:
         outside = outside.within(range)

@@ -39,7 +39,7 @@ from .normal import (
     under,
 )
 from .powers import exponential, exponential_power, power
-from .predicates import BASES, has_logarithm, is_copy, is_exponential, is_mask, is_normalized, reads_in
+from .predicates import BASES, adds_apart, has_logarithm, is_copy, is_exponential, is_mask, is_normalized, reads_in
 from .safety import Caution, Sides, doubtful, infinities
 from .sums import logarithm, opened, replaced, summed
 from .writing import written
@@ -283,7 +283,8 @@ class Algebra:
         if clause is None or name in self.kept:
             return False
         if name not in self.simple:
-            self.simple[name] = not any(isinstance(part, ir.Reduce | ir.Normalize) for part in walk(clause.body))
+            summed = any(isinstance(part, ir.Reduce | ir.Normalize) for part in walk(clause.body))
+            self.simple[name] = not summed and not adds_apart(clause.body)
         return self.simple[name] or self._is_exponential(name)
 
     def _is_exponential(self, name: str) -> bool:

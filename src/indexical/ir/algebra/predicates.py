@@ -139,6 +139,18 @@ def is_copy(value: Form) -> bool:
     return len(varying) <= 1 or all(atom.coordinates != term.coordinates for atom in varying)
 
 
+def adds_apart(expr: ir.Expr) -> bool:
+    """Whether a factor adds two parts that read different tensors: nothing of them cancels, so it is no copy."""
+    match expr:
+        case ir.Map("+" | "-", (left, right)):
+            here, there = ({p.tensor for p in walk(side) if isinstance(p, ir.Read)} for side in (left, right))
+            return bool(here and there) and here.isdisjoint(there)
+        case ir.Map("*" | "/" | "neg", arguments):
+            return any(map(adds_apart, arguments))
+        case _:
+            return False
+
+
 def is_normalized(*values: Form) -> bool:
     """Whether a normaliser stands in a form as it is written: then it may only be read under its own range."""
     return any(f"({op} " in value.key for value in values for op in ("softmax", "log_softmax", "cumsum", "rank"))
