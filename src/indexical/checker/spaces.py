@@ -124,7 +124,7 @@ def _check_reads(places: Iterator[tuple[ir.Expr, Trail]], classes: Classes, sink
 
 def _goes_through(coordinate: Coordinate, trail: Trail, axis: Place, classes: Classes) -> bool:
     """Whether a coordinate runs through several spaces, of which that of this axis is one."""
-    together = classes.joined.get(_binder(coordinate, trail))
+    together = classes.joined.get(_binder(coordinate, trail)) if classes.joined else None
     return together is not None and classes.known(axis) in together.split(TOGETHER)
 
 

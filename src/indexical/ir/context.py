@@ -12,7 +12,7 @@ from . import build
 from . import nodes as ir
 from .prove import Assumptions
 from .types import Coordinate
-from .walk import meaning, substitute
+from .walk import LEAVES, meaning, substitute
 
 # The facts at a place, outermost first: a coordinate in its range, a condition and whether it holds.
 Trail: TypeAlias = tuple["ir.Range | tuple[ir.Expr, bool]", ...]
@@ -44,7 +44,8 @@ def visit(expr: ir.Expr, trail: Trail) -> Iterator[tuple[ir.Expr, Trail]]:
     while waiting:
         expr, trail = waiting.pop()
         yield expr, trail
-        waiting.extend(reversed(inside(expr, trail)))
+        if not isinstance(expr, LEAVES):
+            waiting += reversed(inside(expr, trail))
 
 
 def inside(expr: ir.Expr, trail: Trail) -> list[tuple[ir.Expr, Trail]]:

@@ -29,7 +29,8 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             assert_never(expr)
 
 
-_LEAVES = (Const, Coord, Size)
+# Expressions with nothing inside.
+LEAVES = (Const, Coord, Size)
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -38,7 +39,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
     while waiting:
         expr = waiting.pop()
         yield expr
-        if not isinstance(expr, _LEAVES):
+        if not isinstance(expr, LEAVES):
             waiting += children(expr)
 
 
