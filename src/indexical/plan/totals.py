@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from itertools import permutations
 from typing import TypeAlias
@@ -34,6 +34,7 @@ from ..ir.context import Trail
 from ..ir.needs import reached, read_in
 from ..ir.types import Coordinate
 from ..ir.walk import fresh_name, reads_of, rebuild, substitute, walk
+from ..records import dataclass
 from .ordering import following, preceded
 from .placement import Placement, place_attention
 from .recognize import Place, inside, is_one

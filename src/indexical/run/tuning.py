@@ -8,9 +8,10 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple, TypeAlias
 
+from ..records import dataclass
 from .store import Store, current_store
 
 # Rows and keys of a tile, warps, and how many tiles are loaded ahead.
