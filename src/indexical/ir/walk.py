@@ -125,7 +125,7 @@ def substitute(expr: Expr, values: Mapping[Coordinate, Expr]) -> Expr:
 def _touched(expr: Expr, values: Mapping[Coordinate, Expr]) -> dict[Coordinate, Expr]:
     """The values of coordinates that are there, but for those that stay what they are."""
     there = expr.type.coordinates
-    return {c: v for c, v in values.items() if c in there and not (isinstance(v, Coord) and v.coordinate == c)}
+    return {c: value for c, value in values.items() if c in there and not _is_same(c, value)}
 
 
 def _substitute_reduce(expr: Reduce, values: Mapping[Coordinate, Expr]) -> Expr:
@@ -169,18 +169,16 @@ def _substitute_normalize(expr: Normalize, values: Mapping[Coordinate, Expr]) ->
 def at(clause: Clause, expr: Expr, indices: tuple[Expr, ...]) -> Expr | None:
     """An expression of a clause, at these indices; None where a normaliser stands in the way."""
     pairs = zip(clause.slots, indices, strict=True)
-    values = {slot.coordinate: index for slot, index in pairs if isinstance(slot, Coord) and not _is_same(slot, index)}
+    values = {slot.coordinate: index for slot, index in pairs if isinstance(slot, Coord) and not _is_same(slot.coordinate, index)}
     try:
         return substitute(expr, values) if values else expr
     except Inexpressible:
         return None
 
 
-def _is_same(slot: Coord, index: Expr) -> bool:
-    """Whether this is the same coordinate of the same space."""
-    if not isinstance(index, Coord) or index.coordinate != slot.coordinate:
-        return False
-    return index.coordinate.space == slot.coordinate.space
+def _is_same(own: Coordinate, index: Expr) -> bool:
+    """Whether an index is this coordinate, of the same space."""
+    return isinstance(index, Coord) and index.coordinate == own and index.coordinate.space == own.space
 
 
 def meaning(read: Expr, lets: Mapping[str, Let]) -> Expr | None:
