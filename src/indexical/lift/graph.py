@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..diagnostics import CallError
 from . import elementwise, layouts, reductions
 from .arguments import flat, free_name, held_names, identifier, kind_of, refusal
 from .constants import constant
 from .recording import Call, Recording, Ref, Site
 from .rules import RULES, Asked, Unfit, Unreadable
 from .sizes import Fit, Group
-from .values import Leaf, Node, Patched, Shape, View, sources_of
+from .values import Leaf, Node, Opaque, Patched, Shape, View, sources_of
 
 # The rules are in their table once their modules are loaded.
 _RULES = (elementwise, layouts, reductions)
@@ -134,8 +135,41 @@ class Graph:
         if name == "_local_scalar_dense":
             self._check_constant(call)
             return
-        if rule is None:
-            raise refusal("IX602", f"`{name}` cannot be read" + _because(name), call.site, HELP)
+        problem = self._unread_argument(call)
+        if problem is None and rule is None:
+            problem = refusal("IX602", f"`{name}` cannot be read" + _because(name), call.site, HELP)
+        if problem is None:
+            try:
+                self._apply(rule, name, calls)
+            except (Unfit, CallError) as found:
+                problem = found
+        if problem is not None:
+            self._hide(call, written, problem)
+        elif written:
+            self._write_back(number_of_call, call)
+
+    def _unread_argument(self, call: Call) -> Exception | None:
+        """The reason why an argument could not be read."""
+        for ref in (*flat(call.arguments), *flat(call.keywords)):
+            node = self.nodes.get(ref.number) if isinstance(ref, Ref) else None
+            if isinstance(node, Opaque):
+                return node.problem
+        return None
+
+    def _hide(self, call: Call, written: bool, problem: Exception) -> None:
+        """Leave the results of an operation unread, and all that looks at the tensor that it writes."""
+        tensors = self.recordings[0].tensors
+        hidden = {ref.number for ref in flat(call.result) if isinstance(ref, Ref)}
+        for ref in (*flat(call.arguments), *flat(call.keywords)) if written else ():
+            if isinstance(ref, Ref):
+                mine = tensors[ref.number].untyped_storage().data_ptr()
+                hidden |= {n for n, tensor in enumerate(tensors) if tensor.untyped_storage().data_ptr() == mine}
+                break
+        for number_of in hidden:
+            self.nodes[number_of] = Opaque((), kind_of(tensors[number_of]), problem=problem, site=call.site)
+
+    def _apply(self, rule: Any, name: str, calls: list[Call]) -> None:
+        call = calls[0]
         try:
             arguments = self._merged([c.arguments for c in calls], call.site)
             keywords = {key: self._merged([c.keywords[key] for c in calls], call.site) for key in call.keywords}
@@ -156,8 +190,6 @@ class Graph:
             self.nodes[ref.number] = node
             if isinstance(node, View) and call.arguments and isinstance(call.arguments[0], Ref):
                 self._viewed[ref.number] = (call.arguments[0], node)
-        if written:
-            self._write_back(number_of_call, call)
 
     def _merged(self, values: list[Any], site: Site | None) -> Any:
         """An argument of several runs as one: tensors as nodes, numbers as sizes."""
@@ -229,12 +261,16 @@ class Graph:
                 )
 
     def _depends(self, node: Node) -> bool:
-        if isinstance(node, Leaf):
-            return node.given
+        if isinstance(node, Leaf | Opaque):
+            return isinstance(node, Opaque) or node.given
         return any(self._depends(source) for source in sources_of(node))
 
     def results(self) -> list[Node]:
         refs = [ref for ref in flat(self.recordings[0].result) if isinstance(ref, Ref)]
         if not refs:
             raise refusal("IX601", "the callable returns no tensor")
-        return [self._node(ref.number, None) for ref in refs]
+        nodes = [self._node(ref.number, None) for ref in refs]
+        for node in nodes:
+            if isinstance(node, Opaque):
+                raise node.problem
+        return nodes

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..source import Source, Span
+from .flex import flex_by_definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,8 @@ def _plain_attention() -> Iterator[None]:
             return func(*args, **(kwargs or {}))
 
     # Products of many tensors go from left to right, whatever their sizes are.
-    with Passing(), sdpa_kernel(SDPBackend.MATH), torch.backends.opt_einsum.flags(enabled=False):
+    einsum = torch.backends.opt_einsum.flags(enabled=False)
+    with Passing(), sdpa_kernel(SDPBackend.MATH), einsum, flex_by_definition():
         yield
 
 

@@ -40,6 +40,13 @@ class Leaf(Node):
 
 
 @dataclass(slots=True, eq=False)
+class Opaque(Node):
+    """A tensor that cannot be read, and why: raised where a result needs it."""
+
+    problem: Exception = field(kw_only=True)
+
+
+@dataclass(slots=True, eq=False)
 class Full(Node):
     """One number everywhere."""
 

@@ -146,8 +146,14 @@ def _held(read: Read, axes: list[Axis]) -> Leaf:
     sizes = [int(axis.extent.constant or 0) for axis in axes]
     strides = [steps[axis] for axis in axes]
 
+    # PyTorch has no negative strides: what runs backwards is read forwards, and turned round.
+    backwards = [place for place, stride in enumerate(strides) if stride < 0]
+    first = offset + sum(strides[place] * (sizes[place] - 1) for place in backwards)
+    forwards = [abs(stride) for stride in strides]
+
     def value() -> Any:
-        return tensor.detach().as_strided(sizes, strides, tensor.storage_offset() + offset)
+        part = tensor.detach().as_strided(sizes, forwards, tensor.storage_offset() + first)
+        return part.flip(backwards) if backwards else part
 
     return Leaf(tuple(axis.extent for axis in axes), read.kind, read.tensor.name, value, False, site=read.site)
 
