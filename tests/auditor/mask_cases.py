@@ -224,10 +224,10 @@ def banded(low: int, high: int) -> Any:
 def _windows() -> Iterator[Case]:
     example, contract = _draw(dict.fromkeys("qkv", (B, H, 6, D))), {"causal": True, "window": 3}
     right = banded(-2, 0)
-    yield from pair("window one too long", banded(-3, 0), right, example, QKV, contract, "causal", "one key too long")
-    yield from pair("window one too short", banded(-1, 0), right, example, QKV, contract, "causal", "one key too short")
-    yield from pair("window missing", banded(-99, 0), right, example, QKV, contract, "causal", "window is missing")
-    yield from pair("window on both sides", banded(-2, 2), right, example, QKV, contract, "causal", "ahead")
+    yield from pair("window one too long", banded(-3, 0), right, example, QKV, contract, "window", "one key too long")
+    yield from pair("window one too short", banded(-1, 0), right, example, QKV, contract, "window", "one key too short")
+    yield from pair("window missing", banded(-99, 0), right, example, QKV, contract, "window", "window is missing")
+    yield from pair("window on both sides", banded(-2, 2), right, example, QKV, contract, "window", "ahead")
     cached = {"causal": "bottom-right"}
     long = _draw(LONGER)
     yield from pair("top-left with a cache", causal, banded(-99, 0), long, QKV, cached, "causal", "top-left")

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from .access import Direct
-from .diagnosis import explain
-from .hearing import dead_entries, locality, reach
+from .diagnosis import explain, mask_mistake, of_masked_queries
+from .hearing import dead_entries, locality, position_shapes, reach
 from .inquiry import Inquiry, normalised_over
 from .layouts import query_reading_that_fits
 from .models import Model
-from .observing import Draw
+from .observing import Draw, own
 from .positions import rotary_law
 from .rows import irrelevant_keys, row_sums
 from .scores import bias_law, kernel_law, scale_law, softcap_law
@@ -47,7 +49,9 @@ def judge(inquiry: Inquiry) -> None:
     if not violations:
         irrelevant_keys(inquiry, draws, violations)
     base = _base(inquiry, draws)
-    if violations:
+    if {item["law"] for item in violations} == {"finite"}:
+        additive_law(inquiry)
+    if violations and not inquiry.findings:
         _report(inquiry, base, draws, violations)
     if any(
         finding.law in ("normalisation", "locality", "heads", "batch", "dead input", "groups")
@@ -133,16 +137,24 @@ _GENERAL = {
 }
 
 
+_HEARING = frozenset(("causal", "window", "mask", "documents", "regions", "gap", "reach"))
+
+
 def _report(inquiry: Inquiry, base: Model, draws: list[Draw], violations: list[dict[str, Any]]) -> None:
     """The cause, where one mistake explains all that was seen; else the laws that are broken."""
     model = explain(inquiry.settings, replace(base, over=normalised_over(inquiry)), draws, inquiry.slack)
+    laws = {item["law"] for item in violations}
+    if model is None and _masks_queries(inquiry, base, draws, laws):
+        return
+    if model is None and laws <= _HEARING:
+        patterns = [(draw.setting, np.nan_to_num(np.abs(own(inquiry.access, draw.full))) > 0) for draw in draws]
+        model = mask_mistake(inquiry.settings, patterns)
     if model is not None:
         witness = next((item["witness"] for item in violations if item["law"] == model.law), violations[0]["witness"])
         inquiry.report(model.law, model.message, witness, model.cause, model.mend, model.hints)
         return
-    seen: set[str] = set()
-    mixed = [law for law in ("batch", "heads", "locality") if any(item["law"] == law for item in violations)]
-    if mixed and isinstance(inquiry.access, Direct):
+    mixed = [law for law in ("dead input", "batch", "heads", "locality") if law in laws]
+    if mixed and mixed[0] != "dead input" and isinstance(inquiry.access, Direct):
         reading = query_reading_that_fits(inquiry)
         if reading is not None:
             witness = next(item["witness"] for item in violations if item["law"] == mixed[0])
@@ -150,8 +162,30 @@ def _report(inquiry: Inquiry, base: Model, draws: list[Draw], violations: list[d
             return
     if mixed:
         violations = [item for item in violations if item["law"] == mixed[0]]
-    for item in violations:
-        if item["law"] not in seen:
-            seen.add(item["law"])
-            cause, mend = _GENERAL.get(item["law"], ("", ""))
-            inquiry.report(**item, cause=cause, mend=mend)
+    for item in {item["law"]: item for item in reversed(violations)}.values():
+        cause, mend = _GENERAL.get(item["law"], ("", ""))
+        if item["law"] == "gap":
+            heard = np.nan_to_num(np.abs(own(inquiry.access, draws[0].full))) > 0
+            shape = next((name for name, shape in position_shapes(inquiry) if np.array_equal(heard, shape)), None)
+            cause += f": what is heard is {shape}" if shape else ""
+        inquiry.report(**item, cause=cause, mend=mend)
+    inquiry.findings.reverse()
+
+
+def _masks_queries(inquiry: Inquiry, base: Model, draws: list[Draw], laws: set[str]) -> bool:
+    """Whether a mask of keys is applied to queries as well: only the rows of masked queries are others then."""
+    name = of_masked_queries(inquiry.settings, base, draws, inquiry.slack)
+    if name is None:
+        return False
+    if "finite" in laws:
+        inquiry.report(
+            "finite",
+            "the outputs of masked queries are NaN, though they may hear keys",
+            f"{name} is applied to queries and keys",
+            f"{name} is applied to the queries as well: their scores are -inf throughout, and NaN spreads from there",
+            "mask the keys alone, or put 0 where a query is masked",
+            (r"masked_fill.*|where\s*\(.*", r"mask.*"),
+        )
+    else:
+        inquiry.found[name] = "applied to queries as well: what masked queries give is not judged"
+    return True

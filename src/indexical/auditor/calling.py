@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..lift.flex import flex_by_definition
 from .layout import refusal
 
 
@@ -124,7 +125,7 @@ class Foreign:
         torch = sys.modules.get("torch")
         if torch is None:
             return go()
-        with torch.no_grad():
+        with torch.no_grad(), flex_by_definition():
             return go()
 
     def first(self, returned: Any) -> Any:

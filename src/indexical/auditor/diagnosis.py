@@ -59,6 +59,8 @@ def _scores(access: Access, model: Model) -> Callable[[Any, Any], Any] | None:
 
 def _candidates(settings: Settings, base: Model, draws: list[Draw]) -> Iterator[Model]:
     yield from _normalisations(settings, base)
+    if settings.components():  # A mask of large numbers, and not of -inf, leaves something where all is masked.
+        yield from _normalisations(settings, replace(base, fill=-1e30))
     yield from _relations(settings, base)
     yield from _stages(settings, base, draws)
     yield from _pairings(settings, base)
@@ -129,8 +131,8 @@ def _relations(settings: Settings, base: Model) -> Iterator[Model]:
                 base,
                 relation=relation,
                 scale=None,
-                law=_laws(component),
-                message=_broken(component),
+                law=mistake.law or _laws(component),
+                message=_broken(component, mistake.law),
                 cause=mistake.cause,
                 mend=mistake.mend,
                 hints=_MASK,
@@ -150,9 +152,47 @@ def _relations(settings: Settings, base: Model) -> Iterator[Model]:
         )
 
 
-def _broken(component: Component) -> str:
+def mask_mistake(settings: Settings, patterns: list[tuple[Setting, Any]], itself: bool = False) -> Model | None:
+    """The mistake in a mask that explains who hears whom, in every setting and every row that hears some key by it.
+    `itself` leaves it open whether a query hears its own position."""
+    access = settings.access
+    free = (np.arange(access.I)[:, None] == np.arange(access.J)[None, :]) & itself
+    for model in _relations(settings, Model(settings.declared)):
+        some, fits = False, True
+        for setting, heard in patterns:
+            allowed = model.relation(setting)
+            rows = allowed.any(2)
+            fits &= bool(np.array_equal((heard | free)[rows], (allowed | free)[rows]))
+            some |= bool(rows.any())
+        if fits and some:
+            return model
+    return None
+
+
+def of_masked_queries(settings: Settings, base: Model, draws: list[Draw], tolerance: float) -> str | None:
+    """The mask of keys that is applied to queries too, where that explains all rows of other queries."""
+    for component in settings.components():
+        others = [other.relation for other in settings.components() if other is not component]
+        if settings.access.I != settings.access.J or not component.name.startswith("mask"):
+            continue
+
+        def both(setting: Setting, kept: Callable[[Setting], Any] = component.relation) -> Any:
+            return kept(setting) & kept(setting).swapaxes(1, 2)
+
+        model = replace(base, relation=_all_of(settings, [*others, both]))
+        scale, _ = fit_scale(settings.access, draws, 0.0, within=model.relation, cap=base.softcap)
+        if not np.isnan(scale).all() and agrees(
+            settings.access, replace(model, scale=np.nan_to_num(scale)), draws, max(tolerance, 1e-7)
+        ):
+            return component.name
+    return None
+
+
+def _broken(component: Component, law: str | None = None) -> str:
+    if law == "window":
+        return "who hears whom is not what the window says"
     if component.name == "causal":
-        return "the weights are not those of `j <= i`"
+        return "who hears whom is not `j <= i`"
     return f"who hears whom is not what {component.name} says"
 
 
@@ -290,6 +330,16 @@ def _pairings(settings: Settings, base: Model) -> Iterator[Model]:
             mend="sum over the key: `einsum('… i j, … j e -> … i e')`",
             hints=(r"einsum.*|matmul.*| @ .*",),
         )
+    yield replace(
+        plain,
+        scale=1.0,
+        gather="all",
+        law="dead input",
+        message="queries and keys have no effect: every row is the sum of all values",
+        cause="weights and values are summed apart: the key of the values is another letter than that of the weights",
+        mend="sum over one key: `einsum('… i j, … j e -> … i e')`",
+        hints=(r"einsum.*|sum\(.*",),
+    )
     for step in (1, -1):
         yield replace(
             plain,
@@ -347,94 +397,100 @@ def _lane_maps(access: Access) -> Iterator[tuple[tuple[str, ...], dict[str, Any]
 # ------------------------------------------------------------------- weighings
 
 
+_NO_SOFTMAX: dict[str, Any] = {
+    "law": "rows",
+    "message": "the weights of a query are no softmax of its scores",
+    "mend": "the weights are `softmax(scores)` over the keys, once",
+    "hints": _SOFTMAX,
+}
+
+
+def _softmax(scores: Any) -> Any:
+    powers = np.exp(scores - scores.max(2, keepdims=True))
+    return powers / powers.sum(2, keepdims=True)
+
+
+def _unmasked(scores: Any) -> Any:
+    return np.where(np.isneginf(scores), 0.0, scores)
+
+
+_WEIGHINGS: list[tuple[Callable[[Any], Any], str]] = [
+    (np.exp, "the exponentials are not divided by their sum"),
+    (_unmasked, "the softmax is missing: the scores themselves are the weights"),
+    (lambda scores: 1 / (1 + np.exp(-scores)), "a sigmoid stands where a softmax is declared"),
+    (
+        lambda scores: np.where(np.isneginf(scores), 0.0, np.log(_softmax(scores))),
+        "the logarithm of the softmax is used as weights",
+    ),
+    (
+        lambda scores: _unmasked(scores) / scores.shape[2],
+        "the scores are divided by the number of keys, and not by a softmax",
+    ),
+    (
+        lambda scores: _softmax(np.where(np.isneginf(scores), -np.inf, _softmax(scores))),
+        "the softmax is applied twice",
+    ),
+    (lambda scores: _softmax(scores) ** 2, "the weights are squared after the softmax"),
+]
+
+
 def _weighings(settings: Settings, base: Model, draws: list[Draw]) -> Iterator[Model]:
     """Something else than one softmax, or scores that are not `q·k`."""
     access = settings.access
-    mend = "the weights are `softmax(scores)` over the keys, once"
-
-    def softmax(scores: Any) -> Any:
-        powers = np.exp(scores - scores.max(2, keepdims=True))
-        return powers / powers.sum(2, keepdims=True)
-
-    def twice(scores: Any) -> Any:
-        again = np.where(np.isneginf(scores), -np.inf, softmax(scores))
-        return softmax(again)
-
-    def sharpened(scores: Any) -> Any:
-        return softmax(scores) ** 2
-
-    def unmasked(scores: Any) -> Any:
-        return np.where(np.isneginf(scores), 0.0, scores)
-
-    weighings: list[tuple[Callable[[Any], Any], str]] = [
-        (np.exp, "the exponentials are not divided by their sum"),
-        (unmasked, "the softmax is missing: the scores themselves are the weights"),
-        (lambda scores: 1 / (1 + np.exp(-scores)), "a sigmoid stands where a softmax is declared"),
-        (
-            lambda scores: np.where(np.isneginf(scores), 0.0, np.log(softmax(scores))),
-            "the logarithm of the softmax is used as weights",
-        ),
-        (
-            lambda scores: unmasked(scores) / access.J,
-            "the scores are divided by the number of keys, and not by a softmax",
-        ),
-    ]
-    for weigh, cause in weighings:
-        yield replace(
-            base,
-            weigh=weigh,
-            scale=None,
-            law="rows",
-            message="the weights of a query are no softmax of its scores",
-            cause=cause,
-            mend=mend,
-            hints=_SOFTMAX,
-        )
-    law: dict[str, Any] = {
-        "law": "rows",
-        "message": "the weights of a query are no softmax of its scores",
-        "mend": mend,
-        "hints": _SOFTMAX,
-    }
-    yield replace(base, weigh=twice, scale=None, cause="the softmax is applied twice", **law)
+    for weigh, cause in _WEIGHINGS:
+        yield replace(base, weigh=weigh, scale=None, cause=cause, **_NO_SOFTMAX)
     total = np.array([own(access, draw.full).sum(2).mean() for draw in draws]).mean()
     if abs(total - 1) > 1e-6:
         cause = f"the weights are multiplied by {total:.6g} after the softmax"
         if np.isclose(total, access.D**-0.5, rtol=1e-6):
             cause += ", which is 1/sqrt(d): the scale belongs to the scores, before it"
-        yield replace(base, weigh=lambda scores: total * softmax(scores), scale=None, cause=cause, **law)
-    yield replace(base, weigh=sharpened, scale=None, cause="the weights are squared after the softmax", **law)
+        yield replace(base, weigh=lambda scores: total * _softmax(scores), scale=None, cause=cause, **_NO_SOFTMAX)
+    yield from _additions(settings, base, draws)
+    yield from _other_scores(access, base)
+
+
+def _additions(settings: Settings, base: Model, draws: list[Draw]) -> Iterator[Model]:
+    """Weights to which the same numbers are added, whatever the queries and keys are."""
+    access = settings.access
+    plain = [draw for draw in draws if all(keep.all() for keep in draw.setting.keeps.values())][:2]
+    for scale in _usual_scales(access) if len(plain) == 2 else ():
+        model = replace(base, scale=scale)
+        one, two = (own(access, draw.full) - own(access, predict(access, model, draw)) for draw in plain)
+        if np.allclose(one, two, atol=1e-7) and np.abs(one).max() > 1e-6:
+            cause = "something is added to the weights, after the softmax: a bias belongs to the scores, before it"
+            mend = "`softmax(scores + bias)`, and not after it"
+            yield replace(model, added=one, cause=cause, **{**_NO_SOFTMAX, "mend": mend})
+
+
+def _other_scores(access: Access, base: Model) -> Iterator[Model]:
+    """Scores that are another product of queries and keys."""
+    message = "the score is not the product of a query and a key"
+    law: dict[str, Any] = {"scale": None, "law": "score", "message": message}
     if access.count["q"] == access.count["k"]:
         yield replace(
             base,
-            scale=None,
             scores=_apart(access),
-            law="score",
-            message="the score is not the product of a query and a key",
             cause="features are summed apart, before they are multiplied",
             mend="multiply feature by feature: `einsum('… i d, … j d -> … i j')`",
             hints=(r"einsum.*|sum\(.*",),
+            **law,
         )
     yield replace(
         base,
-        scale=None,
         scores=_reshaped(access),
-        law="score",
-        message="the score is not the product of a query and a key",
         cause="the keys are reshaped where they should be transposed: `view(…, d, n)`",
         mend="`k.transpose(-2, -1)`",
         hints=(r"\.(view|reshape)\(.*",),
+        **law,
     )
     for step in (1, -1):
         yield replace(
             base,
-            scale=None,
             scores=_shifted(access, step),
-            law="score",
-            message="a key is heard with the value of another position",
             cause=f"keys and values are {abs(step)} position apart: one of them is shifted or rolled",
             mend="gather the value at the key that was compared",
             hints=(r"roll.*|cat.*|pad.*",),
+            **{**law, "message": "a key is heard with the value of another position"},
         )
 
 
@@ -454,14 +510,17 @@ def _reshaped(access: Access) -> Callable[[Any, Any], Any]:
     return lambda q, k: q[access.maps["q"]] @ k[access.maps["k"]].reshape(-1, access.D, access.J)
 
 
+def _usual_scales(access: Access) -> list[float]:
+    sizes = [access.D, access.J, access.I, access.D * access.count["out"]]
+    return [1.0, *(size**power for size in sizes for power in (-0.5, -1.0, -0.25, 0.5))]
+
+
 def _any_scale(settings: Settings, model: Model, draws: list[Draw]) -> float:
     """The scale, of those that people use, that comes nearest."""
     access = settings.access
-    sizes = [access.D, access.J, access.I, access.D * access.count["out"]]
-    tried = [1.0, *(size**power for size in sizes for power in (-0.5, -1.0, -0.25, 0.5))]
 
     def misses(scale: Any) -> float:
         seen, expected = draws[0].full, predict(access, replace(model, scale=scale), draws[0])
         return float(np.nanmax(np.abs(seen - expected)))
 
-    return float(min(tried, key=misses))
+    return float(min(_usual_scales(access), key=misses))

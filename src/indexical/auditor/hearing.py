@@ -170,7 +170,7 @@ def reach(inquiry: Inquiry, draws: list[Draw], violations: list[dict[str, Any]])
     inquiry.tested("reach")
     access, settings, contract = inquiry.access, inquiry.settings, inquiry.contract
     positions = contract.causal or contract.window is not None or contract.causal is False
-    shapes = dict(_shapes(inquiry)) if not positions else {}
+    shapes = dict(position_shapes(inquiry)) if not positions else {}
     for draw in draws:
         weights = own(access, draw.full)
         allowed = settings.declared(draw.setting)
@@ -213,7 +213,7 @@ def _gap(inquiry: Inquiry, lane: int, query: int, key: int) -> dict[str, Any]:
     }
 
 
-def _shapes(inquiry: Inquiry) -> list[tuple[str, Any]]:
+def position_shapes(inquiry: Inquiry) -> list[tuple[str, Any]]:
     """The usual relations of positions, by name."""
     access = inquiry.access
     distance = np.arange(access.J)[None, :] - np.arange(access.I)[:, None]

@@ -13,7 +13,7 @@ from .access import Direct, Extras, Port
 from .calling import Foreign, Unusable, _is_torch
 from .contract import Contract
 from .inquiry import Inquiry
-from .intercept import Projection, Watch, find_roles, watching, width
+from .intercept import Projection, Watch, by_heads, find_roles, watching
 from .layout import Layout, parse_layout
 from .outer import Outer
 from .reports import Finding
@@ -42,9 +42,10 @@ class Inner(Direct):
         names: Mapping[str, str],
         outer: Outer,
         weights: Mapping[int, str],
+        parts: Mapping[str, tuple[str, ...]],
     ) -> None:
         super().__init__(foreign, ports, sizes)
-        self.names, self.outer, self.weights = dict(names), outer, weights
+        self.names, self.outer, self.weights, self.parts = dict(names), outer, weights, parts
 
     def forward(self, q: Any, k: Any, v: Any, extras: Extras) -> Any:
         import torch
@@ -52,7 +53,9 @@ class Inner(Direct):
         watch = Watch(self.weights)
         packed = self.arrays(q, k, v, {})
         for name, value in packed.items():
-            watch.inject[name] = torch.from_numpy(np.ascontiguousarray(value))
+            heads = self.parts.get(name) or (name,)
+            for head, part in zip(heads, np.split(value, len(heads), -1), strict=True):
+                watch.inject[head] = torch.from_numpy(np.ascontiguousarray(part))
         made = {**self.outer.base, **extras}
         values = {name: self.foreign.convert(name, made[name]) for name in self.foreign.example}
         watch.weights = {**self.weights, **{id(values[name]): name for name in values if name in self.weights.values()}}
@@ -91,8 +94,9 @@ def inside(
     watch.weights = {**weights, **{id(values[name]): name for name in values if name in weights.values()}}
     with watching(watch):
         foreign.raw(values)
-    roles = find_roles(watch.seen)
-    events = {event.name: event for event in watch.seen}
+    seen = by_heads(watch.seen)
+    roles = find_roles(seen)
+    events = {event.name: event for event in seen}
     if not roles:
         outcome.unread.append("what is inside: the projections are not known by name")
         return None
@@ -112,7 +116,7 @@ def inside(
         outcome.unread.append("what is inside: the projections have other shapes than `b i (h d)`")
         return None
     ports, inner_sizes = made
-    inner = Inner(foreign, ports, inner_sizes, roles, outer, weights)
+    inner = Inner(foreign, ports, inner_sizes, roles, outer, weights, _parts(events))
     inner_layouts = {**layouts, **{port.name: port.layout for port in ports.values()}}
     example = {
         name: plain(value)
@@ -130,6 +134,10 @@ def inside(
     if "qkv" in roles:
         return _packing(other, contract, inquiry, outcome)
     return other
+
+
+def _parts(events: Mapping[str, Projection]) -> dict[str, tuple[str, ...]]:
+    return {name: event.parts for name, event in events.items()}
 
 
 def _wrong_source(outer: Outer, roles: Mapping[str, str], events: Mapping[str, Projection], inquiry: Inquiry) -> bool:
@@ -173,12 +181,12 @@ def _found_heads(
     """The number of heads under which heads are apart."""
     from .layouts import _queries_stay, _values_arrive
 
-    whole = width(events[roles.get("q", roles.get("qkv", ""))]) // (1 if "q" in roles else 3)
+    whole = events[roles.get("q", roles.get("qkv", ""))].width // (1 if "q" in roles else 3)
     for heads in [size for size in range(1, whole) if whole % size == 0 and whole // size > 1]:
         made = _inner_ports(outer, roles, events, heads, sizes, contract)
         if made is None:
             continue
-        inner = Inner(foreign, made[0], made[1], roles, outer, weights)
+        inner = Inner(foreign, made[0], made[1], roles, outer, weights, _parts(events))
         example = {
             name: plain(value)
             for name, value in foreign.example.items()
@@ -264,7 +272,7 @@ def _inner_ports(
 
     ports: dict[str, Port] = {}
     if "qkv" in roles and "q" not in roles:
-        whole = width(events[roles["qkv"]])
+        whole = events[roles["qkv"]].width
         if whole % (3 * heads):
             return None
         inner_sizes["d"] = whole // (3 * heads)
@@ -274,32 +282,32 @@ def _inner_ports(
         inner_sizes["e"] = inner_sizes["d"]
         out_feature = "d"
     else:
-        total = width(events[roles["q"]])
+        total = events[roles["q"]].width
         if total % heads:
             return None
         inner_sizes["d"] = total // heads
         ports["q"] = Port(roles["q"], layout(x, "h d"), i, "d")
-        for role in ("k", "v"):
-            name = roles.get(role, roles.get("kv", ""))
-            each = width(events[name]) // (1 if role in roles else 2)
-            groups = each // inner_sizes["d"]
-            if each % inner_sizes["d"] or groups == 0 or heads % groups:
-                return None
-            letter = "h" if groups == heads else "g"
-            if letter == "g":
-                inner_sizes["g"] = groups
-            packed = f"{letter} d" if role in roles else f"2 {letter} d"
-            part = None if role in roles else ("2", "kv".index(role))
-            ports[role] = Port(name, layout(y, packed), j, "d", part)
-        inner_sizes["e"] = inner_sizes["d"]
-        out_feature = "d"
+        apart = "kv" not in roles
+        wide = {role: events[roles[role if apart else "kv"]].width // (1 if apart else 2) for role in "kv"}
+        groups = wide["k"] // inner_sizes["d"]
+        if wide["k"] % inner_sizes["d"] or groups == 0 or heads % groups or wide["v"] % groups:
+            return None
+        letter = "h" if groups == heads else "g"
+        if letter == "g":
+            inner_sizes["g"] = groups
+        inner_sizes["e"] = wide["v"] // groups
+        out_feature = "d" if inner_sizes["e"] == inner_sizes["d"] else "e"
+        for role, feature in (("k", "d"), ("v", out_feature)):
+            packed = f"{letter} {feature}" if apart else f"2 {letter} {feature}"
+            part = None if apart else ("2", "kv".index(role))
+            ports[role] = Port(roles[role if apart else "kv"], layout(y, packed), j, feature, part)
     ports["out"] = Port(
         "out",
         layout(outer.ports["out"] if "out" not in roles else replace(x, name="out"), f"h {out_feature}"),
         i,
         out_feature,
     )
-    if "out" not in roles and sizes[outer.ports["out"].feature] != heads * inner_sizes["d"]:
+    if "out" not in roles and sizes[outer.ports["out"].feature] != heads * inner_sizes["e"]:
         return None
     return ports, inner_sizes
 

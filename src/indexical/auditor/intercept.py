@@ -8,11 +8,13 @@ values.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-_PRODUCTS = frozenset(("linear", "matmul", "__matmul__", "mm", "bmm", "einsum", "tensordot", "addmm", "__rmatmul__"))
+_PRODUCTS = frozenset("linear matmul __matmul__ mm bmm einsum tensordot addmm __rmatmul__ conv1d conv2d".split())
 _VIEWS = frozenset(
     (
         "t",
@@ -49,8 +51,8 @@ class Projection:
     name: str
     given: Any
     shape: tuple[int, ...]
-    equation: str | None = None
-    weight_shape: tuple[int, ...] = ()
+    width: int = 0  # How many features it gives.
+    parts: tuple[str, ...] = ()  # The projections that it consists of, one a head.
 
 
 @dataclass
@@ -79,6 +81,9 @@ def watching(watch: Watch) -> Any:
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             name = getattr(func, "__name__", "")
+            if name == "multi_head_attention_forward":
+                with _taken_apart(), self:
+                    return func(*args, **kwargs)
             result = func(*args, **kwargs)
             flat = [x for x in (*args, *kwargs.values()) if hasattr(x, "dtype")]
             if name == "__get__":
@@ -92,23 +97,54 @@ def watching(watch: Watch) -> Any:
             if name in _PRODUCTS and hasattr(result, "dtype"):
                 tagged = [(x, known) for x in flat if (known := origin(x)) is not None]
                 others = [x for x in flat if origin(x) is None and getattr(x, "ndim", 0) > 1]
-                if name == "linear":
+                if name in ("linear", "conv1d", "conv2d"):
                     others, tagged = [args[0]], [(x, k) for x, k in tagged if x.ndim > 1]
-                if len(tagged) == 1 and others:
+                if len(tagged) == 1 and others and _is_projection(name, tagged[0][0]):
                     weight, label = tagged[0]
                     repeated = sum(1 for event in watch.seen if event.name.partition("@")[0] == label)
                     label = f"{label}@{repeated}" if repeated else label
-                    equation = args[0] if name == "einsum" and isinstance(args[0], str) else None
-                    watch.seen.append(
-                        Projection(
-                            label, others[0].detach().clone(), tuple(result.shape), equation, tuple(weight.shape)
-                        )
-                    )
+                    given = others[0].detach().clone()
+                    wide = weight.shape[0] if "conv" in name else weight.numel() // given.shape[-1]
+                    watch.seen.append(Projection(label, given, tuple(result.shape), wide))
                     if label in watch.inject:
                         return watch.inject[label].to(result.dtype).reshape(result.shape)
             return result
 
     return Watching()
+
+
+@contextmanager
+def _taken_apart() -> Iterator[None]:
+    """A context in which the library's attention runs step by step, and does not ask again who watches it."""
+    import torch
+
+    library: Any = torch.nn.functional
+    kept = library.has_torch_function
+    library.has_torch_function = lambda arguments: False
+    try:
+        yield
+    finally:
+        library.has_torch_function = kept
+
+
+def _is_projection(name: str, weight: Any) -> bool:
+    """Whether a product leaves positions alone: a convolution does where it sees one point at a time."""
+    return "conv" not in name or math.prod(weight.shape[2:]) == 1
+
+
+def by_heads(seen: list[Projection]) -> list[Projection]:
+    """The projections, those of queries, keys or values that heads make one by one (`q.0`, `q.1`) as one each."""
+    groups: dict[str, list[Projection]] = {}
+    for event in seen:
+        shared = re.sub(r"(^|\.)\d+(?=\.)", r"\1*", event.name)
+        whole = shared != event.name and role_of(event.name) in ("q", "k", "v")
+        groups.setdefault(shared if whole else event.name, []).append(event)
+    return [
+        replace(events[0], name=name, width=sum(e.width for e in events), parts=tuple(e.name for e in events))
+        if len(events) > 1
+        else events[0]
+        for name, events in groups.items()
+    ]
 
 
 # ------------------------------------------------------------------------ roles
@@ -125,9 +161,8 @@ _WORDS = {
 
 def role_of(name: str) -> str | None:
     """The role that a name suggests: `layers.0.q_proj.weight` is `q`."""
-    parts = [
-        part for part in name.partition("#")[0].partition("@")[0].lower().split(".") if part not in ("weight", "0", "w")
-    ]
+    plain = name.partition("#")[0].partition("@")[0].lower()
+    parts = [part for part in plain.split(".") if part not in ("weight", "w", "*") and not part.isdigit()]
     last = parts[-1] if parts else name.lower()
     if last in ("weight", "w") and len(parts) > 1:
         last = parts[-2]
@@ -160,6 +195,8 @@ def find_roles(seen: list[Projection]) -> dict[str, str]:
         role = role_of(event.name)
         if event.name not in roles.values() and role is not None and role not in roles:
             roles[role] = event.name
+    if len(pieces) == 2 and role_of(pieces[0].name) == "qkv":
+        roles = {"q": pieces[0].name, "kv": pieces[1].name, **{r: n for r, n in roles.items() if r == "out"}}
     if {"q", "k", "v"} <= set(roles) or "qkv" in roles or {"q", "kv"} <= set(roles):
         if "out" not in roles:
             last = seen[-1].name
@@ -169,8 +206,3 @@ def find_roles(seen: list[Projection]) -> dict[str, str]:
     if len(seen) in (3, 4) and len({event.name for event in seen}) == len(seen):
         return dict(zip(("q", "k", "v", "out"), [event.name for event in seen], strict=False))
     return {}
-
-
-def width(projection: Projection) -> int:
-    """How many features a projection gives."""
-    return math.prod(projection.weight_shape) // int(projection.given.shape[-1])

@@ -25,9 +25,31 @@ class Reading:
     access: Direct
     changes: dict[str, tuple[str, ...]]
 
+    @property
+    def packing(self) -> str | None:
+        """The order in which a packed axis of queries, keys and values is split, where only that differs."""
+        port = self.access.ports["q"]
+        order = self.changes.get("q")
+        if port.part is None or order is None or "out" in self.changes:
+            return None
+        packed = next(dim for dim in port.layout.dims if port.part[0] in dim)
+        apart = [place for place, pair in enumerate(zip(order, port.layout.factors, strict=True)) if pair[0] != pair[1]]
+        if not all(port.layout.factors[place] in packed for place in apart):
+            return None
+        return " ".join(factor for factor in order if factor in packed)
+
     def words(self, witness: str) -> tuple[str, str, str, str]:
         """The message, the witness, the cause and the mend."""
         ports = self.access.ports
+        if self.packing is not None:
+            port = ports["q"]
+            declared = " ".join(next(dim for dim in port.layout.dims if port.part and port.part[0] in dim))
+            return (
+                f"`{port.name}` is split as ({self.packing}), and not as ({declared})",
+                witness,
+                "the packed axis is reshaped or chunked in another order than it has",
+                f"split it as ({declared}): reshape to that first",
+            )
         names = {role: ports[role].name for role in self.changes}
         parts = [
             f"`{names[role]}` as `{' '.join(order)}` (it is `{ports[role].layout}`)"

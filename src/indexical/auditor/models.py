@@ -33,6 +33,7 @@ class Model:
     scores: Scores | None = None
     gather: str = "key"
     weigh: Callable[[Any], Any] | None = None  # Weights from masked scores, where they are no softmax.
+    added: Any = 0.0  # Numbers that are added to the weights themselves.
     maps: dict[str, Any] = field(default_factory=dict)
     law: str = ""
     message: str = ""
@@ -72,11 +73,14 @@ def predict(access: Access, model: Model, draw: Draw) -> Any:
             weights = _softmax(access, np.where(allowed, scores, -np.inf), model.over) * late
         else:
             weights = _softmax(access, np.where(allowed, scores, model.fill), model.over)
+    weights = weights + model.added
     full = np.zeros((*weights.shape[:2], access.count["v"], access.J))
     lanes = np.arange(access.count["out"])
     if model.gather == "query":
         for at in range(min(access.I, access.J)):
             full[lanes, at, maps["v"], at] = weights[:, at].sum(1)
+    elif model.gather == "all":
+        full[lanes, :, maps["v"], :] = weights.sum(2, keepdims=True)
     else:
         full[lanes, :, maps["v"], :] = weights
     return full

@@ -10,7 +10,8 @@ import numpy as np
 from .access import Direct, Extras, Port, _role
 from .calling import Foreign, Unusable
 from .contract import Contract
-from .hearing import leak
+from .diagnosis import mask_mistake
+from .hearing import leak, position_shapes
 from .inquiry import Inquiry, letter_law
 from .layout import Layout, refusal
 from .observing import moved
@@ -89,129 +90,115 @@ class Outer(Direct):
         return parts.reshape(self.count["out"], self.I, -1)
 
 
-def outer_laws(inquiry: Inquiry) -> list[tuple[str, str, str, str, str]]:
+EXCHANGED = "batch and positions are exchanged: attention runs over the batch (`batch_first` is not what arrays are)"
+Broken = tuple[str, str, str, str, str]  # The law, the message, the witness, the cause and the mend.
+
+
+def outer_laws(inquiry: Inquiry) -> list[Broken]:
     """The laws of `x` alone: which outputs move when one position of it moves."""
     access = inquiry.access
     assert isinstance(access, Outer)
     inquiry.tested("reach")
     inquiry.tested("independence of batch")
-    rng = np.random.default_rng(3)
     settings = [inquiry.settings.plain()]
     if settings[0].keeps or inquiry.contract.documents:
         settings += [inquiry.settings.draw(inquiry.rng) for _ in range(2)]
-    cross = access.ports["k"].name != access.ports["q"].name
-    arrays = {access.ports["q"].name: rng.normal(size=(access.count["q"], access.I, access.D))}
-    if cross:
-        for role in "kv":
-            port = access.ports[role]
-            arrays[port.name] = rng.normal(size=(access.count[role], access.J, access.size(port.feature)))
-    found: list[tuple[str, str, str, str, str]] = []
-    moves = np.zeros((access.I, access.J), bool)
-    patterns: list[tuple[Setting, Any]] = []
-    for setting in settings:
-        allowed = inquiry.settings.declared(setting)
-        before = access.run(arrays, setting.arrays)
-        heard = np.zeros((access.count["out"], access.I, access.J), bool)
-        patterns.append((setting, heard))
-        if np.isnan(before).any() and allowed.any(2).all():
-            lane, query = (int(x) for x in np.argwhere(np.isnan(before).any(2))[0])
-            found.append(
-                (
-                    "finite",
-                    "an output is NaN though its query may hear keys",
-                    f"{inquiry.out_at(lane, query)} is NaN",
-                    "a mask leaves a query no key",
-                    "every query has to hear some key",
-                )
-            )
-        name = access.ports["k"].name
-        lanes, length = arrays[name].shape[:2]
-        chosen = _some(length, 24)
-        for lane in _some(lanes, 4):
-            for position in chosen:
-                changed = {}
-                for each in {name, access.ports["v"].name}:
-                    changed[each] = arrays[each].copy()
-                    changed[each][lane, position] = rng.normal(size=arrays[each].shape[2])
-                after = access.run({**arrays, **changed}, setting.arrays)
-                touched = moved(before, after, inquiry.tolerance)
-                related = access.related["k"][:, lane]
-                if (touched & ~related[:, None]).any():
-                    at, query = (int(x) for x in np.argwhere(touched & ~related[:, None])[0])
-                    letter = next(
-                        (
-                            x
-                            for x in access.lanes["out"]
-                            if x in access.lanes["k"] and access.lanes["out"][x][at] != access.lanes["k"][x][lane]
-                        ),
-                        "b",
-                    )
-                    law = letter_law(letter)
-                    exchanged = _exchanged(touched, access, lane, position, letter)
-                    what = (
-                        "one example of the batch moves another"
-                        if law == "batch"
-                        else f"one point of `{letter}` moves another"
-                    )
-                    found.append(
-                        (
-                            law,
-                            what,
-                            f"{inquiry.out_at(at, query)} moves when `{name}` at {access.lane_name('k', lane)}, "
-                            f"{position} moves",
-                            exchanged or "something is normalised, mixed or viewed across the batch",
-                            "attend over positions alone; transpose before `view`",
-                        )
-                    )
-                forbidden = touched & related[:, None] & ~allowed[:, :, position]
-                if not cross:
-                    forbidden[:, position] = False
-                if forbidden.any():
-                    at, query = (int(x) for x in np.argwhere(forbidden)[0])
-                    found_leak = leak(inquiry, at, query, position, setting, f"row of `{name}`")
-                    cause, mend = (
-                        "the mask is missing, late, turned round or at the wrong place",
-                        "mask the scores with -inf before the softmax",
-                    )
-                    found.append((found_leak["law"], found_leak["message"], found_leak["witness"], cause, mend))
-                heard[:, :, position] |= touched & related[:, None]
-                if setting is settings[0]:
-                    moves[:, position] |= (touched & related[:, None]).any(0)
-    seen: set[str] = set()
-    left_out = sorted(set(range(length)) - set(chosen))
+    arrays = _drawn(access)
+    lanes, length = arrays[access.ports["k"].name].shape[:2]
+    places = [(lane, position) for lane in _some(lanes, 4) for position in _some(length, 24)]
+    found: list[Broken] = []
+    patterns = [(setting, _heard(inquiry, arrays, setting, places, found)) for setting in settings]
+    moves = patterns[0][1].any(0)
+    left_out = sorted(set(range(length)) - {position for _, position in places})
     moves[:, left_out] = inquiry.settings.declared(settings[0]).any(0)[:, left_out]
     _gaps(inquiry, moves, found)
-    named = _mistake(inquiry, patterns, cross) if found and not left_out and lanes <= 4 else None
-    if named is not None:
-        witness = next((item[2] for item in found if item[0] == named[0]), found[0][2])
-        return [(named[0], named[1], witness, named[2], named[3])]
-    return [item for item in found if not (item[0] in seen or seen.add(item[0]))]  # type: ignore[func-returns-value]
+    if found and not left_out and lanes <= 4:
+        named = mask_mistake(inquiry.settings, patterns, itself=not _is_cross(access))
+        if named is not None:
+            witness = next((item[2] for item in found if item[0] == named.law), found[0][2])
+            return [(named.law, named.message, witness, named.cause, named.mend)]
+    return list({item[0]: item for item in reversed(found)}.values())[::-1]
+
+
+def _is_cross(access: Outer) -> bool:
+    return access.ports["k"].name != access.ports["q"].name
+
+
+def _drawn(access: Outer) -> dict[str, Any]:
+    rng = np.random.default_rng(3)
+    return {
+        port.name: rng.normal(size=(access.count[role], access.size(port.position), access.size(port.feature)))
+        for role, port in access.ports.items()
+        if role != "out"
+    }
+
+
+def _heard(
+    inquiry: Inquiry,
+    arrays: Mapping[str, Any],
+    setting: Setting,
+    places: list[tuple[int, int]],
+    found: list[Broken],
+) -> Any:
+    """Which rows of the output move with which positions of their own lane; what may not move is added to `found`."""
+    access = inquiry.access
+    assert isinstance(access, Outer)
+    rng = np.random.default_rng(4)
+    allowed = inquiry.settings.declared(setting)
+    before = access.run(arrays, setting.arrays)
+    heard = np.zeros((access.count["out"], access.I, access.J), bool)
+    if np.isnan(before).any() and allowed.any(2).all():
+        lane, query = (int(x) for x in np.argwhere(np.isnan(before).any(2))[0])
+        found.append(
+            (
+                "finite",
+                "an output is NaN though its query may hear keys",
+                f"{inquiry.out_at(lane, query)} is NaN",
+                "a mask leaves a query no key",
+                "every query has to hear some key",
+            )
+        )
+    for lane, position in places:
+        changed = {name: arrays[name].copy() for name in {access.ports[role].name for role in "kv"}}
+        for each in changed.values():
+            each[lane, position] = rng.normal(size=each.shape[2])
+        touched = moved(before, access.run({**arrays, **changed}, setting.arrays), inquiry.tolerance)
+        related = access.related["k"][:, lane][:, None]
+        if (touched & ~related).any():
+            found.append(_mixing(inquiry, access, touched, lane, position))
+        forbidden = touched & related & ~allowed[:, :, position]
+        if not _is_cross(access):
+            forbidden[:, position] = False
+        if forbidden.any():
+            at, query = (int(x) for x in np.argwhere(forbidden)[0])
+            told = leak(inquiry, at, query, position, setting, f"row of `{access.ports['k'].name}`")
+            cause = "the mask is missing, late, turned round or at the wrong place"
+            mend = "mask the scores with -inf before the softmax"
+            found.append((told["law"], told["message"], told["witness"], cause, mend))
+        heard[:, :, position] |= touched & related
+    return heard
+
+
+def _mixing(inquiry: Inquiry, access: Outer, touched: Any, lane: int, position: int) -> Broken:
+    """One example of the batch, or one point of another axis, moves another."""
+    at, query = (int(x) for x in np.argwhere(touched & ~access.related["k"][:, lane][:, None])[0])
+    mine, theirs = access.lanes["out"], access.lanes["k"]
+    letter = next((x for x in mine if x in theirs and mine[x][at] != theirs[x][lane]), "b")
+    law = letter_law(letter)
+    return (
+        law,
+        "one example of the batch moves another" if law == "batch" else f"one point of `{letter}` moves another",
+        f"{inquiry.out_at(at, query)} moves when `{access.ports['k'].name}` at {access.lane_name('k', lane)}, "
+        f"{position} moves",
+        _exchanged(touched, access, lane, position, letter)
+        or "something is normalised, mixed or viewed across the batch",
+        "attend over positions alone; transpose before `view`",
+    )
 
 
 def _some(count: int, most: int) -> list[int]:
     """Numbers below a count: all of them, or a few, the first and the last among them."""
     return sorted({round(at) for at in np.linspace(0, count - 1, min(count, most))})
-
-
-def _mistake(inquiry: Inquiry, patterns: list[tuple[Setting, Any]], cross: bool) -> tuple[str, str, str, str] | None:
-    """The mistake in a mask that explains who moved, in every setting and every row that hears some key by it."""
-    access = inquiry.access
-    components = inquiry.settings.components()
-    for number, component in enumerate(components):
-        others = [other.relation for at, other in enumerate(components) if at != number]
-        for mistake in component.mistakes:
-            some, fits = False, True
-            for setting, heard in patterns:
-                allowed = inquiry.settings.together([*others, mistake.relation], setting)
-                rows = allowed.any(2)
-                diagonal = np.arange(access.I)[:, None] == np.arange(access.J)[None, :]
-                itself = diagonal & (not cross)
-                fits &= bool(np.array_equal((heard | itself)[rows], (allowed | itself)[rows]))
-                some |= bool(rows.any())
-            if fits and some:
-                law = "mask" if component.name.startswith("mask") else component.name
-                return law, f"who hears whom is not what {component.name} says", mistake.cause, mistake.mend
-    return None
 
 
 def _exchanged(touched: Any, access: Outer, lane: int, position: int, letter: str) -> str:
@@ -220,10 +207,15 @@ def _exchanged(touched: Any, access: Outer, lane: int, position: int, letter: st
     others[:, position] = False
     if letter != "b" or others.any() or not touched[:, position].all():
         return ""
-    return "batch and positions are exchanged: attention runs over the batch (`batch_first` is not what the arrays are)"
+    return EXCHANGED
 
 
-def _gaps(inquiry: Inquiry, moves: Any, found: list[tuple[str, str, str, str, str]]) -> None:
+def _drops(inquiry: Inquiry, heard: Any) -> str:
+    name = next((name for name, shape in position_shapes(inquiry) if np.array_equal(heard, shape[0])), None)
+    return f"the mask drops too much: what is heard is {name}" if name else "the mask drops too much"
+
+
+def _gaps(inquiry: Inquiry, moves: Any, found: list[Broken]) -> None:
     allowed = inquiry.settings.declared(inquiry.settings.plain()).any(0)
     contract = inquiry.contract
     gap = allowed & ~moves
@@ -236,7 +228,7 @@ def _gaps(inquiry: Inquiry, moves: Any, found: list[tuple[str, str, str, str, st
                 "gap",
                 "a query does not hear a key that it may",
                 f"out[{inquiry.access.ports['out'].position} = {query}] does not move when position {key} moves",
-                "the mask drops too much",
+                _drops(inquiry, moves),
                 "compare the mask with the relation that is declared",
             )
         )
@@ -306,7 +298,7 @@ def residual_law(inquiry: Inquiry) -> None:
 
 
 def dead_parameters(inquiry: Inquiry) -> None:
-    """Every matrix of weights moves the output."""
+    """Every parameter takes part in the output."""
     access = inquiry.access
     assert isinstance(access, Outer)
     module = access.foreign.target
@@ -319,36 +311,35 @@ def dead_parameters(inquiry: Inquiry) -> None:
     settings = [plain_setting]
     if plain_setting.keeps:
         settings.append(inquiry.settings.draw(inquiry.rng))
-    rng = np.random.default_rng(5)
-    arrays = {
-        port.name: rng.normal(size=(access.count[role], access.size(port.position), access.size(port.feature)))
-        for role, port in access.ports.items()
-        if role in "qkv"
-    }
+    arrays = _drawn(access)
     before = [access.run(arrays, setting.arrays) for setting in settings]
     if not np.isfinite(before[0]).any():
         return
-    for name, parameter in module.named_parameters():
-        if parameter.ndim < 2 or min(parameter.shape) < 2:
-            continue
+    dead = []
+    known = dict(module.named_parameters())
+    for name, parameter in known.items():
+        matrix = parameter.ndim > 1 and min(parameter.shape) > 1
+        if not matrix and getattr(known.get(name.replace("bias", "weight")), "ndim", 0) < 2:
+            continue  # A norm that some mode of a block leaves out is no mistake.
+        kept = parameter.detach().clone()
+        noise = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
         with torch.no_grad():
-            kept = parameter.detach().clone()
-            generator = torch.Generator().manual_seed(1)
-            parameter.copy_(
-                torch.randn(parameter.shape, generator=generator, dtype=torch.float64).to(parameter.dtype)
-                * (kept.std() + 0.1)
-            )
+            # The bias of keys moves nothing by right, but NaN in it does: only what is not looked at is dead.
+            parameter.copy_(noise.to(parameter.dtype) * (kept.std() + 0.1) if matrix else torch.full_like(kept, np.nan))
         try:
             after = [access.run(arrays, setting.arrays) for setting in settings]
         finally:
             with torch.no_grad():
                 parameter.copy_(kept)
         if not any(moved(*pair, inquiry.tolerance).any() for pair in zip(before, after, strict=True)):
-            inquiry.report(
-                "dead parameter",
-                f"`{name}` has no effect on the output",
-                "it was replaced, and nothing moved",
-                "the projection is made and not used, or never made",
-                "use it, or remove it",
-                (rf"{name.split('.')[0]}.*",),
-            )
+            dead.append(name)
+    if dead:
+        several = len(dead) > 1
+        inquiry.report(
+            "dead parameter",
+            f"{', '.join(f'`{name}`' for name in dead)} {'have' if several else 'has'} no effect on the output",
+            f"{'each' if several else 'it'} was replaced, and nothing moved",
+            "the projection is made and not used, or never made",
+            "use it, or remove it",
+            (rf"{dead[0].split('.')[0]}.*",),
+        )

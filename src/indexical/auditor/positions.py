@@ -48,6 +48,8 @@ def rotary_law(inquiry: Inquiry) -> bool:
         return True
     if contract.rotary in ("half", "pair"):
         _pairing(inquiry, contract.rotary)
+        if not inquiry.findings and not _cancels(inquiry, tolerance):
+            return True
     _scale(inquiry)
     return True
 
@@ -191,6 +193,51 @@ def _pairing(inquiry: Inquiry, declared: str) -> None:
     )
 
 
+def _own_scores(inquiry: Inquiry, q: Any, k: Any, query: int) -> list[float]:
+    """The scores of a query for the key at its own position, from keys that are 0 elsewhere; one a lane, or NaN."""
+    access = inquiry.access
+    own_key = query + access.J - access.I
+    only = np.zeros_like(k)
+    only[:, own_key] = k[:, own_key]
+    values, support = _scores(inquiry, q, only)
+    found = []
+    for lane in range(access.count["out"]):
+        others = [j for j in range(access.J) if j != own_key and support[lane, query, j]]
+        heard = support[lane, query, own_key] and others
+        found.append(values[lane, query, own_key] - values[lane, query, others].mean() if heard else np.nan)
+    return found
+
+
+def _cancels(inquiry: Inquiry, tolerance: float) -> bool:
+    """Whether rotations cancel at a query's own position: exchanging its vector and the key's changes nothing."""
+    access = inquiry.access
+    rng = np.random.default_rng(13)
+    query = access.I - 1
+    if query + access.J - access.I < 1:
+        return True
+    a, b = (rng.normal(size=access.D) * (2.0 / access.D) ** 0.5 for _ in range(2))
+
+    def scores(x: Any, y: Any) -> Any:
+        q, k = np.broadcast_to(x, access.shape("q")), np.broadcast_to(y, access.shape("k"))
+        return np.array(_own_scores(inquiry, q, k, query))
+
+    one, two = scores(a, b), scores(b, a)
+    seen = np.isfinite(one) & np.isfinite(two)
+    if np.abs(one - two)[seen].max(initial=0.0) <= 10 * tolerance:
+        return True
+    cached = access.J > access.I
+    inquiry.report(
+        "rotary",
+        "a query is not at its own position",
+        "exchanging the vectors of a query and of the key at its position changes the score: they are turned apart",
+        "queries and keys are rotated by different positions"
+        + (": with a cache, query i is at position i + (J - I)" if cached else ""),
+        "rotate the queries by `i + (J - I)`, the keys by `j`",
+        _ROTARY,
+    )
+    return False
+
+
 def _scale(inquiry: Inquiry) -> None:
     """The scale, from keys that are 0 but at the query's own position, where rotations cancel."""
     access = inquiry.access
@@ -198,15 +245,9 @@ def _scale(inquiry: Inquiry) -> None:
     found = []
     for query in range(max(1, -shift), access.I):
         q, k, _ = inquiry.inputs()
-        own_key = query + shift
-        only = np.zeros_like(k)
-        only[:, own_key] = k[:, own_key]
-        values, support = _scores(inquiry, q, only)
-        for lane in range(access.count["out"]):
-            others = [j for j in range(access.J) if j != own_key and support[lane, query, j]]
-            if support[lane, query, own_key] and others:
-                product = q[access.maps["q"][lane], query] @ k[access.maps["k"][lane], own_key]
-                found.append((product, values[lane, query, own_key] - values[lane, query, others].mean()))
+        for lane, score in enumerate(_own_scores(inquiry, q, k, query)):
+            if np.isfinite(score):
+                found.append((q[access.maps["q"][lane], query] @ k[access.maps["k"][lane], query + shift], score))
     if len(found) > 2:
         x, y = np.array(found).T
         value = float((x @ y) / (x @ x))

@@ -10,7 +10,7 @@ from .contract import Contract
 from .inner import Outcome, inside
 from .inquiry import Inquiry
 from .layout import Layout
-from .outer import Outer, dead_parameters, outer_laws, outer_ports, residual_law
+from .outer import EXCHANGED, Outer, dead_parameters, outer_laws, outer_ports, residual_law
 from .reports import Finding, place_of
 from .sanity import plain
 from .settings import Settings
@@ -35,14 +35,16 @@ def judge_projected(
     tell("what is projected")
     dead_parameters(inquiry)
     dead = any(finding.law == "dead parameter" for finding in inquiry.findings)
-    inner = None if dead else inside(foreign, outer, layouts, sizes, contract, inquiry, outcome)
+    exchanged = [item for item in violations if item[3] == EXCHANGED]
+    violations = exchanged or violations
+    inner = None if dead or exchanged else inside(foreign, outer, layouts, sizes, contract, inquiry, outcome)
     if inner is not None:
         judge(inner)
         inner_findings = inner.findings
         outcome.found.update(inner.found)
         outcome.laws += inner.laws
     outcome.findings = [*inquiry.findings, *inner_findings]
-    if not inner_findings and not any(finding.law in ("packing", "layout") for finding in outcome.findings):
+    if not inner_findings and not any(finding.law in ("packing", "layout", "source") for finding in outcome.findings):
         for law, message, witness, cause, mend in violations:
             outcome.findings.append(
                 Finding(law, message, witness, cause, mend, place_of(foreign.original, (r"softmax.*|mask.*|tril.*",)))

@@ -57,6 +57,17 @@ def scale_sizes(inquiry: Inquiry) -> dict[str, int]:
     return {**sizes, "d": access.D, "e": access.E, "i": access.I, "j": access.J, "n": access.J}
 
 
+_OTHER_SIZES = {"c": "the width of the model", "b": "the size of the batch", "g": "the number of key heads"}
+_SIZES = (
+    "the width of all heads",
+    "the number of keys",
+    "the number of queries",
+    "the width of the values",
+    "the number of heads",
+    *_OTHER_SIZES.values(),
+)
+
+
 def name_scale(value: float, inquiry: Inquiry) -> str:
     """A scale in terms of sizes, where one fits."""
     sizes = scale_sizes(inquiry)
@@ -72,6 +83,7 @@ def name_scale(value: float, inquiry: Inquiry) -> str:
         (f"1/sqrt({sizes['i']}), the number of queries", sizes["i"] ** -0.5),
         (f"1/sqrt({sizes['e']}), the width of the values", sizes["e"] ** -0.5),
         (f"1/sqrt({heads}), the number of heads", heads**-0.5),
+        *((f"1/sqrt({sizes[at]}), {words}", sizes[at] ** -0.5) for at, words in _OTHER_SIZES.items() if at in sizes),
         (f"1/{d * heads}", 1 / (d * heads)),
         (f"{d} ** -1.5", d**-1.5),
         (f"{d}", float(d)),
@@ -106,15 +118,11 @@ def _scale_cause(value: float, wanted: float, d: int, name: str) -> tuple[str, s
         return "the scores are multiplied where they should be divided", mend
     if abs(ratio - wanted**-0.5) < 1e-3 * wanted**-0.5:
         return "half of the scale is missing: it is applied to one side, where both sides have it", mend
-    for words in (
-        "the width of all heads",
-        "the number of keys",
-        "the number of queries",
-        "the width of the values",
-        "the number of heads",
-    ):
+    for words in _SIZES:
         if words in name:
             return f"the scale is taken from {words}, and not from the width of one head", mend
+    if abs(ratio - math.log(2)) < 1e-3:
+        return "powers of 2 stand where exponentials are meant: scores are multiplied by ln 2", mend
     if abs(value - 1 / d) < 1e-3 / d:
         return "the scores are divided by d, and not by its square root", mend
     return f"the scores are multiplied by {number(ratio)} beside the scale", mend

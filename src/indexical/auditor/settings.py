@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,7 @@ class Mistake:
     cause: str
     mend: str
     relation: Callable[[Setting], Relation]
+    law: str | None = None  # Where it is not that of the component.
 
 
 class Settings:
@@ -144,18 +145,23 @@ class Settings:
         reach = -np.inf if contract.window is None else offset - contract.window + 1
         mistakes: list[Mistake] = []
 
-        def add(cause: str, mend: str, low: float, high: float) -> None:
-            mistakes.append(Mistake(cause, mend, self.band(low, high)))
+        def add(cause: str, mend: str, low: float, high: float, law: str | None = None) -> None:
+            mistakes.append(Mistake(cause, mend, self.band(low, high), law))
 
         triangle = "compare `j <= i`: `torch.tril(torch.ones(n, n))` keeps, `torch.triu(…, diagonal=1)` drops"
         if contract.window is not None:
             inside = f"keep `0 <= i - j < {contract.window}`"
-            add("the window is missing", inside, -np.inf, offset)
-            add("the window is one key too long", inside, reach - 1, offset)
-            add("the window is one key too short", inside, reach + 1, offset)
-            add("the window has no upper side: the future is heard", inside, reach, np.inf)
-            add("the window is as long ahead as it is behind: the future is heard", inside, reach, 2 * offset - reach)
-            add("the window is turned round: it looks ahead", inside, offset, 2 * offset - reach)
+            ahead = 2 * offset - reach
+            for cause, low, high in (
+                ("the window is missing", -np.inf, offset),
+                ("the window is one key too long", reach - 1, offset),
+                ("the window is one key too short", reach + 1, offset),
+                ("the window is shifted by one: no query hears itself, but one more key", reach - 1, offset - 1),
+                ("the window has no upper side: the future is heard", reach, np.inf),
+                ("the window is as long ahead as it is behind: the future is heard", reach, ahead),
+                ("the window is turned round: it looks ahead", offset, ahead),
+            ):
+                add(cause, inside, low, high, "window")
         add(
             "the causal mask is missing",
             "mask the keys after the query: `j <= i`",
@@ -218,8 +224,11 @@ class Settings:
         def same(setting: Setting) -> Relation:
             return self._ids(np.asarray(setting.arrays[name]), factors)
 
-        def other(setting: Setting) -> Relation:
-            return ~same(setting)
+        def first(setting: Setting) -> Relation:
+            ids = np.asarray(setting.arrays[name]).reshape([self.access.size(f) for f in factors])
+            outs = self.access.lanes["out"]
+            of_first = ids[tuple(slice(0, 1) if factor in outs else slice(None) for factor in factors)]
+            return self._ids(np.broadcast_to(of_first, ids.shape), factors)
 
         mend = "keep `ids[i] == ids[j]`"
         return Component(
@@ -227,7 +236,12 @@ class Settings:
             same,
             (
                 Mistake("the documents are ignored", mend, everyone),
-                Mistake("the documents are compared the wrong way round: only other documents are heard", mend, other),
+                Mistake(
+                    "the documents are compared the wrong way round: only other documents are heard",
+                    mend,
+                    lambda setting: ~same(setting),
+                ),
+                Mistake("the documents of the first example are used for all", mend, first),
             ),
         )
 
@@ -246,83 +260,65 @@ class Settings:
 
     def _mask(self, name: str) -> Component:
         access, factors = self.access, self.layouts[name].factors
-        kind = self.contract.masks[name]
-        q, k = access.ports["q"].position, access.ports["k"].position
 
         def kept(setting: Setting) -> Relation:
             return access.spread(setting.keeps[name], factors)
 
-        def read(roles: dict[str, str], lanes: Any = None) -> Callable[[Setting], Relation]:
-            return lambda setting: access.spread(setting.keeps[name], factors, roles, lanes)
-
         meaning = {"keep": "True keeps a key", "drop": "True drops a key", "additive": "it is added to the scores"}[
-            kind
+            self.contract.masks[name]
         ]
-        mistakes = [
+        mistakes = (
             Mistake(f"the mask `{name}` is ignored", f"apply it to the scores: {meaning}", self.band(-np.inf, np.inf)),
             Mistake(
                 f"the mask `{name}` is read the wrong way round: what it drops is heard, what it keeps is not",
                 f"turn it round: {meaning}",
                 lambda setting: ~kept(setting),
             ),
-        ]
-        mend = f"`{name}` is `{self.layouts[name]}`: align each of its axes, `mask[:, None, None, :]` for one of keys"
-        outs = access.lanes["out"]
+            *self._masks_turned(name, kept),
+            *self._masks_elsewhere(name),
+        )
+        return Component(f"mask `{name}`", kept, mistakes)
+
+    def _masks_turned(self, name: str, kept: Callable[[Setting], Relation]) -> Iterator[Mistake]:
+        """A mask of keys, or of pairs, whose queries and keys are exchanged."""
+        access, factors = self.access, self.layouts[name].factors
+        q, k = access.ports["q"].position, access.ports["k"].position
         asked = "j" if "j" in factors else k if k in factors and q == k else None
-        if asked and access.I == access.J and q not in set(factors) - {asked}:
-            mistakes.append(
-                Mistake(
-                    f"the mask `{name}` is applied to the queries, and not to the keys",
-                    mend,
-                    lambda setting: _transposed(access.spread(setting.keeps[name], factors)),
-                )
-            )
-        if {"i", "j"} <= set(factors) and access.I == access.J:
-            mistakes.append(
-                Mistake(
-                    f"the mask `{name}` is transposed: its queries and keys are exchanged",
-                    mend,
-                    lambda setting: _transposed(access.spread(setting.keeps[name], factors)),
-                )
-            )
+        causes = []
+        if asked and q not in set(factors) - {asked}:
+            causes.append(f"the mask `{name}` is applied to the queries, and not to the keys")
+        if {"i", "j"} <= set(factors):
+            causes.append(f"the mask `{name}` is transposed: its queries and keys are exchanged")
+        for cause in causes if access.I == access.J else ():
+            yield Mistake(cause, self._alignment(name), lambda setting: kept(setting).swapaxes(1, 2))
+
+    def _alignment(self, name: str) -> str:
+        return f"`{name}` is `{self.layouts[name]}`: align each of its axes, `mask[:, None, None, :]` for one of keys"
+
+    def _masks_elsewhere(self, name: str) -> Iterator[Mistake]:
+        """A mask along another axis of the same size, of another example, or repeated in another order."""
+        access, factors, mend = self.access, self.layouts[name].factors, self._alignment(name)
+        outs, q = access.lanes["out"], access.ports["q"].position
+
+        def read(roles: dict[str, str], lanes: Any = None) -> Callable[[Setting], Relation]:
+            return lambda setting: access.spread(setting.keeps[name], factors, roles, lanes)
+
         for letter in [factor for factor in factors if factor in outs]:
             for other in [*outs, q]:
-                same = other != letter and access.size(other) == access.size(letter) > 1
-                if same:
+                if other != letter and access.size(other) == access.size(letter) > 1:
                     where = "the queries" if other == q else f"`{other}`"
-                    mistakes.append(
-                        Mistake(
-                            f"the axis `{letter}` of the mask `{name}` is broadcast along {where}",
-                            mend,
-                            _along(access, name, factors, letter, other),
-                        )
-                    )
+                    cause = f"the axis `{letter}` of the mask `{name}` is broadcast along {where}"
+                    yield Mistake(cause, mend, _along(access, name, factors, letter, other))
         for letter in [factor for factor in factors if factor in outs and outs[factor].max() > 0]:
-            mistakes.append(
-                Mistake(
-                    f"the mask `{name}` of the first point of `{letter}` is used for all",
-                    mend,
-                    lambda setting, letter=letter: access.spread(setting.keeps[name], factors, {letter: "1"}),  # type: ignore[misc]
-                )
-            )
+            cause = f"the mask `{name}` of the first point of `{letter}` is used for all"
+            yield Mistake(cause, mend, read({letter: "1"}))
         if len(outs) > 1:
             sizes = [int(index.max()) + 1 for index in outs.values()]
-            order = np.arange(access.count["out"]).reshape(sizes)
-            turned = order.transpose().reshape(-1)
-            wrong = np.empty_like(turned)
-            wrong[np.arange(len(turned))] = turned
-            mistakes.append(
-                Mistake(
-                    f"the mask `{name}` is repeated in another order than heads and examples are packed",
-                    "use `repeat_interleave` along the packed axis where the batch is outermost",
-                    read({}, wrong),
-                )
+            yield Mistake(
+                f"the mask `{name}` is repeated in another order than heads and examples are packed",
+                "use `repeat_interleave` along the packed axis where the batch is outermost",
+                read({}, np.arange(access.count["out"]).reshape(sizes).transpose().reshape(-1)),
             )
-        return Component(f"mask `{name}`", kept, tuple(mistakes))
-
-
-def _transposed(relation: Relation) -> Relation:
-    return relation.swapaxes(1, 2)
 
 
 def _along(

@@ -6,7 +6,7 @@ import numpy as np
 
 from .inquiry import Inquiry, number
 from .models import centred, fit_scale, logarithms
-from .observing import observe
+from .observing import observe, own
 from .settings import Setting
 
 _MASK = (r"masked_fill.*|where\s*\(.*|-\s*1e\d+.*|-\s*\d{3,}.*", r"mask.*")
@@ -64,8 +64,9 @@ def additive_law(inquiry: Inquiry) -> None:
         plain = settings.plain()
         added = np.random.default_rng(6).normal(size=[access.size(f) for f in layout.factors])
         setting = Setting(plain.keeps, {**plain.arrays, name: added.reshape(layout.shape(access.sizes))})
-        before, support = logarithms(access, observe(access, q, k, plain, each=False))
-        after, _ = logarithms(access, observe(access, q, k, setting, each=False))
+        draws = [observe(access, q, k, each, each=False) for each in (plain, setting)]
+        (before, support), (after, _) = (logarithms(access, draw) for draw in draws)
+        late = own(access, draws[1].full) - own(access, draws[0].full)
         change = centred(access, after - before, support, "key")
         wanted = centred(access, access.spread(added, layout.factors), support, "key")
         if np.allclose(change, wanted, atol=1e-5):
@@ -75,7 +76,9 @@ def additive_law(inquiry: Inquiry) -> None:
         seen, right = number(change[lane, query, key]), number(wanted[lane, query, key])
         place = f"the log-weight of {inquiry.out_at(lane, query)} for key {key}"
         witness = f"{place} changes by {seen} from its row's mean, and the mask by {right}"
-        if np.allclose(change, ratio * wanted, atol=1e-5) and abs(ratio) > 1e-6:
+        if np.allclose(late, access.spread(added, layout.factors), atol=1e-6):
+            cause = "the mask is added to the weights, after the softmax"
+        elif np.allclose(change, ratio * wanted, atol=1e-5) and abs(ratio) > 1e-6:
             cause = (
                 "the mask is subtracted"
                 if abs(ratio + 1) < 1e-3

@@ -50,19 +50,21 @@ def structure(inquiry: Inquiry) -> bool:
     out = inquiry.forward(q, k, v, setting)
     draw = inquiry.observe(q, k, setting)
     probe = draw if inquiry.each else inquiry.sample(q, k, setting)
-    if np.isnan(draw.full).all():
-        if setting.keeps and _hears_when_dropped(inquiry, q, k, v):
-            name = next(iter(setting.keeps))
-            cause = f"the mask `{name}` is read the wrong way round: what it drops is heard, what it keeps is not"
-            inquiry.report(
-                "mask",
-                "where nothing is masked, no key is heard",
-                "every output is NaN",
-                cause,
-                "turn the mask round",
-                _MASK,
-            )
-            return False
+    nothing = np.isnan(draw.full).all()
+    silent = nothing or not np.nanmax(np.abs(draw.full), initial=0.0) > 0
+    if silent and setting.keeps and _hears_when_dropped(inquiry, q, k, v):
+        name = next(iter(setting.keeps))
+        cause = f"the mask `{name}` is read the wrong way round: what it drops is heard, what it keeps is not"
+        inquiry.report(
+            "mask",
+            "where nothing is masked, no key is heard",
+            "every output is NaN" if nothing else "no value moves any output",
+            cause,
+            "turn the mask round",
+            _MASK,
+        )
+        return False
+    if nothing:
         inquiry.report(
             "finite", "every output is NaN", "no masks, ordinary inputs", "a mask leaves no key, or a division by 0", ""
         )
@@ -78,11 +80,13 @@ def structure(inquiry: Inquiry) -> bool:
         _misplaced(inquiry, probe, astray, lanes)
         return False
     if not np.allclose(out[finite], expected[finite], atol=inquiry.slack * scale, rtol=max(1e-5, inquiry.slack)):
+        if _read_otherwise(inquiry, "the output is not linear in the values", None):
+            return False
         inquiry.found["values"] = "the output is not linear in the values: weights are not recovered"
         return False
     if np.nanmax(np.abs(base), initial=0.0) > 1e-9 and not inquiry.contract.residual:
         inquiry.found["added"] = "something that does not depend on the values is added to the output"
-    if not np.nanmax(np.abs(draw.full), initial=0.0) > 0:
+    if silent:
         inquiry.report(
             "dead input",
             "the values have no effect on the output",
@@ -99,8 +103,8 @@ def _hears_when_dropped(inquiry: Inquiry, q: Any, k: Any, v: Any) -> bool:
     """Whether a mask that drops everything lets everything through."""
     plain = inquiry.settings.plain()
     dropped = {name: inquiry.settings.written(name, np.zeros_like(keep)) for name, keep in plain.keeps.items()}
-    out = inquiry.access.forward(q, k, v, {**plain.arrays, **dropped})
-    return bool(np.isfinite(out).all())
+    out, base = (inquiry.access.forward(q, k, each, {**plain.arrays, **dropped}) for each in (v, np.zeros_like(v)))
+    return bool(np.isfinite(out).all()) and bool(np.abs(out - base).max() > 0)
 
 
 def _lanes_astray(inquiry: Inquiry, draw: Draw) -> str | None:
@@ -130,7 +134,63 @@ def _misplaced(inquiry: Inquiry, draw: Draw, astray: bool, letter: str | None) -
     if cause is not None:
         inquiry.report(cause.law, cause.message, witness, cause.cause, cause.mend, cause.hints)
         return
-    roles = roles_that_fit(inquiry) if isinstance(access, Direct) else None
+    if _read_otherwise(inquiry, witness, letter):
+        return
+    law = "layout" if letter is None else letter_law(letter)
+    if letter is not None:
+        name = {"batch": "examples of the batch are mixed", "heads": "heads are mixed"}.get(
+            law, f"points of `{letter}` are mixed"
+        )
+        reached = np.nan_to_num(np.abs(draw.full)).max((1, 3)) > 0
+        permuted = letter != "b" and bool((reached.sum(1) == 1).all()) and bool((reached.sum(0) == 1).all())
+        inquiry.report(
+            law,
+            name,
+            witness,
+            "the heads of the values are in another order than those of queries and keys"
+            if permuted
+            else _mixed(letter),
+            "transpose before `view` or `reshape`; merge axes only where they are neighbours",
+            _LAYOUT,
+        )
+        return
+    turned = _values_turn(inquiry, draw)
+    inquiry.report(
+        "layout",
+        "values arrive in other features than they come from",
+        witness,
+        "the values are rotated as well: each arrives turned by its position"
+        if turned
+        else "axes are merged or split in another order than declared",
+        "rotate queries and keys alone"
+        if turned
+        else "merge `(h e)` with the heads first: transpose, then reshape",
+        (r"rot\w*.*|cos.*|sin.*",) if turned else _LAYOUT,
+    )
+
+
+def _values_turn(inquiry: Inquiry, draw: Draw) -> bool:
+    """Whether a value keeps its length on its way, and only its direction changes: it is rotated."""
+    access = inquiry.access
+    lane, key, at, query = draw.place
+    codes = np.eye(access.E)
+    base = inquiry.forward(draw.q, draw.k, np.zeros(access.shape("v")), draw.setting)
+    columns = []
+    for code in codes:
+        v = np.zeros(access.shape("v"))
+        v[lane, key] = code
+        columns.append((inquiry.forward(draw.q, draw.k, v, draw.setting) - base)[at, query])
+    product = np.array(columns) @ np.array(columns).T
+    diagonal = not np.abs(np.array(columns) - np.diag(np.diag(columns))).max() > 1e-9
+    fixed = np.isin(np.round(np.abs(columns) / np.abs(columns).max(), 6), (0.0, 1.0)).all()
+    return not diagonal and not fixed and bool(np.allclose(product, product[0, 0] * codes, atol=1e-9))
+
+
+def _read_otherwise(inquiry: Inquiry, witness: str, letter: str | None) -> bool:
+    """Whether all goes where it belongs with arguments in another order, or with memory read as another layout."""
+    if not isinstance(inquiry.access, Direct):
+        return False
+    roles = roles_that_fit(inquiry)
     if roles is not None:
         names = {"q": "queries", "k": "keys", "v": "values"}
         used = [f"the {names[b]} as {names[a]}" for a, b in zip("qkv", roles, strict=True) if a != b]
@@ -142,33 +202,12 @@ def _misplaced(inquiry: Inquiry, draw: Draw, astray: bool, letter: str | None) -
             "take q, k and v in the order in which they are given",
             _PRODUCT,
         )
-        return
-    law = "layout" if letter is None else letter_law(letter)
-    reading = reading_that_fits(inquiry) if isinstance(access, Direct) else None
+        return True
+    reading = reading_that_fits(inquiry)
     if reading is not None:
-        inquiry.report(law if letter else "layout", *reading.words(witness), hints=_LAYOUT)
-        return
-    if letter is not None:
-        name = {"batch": "examples of the batch are mixed", "heads": "heads are mixed"}.get(
-            law, f"points of `{letter}` are mixed"
-        )
-        inquiry.report(
-            law,
-            name,
-            witness,
-            _mixed(letter),
-            "transpose before `view` or `reshape`; merge axes only where they are neighbours",
-            _LAYOUT,
-        )
-    else:
-        inquiry.report(
-            "layout",
-            "values arrive in other features than they come from",
-            witness,
-            "axes are merged or split in another order than declared",
-            "merge `(h e)` with the heads first: transpose, then reshape",
-            _LAYOUT,
-        )
+        law = "packing" if reading.packing else "layout" if letter is None else letter_law(letter)
+        inquiry.report(law, *reading.words(witness), hints=_LAYOUT)
+    return reading is not None
 
 
 def _mixed(letter: str) -> str:
