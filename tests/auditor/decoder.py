@@ -11,9 +11,16 @@ from torch import nn
 WIDTH, HEADS, GROUPS, VOCABULARY = 16, 4, 2, 40
 
 
-def rotate(x: Any, at: Any) -> Any:
-    half = x.shape[-1] // 2
-    angle = at[:, None, :, None] * 100.0 ** (-torch.arange(half).to(x) / half)
+class Rotary(nn.Module):
+    """The angles of positions, over their features."""
+
+    def forward(self, x: Any, at: Any) -> Any:
+        half = WIDTH // HEADS // 2
+        return at[:, :, None] * 100.0 ** (-torch.arange(half).to(x) / half)
+
+
+def rotate(x: Any, angle: Any) -> Any:
+    angle = angle[:, None]
     a, b = x.chunk(2, -1)
     return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
 
@@ -30,8 +37,8 @@ class Attention(nn.Module):
         q = self.q_proj(x).view(b, n, HEADS, -1).transpose(1, 2)
         k, v = (p(x).view(b, n, GROUPS, -1).transpose(1, 2) for p in (self.k_proj, self.v_proj))
         if self.bug == "positions" and past is not None:
-            at = at - past[0].shape[2]
-        q, k = rotate(q, at), rotate(k, at)
+            at = torch.zeros_like(at)
+        q, k = rotate(q, at), k if self.bug == "queries" else rotate(k, at)
         if past is not None:
             k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
         cache = (k, v)
@@ -67,6 +74,7 @@ class Decoder(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.embedding, self.head = nn.Embedding(VOCABULARY, WIDTH), nn.Linear(WIDTH, VOCABULARY)
+        self.rotary = Rotary()
         self.layers = nn.ModuleList([Block(""), Block(bug), Block("")])
         self.bug = bug
 
@@ -76,11 +84,12 @@ class Decoder(nn.Module):
         seen = 0 if past_key_values is None else past_key_values[0][0].shape[2]
         at = position_ids if position_ids is not None else torch.arange(input_ids.shape[1])[None] + seen
         x = self.embedding(input_ids)
+        angles = self.rotary(x, at)
         if self.bug == "random":
             x = nn.functional.dropout(x, 0.1)
         caches = []
         for number, layer in enumerate(self.layers):
             past = None if past_key_values is None else past_key_values[number]
-            x, cache = layer(x, at, attention_mask, past)
+            x, cache = layer(x, angles, attention_mask, past)
             caches.append(cache)
         return SimpleNamespace(logits=self.head(x), past_key_values=caches)

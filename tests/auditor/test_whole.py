@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import torch
 from tests.auditor.decoder import Decoder
 
 from indexical.auditor.whole import audit_model
@@ -11,7 +14,8 @@ from indexical.auditor.whole import audit_model
 def test_a_right_model_breaks_no_law() -> None:
     report = audit_model(Decoder(), length=5)
     assert report.ok, report
-    assert report.laws == ("deterministic", "batch", "causal", "right padding", "left padding", "cached decoding")
+    laws = "deterministic", "batch", "causal", "right padding", "left padding", "relative positions", "cached decoding"
+    assert report.laws == laws
     assert report.unread == ()
 
 
@@ -22,6 +26,7 @@ def test_a_right_model_breaks_no_law() -> None:
         ("batch", {"batch"}),
         ("padding", {"left padding"}),
         ("positions", {"cached decoding"}),
+        ("queries", {"relative positions"}),
     ],
 )
 def test_a_mistake_is_found_in_its_module(bug: str, laws: set[str]) -> None:
@@ -42,3 +47,22 @@ def test_a_random_model_is_not_judged_further() -> None:
 def test_a_model_that_hears_everything_is_not_causal() -> None:
     report = audit_model(Decoder("future"), length=5, causal=False)
     assert "causal" not in report.laws
+
+
+def test_a_function_that_was_put_into_a_model_is_found_and_the_model_left_as_it_was() -> None:
+    model = Decoder().train()
+    attention = model.layers[1].attention
+    kept = {name: value.clone() for name, value in model.state_dict().items()}
+    right = attention.forward
+
+    def forward(x: Any, at: Any, keep: Any, past: Any) -> Any:
+        y, cache = right(x, at, keep, past)
+        return y + attention.o_proj(y).mean(0, keepdim=True), cache
+
+    attention.forward = forward
+    (finding,) = audit_model(model, length=5).findings
+    assert finding.law == "batch"
+    assert "`layers.1.attention` (Attention)" in finding.cause
+    assert model.training
+    assert all(torch.equal(value, kept[name]) for name, value in model.state_dict().items())
+    assert {value.dtype for value in model.state_dict().values()} == {torch.float32}
