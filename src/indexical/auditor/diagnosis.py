@@ -352,17 +352,28 @@ def _pairings(settings: Settings, base: Model) -> Iterator[Model]:
             hints=(r"roll.*|cat.*|pad.*",),
         )
     for roles, maps in _lane_maps(access):
-        names = " and ".join({"k": "keys", "v": "values"}[role] for role in roles)
-        yield replace(
-            plain,
-            maps=maps,
-            law="groups",
-            message=f"a query head hears the {names} of another group",
-            cause="key heads are repeated in the wrong order: `repeat` (0, 1, 0, 1) where `repeat_interleave` "
-            "(0, 0, 1, 1) is meant",
-            mend="query head h belongs to key head h // (H / G): use `repeat_interleave(H // G, dim=heads)`",
-            hints=(r"repeat.*|expand.*|tile.*",),
-        )
+        yield replace(plain, maps=maps, **_regrouped(roles))
+
+
+def _regrouped(roles: tuple[str, ...]) -> dict[str, Any]:
+    names = " and ".join({"k": "keys", "v": "values"}[role] for role in roles)
+    return {
+        "law": "groups",
+        "message": f"a query head hears the {names} of another group",
+        "cause": "key heads are repeated in the wrong order: `repeat` (0, 1, 0, 1) where `repeat_interleave` "
+        "(0, 0, 1, 1) is meant",
+        "mend": "query head h belongs to key head h // (H / G): use `repeat_interleave(H // G, dim=heads)`",
+        "hints": (r"repeat.*|expand.*|tile.*",),
+    }
+
+
+def other_groups(access: Access, draw: Draw) -> Model | None:
+    """The mistake that groups are in another order, where values arrive exactly so, whatever the scores are."""
+    reached = np.nan_to_num(np.abs(draw.full)).max((1, 3)) > 0
+    for roles, maps in _lane_maps(access):
+        if "v" in maps and np.array_equal(reached, np.arange(access.count["v"])[None, :] == maps["v"][:, None]):
+            return Model(lambda setting: None, **_regrouped(roles))
+    return None
 
 
 def _with_itself(access: Access, role: str) -> Callable[[Any, Any], Any]:

@@ -150,7 +150,7 @@ def _wrong_source(outer: Outer, roles: Mapping[str, str], events: Mapping[str, P
         if role in names:
             given = plain(events[name].given)
             mine, other = (outer.base[(x if (role == "q") == first else y).name] for first in (True, False))
-            if given.shape == other.shape and np.allclose(given, other, atol=1e-6) and not _is_same(given, mine):
+            if _order_in(given, other) is not None and _order_in(given, mine) is None:
                 wrong, right = (y.name, x.name) if role == "q" else (x.name, y.name)
                 message = f"the {names[role]} are projected from `{wrong}`, and not from `{right}`"
                 inquiry.report(
@@ -165,8 +165,14 @@ def _wrong_source(outer: Outer, roles: Mapping[str, str], events: Mapping[str, P
     return False
 
 
-def _is_same(first: Any, second: Any) -> bool:
-    return first.shape == second.shape and bool(np.allclose(first, second, atol=1e-6))
+def _order_in(given: Any, array: Any) -> tuple[int, ...] | None:
+    """The order of the axes of an array, its features last, in which it is what was given, perhaps merged into one."""
+    for order in itertools.permutations(range(array.ndim - 1)):
+        turned = array.transpose(*order, array.ndim - 1)
+        for shaped in (turned, turned.reshape(-1, array.shape[-1])):
+            if given.shape == shaped.shape and np.allclose(given, shaped, atol=1e-6):
+                return order
+    return None
 
 
 def _found_heads(
@@ -317,16 +323,13 @@ def _seen_layout(outer: Outer, port: Port, event: Projection) -> Port:
     given, raw = plain(event.given), outer.base[port.name]
     if len(port.layout.dims) != raw.ndim or port.layout.dims[-1] != (port.feature,):
         return port
-    for order in itertools.permutations(range(raw.ndim - 1)):
-        moved_axes = raw.transpose(*order, raw.ndim - 1)
-        dims = tuple(port.layout.dims[axis] for axis in order)
-        if given.shape == moved_axes.shape and np.allclose(given, moved_axes, atol=1e-6):
-            return replace(port, layout=Layout((*dims, port.layout.dims[-1])))
-        merged = moved_axes.reshape(-1, raw.shape[-1])
-        if given.shape == merged.shape and np.allclose(given, merged, atol=1e-6):
-            joined = tuple(factor for dim in dims for factor in dim)
-            return replace(port, layout=Layout((joined, port.layout.dims[-1])))
-    return port
+    order = _order_in(given, raw)
+    if order is None:
+        return port
+    dims = tuple(port.layout.dims[axis] for axis in order)
+    if given.ndim < raw.ndim:
+        dims = (tuple(factor for dim in dims for factor in dim),)
+    return replace(port, layout=Layout((*dims, port.layout.dims[-1])))
 
 
 def _packing_text(packing: str | None) -> str:

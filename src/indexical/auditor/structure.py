@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .access import Direct
-from .diagnosis import explain
+from .diagnosis import explain, other_groups
 from .inquiry import Inquiry, letter_law, number
 from .layouts import reading_that_fits, roles_that_fit
 from .models import Model
@@ -133,6 +133,10 @@ def _misplaced(inquiry: Inquiry, draw: Draw, astray: bool, letter: str | None) -
         witness = f"{inquiry.out_at(lane, query)} moves in other features than {inquiry.input_at('v', other, key)} does"
     if cause is not None:
         inquiry.report(cause.law, cause.message, witness, cause.cause, cause.mend, cause.hints)
+        return
+    regrouped = other_groups(access, draw) if letter is not None else None
+    if regrouped is not None:
+        inquiry.report(regrouped.law, regrouped.message, witness, regrouped.cause, regrouped.mend, regrouped.hints)
         return
     if _read_otherwise(inquiry, witness, letter):
         return
