@@ -60,28 +60,3 @@ def test_a_function_of_single_numbers_is_mapped_over_all_of_them() -> None:
     found = _everywhere(diagonal, torch.zeros(2, 3, 4, 5), *places)
     expected = torch.maximum(torch.arange(4)[:, None], torch.arange(5)) + torch.arange(3)[:, None, None]
     assert torch.equal(found, expected.expand(2, 3, 4, 5).float())
-
-
-def test_what_no_result_needs_may_be_unreadable() -> None:
-    def attention(x: Any) -> Any:
-        x.sort(-1)
-        return x.softmax(-1)
-
-    assert "softmax" in str(ix.read(attention, drawn(2, 3)))
-
-    def sorted_later(x: Any) -> Any:
-        return x.sort(-1).values.exp()
-
-    with pytest.raises(ix.Error, match="`sort` cannot be read") as caught:
-        ix.read(sorted_later, drawn(2, 3))
-    assert caught.value.diagnostics[0].labels[0].span.source.name.endswith("test_flex.py")
-
-
-def test_weights_that_are_read_backwards_are_bound_so() -> None:
-    weight = torch.nn.Parameter(drawn(6, 4))
-
-    def projected(x: Any) -> Any:
-        return (x @ weight.T).view(-1, 3, 2).flip(1)
-
-    program = ix.read(projected, drawn(5, 4))
-    torch.testing.assert_close(program(drawn(7, 4)), projected(drawn(7, 4)).detach())

@@ -81,6 +81,7 @@ def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract
     laws = ["shape", "deterministic", "pure"]
     if any(finding.law == "deterministic" for finding in findings):
         return Report(name_of(foreign.original), ranked(findings), {}, tuple(laws), calls=foreign.calls)
+    foreign.hurry()
     sizes = cut(foreign, layouts, sizes, contract)
     layouts, guessed = _with_heads(layouts, sizes)
     ports = find_ports(layouts, tuple(foreign.example), contract)

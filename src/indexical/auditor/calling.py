@@ -55,6 +55,18 @@ class Foreign:
             self.precise = False
             return target.eval()
 
+    def hurry(self) -> None:
+        """Compile a callable of JAX where it can be traced: after its randomness and its writes were looked for."""
+        if not any(type(value).__module__.startswith("jax") for value in self.example.values()):
+            return
+        import jax
+
+        plain, self.target = self.target, jax.jit(self.target)
+        try:
+            self({name: _plain(value) for name, value in self.example.items()})
+        except Unusable:
+            self.target = plain
+
     def prepare(self) -> Any:
         """The output for the example itself; with it, the precision that the callable takes is known."""
         given = {name: _plain(value) for name, value in self.example.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -22,10 +23,23 @@ _LAWS = {
     "IX408": {"scale"},
     "IX409": {"scale"},
     "IX410": {"scale"},
+    "IX413": {"mask", "documents", "dead input"},
+    "IX416": {"rotary"},
+    "IX417": {"rotary", "causal"},
+    "IX418": {"alibi"},
     "IX422": {"locality"},
     "IX423": {"causal"},
+    "IX425": {"groups", "heads"},
+    "IX426": {"rows"},
+    "IX430": {"scale"},
+    "IX431": {"mask"},
+    "IX432": {"mask"},
+    "IX434": {"rows", "mask", "alibi"},
+    "IX435": {"sink"},
     "IX604": {"heads", "layout", "batch", "causal"},
 }
+# What is unused proves something of the input that it names alone.
+_UNUSED = "IX413"
 
 
 def proved(
@@ -44,12 +58,23 @@ def proved(
         told = findings_of_checker(target, example, axes, contract)
     except Error:
         return findings
-    return [_with_proof(finding, told) for finding in findings]
+    return [_with_proof(finding, told, contract) for finding in findings]
 
 
-def _with_proof(finding: Finding, told: list[Any]) -> Finding:
+def _with_proof(finding: Finding, told: list[Any], contract: Contract) -> Finding:
     for diagnostic in told:
+        if diagnostic.code == _UNUSED and not _names(diagnostic.message) & _named(finding, contract):
+            continue
         if finding.law in _LAWS.get(diagnostic.code, ()):
             span = diagnostic.labels[0].span if diagnostic.labels else finding.span
             return replace(finding, confidence="proved", span=span)
     return finding
+
+
+def _named(finding: Finding, contract: Contract) -> set[str]:
+    documents = {f"`{contract.documents}`"} if finding.law == "documents" else set()
+    return _names(f"{finding.message} {finding.cause} {finding.witness}") | documents
+
+
+def _names(text: str) -> set[str]:
+    return set(re.findall(r"`\w+`", text))

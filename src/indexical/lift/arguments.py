@@ -13,6 +13,8 @@ from ..syntax.vocabulary import RESERVED
 from .recording import Site
 from .values import Kind
 
+FROM_OUTSIDE = "`ix.audit` asks it from outside"
+
 
 def refusal(code: str, message: str, site: Site | None = None, help: str | None = None) -> CallError:
     span = None if site is None else site.span
@@ -26,7 +28,11 @@ def tensor_of(value: Any) -> Any:
     import numpy as np
     import torch
 
-    return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+    if type(value).__module__.startswith("jax"):
+        raise refusal("IX601", "what JAX computes is not read", help=FROM_OUTSIDE)
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(value if value.flags.writeable else value.copy())
+    return value
 
 
 def parameters_of(function: Callable[..., Any]) -> list[str] | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..diagnostics import CallError
 from . import elementwise, layouts, reductions
-from .arguments import flat, free_name, held_names, identifier, kind_of, refusal
+from .arguments import FROM_OUTSIDE, flat, free_name, held_names, identifier, kind_of, refusal
 from .constants import constant
 from .recording import Call, Recording, Ref, Site
 from .rules import RULES, Asked, Unfit, Unreadable
@@ -100,7 +100,7 @@ class Graph:
                     "IX602",
                     "a tensor that is made outside of PyTorch's operations differs from run to run",
                     site,
-                    "make it of PyTorch's operations, or pass it as an argument",
+                    f"what NumPy computes is not read, but {FROM_OUTSIDE}; make it of PyTorch's operations, or pass it",
                 )
         taken = {leaf.name for leaf in self.leaves}
         chosen = free_name(identifier(name or "constant"), taken)
@@ -268,7 +268,8 @@ class Graph:
     def results(self) -> list[Node]:
         refs = [ref for ref in flat(self.recordings[0].result) if isinstance(ref, Ref)]
         if not refs:
-            raise refusal("IX601", "the callable returns no tensor")
+            help = f"what NumPy and JAX compute is not read, but {FROM_OUTSIDE}"
+            raise refusal("IX601", "the callable returns no tensor", help=help)
         nodes = [self._node(ref.number, None) for ref in refs]
         for node in nodes:
             if isinstance(node, Opaque):

@@ -20,6 +20,9 @@ OVER_ANOTHER = frozenset(("IX402",))
 # A letter of an axis, and the role that it claims. What a relation does not have is not claimed.
 ROLES = {"i": "query", "j": "key"}
 
+# What the weights of a query sum to, and the flag that claims it; a claim that says nothing is that of 1.
+ROWS = {"1": [], "<=1": ["rows at most 1"], "free": ["rows free"]}
+
 
 def findings(
     function: Callable[..., Any],
@@ -66,11 +69,23 @@ def _claim(reading: Reading, axes: Mapping[str, str], contract: Any) -> str | No
     claims = _claims(contract)
     given = {letter for spec in axes.values() for letter in spec.replace("(", " ").replace(")", " ").split()}
     roles = [f"{role} {letter}" for letter, role in ROLES.items() if letter in given]
-    flags = ["causal"] if claims.get("causal") in (True, "square") else []
+    flags = _flags(claims, _letters(reading))
     if not flags or not reading.roles:
         return None
     words = [role for role in roles if role.split()[1] in _letters(reading)]
     return f"attention {reading.outputs[0]}({', '.join((*words, *flags))});"
+
+
+def _flags(claims: Mapping[str, Any], letters: set[str]) -> list[str]:
+    """The flags of a contract: what positions hear, what the weights sum to, how heads share keys."""
+    flags = ["causal"] if claims.get("causal") in (True, "square") else []
+    if claims.get("causal") == "bottom-right" and {"i", "j"} <= letters:
+        flags.append("causal offset size(j) - size(i)")
+    if str(claims.get("rows", 1)) in ROWS and not claims.get("attends") and not claims.get("kernel"):
+        flags += ROWS[str(claims.get("rows", 1))] if flags or "rows" in claims else []
+    if isinstance(claims.get("groups"), int):
+        flags.append(f"groups contiguous {claims['groups']}")
+    return flags
 
 
 def _claims(contract: Any) -> Mapping[str, Any]:

@@ -131,6 +131,8 @@ class _Reader:
             raise refusal("IX601", f"the callable raised on the example: {problem}") from None
         if not base.tensors:
             raise refusal("IX601", "the callable returns no array", None, "return the output, or a tuple of outputs")
+        returned = [value for value in flat(base.result) if isinstance(value, bool | int | float | complex | str)]
+        self.numbers = [repr(value)[:40] for value in returned]
         self.tolerance = max(_TOLERANCE.get(str(tensor.dtype), 0.0) for tensor in base.tensors)
         given: dict[int, list[Any]] = {}
 
@@ -182,6 +184,8 @@ class _Reader:
         for view in bound:
             view.rename(definitions, {leaf.name for leaf in leaves})
         printer = Printer(names, graph.fit.derived)
+        if self.numbers:
+            printer.put(f"// Also returned, and not read: {', '.join(self.numbers)}.\n")
         printer.inputs(leaves)
         for definition in definitions:
             printer.definition(definition)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..ir.affine import Polynomial, number
 from .indices import product
-from .layouts import turned
+from .layouts import pad, turned
 from .rules import ONCE, RULES, TWICE, Asked, Rule, Unreadable, place, places, rule
 from .values import Gathered, Indices, Map, Node, Normalize, Scale, View
 
@@ -162,6 +162,44 @@ def add_product(asked: Asked, bias: Node, x: Node, y: Node, beta: Any = ONCE, al
 def linear(asked: Asked, x: Node, weight: Node, bias: Node | None = None) -> Node:
     found = matmul(asked, x, turned(asked, weight))
     return found if bias is None else asked.apply("+", found, bias)
+
+
+@rule("convolution")
+def convolution(
+    asked: Asked, x: Node, weight: Node, bias: Any, strides: Any, widths: Any, steps: Any, transposed: Any, *rest: Any
+) -> Node:
+    """A sum over the points around each: of all channels, or of each channel alone."""
+    rank, groups = len(asked.shape), rest[-1].constant
+    alone = groups != 1 and weight.shape[1].constant == 1 and x.shape[1] == asked.shape[1]
+    if transposed or any(stride.constant != 1 for stride in strides):
+        raise Unreadable("it is transposed" if transposed else "it takes steps of several points")
+    if groups != 1 and not alone:
+        raise Unreadable("its channels are in groups")
+    padded = (*x.shape[:2], *(size + width + width for size, width in zip(x.shape[2:], widths, strict=True)))
+    edges = tuple(width for width in reversed(widths) for _ in range(2))
+    source = pad(Asked((padded,), (x.kind,), asked.site), x, edges)
+    whole = (*asked.shape, *(() if alone else weight.shape[1:2]), *weight.shape[2:])
+    first = len(whole) - (rank - 2)
+
+    def around(at: Indices) -> Indices:
+        moved = [at[2 + n] + at[first + n] * steps[n] for n in range(rank - 2)]
+        return (at[0], at[1] if alone else at[rank], *moved)
+
+    left = View(whole, x.kind, source=source, move=around, expands=True, site=asked.site)
+    right = View(
+        whole,
+        weight.kind,
+        source=weight,
+        move=lambda at: (at[1], number(0) if alone else at[rank], *at[first:]),
+        expands=True,
+        site=asked.site,
+    )
+    body = Map(whole, asked.kind, "*", (left, right), site=asked.site)
+    found = asked.reduced("sum", body, tuple(range(rank, len(whole))), False)
+    if bias is None:
+        return found
+    over = View(asked.shape, bias.kind, source=bias, move=lambda at: (at[1],), expands=True, site=asked.site)
+    return asked.apply("+", found, over)
 
 
 # ------------------------------------------------------------------------------------- norms
