@@ -56,23 +56,7 @@ def audit(
 
 
 def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract, tell: Tell, started: float) -> Report:
-    shapes = {name: tuple(value.shape) for name, value in foreign.example.items() if hasattr(value, "shape")}
-    known = {"h": contract.heads} if contract.heads else {}
-    for name in (contract.documents, *contract.masks):
-        if name is not None and name not in foreign.example:
-            raise refusal(
-                f"the contract names `{name}`, which the example does not have", f"it has {', '.join(shapes)}"
-            )
-    sizes = infer_sizes(layouts, shapes, known)
-    missing = [
-        factor
-        for layout in layouts.values()
-        for factor in layout.factors
-        if factor[0].isalpha() and factor not in sizes
-    ]
-    if missing:
-        out = foreign.prepare()
-        sizes = infer_sizes(layouts, {**shapes, "out": out.shape}, known)
+    sizes = _sizes(foreign, layouts, contract)
     shape = layouts["out"].shape(sizes) if "out" in layouts else None
     foreign.out_shape = shape
     tell("the example")
@@ -124,6 +108,28 @@ def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract
     return Report(
         name_of(foreign.original), ranked(findings), found, tuple(laws), tuple(unread), foreign.calls, seconds
     )
+
+
+def _sizes(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract) -> dict[str, int]:
+    """The size of every axis, from the example, what the contract says, and the output where these do not tell."""
+    shapes = {name: tuple(value.shape) for name, value in foreign.example.items() if hasattr(value, "shape")}
+    known = {"h": contract.heads} if contract.heads else {}
+    for name in (contract.documents, *contract.masks):
+        if name is not None and name not in foreign.example:
+            raise refusal(
+                f"the contract names `{name}`, which the example does not have", f"it has {', '.join(shapes)}"
+            )
+    sizes = infer_sizes(layouts, shapes, known)
+    missing = [
+        factor
+        for layout in layouts.values()
+        for factor in layout.factors
+        if factor[0].isalpha() and factor not in sizes
+    ]
+    if missing:
+        out = foreign.prepare()
+        sizes = infer_sizes(layouts, {**shapes, "out": out.shape}, known)
+    return sizes
 
 
 def _with_heads(layouts: Mapping[str, Layout], sizes: dict[str, int]) -> tuple[Mapping[str, Layout], bool]:

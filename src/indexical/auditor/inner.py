@@ -118,11 +118,7 @@ def inside(
     ports, inner_sizes = made
     inner = Inner(foreign, ports, inner_sizes, roles, outer, weights, _parts(events))
     inner_layouts = {**layouts, **{port.name: port.layout for port in ports.values()}}
-    example = {
-        name: plain(value)
-        for name, value in foreign.example.items()
-        if name not in {outer.ports[role].name for role in "qkv"} and name not in weights.values()
-    }
+    example = _beside(foreign, outer, weights)
     settings = Settings(inner, contract, inner_layouts, example)
     each = inner.count["v"] * inner.J <= 120
     other = Inquiry(inner, settings, contract, foreign.original, foreign.tolerance, each)
@@ -134,6 +130,12 @@ def inside(
     if "qkv" in roles:
         return _packing(other, contract, inquiry, outcome)
     return other
+
+
+def _beside(foreign: Foreign, outer: Outer, weights: Mapping[int, str]) -> dict[str, Any]:
+    """The arguments that are neither sequences nor weights."""
+    taken = {outer.ports[role].name for role in "qkv"} | set(weights.values())
+    return {name: plain(value) for name, value in foreign.example.items() if name not in taken}
 
 
 def _parts(events: Mapping[str, Projection]) -> dict[str, tuple[str, ...]]:
@@ -193,11 +195,7 @@ def _found_heads(
         if made is None:
             continue
         inner = Inner(foreign, made[0], made[1], roles, outer, weights, _parts(events))
-        example = {
-            name: plain(value)
-            for name, value in foreign.example.items()
-            if name not in {outer.ports[role].name for role in "qkv"} and name not in weights.values()
-        }
+        example = _beside(foreign, outer, weights)
         inquiry = Inquiry(inner, Settings(inner, contract, {}, example), contract, foreign.original, foreign.tolerance)
         try:
             if _values_arrive(inquiry, inner) and _queries_stay(inquiry, inner):

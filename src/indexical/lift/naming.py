@@ -11,11 +11,11 @@ from typing import Any
 from ..ir.affine import Polynomial
 from ..syntax.tokens import KEYWORDS
 from ..syntax.vocabulary import RESERVED
+from .definitions import Definition, arrange
 from .expressions import Expr, Op, Over, Read, axes_in, parts
 from .indices import Axis, Quotient, atom, atoms_in, parts_of
 from .recording import Site, _source
 from .values import Leaf
-from .writing import Definition, arrange
 
 # What is left to choose from where no role says anything.
 _SPARE = "cmnokrstuwlpqvxyzfag"

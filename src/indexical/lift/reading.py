@@ -15,6 +15,7 @@ from ..syntax.format import format_source
 from ..syntax.parse import parse
 from ..syntax.tokens import tokenize
 from .arguments import argument_names, flat, free_name, identifier, parameters_of, refusal, resized, tensor_of
+from .definitions import Definition, drop_unused_axes, settle_scales
 from .expressions import ABSENT, Read, parts
 from .graph import HELP, Graph
 from .indices import Axis, Quotient, Remainder, atoms_in
@@ -25,7 +26,7 @@ from .rules import Unfit, Unreadable
 from .sizes import LEVELS, Group, find_groups
 from .values import Leaf, Node
 from .views import Bound, with_views
-from .writing import Definition, Writer, drop_unused_axes, settle_scales
+from .writing import Writer
 
 
 class Reading(Program):

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from .definitions import Definition, ordered
 from .expressions import Expr, Op, Over, Read, parts
 from .indices import Axis, Looked, Quotient, Remainder, atom, atoms_in, within
 from .values import Leaf
-from .writing import Definition, _ordered
 
 
 @dataclass(slots=True, eq=False)
@@ -53,7 +53,7 @@ def with_views(definitions: list[Definition]) -> tuple[list[Definition], list[He
     for definition in definitions:
 
         def change(read: Read, definition: Definition = definition) -> Expr:
-            axes = [axis for index in read.indices for axis in _ordered(index)]
+            axes = [axis for index in read.indices for axis in ordered(index)]
             if _is_crossing(read):
                 found = {part for index in read.indices for part in atoms_in(index)}
                 axes = [axis for axis in (*definition.axes, *_summed(definition.body)) if axis in found]
@@ -113,10 +113,10 @@ def _is_packed(read: Read) -> bool:
         axes = [part for part in found if isinstance(part, Axis)]
         if any(not isinstance(part, Axis) and part in index.atoms for part in found) and not read.tensor.given:
             return False
-        if len(_ordered(index)) != len(axes) or (not axes and index.constant is None):
+        if len(ordered(index)) != len(axes) or (not axes and index.constant is None):
             return False
         packed |= len(axes) > 1 or (len(axes) == 1 and index != atom(axes[0]) and not read.tensor.given)
-    axes_all = [axis for index in read.indices for axis in _ordered(index)]
+    axes_all = [axis for index in read.indices for axis in ordered(index)]
     return packed and len(set(axes_all)) == len(axes_all)
 
 
