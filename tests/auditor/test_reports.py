@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from tests.auditor.cases import causal, full, over_queries
-from tests.auditor.layouts import LAYOUTS
+from tests.auditor.layouts import LAYOUTS, B, D, H, N, Projected
 
 import indexical as ix
 from indexical.auditor.formats import FORMATS
@@ -226,3 +226,25 @@ def test_a_mistake_that_can_be_read_is_proved_at_its_place() -> None:
     assert finding.confidence == "proved"
     assert finding.span is not None
     assert "softmax" in finding.span.source.line(finding.span.line)
+
+
+def test_a_function_that_was_put_into_a_module_is_asked_and_the_module_left_as_it_was() -> None:
+    module = Projected(causal).train()
+    kept = {name: value.clone() for name, value in module.state_dict().items()}
+
+    def forward(x: Any) -> Any:
+        b, n, c = x.shape
+        q, k, v = (
+            project(x).view(b, n, H, -1).transpose(1, 2)
+            for project in (module.q_proj, module.k_proj, module.v_proj)
+        )
+        return module.out_proj((q @ k.mT).softmax(-1).matmul(v).transpose(1, 2).reshape(b, n, c))
+
+    module.forward = forward
+    example, axes = {"x": torch.randn(B, N, H * D)}, "x=b i c, out=b i c"
+    for target in (module, lambda x: module(x)):
+        (finding,) = ix.audit(target, example, axes, ix.Contract(heads=H, scale="1/sqrt(d)")).findings
+        assert finding.law == "scale"
+        assert finding.confidence == "proved"
+    assert module.training
+    assert all(torch.equal(value, kept[name]) for name, value in module.state_dict().items())

@@ -53,6 +53,8 @@ def audit(
     except Unusable as problem:
         finding = Finding(problem.law, problem.message, "", problem.cause, problem.mend, place_of(target))
         return Report(name_of(target), (finding,), calls=foreign.calls, seconds=time.monotonic() - started)
+    finally:
+        foreign.restore()
 
 
 def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract, tell: Tell, started: float) -> Report:
@@ -103,6 +105,7 @@ def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract
             laws += [law for law in inquiry.laws if law not in laws]
     if findings:
         tell("proofs")
+        foreign.restore()
         findings = proved(findings, foreign.original, foreign.example, layouts, contract)
     seconds = time.monotonic() - started
     return Report(

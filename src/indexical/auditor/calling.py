@@ -36,6 +36,7 @@ class Foreign:
         self.precise = not any(type(value).__module__.startswith("jax") for value in self.example.values())
         self.real: str | None = None  # The kind of real numbers, where it is neither double nor single.
         self.calls = 0
+        self.restore: Callable[[], None] = lambda: None
         self.target = self._evaluating(target)
         self.out_shape: tuple[int, ...] | None = None
 
@@ -45,9 +46,12 @@ class Foreign:
         return 1e-7 if self.precise else 2e-4
 
     def _evaluating(self, target: Any) -> Any:
-        """A module: a copy in double precision, in evaluation mode."""
+        """A module: a copy in double precision, in evaluation mode; or itself, borrowed, where it was patched."""
         torch = sys.modules.get("torch")
         if torch is None or not isinstance(target, torch.nn.Module):
+            return target
+        if _is_patched(target):
+            self.restore = borrow(target, double=True)
             return target
         try:
             return copy.deepcopy(target).to("cpu").double().eval()
@@ -77,7 +81,10 @@ class Foreign:
                 raise
             self.precise = False
             module = _module(self.original)
-            if module is not None:
+            if module is not None and _is_patched(module):
+                self.restore()
+                self.restore = borrow(module, double=False)
+            elif module is not None:
                 self.target = copy.deepcopy(self.original).eval()  # type: ignore[attr-defined]
             try:
                 return self(given)
@@ -159,6 +166,29 @@ class Foreign:
             "nothing is returned, or not the output",
             "return the output, or a tuple that begins with it",
         )
+
+
+def _is_patched(module: Any) -> bool:
+    """Whether a function was put into a module: it may know the module, and would not know a copy."""
+    return any("forward" in vars(part) for part in module.modules())
+
+
+def borrow(module: Any, double: bool) -> Callable[[], None]:
+    """Put a module into evaluation mode, with copies of its numbers, in double precision if wanted; return what makes
+    it again what it was."""
+    training = {part: part.training for part in module.modules()}
+    kept = [(each, each.data) for each in (*module.parameters(), *module.buffers()) if each.is_floating_point()]
+    module.eval()
+    for each, value in kept:
+        each.data = value.double() if double else value.clone()
+
+    def restore() -> None:
+        for each, value in kept:
+            each.data = value
+        for part, was in training.items():
+            part.training = was
+
+    return restore
 
 
 def _kind(example: Mapping[str, Any]) -> str:

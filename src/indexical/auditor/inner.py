@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..lift.arguments import held_weights
 from .access import Direct, Extras, Port
 from .calling import Foreign, Unusable, _is_torch
 from .contract import Contract
@@ -210,6 +211,8 @@ def _weights(foreign: Foreign, layouts: Mapping[str, Layout]) -> dict[int, str]:
     found = {}
     if hasattr(foreign.target, "named_parameters"):
         found = {id(parameter): name for name, parameter in foreign.target.named_parameters() if parameter.ndim >= 2}
+    else:
+        found = held_weights(foreign.original)
     for name, value in foreign.example.items():
         layout = layouts.get(name)
         if (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from .calling import Unusable, _reported
+from .calling import Unusable, _reported, borrow
 
 _LARGE = 30_000_000  # Parameters, beyond which a model stays in the precision it has.
 
@@ -73,29 +73,30 @@ def tokens_of(model: Any, vocabulary: int | None) -> Tokens:
 def in_double(tokens: Tokens, wanted: bool) -> Iterator[None]:
     """The model in evaluation mode, and in double precision where that is wanted and the model is small and runs so.
     It is changed in place: functions that were put into it know it, and not a copy. Afterwards it is what it was."""
-    model = tokens.model
-    training = {module: module.training for module in model.modules()}
-    kept = [(each, each.data) for each in (*model.parameters(), *model.buffers()) if each.is_floating_point()]
-    model.eval()
+    small = sum(parameter.numel() for parameter in tokens.model.parameters()) <= _LARGE
+    restore = borrow(tokens.model, double=True) if wanted and small else _evaluating(tokens.model)
     try:
-        if wanted and sum(parameter.numel() for parameter in model.parameters()) <= _LARGE:
-            for each, value in kept:
-                each.data = value.double()
+        if wanted and small:
             try:
                 tokens(draw(tokens, 3))
                 tokens.tolerance, tokens.double = 1e-5, True
             except Unusable:
-                _restore(kept)
+                restore()
+                restore = _evaluating(tokens.model)
         yield
     finally:
-        _restore(kept)
+        restore()
+
+
+def _evaluating(model: Any) -> Callable[[], None]:
+    training = {module: module.training for module in model.modules()}
+    model.eval()
+
+    def restore() -> None:
         for module, was in training.items():
             module.training = was
 
-
-def _restore(kept: list[tuple[Any, Any]]) -> None:
-    for each, value in kept:
-        each.data = value
+    return restore
 
 
 def draw(tokens: Tokens, length: int, seed: int = 0, rows: int = 1) -> Any:

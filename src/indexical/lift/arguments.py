@@ -77,6 +77,19 @@ def free_name(name: str, taken: set[str]) -> str:
 
 def held_names(function: Callable[..., Any]) -> dict[int, str]:
     """The names of the parameters and buffers that a callable can reach, by identity."""
+    return {id(tensor): name for name, tensor in reversed(_held(function).items())}
+
+
+def held_weights(function: Callable[..., Any]) -> dict[int, str]:
+    """The names of the matrices among the parameters that a callable can reach, by identity."""
+    import torch
+
+    held = reversed(_held(function).items())  # Of several names of one tensor, the first.
+    return {id(x): name for name, x in held if isinstance(x, torch.nn.Parameter) and x.ndim >= 2}
+
+
+def _held(function: Callable[..., Any]) -> dict[str, Any]:
+    """The tensors that a callable can reach, by name."""
     import torch
 
     modules: list[tuple[str, Any]] = []
@@ -84,7 +97,7 @@ def held_names(function: Callable[..., Any]) -> dict[int, str]:
     for found in (function, owner):
         if isinstance(found, torch.nn.Module):
             modules.append(("", found))
-    named: dict[int, str] = {}
+    named: dict[str, Any] = {}
     target = inspect.unwrap(function) if inspect.isfunction(function) else None
     if target is not None:
         reached = inspect.getclosurevars(target)
@@ -93,14 +106,14 @@ def held_names(function: Callable[..., Any]) -> dict[int, str]:
             if isinstance(value, torch.nn.Module):
                 modules.append((f"{name}.", value))
             elif isinstance(value, torch.Tensor):
-                named[id(value)] = name
+                named[name] = value
     if owner is not None and not isinstance(owner, torch.nn.Module):
         for name, value in vars(owner).items() if hasattr(owner, "__dict__") else ():
             if isinstance(value, torch.Tensor):
-                named[id(value)] = name
+                named[name] = value
     for prefix, module in modules:
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-            named.setdefault(id(tensor), f"{prefix}{name}")
+            named.setdefault(f"{prefix}{name}", tensor)
     return named
 
 
