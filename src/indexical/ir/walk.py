@@ -168,8 +168,8 @@ def _substitute_normalize(expr: Normalize, values: Mapping[Coordinate, Expr]) ->
 
 def at(clause: Clause, expr: Expr, indices: tuple[Expr, ...]) -> Expr | None:
     """An expression of a clause, at these indices; None where a normaliser stands in the way."""
-    pairs = zip(clause.slots, indices, strict=True)
-    values = {slot.coordinate: index for slot, index in pairs if isinstance(slot, Coord) and not _is_same(slot.coordinate, index)}
+    pairs = [(s.coordinate, index) for s, index in zip(clause.slots, indices, strict=True) if isinstance(s, Coord)]
+    values = {own: index for own, index in pairs if not _is_same(own, index)}
     try:
         return substitute(expr, values) if values else expr
     except Inexpressible:

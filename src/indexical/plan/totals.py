@@ -84,7 +84,7 @@ def _parts(let: ir.Let) -> list[ir.Expr]:
 
 
 def _is_logarithm(expr: ir.Expr) -> bool:
-    return isinstance(expr, ir.Map) and expr.op in ("log", "log1p")
+    return isinstance(expr, ir.Map) and (expr.op == "log" or expr.op == "log1p")
 
 
 def _plainly(expr: ir.Expr) -> ir.Expr:
@@ -171,7 +171,7 @@ class _Search:
         """The expression with a read in place of every total in it; itself where there is none."""
         if not any(map(_is_logarithm, walk(expr))):
             return expr
-        if isinstance(expr, ir.Map) and expr.op in ("+", "-", "log", "log1p"):
+        if _is_logarithm(expr) or (isinstance(expr, ir.Map) and expr.op in ("+", "-")):
             count = len(self.made)
             found = self._site(expr, place)
             if found is not None:
