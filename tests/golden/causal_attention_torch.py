@@ -8,7 +8,7 @@ class Refused(ValueError):
 
 def attend(query, key, value, is_causal=False, scale=1.0, enable_gqa=False):
     """PyTorch's fused kernel. On a CPU it is slow for unequal widths and for gaps in the last axis: zeros fill up
-    the narrower side, which changes nothing. Keys past the last query are not heard under `is_causal`, nor read."""
+    the narrower side, which changes nothing. Keys past the last query are masked under `is_causal`, and not read."""
     width = value.shape[-1]
     if query.shape[-1] != width:
         query, key, value = (

@@ -28,13 +28,13 @@ def program(Q, K, V):
         j = torch.arange(n_j, device=device)
         kept = i[:, None] <= j + 2
         kept_2 = j <= i[:, None]
-        out_heard = attend_masked(Q, K, V, kept & kept_2, None, scale, all_heard=n_i == n_j)
+        out_attended = attend_masked(Q, K, V, kept & kept_2, None, scale, all_attend=n_i == n_j)
     else:
         i_2 = torch.arange(n_i, device=device)
         out_2 = i_2 - 2
         out_3 = i_2 + 1
         lower = torch.stack((out_2[None, None],))
         upper = torch.stack((out_3[None, None],))
-        out_heard = attend_within(Q, K, V, lower, upper, scale)
-    out = out_heard
+        out_attended = attend_within(Q, K, V, lower, upper, scale)
+    out = out_attended
     return out

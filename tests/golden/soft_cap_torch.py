@@ -75,12 +75,12 @@ def program(Q, K, V, cap):
         j = torch.arange(n_j, device=device)
         i = torch.arange(n_i, device=device)
         out_2 = cap * torch.tanh(Q @ K.swapaxes(-1, -2) / (math.sqrt(n_d) * cap))
-        out_heard = attend_scores(out_2, V, j <= i[:, None])
+        out_attended = attend_scores(out_2, V, j <= i[:, None])
     else:
         i_2 = torch.arange(n_i, device=device)
         out_3 = i_2 + 1
-        out_heard = attend_out(
+        out_attended = attend_out(
             [torch.tensor(cap, dtype=torch.float64), Q, K], V, torch.full((n_i,), 0, device=device), out_3
         )
-    out = out_heard
+    out = out_attended
     return out

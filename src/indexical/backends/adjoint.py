@@ -26,8 +26,8 @@ class Adjoint:
     """Emits what is added to `gradients[n]`, for the arrays of these names. Where its `guard` fails that is 0, whatever
     slopes are there."""
 
-    def __init__(self, emitter: Lowering, names: list[str], guard: ir.Expr | None = None) -> None:
-        self.emitter, self.names, self.guard = emitter, names, guard
+    def __init__(self, low: Lowering, names: list[str], guard: ir.Expr | None = None) -> None:
+        self.low, self.names, self.guard = low, names, guard
         self.made: dict[str, tuple[ir.Expr, ir.Expr]] = {}
 
     def forward(self, expr: ir.Expr, scope: Scope, needed: bool = False) -> ir.Expr:
@@ -54,8 +54,8 @@ class Adjoint:
                 inner = expr
             case _:
                 return expr
-        value = self.emitter.value(inner, scope)
-        read = pretend(self.emitter, self.emitter.text.keep(value, self.emitter.label), expr.span)
+        value = self.low.value(inner, scope)
+        read = pretend(self.low, self.low.text.keep(value, self.low.label), expr.span)
         assert isinstance(read, ir.Read)
         self.made[read.tensor] = (inner, read)
         return read
@@ -81,7 +81,7 @@ class Adjoint:
                 self.flow(otherwise, build.select(condition, zero, gradient, expr.span), scope)
             case ir.Reduce("sum", ranges, body, guard):
                 gradient = self.named(gradient, scope)
-                inner = binding.bind(self.emitter, ranges, scope)
+                inner = binding.bind(self.low, ranges, scope)
                 if guard is not None:
                     gradient = build.select(guard, gradient, build.real(Fraction(0), expr.span), expr.span)
                 self.flow(body, gradient, inner)
@@ -137,12 +137,12 @@ class Adjoint:
         """A cotangent that is used several times, under a name of its own."""
         if isinstance(gradient, ir.Read):
             return gradient
-        value = self.emitter.text.keep(self.emitter.value(gradient, scope), "flow")
-        return pretend(self.emitter, value, gradient.span)
+        value = self.low.text.keep(self.low.value(gradient, scope), "flow")
+        return pretend(self.low, value, gradient.span)
 
     def arrive(self, read: ir.Read, gradient: ir.Expr, scope: Scope) -> None:
         """A gradient reaches an array: it is summed over all that the array does not vary with."""
-        emitter, text = self.emitter, self.emitter.text
+        low, text = self.low, self.low.text
         mine = frozenset(read.type.coordinates)
         over = [c for c in scope.places if c in gradient.type.coordinates and c not in mine]
         outer = Scope({c: place for c, place in scope.places.items() if c in mine}, scope.trail)
@@ -151,25 +151,25 @@ class Adjoint:
             gradient = build.reduce("sum", ranges, gradient, None, "real", read.span)
         target = fill("gradients[{n}]", n=self.names.index(read.tensor))
         text.add("if", infix("is not", target, None))
-        with emitter.block():
-            value = emitter.value(gradient, outer)
+        with low.block():
+            value = low.value(gradient, outer)
             axes = outer.sort(mine)
-            extents = [axis.extent for axis in emitter.tensors[read.tensor].axes]
+            extents = [axis.extent for axis in low.tensors[read.tensor].axes]
             bare = all(isinstance(index, ir.Coord) for index in read.indices)
-            inside = (emitter.prover.is_inside(i, e, outer, False) for i, e in zip(read.indices, extents, strict=True))
+            inside = (low.prover.is_inside(i, e, outer, False) for i, e in zip(read.indices, extents, strict=True))
             if bare and len(set(read.indices)) == len(read.indices) and all(inside):
                 base = Value(target, (), "real", None)
-                view = indexing.at(emitter, base, list(read.indices), extents, "", outer) if read.indices else base
+                view = indexing.at(low, base, list(read.indices), extents, "", outer) if read.indices else base
                 text.do(method(view.code, "add_", aligned(value, axes).code))
                 return
-            around = replace(outer, trail=emitter.prover.projected(scope, mine).trail)
+            around = replace(outer, trail=low.prover.projected(scope, mine).trail)
             lead = self.led(read, extents, outer)
             base = Value(target, (), "real", None)
-            view = indexing.at(emitter, base, list(read.indices[:lead]), extents[:lead], "", outer) if lead else base
-            places = [arrays.as_array(emitter, emitter.value(index, around)) for index in read.indices[lead:]]
+            view = indexing.at(low, base, list(read.indices[:lead]), extents[:lead], "", outer) if lead else base
+            places = [arrays.as_array(low, low.value(index, around)) for index in read.indices[lead:]]
             # A pair that the guards remove adds 0, whatever its index is.
             at = tuple(aligned(place, axes[lead:]).code for place in places)
-            whole = arrays.broadcast(emitter, value, axes, outer)
+            whole = arrays.broadcast(low, value, axes, outer)
             text.do(call(text.helper("add_at"), view.code, at, whole.code))
 
     def led(self, read: ir.Read, extents: list[ir.Expr], scope: Scope) -> int:
@@ -179,23 +179,23 @@ class Adjoint:
         for index, extent, axis in zip(read.indices, extents, axes, strict=False):
             rest = build.varying((*read.indices[:count], *read.indices[count + 1 :]))
             alone = isinstance(index, ir.Coord) and index.coordinate == axis and axis not in rest
-            if not alone or not self.emitter.prover.is_inside(index, extent, scope, False):
+            if not alone or not self.low.prover.is_inside(index, extent, scope, False):
                 break
             count += 1
         return min(count, len(read.indices) - 1)
 
 
-def pretend(emitter: Lowering, value: Value, span: object) -> ir.Expr:
+def pretend(low: Lowering, value: Value, span: object) -> ir.Expr:
     """A value that is there, as a read of a tensor of its own."""
     if not value.is_named:
-        value = emitter.text.named(value, "part")
+        value = low.text.named(value, "part")
     assert isinstance(value.code, Name)
     name = value.code.text
     zero = build.whole(0, span)  # type: ignore[arg-type]
     axes = tuple(ir.Axis(axis, zero) for axis in value.axes)
-    emitter.tensors = {**emitter.tensors, name: ir.Input(name, axes, "real", None, span)}  # type: ignore[arg-type]
-    emitter.stored[name] = Stored(name, value.dtype)
-    emitter.pretended[name] = value.axes
+    low.tensors = {**low.tensors, name: ir.Input(name, axes, "real", None, span)}  # type: ignore[arg-type]
+    low.stored[name] = Stored(name, value.dtype)
+    low.pretended[name] = value.axes
     return build.read(name, tuple(build.coord(axis, span) for axis in value.axes), "real", span)  # type: ignore[arg-type]
 
 

@@ -215,7 +215,7 @@ def unlearned(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, tiles: b
     if few is None:
         code = interval_attention.interval_call(low, let, attend, frame, tiles, taken).code()
         return operands.restored(low, operands.with_total(low, code, let, frame), let, attend, frame)
-    variable = low.text.fresh(f"{let.name}_heard")
+    variable = low.text.fresh(f"{let.name}_attended")
     low.text.add("if", few)
     with low.block():
         low.text.assign(
@@ -254,7 +254,7 @@ def stream(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, learning: b
     if few is None:
         code = operands.with_total(low, streamed(low, name, stream, answers, attend, frame), let, frame, False)
     else:
-        variable = low.text.fresh(f"{let.name}_heard")
+        variable = low.text.fresh(f"{let.name}_attended")
         few_or_streamed(low, few, variable, name, stream, answers, attend, frame)
         code = Name(variable)
     axes = (*frame.batch, *(() if frame.row is None else (frame.row,)), *carry)
@@ -267,10 +267,10 @@ def few_or_streamed(
     low: Lowering, few: Node, variable: str, name: str, stream: Stream, answers: Node, attend: Attend, frame: Frame
 ) -> None:
     """Few scores at once, where each of them is finite because both sides take part; else the stream."""
-    heard = small_attention.all_attend(low, attend, frame)
+    all_attend = small_attention.all_attend(low, attend, frame)
     allowed: Node | None = None
-    test = few if heard in (None, TRUE) else Infix("and", heard, few)
-    if heard is None:
+    test = few if all_attend in (None, TRUE) else Infix("and", all_attend, few)
+    if all_attend is None:
         low.kernels.setdefault("torch_masked", set()).add("all_take_part")
         mask, small = low.text.fresh("allowed"), low.text.fresh("few")
         low.text.update(small, few)

@@ -24,14 +24,14 @@ def contract(low: Lowering, expr: ir.Reduce, inner: Scope, masks: list[Value], s
     found = factors_of(expr.body)
     moving = [factor for factor in found if factor.expr.type.coordinates & bound]
     fixed = [factor for factor in found if factor not in moving]
-    homes = [frozenset(inner.sort(factor.expr.type.coordinates)) for factor in moving]
-    if not _is_worthwhile(homes, bound, masks) or not is_harmless(low, moving, homes, fixed, masks):
+    factor_axes = [frozenset(inner.sort(factor.expr.type.coordinates)) for factor in moving]
+    if not _is_worthwhile(factor_axes, bound, masks) or not is_harmless(low, moving, factor_axes, fixed, masks):
         return None
     if scope.conditions() and any(removal.may_be_infinite(low, factor.expr) for factor in found):
         # At a point that a guard removes, an infinity would give the gradient 0 · ∞.
         return None
     over = frozenset(inner.sort(bound))
-    idle = inner.sort(over.difference(*homes, *(mask.axes for mask in masks)))
+    idle = inner.sort(over.difference(*factor_axes, *(mask.axes for mask in masks)))
     if not all(sizes.is_filled(low, axis, inner) for axis in idle) and (
         low.isolate or any(may_become_infinite(low, factor) for factor in moving)
     ):
@@ -62,7 +62,11 @@ def repeated(low: Lowering, value: Value, idle: Iterable[Coordinate], scope: Sco
 
 
 def is_harmless(
-    low: Lowering, moving: list[Factor], homes: list[frozenset[Coordinate]], fixed: list[Factor], masks: list[Value]
+    low: Lowering,
+    moving: list[Factor],
+    factor_axes: list[frozenset[Coordinate]],
+    fixed: list[Factor],
+    masks: list[Value],
 ) -> bool:
     """Whether a product of 0 and a removed value is 0 whatever number that is."""
     removed = [not f.inverse and removal.may_be_removed(low, f.expr) for f in (*moving, *fixed)]
@@ -71,7 +75,7 @@ def is_harmless(
     infinite = [may_become_infinite(low, factor) for factor in moving]
     if any(removed) and any(may and not gone for may, gone in zip(infinite, removed, strict=False)):
         return False
-    return all(set(mask.axes) <= home for mask in masks for home, may in zip(homes, infinite, strict=True) if may)
+    return all(set(mask.axes) <= axes for mask in masks for axes, may in zip(factor_axes, infinite, strict=True) if may)
 
 
 def some_left(low: Lowering, masks: list[Value], bound: frozenset[Coordinate], scope: Scope) -> Value:
@@ -321,15 +325,15 @@ def _matmul(left: Value, right: Value, axes: tuple[Coordinate, ...]) -> Value:
     return Value(Infix("@", left.code, right.code), axes, "real", None, product=("@", left, right))
 
 
-def _is_worthwhile(homes: list[frozenset[Coordinate]], bound: frozenset[Coordinate], masks: list[Value]) -> bool:
+def _is_worthwhile(factor_axes: list[frozenset[Coordinate]], bound: frozenset[Coordinate], masks: list[Value]) -> bool:
     """Whether a product would be larger than any of its factors, or is one of a matrix and vectors."""
-    if len(homes) < 2:
+    if len(factor_axes) < 2:
         return False
-    largest = frozenset().union(*homes)
-    if largest not in homes:
+    largest = frozenset().union(*factor_axes)
+    if largest not in factor_axes:
         return True
-    vectors = [home for home in homes if home != largest]
-    return not masks and len(vectors) == len(homes) - 1 and all(home & bound for home in vectors)
+    vectors = [axes for axes in factor_axes if axes != largest]
+    return not masks and len(vectors) == len(factor_axes) - 1 and all(axes & bound for axes in vectors)
 
 
 def _nested(values: list[Value], bound: frozenset[Coordinate]) -> tuple[int, int] | None:

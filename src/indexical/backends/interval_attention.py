@@ -60,9 +60,9 @@ def masked_call(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, taken:
     """A call over few pairs, by the kernel of this name."""
     low.kernels.setdefault("torch_masked", set()).add(name)
     scale, operands = taken
-    heard = small_attention.all_attend(low, attend, frame)
+    all_attend = small_attention.all_attend(low, attend, frame)
     operands = (*operands, *small_attention.masked_operands(low, let, attend, frame), scale)
-    keywords = (("all_heard", heard),) if attend.attention.guard and heard is not None else ()
+    keywords = (("all_attend", all_attend),) if attend.attention.guard and all_attend is not None else ()
     return KernelCall(Name(name), operands, keywords)
 
 

@@ -145,36 +145,36 @@ def unflatten(x, axis, shape):
     return x.reshape(*x.shape[:axis], *shape, *x.shape[axis + 1 :])
 ''',
     "scan": '''
-def scan(start, times, plus, axis=0, heard=None, backward=False):
+def scan(start, times, plus, axis=0, kept=None, backward=False):
     """`y[t] = times[t] * y[t - k] + plus[t]`: the k steps of `start`, then those of `plus`; backward, from the last to
-    the first. Where `heard` is False the earlier step is not looked at."""
+    the first. Where `kept` is False the earlier step is not looked at."""
     start, plus = jnp.moveaxis(start, axis, 0), jnp.moveaxis(plus, axis, 0)
-    factors = (times, True if heard is None else heard)
-    times, heard = (x if jnp.ndim(x) == 0 else jnp.moveaxis(x, axis, 0) for x in factors)
+    factors = (times, True if kept is None else kept)
+    times, kept = (x if jnp.ndim(x) == 0 else jnp.moveaxis(x, axis, 0) for x in factors)
     n, lag = len(plus), len(start)
     if n == 0 or lag == 0:
         return jnp.moveaxis(start, 0, axis)
-    given = [jnp.broadcast_to(x, plus.shape) for x in (jnp.asarray(times, plus.dtype), plus, heard)]
+    given = [jnp.broadcast_to(x, plus.shape) for x in (jnp.asarray(times, plus.dtype), plus, kept)]
     if backward:
         start, given = start[::-1], [x[::-1] for x in given]
 
     def step(last, now):
-        factor, more, hears = now
-        new = jnp.where(hears, factor * jnp.where(hears, last[0], 0) + more, more)
+        factor, more, keeps = now
+        new = jnp.where(keeps, factor * jnp.where(keeps, last[0], 0) + more, more)
         return jnp.concatenate((last[1:], new[None])), new
 
     rows = jnp.concatenate((start, jax.lax.scan(step, start, tuple(given))[1]))
     return jnp.moveaxis(rows[::-1] if backward else rows, 0, axis)
 ''',
     "last_of_scan": '''
-def last_of_scan(start, times, plus, axis=0, heard=None, backward=False):
+def last_of_scan(start, times, plus, axis=0, kept=None, backward=False):
     """The last step of a scan, or its first where it goes backward."""
-    return jnp.moveaxis(scan(start, times, plus, axis, heard, backward), axis, 0)[0 if backward else -1]
+    return jnp.moveaxis(scan(start, times, plus, axis, kept, backward), axis, 0)[0 if backward else -1]
 ''',
     "attend": '''
 def attend(query, key, value, is_causal=False, scale=1.0, enable_gqa=False):
     """JAX's own kernel, which wants heads behind rows, and values as wide as keys: zeros fill up the narrower side,
-    which changes nothing. It knows by their number which heads share keys. Keys that are not heard get -inf, for under
+    which changes nothing. It knows by their number which heads share keys. Keys that are masked get -inf, for under
     `is_causal` it has a number there, which is larger than some. It is for 32 bits: it rounds wider weights, and lacks
     products of narrower ones on some devices. Those are made here, and so are those of empty arrays."""
     width, shared = value.shape[-1], query.shape[1] // max(1, key.shape[1])

@@ -29,10 +29,10 @@ def blocks(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
     r0, r1, k0, k1 = (name + "_" * (name in low.text.taken) for name in ("r0", "r1", "k0", "k1"))
     windows = dict.fromkeys(rows, (r0, r1)) | {key.coordinate: (k0, k1)}
     low.text.add("def", node((r0, r1, k0, k1)), scores)
-    inner, scope = tile.emitter(windows, low.text)
+    inner, scope = tile.lowering(windows, low.text)
     with low.text.indented():
         score = arrays.as_real(inner, inner.value(attend.attention.score, tile.kept(scope)))
-        if picked is not None:  # As low as that e to it is 0, and no mark of a key that is not heard.
+        if picked is not None:  # As low as that e to it is 0, and no mark of a key that is masked.
             score = score.but(call("np.maximum", score.code, negative(60000)))
         masks = binding.masks(inner, (), build.conjunction(attend.attention.guard), scope)
         mask = arrays.conjunction(inner, masks, scope)
@@ -44,7 +44,7 @@ def blocks(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
         score = arrays.broadcast(inner, arrays.in_order(inner, score, present), present, scope)
         low.text.give(_spaced(score, axes, frame.row))
     low.text.add("def", node((k0, k1)), values)
-    inner, scope = tile.emitter(windows, low.text)
+    inner, scope = tile.lowering(windows, low.text)
     with low.text.indented():
         value = arrays.as_real(inner, operands.operand_value(inner, attend.attention.value, tile.kept(scope)))
         axes = (*frame.batch, key.coordinate, *attend.layout.carry)

@@ -23,7 +23,7 @@ def scan(low: Lowering, let: ir.Let, scan: Scan) -> None:
     variable = low.text.fresh(let.name)
     shares = scan_order(low, let, scan)
     found = filled_operands(low, let, scan) if shares is None else parted(low, let, scan, shares)
-    start, times, plus, heard = found
+    start, times, plus, kept = found
     last = recurrent_rows.steps_kept(low, let) is not None
     if scan.is_sum and shares is not None:
         code = running_sum(low, start, plus, scan, last)
@@ -31,9 +31,9 @@ def scan(low: Lowering, let: ir.Let, scan: Scan) -> None:
         name = "last_of_scan" if last else "scan"
         low.text.dialect.scan(name, low.kernels, low.text)
         axis = [scan.axis] if scan.axis else []
-        listening = {} if heard is None else {"heard": heard}
+        more = {} if kept is None else {"kept": kept}
         way = {} if scan.forward else {"backward": True}
-        code = call(name, start, times, plus, *axis, **listening, **way)
+        code = call(name, start, times, plus, *axis, **more, **way)
     dtype = low.dtypes[let.name]
     axes = tuple(axis.coordinate for axis in let.axes)
     value = arrays.cast_to(low, Value(code, axes, "real", low.compute), dtype)
@@ -70,8 +70,8 @@ def parted(low: Lowering, let: ir.Let, scan: Scan, shares: tuple[int, ...]) -> t
     clause, part = scan.clauses[rest], scan.parts[rest]
     start = beginning(low, let, scan, first)
     times = factor_of(low, let, clause, part.times or build.whole(0, clause.span), "real")
-    heard = None if part.read_where is None else factor_of(low, let, clause, part.read_where, "bool")
-    return start, times, computed_part(low, let, clause, part.plus).code, heard
+    kept = None if part.read_where is None else factor_of(low, let, clause, part.read_where, "bool")
+    return start, times, computed_part(low, let, clause, part.plus).code, kept
 
 
 def scan_order(low: Lowering, let: ir.Let, scan: Scan) -> tuple[int, ...] | None:
@@ -162,16 +162,16 @@ def filled_operands(low: Lowering, let: ir.Let, scan: Scan) -> tuple[Node, Node,
     plus = put_together(low, let, scan, "plus", [part.plus for part in scan.parts])
     times = put_together(low, let, scan, "times", [part.times for part in scan.parts])
     asks = [_asked(part, let) for part in scan.parts] if any(part.read_where for part in scan.parts) else None
-    heard = None if asks is None else put_together(low, let, scan, "heard", asks)
+    kept = None if asks is None else put_together(low, let, scan, "kept", asks)
     edge = node(scan.offset if scan.forward else -scan.offset)
     front, back = Slice(None, edge), Slice(edge, None)
     first, rest = ((*[ALL] * scan.axis, end) for end in ((front, back) if scan.forward else (back, front)))
-    return Index(plus, first), Index(times, rest), Index(plus, rest), None if heard is None else Index(heard, rest)
+    return Index(plus, first), Index(times, rest), Index(plus, rest), None if kept is None else Index(kept, rest)
 
 
 def put_together(low: Lowering, let: ir.Let, scan: Scan, label: str, parts: Sequence[ir.Expr | None]) -> Name:
     """One part of every clause, in an array of its own; 0 where a clause has none."""
-    kind: Kind = "bool" if label == "heard" else "real"
+    kind: Kind = "bool" if label == "kept" else "real"
     variable = low.text.fresh(f"{let.name}_{label}")
     dtype: Dtype = "bool" if kind == "bool" else low.compute
     low.text.assign(variable, low.text.dialect.full(clauses.storage_shape(low, let), ZERO, dtype))

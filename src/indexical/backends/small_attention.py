@@ -103,8 +103,8 @@ def allowed_pairs(stream: Stream, attend: Attend, inner: Lowering, scope: Scope)
 
 
 def inside(low: Lowering, tile: Tile) -> tuple[Lowering, Scope]:
-    """An emitter that writes here, and computes in 32 bits what is stored in 16."""
-    inner, scope = tile.emitter({}, low.text)
+    """A lowering that writes here, and computes in 32 bits what is stored in 16."""
+    inner, scope = tile.lowering({}, low.text)
     inner.widens = True
     inner.compute = "f32" if inner.compute in ("f16", "bf16") else inner.compute
     return inner, scope

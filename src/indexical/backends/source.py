@@ -40,44 +40,44 @@ def emit(plan: Plan, arguments: Mapping[str, Argument]) -> Module:
     if any(step.kernel == TRITON or (step.attend is not None and step.attend.decodes) for step in plan.steps):
         text.taken |= reserved("triton")
     steps = {step.definition: step for step in plan.steps}
-    emitter = Lowering(
+    low = Lowering(
         text, program, RULES, isolate=plan.isolate, dtypes=dict(plan.dtypes), steps=steps, weak=plan.weak
     )
-    emitter.prover.agreed = plan.agreed
-    emitter.handed_out = frozenset(plan.wanted)
-    emitter.recurrences = {name: s.recurrence for name, s in steps.items() if s.recurrence is not None}
+    low.prover.agreed = plan.agreed
+    low.handed_out = frozenset(plan.wanted)
+    low.recurrences = {name: s.recurrence for name, s in steps.items() if s.recurrence is not None}
     needed = set(steps)
-    taking(emitter, arguments)
+    taking(low, arguments)
     for order in program.order:
-        definitions.run(emitter, order, needed)
-    asserting(emitter)
-    returning(emitter, plan.wanted)
-    return module(emitter)
+        definitions.run(low, order, needed)
+    asserting(low)
+    returning(low, plan.wanted)
+    return module(low)
 
 
-def taking(emitter: Lowering, arguments: Mapping[str, Argument]) -> None:
+def taking(low: Lowering, arguments: Mapping[str, Argument]) -> None:
     """The inputs: sizes from their shapes, which must agree."""
-    text = emitter.text
-    for tensor in emitter.program.inputs:
+    text = low.text
+    for tensor in low.program.inputs:
         argument = arguments[tensor.name]
-        emitter.stored[tensor.name] = Stored(text.fresh(tensor.name), argument.dtype, argument.dtype is None)
-    arrays = [t.name for t in emitter.program.inputs if arguments[t.name].dtype is not None]
-    first = emitter.stored[arrays[0]].variable if arrays else None
+        low.stored[tensor.name] = Stored(text.fresh(tensor.name), argument.dtype, argument.dtype is None)
+    arrays = [t.name for t in low.program.inputs if arguments[t.name].dtype is not None]
+    first = low.stored[arrays[0]].variable if arrays else None
     if text.dialect.has_devices:
         text.assign("device", String("cpu") if first is None else Attribute(Name(first), "device"))
-    for tensor in emitter.program.inputs:
-        take(emitter, tensor, arguments[tensor.name])
-    for tensor in emitter.program.inputs:
+    for tensor in low.program.inputs:
+        take(low, tensor, arguments[tensor.name])
+    for tensor in low.program.inputs:
         for n, axis in enumerate(tensor.axes):
             if not isinstance(axis.extent, ir.Size):
-                length = index(_shape(emitter.stored[tensor.name].variable), n)
+                length = index(_shape(low.stored[tensor.name].variable), n)
                 message = f"`{tensor.name}` has another size than is stated"
-                text.refuse(infix("!=", length, sizes.extent(emitter, axis.extent)), "IX304", message)
+                text.refuse(infix("!=", length, sizes.extent(low, axis.extent)), "IX304", message)
 
 
-def take(emitter: Lowering, tensor: ir.Input, argument: Argument) -> None:
-    text = emitter.text
-    name = emitter.stored[tensor.name].variable
+def take(low: Lowering, tensor: ir.Input, argument: Argument) -> None:
+    text = low.text
+    name = low.stored[tensor.name].variable
     if argument.converted and argument.dtype is not None:
         text.assign(name, text.dialect.narrow(Name(name), argument.dtype))
     if not tensor.axes:
@@ -87,10 +87,10 @@ def take(emitter: Lowering, tensor: ir.Input, argument: Argument) -> None:
         rest = text.fresh(f"lead_{lead.name}")
         tail = len(tensor.axes) - 1
         text.assign(rest, index(_shape(name), Slice(None, node(-tail) if tail else None)))
-        known = emitter.sizes.get(lead)
-        emitter.leads.setdefault(lead, rest)
+        known = low.sizes.get(lead)
+        low.leads.setdefault(lead, rest)
         if known is not None:
-            text.refuse(infix("!=", rest, emitter.leads[lead]), "IX304", f"`{lead}` differs between inputs")
+            text.refuse(infix("!=", rest, low.leads[lead]), "IX304", f"`{lead}` differs between inputs")
         tails = [Prefix("*", index(_shape(name), Slice(node(-tail))))] if tail else []
         text.assign(name, method(name, "reshape", call("math.prod", rest), *tails))
     names: list[str] = []
@@ -99,19 +99,19 @@ def take(emitter: Lowering, tensor: ir.Input, argument: Argument) -> None:
             names.append("_")
             continue
         coordinate = axis.extent.coordinate
-        if coordinate not in emitter.sizes:
-            emitter.sizes[coordinate] = text.fresh(f"n_{coordinate.name}")
-        names.append(emitter.sizes[coordinate])
-    unpack(emitter, tensor, names)
+        if coordinate not in low.sizes:
+            low.sizes[coordinate] = text.fresh(f"n_{coordinate.name}")
+        names.append(low.sizes[coordinate])
+    unpack(low, tensor, names)
 
 
-def unpack(emitter: Lowering, tensor: ir.Input, names: list[str]) -> None:
+def unpack(low: Lowering, tensor: ir.Input, names: list[str]) -> None:
     """`n_b, n_i = Q.shape`, where all are new; else one by one, and the known ones compared."""
-    text = emitter.text
+    text = low.text
     home = ", ".join(str(axis.coordinate) for axis in tensor.axes)
-    array = emitter.stored[tensor.name].variable
-    new = [n for n, name in enumerate(names) if name != "_" and name not in emitter.unpacked and names.index(name) == n]
-    emitter.unpacked |= {names[n] for n in new}
+    array = low.stored[tensor.name].variable
+    new = [n for n, name in enumerate(names) if name != "_" and name not in low.unpacked and names.index(name) == n]
+    low.unpacked |= {names[n] for n in new}
     if len(new) == len(names):
         text.unpack(names, _shape(array))
         return
@@ -127,47 +127,47 @@ def _shape(array: str) -> Node:
     return Attribute(Name(array), "shape")
 
 
-def asserting(emitter: Lowering) -> None:
-    for claim in emitter.program.asserts:
-        emitter.compute = "f64"
-        emitter.text.blank()
-        emitter.text.comment(claim.span.text)
+def asserting(low: Lowering) -> None:
+    for claim in low.program.asserts:
+        low.compute = "f64"
+        low.text.blank()
+        low.text.comment(claim.span.text)
         match claim.condition:
-            case ir.Map("||", (enough, rest)) if (known := emitter.value(enough, Scope({}))).python:
-                emitter.text.add("if", Prefix("not ", known.code))
-                with emitter.block():
-                    _assert(emitter, rest, claim.message)
+            case ir.Map("||", (enough, rest)) if (known := low.value(enough, Scope({}))).python:
+                low.text.add("if", Prefix("not ", known.code))
+                with low.block():
+                    _assert(low, rest, claim.message)
             case condition:
-                _assert(emitter, condition, claim.message)
+                _assert(low, condition, claim.message)
 
 
-def _assert(emitter: Lowering, condition: ir.Expr, message: str) -> None:
-    value = emitter.value(condition, Scope({}))
+def _assert(low: Lowering, condition: ir.Expr, message: str) -> None:
+    value = low.value(condition, Scope({}))
     test = Prefix("not ", value.code) if value.python else method(Prefix("~", value.code), "any")
-    emitter.text.refuse(test, "IX506", message)
+    low.text.refuse(test, "IX506", message)
 
 
-def returning(emitter: Lowering, wanted: tuple[str, ...]) -> None:
+def returning(low: Lowering, wanted: tuple[str, ...]) -> None:
     results: list[Node] = []
     for name in wanted:
-        let = emitter.lets[name]
-        stored = emitter.stored[name]
+        let = low.lets[name]
+        stored = low.stored[name]
         result: Node = Name(stored.variable)
         if stored.python:
-            result = emitter.text.dialect.array(result, emitter.dtypes[name])
+            result = low.text.dialect.array(result, low.dtypes[name])
         elif not let.axes:
-            result = emitter.text.dialect.scalar(result)
+            result = low.text.dialect.scalar(result)
         if any(axis.coordinate.rest for axis in let.axes):
-            result = method(result, "reshape", tuple(_lengths(emitter, axis) for axis in let.axes))
+            result = method(result, "reshape", tuple(_lengths(low, axis) for axis in let.axes))
         results.append(result)
-    emitter.text.give(*results)
+    low.text.give(*results)
 
 
-def _lengths(emitter: Lowering, axis: ir.Axis) -> Node:
+def _lengths(low: Lowering, axis: ir.Axis) -> Node:
     """The length of an axis; of `..r`, those of all the axes that it stands for."""
     if axis.coordinate.rest and isinstance(axis.extent, ir.Size):
-        return Prefix("*", Name(emitter.leads[axis.extent.coordinate]))
-    return sizes.extent(emitter, axis.extent)
+        return Prefix("*", Name(low.leads[axis.extent.coordinate]))
+    return sizes.extent(low, axis.extent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,14 +238,14 @@ def _include(file: str, found: dict[str, str]) -> None:
     found[file] = "\n".join(lines)
 
 
-def module(emitter: Lowering) -> Module:
+def module(low: Lowering) -> Module:
     """Everything around the function: imports, what may be refused, the small functions it calls."""
-    text = emitter.text
-    inputs = ", ".join(emitter.stored[tensor.name].variable for tensor in emitter.program.inputs)
+    text = low.text
+    inputs = ", ".join(low.stored[tensor.name].variable for tensor in low.program.inputs)
     lines = ["import math"]
     if "Fraction" in text.helpers:
         lines.append("from fractions import Fraction")
-    by_triton = any(file.startswith("triton") for file in emitter.kernels)
+    by_triton = any(file.startswith("triton") for file in low.kernels)
     triton = ("import triton", "import triton.language as tl") if by_triton else ()
     lines += ["", *text.dialect.header, *triton, ""]
     after = [
@@ -260,11 +260,11 @@ def module(emitter: Lowering) -> Module:
     for helper in text.helpers.values():
         if helper:
             after += ["", *helper.strip("\n").splitlines(), ""]
-    for function in emitter.functions:
+    for function in low.functions:
         after += ["", *function.splitlines(), ""]
     after.append("")
     after += text.dialect.decorators
     body = released(text.body)
     after += [f"def program({inputs}):", *written(body), ""]
-    kernels = tuple((file, tuple(sorted(names))) for file, names in emitter.kernels.items())
-    return Module("\n".join(lines), "\n".join(after), kernels, (*emitter.inner, *body), emitter.notes)
+    kernels = tuple((file, tuple(sorted(names))) for file, names in low.kernels.items())
+    return Module("\n".join(lines), "\n".join(after), kernels, (*low.inner, *body), low.notes)

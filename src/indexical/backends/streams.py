@@ -38,14 +38,14 @@ class Stream(Tile):
         functions = [self.scores(), self.way_back()]
         if self.rest:
             functions.append(self.allowed())
-        attend = self.owner.text.fresh(f"attend_{self.let.name}")
+        attend = self.outer.text.fresh(f"attend_{self.let.name}")
         self.emit(functions)
         names = [function.name for function in functions]
         normaliser = self.attend.attention.normaliser
         more: dict[str, Node] = {"free": Name("True")} if self.free else {}
         if isinstance(normaliser, Softpick):
             more = {"picked": String(normaliser.origin)}
-        self.owner.functions.append(attention_of(attend, "streaming", *names, **more))
+        self.outer.functions.append(attention_of(attend, "streaming", *names, **more))
         return attend
 
     @property
@@ -54,7 +54,7 @@ class Stream(Tile):
         return isinstance(self.attend.attention.normaliser, Free)
 
     def opening(self, used: set[str]) -> Text:
-        opening = Text(self.owner.text.dialect)
+        opening = Text(self.outer.text.dialect)
         if self.row is not None and "r0" in used:
             opening.unpack(["r0", "r1"], "rows")
         if "k0" in used:
@@ -66,19 +66,19 @@ class Stream(Tile):
         return Function(name, ("arrays", "rows", "keys", *more), about, self.opening(body.used), body)
 
     def begin(self) -> tuple[Lowering, Scope]:
-        emitter, scope = self.emitter(self.windows())
-        emitter.text.taken |= {"arrays", "rows", "keys", "gradients", "d_score", "r0", "r1", "k0", "k1"}
-        return emitter, scope
+        low, scope = self.lowering(self.windows())
+        low.text.taken |= {"arrays", "rows", "keys", "gradients", "d_score", "r0", "r1", "k0", "k1"}
+        return low, scope
 
-    def tiled(self, value: Value, emitter: Lowering, scope: Scope) -> Node:
+    def tiled(self, value: Value, low: Lowering, scope: Scope) -> Node:
         """A value of the tile with all its axes."""
         value = arrays.broadcast(
-            emitter, arrays.in_order(emitter, arrays.as_array(emitter, value), self.axes), self.axes, scope
+            low, arrays.in_order(low, arrays.as_array(low, value), self.axes), self.axes, scope
         )
         return value.code if self.row is not None else fill("{x}[..., None, :]", x=value.code)
 
     def scaled(
-        self, expr: ir.Expr, emitter: Lowering, scope: Scope, made: dict[str, tuple[ir.Expr, ir.Expr]]
+        self, expr: ir.Expr, low: Lowering, scope: Scope, made: dict[str, tuple[ir.Expr, ir.Expr]]
     ) -> ir.Expr:
         """The score with plain factors of a dot product moved to the query's side: it has fewer points than the tile.
         `made` says what the names that stand for it are made of."""
@@ -86,18 +86,18 @@ class Stream(Tile):
         sums = [f for f in factors if isinstance(f.expr, ir.Reduce) and f.expr.op == "sum" and not f.inverse]
         plain = [f for f in factors if f not in sums]
         if len(sums) == 1 and plain and all(not f.expr.type.coordinates for f in plain):
-            found = self.scaled_sum(sums[0].expr, plain, emitter, scope, made)
+            found = self.scaled_sum(sums[0].expr, plain, low, scope, made)
             if found is not None:
                 return found
         if isinstance(expr, ir.Map):
-            return rebuild(expr, lambda child: self.scaled(child, emitter, scope, made))
+            return rebuild(expr, lambda child: self.scaled(child, low, scope, made))
         return expr
 
     def scaled_sum(
         self,
         dot: ir.Expr,
         plain: list[Factor],
-        emitter: Lowering,
+        low: Lowering,
         scope: Scope,
         made: dict[str, tuple[ir.Expr, ir.Expr]],
     ) -> ir.Expr | None:
@@ -107,50 +107,50 @@ class Stream(Tile):
         asks = [side for side in sides if isinstance(side.expr, ir.Read) and key not in side.expr.type.coordinates]
         if not asks or len(sides) < 2 or asks[0].inverse:
             return None
-        scale = operands.plain_scale(self.owner, product_of(plain, dot))
+        scale = operands.plain_scale(self.outer, product_of(plain, dot))
         if scale is None:
             return None
-        name = emitter.text.fresh("scale")
-        emitter.text.assign(name, scale)
-        emitter.stored[name] = Stored(name, None, True)
+        name = low.text.fresh("scale")
+        low.text.assign(name, scale)
+        low.stored[name] = Stored(name, None, True)
         factor = build.read(name, (), "real", dot.span)
         larger = build.apply("*", (asks[0].expr, factor), "real", dot.span)
-        inner = binding.bind(emitter, dot.ranges, scope)
-        value = emitter.value(larger, inner)
+        inner = binding.bind(low, dot.ranges, scope)
+        value = low.value(larger, inner)
         if not asks[0].expr.type.coordinates.isdisjoint(inner.places) and self.row in value.axes:
-            value = value.but(call(emitter.text.helper("turned"), value.code))
-        value = emitter.text.keep(value, "asked")
-        read = pretend(emitter, value, dot.span)
+            value = value.but(call(low.text.helper("turned"), value.code))
+        value = low.text.keep(value, "asked")
+        read = pretend(low, value, dot.span)
         assert isinstance(read, ir.Read)
         made[read.tensor] = (larger, read)
         rest = [Factor(read, False), *(side for side in sides if side is not asks[0])]
         return build.reduce("sum", dot.ranges, product_of(rest, dot), dot.guard, "real", dot.span)
 
     def scores(self) -> Function:
-        emitter, scope = self.begin()
+        low, scope = self.begin()
         score = renamed_apart(self.attend.attention.score, {c.name for c in scope.places})
-        heard = self.kept(scope)
-        score = self.scaled(score, emitter, heard, {})
-        value = arrays.as_real(emitter, emitter.value(score, heard))
+        inside = self.kept(scope)
+        score = self.scaled(score, low, inside, {})
+        value = arrays.as_real(low, low.value(score, inside))
         if isinstance(score, ir.Read):
-            value = value.but(emitter.text.dialect.copy(value.code))
-        emitter.text.give(self.tiled(value, emitter, scope))
-        name = self.owner.text.fresh(f"{self.let.name}_score")
-        return self.function(name, "The scores of some rows against some keys.", emitter.text)
+            value = value.but(low.text.dialect.copy(value.code))
+        low.text.give(self.tiled(value, low, scope))
+        name = self.outer.text.fresh(f"{self.let.name}_score")
+        return self.function(name, "The scores of some rows against some keys.", low.text)
 
     def allowed(self) -> Function:
-        emitter, scope = self.begin()
-        mask = arrays.conjunction(emitter, binding.masks(emitter, (), build.conjunction(self.rest), scope), scope)
+        low, scope = self.begin()
+        mask = arrays.conjunction(low, binding.masks(low, (), build.conjunction(self.rest), scope), scope)
         assert mask is not None
-        mask = arrays.in_order(emitter, arrays.as_array(emitter, mask), tuple(a for a in self.axes if a in mask.axes))
+        mask = arrays.in_order(low, arrays.as_array(low, mask), tuple(a for a in self.axes if a in mask.axes))
         slots: list[Node] = [ALL if axis in mask.axes else NONE for axis in self.axes]
         if self.row is None:
             slots.insert(-1, NONE)
-        emitter.text.give(spaced(mask.code, slots))
-        name = self.owner.text.fresh(f"{self.let.name}_allowed")
-        return self.function(name, "A mask of the keys that the rows attend to.", emitter.text)
+        low.text.give(spaced(mask.code, slots))
+        name = self.outer.text.fresh(f"{self.let.name}_allowed")
+        return self.function(name, "A mask of the keys that the rows attend to.", low.text)
 
-    def removed(self, emitter: Lowering, scope: Scope) -> ir.Expr | None:
+    def removed(self, low: Lowering, scope: Scope) -> ir.Expr | None:
         """The guard of weights: at pairs that it removes a slope may be infinite, and 0 times it is not 0."""
         if not self.free or not self.attend.attention.guard:
             return None
@@ -159,29 +159,29 @@ class Stream(Tile):
         return renamed_apart(guard, {c.name for c in scope.places})
 
     def way_back(self) -> Function:
-        emitter, scope = self.begin()
-        emitter.text.checks = False
-        name = self.owner.text.fresh(f"{self.let.name}_score_backward")
+        low, scope = self.begin()
+        low.text.checks = False
+        name = self.outer.text.fresh(f"{self.let.name}_score_backward")
         about = "Add the gradient of the scores to the gradients of the arrays; None for one that wants none."
         about += " Then the scores." if self.free else ""
         score = renamed_apart(self.attend.attention.score, {c.name for c in scope.places})
-        arriving = Value(Name("d_score"), self.axes, "real", emitter.compute)
+        arriving = Value(Name("d_score"), self.axes, "real", low.compute)
         if self.row is None:
-            emitter.text.assign("d_score", fill("d_score[..., 0, :]"))
+            low.text.assign("d_score", fill("d_score[..., 0, :]"))
         try:
-            heard = self.kept(scope)
-            adjoint = Adjoint(emitter, self.names, self.removed(emitter, scope))
-            score = self.scaled(score, emitter, heard, adjoint.made)
-            score = adjoint.forward(score, heard, self.free)
-            adjoint.flow(score, pretend(emitter, arriving, self.let.span), heard)
+            inside = self.kept(scope)
+            adjoint = Adjoint(low, self.names, self.removed(low, scope))
+            score = self.scaled(score, low, inside, adjoint.made)
+            score = adjoint.forward(score, inside, self.free)
+            adjoint.flow(score, pretend(low, arriving, self.let.span), inside)
             if self.free:
-                emitter.text.give(self.tiled(arrays.as_real(emitter, emitter.value(score, heard)), emitter, scope))
+                low.text.give(self.tiled(arrays.as_real(low, low.value(score, inside)), low, scope))
         except Undifferentiable as problem:
             self.one_way = str(problem)
-            body = Text(self.owner.text.dialect)
+            body = Text(self.outer.text.dialect)
             body.add("raise", call("NotImplementedError", String(self.one_way)))
         else:
-            body = emitter.text
+            body = low.text
             if not body.lines:
                 body.do(Name("pass"))
         return self.function(name, about, body, "d_score", "gradients")

@@ -78,7 +78,7 @@ class Tile:
 
     def __init__(
         self,
-        owner: Lowering,
+        outer: Lowering,
         let: ir.Let,
         attend: Attend,
         batch: tuple[Coordinate, ...],
@@ -88,7 +88,7 @@ class Tile:
         value: ir.Expr | None = None,
         block: ir.Expr | None = None,
     ) -> None:
-        self.owner, self.let, self.attend, self.block = owner, let, attend, block
+        self.outer, self.let, self.attend, self.block = outer, let, attend, block
         self.batch, self.row, self.bias, self.rest = batch, row, bias, rest
         parts = [part for part in (bias, value, *rest) if part is not None]
         self.names = list(dict.fromkeys(read_in(*parts)))
@@ -97,30 +97,32 @@ class Tile:
 
     # ------------------------------------------------------------------- parts
 
-    def emitter(self, windows: dict[Coordinate, tuple[str, str]], inside: Text | None = None) -> tuple[Lowering, Scope]:
-        """An emitter for a function of its own, or for one inside the emitted one; and the scope in it."""
-        owner = self.owner
-        text = inside or Checked(owner.text.dialect, helpers=owner.text.helpers)
-        text.taken |= owner.text.taken
+    def lowering(
+        self, windows: dict[Coordinate, tuple[str, str]], inside: Text | None = None
+    ) -> tuple[Lowering, Scope]:
+        """A lowering for a function of its own, or for one inside the emitted one; and the scope in it."""
+        outer = self.outer
+        text = inside or Checked(outer.text.dialect, helpers=outer.text.helpers)
+        text.taken |= outer.text.taken
         scope = clauses.scope_of(self.let.clauses[0], {})
         key = self.attend.attention.key
         whole = {**scope.places, key.coordinate: operands.key_place(self.let, key)}
-        emitter = Lowering(text, owner.program, owner.rules, dtypes=owner.dtypes, unbounded=whole, weak=owner.weak)
-        emitter.prover.agreed = owner.prover.agreed
-        emitter.notes, text.subject = owner.notes, self.let.name
-        emitter.sizes, emitter.compute, emitter.label = dict(owner.sizes), owner.compute, self.let.name
-        emitter.stored = dict(owner.stored)
+        low = Lowering(text, outer.program, outer.rules, dtypes=outer.dtypes, unbounded=whole, weak=outer.weak)
+        low.prover.agreed = outer.prover.agreed
+        low.notes, text.subject = outer.notes, self.let.name
+        low.sizes, low.compute, low.label = dict(outer.sizes), outer.compute, self.let.name
+        low.stored = dict(outer.stored)
         if inside is None:
-            emitter.widens = True
-            emitter.compute = "f32" if emitter.compute in ("f16", "bf16") else emitter.compute
-            emitter.stored = {name: self.arrives(name, stored) for name, stored in owner.stored.items()}
+            low.widens = True
+            low.compute = "f32" if low.compute in ("f16", "bf16") else low.compute
+            low.stored = {name: self.arrives(name, stored) for name, stored in outer.stored.items()}
         places = {}
         for coordinate, place in whole.items():
             if coordinate in windows:
-                start, stop = (self.scalar(emitter, name) for name in windows[coordinate])
+                start, stop = (self.scalar(low, name) for name in windows[coordinate])
                 place = Place(start, stop, False)
             places[coordinate] = place
-        return emitter, Scope(places, (*scope.trail, key))
+        return low, Scope(places, (*scope.trail, key))
 
     def kept(self, scope: Scope) -> Scope:
         """The scope of a score and of its backward pass: both are evaluated only at pairs that the guards keep."""
@@ -134,20 +136,20 @@ class Tile:
 
     def is_whole(self, name: str) -> bool:
         """Whether a plain number is whole: all that have no definition count something."""
-        return name not in self.owner.tensors or self.owner.tensors[name].kind == "whole"
+        return name not in self.outer.tensors or self.outer.tensors[name].kind == "whole"
 
-    def scalar(self, emitter: Lowering, name: str) -> ir.Expr:
+    def scalar(self, low: Lowering, name: str) -> ir.Expr:
         # By a name that no input or definition can have.
         own = f"{name}'"
-        emitter.stored[own] = Stored(name, None, True)
-        emitter.prover.counted.add(own)
+        low.stored[own] = Stored(name, None, True)
+        low.prover.counted.add(own)
         return build.read(own, (), "whole", self.let.span)
 
-    def shaped(self, value: Value, emitter: Lowering) -> Node:
+    def shaped(self, value: Value, low: Lowering) -> Node:
         """A value of a tile as four axes: batch, head, rows, keys, of which any may be 1."""
         rows = () if self.row is None else (self.row,)
         axes = (*self.batch, *rows, self.attend.attention.coordinate)
-        value = arrays.in_order(emitter, arrays.as_array(emitter, value), axes)
+        value = arrays.in_order(low, arrays.as_array(low, value), axes)
         new = [NONE] * (2 - len(self.batch))
         every = (*self.batch, self.row, self.attend.attention.coordinate)
         return spaced(value.code, [*new, *(ALL if axis in value.axes else NONE for axis in every)])
@@ -160,14 +162,14 @@ class Tile:
             self.measured(names)
         for function, names in zip(functions, used, strict=True):
             statements = function.statements(self.preamble(names))
-            self.owner.inner += statements
-            self.owner.functions.append(function.shown(statements))
+            self.outer.inner += statements
+            self.outer.functions.append(function.shown(statements))
         self.arguments = self.handed()
 
     def preamble(self, used: set[str]) -> Block:
         """The arrays by name, and the device, sizes and plain numbers that a function mentions, from them."""
-        arriving = [self.arrives(name, self.owner.stored[name]) for name in self.names]
-        text = Text(self.owner.text.dialect)
+        arriving = [self.arrives(name, self.outer.stored[name]) for name in self.names]
+        text = Text(self.outer.text.dialect)
         if arriving:
             text.unpack([stored.variable for stored in arriving], "arrays")
         text.assign("device", Attribute(Name(arriving[0].variable), "device") if arriving else String("cpu"))
@@ -180,13 +182,13 @@ class Tile:
 
     def measured(self, used: set[str]) -> dict[str, Node]:
         """The sizes that a function mentions, from the shapes of arrays that are handed over from now on."""
-        tensors = self.owner.tensors
-        wanted = {c: variable for c, variable in self.owner.sizes.items() if variable in used}
+        tensors = self.outer.tensors
+        wanted = {c: variable for c, variable in self.outer.sizes.items() if variable in used}
         found: dict[str, Node] = {}
         for name in [*self.names, *tensors]:
-            if name not in self.owner.stored or self.owner.stored[name].rows:
+            if name not in self.outer.stored or self.outer.stored[name].rows:
                 continue
-            array = self.arrives(name, self.owner.stored[name]).variable
+            array = self.arrives(name, self.outer.stored[name]).variable
             for n, axis in enumerate(tensors[name].axes):
                 variable = wanted.get(axis.extent.coordinate) if isinstance(axis.extent, ir.Size) else None
                 if variable is not None and variable not in found:
@@ -198,7 +200,7 @@ class Tile:
     def take_over(self, used: set[str]) -> None:
         """Hand over what a function mentions though neither bias nor mask reads it: what counts a range, and what a
         guard is made of that keeps an index in bounds."""
-        for name, stored in self.owner.stored.items():
+        for name, stored in self.outer.stored.items():
             if self.arrives(name, stored).variable in used and name not in self.names and not stored.rows:
                 self.names.append(name)
 
@@ -206,9 +208,9 @@ class Tile:
         """The arguments that the emitted function passes on: every array, plain numbers as tensors of one."""
         result: list[Node] = []
         for name in self.names:
-            stored = self.owner.stored[name]
+            stored = self.outer.stored[name]
             if stored.python:
-                dtype = self.owner.text.dialect.dtype("i64" if self.is_whole(name) else "f64")
+                dtype = self.outer.text.dialect.dtype("i64" if self.is_whole(name) else "f64")
                 result.append(call("torch.tensor", stored.variable, dtype=dtype))
             else:
                 result.append(Name(stored.variable) if name in self.read else method(stored.variable, "detach"))
@@ -216,9 +218,9 @@ class Tile:
 
     def learned(self) -> list[str]:
         """The arrays of reals among those that are read: they may need gradients, unless literals made them."""
-        names = [name for name in self.names if name in self.read and name not in self.owner.weak]
-        kinds = {name: self.owner.tensors[name].kind for name in names}
-        stored = {name: self.owner.stored[name] for name in kinds}
+        names = [name for name in self.names if name in self.read and name not in self.outer.weak]
+        kinds = {name: self.outer.tensors[name].kind for name in names}
+        stored = {name: self.outer.stored[name] for name in kinds}
         return [stored[name].variable for name, kind in kinds.items() if kind == "real" and not stored[name].python]
 
     # ------------------------------------------------------------ bias and mask
@@ -231,41 +233,41 @@ class Tile:
         windows[self.attend.attention.coordinate] = ("k0", "k1")
         names = [("b0", "b1"), ("h0", "h1")][2 - len(self.batch) :] if len(self.batch) <= 2 else []
         windows.update(dict(zip(self.batch, names, strict=False)))
-        emitter, scope = self.emitter(windows)
+        low, scope = self.lowering(windows)
         bias: Node = NONE
         if self.bias is not None:
             renamed = renamed_apart(self.bias, {c.name for c in scope.places})
-            value = arrays.as_real(emitter, emitter.value(renamed, self.kept(scope)))
-            bias = self.shaped(value, emitter)
-        heard: Node = NONE
+            value = arrays.as_real(low, low.value(renamed, self.kept(scope)))
+            bias = self.shaped(value, low)
+        allowed: Node = NONE
         if self.rest:
-            masks = binding.masks(emitter, (), build.conjunction(self.rest), scope)
-            mask = arrays.conjunction(emitter, masks, scope)
+            masks = binding.masks(low, (), build.conjunction(self.rest), scope)
+            mask = arrays.conjunction(low, masks, scope)
             assert mask is not None
-            heard = self.shaped(mask, emitter)
-        emitter.text.give(bias, heard)
-        opening = self.opening(emitter.text.used)
-        name = self.owner.text.fresh(f"{self.let.name}_tile")
+            allowed = self.shaped(mask, low)
+        low.text.give(bias, allowed)
+        opening = self.opening(low.text.used)
+        name = self.outer.text.fresh(f"{self.let.name}_tile")
         about = "The bias of a tile's scores, and the mask of its pairs."
-        function = Function(name, ("arrays", "batch", "head", "rows", "keys"), about, opening, emitter.text)
-        attend = self.owner.text.fresh(f"attend_{self.let.name}")
+        function = Function(name, ("arrays", "batch", "head", "rows", "keys"), about, opening, low.text)
+        attend = self.outer.text.fresh(f"attend_{self.let.name}")
         self.emit([function])
         if self.block is None:
-            self.owner.functions.append(attention_of(attend, "with_tiles", name))
+            self.outer.functions.append(attention_of(attend, "with_tiles", name))
         else:
-            self.owner.functions.append(attention_of(attend, "with_tiles", name, blocked=Name("True")))
-            self.arguments.append(call("torch.tensor", sizes.number(self.owner, self.block)))
+            self.outer.functions.append(attention_of(attend, "with_tiles", name, blocked=Name("True")))
+            self.arguments.append(call("torch.tensor", sizes.number(self.outer, self.block)))
         return attend
 
     def opening(self, used: set[str]) -> Text:
         """Emit the ends of the windows that a function uses."""
-        opening = Text(self.owner.text.dialect)
+        opening = Text(self.outer.text.dialect)
         counts = [("b0", "b1", "batch"), ("h0", "h1", "head")][2 - len(self.batch) :]
         for (start, stop, given), coordinate in zip(counts, self.batch, strict=True):
             place = clauses.scope_of(self.let.clauses[0], {}).places[coordinate]
             if start in used:
                 opening.unpack(
-                    [start, stop, "_"], method(given, "indices", sizes.unnamed_number(self.owner, place.stop))
+                    [start, stop, "_"], method(given, "indices", sizes.unnamed_number(self.outer, place.stop))
                 )
         if "r0" in used:
             opening.unpack(["r0", "r1"], fill("(rows.start, rows.stop)"))
@@ -276,7 +278,7 @@ class Tile:
     @property
     def first(self) -> Node:
         """The first key."""
-        return sizes.unnamed_number(self.owner, self.attend.attention.key.lower)
+        return sizes.unnamed_number(self.outer, self.attend.attention.key.lower)
 
     def key_at(self, place: Node) -> Node:
         """The key at a place that is counted from the first one."""

@@ -126,12 +126,12 @@ def _chunk_chunked(query: Array, key: Array, value: Array, level: Array | None, 
 def _chunk_scores(query: Array, key: Array, level: Array | None, strict: bool) -> Array:
     """The weights of the keys of a chunk, 0 for those that come later."""
     size = query.shape[-2]
-    heard = np.tri(size, size, -1 if strict else 0, dtype=bool)
+    kept = np.tri(size, size, -1 if strict else 0, dtype=bool)
     if level is None:
-        return np.where(heard, query @ key.swapaxes(-1, -2), 0).astype(query.dtype)
+        return np.where(kept, query @ key.swapaxes(-1, -2), 0).astype(query.dtype)
     if level.shape[-1] == 1:
-        decay = np.exp(np.where(heard, level - level.swapaxes(-1, -2), -np.inf))
-        return np.where(heard, query @ key.swapaxes(-1, -2), 0).astype(query.dtype) * decay
+        decay = np.exp(np.where(kept, level - level.swapaxes(-1, -2), -np.inf))
+        return np.where(kept, query @ key.swapaxes(-1, -2), 0).astype(query.dtype) * decay
     if size > SHORTEST:
         middle = level[..., size // 2, None, :]
         return _chunk_scores(query * np.exp(level - middle), key * np.exp(middle - level), None, strict)

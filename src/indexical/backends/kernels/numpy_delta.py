@@ -59,7 +59,7 @@ def _delta_chunks(query: Array, key: Array, value: Array, ask: Array, level: Arr
     """All chunks (lead, chunks, length, width), each from the state before it."""
     size = key.shape[-2]
     turned = key.swapaxes(-1, -2)
-    heard = np.where(np.tri(size, dtype=bool), query @ turned, 0).astype(query.dtype)
+    scores = np.where(np.tri(size, dtype=bool), query @ turned, 0).astype(query.dtype)
     asked = np.where(np.tri(size, k=-1, dtype=bool), ask @ turned, 0).astype(query.dtype)
     ending = None
     if level is not None:
@@ -67,7 +67,7 @@ def _delta_chunks(query: Array, key: Array, value: Array, ask: Array, level: Arr
         last = level[..., -1:, :]
         weights = np.exp(np.where(np.tri(size, dtype=bool), level - level.swapaxes(-1, -2), -np.inf))
         # What a step asks has decayed as far as to the step before.
-        heard = heard * weights
+        scores = scores * weights
         asked[..., 1:, :] *= weights[..., :-1, :]
         query, ask = query * np.exp(level), ask * np.exp(before)
         turned, ending = turned * np.exp(last - level).swapaxes(-1, -2), np.exp(last)
@@ -79,6 +79,6 @@ def _delta_chunks(query: Array, key: Array, value: Array, ask: Array, level: Arr
     state = np.zeros((len(key), key.shape[-1], value.shape[-1]), value.dtype)
     for n in range(key.shape[1]):
         write = written[:, n] + answering[:, n] @ state
-        out[:, n] = query[:, n] @ state + heard[:, n] @ write
+        out[:, n] = query[:, n] @ state + scores[:, n] @ write
         state = (state if ending is None else state * ending[:, n]) + turned[:, n] @ write
     return out

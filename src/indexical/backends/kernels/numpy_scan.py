@@ -15,34 +15,34 @@ FEW = 32
 
 
 def scan(
-    start: Array, times: Array | float, plus: Array, axis: int = 0, heard: Array | None = None, backward: bool = False
+    start: Array, times: Array | float, plus: Array, axis: int = 0, kept: Array | None = None, backward: bool = False
 ) -> Array:
     """The steps of `start`, then those of `plus`; backward, from the last to the first.
 
-    All have the same axes, along which `times` and `heard` may be 1 long; `times` may be a number. Where `heard` is
+    All have the same axes, along which `times` and `kept` may be 1 long; `times` may be a number. Where `kept` is
     False the earlier step is not looked at: `times` is 0 there. Where a step is not finite, all are taken one by one,
     for 0 times infinity is not 0.
     """
-    first, times, plus, heard = _rows(start, times, plus, axis, heard, backward)
+    first, times, plus, kept = _rows(start, times, plus, axis, kept, backward)
     lag, n = len(first), len(plus)
     whole = np.empty((lag + n, *plus.shape[1:]), plus.dtype)
     whole[:lag] = first
     y = whole[lag:]
     # Where it reads back k steps, there are k recurrences side by side.
     for k in range(min(lag, n)):
-        asks = None if heard is None else heard[k::lag]
+        asks = None if kept is None else kept[k::lag]
         _fill(y[k::lag], first[k], times[k::lag], plus[k::lag], asks)
     return np.moveaxis(whole[::-1] if backward else whole, 0, axis)
 
 
 def last_of_scan(
-    start: Array, times: Array | float, plus: Array, axis: int = 0, heard: Array | None = None, backward: bool = False
+    start: Array, times: Array | float, plus: Array, axis: int = 0, kept: Array | None = None, backward: bool = False
 ) -> Array:
     """The last step of a scan, or its first where it goes backward; the others are not kept."""
-    first, a, x, asks = _rows(start, times, plus, axis, heard, backward)
+    first, a, x, asks = _rows(start, times, plus, axis, kept, backward)
     n = len(x)
     if len(first) > 1 or n < FEW:
-        whole = scan(start, times, plus, axis, heard, backward)
+        whole = scan(start, times, plus, axis, kept, backward)
         return np.asarray(np.moveaxis(whole, axis, 0)[0 if backward else -1])
     count, length = _blocks(n)
     y = _handed_on(first[0], a, x, count, length)[-1]
@@ -57,7 +57,7 @@ def last_of_scan(
 
 
 def _rows(
-    start: Array, times: Array | float, plus: Array, axis: int, heard: Array | None, backward: bool
+    start: Array, times: Array | float, plus: Array, axis: int, kept: Array | None, backward: bool
 ) -> tuple[Array, Array, Array, Array | None]:
     """The steps first, in the order in which they are taken, and a factor for every one."""
     start, plus = np.moveaxis(start, axis, 0), np.moveaxis(plus, axis, 0)
@@ -65,15 +65,15 @@ def _rows(
     factor = times if isinstance(times, np.ndarray) else np.full((1,) * plus.ndim, times, plus.dtype)
     factor = np.moveaxis(factor, axis, 0)
     factor = np.broadcast_to(factor, (n, *factor.shape[1:]))
-    if heard is not None:
-        heard = np.moveaxis(heard, axis, 0)
-        heard = np.broadcast_to(heard, (n, *heard.shape[1:]))
+    if kept is not None:
+        kept = np.moveaxis(kept, axis, 0)
+        kept = np.broadcast_to(kept, (n, *kept.shape[1:]))
     if not backward:
-        return start, factor, plus, heard
-    return start[::-1], factor[::-1], plus[::-1], None if heard is None else heard[::-1]
+        return start, factor, plus, kept
+    return start[::-1], factor[::-1], plus[::-1], None if kept is None else kept[::-1]
 
 
-def _fill(y: Array, start: Array, times: Array, plus: Array, heard: Array | None) -> None:
+def _fill(y: Array, start: Array, times: Array, plus: Array, kept: Array | None) -> None:
     """All steps, into `y`."""
     n = len(plus)
     done = 0
@@ -88,17 +88,17 @@ def _fill(y: Array, start: Array, times: Array, plus: Array, heard: Array | None
             np.multiply(a[:, p], now, out=row)
             row += x[:, p]
             now = row
-    _go_on(y, start, times, plus, heard, done)
+    _go_on(y, start, times, plus, kept, done)
     # What is not finite stays so to the end of its block.
     if done and not (np.isfinite(blocks[:, -1]).all() and np.isfinite(y[-1]).all()):
-        _go_on(y, start, times, plus, heard, 0)
+        _go_on(y, start, times, plus, kept, 0)
 
 
-def _go_on(y: Array, start: Array, times: Array, plus: Array, heard: Array | None, done: int) -> None:
+def _go_on(y: Array, start: Array, times: Array, plus: Array, kept: Array | None, done: int) -> None:
     """One step after the other, where so many are done."""
     for t in range(done, len(plus)):
         found = times[t] * (y[t - 1] if t else start) + plus[t]
-        y[t] = found if heard is None else np.where(heard[t], found, plus[t])
+        y[t] = found if kept is None else np.where(kept[t], found, plus[t])
 
 
 def _blocks(n: int) -> tuple[int, int]:

@@ -28,13 +28,13 @@ def attend_blocks(
 ) -> Array:
     """`softmax(score) @ value`, a block of rows at a time, each against the keys that some row of it may hear.
 
-    `score(r0, r1, k0, k1)` gives a tile `(…, rows, keys)` with -inf where a key is not heard, `value(k0, k1)` the
+    `score(r0, r1, k0, k1)` gives a tile `(…, rows, keys)` with -inf where a key is masked, `value(k0, k1)` the
     values `(…, keys, carried)`, of which those that no row of a block hears are not read. `lower` and `upper` bound the
     keys of each row, or of all. A row that hears nobody is 0. A `sink` `(…, rows or 1)` is the score of a further key
-    that carries 0. Where scores are `free`, they are the weights, 0 where a key is not heard. Where weights are
+    that carries 0. Where scores are `free`, they are the weights, 0 where a key is masked. Where weights are
     `picked`, they are what e to a score is above 1, or 0, over the sum of how far it is from 1 and e to the sink: this
     counts from "zero"; from the largest score, or 0 ("floor"); or from the largest score ("peak"). No score of a key
-    that is heard is -inf then.
+    that is allowed is -inf then.
     """
     wide = np.result_type(dtype, np.float32)
     result = np.zeros(shape, dtype)
@@ -58,8 +58,8 @@ def attend_blocks(
             scores = weights = score(row, end, key, until).astype(wide, copy=False)
             values = value(key, until).astype(wide, copy=False)
             if not np.isfinite(values).all():
-                heard = (scores != (0 if free else -np.inf)).any(-2)
-                values = np.where(np.expand_dims(heard, -1), values, 0)
+                used = (scores != (0 if free else -np.inf)).any(-2)
+                values = np.where(np.expand_dims(used, -1), values, 0)
             if running is not None:
                 weights, fade = running.weigh(scores)
                 gathered = gathered * fade
@@ -93,7 +93,7 @@ class _Running:
         return weights if self.picked is None else np.maximum(weights, 0), fade
 
     def divide(self, gathered: Array) -> Array:
-        """The gathered values, over the total weight; 0 where nobody was heard."""
+        """The gathered values, over the total weight; 0 where every key is masked."""
         if self.sink is None:
             empty = np.isneginf(self.level) & (self.total == 0)
             return np.where(empty, 0, gathered / np.where(self.total == 0, 1, self.total))

@@ -33,22 +33,22 @@ def attend_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of `scaled_dot_product_attention` by query, key and value, where `gradient` arrives at its result.
 
-    All are (batch, head, place, width). Keys past the last query are not heard under `is_causal`.
+    All are (batch, head, place, width). Keys past the last query are masked under `is_causal`.
     """
     compared, carried = query.shape[-1], value.shape[-1]
     rows, keys = query.shape[-2], key.shape[-2]
     width = max(compared, carried)
     width += 0 if query.device.type == "cpu" else -width % 8
-    heard = min(rows, keys) if is_causal else keys
-    name = _fused(query, width, not is_causal or heard == rows)
+    reached = min(rows, keys) if is_causal else keys
+    name = _fused(query, width, not is_causal or reached == rows)
     found = [getattr(torch.ops.aten, f"{name}{end}", None) for end in ("", "_backward")]
     if name is None or None in found or 0 in (query.numel(), key.numel(), value.numel()):
         return _plainly(gradient, query, key, value, is_causal, scale)
-    taken = [_widened(x, width) for x in (gradient, query, key[..., :heard, :], value[..., :heard, :])]
+    taken = [_widened(x, width) for x in (gradient, query, key[..., :reached, :], value[..., :reached, :])]
     taken = [x if x.stride(-1) == 1 else x.contiguous() for x in taken]
     to_query, to_key, to_value = _through(name, found, taken, is_causal, scale)
-    if heard < keys:
-        to_key, to_value = (torch.nn.functional.pad(x, (0, 0, 0, keys - heard)) for x in (to_key, to_value))
+    if reached < keys:
+        to_key, to_value = (torch.nn.functional.pad(x, (0, 0, 0, keys - reached)) for x in (to_key, to_value))
     if compared == carried == width:
         return to_query, to_key, to_value
     return to_query[..., :compared], to_key[..., :compared], to_value[..., :carried]

@@ -60,14 +60,14 @@ def delta_products(
 def _delta_chunks(query: Tensor, key: Tensor, value: Tensor, ask: Tensor, level: Tensor | None) -> Tensor:
     """All chunks (lead, chunks, length, width), each from the state before it."""
     turned = key.mT.contiguous()
-    heard, asked = (query @ turned).tril_(), (ask @ turned).tril_(-1)
+    scores, asked = (query @ turned).tril_(), (ask @ turned).tril_(-1)
     ending = None
     if level is not None:
         before = torch.cat((torch.zeros_like(level[..., :1, :]), level[..., :-1, :]), -2)
         last = level[..., -1:, :]
         weights = _delta_weights(level)
         # What a step asks has decayed as far as to the step before.
-        heard, asked = heard * weights, asked * torch.nn.functional.pad(weights[..., :-1, :], (0, 0, 1, 0))
+        scores, asked = scores * weights, asked * torch.nn.functional.pad(weights[..., :-1, :], (0, 0, 1, 0))
         query, ask = query * level.exp(), ask * before.exp()
         turned, ending = turned * (last - level).exp().mT, last.exp()
     # Nobody reads the ones of the diagonal.
@@ -75,13 +75,13 @@ def _delta_chunks(query: Tensor, key: Tensor, value: Tensor, ask: Tensor, level:
     given = value if single else torch.cat((value, ask), -1)
     solved: Tensor = torch.linalg.solve_triangular(-asked, given, upper=False, unitriangular=True)
     if single:
-        return heard @ solved
+        return scores @ solved
     width = value.shape[-1]
-    return _delta_carried(query, heard, turned, solved[..., :width], solved[..., width:], ending)
+    return _delta_carried(query, scores, turned, solved[..., :width], solved[..., width:], ending)
 
 
 def _delta_carried(
-    query: Tensor, heard: Tensor, turned: Tensor, written: Tensor, answering: Tensor, ending: Tensor | None
+    query: Tensor, scores: Tensor, turned: Tensor, written: Tensor, answering: Tensor, ending: Tensor | None
 ) -> Tensor:
     """The answers, from what each chunk writes, and writes in answer to the state before it."""
     keys, values, answers = (part.unbind(1) for part in (turned, written, answering))
@@ -92,7 +92,7 @@ def _delta_carried(
         states.append(state)
         writes.append(torch.baddbmm(values[n], answers[n], state))
         state = torch.baddbmm(state if endings is None else state * endings[n], keys[n], writes[n])
-    return query @ torch.stack(states, 1) + heard @ torch.stack(writes, 1)
+    return query @ torch.stack(states, 1) + scores @ torch.stack(writes, 1)
 
 
 def _delta_weights(level: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ def _width(query: Tensor, value: Tensor) -> int:
 
 
 def _hear(plan: Plan, inputs: Sequence[Tensor], scale: float, scores: Scores | None) -> tuple[Tensor, ...]:
-    """Result and logarithm of the total weight; that is +inf where nothing is heard, so that all weights come out 0."""
+    """Result and logarithm of the total weight; +inf where every key is masked, so that all weights come out 0."""
     query, key, value = inputs
     width, wide = _width(query, value), torch.promote_types(query.dtype, torch.float32)
     rows = plan.of(query, plan.row_order, width)
@@ -117,9 +117,9 @@ def _run(
 
 def _sunk(out: Tensor, total: Tensor, sink: Tensor) -> tuple[Tensor, Tensor]:
     """Result and total of rows beside whose keys a sink of this score is weighed; it carries nothing."""
-    heard = total.masked_fill(total == math.inf, -math.inf)
-    both = torch.logaddexp(heard, sink.to(total.dtype))
-    return out.mul_((heard - both).exp_().unsqueeze(-1).to(out.dtype)), both
+    finite = total.masked_fill(total == math.inf, -math.inf)
+    both = torch.logaddexp(finite, sink.to(total.dtype))
+    return out.mul_((finite - both).exp_().unsqueeze(-1).to(out.dtype)), both
 
 
 def _filled(
@@ -336,8 +336,8 @@ def with_tiles(
         """Softmax attention in which query n hears the keys in the union of the intervals [lower, upper) at n.
 
         Query, key and value are (batch, head, place, width), the bounds (interval, batch or 1, head or 1, query). With
-        groups, (batch or 1, head or 1, place), only keys of the query's group are heard. Who hears nothing gets 0. A
-        sink (batch or 1, head or 1, query or 1) is the score of a further key that carries 0. With `totals`, also the
+        groups, (batch or 1, head or 1, place), only keys of the query's group are allowed. A query without keys gets 0.
+        A sink (batch or 1, head or 1, query or 1) is the score of a further key that carries 0. With `totals`, also the
         logarithm of the sum that the weights of each query are divided by, (batch, head, query).
         """
         if torch.is_grad_enabled() and any(array.requires_grad for array in arrays):

@@ -25,7 +25,7 @@ def _is_mapped() -> bool:
 
 
 def all_take_part(allowed: Tensor) -> bool:
-    """Whether each query hears some key and each key is heard; False where numbers may not be looked at."""
+    """Whether each query attends to some key and each key is attended to; False where numbers may not be looked at."""
     if _is_read_by_others() or allowed.numel() == 0:
         return False
     if allowed.shape[-2] == allowed.shape[-1] and bool(allowed.diagonal(0, -2, -1).all()):  # All hear themselves.
@@ -36,7 +36,7 @@ def all_take_part(allowed: Tensor) -> bool:
 
 def attend_scores(scores: Tensor, value: Tensor, allowed: Tensor | None = None) -> Tensor:
     """The attention output of rows by their scores (…, rows, keys); pairs that are not allowed are masked. Each row
-    hears some key, and each key is heard."""
+    hears some key, and each key is attended to."""
     if allowed is not None:
         scores = scores.masked_fill(~allowed, -math.inf)
     wide = torch.promote_types(scores.dtype, torch.float32)
@@ -69,20 +69,20 @@ def attend_masked(
     allowed: Tensor | None,
     bias: Tensor | None,
     scale: float,
-    all_heard: bool = False,
+    all_attend: bool = False,
 ) -> Tensor:
     """Softmax attention at pairs that are allowed, with a bias added to the scores, to which there is no gradient.
 
     Query, key and value are (batch, head, place, width); what is allowed and the bias broadcast to (batch, head, query,
-    key). Who hears nothing gets 0, and a key that nobody hears is not read, unless it is known that `all_heard`.
+    key). Who hears nothing gets 0, and a key that nobody hears is not read, unless it is known that `all_attend`.
     """
     empty = None
-    if allowed is not None and not all_heard and 0 not in (allowed.numel(), query.numel(), value.numel()):
+    if allowed is not None and not all_attend and 0 not in (allowed.numel(), query.numel(), value.numel()):
         if not _is_read_by_others() and not _is_learned(query, key, value):
             if key.shape[-2] >= LONG:
-                heard = _hull(allowed)
-                key, value, allowed = key[..., heard, :], value[..., heard, :], allowed[..., heard]
-                bias = None if bias is None else bias[..., heard]
+                used = _hull(allowed)
+                key, value, allowed = key[..., used, :], value[..., used, :], allowed[..., used]
+                bias = None if bias is None else bias[..., used]
             out = _library(query, key, value, _joined(query, allowed, bias), scale)
             if math.isfinite(out.sum()):  # Nothing that is not finite was read, with whatever weight.
                 return out
@@ -97,8 +97,8 @@ def attend_masked(
 
 def _hull(allowed: Tensor) -> slice:
     """The keys from the first to the last that some query of some batch hears."""
-    heard = allowed.any(-2)
-    places = heard.reshape(-1, heard.shape[-1]).any(0).nonzero()
+    used = allowed.any(-2)
+    places = used.reshape(-1, used.shape[-1]).any(0).nonzero()
     return slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(None)
 
 
@@ -177,11 +177,11 @@ def attend_masked_backward(
     allowed: Tensor | None,
     bias: Tensor | None,
     scale: float,
-    all_heard: bool = False,
+    all_attend: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of `attend_masked` by query, key and value, where `gradient` arrives at its result."""
     empty = None
-    if allowed is not None and not all_heard and not all_take_part(allowed):
+    if allowed is not None and not all_attend and not all_take_part(allowed):
         query, key, value, empty = _apart(query, key, value, allowed)
     if empty is not None:
         gradient = gradient.masked_fill(empty, 0.0)

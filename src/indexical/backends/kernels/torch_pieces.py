@@ -86,7 +86,7 @@ class Scores:
 
 
 def _common_edges(plan: Plan) -> tuple[int, int] | None:
-    """The differences of key and row, from and up to, that are heard, if they are the same in all tiles of the plan."""
+    """The differences of key and row, from and up to, that are kept, if they are the same in all tiles of the plan."""
     if not plan.tiles() or plan.row_order is not None or plan.key_order is not None:
         return None
     least, most = [], []
@@ -122,10 +122,11 @@ def pieces_of(plan: Plan, key: Tensor, value: Tensor, scores: Scores | None, rea
                 allowed = inside if allowed is None else allowed & inside
             mask = empty = None
             if allowed is not None:
-                heard, hears = (allowed.view(torch.uint8).amax(axis) for axis in (-2, -1))  # Far faster than `any`.
-                mask, empty = _forbidding(allowed, key.dtype), hears == 0
-                if not bool(heard.all()):
-                    keys, values = (part.masked_fill(heard.unsqueeze(-1) == 0, 0.0) for part in (keys, values))
+                # Far faster than `any`.
+                keys_used, rows_used = (allowed.view(torch.uint8).amax(axis) for axis in (-2, -1))
+                mask, empty = _forbidding(allowed, key.dtype), rows_used == 0
+                if not bool(keys_used.all()):
+                    keys, values = (part.masked_fill(keys_used.unsqueeze(-1) == 0, 0.0) for part in (keys, values))
             elif tile.edges() and bias is None and (tile.law != CAUSAL or plan.masked):
                 make = _law_mask if tile.width <= 1024 else _law_mask.__wrapped__
                 mask = make(tile.law, tile.height, tile.width, key.dtype, key.device)
@@ -160,7 +161,7 @@ def _law_mask(law: Law, height: int, width: int, dtype: torch.dtype, device: tor
 
 
 def _biased(tile: Tiles, bias: Tensor, allowed: Tensor | None, reach: float) -> Tensor:
-    """The bias, -inf where it must not be heard, whatever it is there."""
+    """The bias, -inf where it must not count, whatever it is there."""
     if allowed is not None:
         bias = torch.where(allowed, bias, -math.inf)
     elif tile.edges():
@@ -174,7 +175,7 @@ def _biased(tile: Tiles, bias: Tensor, allowed: Tensor | None, reach: float) -> 
 
 
 def _without_negligible(bias: Tensor, present: Sequence[Tensor], reach: float) -> Tensor:
-    """The bias, -inf where it cannot be heard beside keys that are present, as no score is beyond `reach`.
+    """The bias, -inf where it cannot count beside keys that are present, as no score is beyond `reach`.
 
     A weight below 2⁻⁷² of another does not show in 24 bits, but numbers that are not normal take the processor a
     hundred times as long.
@@ -189,5 +190,5 @@ def score_reach(rows: Tensor, keys: Tensor, scale: float, scores: Scores | None)
     """A number that no score of 32 bits on a CPU exceeds; infinity where it is not needed."""
     if scores is None or rows.dtype != torch.float32 or rows.device.type != "cpu":
         return math.inf
-    norms = (tensor.norm(dim=-1).nan_to_num_(0.0, 0.0).max() for tensor in (rows, keys))  # NaN makes itself heard.
+    norms = (tensor.norm(dim=-1).nan_to_num_(0.0, 0.0).max() for tensor in (rows, keys))  # NaN shows by itself.
     return abs(scale) * math.prod(map(float, norms))

@@ -34,7 +34,7 @@ CAUSAL = Law(0, 1, 0, 1)  # The library knows it without a mask.
 class Tiles(NamedTuple):
     """`repeats` translates of a tile of `height` rows from `row` by `width` keys from `key`, each a step further.
 
-    Without a law the rows' own bounds say what is heard within the tile. Rows that are not `fresh` were met before.
+    Without a law the rows' own bounds say what is allowed within the tile. Rows that are not `fresh` were met before.
     """
 
     row: int

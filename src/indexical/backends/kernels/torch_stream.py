@@ -79,7 +79,7 @@ def _block_shape(lead: int, device: torch.device) -> tuple[int, int]:
     return rows, 4 * rows
 
 
-def _tiles_heard(
+def _tiles_used(
     scoring: Scoring, arrays: Sequence[Tensor], bounds: Bounds, rows: Span, width: int
 ) -> Iterator[tuple[Span, Tensor | None]]:
     """The tiles of a block of rows, each with a mask of what is allowed, None for all. Keys that none hears are in
@@ -91,7 +91,7 @@ def _tiles_heard(
         if scoring.allowed is not None:
             further = scoring.allowed(arrays, rows, block)
             allowed = further if allowed is None else allowed if further is None else allowed & further
-        for keys in _heard(allowed, block):
+        for keys in _used(allowed, block):
             yield keys, None if allowed is None else allowed[..., keys[0] - start : keys[1] - start]
 
 
@@ -119,14 +119,14 @@ def _raise(scores: Tensor, level: Tensor) -> Tensor:
     return torch.add(level * -LOG2E, scores, alpha=LOG2E, out=scores).exp2_()
 
 
-def _heard(allowed: Tensor | None, block: Span) -> list[Span]:
+def _used(allowed: Tensor | None, block: Span) -> list[Span]:
     """The stretches of a block of keys that some row hears."""
     if allowed is None:
         return [block]
-    heard = allowed.expand(*allowed.shape[:-1], block[1] - block[0]).view(torch.uint8).flatten(0, -2).amax(0)
-    if bool(heard.all()):
+    used = allowed.expand(*allowed.shape[:-1], block[1] - block[0]).view(torch.uint8).flatten(0, -2).amax(0)
+    if bool(used.all()):
         return [block]
-    edges = torch.diff(torch.nn.functional.pad(heard, (1, 1))).nonzero().flatten().add(block[0]).tolist()
+    edges = torch.diff(torch.nn.functional.pad(used, (1, 1))).nonzero().flatten().add(block[0]).tolist()
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 
@@ -137,11 +137,11 @@ def _slab(tensor: Tensor, span: Span, wide: torch.dtype) -> Tensor:
 
 class _Running:
     """The rows of a block as their tiles come: the level from which scores are counted, the total weight, and what was
-    heard, (lead, rows, 1 or width)."""
+    gathered, (lead, rows, 1 or width)."""
 
-    def __init__(self, picked: str | None, heard: Tensor, sink: Tensor | None) -> None:
-        self.picked, self.heard, self.sink = picked, heard, sink
-        self.level = heard.new_full((*heard.shape[:-1], 1), -math.inf if picked is None else 0.0)
+    def __init__(self, picked: str | None, gathered: Tensor, sink: Tensor | None) -> None:
+        self.picked, self.gathered, self.sink = picked, gathered, sink
+        self.level = gathered.new_full((*gathered.shape[:-1], 1), -math.inf if picked is None else 0.0)
         self.highest = torch.full_like(self.level, -math.inf) if picked == "peak" else None
         self.weight = torch.zeros_like(self.level)
         if sink is not None and picked in (None, "zero"):
@@ -159,19 +159,19 @@ class _Running:
         if self.picked is not None:
             weights = _above_one(weights, finite, allowed)
         self.weight.mul_(fade).add_(weights.sum(-1, True) if self.picked is None else weights.norm(1, -1, True))
-        self.heard.mul_(fade)
+        self.gathered.mul_(fade)
         self.level = higher
         return weights if self.picked is None else weights.relu_()
 
     def finish(self) -> list[Tensor]:
-        """Divide what was heard by the total weight. The logarithm of that, +inf where it is 0, and what a sink counts
+        """Divide what was gathered by the total weight. Its logarithm, +inf where it is 0, and what a sink counts
         from."""
         origins = []
         if self.sink is not None and self.picked in ("floor", "peak"):
             origins = [_finite(self.level if self.highest is None else self.highest)]
             self.weight.add_(_raise(self.sink + origins[0], self.level))
         silent = self.weight == 0 if self.sink is None else torch.zeros_like(self.weight, dtype=torch.bool)
-        self.heard.div_(self.weight.masked_fill(silent, 1.0))
+        self.gathered.div_(self.weight.masked_fill(silent, 1.0))
         return [(self.level + self.weight.log()).masked_fill_(silent, math.inf), *origins]
 
 
@@ -200,18 +200,18 @@ def _stream(
     height, breadth = _block_shape(count, value.device)
     for start in range(0, size if value.numel() else 0, height):
         rows = (start, min(start + height, size))
-        heard = value.new_zeros((*lead, rows[1] - start, width), dtype=wide)
+        gathered = value.new_zeros((*lead, rows[1] - start, width), dtype=wide)
         beside = None if sink is None else _beside(sink, value, rows, wide)
-        running = None if scoring.free else _Running(scoring.picked, heard, beside)
-        for keys, allowed in _tiles_heard(scoring, arrays, bounds, rows, breadth):
+        running = None if scoring.free else _Running(scoring.picked, gathered, beside)
+        for keys, allowed in _tiles_used(scoring, arrays, bounds, rows, breadth):
             weights = _kept(scoring, scoring.score(arrays, rows, keys), value, allowed)
             if running is not None:
                 weights = running.weigh(weights, allowed)
             weights = weights.reshape(count, -1, keys[1] - keys[0])
-            heard.view(count, -1, width).baddbmm_(weights, _slab(value, keys, wide))
+            gathered.view(count, -1, width).baddbmm_(weights, _slab(value, keys, wide))
         for whole, part in zip(kept, () if running is None else running.finish(), strict=True):
             whole[..., start : rows[1]] = part.squeeze(-1)
-        out[..., start : rows[1], :] = heard
+        out[..., start : rows[1], :] = gathered
     return [out, *kept]
 
 
@@ -296,7 +296,7 @@ def _stream_backward(
         beside = None if sink is None else _beside(sink, value, rows, wide)
         gained = None if gain is None else gain[..., start : rows[1]]
         returning = None if scoring.free else _Returning(scoring, given, here, beside, gained)
-        for keys, allowed in _tiles_heard(scoring, arrays, bounds, rows, breadth):
+        for keys, allowed in _tiles_used(scoring, arrays, bounds, rows, breadth):
             to_score: Tensor | None = None
             if any(needs[2:]):
                 to_score = torch.bmm(turned, _slab(value, keys, wide).mT).view(*lead, -1, keys[1] - keys[0])

@@ -107,7 +107,7 @@ def merge_splits(  # type: ignore[no-untyped-def]
     share = tl.exp2(peak - tl.where(highest == float("-inf"), 0.0, highest))
     there = (splits[:, None] < n_splits) & (columns[None, :] < CARRIED)
     parts = tl.load(found_ptr + at[:, None] * CARRIED + columns[None, :], mask=there, other=0.0)
-    # A split in which nothing is heard has no share; 0 times its sums is 0, for they are 0.
+    # A split in which every key is masked has no share; 0 times its sums is 0, for they are 0.
     whole = tl.sum(share * weight, 0)
     result = tl.sum(share[:, None] * parts, 0) / tl.where(whole == 0.0, 1.0, whole)
     place_out = out_ptr + b * out_b + h.to(tl.int64) * out_h + row.to(tl.int64) * out_row
