@@ -114,7 +114,7 @@ def with_total(low: Lowering, code: Node, let: ir.Let, frame: Frame, folded: boo
     """The result of a kernel, where it gives the totals of its rows, too, once these are stored."""
     if frame.total is None:
         return code
-    rows, total = low.text.fresh(f"{let.name}_heard"), low.text.fresh("totals")
+    rows, total = low.text.fresh(f"{let.name}_attended"), low.text.fresh("totals")
     low.text.unpack([rows, total], code)
     found = unfolded_batch(low, Name(total), frame) if folded else Name(total)
     if frame.row is None:

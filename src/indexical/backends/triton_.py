@@ -32,7 +32,7 @@ WIDEST = 256
 
 
 def attend_by_triton(
-    owner: Lowering, let: ir.Let, attend: Attend, frame: Frame
+    low: Lowering, let: ir.Let, attend: Attend, frame: Frame
 ) -> tuple[Callable[..., Node], list[str], Node]:
     """The call of the kernels of an attention, which has four axes, to be written in its place, or of their way back
     for what arrives; arrays that must not want a gradient of it; and a test that its widths are small enough."""
@@ -40,7 +40,7 @@ def attend_by_triton(
     assert row is not None
     dots = {expr: dot for expr, dot in dots_of(attend.attention.score, frozenset((row,)), key) if isinstance(dot, Dot)}
     frame = comparing(let, attend, frame, dots.values())
-    parts = parts_of(owner, let, attend, frame, row, dots)
+    parts = parts_of(low, let, attend, frame, row, dots)
     functions = [forward_kernel(parts), query_kernel(parts), key_kernel(parts)]
     if parts.allowed is not None:
         functions.insert(1, again_kernel(parts))
@@ -48,12 +48,12 @@ def attend_by_triton(
     if parts.tables:
         functions.append(table_kernel(parts))
     kernels.append(f"{parts.name}_backward_table" if parts.tables else None)
-    owner.functions += functions
+    low.functions += functions
     used = {word for text in functions for word in HELPERS if f"{word}(" in text}
-    owner.kernels.setdefault("triton_tile", set()).update(used)
-    owner.kernels.setdefault("triton_attend", set()).add("attending")
-    owner.text.helpers.setdefault("triton", "")
-    maker = owner.text.fresh(f"attend_{let.name}")
+    low.kernels.setdefault("triton_tile", set()).update(used)
+    low.kernels.setdefault("triton_attend", set()).add("attending")
+    low.text.helpers.setdefault("triton", "")
+    maker = low.text.fresh(f"attend_{let.name}")
     levels = [String(operand.level) for operand in parts.terms.operands]
     again = None if parts.allowed is None else f"{parts.name}_forward_again"
     how: dict[str, Part] = {"tiled": parts.tiled, "normalised": parts.scale is not None, "again": again}
@@ -61,22 +61,22 @@ def attend_by_triton(
     if parts.gains:
         how["gains"] = Name("True")
     made = call("attending", String(maker), *kernels, len(parts.dots), Tuple(tuple(levels)), parts.learned, **how)
-    owner.functions.append(Statement(0, 0, "assign", maker, made).shown)
-    code = partial(operands_of, owner, let, attend, frame, parts, maker)
+    low.functions.append(Statement(0, 0, "assign", maker, made).shown)
+    code = partial(operands_of, low, let, attend, frame, parts, maker)
     unlearned = [
-        owner.stored[operand.expr.tensor].variable
+        low.stored[operand.expr.tensor].variable
         for operand in parts.terms.operands
         if operand.is_learned and not parts.is_learned(operand) and isinstance(operand.expr, ir.Read)
-        if operand.expr.tensor not in owner.weak
+        if operand.expr.tensor not in low.weak
     ]
     widths = [
-        contraction.product_of_lengths(owner, tuple(r.coordinate for r in dot.compared), frame.scope)
+        contraction.product_of_lengths(low, tuple(r.coordinate for r in dot.compared), frame.scope)
         for dot in parts.dots
     ]
-    widths.append(contraction.product_of_lengths(owner, attend.layout.carry, frame.scope))
+    widths.append(contraction.product_of_lengths(low, attend.layout.carry, frame.scope))
     tests: list[Node] = [infix("<=", width, WIDEST) for width in dict.fromkeys(widths)]
     for operand in parts.terms.operands:
-        tests += inside_tests(owner, attend, operand)
+        tests += inside_tests(low, attend, operand)
     return code, unlearned, chain("and", tests)
 
 
@@ -87,20 +87,20 @@ HELPERS = (
 )
 
 
-def inside_tests(owner: Lowering, attend: Attend, operand: Operand) -> list[Node]:
+def inside_tests(low: Lowering, attend: Attend, operand: Operand) -> list[Node]:
     """Tests that a table is read within its bounds, on sizes."""
     table = operand.table
     if table is None:
         return []
     lowest, highest = index_ends(attend, table)
-    extent = owner.tensors[table.read.tensor].axes[table.axis].extent
+    extent = low.tensors[table.read.tensor].axes[table.axis].extent
     assert lowest is not None
     assert highest is not None
     tests: list[Node] = []
     if not _is_counted(lowest):
-        tests.append(infix(">=", sizes.number(owner, lowest), 0))
+        tests.append(infix(">=", sizes.number(low, lowest), 0))
     if not isinstance(highest, ir.Const) or not isinstance(extent, ir.Const) or highest.value >= extent.value:
-        tests.append(infix("<", sizes.number(owner, highest), sizes.number(owner, extent)))
+        tests.append(infix("<", sizes.number(low, highest), sizes.number(low, extent)))
     return tests
 
 
@@ -127,12 +127,12 @@ def comparing(let: ir.Let, attend: Attend, frame: Frame, dots: Iterable[Dot]) ->
 
 
 def parts_of(
-    owner: Lowering, let: ir.Let, attend: Attend, frame: Frame, row: Coordinate, dots: dict[ir.Expr, Dot]
+    low: Lowering, let: ir.Let, attend: Attend, frame: Frame, row: Coordinate, dots: dict[ir.Expr, Dot]
 ) -> Parts:
     """The score, the guard and the tiles of an attention, as values of a kernel."""
     attention = attend.attention
-    fast = owner.dtypes[let.name] in ("f16", "bf16")
-    terms = Terms(frame.batch, row, attention.coordinate, dots, partial(host_number, owner), fast, set(WORDS))
+    fast = low.dtypes[let.name] in ("f16", "bf16")
+    terms = Terms(frame.batch, row, attention.coordinate, dots, partial(host_number, low), fast, set(WORDS))
     pairs = attend.pairs
     assert pairs is not None
     ends = [build.read(end, (), "whole", attention.key.span) for end in TILE]
@@ -144,7 +144,7 @@ def parts_of(
     for block in (*forward, *transposed):
         for end in (block.first, block.beyond, block.full_first, block.full_beyond):
             terms.value(end)
-    name = owner.text.fresh(let.name + "_tile").removesuffix("_tile")
+    name = low.text.fresh(let.name + "_tile").removesuffix("_tile")
     cotangents, *halves = (terms.backward(relation, seed) for seed in SEEDS)
     sinking = None if sink is None else (terms.scaled(sink), terms.backward(sink, D_SINK))
     tiled = _tiled(terms, forward)
@@ -188,13 +188,13 @@ def told(variable: str) -> str:
     return f"{variable}_" if variable in WORDS else variable
 
 
-def host_number(owner: Lowering, expr: ir.Expr) -> str | None:
+def host_number(low: Lowering, expr: ir.Expr) -> str | None:
     """The parameter of a kernel for a number that the host knows; None for anything else."""
     match expr:
         case ir.Size(coordinate):
-            return told(owner.sizes[coordinate])
-        case ir.Read(tensor, ()) if owner.stored[tensor].python:
-            return told(owner.stored[tensor].variable)
+            return told(low.sizes[coordinate])
+        case ir.Read(tensor, ()) if low.stored[tensor].python:
+            return told(low.stored[tensor].variable)
     return None
 
 
@@ -226,41 +226,41 @@ def _in_slice(terms: Terms, one: Slice, key: ir.Range) -> Cell | None:
 
 
 def operands_of(
-    owner: Lowering, let: ir.Let, attend: Attend, frame: Frame, parts: Parts, maker: str, arriving: Node | None = None
+    low: Lowering, let: ir.Let, attend: Attend, frame: Frame, parts: Parts, maker: str, arriving: Node | None = None
 ) -> Node:
     """The call: queries, keys and values as they come, further arrays at every head, and numbers; ahead of them what
     arrives, on the way back."""
     key, carry = attend.attention.coordinate, attend.layout.carry
     columns = [tuple(range.coordinate for range in dot.compared) for dot in parts.dots]
     queries = [
-        operands.operand(owner, d.query, frame.row, c, frame, let) for d, c in zip(parts.dots, columns, strict=True)
+        operands.operand(low, d.query, frame.row, c, frame, let) for d, c in zip(parts.dots, columns, strict=True)
     ]
     single = replace(attend, scores=Scores(parts.dots[0], None))
     alone = len(parts.dots) == 1 and arriving is None  # What flows back to a head of its own is not a group's.
-    groups = library_attention.grouped(owner, single, frame) if alone else None
+    groups = library_attention.grouped(low, single, frame) if alone else None
     if groups is None:
-        keys = [operands.operand(owner, d.key, key, c, frame, let) for d, c in zip(parts.dots, columns, strict=True)]
-        value = operands.operand(owner, attend.attention.value, key, carry, frame, let)
+        keys = [operands.operand(low, d.key, key, c, frame, let) for d, c in zip(parts.dots, columns, strict=True)]
+        value = operands.operand(low, attend.attention.value, key, carry, frame, let)
     else:
         shared, test, answer, carried = groups
-        names = owner.text.fresh("key"), owner.text.fresh("value")
-        owner.text.add("if", test)
-        with owner.block():
-            owner.text.assign(names[0], operands.operand(owner, answer, key, columns[0], shared, let))
-            owner.text.assign(names[1], operands.operand(owner, carried, key, carry, shared, let))
-        owner.text.add("else")
-        with owner.block():
-            owner.text.assign(names[0], operands.operand(owner, parts.dots[0].key, key, columns[0], frame, let))
-            owner.text.assign(names[1], operands.operand(owner, attend.attention.value, key, carry, frame, let))
+        names = low.text.fresh("key"), low.text.fresh("value")
+        low.text.add("if", test)
+        with low.block():
+            low.text.assign(names[0], operands.operand(low, answer, key, columns[0], shared, let))
+            low.text.assign(names[1], operands.operand(low, carried, key, carry, shared, let))
+        low.text.add("else")
+        with low.block():
+            low.text.assign(names[0], operands.operand(low, parts.dots[0].key, key, columns[0], frame, let))
+            low.text.assign(names[1], operands.operand(low, attend.attention.value, key, carry, frame, let))
         keys, value = [Name(names[0])], Name(names[1])
-    arrays = [array_of(owner, operand, key, frame) for operand in parts.terms.operands]
-    known = {told(v): v for v in (*owner.sizes.values(), *scalars(owner))}
+    arrays = [array_of(low, operand, key, frame) for operand in parts.terms.operands]
+    known = {told(v): v for v in (*low.sizes.values(), *scalars(low))}
     numbers: dict[str, list[Node]] = {
         kind: [Name(known[n]) for n, k in parts.terms.numbers.items() if k == kind] for kind in ("whole", "real")
     }
     if parts.tables:
-        arrays += [_places(owner, operand, attend, frame) for operand in parts.tables]
-        numbers["whole"] += _distances(owner, attend, frame)
+        arrays += [_places(low, operand, attend, frame) for operand in parts.tables]
+        numbers["whole"] += _distances(low, attend, frame)
     tensors = List((*queries, *keys, value, *arrays))
     more = {} if frame.total is None else {"totals": Name("True")}
     given = (tensors, *(List(tuple(numbers[kind])) for kind in ("whole", "real")))
@@ -269,11 +269,11 @@ def operands_of(
     return call(maker, *given, **more)
 
 
-def scalars(owner: Lowering) -> Iterable[str]:
-    return (stored.variable for stored in owner.stored.values() if stored.python)
+def scalars(low: Lowering) -> Iterable[str]:
+    return (stored.variable for stored in low.stored.values() if stored.python)
 
 
-def array_of(owner: Lowering, operand: Operand, key: Coordinate, frame: Frame) -> Node:
+def array_of(low: Lowering, operand: Operand, key: Coordinate, frame: Frame) -> Node:
     """An array at every head: two batch axes, then those of the tile that it varies with, or its own one."""
     scope, kept, expr = frame.scope, frame.kept, operand.expr
     rows = () if frame.row is None or not operand.axes & ROW else (frame.row,)
@@ -281,20 +281,20 @@ def array_of(owner: Lowering, operand: Operand, key: Coordinate, frame: Frame) -
     if operand.table is not None:
         read, axis = operand.table.read, operand.table.axis
         place = Coordinate(f"{read.tensor}_place")
-        extent = owner.tensors[read.tensor].axes[axis].extent
+        extent = low.tensors[read.tensor].axes[axis].extent
         zero = build.whole(0, read.span)
         scope = scope.binding(ir.Range(place, zero, extent, True, read.span), Place(zero, extent, True))
         kept, inner = scope, (place,)
         indices = (build.coord(place, read.span) if n == axis else index for n, index in enumerate(read.indices))
         expr = build.read(read.tensor, tuple(indices), read.type.kind, read.span)
-    value = arrays.as_array(owner, operands.operand_value(owner, expr, kept))
+    value = arrays.as_array(low, operands.operand_value(low, expr, kept))
     present = tuple(axis for axis in frame.batch if axis in value.axes)
-    value = arrays.in_order(owner, value, (*present, *(axis for axis in inner if axis in value.axes)))
-    value = arrays.broadcast(owner, value, (*frame.batch, *inner), scope)
-    return operands.folded_batch(owner, value.code, len(frame.batch))
+    value = arrays.in_order(low, value, (*present, *(axis for axis in inner if axis in value.axes)))
+    value = arrays.broadcast(low, value, (*frame.batch, *inner), scope)
+    return operands.folded_batch(low, value.code, len(frame.batch))
 
 
-def _places(owner: Lowering, operand: Operand, attend: Attend, frame: Frame) -> Node:
+def _places(low: Lowering, operand: Operand, attend: Attend, frame: Frame) -> Node:
     """The place in a table of every distance of query and key, from the one of the first query and the last key on."""
     table, row = operand.table, frame.row
     assert table is not None
@@ -309,11 +309,11 @@ def _places(owner: Lowering, operand: Operand, attend: Attend, frame: Frame) -> 
     index = substitute(table.index, {row: distance, attend.attention.coordinate: build.whole(0, span)})
     zero = build.whole(0, span)
     scope = Scope({}).binding(ir.Range(place, zero, count, True, span), Place(zero, count, True))
-    value = arrays.as_array(owner, owner.value(index, scope))
-    return arrays.broadcast(owner, value, (place,), scope).code
+    value = arrays.as_array(low, low.value(index, scope))
+    return arrays.broadcast(low, value, (place,), scope).code
 
 
-def _distances(owner: Lowering, attend: Attend, frame: Frame) -> list[Node]:
+def _distances(low: Lowering, attend: Attend, frame: Frame) -> list[Node]:
     """The least and the largest place of a key less that of its query."""
     assert frame.row is not None
     key = attend.attention.key
@@ -327,4 +327,4 @@ def _distances(owner: Lowering, attend: Attend, frame: Frame) -> list[Node]:
         one if one is not None and not one.type.coordinates else other
         for one, other in ((found.lowest, widest.lowest), (found.highest, widest.highest))
     ]
-    return [sizes.number(owner, end) for end in ends if end is not None]
+    return [sizes.number(low, end) for end in ends if end is not None]

@@ -61,87 +61,87 @@ class Packed(Terms):
 
 
 def decoded(
-    owner: Lowering, let: ir.Let, attend: Attend, frame: Frame, least: int, otherwise: Callable[[], Value]
+    low: Lowering, let: ir.Let, attend: Attend, frame: Frame, least: int, otherwise: Callable[[], Value]
 ) -> Value:
     """Few queries by a kernel of their own, where there are so many of them at least; all other calls `otherwise`."""
     frame = comparing(let, attend, frame, compared(attend).values())
     pages = _pages(attend, frame)
-    parts, bounds = _parts(owner, let, attend, frame, pages)
-    maker = owner.text.fresh(f"attend_few_{let.name}")
+    parts, bounds = _parts(low, let, attend, frame, pages)
+    maker = low.text.fresh(f"attend_few_{let.name}")
     text = decode_kernel(parts, bounds, pages is not None)
-    owner.functions.append(text)
-    owner.kernels.setdefault("triton_launch", set()).add("launch")
+    low.functions.append(text)
+    low.kernels.setdefault("triton_launch", set()).add("launch")
     used = {word for word in HELPERS if f"{word}(" in text}
     if used:
-        owner.kernels.setdefault("triton_tile", set()).update(used)
+        low.kernels.setdefault("triton_tile", set()).update(used)
     used = {word for word in _FUNCTIONS if f"{word}(" in text} | ({"pages_inside"} if pages is not None else set())
-    owner.kernels.setdefault("triton_decode", set()).update({"decoding", "takes_few", *used})
+    low.kernels.setdefault("triton_decode", set()).update({"decoding", "takes_few", *used})
     more: dict[str, Part] = {} if frame.total is None else {"totals": Name("True")}
     made = call("decoding", String(maker), "launch", parts.name, len(parts.dots), **more)
-    owner.functions.append(Statement(0, 0, "assign", maker, made).shown)
-    variable = owner.text.fresh(f"{let.name}_rows")
-    test = _test(owner, attend, frame, parts, least)
+    low.functions.append(Statement(0, 0, "assign", maker, made).shown)
+    variable = low.text.fresh(f"{let.name}_rows")
+    test = _test(low, attend, frame, parts, least)
     if pages is not None:
-        return _paged_or(owner, let, attend, frame, parts, pages, maker, variable, test, otherwise)
-    owner.text.add("if", test)
-    with owner.block():
-        code = operands_of(owner, let, attend, replace(frame, total=None), parts, maker)  # It always gives totals.
-        code = operands.with_total(owner, code, let, frame)
-        result = operands.restored(owner, code, let, attend, frame)
-        owner.text.assign(variable, result.code)
-    owner.text.add("else")
-    with owner.block():
-        owner.text.assign(variable, arrays.in_order(owner, otherwise(), result.axes).code)
+        return _paged_or(low, let, attend, frame, parts, pages, maker, variable, test, otherwise)
+    low.text.add("if", test)
+    with low.block():
+        code = operands_of(low, let, attend, replace(frame, total=None), parts, maker)  # It always gives totals.
+        code = operands.with_total(low, code, let, frame)
+        result = operands.restored(low, code, let, attend, frame)
+        low.text.assign(variable, result.code)
+    low.text.add("else")
+    with low.block():
+        low.text.assign(variable, arrays.in_order(low, otherwise(), result.axes).code)
     return result.but(Name(variable))
 
 
-def _test(owner: Lowering, attend: Attend, frame: Frame, parts: Parts, least: int) -> Node:
+def _test(low: Lowering, attend: Attend, frame: Frame, parts: Parts, least: int) -> Node:
     """A test that there are few queries of widths that are small enough, and that nobody wants a gradient."""
     widths = [
-        contraction.product_of_lengths(owner, tuple(r.coordinate for r in dot.compared), frame.scope)
+        contraction.product_of_lengths(low, tuple(r.coordinate for r in dot.compared), frame.scope)
         for dot in parts.dots
     ]
-    widths.append(contraction.product_of_lengths(owner, attend.layout.carry, frame.scope))
-    rows: Node = fill("1") if frame.row is None else sizes.length(owner, frame.row, frame.scope)
+    widths.append(contraction.product_of_lengths(low, attend.layout.carry, frame.scope))
+    rows: Node = fill("1") if frame.row is None else sizes.length(low, frame.row, frame.scope)
     tests: list[Node] = [infix(">=", rows, least)] if least > 1 else []
     if least > 1:
-        tests.append(infix(">=", sizes.length(owner, attend.attention.coordinate, frame.scope), LEAST_KEYS))
+        tests.append(infix(">=", sizes.length(low, attend.attention.coordinate, frame.scope), LEAST_KEYS))
     tests += [infix("<=", width, WIDEST) for width in dict.fromkeys(widths)]
     for operand in parts.terms.operands:
-        tests += inside_tests(owner, attend, operand)
-    return chain("and", [*tests, call("takes_few", rows, *_learned(owner, attend))])
+        tests += inside_tests(low, attend, operand)
+    return chain("and", [*tests, call("takes_few", rows, *_learned(low, attend))])
 
 
 # Of plain attention, which the library's kernel computes: from so many keys on.
 LEAST_KEYS = 1024
 
 
-def _learned(owner: Lowering, attend: Attend) -> Iterable[Name]:
+def _learned(low: Lowering, attend: Attend) -> Iterable[Name]:
     """The arrays of reals that are read: they may need gradients, unless literals made them."""
     attention = attend.attention
     names = dict.fromkeys(read_in(*attention.parts, attention.value))
     return [
-        Name(owner.stored[name].variable)
+        Name(low.stored[name].variable)
         for name in names
-        if owner.tensors[name].kind == "real" and name not in owner.weak and not owner.stored[name].python
+        if low.tensors[name].kind == "real" and name not in low.weak and not low.stored[name].python
     ]
 
 
-def _parts(owner: Lowering, let: ir.Let, attend: Attend, frame: Frame, pages: Pages | None) -> tuple[Parts, Bounds]:
+def _parts(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, pages: Pages | None) -> tuple[Parts, Bounds]:
     """The score and the guard of an attention as values of a tile, and the ends of the keys of each row: one pair for
     each slice of its domain."""
     attention = attend.attention
     dots = compared(attend)
-    fast = owner.dtypes[let.name] in ("f16", "bf16")
+    fast = low.dtypes[let.name] in ("f16", "bf16")
     row = frame.row if frame.row is not None else NO_ROW
-    terms = Packed(frame.batch, row, attention.coordinate, dots, partial(host_number, owner), fast, set(WORDS))
+    terms = Packed(frame.batch, row, attention.coordinate, dots, partial(host_number, low), fast, set(WORDS))
     score, scale = terms.in_base_two(attention.score)
     allowed = in_slices(terms, attend.keys, attention.key)
     bounds = [(_extreme(terms, "max", one.lower), _extreme(terms, "min", one.upper)) for one in attend.keys]
     about = relation_of(attention)
     if pages is not None:
         terms.numbers["page_size"] = "whole"
-    name = owner.text.fresh(f"{let.name}_decode")
+    name = low.text.fresh(f"{let.name}_decode")
     sink = None if attention.sink is None else terms.scaled(attention.sink)
     values = terms, tuple(dots.values()), score, scale, allowed
     return Parts(name, about, *values, (), (), {}, [], None if sink is None else (sink, {}), ()), bounds
@@ -296,7 +296,7 @@ def _pages(attend: Attend, frame: Frame) -> Pages | None:
 
 
 def _paged_or(
-    owner: Lowering,
+    low: Lowering,
     let: ir.Let,
     attend: Attend,
     frame: Frame,
@@ -308,31 +308,31 @@ def _paged_or(
     otherwise: Callable[[], Value],
 ) -> Value:
     """Keys and values read from their pages, where the table names only pages that there are; all else `otherwise`."""
-    owner.text.assign(variable, NONE)
-    counts = [fill("{x}.shape[{n}]", x=owner.stored[read.tensor].variable, n=axis) for read, axis, _ in pages.reads]
-    inside = call("pages_inside", owner.stored[pages.table.tensor].variable, *dict.fromkeys(counts))
-    owner.text.add("if", chain("and", [test, inside]))
-    with owner.block():
+    low.text.assign(variable, NONE)
+    counts = [fill("{x}.shape[{n}]", x=low.stored[read.tensor].variable, n=axis) for read, axis, _ in pages.reads]
+    inside = call("pages_inside", low.stored[pages.table.tensor].variable, *dict.fromkeys(counts))
+    low.text.add("if", chain("and", [test, inside]))
+    with low.block():
         single = replace(attend, scores=Scores(parts.dots[0], None))
-        groups = library_attention.grouped(owner, single, frame)
+        groups = library_attention.grouped(low, single, frame)
         reads = [read for read, *_ in pages.reads]
         heads = frame
         if groups is not None:
             heads, shares, *_ = groups
             reads = [read for read in groups[2:] if isinstance(read, ir.Read)]
-            owner.text.add("if", shares)
-        with owner.block() if groups is not None else nullcontext():
-            code = _paged_call(owner, let, attend, frame, heads, parts, pages, reads, maker)
-            result = operands.restored(owner, operands.with_total(owner, code, let, frame), let, attend, frame)
-            owner.text.assign(variable, result.code)
-    owner.text.add("if", fill("{x} is None", x=variable))
-    with owner.block():
-        owner.text.assign(variable, arrays.in_order(owner, otherwise(), result.axes).code)
+            low.text.add("if", shares)
+        with low.block() if groups is not None else nullcontext():
+            code = _paged_call(low, let, attend, frame, heads, parts, pages, reads, maker)
+            result = operands.restored(low, operands.with_total(low, code, let, frame), let, attend, frame)
+            low.text.assign(variable, result.code)
+    low.text.add("if", fill("{x} is None", x=variable))
+    with low.block():
+        low.text.assign(variable, arrays.in_order(low, otherwise(), result.axes).code)
     return result.but(Name(variable))
 
 
 def _paged_call(
-    owner: Lowering,
+    low: Lowering,
     let: ir.Let,
     attend: Attend,
     frame: Frame,
@@ -348,29 +348,29 @@ def _paged_call(
     page, slot = Coordinate("page_of_key"), Coordinate("place_in_page")
     sides = []
     for read, (_, *axes), columns in zip(reads, pages.reads, (compares, attend.layout.carry), strict=True):
-        extents = [owner.tensors[read.tensor].axes[axis].extent for axis in axes]
+        extents = [low.tensors[read.tensor].axes[axis].extent for axis in axes]
         scope, indices = heads.scope, list(read.indices)
         for coordinate, axis, extent in zip((page, slot), axes, extents, strict=True):
             scope = _bound(scope, coordinate, extent)
             indices[axis] = build.coord(coordinate, read.span)
         pool = Frame((page, heads.batch[-1]), slot, scope, scope)
         expr = build.read(read.tensor, tuple(indices), read.type.kind, read.span)
-        sides.append(operands.operand(owner, expr, slot, columns, pool, let))
+        sides.append(operands.operand(low, expr, slot, columns, pool, let))
     table, place = pages.table, Coordinate("page_of_table")
-    scope = _bound(frame.scope, place, owner.tensors[table.tensor].axes[pages.axis].extent)
+    scope = _bound(frame.scope, place, low.tensors[table.tensor].axes[pages.axis].extent)
     at = (build.coord(place, table.span) if n == pages.axis else index for n, index in enumerate(table.indices))
-    rows = arrays.as_array(owner, owner.value(build.read(table.tensor, tuple(at), "whole", table.span), scope))
+    rows = arrays.as_array(low, low.value(build.read(table.tensor, tuple(at), "whole", table.span), scope))
     rows = arrays.broadcast(
-        owner, arrays.in_order(owner, rows, (*frame.batch[:1], place)), (*frame.batch[:1], place), scope
+        low, arrays.in_order(low, rows, (*frame.batch[:1], place)), (*frame.batch[:1], place), scope
     )
-    given = [array_of(owner, operand, key, frame) for operand in parts.terms.operands]
-    known: dict[str, Node] = {told(v): Name(v) for v in (*owner.sizes.values(), *scalars(owner))}
-    known["page_size"] = sizes.number(owner, pages.slots)
+    given = [array_of(low, operand, key, frame) for operand in parts.terms.operands]
+    known: dict[str, Node] = {told(v): Name(v) for v in (*low.sizes.values(), *scalars(low))}
+    known["page_size"] = sizes.number(low, pages.slots)
     numbers = {kind: [known[n] for n, k in parts.terms.numbers.items() if k == kind] for kind in ("whole", "real")}
-    query = operands.operand(owner, dot.query, frame.row, compares, frame, let)
+    query = operands.operand(low, dot.query, frame.row, compares, frame, let)
     tensors = List((query, *sides, *given, rows.code))
     lists = (List(tuple(numbers[kind])) for kind in ("whole", "real"))
-    return call(maker, tensors, *lists, sizes.length(owner, key, frame.scope))
+    return call(maker, tensors, *lists, sizes.length(low, key, frame.scope))
 
 
 def _bound(scope: Scope, coordinate: Coordinate, extent: ir.Expr) -> Scope:
