@@ -651,3 +651,14 @@ def test_labels_are_lists_by_name() -> None:
     for labels in (5, {"i": "ab"}, {"nothing": ["a"]}):
         with pytest.raises(ix.CallError, match="IX515"):
             show("input x[i]; let y[i] = x[i];", [1, 2], labels=labels)  # type: ignore[arg-type]
+
+
+def test_a_page_that_would_be_too_large_is_refused_with_what_to_leave_out() -> None:
+    with pytest.raises(ix.CallError) as found:
+        show(DOUBLE, np.zeros(3_000_000))
+    text = str(found.value)
+    assert "the page would have 31 MiB, and a page has at most 25 MiB" in text
+    assert "` alone, 3,000,000 numbers, has 15 MiB" in text
+    assert "leave out positions" in text
+    with pytest.raises(ix.CallError, match="the page would have 26 MiB, and a page has at most 25"):
+        WebPage("much prose", [{"kind": "prose", "nodes": [["p", "x" * (26 * 2**20)]]}])

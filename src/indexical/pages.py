@@ -27,6 +27,7 @@ from .run.tables import Uncomputed
 from .run.tensors import to_numpy
 from .source import Source
 from .views.document import Shown, document_json
+from .views.extent import check_extent, check_page
 from .views.fragment import text_html
 from .views.lesson import ProgramText, Prose, Question, Unclosed, read_lesson, title_of
 from .views.patterns import patterns_html, patterns_json, show_patterns
@@ -46,6 +47,7 @@ class WebPage:
     def __init__(self, title: str, blocks: list[dict[str, Any]], tables: str = "") -> None:
         self.title = title
         self.html = page_html(title, blocks)
+        check_page(self.html)
         self._tables = tables
 
     def _repr_html_(self) -> str:
@@ -78,6 +80,7 @@ def show(
     """
     programs = [_compiled(program), *([] if beside is None else [_compiled(beside)])]
     shown = [replace(gather(found, arrays, named, sizes), labels=_checked(labels, found)) for found in programs]
+    check_extent(shown)
     documents = [document_json(found) for found in shown]
     heading = str(title) if title else " beside ".join(document["title"] for document in documents)
     return WebPage(heading, [{"kind": "program", "pages": documents}], "".join(map(_tables, shown)))
