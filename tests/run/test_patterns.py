@@ -259,16 +259,28 @@ def test_heads_sum_up_their_rows() -> None:
         assert {word: number for word, number in head.counts.items() if number} == {
             word: sum(row.word == word for row in rows) for word in {row.word for row in rows}
         }
-        assert head.word is not None
-        assert head.counts[head.word] == max(head.counts.values())
+        assert [head.counts[word] for word in head.words] == [max(head.counts.values())] * len(head.words)
         for name in ("entropy", "effective_keys", "on_self", "on_previous", "on_first", "distance"):
             assert getattr(head, name) == pytest.approx(np.mean([getattr(row, name) for row in good]))
     assert found.heads[2].counts["silent"] == found.heads[2].counts["not a distribution"] == 1
 
 
-def test_of_words_that_are_as_common_the_first_is_taken() -> None:
+def test_a_tie_between_words_is_not_decided() -> None:
     assert find_patterns([[0.2, 0.5, 0.3], [0.3, 0.3, 0.4]]).heads[0].word == "mixed"
-    assert find_patterns([[0.2, 0.5, 0.3], [1 / 3, 1 / 3, 1 / 3]]).heads[0].word == "uniform"
+    (tied,) = find_patterns([[0.2, 0.5, 0.3], [1 / 3, 1 / 3, 1 / 3]]).heads
+    assert (tied.word, tied.words) == (None, ("uniform", "mixed"))
+    assert tied.evidence == "uniform 1 of 2 rows, mixed 1 of 2 rows"
+
+
+def test_induction_needs_a_token_that_stood_there_before() -> None:
+    weights = np.eye(6)[[0, 3, 2, 1, 2, 2]]
+    tokens = list("abxabx")
+    assert find_patterns(weights, tokens=tokens).words[3:].tolist() == ["induction", "induction", "peaked"]
+    assert "induction" not in find_patterns(weights).words
+    assert "induction" not in find_patterns(weights, tokens=list("abcdef")).words
+    assert find_patterns(np.eye(6)[[0, 0, 0, 0, 0, 3]], tokens=tokens).words[5] == "induction"
+    with pytest.raises(CallError, match="a token for each key: 6, and there are 2"):
+        find_patterns(weights, tokens=["a", "b"])
 
 
 def test_rows_that_are_no_distributions_have_no_spread() -> None:

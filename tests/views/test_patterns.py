@@ -31,9 +31,9 @@ def test_small_arrays_are_shown_whole() -> None:
         == """\
 2 heads of 3 queries × 3 keys, float64
 
-  head  word            rows    entropy  keys  self  previous  first  distance  causal
-  0     causal-average  1 of 3  0.33     1.33  0.50  0.50      0.50   0.50      yes
-  1     mixed           3 of 3  1.49     2.80  0.27  0.23      0.20   0.97      no
+  head  word                                    rows         entropy  keys  self  previous  first  distance  causal
+  0     causal-average, previous-token, peaked  1 of 3 each  0.33     1.33  0.50  0.50      0.50   0.50      yes
+  1     mixed                                   3 of 3       1.49     2.80  0.27  0.23      0.20   0.97      no
 
   head 0  head 1
   █       ▒▓█
@@ -50,14 +50,20 @@ rows of head 1
   query  position  word   entropy  keys  largest  at  self  previous  first  distance  heard  carrying  sum
   0      0         mixed  1.49     2.80  0.50     2   0.20  0.00      0.20   1.30      3      3         1
   1      1         mixed  1.49     2.80  0.50     2   0.30  0.20      0.20   0.70      3      3         1
-  2      2         mixed  1.49     2.80  0.50     1   0.30  0.50      0.20   0.90      3      3         1"""
+  2      2         mixed  1.49     2.80  0.50     1   0.30  0.50      0.20   0.90      3      3         1
+
+words
+  causal-average  exactly the keys 0 to the position are heard, several and not all, each near its share (near: 0.1)
+  previous-token  the key before the position has most of the row (most: 0.6)
+  peaked          one key has nearly the whole row (peak: 0.9)
+  mixed           none of these holds"""
     )
 
 
 def test_many_rows_are_shown_when_asked_for() -> None:
     found = find_patterns(np.eye(41))
-    assert show_patterns(found).endswith("\n\n41 rows are not shown")
-    assert len(show_patterns(found, rows=True).split("\n\nrows\n")[1].splitlines()) == 42
+    assert show_patterns(found).partition("\n\nwords\n")[0].endswith("\n\n41 rows are not shown")
+    assert len(show_patterns(found, rows=True).split("\n\n")[-2].splitlines()) == 43
     assert "not shown" not in show_patterns(find_patterns(np.eye(40)))
 
 

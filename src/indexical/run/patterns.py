@@ -5,7 +5,7 @@ A word is about the numbers of a row, and about nothing else: not about what a m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -57,19 +57,32 @@ WORDS: dict[str, str] = {
     "not a distribution": "a weight is negative or not finite, or the row is not all zero and does not sum to 1",
     "silent": "every weight is exactly 0, or there are no keys",
     "uniform": "there are at least two keys, and all are near 1/keys",
-    "causal-average": "exactly the keys 0 to the position are heard, more than one and not all, each near its share",
+    "causal-average": "exactly the keys 0 to the position are heard, several and not all, each near its share",
     "previous-token": "the key before the position has most of the row",
     "first-token sink": "key 0 has most of the row, and the position is not 0",
+    "induction": "tokens are given, this one stood there before, and the keys just after it have most of the row",
     "peaked": "one key has nearly the whole row",
     "local": "a narrow window around the position has most of the row",
     "sparse": "few of the keys that could be heard are heard, or few carry nearly all of the row",
     "mixed": "none of these holds",
 }
 
+# Which thresholds decide which word.
+DECIDED_BY: dict[str, tuple[str, ...]] = {
+    "uniform": ("near",),
+    "causal-average": ("near",),
+    "previous-token": ("most",),
+    "first-token sink": ("most",),
+    "induction": ("most",),
+    "peaked": ("peak",),
+    "local": ("most", "radius", "wide", "narrow"),
+    "sparse": ("few heard", "few carrying", "nearly all"),
+}
+
 # The words that speak of a position. They are given where the position is known: where a head has at least two
 # queries, so that rows stand beside each other, or where `causal=True` says that the queries are the last positions.
 # The other words stay the same when the keys of a row change places.
-POSITIONAL = ("causal-average", "previous-token", "first-token sink", "local")
+POSITIONAL = ("causal-average", "previous-token", "first-token sink", "induction", "local")
 
 # Heads are read together up to this many weights, so that the memory for it stays small.
 MOST_AT_ONCE = 1 << 21
@@ -107,12 +120,12 @@ class Row:
 class Head:
     """The rows of one head together. Means are over the rows that are distributions; NaN where there are none.
 
-    `word` is the most common one, of several the one that is tried first, and None where there are no rows. `causal` is
+    `words` are the most common ones: several where they are equally common, none where there are no rows. `causal` is
     found: no weight, and no NaN, is above the diagonal; None where no key stands after any query, as for a lone row.
     """
 
     index: tuple[int, ...]
-    word: str | None
+    words: tuple[str, ...]
     counts: Mapping[str, int]
     causal: bool | None
     entropy: float
@@ -121,6 +134,19 @@ class Head:
     on_previous: float
     on_first: float
     distance: float
+
+    @property
+    def word(self) -> str | None:
+        """The most common word; None where several are, or there are no rows."""
+        return self.words[0] if len(self.words) == 1 else None
+
+    @property
+    def evidence(self) -> str:
+        """The most common words and the next one, counted: `previous-token 3 of 6 rows, peaked 2 of 6 rows`."""
+        rows = sum(self.counts.values())
+        least = sorted(self.counts.values())[-2]
+        shown = [word for word in sorted(self.counts, key=lambda word: -self.counts[word]) if self.counts[word]]
+        return ", ".join(f"{word} {self.counts[word]} of {rows} rows" for word in shown if self.counts[word] >= least)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,22 +205,24 @@ class Patterns:
             yield Row(head=head, query=query, position=position, word=names[code], **figures)
 
 
-def find_patterns(weights: Any, *, causal: bool | None = None) -> Patterns:
+def find_patterns(weights: Any, *, causal: bool | None = None, tokens: Sequence[str] | None = None) -> Patterns:
     """The pattern of every row and head of an array of shape (..., queries, keys); of shape (keys,), of a lone row.
 
     Of a causal head, a row could hear the keys up to its position, else all keys. Whether a head is causal is found in
     it, unless the caller says it. A lone row has the last position, but no word that depends on that, unless the caller
-    says `causal=True`: then the row is known to come from decoding.
+    says `causal=True`: then the row is known to come from decoding. `tokens` are what stands at the keys: with them,
+    rows that hear what came after the same token before are found.
     """
     array, dtype = _as_array(weights)
     tolerance = 0.0 if array.dtype.kind in "biu" else TOLERANCES.get(dtype, TOLERANCES["float64"])
     *leading, queries, keys = array.shape
     position = np.arange(queries) + max(0, keys - queries)
+    after = _after_the_same(position, keys, tokens)
     count = int(np.prod(leading, dtype=np.int64))
     flat = array.reshape(count, queries, keys)
     step = max(1, MOST_AT_ONCE // max(1, queries * keys))
-    parts = [_read(flat[n : n + step], position, causal, tolerance) for n in range(0, count, step)]
-    parts = parts or [_read(flat, position, causal, tolerance)]
+    parts = [_read(flat[n : n + step], position, causal, tolerance, after) for n in range(0, count, step)]
+    parts = parts or [_read(flat, position, causal, tolerance, after)]
     above = bool(np.any(position < keys - 1))
     found = np.concatenate([future for _, future in parts])
     figures = {f.name: np.concatenate([getattr(part, f.name) for part, _ in parts]) for f in fields(Figures)}
@@ -228,7 +256,24 @@ def _as_array(weights: Any) -> tuple[Array, str]:
     return view, name
 
 
-def _read(weights: Array, position: Array, stated: bool | None, tolerance: float) -> tuple[Figures, Array]:
+def _after_the_same(position: Array, keys: int, tokens: Sequence[str] | None) -> Array | None:
+    """Whether a key stands just after an earlier place of the query's token; None without tokens."""
+    if tokens is None:
+        return None
+    if len(tokens) != keys:
+        message = f"there is a token for each key: {keys}, and there are {len(tokens)}"
+        raise CallError([Diagnostic("IX515", message)])
+    if len(position) > keys or keys == 0:
+        return None
+    known = np.unique(np.array([str(token) for token in tokens]), return_inverse=True)[1].reshape(-1)
+    found = np.zeros((len(position), keys), bool)
+    found[:, 1:] = known[position][:, None] == known[:-1]
+    return found & (np.arange(keys) < position[:, None])
+
+
+def _read(
+    weights: Array, position: Array, stated: bool | None, tolerance: float, after: Array | None
+) -> tuple[Figures, Array]:
     """The figures of some heads, and whether each gives weight to a key after the query's position."""
     keys = weights.shape[-1]
     with np.errstate(invalid="ignore", over="ignore"):
@@ -253,6 +298,9 @@ def _read(weights: Array, position: Array, stated: bool | None, tolerance: float
         "total": total,
     }
     conditions = _conditions(row, figures, position, reach, stated)
+    if after is not None:
+        known = weights.shape[-2] > 1 or stated is True
+        conditions["induction"] = (np.einsum("hqk,qk->hq", row, after) >= THRESHOLDS["most"].value) & known
     conditions |= {"not a distribution": ~sums & ~silent, "silent": silent}
     code = np.select([conditions[word] for word in WORDS], list(range(len(WORDS))))
     return Figures(code=code, **figures), future
@@ -295,6 +343,7 @@ def _conditions(
         "causal-average": average & known & (position > 0) & (position + 1 < keys),
         "previous-token": (figures["on_previous"] >= limit["most"]) & known,
         "first-token sink": (figures["on_first"] >= limit["most"]) & known & (position > 0),
+        "induction": np.zeros(row.shape[:2], bool),
         "peaked": figures["largest"] >= limit["peak"],
         "local": (inside >= limit["most"]) & narrow & known,
         "sparse": (figures["heard"] <= limit["few heard"] * reach)
@@ -330,11 +379,11 @@ def _heads(figures: Figures, indices: list[tuple[int, ...]], causal: list[bool |
     for name in ("entropy", "effective_keys", "on_self", "on_previous", "on_first", "distance"):
         total = np.where(good, getattr(figures, name), 0).sum(-1)
         means[name] = np.where(number > 0, total / np.maximum(number, 1), np.nan).tolist()
-    common = counts.argmax(-1).tolist()
+    common = (counts == counts.max(-1, keepdims=True)) & (counts > 0)
     return tuple(
         Head(
             index=index,
-            word=names[common[n]] if figures.code.shape[-1] else None,
+            words=tuple(name for name, most in zip(names, common[n].tolist(), strict=True) if most),
             counts=dict(zip(names, counts[n].tolist(), strict=True)),
             causal=causal[n],
             **{name: column[n] for name, column in means.items()},

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..checker.names import counted
 from ..diagnostics import CallError, Diagnostic
-from ..run.patterns import THRESHOLDS, WORDS, Array, Head, Patterns, Row
+from ..run.patterns import DECIDED_BY, THRESHOLDS, WORDS, Array, Head, Patterns, Row
 from . import SORTS
 from .numbers import table
 
@@ -37,7 +37,7 @@ STEPS = 8
 # in the order in which they are tried.
 _COMPARED: dict[str, Callable[[Head], float]] = {
     "head": lambda head: 0,
-    "word": lambda head: list(WORDS).index(head.word) if head.word else len(WORDS),
+    "word": lambda head: list(WORDS).index(head.words[0]) if head.words else len(WORDS),
     "entropy": lambda head: _downwards(head.entropy),
     "keys": lambda head: _downwards(head.effective_keys),
     "self": lambda head: _downwards(head.on_self),
@@ -75,7 +75,19 @@ def show_patterns(patterns: Patterns, rows: bool = False, sort_by: str = "head")
         parts += [_rows(patterns, head) for head in heads if patterns.queries]
     else:
         parts.append(f"{count} rows are not shown")
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, *_meanings(patterns)])
+
+
+def _meanings(patterns: Patterns) -> list[str]:
+    """The words that were given, each with its condition and the numbers that decide it."""
+    given = [word for word in WORDS if any(head.counts[word] for head in patterns.heads)]
+    return ["\n".join(["words", *table([[word, meaning_of(word)] for word in given])])] if given else []
+
+
+def meaning_of(word: str) -> str:
+    """When a word is given, and by which numbers."""
+    numbers = ", ".join(f"{name}: {THRESHOLDS[name].value:g}" for name in DECIDED_BY.get(word, ()))
+    return f"{WORDS[word]} ({numbers})" if numbers else WORDS[word]
 
 
 def _headline(patterns: Patterns) -> str:
@@ -105,8 +117,10 @@ _CAUSAL = {True: "yes", False: "no", None: "–"}
 
 def _head_cells(head: Head) -> list[str]:
     figures = (head.entropy, head.effective_keys, head.on_self, head.on_previous, head.on_first, head.distance)
-    share = f"{head.counts[head.word]} of {sum(head.counts.values())}" if head.word else "0"
-    return [_label(head.index), head.word or "–", share, *map(_figure, figures), _CAUSAL[head.causal]]
+    words = ", ".join(head.words) or "–"
+    share = f"{head.counts[head.words[0]]} of {sum(head.counts.values())}" if head.words else "0"
+    share += " each" if len(head.words) > 1 else ""
+    return [_label(head.index), words, share, *map(_figure, figures), _CAUSAL[head.causal]]
 
 
 def _label(index: tuple[int, ...]) -> str:
@@ -205,6 +219,7 @@ def _head_json(patterns: Patterns, head: Head) -> dict[str, Any]:
     return {
         "head": list(head.index),
         "word": head.word,
+        "words": list(head.words),
         "counts": dict(head.counts),
         "causal": head.causal,
         **_figures_json(head, ("entropy", "effective_keys", "on_self", "on_previous", "on_first", "distance")),
@@ -291,7 +306,7 @@ def _thumbnail(patterns: Patterns, head: Head) -> str:
             if x == width or line[x] != line[start]:
                 rectangles += [_rectangle(start, y, x - start, line[start])] if line[start] else []
                 start = x
-    title = f"<title>{escape(f'head {_label(head.index)}: {head.word}')}</title>"
+    title = f"<title>{escape(f'head {_label(head.index)}: {head.evidence}')}</title>"
     frame = f'viewBox="0 0 {width} {height}" preserveAspectRatio="none" shape-rendering="crispEdges"'
     return f'<svg role="img" {frame}>{title}{"".join(rectangles)}</svg>'
 
