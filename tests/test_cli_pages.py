@@ -296,3 +296,38 @@ def test_patterns_have_one_clear_error(arguments: list[str], code: int, words: s
     output = capsys.readouterr()
     assert output.out == ""
     assert words in output.err
+
+
+def test_a_page_of_weights_alone() -> None:
+    weights = np.full((2, 3, 4, 4), 0.25)
+    np.savez("w.npz", weights=weights, tokens=np.array(["a", "b", "c", "d"]))
+    assert main(["show", "--weights", "w.npz", "-o", "page.html"]) == 0
+    (block,) = page()["blocks"]
+    assert (block["kind"], block["tokens"], len(block["heads"])) == ("heads", ["a", "b", "c", "d"], 6)
+    assert block["heads"][0]["evidence"] == "uniform 4 of 4 rows"
+    np.save("w.npy", weights)
+    Path("tokens.json").write_text('["w", "x", "y", "z"]', encoding="utf-8")
+    assert main(["show", "--weights", "w.npy", "--tokens", "tokens.json", "--layers", "1", "-o", "page.html"]) == 0
+    (block,) = page()["blocks"]
+    assert (block["shape"], block["tokens"]) == ([1, 3], ["w", "x", "y", "z"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["double.ix", "--weights", "w.npy"], "show takes a program or a lesson, or --weights"),
+        ([], "show takes a program or a lesson, or --weights"),
+        (["double.ix", "--tokens", "a,b"], "--tokens is for --weights"),
+        (["--weights", "w.npy", "--labels", "i=a"], "--labels is for programs"),
+        (["--weights", "w.npy", "--layers", "7"], "no such points"),
+        (["--weights", "w.npy", "--layers", "x"], "places look like 0,4-7"),
+        (["--weights", "w.npy", "--tokens", "a,b"], "a token for each key: 4, and there are 2"),
+        (["--weights", "w.npy", "--tokens", "list.txt"], "a token for each key: 4, and there are 1"),
+        (["--weights", "empty.npy"], "no .npy or .npz file"),
+    ],
+)
+def test_weights_that_are_refused(arguments: list[str], said: str, capsys: Captured) -> None:
+    np.save("w.npy", np.full((2, 4, 4), 0.25))
+    assert main(["show", *arguments, "-o", "page.html"]) != 0
+    assert said in capsys.readouterr().err
+    assert not Path("page.html").exists()

@@ -15,13 +15,14 @@ import pytest
 
 import indexical as ix
 from indexical.diagnostics import Sink
-from indexical.pages import MOST_EXACT, PatternSheet, WebPage, gather, patterns, show, show_lesson
+from indexical.pages import MOST_EXACT, WebPage, gather, show, show_lesson
 from indexical.source import Source
 from indexical.syntax.format import format_source
 from indexical.syntax.parse import parse
 from indexical.views.document import MOST_LISTED
 from indexical.views.lesson import ProgramText, Prose, Question, Unclosed, read_lesson, title_of
 from indexical.views.webpage import embedded
+from indexical.weights import PatternSheet, patterns
 
 ROOT = Path(__file__).resolve().parent.parent
 LESSONS = ROOT / "examples" / "lessons"

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from .calculus import batch, grad, jvp
     from .diagnostics import CallError, CompileError, Diagnostic, Error, SlowPath
     from .lift import read
-    from .pages import patterns, show
+    from .pages import show
     from .readings import Undecided, accuracy, exact, trace, verify
     from .tuning import tune
+    from .weights import patterns
 
 __version__ = "0.1.0"
 __all__ = [
@@ -56,7 +57,8 @@ _HOMES = {
     **dict.fromkeys(("Undecided", "accuracy", "exact", "trace", "verify"), "readings"),
     **dict.fromkeys(("batch", "grad", "jvp"), "calculus"),
     **dict.fromkeys(("AuditFailed", "Contract", "audit"), "auditor"),
-    **dict.fromkeys(("patterns", "show"), "pages"),
+    "patterns": "weights",
+    "show": "pages",
     "read": "lift",
     "tune": "tuning",
     "nn": "nn",

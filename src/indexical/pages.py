@@ -22,7 +22,6 @@ from .numbers.results import Results, nearest_float
 from .numbers.terms import Polynomial
 from .numbers.tower import Special
 from .readings import arguments_of
-from .run.patterns import Head, Patterns, find_patterns
 from .run.tables import Uncomputed
 from .run.tensors import to_numpy
 from .source import Source
@@ -30,7 +29,6 @@ from .views.document import Shown, document_json
 from .views.extent import check_extent, check_page
 from .views.fragment import text_html
 from .views.lesson import ProgramText, Prose, Question, Unclosed, read_lesson, title_of
-from .views.patterns import patterns_html, patterns_json, show_patterns
 from .views.static import page_fragment, results_html
 from .views.text import show_output
 from .views.webpage import page_html
@@ -44,9 +42,11 @@ MOST_TERMS = 500_000
 class WebPage:
     """A page for a browser. `save` writes it; in a notebook it shows its matrices as plain tables."""
 
-    def __init__(self, title: str, blocks: list[dict[str, Any]], tables: str = "") -> None:
+    def __init__(
+        self, title: str, blocks: list[dict[str, Any]], tables: str = "", attached: Mapping[str, str] | None = None
+    ) -> None:
         self.title = title
-        self.html = page_html(title, blocks)
+        self.html = page_html(title, blocks, attached)
         check_page(self.html)
         self._tables = tables
 
@@ -192,36 +192,6 @@ def _question(block: Question, shown: list[Shown], file: Path) -> dict[str, Any]
 
 def _lesson_error(file: Path, line: int, message: str, help: str | None = None) -> CallError:
     return CallError([Diagnostic("IX515", f"{file}:{line}: {message}", help=help)])
-
-
-class PatternSheet:
-    """The patterns of the rows and heads of a weights tensor, readable as they stand."""
-
-    def __init__(self, found: Patterns) -> None:
-        self.found = found
-
-    @property
-    def heads(self) -> tuple[Head, ...]:
-        return tuple(self.found.heads)
-
-    def text(self, rows: bool = False, sort_by: str = "head") -> str:
-        return show_patterns(self.found, rows, sort_by)
-
-    def __str__(self) -> str:
-        return self.text()
-
-    __repr__ = __str__
-
-    def to_json(self) -> dict[str, Any]:
-        return patterns_json(self.found)
-
-    def _repr_html_(self) -> str:
-        return patterns_html(self.found)
-
-
-def patterns(weights: Any, *, causal: bool | None = None) -> PatternSheet:
-    """Peaked, uniform, sparse, …: a word for every row and head of weights, with the figures behind it."""
-    return PatternSheet(find_patterns(weights, causal=causal))
 
 
 def _compiled(program: Program | str | os.PathLike[str]) -> Program:

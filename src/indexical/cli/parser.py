@@ -92,34 +92,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_reading(commands)
     _add_audit(commands)
 
-    showing = commands.add_parser(
-        "show",
-        help="a page for a browser: the program, its matrices, its steps, the arithmetic of every cell",
-        description="Write one self-contained page of a program, or of a lesson in Markdown that has programs in it. "
-        "It needs no network and no server.",
-        epilog="example: ix show examples/lessons/named_softmax.ix -o page.html",
-    )
-    showing.add_argument("file", metavar="FILE", help="a program, or a lesson that ends in .md; - reads standard input")
-    showing.add_argument("-o", "--output", metavar="PATH", required=True, help="where to write the page")
-    showing.add_argument("--beside", metavar="FILE", help="another program on the same inputs, differences marked")
-    showing.add_argument(
-        "--labels",
-        action="append",
-        default=[],
-        metavar="NAME=TEXTS",
-        help="names for the points of a coordinate or space, like position=The,cat,sat; may be repeated",
-    )
-    showing.add_argument("--title", help="of the page (default: the name of the file, or the lesson's heading)")
-    _add_figures(showing)
-    showing.add_argument(
-        "--random",
-        nargs="?",
-        const="",
-        metavar="SIZES",
-        help="draw the inputs that are not given, with sizes like i=6,d=4",
-    )
-    showing.add_argument("--seed", type=int, default=0, help="of the random inputs (default: 0)")
-    showing.set_defaults(command="readings:show_command", notes=False, format="text")
+    _add_show(commands)
 
     describing = commands.add_parser(
         "patterns",
@@ -134,7 +107,7 @@ def build_parser() -> argparse.ArgumentParser:
     describing.add_argument("--sort", choices=SORTS, default="head", help="the order of the heads (default: head)")
     describing.add_argument("--causal", action="store_true", help="nobody hears the future, also where a lone row asks")
     _add_format(describing)
-    describing.set_defaults(command="readings:patterns_command", notes=False)
+    describing.set_defaults(command="showing:patterns_command", notes=False)
 
     laying = commands.add_parser(
         "fmt", help="one canonical layout", description="Rewrite programs in the canonical layout; comments are kept."
@@ -154,6 +127,46 @@ def build_parser() -> argparse.ArgumentParser:
     _add_format(caching)
     caching.set_defaults(command="caching:cache_command", notes=False)
     return parser
+
+
+def _add_show(commands: Any) -> None:
+    """The command that writes pages."""
+    showing = commands.add_parser(
+        "show",
+        help="a page for a browser: the program, its matrices, its steps, the arithmetic of every cell",
+        description="Write one self-contained page of a program, of a lesson in Markdown that has programs in it, or "
+        "of weights. It needs no network and no server.",
+        epilog="example: ix show examples/lessons/named_softmax.ix -o page.html",
+    )
+    showing.add_argument(
+        "file", metavar="FILE", nargs="?", help="a program, or a lesson that ends in .md; - reads standard input"
+    )
+    showing.add_argument("--weights", metavar="PATH", help="weights alone, of shape (..., queries, keys): .npy or .npz")
+    showing.add_argument("--name", help="the array of a .npz file of weights (default: its only one, or `weights`)")
+    showing.add_argument(
+        "--tokens", metavar="TOKENS", help="of --weights: The,cat,sat, or a file with a list in JSON or a token a line"
+    )
+    showing.add_argument("--layers", metavar="PLACES", help="points of the first axis of --weights, like 0,4-7")
+    showing.add_argument("-o", "--output", metavar="PATH", required=True, help="where to write the page")
+    showing.add_argument("--beside", metavar="FILE", help="another program on the same inputs, differences marked")
+    showing.add_argument(
+        "--labels",
+        action="append",
+        default=[],
+        metavar="NAME=TEXTS",
+        help="names for the points of a coordinate or space, like position=The,cat,sat; may be repeated",
+    )
+    showing.add_argument("--title", help="of the page (default: the name of the file, or the lesson's heading)")
+    _add_figures(showing)
+    showing.add_argument(
+        "--random",
+        nargs="?",
+        const="",
+        metavar="SIZES",
+        help="draw the inputs that are not given, with sizes like i=6,d=4",
+    )
+    showing.add_argument("--seed", type=int, default=0, help="of the random inputs (default: 0)")
+    showing.set_defaults(command="showing:show_command", notes=False, format="text")
 
 
 def _add_calculus(commands: Any) -> None:

@@ -1,4 +1,4 @@
-"""Commands that read a program exactly, and show it."""
+"""Commands that read a program exactly."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
-from ..api import Program, compile, compile_anyway
+from ..api import Program, compile
 from ..numbers.results import MOST_DIGITS
-from ..pages import patterns, show, show_lesson
 from ..readings import evaluated_exactly, traced, verify
 from ..views.exact import show_results
-from .inputs import drawn_arrays, given_arrays, load
+from .inputs import given_arrays
 from .words import Usage, names_in, sizes_in, text_of
 
 
@@ -22,7 +21,7 @@ def exact_command(options: Namespace) -> int:
     if options.digits is not None and not 1 <= options.digits <= MOST_DIGITS:
         raise Usage(f"--digits {options.digits}: ask for 1 to {MOST_DIGITS:,}")
     program = compile(text_of(options.file))
-    results = evaluated_exactly(program, _tell(options), _read_exactly(program, options), names_in(options.outputs))
+    results = evaluated_exactly(program, _tell(options), read_exactly(program, options), names_in(options.outputs))
     if options.format == "json":
         print(json.dumps(results.to_json(options.digits)))
     else:
@@ -34,7 +33,7 @@ def trace_command(options: Namespace) -> int:
     if options.depth < 0:
         raise Usage(f"--depth {options.depth}: how far down, 0 or more")
     program = compile(text_of(options.file))
-    arrays, sizes = _read_exactly(program, options)
+    arrays, sizes = read_exactly(program, options)
     found = traced(program, _tell(options), (), options.at, options.depth, sizes, arrays)
     print(json.dumps(found.to_json()) if options.format == "json" else found)
     return 0
@@ -45,7 +44,7 @@ def verify_command(options: Namespace) -> int:
     reports: list[dict[str, Any]] = []
     for file in options.files:
         program = compile(text_of(file))
-        arrays, sizes = _read_exactly(program, options)
+        arrays, sizes = read_exactly(program, options)
         found = verify(program, sizes=sizes, **arrays)
         failed |= bool(found.failing) or (options.strict and not found)
         if options.format == "json":
@@ -59,43 +58,7 @@ def verify_command(options: Namespace) -> int:
     return int(failed)
 
 
-def show_command(options: Namespace) -> int:
-    if options.file.lower().endswith(".md"):
-        given = ("beside", "value", "input", "random", "sizes", "labels")
-        odd = [name for name in given if getattr(options, name) not in (None, [], "" if name == "sizes" else None)]
-        if odd:
-            raise Usage(f"a lesson has its own programs and figures: --{odd[0]} is for programs")
-        page = show_lesson(options.file, options.title)
-    else:
-        program = compile_anyway(text_of(options.file))
-        arrays, sizes = _read_exactly(program, options)
-        if options.random is not None:
-            arrays.update(drawn_arrays(program, arrays, options))
-        beside = None if options.beside is None else compile_anyway(text_of(options.beside))
-        labels = {name.strip(): texts.split(",") for name, _, texts in (part.partition("=") for part in options.labels)}
-        page = show(program, beside=beside, sizes=sizes, title=options.title, labels=labels, **arrays)
-    try:
-        page.save(options.output)
-    except OSError as problem:
-        raise Usage(f"{options.output} cannot be written: {problem.strerror}") from None
-    return 0
-
-
-def patterns_command(options: Namespace) -> int:
-    loaded = load(options.file)
-    if isinstance(loaded, dict):
-        name = options.name or ("weights" if "weights" in loaded else next(iter(loaded), ""))
-        if name not in loaded or (options.name is None and len(loaded) > 1 and name != "weights"):
-            raise Usage(f"{options.file}: say which array with --name; it has {', '.join(loaded) or 'none'}")
-        loaded = loaded[name]
-    elif options.name is not None:
-        raise Usage(f"--name {options.name}: {options.file} has one array, without a name")
-    found = patterns(loaded, causal=True if options.causal else None)
-    print(json.dumps(found.to_json()) if options.format == "json" else found.text(options.rows, options.sort))
-    return 0
-
-
-def _read_exactly(program: Program, options: Namespace) -> tuple[dict[str, Any], dict[str, int]]:
+def read_exactly(program: Program, options: Namespace) -> tuple[dict[str, Any], dict[str, int]]:
     """The inputs that were given, and the sizes of the others."""
     arrays = given_arrays(program, options.input)
     for specification in options.value:

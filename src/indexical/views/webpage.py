@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -32,8 +33,9 @@ _SCRIPTS = (
     "beside.js",
     "export.js",
     "print.js",
-    "app.js",
 )
+# What a page of heads has beside these.
+_OF_HEADS = ("matrix.js", "heads.js")
 
 _FRAME = """<!doctype html>
 <html lang="en" data-theme="auto">
@@ -67,22 +69,26 @@ _FRAME = """<!doctype html>
 <main id="page"></main>
 <noscript><p>This page needs scripts. Its program stands in the data at its end.</p></noscript>
 <script type="application/json" id="data">{data}</script>
-<script>
+{attached}<script>
 {script}</script>
 </body>
 </html>
 """
 
+_ATTACHED = '<script type="text/plain" id="{id}">{text}</script>\n'
 
-def page_html(title: str, blocks: list[dict[str, Any]]) -> str:
-    """A page of blocks: prose, programs, questions."""
+
+def page_html(title: str, blocks: list[dict[str, Any]], attached: Mapping[str, str] | None = None) -> str:
+    """A page of blocks: prose, programs, questions, heads; and what is read when it is asked for, in base 64."""
     room = files("indexical.views") / "page"
+    heads = any(block["kind"] == "heads" for block in blocks)
     exact = any("exact" in tensor for b in blocks for page in b.get("pages", ()) for tensor in page["tensors"])
     return _FRAME.format(
         title=escape(title),
-        style=(room / "page.css").read_text(encoding="utf-8"),
+        style="".join((room / name).read_text(encoding="utf-8") for name in ("page.css", *["heads.css"] * heads)),
+        attached="".join(_ATTACHED.format(id=id, text=text) for id, text in (attached or {}).items()),
         data=embedded({"title": title, "blocks": blocks, "exact": exact}),
-        script="\n".join(map(script, _SCRIPTS)),
+        script="\n".join(map(script, (*_SCRIPTS, *_OF_HEADS * heads, "app.js"))),
     )
 
 

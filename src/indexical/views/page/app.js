@@ -14,6 +14,7 @@ function start() {
     if (block.kind === "prose") root.append(prose(block));
     if (block.kind === "program") programBlock(block, root);
     if (block.kind === "question") root.append(question(block));
+    if (block.kind === "heads") new Heads(block).build(root);
   }
   for (const [id, field] of [["forms", "form"], ["voices", "voice"]]) {
     document.getElementById(id).addEventListener("change", (event) => {
