@@ -315,8 +315,8 @@ def test_a_page_of_weights_alone() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["double.ix", "--weights", "w.npy"], "show takes a program or a lesson, or --weights"),
-        ([], "show takes a program or a lesson, or --weights"),
+        (["double.ix", "--weights", "w.npy"], "show takes one of these: a program or a lesson, --weights, --model"),
+        ([], "show takes one of these: a program or a lesson, --weights, --model"),
         (["double.ix", "--tokens", "a,b"], "--tokens is for --weights"),
         (["--weights", "w.npy", "--labels", "i=a"], "--labels is for programs"),
         (["--weights", "w.npy", "--layers", "7"], "no such points"),
@@ -324,6 +324,9 @@ def test_a_page_of_weights_alone() -> None:
         (["--weights", "w.npy", "--tokens", "a,b"], "a token for each key: 4, and there are 2"),
         (["--weights", "w.npy", "--tokens", "list.txt"], "a token for each key: 4, and there are 1"),
         (["--weights", "empty.npy"], "no .npy or .npz file"),
+        (["--model", "folder"], "--model needs something to read"),
+        (["double.ix", "--text", "a"], "--text is for --model"),
+        (["--model", "folder", "--text", "a", "--sizes", "i=3"], "--sizes is for programs"),
     ],
 )
 def test_weights_that_are_refused(arguments: list[str], said: str, capsys: Captured) -> None:

@@ -19,7 +19,7 @@ ALLOWED = {
 }
 
 # Doors to the outside: each is opened by the person who wants it, never by `import indexical`.
-DOORS = {"indexical.cli", "indexical.nn", "indexical.notebook", "indexical.web"}
+DOORS = {"indexical.cli", "indexical.nn", "indexical.notebook", "indexical.watching", "indexical.web"}
 
 # An isolated interpreter has no PYTHONPATH: the copy that is tested is named.
 HOME = f"import sys; sys.path.insert(0, {str(Path(indexical.__file__).parents[1])!r})"
@@ -29,7 +29,8 @@ EVERY_ROOM = """
 import importlib, pkgutil
 import indexical
 for room in pkgutil.walk_packages(indexical.__path__, "indexical."):
-    extra = room.name == "indexical.nn" or ".kernels.torch_" in room.name or ".kernels.triton_" in room.name
+    extra = room.name in ("indexical.nn", "indexical.watching.models", "indexical.watching.capture")
+    extra = extra or ".kernels.torch_" in room.name or ".kernels.triton_" in room.name
     if not extra and not room.name.endswith(".__main__"):
         importlib.import_module(room.name)
 """

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .pages import show
     from .readings import Undecided, accuracy, exact, trace, verify
     from .tuning import tune
+    from .watching.models import watch
     from .weights import patterns
 
 __version__ = "0.1.0"
@@ -45,6 +46,7 @@ __all__ = [
     "trace",
     "tune",
     "verify",
+    "watch",
 ]
 
 # When this process began to load the package: a source that has changed since is not what runs.
@@ -61,6 +63,7 @@ _HOMES = {
     "show": "pages",
     "read": "lift",
     "tune": "tuning",
+    "watch": "watching.models",
     "nn": "nn",
     "std": "std",
 }

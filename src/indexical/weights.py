@@ -42,23 +42,25 @@ class PatternSheet:
 
     def page(self, title: str | None = None, axes: Sequence[str] | None = None) -> WebPage:
         """A page of all heads: a wall of small pictures, and the chosen one large. `axes` names the leading axes."""
+        block, attached = self.data(axes)
+        return WebPage(title or "Who listens to whom", [block], self.table(), attached)
+
+    def data(self, axes: Sequence[str] | None = None) -> tuple[dict[str, Any], dict[str, str]]:
+        """What that page holds, and what is attached to it."""
         leading = self.found.weights.ndim - 2
         if not self.found.heads or not self.found.queries or not self.found.keys:
             raise CallError([Diagnostic("IX515", "there are no weights to show: one of the axes has no points")])
-        named = (
-            list(axes)
-            if axes is not None
-            else [*["axis"] * (leading - 2), "layer", "head"][-leading:]
-            if leading
-            else []
-        )
-        data = heads_data(self.found, self.tokens, named)
-        return WebPage(title or "Who listens to whom", [data.block], patterns_html(self.found), data.attached)
+        usual = [*["axis"] * (leading - 2), "layer", "head"][-leading:] if leading else []
+        data = heads_data(self.found, self.tokens, usual if axes is None else axes)
+        return data.block, data.attached
+
+    def table(self) -> str:
+        """The heads as a table without scripts."""
+        return patterns_html(self.found)
 
     def _repr_html_(self) -> str:
-        table = patterns_html(self.found)
         is_small = 0 < self.found.weights.size <= MOST_IN_PLACE
-        return page_fragment(self.page().html, table) if is_small else table
+        return page_fragment(self.page().html, self.table()) if is_small else self.table()
 
 
 def patterns(weights: Any, *, causal: bool | None = None, tokens: Sequence[str] | None = None) -> PatternSheet:

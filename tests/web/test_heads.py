@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 from tests.web.conftest import Open
 
 import indexical as ix
@@ -48,7 +49,7 @@ def test_heads_are_sorted_by_a_word_and_chosen(opened: Open) -> None:
     first = tab.locator(".small-head").first
     assert first.inner_text() == "1·2\n8 of 10"
     first.click()
-    tab.wait_for_function("document.querySelector('.head-title').textContent.startsWith('layer 1, head 2')")
+    tab.wait_for_function("() => document.querySelector('.head-title').textContent.startsWith('layer 1, head 2')")
     assert tab.evaluate("location.hash") == "#head=1,2&row=9"
 
 
@@ -58,7 +59,7 @@ def test_pointing_reads_a_weight_and_clicking_chooses_it(opened: Open) -> None:
     box = tab.locator(".matrix").bounding_box()
     cell = (box["width"] - 68) / 10
     tab.mouse.move(box["x"] + 64 + 9.5 * cell, box["y"] + 56 + 5)
-    tab.wait_for_function("document.querySelector('.head-side .say').textContent.includes('takes nothing')")
+    tab.wait_for_function("() => document.querySelector('.head-side .say').textContent.includes('takes nothing')")
     tab.mouse.click(box["x"] + 64 + 0.5 * cell, box["y"] + 56 + 5)
     assert tab.evaluate("location.hash") == "#head=0,0&row=0&key=0"
 
@@ -80,6 +81,28 @@ def test_search_zoom_and_keys(opened: Open) -> None:
     tab.keyboard.press("+")
     tab.locator("input[value=log]").check()
     assert tab.locator(".scale").inner_text().endswith("1")
+
+
+def test_the_stage_follows_the_head_and_the_cell(opened: Open) -> None:
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    model = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    with ix.watch(model, tokens=["a", "b", "c", "d"]) as seen:
+        model(*[torch.randn(1, 4, 8)] * 3)
+    tab = opened(seen.page("Two heads"), "#head=0,1&row=2&step=3&cell=out[2,1]")
+    tab.wait_for_selector(".head-stage .craft")
+    assert tab.locator(".head-stage > h2").inner_text() == "The arithmetic of layer 0, head 1"
+    assert tab.evaluate("PAGES.length === 1 && PAGES[0].path.at(-1).name") == "out"
+    assert tab.evaluate("location.hash") == "#head=0,1&row=2&step=3&cell=out[2,1]"
+    assert "the same within" in tab.locator(".about").inner_text()
+    shown = tab.evaluate("[...PAGES[0].tables.get('weights').values]")
+    assert shown == pytest.approx(seen.weights[0, 1].reshape(-1).tolist(), abs=1e-6)
+    tab.locator(".small-head").first.click()
+    tab.wait_for_function("() => document.querySelector('.head-stage > h2').textContent.endsWith('head 0')")
+    assert tab.evaluate("PAGES.length") == 1
+    tab.locator(".matrix").focus()
+    tab.keyboard.press("ArrowUp")
+    assert tab.evaluate("PAGES[0].here.i") == 1
 
 
 def test_a_phone_has_no_sideways_scrolling(opened: Open) -> None:

@@ -147,6 +147,11 @@ def _add_show(commands: Any) -> None:
         "--tokens", metavar="TOKENS", help="of --weights: The,cat,sat, or a file with a list in JSON or a token a line"
     )
     showing.add_argument("--layers", metavar="PLACES", help="points of the first axis of --weights, like 0,4-7")
+    showing.add_argument(
+        "--model", metavar="FOLDER", help="a model of Hugging Face's: a folder, a .gguf file, or a name in the cache"
+    )
+    showing.add_argument("--text", help="what --model reads")
+    showing.add_argument("--download", action="store_true", help="fetch the model if it is not on this disk")
     showing.add_argument("-o", "--output", metavar="PATH", required=True, help="where to write the page")
     showing.add_argument("--beside", metavar="FILE", help="another program on the same inputs, differences marked")
     showing.add_argument(

@@ -22,12 +22,15 @@ _OF_PROGRAMS = ("beside", "value", "input", "random", "sizes", "labels")
 
 
 def show_command(options: Namespace) -> int:
-    if (options.file is None) == (options.weights is None):
-        raise Usage("show takes a program or a lesson, or --weights")
-    for name in ("name", "tokens", "layers"):
-        if options.weights is None and getattr(options, name) is not None:
-            raise Usage(f"--{name} is for --weights")
-    page = _page_of_weights(options) if options.file is None else _page_of_file(options)
+    if sum(given is not None for given in (options.file, options.weights, options.model)) != 1:
+        raise Usage("show takes one of these: a program or a lesson, --weights, --model")
+    for name, owner in {**dict.fromkeys(("name", "tokens", "layers"), "weights"), "text": "model"}.items():
+        if getattr(options, owner) is None and getattr(options, name) is not None:
+            raise Usage(f"--{name} is for --{owner}")
+    if options.weights is not None:
+        page = _page_of_weights(options)
+    else:
+        page = _page_of_file(options) if options.model is None else _page_of_model(options)
     try:
         page.save(options.output)
     except OSError as problem:
@@ -62,6 +65,17 @@ def _page_of_weights(options: Namespace) -> WebPage:
         weights = _layers(np.asarray(weights), options.layers)
     given = tokens if options.tokens is None else _tokens(options.tokens)
     return patterns(weights, tokens=given).page(options.title or Path(options.weights).stem)
+
+
+def _page_of_model(options: Namespace) -> WebPage:
+    _only_of_programs(options, "a model has its numbers")
+    if not options.text:
+        raise Usage('--model needs something to read: --text "…"')
+    try:
+        from ..watching.models import watch_text
+    except ImportError:
+        raise Usage("--model needs PyTorch and transformers: pip install 'indexical[models]'") from None
+    return watch_text(options.model, options.text, options.download).page(options.title or Path(options.model).stem)
 
 
 def _weights(path: str, name: str | None) -> tuple[Any, list[str] | None]:

@@ -11,7 +11,8 @@ class Heads {
   }
 
   build(root) {
-    if (DATA.blocks.every((block) => block.kind === "heads")) document.body.classList.add("only-heads");
+    this.opened = new URLSearchParams(location.hash.replace(/^#/, ""));
+    if (this.data.staged === undefined && DATA.blocks.every((block) => block.kind === "heads")) document.body.classList.add("only-heads");
     this.wall = el("div", { class: "wall", role: "group", "aria-label": "all heads" });
     this.wallNote = el("p", { class: "hint wall-note", role: "status" });
     this.title = el("h2", { class: "head-title" });
@@ -122,7 +123,38 @@ class Heads {
     this.chosen = { query: query ?? this.chosen?.query ?? this.data.queries - 1, key };
     this.drawHead();
     this.remember();
-    this.block.dispatchEvent(new CustomEvent("head", { detail: number }));
+    if (this.data.staged !== undefined) await this.drawStage(number);
+  }
+
+  // The program of this head, with its numbers, down to what was captured.
+  async drawStage(number) {
+    const text = document.getElementById(`stage-${number}`)?.textContent;
+    const page = text === undefined ? null : JSON.parse(new TextDecoder().decode(await inflated(bytesOf(text))));
+    if (this.number !== number) return;
+    PAGES.length = 0;
+    const entry = this.data.heads[number];
+    const section = el("div", { class: "head-stage" }, el("h2", {}, `The arithmetic of ${this.called(entry)}`));
+    if (page === null) section.append(el("p", { class: "hint" }, "It is left out of this page for its size; in Python, ", el("code", {}, `seen.stage(${entry.at.join(", ")})`), " has it."));
+    (this.stage ?? this.block).replaceWith(...(this.stage === undefined ? [this.block, section] : [section]));
+    this.stage = section;
+    if (page === null) return;
+    programBlock({ pages: [page] }, section);
+    const [staged] = PAGES;
+    staged.link = (parts) => `#${[...this.place(), ...parts].join("&")}`;
+    for (const [id, field] of [["forms", "form"], ["voices", "voice"]]) staged[field] = document.querySelector(`#${id} input:checked`).value;
+    this.standStage();
+    if (["step", "cell", "set"].some((key) => this.opened.has(key))) staged.recall(this.opened);
+    this.opened = new URLSearchParams();
+  }
+
+  // The stage turns to the row and the key that are chosen here.
+  standStage() {
+    const { query, key = this.head.row(query)[0].key } = this.chosen;
+    const [staged] = PAGES;
+    if (this.stage === undefined || staged === undefined || staged.tables.get("weights").isMasked([query, key])) return;
+    staged.stand("weights", [query, key]);
+    staged.path = [{ name: staged.scene, place: staged.placeOn(staged.scene) }];
+    staged.redraw();
   }
 
   drawHead() {
@@ -148,6 +180,7 @@ class Heads {
     this.matrix.reveal(query, key);
     this.drawRow();
     this.remember();
+    this.standStage();
   }
 
   // --------------------------------------------------------------------- row
@@ -191,9 +224,9 @@ class Heads {
     this.drawLines(query, row);
     const most = row[0]?.weight ?? 1;
     const others = this.head.heard[query] - row.length;
-    const items = row.map((entry, n) => el("li", {}, button([el("span", { class: "c1" }, this.named(entry.key)), el("i", { style: `--part: ${(entry.weight / most).toFixed(4)}` }), el("b", {}, share(entry, n)), el("small", {}, decimal(entry.weight))],
+    const items = row.map((entry, n) => el("li", {}, button([el("span", { class: "c1" }, this.named(entry.key)), el("i", { style: `--part: ${(entry.weight / most).toFixed(4)}` }), el("b", {}, share(entry, n)), el("small", {}, amount(entry.weight))],
       { class: `key${entry.key === key ? " on" : ""}` }, () => this.choose(query, entry.key))));
-    if (others > 0) items.push(el("li", { class: "others" }, el("span", {}, `${others.toLocaleString("en")} other${others === 1 ? "" : "s"}`), el("i", { style: `--part: ${Math.min(1, rest / most).toFixed(4)}` }), el("b", {}, isShared ? `${shares.at(-1)} %` : short(rest)), el("small", {}, decimal(rest, 2))));
+    if (others > 0) items.push(el("li", { class: "others" }, el("span", {}, `${others.toLocaleString("en")} other${others === 1 ? "" : "s"}`), el("i", { style: `--part: ${Math.min(1, rest / most).toFixed(4)}` }), el("b", {}, isShared ? `${shares.at(-1)} %` : short(rest)), el("small", {}, amount(rest))));
     this.list.replaceChildren(...items);
   }
 
@@ -271,17 +304,20 @@ class Heads {
       : `A cell of the picture stands for ${block} × ${block} weights and shows their largest, within ${most} %. Of other weights it is only known that they are at most that.`;
     const used = words.filter((_, n) => this.data.heads.some((head) => head.counts[n] > 0));
     return el("div", { class: "about" },
-      el("details", { open: true }, el("summary", {}, "What is exact"), el("p", {}, `Of each row, the ${top} largest weights and the sum are exact (single precision), and so is where nothing is heard${block === 1 ? "" : " in a whole block"}. ${cells}`), this.data.said ?? "", el("p", {}, `${queries.toLocaleString("en")} queries × ${keys.toLocaleString("en")} keys.`)),
+      el("details", { open: true }, el("summary", {}, "What is exact"), el("p", {}, `Of each row, the ${top} largest weights and the sum are exact (single precision), and so is where nothing is heard${block === 1 ? "" : " in a whole block"}. ${cells}`), (this.data.said ?? []).map((line) => el("p", {}, line)), el("p", {}, `${queries.toLocaleString("en")} queries × ${keys.toLocaleString("en")} keys.`)),
       el("details", {}, el("summary", {}, "How words are decided"), el("dl", {}, used.flatMap(([word, meaning]) => [el("dt", {}, word), el("dd", {}, meaning)])), el("p", {}, "The first that holds is the word of a row; a head is said to have as many rows of a word as are counted. Words are about numbers, not about what a model does with them.")));
   }
 
   // ------------------------------------------------------------------- links
 
-  remember() {
+  place() {
     const { at } = this.data.heads[this.number];
-    const parts = [`head=${at.join(",")}`, `row=${this.chosen.query}`, ...(this.chosen.key === undefined ? [] : [`key=${this.chosen.key}`])];
+    return [`head=${at.join(",")}`, `row=${this.chosen.query}`, ...(this.chosen.key === undefined ? [] : [`key=${this.chosen.key}`])];
+  }
+
+  remember() {
     try {
-      history.replaceState(null, "", `#${parts.join("&")}`);
+      history.replaceState(null, "", `#${this.place().join("&")}`);
     } catch {
       // A browser may allow only so many in a while; then the address lags behind.
     }
@@ -296,6 +332,8 @@ class Heads {
     return true;
   }
 }
+
+const amount = (weight) => (weight !== 0 && weight < 1e-3 ? weight.toExponential(1).replace("e-", "e−") : weight.toFixed(4));
 
 // The rows and the picture of a head, from what is attached to the page.
 async function unpacked(data, number) {

@@ -1,0 +1,1 @@
+"""Attention of PyTorch models: `models` watches them, the other modules need no PyTorch."""

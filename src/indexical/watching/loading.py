@@ -1,0 +1,29 @@
+"""Models from a folder or a file on this disk. Nothing is fetched unless that is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..diagnostics import CallError, Diagnostic
+
+
+def load(place: str, download: bool) -> tuple[Any, Any]:
+    """A model of Hugging Face's and its tokenizer, from a folder, a GGUF file, or a name that is in the cache."""
+    try:
+        from transformers import AutoModel, AutoTokenizer
+    except ImportError:
+        help = "pip install 'indexical[models]'"
+        raise CallError(
+            [Diagnostic("IX509", "models are read by `transformers`, which is not here", help=help)]
+        ) from None
+    file = Path(place)
+    source, named = (str(file.parent), {"gguf_file": file.name}) if file.suffix == ".gguf" else (place, {})
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=not download, **named)
+        model = AutoModel.from_pretrained(source, local_files_only=not download, **named)
+    except (OSError, ValueError, ImportError, KeyError) as problem:
+        first = next(iter(str(problem).splitlines()), type(problem).__name__)
+        advice = None if download else "give a folder with a model, or allow a download with --download"
+        raise CallError([Diagnostic("IX515", f"`{place}` cannot be loaded: {first}", help=advice)]) from None
+    return model.eval(), tokenizer

@@ -1,0 +1,213 @@
+"""Attention of PyTorch models: watched while they run, compared with the relation, and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from ..diagnostics import CallError, Diagnostic
+from ..pages import WebPage, gather
+from ..run.tensors import to_numpy
+from ..views.document import document_json
+from ..views.extent import MOST_BYTES
+from ..views.static import page_fragment
+from ..weights import PatternSheet, patterns
+from .capture import Call, Capture
+from .loading import load
+from .relation import Array, HeadInputs, head_inputs, weights_of
+from .stages import labelled, packed_stages
+
+__all__ = ["Watched", "watch", "watch_text"]
+
+# What a relation gives may differ from what a model computed by this part of the largest number in it: a few roundings
+# of its dtype. A larger difference is said.
+CLOSE = {torch.float32: 1e-4, torch.float64: 1e-9, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+
+
+def watch(model: nn.Module, tokenizer: Any = None, *, tokens: Sequence[str] | None = None, batch: int = 0) -> Watched:
+    """Watch the attention of a model while it runs: `with ix.watch(model, tokenizer) as seen: model(**inputs)`.
+
+    What is seen are the calls of `scaled_dot_product_attention`, wherever they stand, and `nn.MultiheadAttention`. From
+    the captured queries, keys and values the weights are computed by a program, and its output is compared with the
+    model's. `tokenizer` turns the model's `input_ids` into tokens; `tokens` gives them.
+    """
+    if not isinstance(model, nn.Module):
+        message = f"a model to watch is a `torch.nn.Module`, and this is {type(model).__name__}"
+        raise CallError([Diagnostic("IX515", message)])
+    return Watched(model, tokenizer, tokens, batch)
+
+
+class Watched:
+    """What was seen of a model. In a notebook it is a page of all heads."""
+
+    def __init__(self, model: nn.Module, tokenizer: Any, tokens: Sequence[str] | None, batch: int) -> None:
+        self._capture = Capture(model)
+        self._tokenizer = tokenizer
+        self._tokens = tokens
+        self._batch = batch
+        self._found: list[_Layer] | None = None
+
+    def __enter__(self) -> Watched:
+        self._capture.__enter__()
+        self._found = None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._capture.__exit__(kind, problem, trace)
+
+    @property
+    def layers(self) -> list[str]:
+        """The names of the modules whose heads are shown, in the order in which they ran."""
+        return [layer.call.name for layer in self._layers()]
+
+    @property
+    def weights(self) -> Array:
+        """The weights of all layers and heads, by the relation: (layers, heads, queries, keys)."""
+        return np.stack([layer.weights for layer in self._layers()])
+
+    @property
+    def differences(self) -> Array:
+        """By layer, how far the model's output is from the relation's, as part of the largest number in it."""
+        return np.array([layer.difference for layer in self._layers()])
+
+    @property
+    def tokens(self) -> list[str] | None:
+        """What stands at the keys."""
+        keys = self._layers()[0].weights.shape[-1]
+        found = self._tokens
+        if found is None and self._tokenizer is not None and self._capture.ids is not None:
+            ids = self._capture.ids
+            found = self._tokenizer.convert_ids_to_tokens((ids if ids.ndim == 1 else ids[self._batch]).tolist())
+        return [str(token) for token in found] if found is not None and len(found) == keys else None
+
+    def patterns(self) -> PatternSheet:
+        """Words for every row and head."""
+        return patterns(self.weights, tokens=self.tokens)
+
+    def stage(self, layer: int, head: int, title: str | None = None) -> WebPage:
+        """The page of one head: its program on the captured queries, keys and values."""
+        try:
+            inputs = self._layers()[layer].inputs[head]
+        except IndexError:
+            message = f"there is no layer {layer} with a head {head}; the weights have the shape {self.weights.shape}"
+            raise CallError([Diagnostic("IX515", message)]) from None
+        found = labelled(gather(inputs.kind.program, (), inputs.arrays, None), self.tokens)
+        return WebPage(title or f"layer {layer}, head {head}", [{"kind": "program", "pages": [document_json(found)]}])
+
+    def page(self, title: str | None = None) -> WebPage:
+        """All heads as a wall, the chosen one as a matrix, and under it as its program, down to what was captured."""
+        layers = self._layers()
+        page, data = self.patterns().data(["layer", "head"])
+        room = (MOST_BYTES - 2**20) - sum(map(len, data.values()))
+        stages = packed_stages([layer.inputs for layer in layers], self.tokens, room)
+        block = {**page, "said": self.notes(), "staged": sorted(int(id.removeprefix("stage-")) for id in stages)}
+        name = title or type(self._capture.model).__name__
+        return WebPage(name, [block], attached={**data, **stages})
+
+    def notes(self) -> list[str]:
+        """What is to be said of the numbers: whether they are the model's, and what is not shown."""
+        layers, capture = self._layers(), self._capture
+        said = list(dict.fromkeys(capture.notes))
+        far = [layer for layer in layers if layer.difference > CLOSE.get(layer.call.given.dtype, 1e-4)]
+        most = max(layer.difference for layer in layers)
+        if far:
+            names = ", ".join(layer.call.name for layer in far[:4])
+            said.append(
+                f"The model computed something else in {names}: it differs by up to {most:.2g} of the largest number."
+            )
+        else:
+            said.append(f"Compared with what the model computed: the same within {most:.1g} of the largest number.")
+        others = len({call.name for call in capture.calls}) - len(layers)
+        if others:
+            said.append(f"Modules that have other sizes, and are not shown: {others}.")
+        if capture.skipped:
+            said.append(f"Not shown: {capture.skipped[0]}.")
+        count = layers[0].call.queries.shape[0]
+        if count > 1:
+            said.append(f"This is batch entry {self._batch} of {count}.")
+        return said
+
+    def _repr_html_(self) -> str:
+        return page_fragment(self.page().html, self.patterns().table())
+
+    def __repr__(self) -> str:
+        if not self._capture.calls:
+            return "<a watched model that has not run>"
+        shape = " × ".join(map(str, self.weights.shape))
+        return (
+            f"<a watched model: weights of {shape} (layers × heads × queries × keys); .page().save(PATH) writes a page>"
+        )
+
+    def _layers(self) -> list[_Layer]:
+        if self._found is None:
+            self._found = [_Layer(call, self._batch) for call in _shown_calls(self._capture)]
+        return self._found
+
+
+class _Layer:
+    """One call, by the relation: its inputs head by head, its weights, and how far the model's output is from it."""
+
+    def __init__(self, call: Call, batch: int) -> None:
+        self.call = call
+        arrays = [to_numpy(part[batch].float()) for part in (call.queries, call.keys, call.values)]
+        heads = len(arrays[0])
+        mask = None if call.mask is None else _of_batch(call.mask, batch, heads)
+        group = heads // len(arrays[1])
+        self.inputs: list[HeadInputs] = [
+            head_inputs(
+                arrays[0][head],
+                arrays[1][head // group],
+                arrays[2][head // group],
+                None if mask is None else mask[head],
+                call.causal,
+                call.scale,
+            )
+            for head in range(heads)
+        ]
+        found = [weights_of(inputs) for inputs in self.inputs]
+        self.weights = np.stack([weights for weights, _ in found])
+        out = np.stack([out for _, out in found])
+        given = to_numpy(call.given[batch].float())
+        if call.project is not None:
+            projected = call.project(torch.from_numpy(out)[None].to(call.queries.device))
+            out = to_numpy(projected[0].detach())
+        self.difference = float(np.abs(out - given).max() / max(np.abs(given).max(), 1e-30))
+
+
+def _of_batch(mask: torch.Tensor, batch: int, heads: int) -> Array:
+    """The mask of one batch entry, for every head: (heads, queries, keys)."""
+    wide = mask[(None,) * (4 - mask.ndim)]
+    one = wide[batch if wide.shape[0] > 1 else 0]
+    kept = one.expand(heads, *one.shape[1:])
+    return np.asarray(to_numpy(kept if kept.dtype == torch.bool else kept.float()))
+
+
+def _shown_calls(capture: Capture) -> list[Call]:
+    """Of each module the call with the most queries, the last of several; of these, the largest group of one size."""
+    if not capture.calls:
+        help = "run it inside `with ix.watch(model) as seen:`; models that are compiled or scripted cannot be seen"
+        reason = f" ({capture.skipped[0]})" if capture.skipped else ""
+        raise CallError([Diagnostic("IX515", f"no attention was seen in this model{reason}", help=help)])
+    best: dict[str, Call] = {}
+    for call in capture.calls:
+        if call.name not in best or call.queries.shape[2] >= best[call.name].queries.shape[2]:
+            best[call.name] = call
+    groups: dict[tuple[int, ...], list[Call]] = {}
+    for call in best.values():
+        groups.setdefault((*call.queries.shape[:3], call.keys.shape[2]), []).append(call)
+    return max(groups.values(), key=len)
+
+
+def watch_text(place: str, text: str, download: bool = False) -> Watched:
+    """A model of Hugging Face's, from a folder, a GGUF file or the cache on this disk, while it reads a text."""
+    model, tokenizer = load(place, download)
+    with torch.no_grad(), watch(model, tokenizer) as seen:
+        model(**tokenizer(text, return_tensors="pt"))
+    return seen
