@@ -13,6 +13,7 @@ import pytest
 
 import indexical as ix
 from indexical.pages import show, show_lesson
+from indexical.readings import TraceSheet
 
 LESSONS = Path(__file__).resolve().parent.parent / "examples" / "lessons"
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>&\"'"
@@ -200,3 +201,17 @@ def test_patterns_have_tables_and_pictures() -> None:
     assert len(large) < 1_000_000
     read(ix.patterns(np.zeros((0, 3, 3)))._repr_html_())
     read(ix.patterns([[np.nan, -1.0, np.inf]])._repr_html_())
+
+
+def test_traces_and_weights_stand_on_their_page() -> None:
+    steps, one = (ix.trace(PROGRAM, FIGURES, FIGURES, FIGURES, at=at) for at in (None, "out[2, 0]"))
+    assert "&quot;opens&quot;" not in steps._repr_html_()
+    assert "&quot;opens&quot;:&quot;cell=out[2,0]&quot;" in one._repr_html_()
+    assert isinstance(one, TraceSheet)
+    assert "&quot;opens&quot;:&quot;cell=weights[1,0]&quot;" in one.at("weights[1, 0]")._repr_html_()
+    for sheet in (steps, one, ix.patterns(np.eye(3))):
+        html = sheet._repr_html_()
+        assert html.startswith("<iframe srcdoc=")
+        assert "<details><summary>as t" in html
+    large = ix.patterns(np.broadcast_to(np.float16(1 / 1100), (1, 1100, 1100)))
+    assert "<iframe" not in large._repr_html_()

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from .calculus import batch, grad, jvp
     from .diagnostics import CallError, CompileError, Diagnostic, Error, SlowPath
     from .lift import read
-    from .pages import show
-    from .readings import Undecided, accuracy, exact, trace, verify
+    from .pages import show, trace
+    from .readings import Undecided, accuracy, exact, verify
     from .tuning import tune
     from .watching.models import watch
     from .weights import patterns
@@ -56,11 +56,11 @@ LOADED = time.time_ns()
 _HOMES = {
     **dict.fromkeys(("Program", "check", "compile"), "api"),
     **dict.fromkeys(("CallError", "CompileError", "Diagnostic", "Error", "SlowPath"), "diagnostics"),
-    **dict.fromkeys(("Undecided", "accuracy", "exact", "trace", "verify"), "readings"),
+    **dict.fromkeys(("Undecided", "accuracy", "exact", "verify"), "readings"),
     **dict.fromkeys(("batch", "grad", "jvp"), "calculus"),
     **dict.fromkeys(("AuditFailed", "Contract", "audit"), "auditor"),
     "patterns": "weights",
-    "show": "pages",
+    **dict.fromkeys(("show", "trace"), "pages"),
     "read": "lift",
     "tune": "tuning",
     "watch": "watching.models",

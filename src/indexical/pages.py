@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from . import readings
 from .api import Program, compile, compile_anyway, compile_source
-from .diagnostics import CallError, Diagnostic
+from .diagnostics import CallError, Diagnostic, Error
 from .facts.summary import Facts
 from .ir import nodes as ir
 from .ir.types import Coordinate
@@ -21,7 +22,7 @@ from .numbers.evaluate import Evaluated, evaluate
 from .numbers.results import Results, nearest_float
 from .numbers.terms import Polynomial
 from .numbers.tower import Special
-from .readings import arguments_of
+from .readings import StepList, TraceSheet, arguments_of
 from .run.tables import Uncomputed
 from .run.tensors import to_numpy
 from .source import Source
@@ -48,10 +49,19 @@ class WebPage:
         self.title = title
         self.html = page_html(title, blocks, attached)
         check_page(self.html)
+        self._blocks = blocks
         self._tables = tables
 
     def _repr_html_(self) -> str:
         return page_fragment(self.html, self._tables)
+
+    def opening_at(self, point: str | None) -> WebPage:
+        """The page, opened at an element such as `out[2, 0]`; None is where it opens by itself."""
+        if point is None:
+            return self
+        first, *others = self._blocks
+        opens = f"cell={point.replace(' ', '')}"
+        return WebPage(self.title, [{**first, "opens": opens}, *others], self._tables)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         target = Path(path)
@@ -84,6 +94,33 @@ def show(
     documents = [document_json(found) for found in shown]
     heading = str(title) if title else " beside ".join(document["title"] for document in documents)
     return WebPage(heading, [{"kind": "program", "pages": documents}], "".join(map(_tables, shown)))
+
+
+def trace(
+    program: Program | str | os.PathLike[str],
+    /,
+    *arrays: Any,
+    at: str | None = None,
+    depth: int = 8,
+    sizes: Mapping[str, int] | None = None,
+    **named: Any,
+) -> TraceSheet | StepList:
+    """The origin of the number `at` (`"out[2, 0]"`): what it scanned, term by term, and so on down, `depth` times.
+
+    Without `at`: every definition in the order in which a person would compute them. In a notebook, either is the page
+    of the program, opened there, with the text under it.
+    """
+    found = readings.trace(program, *arrays, at=at, depth=depth, sizes=sizes, **named)
+
+    def framed(point: str | None, text: str) -> str:
+        try:
+            page = show(program, *arrays, sizes=sizes, **named)
+        except Error:  # What has a trace need not have a page: it may be too large.
+            return text
+        return page_fragment(page.opening_at(point).html, text, "as text")
+
+    found.framed = framed
+    return found
 
 
 def _checked(labels: Mapping[str, Sequence[str]] | None, program: Program) -> Mapping[str, Sequence[str]]:

@@ -36,6 +36,8 @@ from .views.verdicts import claims_json, show_claims
 __all__ = ["Undecided", "Value", "accuracy", "exact", "trace", "verify"]
 
 Tell = Callable[[str], None]
+# A text as HTML, under a page that opens at a point.
+Framed = Callable[[str | None, str], str]
 
 
 def _silent(name: str) -> None:
@@ -157,6 +159,9 @@ class ExactTracer(Tracer):
 class TraceSheet(Sheet):
     """The origin of one number, readable as it stands. `at` goes on to another element of the same evaluation."""
 
+    # Puts the text under a page that opens at a point, where there is one.
+    framed: Framed | None = None
+
     def __init__(self, evaluated: Evaluated, element: Element, depth: int) -> None:
         self._evaluated = evaluated
         self._tracer = ExactTracer(evaluated)
@@ -173,7 +178,13 @@ class TraceSheet(Sheet):
 
     def at(self, point: str) -> TraceSheet:
         """The trace of another element, `weights[2, 0]`."""
-        return TraceSheet(self._evaluated, _element(self._evaluated.program, self._evaluated, point), self.depth)
+        other = TraceSheet(self._evaluated, _element(self._evaluated.program, self._evaluated, point), self.depth)
+        other.framed = self.framed
+        return other
+
+    def _repr_html_(self) -> str:
+        text = super()._repr_html_()
+        return text if self.framed is None else self.framed(str(self.trace.element), text)
 
     def __str__(self) -> str:
         with explained():
@@ -189,12 +200,18 @@ class TraceSheet(Sheet):
 class StepList(Sheet):
     """The whole program, in the order in which a person would compute it; readable as it stands."""
 
+    framed: Framed | None = None
+
     def __init__(self, evaluated: Evaluated) -> None:
         self.results = ExactResults(evaluated)
         self.steps: list[Step] = steps(evaluated)
 
     def __len__(self) -> int:
         return len(self.steps)
+
+    def _repr_html_(self) -> str:
+        text = super()._repr_html_()
+        return text if self.framed is None else self.framed(None, text)
 
     def __str__(self) -> str:
         return show_steps(self.results, self.steps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -109,3 +110,15 @@ def test_a_phone_has_no_sideways_scrolling(opened: Open) -> None:
     tab = ready(opened, color_scheme="dark")
     tab.set_viewport_size({"width": 390, "height": 844})
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_in_a_notebook_it_works_in_its_frame(browser: Any, tmp_path: Path) -> None:
+    file = tmp_path / "notebook.html"
+    file.write_text(f"<!doctype html><meta charset=utf-8>{ix.patterns(np.eye(4))._repr_html_()}", encoding="utf-8")
+    tab = browser.new_page()
+    problems: list[str] = []
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.goto(file.as_uri())
+    tab.frame_locator("iframe").locator(".largest li").first.wait_for()
+    assert problems == []
+    tab.close()

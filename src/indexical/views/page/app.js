@@ -88,7 +88,7 @@ function resetAll() {
 }
 
 function recall() {
-  const found = new URLSearchParams(location.hash.replace(/^#/, ""));
+  const found = new URLSearchParams((location.hash || DATA.blocks[0]?.opens || "").replace(/^#/, ""));
   if (!["step", "cell", "set"].some((key) => found.has(key))) return;
   const number = (Number.parseInt(found.get("program") ?? "1", 10) || 1) - 1;
   const page = PAGES[number];
