@@ -14,6 +14,7 @@ from torch.nn import functional
 
 import indexical as ix
 from indexical.pages import WebPage
+from indexical.watching.capture import Call
 
 TOKENS = "a b c a b c".split()
 
@@ -118,6 +119,27 @@ def test_a_page_has_every_head_and_its_stage() -> None:
     assert page.html.count('id="stage-') == page.html.count('id="head-') == 8
     assert seen._repr_html_().startswith("<iframe")
     assert "2 × 4 × 6 × 6" in repr(seen)
+
+
+def test_some_layers_are_asked_for() -> None:
+    model = nn.Sequential(Attention(), Attention(), Attention())
+    with ix.watch(model, layers=[2, 0]) as seen:
+        model(sequence(1, 6, 8))
+    assert seen.layers == ["2", "0"]
+    assert not any("other sizes" in note for note in seen.notes())
+    with ix.watch(model, layers=[3]) as seen:
+        model(sequence(1, 6, 8))
+    with pytest.raises(ix.CallError, match="there are 3 layers, from 0 on"):
+        seen.page()
+
+
+def test_weights_that_are_too_many_are_refused() -> None:
+    many = torch.zeros(1, 1, 1, 1).expand(1, 64, 4096, 4)
+    with ix.watch(nn.Identity()) as seen:
+        pass
+    seen._capture.calls.append(Call("attention", many, many, many, None, False, 1.0, many))
+    with pytest.raises(ix.CallError, match="1,073,741,824 weights, and at most 536,870,912"):
+        seen.page()
 
 
 def test_a_difference_is_said() -> None:
@@ -247,5 +269,5 @@ def test_a_folder_is_read_and_nothing_is_fetched(tmp_path: Any) -> None:
     seen = watch_text(str(tmp_path), "the cat sat the cat")
     assert seen.tokens == "the cat sat the cat".split()
     assert seen.weights.shape == (2, 4, 5, 5)
-    with pytest.raises(ix.CallError, match="--download"):
+    with pytest.raises(ix.CallError, match="no file or folder here"):
         watch_text(str(tmp_path / "nothing"), "a")

@@ -146,7 +146,7 @@ def _add_show(commands: Any) -> None:
     showing.add_argument(
         "--tokens", metavar="TOKENS", help="of --weights: The,cat,sat, or a file with a list in JSON or a token a line"
     )
-    showing.add_argument("--layers", metavar="PLACES", help="points of the first axis of --weights, like 0,4-7")
+    showing.add_argument("--layers", metavar="PLACES", help="layers of --weights or --model to show, like 0,4-7")
     showing.add_argument(
         "--model", metavar="FOLDER", help="a model of Hugging Face's: a folder, a .gguf file, or a name in the cache"
     )

@@ -24,9 +24,11 @@ _OF_PROGRAMS = ("beside", "value", "input", "random", "sizes", "labels")
 def show_command(options: Namespace) -> int:
     if sum(given is not None for given in (options.file, options.weights, options.model)) != 1:
         raise Usage("show takes one of these: a program or a lesson, --weights, --model")
-    for name, owner in {**dict.fromkeys(("name", "tokens", "layers"), "weights"), "text": "model"}.items():
+    for name, owner in {"name": "weights", "tokens": "weights", "text": "model"}.items():
         if getattr(options, owner) is None and getattr(options, name) is not None:
             raise Usage(f"--{name} is for --{owner}")
+    if options.file is not None and options.layers is not None:
+        raise Usage("--layers is for --weights and --model")
     if options.weights is not None:
         page = _page_of_weights(options)
     else:
@@ -75,7 +77,10 @@ def _page_of_model(options: Namespace) -> WebPage:
         from ..watching.models import watch_text
     except ImportError:
         raise Usage("--model needs PyTorch and transformers: pip install 'indexical[models]'") from None
-    return watch_text(options.model, options.text, options.download).page(options.title or Path(options.model).stem)
+    layers = None if options.layers is None else _places(options.layers)
+    return watch_text(options.model, options.text, options.download, layers).page(
+        options.title or Path(options.model).stem
+    )
 
 
 def _weights(path: str, name: str | None) -> tuple[Any, list[str] | None]:
@@ -93,16 +98,22 @@ def _weights(path: str, name: str | None) -> tuple[Any, list[str] | None]:
 
 
 def _layers(weights: np.ndarray[Any, Any], text: str) -> np.ndarray[Any, Any]:
-    """The points of the first axis that a text like `0,4-7` names."""
+    """The points of the first axis that a text names."""
+    places = _places(text)
+    if weights.ndim < 3 or not all(place < len(weights) for place in places) or not places:
+        raise Usage(f"--layers {text}: the first of the leading axes has no such points; the shape is {weights.shape}")
+    return weights[places]
+
+
+def _places(text: str) -> list[int]:
+    """`0,4-7` as numbers."""
     places: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
         if match is None:
             raise Usage(f"--layers {text}: places look like 0,4-7")
         places += range(int(match[1]), int(match[2] or match[1]) + 1)
-    if weights.ndim < 3 or not all(place < len(weights) for place in places) or not places:
-        raise Usage(f"--layers {text}: the first of the leading axes has no such points; the shape is {weights.shape}")
-    return weights[places]
+    return places
 
 
 def _tokens(text: str) -> list[str]:

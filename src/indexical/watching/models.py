@@ -24,31 +24,50 @@ from .stages import labelled, packed_stages
 
 __all__ = ["Watched", "watch", "watch_text"]
 
+# More weights than this take more memory than is in reason: four bytes each, and as much again on the way to a page.
+MOST_WEIGHTS = 1 << 29
+
 # What a relation gives may differ from what a model computed by this part of the largest number in it: a few roundings
 # of its dtype. A larger difference is said.
 CLOSE = {torch.float32: 1e-4, torch.float64: 1e-9, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 
 
-def watch(model: nn.Module, tokenizer: Any = None, *, tokens: Sequence[str] | None = None, batch: int = 0) -> Watched:
+def watch(
+    model: nn.Module,
+    tokenizer: Any = None,
+    *,
+    tokens: Sequence[str] | None = None,
+    layers: Sequence[int] | None = None,
+    batch: int = 0,
+) -> Watched:
     """Watch the attention of a model while it runs: `with ix.watch(model, tokenizer) as seen: model(**inputs)`.
 
     What is seen are the calls of `scaled_dot_product_attention`, wherever they stand, and `nn.MultiheadAttention`. From
     the captured queries, keys and values the weights are computed by a program, and its output is compared with the
-    model's. `tokenizer` turns the model's `input_ids` into tokens; `tokens` gives them.
+    model's. `tokenizer` turns the model's `input_ids` into tokens; `tokens` gives them. `layers` are those to show, by
+    their number in the order in which they run.
     """
     if not isinstance(model, nn.Module):
         message = f"a model to watch is a `torch.nn.Module`, and this is {type(model).__name__}"
         raise CallError([Diagnostic("IX515", message)])
-    return Watched(model, tokenizer, tokens, batch)
+    return Watched(model, tokenizer, tokens, layers, batch)
 
 
 class Watched:
     """What was seen of a model. In a notebook it is a page of all heads."""
 
-    def __init__(self, model: nn.Module, tokenizer: Any, tokens: Sequence[str] | None, batch: int) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        tokenizer: Any,
+        tokens: Sequence[str] | None,
+        layers: Sequence[int] | None,
+        batch: int,
+    ) -> None:
         self._capture = Capture(model)
         self._tokenizer = tokenizer
         self._tokens = tokens
+        self._wanted = layers
         self._batch = batch
         self._found: list[_Layer] | None = None
 
@@ -124,7 +143,7 @@ class Watched:
             )
         else:
             said.append(f"Compared with what the model computed: the same within {most:.1g} of the largest number.")
-        others = len({call.name for call in capture.calls}) - len(layers)
+        others = len({call.name for call in capture.calls}) - len(_shown_calls(capture))
         if others:
             said.append(f"Modules that have other sizes, and are not shown: {others}.")
         if capture.skipped:
@@ -147,7 +166,9 @@ class Watched:
 
     def _layers(self) -> list[_Layer]:
         if self._found is None:
-            self._found = [_Layer(call, self._batch) for call in _shown_calls(self._capture)]
+            calls = _some(_shown_calls(self._capture), self._wanted)
+            _check_size(calls)
+            self._found = [_Layer(call, self._batch) for call in calls]
         return self._found
 
 
@@ -205,9 +226,26 @@ def _shown_calls(capture: Capture) -> list[Call]:
     return max(groups.values(), key=len)
 
 
-def watch_text(place: str, text: str, download: bool = False) -> Watched:
+def _some(calls: list[Call], wanted: Sequence[int] | None) -> list[Call]:
+    if wanted is None:
+        return calls
+    if not wanted or not all(0 <= layer < len(calls) for layer in wanted):
+        message = f"there are {len(calls)} layers, from 0 on, and the layers asked for are {list(wanted)}"
+        raise CallError([Diagnostic("IX515", message)])
+    return [calls[layer] for layer in wanted]
+
+
+def _check_size(calls: list[Call]) -> None:
+    """Refuse weights that would not fit into memory."""
+    count = sum(call.queries.shape[1] * call.queries.shape[2] * call.keys.shape[2] for call in calls)
+    if count > MOST_WEIGHTS:
+        message = f"these are {count:,} weights, and at most {MOST_WEIGHTS:,} are computed at once"
+        raise CallError([Diagnostic("IX515", message, help="watch fewer layers, `layers=[0, 1]`, or a shorter text")])
+
+
+def watch_text(place: str, text: str, download: bool = False, layers: Sequence[int] | None = None) -> Watched:
     """A model of Hugging Face's, from a folder, a GGUF file or the cache on this disk, while it reads a text."""
     model, tokenizer = load(place, download)
-    with torch.no_grad(), watch(model, tokenizer) as seen:
+    with torch.no_grad(), watch(model, tokenizer, layers=layers) as seen:
         model(**tokenizer(text, return_tensors="pt"))
     return seen

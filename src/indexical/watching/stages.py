@@ -14,7 +14,7 @@ from ..pages import gather
 from ..views.document import Shown, document_json
 from .relation import HeadInputs
 
-# Numbers that a stage shows at most: with more, a page has the wall and the matrix alone.
+# Numbers that a stage has at most in a page of all heads: with more, that has the wall and the matrix alone.
 MOST_NUMBERS = 200_000
 
 
@@ -26,7 +26,8 @@ def packed_stages(layers: list[list[HeadInputs]], tokens: Sequence[str] | None, 
     """The stages of as many heads as there is room for, in base 64, by the number of their head."""
     packed: dict[str, str] = {}
     for number, inputs in enumerate(inputs for layer in layers for inputs in layer):
-        if sum(np.size(array) for array in inputs.arrays.values()) > MOST_NUMBERS:
+        scores = 2 * len(inputs.arrays["Q"]) * len(inputs.arrays["K"])
+        if scores + sum(np.size(array) for array in inputs.arrays.values()) > MOST_NUMBERS:
             return packed
         document = document_json(labelled(gather(inputs.kind.program, (), inputs.arrays, None), tokens))
         text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
