@@ -121,12 +121,22 @@ def test_a_page_has_every_head_and_its_stage() -> None:
     assert "2 × 4 × 6 × 6" in repr(seen)
 
 
+def test_a_layer_that_is_shared_is_shown_each_time_and_of_several_runs_the_longest() -> None:
+    shared = Attention(is_causal=True)
+    model = nn.Sequential(shared, shared, shared)
+    with ix.watch(model, tokens=TOKENS) as seen:
+        model(sequence(1, 6, 8))
+        model(sequence(1, 1, 8))
+    assert seen.weights.shape == (3, 4, 6, 6)
+    assert seen.differences.max() < 1e-5
+
+
 def test_some_layers_are_asked_for() -> None:
     model = nn.Sequential(Attention(), Attention(), Attention())
     with ix.watch(model, layers=[2, 0]) as seen:
         model(sequence(1, 6, 8))
     assert seen.layers == ["2", "0"]
-    assert not any("other sizes" in note for note in seen.notes())
+    assert not any("of other sizes" in note for note in seen.notes())
     with ix.watch(model, layers=[3]) as seen:
         model(sequence(1, 6, 8))
     with pytest.raises(ix.CallError, match="there are 3 layers, from 0 on"):
@@ -198,7 +208,7 @@ def test_of_calls_of_other_sizes_the_largest_group_is_shown() -> None:
     with ix.watch(model) as seen:
         model(sequence(1, 6, 8))
     assert seen.layers == ["one", "two"]
-    assert "Modules that have other sizes, and are not shown: 1." in seen.notes()
+    assert "Calls of attention of other sizes, which are not shown: 1." in seen.notes()
 
 
 # ---------------------------------------------------------------- Hugging Face

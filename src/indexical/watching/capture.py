@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ class Call:
 
     `mask` is what may be heard, Booleans, or what is added to the scores; `given` is what came out, of the shape of the
     queries with the features of the values. Of a module that projects it, `given` is projected, and `project` does the
-    same to what the relation gives.
+    same to what the relation gives. `run` counts how often the whole model was run before.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Call:
     scale: float
     given: Tensor
     project: Callable[[Tensor], Tensor] | None = None
+    run: int = 0
 
 
 class Capture:
@@ -43,6 +44,7 @@ class Capture:
         self.ids: Tensor | None = None
         self.skipped: list[str] = []
         self.notes: list[str] = []
+        self.run = 0
         self._names: list[str] = []
         self._stack = ExitStack()
 
@@ -52,7 +54,7 @@ class Capture:
             if isinstance(module, nn.MultiheadAttention):
                 self._keep(module.register_forward_hook(self._leave_multihead(name), with_kwargs=True))
             self._keep(module.register_forward_hook(self._leave, always_call=True))
-        self._keep(self.model.register_forward_pre_hook(self._read_ids, with_kwargs=True))
+        self._keep(self.model.register_forward_pre_hook(self._begin, with_kwargs=True))
         self._without_eager()
         self._stack.enter_context(_Mode(self))
         return self
@@ -83,7 +85,8 @@ class Capture:
                 config._attn_implementation = "sdpa"
                 self._stack.callback(setattr, config, "_attn_implementation", "eager")
 
-    def _read_ids(self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+    def _begin(self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        self.run += 1
         for value in (named.get("input_ids"), *arguments[:1]):
             if isinstance(value, Tensor) and not value.is_floating_point() and value.ndim in (1, 2):
                 self.ids = value.detach().cpu()
@@ -111,6 +114,7 @@ class Capture:
                 bool(given.get("is_causal", False)),
                 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale),
                 result.detach(),
+                run=self.run,
             )
         )
 
@@ -121,7 +125,7 @@ class Capture:
             if module.bias_k is not None or module.add_zero_attn or given["query"].ndim != 3:
                 self.skipped.append(f"{name}: learned or empty keys, or no batch")
                 return
-            self.calls.append(_multihead(name, module, given, result[0].detach()))
+            self.calls.append(replace(_multihead(name, module, given, result[0].detach()), run=self.run))
 
         return read
 

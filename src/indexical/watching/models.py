@@ -143,9 +143,9 @@ class Watched:
             )
         else:
             said.append(f"Compared with what the model computed: the same within {most:.1g} of the largest number.")
-        others = len({call.name for call in capture.calls}) - len(_shown_calls(capture))
+        others = sum(call.run == layers[0].call.run for call in capture.calls) - len(_shown_calls(capture))
         if others:
-            said.append(f"Modules that have other sizes, and are not shown: {others}.")
+            said.append(f"Calls of attention of other sizes, which are not shown: {others}.")
         if capture.skipped:
             said.append(f"Not shown: {capture.skipped[0]}.")
         count = layers[0].call.queries.shape[0]
@@ -211,17 +211,16 @@ def _of_batch(mask: torch.Tensor, batch: int, heads: int) -> Array:
 
 
 def _shown_calls(capture: Capture) -> list[Call]:
-    """Of each module the call with the most queries, the last of several; of these, the largest group of one size."""
+    """The calls of the run with the most queries, the last of several; of these, the largest group of one size."""
     if not capture.calls:
         help = "run it inside `with ix.watch(model) as seen:`; models that are compiled or scripted cannot be seen"
         reason = f" ({capture.skipped[0]})" if capture.skipped else ""
         raise CallError([Diagnostic("IX515", f"no attention was seen in this model{reason}", help=help)])
-    best: dict[str, Call] = {}
-    for call in capture.calls:
-        if call.name not in best or call.queries.shape[2] >= best[call.name].queries.shape[2]:
-            best[call.name] = call
+    run = max(capture.calls, key=lambda call: (call.queries.shape[2], call.run)).run
     groups: dict[tuple[int, ...], list[Call]] = {}
-    for call in best.values():
+    for call in capture.calls:
+        if call.run != run:
+            continue
         groups.setdefault((*call.queries.shape[:3], call.keys.shape[2]), []).append(call)
     return max(groups.values(), key=len)
 
