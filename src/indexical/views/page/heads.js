@@ -135,7 +135,8 @@ class Heads {
     const entry = this.data.heads[number];
     const section = el("div", { class: "head-stage" }, el("h2", {}, `The arithmetic of ${this.called(entry)}`));
     if (page === null) section.append(el("p", { class: "hint" }, "It is left out of this page for its size; in Python, ", el("code", {}, `seen.stage(${entry.at.join(", ")})`), " has it."));
-    (this.stage ?? this.block).replaceWith(...(this.stage === undefined ? [this.block, section] : [section]));
+    if (this.stage === undefined) this.block.after(section);
+    else this.stage.replaceWith(section);
     this.stage = section;
     if (page === null) return;
     programBlock({ pages: [page] }, section);
