@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -334,3 +335,10 @@ def test_weights_that_are_refused(arguments: list[str], said: str, capsys: Captu
     assert main(["show", *arguments, "-o", "page.html"]) != 0
     assert said in capsys.readouterr().err
     assert not Path("page.html").exists()
+
+
+def test_a_model_without_the_extra_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    assert main(["show", "--model", "folder", "--text", "a", "-o", "page.html"]) == 1
+    assert "pip install 'indexical[models]'" in capsys.readouterr().err
