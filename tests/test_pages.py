@@ -322,6 +322,7 @@ def prose(text: str) -> list[Any]:
         ("**a *b* c**", [["p", ["strong", "a ", ["em", "b"], " c"]]]),
         ("<b>x</b> & <script>", [["p", "<b>x</b> & <script>"]]),
         ("an *unclosed", [["p", "an *unclosed"]]),
+        ("a [*b*](#step=1)", [["p", "a ", ["a", "step=1", ["em", "b"]]]]),
         ("a lone ` and [half](", [["p", "a lone ` and [half]("]]),
     ],
 )
@@ -468,6 +469,67 @@ def test_half_a_question(tmp_path: Path, question: str) -> None:
     assert "lesson.md:8: this question" in problem.value.diagnostics[0].message
 
 
+LINKED = """# T
+
+```ix one.ix #cell=y[1]&set=x[0]:5&labels=i:a,b
+let x[i] = [1, 2];
+let y[i] = 2 * x[i];
+```
+
+Of `y[1]`, `x`, `y[7]`, `z` and `[i]`; [there](#step=1&set=x[1]:3), [back](#reset), [out](https://elsewhere).
+
+```words i
+Two *words*.
+```
+
+## Next
+
+On `y`.
+
+```ix two.ix
+let y = 3;
+let z[k] = [1];
+```
+"""
+
+
+def test_what_a_lesson_speaks_of_is_found_in_its_programs(tmp_path: Path) -> None:
+    _, first, prose, words, ahead, _ = data_of(show_lesson(write(tmp_path, LINKED)))["blocks"]
+    assert first["opening"] == "cell=y[1]&set=x[0]:5"
+    assert first["pages"][0]["labels"] == {"i": ["a", "b"]}
+    assert prose["nodes"][0][1:] == [
+        "Of ", ["cell", 0, "y", [1], "y[1]"], ", ", ["cell", 0, "x", [], "x"], ", ", ["code", "y[7]"], ", ",
+        ["cell", 1, "z", [], "z"], " and ", ["code", "[i]"], "; ", ["a", 0, "step=1&set=x[1]:3", "there"], ", ",
+        ["a", 0, "reset", "back"], ", ", "out", ".",
+    ]  # fmt: skip
+    assert (words["names"], words["count"], words["program"]) == (["i"], 2, 0)
+    assert ahead["nodes"][1] == ["p", "On ", ["cell", 1, "y", [], "y"], "."]  # A heading leads to the next program.
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line", "message"),
+    [
+        ("(#reset)", "(#step=2)", 8, "there are 1 steps, and no step `2`"),
+        ("(#reset)", "(#cell=y)", 8, "no program near it has an element `y`"),
+        ("(#reset)", "(#set=y[0]:1)", 8, "`y[0]:1` does not set a number that is given"),
+        ("(#reset)", "(#set=x[0]:one)", 8, "`x[0]:one` does not set a number"),
+        ("(#reset)", "(#program=3&step=1)", 8, "there is no such program"),
+        ("(#reset)", "(#elsewhere)", 8, "`elsewhere` is none of `program`, `step`"),
+        ("#cell=y[1]", "#cell=y[2]", 3, "no program near it has an element `y[2]`"),
+        ("labels=i:", "labels=q:", 3, "labels are for coordinates and spaces, and `q` is none"),
+        ("words i", "words q", 10, "no program before this block has a coordinate or a space `q`"),
+        ("Two *words*.", "", 10, "this block asks for nothing"),
+    ],
+)
+def test_a_lesson_that_speaks_of_nothing(tmp_path: Path, before: str, after: str, line: int, message: str) -> None:
+    text = LINKED.replace("two.ix\nlet y = 3;", "two.ix\nlet w = 3;").replace(before, after)
+    with pytest.raises(ix.Error) as problem:
+        show_lesson(write(tmp_path, text))
+    assert code_of(problem) == "IX515"
+    assert f"lesson.md:{line}: " in problem.value.diagnostics[0].message
+    assert message in problem.value.diagnostics[0].message
+
+
 def test_an_empty_block_names_a_file(tmp_path: Path) -> None:
     with pytest.raises(ix.Error) as problem:
         show_lesson(write(tmp_path, "```ix\n```\n"))
@@ -519,7 +581,7 @@ def test_our_lessons(file: Path) -> None:
     questions = [block for block in blocks if isinstance(block, Question)]
     assert any(question.answer for question in questions)
     assert any(question.reveal for question in questions)
-    assert all(question.prompt and bool(question.answer) != bool(question.reveal) for question in questions)
+    assert all(question.prompt and (question.answer or question.reveal) for question in questions)
     for block in blocks:
         if isinstance(block, ProgramText) and block.text.strip():
             tree = parse(Source(block.name, block.text), Sink())

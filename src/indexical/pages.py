@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +28,8 @@ from .source import Source
 from .views.document import Shown, document_json
 from .views.extent import check_extent, check_page
 from .views.fragment import text_html
-from .views.lesson import ProgramText, Prose, Question, Unclosed, read_lesson, title_of
+from .views.lesson import ProgramText, Unclosed, read_lesson, title_of
+from .views.lesson_page import Wrong, lesson_json, opening_labels
 from .views.static import page_fragment, results_html
 from .views.text import show_output
 from .views.webpage import page_html
@@ -166,18 +166,13 @@ def show_lesson(path: str | os.PathLike[str], title: str | None = None) -> WebPa
         parts = read_lesson(text)
     except Unclosed as problem:
         raise _lesson_error(file, problem.line, "this block is not closed") from None
-    blocks: list[dict[str, Any]] = []
-    shown: list[Shown] = []
-    for part in parts:
-        match part:
-            case Prose(nodes):
-                blocks.append({"kind": "prose", "nodes": list(nodes)})
-            case ProgramText():
-                shown.append(gather(_program_of(part, file), (), {}, None))
-                blocks.append({"kind": "program", "pages": [document_json(shown[-1])]})
-            case Question():
-                blocks.append(_question(part, shown, file))
-    return WebPage(title or title_of(parts) or file.stem, blocks, "".join(map(_tables, shown)))
+    try:
+        shown = {n: _lesson_program(part, file) for n, part in enumerate(parts) if isinstance(part, ProgramText)}
+        blocks = lesson_json(parts, shown)
+    except Wrong as problem:
+        line = problem.line or _line_of(problem.within, text)
+        raise _lesson_error(file, line, problem.message, problem.help) from None
+    return WebPage(title or title_of(parts) or file.stem, blocks, "".join(map(_tables, shown.values())))
 
 
 def _unreadable(file: Path, reason: str) -> CallError:
@@ -194,37 +189,20 @@ def _program_of(block: ProgramText, file: Path) -> Program:
     return compile(file.parent / block.name)
 
 
-def _question(block: Question, shown: list[Shown], file: Path) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "kind": "question",
-        "prompt": block.prompt,
-        "program": len(shown) - 1,
-        "reveal": list(block.reveal),
-    }
-    if not block.prompt:
-        raise _lesson_error(file, block.line, "this question asks nothing")
-    if block.answer is None:
-        if not block.reveal:
-            message = "this question has no answer"
-            raise _lesson_error(file, block.line, message, "add `answer: out[2, 0]`, or `reveal:` with words")
-        return {**entry, "answer": None}
-    match = re.fullmatch(r"(\w+)\s*(?:\[([\d,\s]*)\])?", block.answer)
-    array = shown[-1].arrays.get(match[1]) if match and shown else None
-    if match is None or array is None:
-        message = f"no program before this question has an element `{block.answer}`"
-        raise _lesson_error(file, block.line, message, "an answer names an element, like `out[2, 0]`, or a tensor")
-    place = [int(part) for part in (match[2] or "").split(",") if part.strip()]
+def _lesson_program(block: ProgramText, file: Path) -> Shown:
+    """A program of a lesson with all its values, and the labels that its block gives."""
+    program = _program_of(block, file)
+    labels = opening_labels(block)
     try:
-        answers = np.asarray(array[tuple(place)], dtype=float).reshape(-1)
-        masked = shown[-1].masked.get(match[1], np.zeros(array.shape, bool))[tuple(place)]
-    except IndexError:
-        raise _lesson_error(file, block.line, f"`{match[1]}` has no point `{block.answer}`") from None
-    if np.any(masked) or not np.isfinite(answers).all() or not answers.size:
-        raise _lesson_error(
-            file, block.line, f"`{block.answer}` has no number to type: it is masked, infinite or a symbol"
-        )
-    first = [*place, *([0] * (array.ndim - len(place)))]
-    return {**entry, "answer": answers.tolist(), "name": match[1], "place": first}
+        known = _checked(labels, program)
+    except CallError as problem:
+        raise Wrong(block.line - 1, problem.diagnostics[0].message, problem.diagnostics[0].help) from None
+    return replace(gather(program, (), {}, None), labels=known)
+
+
+def _line_of(address: str, text: str) -> int:
+    """The first line of a lesson that has a link to an address; 1 where the address goes over a line's end."""
+    return text.count("\n", 0, max(0, text.find(f"(#{address})"))) + 1
 
 
 def _lesson_error(file: Path, line: int, message: str, help: str | None = None) -> CallError:

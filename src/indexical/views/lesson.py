@@ -1,7 +1,8 @@
 """A lesson: prose with programs in it and questions about them, read from Markdown.
 
 The Markdown is a small one: headings, paragraphs, lists, quotations, `code`, *emphasis*, **strength**. It becomes a
-tree of texts, and never markup. A block that is called `ix` is a program, one that is called `question` a question.
+tree of texts, and never markup. A block that is called `ix` is a program, one that is called `question` a question, and
+one that is called `words` a field for words of the reader's own.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ class Prose:
 
 @dataclass(frozen=True, slots=True)
 class ProgramText:
-    """A program, or where it stands; `line` is that of its first line in the lesson."""
+    """A program, or where it stands; `line` is that of its first line in the lesson, `opening` what it opens on."""
 
     name: str
     text: str
     line: int
+    opening: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +38,19 @@ class Question:
     answer: str | None
     reveal: tuple[Node, ...]
     line: int
+    places: int = 0
 
 
-Block: TypeAlias = Prose | ProgramText | Question
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A field for words of the reader's own, which become the labels of a coordinate or a space."""
+
+    name: str
+    prompt: str
+    line: int
+
+
+Block: TypeAlias = Prose | ProgramText | Question | Words
 
 
 class Unclosed(Exception):
@@ -68,7 +80,7 @@ def read_lesson(text: str) -> list[Block]:
         inside = lines[start:end]
         blocks += _prose(waiting)
         waiting = []
-        if opening[2] in ("ix", "question"):
+        if opening[2] in ("ix", "question", "words"):
             blocks.append(_fenced(opening[2], (opening[3] or "").strip(), inside, start + 1))
         else:
             blocks.append(Prose((["pre", "\n".join(inside)],)))
@@ -78,20 +90,31 @@ def read_lesson(text: str) -> list[Block]:
 
 def _fenced(kind: str, name: str, inside: list[str], line: int) -> Block:
     if kind == "ix":
-        return ProgramText(name, "\n".join(inside) + "\n", line)
+        opening = re.search(r"(?:^|\s)#((?:step|cell|set|labels)=.*)", name)
+        file = name if opening is None else name[: opening.start()].rstrip()
+        return ProgramText(file, "\n".join(inside) + "\n", line, "" if opening is None else opening[1])
+    if kind == "words":
+        return Words(name, _one_line(inside), line)
     prompt: list[str] = []
     answer = None
+    places = 0
     reveal: list[str] = []
     for text in inside:
         if text.startswith("answer:"):
             answer = text.removeprefix("answer:").strip()
+        elif re.fullmatch(r"places:\s*[1-9]", text.rstrip()):
+            places = int(text.rstrip()[-1])
         elif text.startswith("reveal:"):
             reveal.append(text.removeprefix("reveal:").strip())
         elif reveal:
             reveal.append(text)
         else:
             prompt.append(text)
-    return Question(" ".join(part.strip() for part in prompt if part.strip()), answer, tuple(_nodes(reveal)), line)
+    return Question(_one_line(prompt), answer, tuple(_nodes(reveal)), line, places)
+
+
+def _one_line(lines: list[str]) -> str:
+    return " ".join(part.strip() for part in lines if part.strip())
 
 
 def title_of(blocks: list[Block]) -> str | None:
@@ -104,7 +127,9 @@ def title_of(blocks: list[Block]) -> str | None:
 
 
 def _texts(nodes: list[Node]) -> list[str]:
-    return [text for node in nodes for text in ([node] if isinstance(node, str) else _texts(node[1:]))]
+    """The texts inside; of a link, not its address."""
+    inside = (node if isinstance(node, str) else _texts(node[2 if node[0] == "a" else 1 :]) for node in nodes)
+    return [text for found in inside for text in ([found] if isinstance(found, str) else found)]
 
 
 # ------------------------------------------------------------------- markdown
@@ -125,7 +150,7 @@ def _nodes(lines: list[str]) -> list[Node]:
         if not line.strip():
             number += 1
         elif heading:
-            nodes.append([f"h{min(3, len(heading[1]))}", *_inline(heading[2])])
+            nodes.append([f"h{min(3, len(heading[1]))}", *inline(heading[2])])
             number += 1
         else:
             kind, marker = _kind(line)
@@ -161,16 +186,16 @@ def _kind(line: str) -> tuple[str, str]:
 
 def _block(kind: str, marker: str, lines: list[str]) -> Node:
     if kind == "p":
-        return ["p", *_inline(" ".join(line.strip() for line in lines))]
+        return ["p", *inline(" ".join(line.strip() for line in lines))]
     if kind == "quote":
-        return ["quote", ["p", *_inline(" ".join(re.sub(rf"^{marker}", "", line).strip() for line in lines))]]
+        return ["quote", ["p", *inline(" ".join(re.sub(rf"^{marker}", "", line).strip() for line in lines))]]
     items: list[str] = []
     for line in lines:
         if re.match(marker, line):
             items.append(re.sub(rf"^{marker}", "", line).strip())
         else:
             items[-1] += f" {line.strip()}"
-    return [kind, *(["li", *_inline(item)] for item in items)]
+    return [kind, *(["li", *inline(item)] for item in items)]
 
 
 # An asterisk marks emphasis only where no blank stands inside of it.
@@ -179,21 +204,23 @@ _MARKS = re.compile(
 )
 
 
-def _inline(text: str) -> list[Node]:
-    """Code, strength, emphasis; of a link, its words."""
+def inline(text: str) -> list[Node]:
+    """Code, strength, emphasis, links to places of the page; of a link that leads elsewhere, its words."""
     nodes: list[Node] = []
     at = 0
     for match in _MARKS.finditer(text):
         if match.start() > at:
             nodes.append(text[at : match.start()])
-        code, strong, emphasis, link, _ = match.groups()
+        code, strong, emphasis, link, address = match.groups()
         if code is not None:
             nodes.append(["code", code])
         elif strong is not None:
-            nodes.append(["strong", *_inline(strong)])
+            nodes.append(["strong", *inline(strong)])
         elif emphasis is not None:
-            nodes.append(["em", *_inline(emphasis)])
+            nodes.append(["em", *inline(emphasis)])
+        elif address.startswith("#"):
+            nodes.append(["a", address[1:], *inline(link)])
         else:
-            nodes += _inline(link)
+            nodes += inline(link)
         at = match.end()
     return [*nodes, text[at:]] if at < len(text) else nodes

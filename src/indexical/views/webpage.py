@@ -29,13 +29,13 @@ _SCRIPTS = (
     "captions.js",
     "panel.js",
     "live.js",
-    "lesson.js",
     "beside.js",
     "export.js",
     "print.js",
 )
-# What a page of heads has beside these.
+# What a page of heads, and one with a text, have beside these.
 _OF_HEADS = ("matrix.js", "heads.js")
+_OF_LESSONS = ("lesson.js", "question.js")
 
 _FRAME = """<!doctype html>
 <html lang="en" data-theme="auto">
@@ -83,12 +83,13 @@ def page_html(title: str, blocks: list[dict[str, Any]], attached: Mapping[str, s
     room = files("indexical.views") / "page"
     heads = any(block["kind"] == "heads" for block in blocks)
     exact = any("exact" in tensor for b in blocks for page in b.get("pages", ()) for tensor in page["tensors"])
+    has_text = any(block["kind"] not in ("program", "heads") or block.get("opening") for block in blocks)
     return _FRAME.format(
         title=escape(title),
         style="".join((room / name).read_text(encoding="utf-8") for name in ("page.css", *["heads.css"] * heads)),
         attached="".join(_ATTACHED.format(id=id, text=text) for id, text in (attached or {}).items()),
         data=embedded({"title": title, "blocks": blocks, "exact": exact}),
-        script="\n".join(map(script, (*_SCRIPTS, *_OF_HEADS * heads, "app.js"))),
+        script="\n".join(map(script, (*_SCRIPTS, *_OF_LESSONS * has_text, *_OF_HEADS * heads, "app.js"))),
     )
 
 

@@ -14,6 +14,7 @@ function start() {
     if (block.kind === "prose") root.append(prose(block));
     if (block.kind === "program") programBlock(block, root);
     if (block.kind === "question") root.append(question(block));
+    if (block.kind === "words") root.append(ownWords(block));
     if (block.kind === "heads") new Heads(block).build(root);
   }
   for (const [id, field] of [["forms", "form"], ["voices", "voice"]]) {
@@ -124,6 +125,7 @@ function programBlock(block, root) {
     PAGES.push(page);
     for (const kind of ["focusin", "pointerdown"]) half.addEventListener(kind, () => { active = page.number; });
     page.build();
+    if (block.opening) openAt(page, new URLSearchParams(block.opening));
     return page;
   });
   if (pages.length > 1) section.prepend(beside(pages));

@@ -1,4 +1,4 @@
-// A lesson: its prose, and questions that are checked against the program.
+// A lesson: its prose, in which elements are links to their cells, and words of the reader's own.
 "use strict";
 
 const TAGS = { p: "p", h1: "h1", h2: "h2", h3: "h3", ul: "ul", ol: "ol", li: "li", em: "em", strong: "strong", code: "code", pre: "pre", quote: "blockquote" };
@@ -11,47 +11,106 @@ function prose(block) {
 function node(found) {
   if (typeof found === "string") return found;
   const [kind, ...inside] = found;
+  if (kind === "cell") return cellLink(inside[0], inside[1], inside[2], inside[3]);
+  if (kind === "a") return placeLink(inside[0], inside[1], inside.slice(2).map(node));
   return el(Object.hasOwn(TAGS, kind) ? TAGS[kind] : "span", {}, inside.map(node));
 }
 
-const backticked = (text) => text.split("`").map((part, n) => (n % 2 ? el("code", {}, part) : part));
+// ---------------------------------------------------------------------- links
 
-function question(block) {
-  const page = PAGES[block.program] ?? PAGES[0];
-  if (block.answer === null) {
-    return el("details", { class: "question" }, el("summary", {}, backticked(block.prompt)), el("div", { class: "prose" }, block.reveal.map(node)));
-  }
-  const verdict = el("p", { class: "answer", role: "status" });
-  const several = block.answer.length > 1 ? ` (${block.answer.length} numbers)` : "";
-  const input = el("input", { type: "text", autocomplete: "off", "aria-label": `your answer${several}`, placeholder: several.slice(2, -1) });
-  const words = el("div", { class: "prose", hidden: true }, block.reveal.map(node));
-  const show = () => {
-    page.select(block.name, block.place, true);
-    page.panel.querySelector("h2").focus({ preventScroll: true });
-  };
-  const form = el("form", {
-    class: "question",
-    onsubmit: (event) => {
-      event.preventDefault();
-      const typed = input.value.split(/[\s,;]+/).filter((part) => part !== "");
-      const right = typed.length === block.answer.length && typed.every((text, n) => isRight(text, block.answer[n]));
-      form.dataset.right = String(right);
-      const most = typed.length === block.answer.length || typed.length === 0 ? "" : `It is ${block.answer.length === 1 ? "one number" : `${block.answer.length} numbers`}. `;
-      verdict.replaceChildren(right ? "Right. " : `Not yet. ${most}`, button("show how it comes about", {}, show));
-      if (right) page.select(block.name, block.place, true);
-      words.hidden = !right;
-    },
-  }, el("label", {}, backticked(block.prompt), " ", input), button("check", { type: "submit" }, () => {}), verdict, words);
-  return form;
+// `weights[2, 2]` leads to that cell, a row to its first cell, and `weights` to its step.
+function cellLink(number, name, place, text) {
+  const first = (page) => [...place, ...page.tables.get(name).shape.slice(place.length).map(() => 0)];
+  const address = place.length ? `cell=${name}[${place.join(",")}]` : `cell=${name}`;
+  return led(number, address, el("code", {}, text), (page) => {
+    if (place.length === 0 && page.tables.get(name).shape.length > 0) {
+      page.go(name);
+      return;
+    }
+    if (page.steps.some((step) => step.name === name)) page.enter(name);
+    page.select(name, first(page), true);
+  });
 }
 
-// A typed answer is checked as a published figure is: a decimal claims half a unit of its last digit on either side.
-function isRight(text, answer) {
-  const near = 1e-12 * Math.max(1, Math.abs(answer));
-  const fraction = /^(-?\d+)\/(\d+)$/.exec(text);
-  if (fraction) return Math.abs(Number(fraction[1]) / Number(fraction[2]) - answer) <= near;
-  if (!/^[-−+]?(\d+(\.\d+)?|\.\d+)$/.test(text)) return false;
-  const places = text.includes(".") ? text.length - text.indexOf(".") - 1 : 0;
-  const room = places ? 0.5 * 10 ** -places : 0;
-  return Math.abs(Number(text.replace("−", "-")) - answer) <= room + near;
+// A link that sets the step, the cell and the inputs, written as an address of this page is.
+function placeLink(number, address, words) {
+  const found = new URLSearchParams(address);
+  return led(number, address, words, (page) => {
+    if (found.has("set") || found.has("reset")) page.reset();
+    page.recall(found);
+    countChanges();
+    page.remember();
+  });
+}
+
+// A link into a program, and the way back to the text where the page has moved.
+function led(number, address, words, act) {
+  const own = number > 0 && !address.startsWith("program=") ? `program=${number + 1}&` : "";
+  const link = el("a", { href: `#${own}${address}`, onclick: (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    const page = PAGES[number];
+    active = number;
+    act(page);
+    if (!isInView(page)) page.zones.scrollIntoView({ block: "center", behavior: isStill() ? "auto" : "smooth" });
+    wayBack(link);
+  } }, words);
+  return link;
+}
+
+function isInView(page) {
+  const box = (page.zones.querySelector(".chosen") ?? page.zones).getBoundingClientRect();
+  return page.zones.querySelector(".chosen") !== null || (box.top < innerHeight - 80 && box.bottom > 80);
+}
+
+function wayBack(link) {
+  document.querySelector(".to-text")?.remove();
+  const back = button("↩ back to the text", { class: "to-text" }, () => {
+    back.remove();
+    for (const page of PAGES) page.panel.classList.remove("open");
+    link.scrollIntoView({ block: "center", behavior: isStill() ? "auto" : "smooth" });
+    link.focus({ preventScroll: true });
+  });
+  document.body.append(back);
+}
+
+// A program opens at the step, the cell and the numbers that its block says; nothing scrolls.
+function openAt(page, found) {
+  page.recallChanges(found.getAll("set"));
+  const step = page.own[Number.parseInt(found.get("step") ?? "", 10) - 1];
+  const cell = readCell(found.get("cell") ?? "");
+  if (cell !== null && page.isPlace(cell.name, cell.place)) page.stand(cell.name, cell.place);
+  const scene = step?.name ?? (page.steps.some((entry) => entry.name === cell?.name) ? cell.name : undefined);
+  if (scene !== undefined) page.enter(scene);
+  page.path = [cell ?? { name: page.scene, place: page.placeOn(page.scene) }];
+  page.redraw();
+}
+
+function readCell(text) {
+  const found = /^([^[\]]+)(?:\[([\d,\s]*)\])?$/u.exec(text);
+  return found === null ? null : { name: found[1], place: (found[2] ?? "").split(",").filter((part) => part.trim() !== "").map(Number) };
+}
+
+// ---------------------------------------------------------------------- words
+
+// Words of the reader's own for the points of a coordinate: as many as there are.
+function ownWords(block) {
+  const page = PAGES[block.program];
+  const said = el("p", { class: "answer", role: "status" });
+  const before = page.data.labels[block.names[0]];
+  const input = el("input", { type: "text", autocomplete: "off", "aria-label": `${block.count} words`, placeholder: (before ?? []).join(" ") });
+  const call = (words) => {
+    for (const name of block.names) {
+      if (words === undefined) delete page.data.labels[name];
+      else page.data.labels[name] = words;
+    }
+    page.afterChange();
+  };
+  return el("form", { class: "question words", onsubmit: (event) => {
+    event.preventDefault();
+    const words = input.value.split(/\s+/).filter((word) => word !== "");
+    const isFit = words.length === block.count || words.length === 0;
+    said.textContent = isFit ? "" : `There are places for ${block.count} words, and this is ${words.length === 1 ? "one" : words.length}.`;
+    if (isFit) call(words.length ? words.map((word) => word.slice(0, 24)) : before);
+  } }, el("label", {}, block.prompt.map(node), " ", input), button("use them", { type: "submit" }, () => {}), said);
 }
