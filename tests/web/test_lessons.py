@@ -134,7 +134,7 @@ HINTS = [
     (1, "e", "false", "That is e to its score. It is still to be divided"),
     (1, "0.61", "false", "That is weights[0, 1], not weights[3, 3]."),
     (1, "22.5", "false", "That is the percentage: write it with a %"),
-    (0, "7", "false", "Add up Q[i, d] * K[j, d] over d: 2 of 2 points take part. The largest term reads"),
+    (0, "7", "false", "Add up Q[i, d] * K[j, d] over d: 2 terms. The largest term reads"),
     (0, "many", "false", "That is no number to the page. It reads 0.25 or 0,25"),
 ]  # fmt: skip
 
@@ -155,7 +155,7 @@ def test_a_wrong_answer_gives_a_hint_from_the_trace(tab: Any) -> None:
 
 def test_a_hint_says_which_term_and_a_second_try_gives_the_figures(opened: Open) -> None:
     tab = opened(show_lesson(LESSONS / "three_by_two.md"), reduced_motion="reduce")
-    assert "Add up weighted[i, j, e] over j: 3 of 3 points take part. The largest" in ask(tab, 0, "17")[1]
+    assert "Add up weighted[i, j, e] over j: 3 terms. The largest" in ask(tab, 0, "17")[1]
     assert "Work this out: 0.5 + 0.9 + 1." in ask(tab, 0, "18")[1]
     assert "That is the term at j = 1 alone. There are 3 to add up." in ask(tab, 0, "0.9")[1]
     assert "That leaves out the term at j = 1." in ask(tab, 0, "1.5")[1]

@@ -112,5 +112,5 @@ function ownWords(block) {
     const isFit = words.length === block.count || words.length === 0;
     said.textContent = isFit ? "" : `There are places for ${block.count} words, and this is ${words.length === 1 ? "one" : words.length}.`;
     if (isFit) call(words.length ? words.map((word) => word.slice(0, 24)) : before);
-  } }, el("label", {}, block.prompt.map(node), " ", input), button("use them", { type: "submit" }, () => {}), said);
+  } }, el("label", {}, el("span", { class: "prompt" }, block.prompt.map(node)), input), button("use them", { type: "submit" }, () => {}), said);
 }

@@ -32,7 +32,7 @@ function question(block) {
       : right === "near" ? `Right as far as it goes: ${block.places} places, please. ` : at === null ? howToType(input.value, count) : hint(page, block.name, place, typed, tries, count);
     verdict.replaceChildren(el("p", {}, said), ...(right === "true" || tries > 0 ? [show] : []));
     words.hidden = right !== "true";
-  } }, el("label", {}, block.prompt.map(node), " ", input), button("check", { type: "submit" }, () => {}), verdict, words);
+  } }, el("label", {}, el("span", { class: "prompt" }, block.prompt.map(node)), input), button("check", { type: "submit" }, () => {}), verdict, words);
   return form;
 }
 
@@ -206,7 +206,7 @@ function outline(page, trace) {
   const what = el("code", {}, textOf(scan.body));
   if (scan.op === "softmax") return ["Raise e to each of the ", `${terms.length} scores `, what, ", and see which part of the sum is this one's. Start with ", ...reads.slice(0, 1).map((read) => linkTo(page, read.name, read.place)), "."];
   const done = { sum: "Add up ", mean: "Take the mean of ", max: "Take the largest of ", min: "Take the smallest of " }[scan.op] ?? `Take ${scan.op} of `;
-  return [done, what, ` over ${over}: ${terms.length} of ${scan.terms.length + scan.excluded.length} points take part. `, reads.length ? ["The largest term reads ", joined(reads.map((read) => linkTo(page, read.name, read.place)), " and "), "."] : ""];
+  return [done, what, ` over ${over}: ${terms.length === 1 ? "one term" : `${terms.length} terms`}${terms.length < scan.terms.length + scan.excluded.length ? ", the others are left out" : ""}. `, reads.length ? ["The largest term reads ", joined(reads.map((read) => linkTo(page, read.name, read.place)), " and "), "."] : ""];
 }
 
 // The arithmetic as a line of figures, without its result.
