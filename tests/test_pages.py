@@ -479,7 +479,7 @@ let y[i] = 2 * x[i];
 Of `y[1]`, `x`, `y[7]`, `z` and `[i]`; [there](#step=1&set=x[1]:3), [back](#reset), [out](https://elsewhere).
 
 ```words i
-Two *words*.
+Two *words*, or [none](#reset).
 ```
 
 ## Next
@@ -503,6 +503,7 @@ def test_what_a_lesson_speaks_of_is_found_in_its_programs(tmp_path: Path) -> Non
         ["a", 0, "reset", "back"], ", ", "out", ".",
     ]  # fmt: skip
     assert (words["names"], words["count"], words["program"]) == (["i"], 2, 0)
+    assert words["prompt"][-2:] == [["a", 0, "reset", "none"], "."]
     assert ahead["nodes"][1] == ["p", "On ", ["cell", 1, "y", [], "y"], "."]  # A heading leads to the next program.
 
 
@@ -518,7 +519,7 @@ def test_what_a_lesson_speaks_of_is_found_in_its_programs(tmp_path: Path) -> Non
         ("#cell=y[1]", "#cell=y[2]", 3, "no program near it has an element `y[2]`"),
         ("labels=i:", "labels=q:", 3, "labels are for coordinates and spaces, and `q` is none"),
         ("words i", "words q", 10, "no program before this block has a coordinate or a space `q`"),
-        ("Two *words*.", "", 10, "this block asks for nothing"),
+        ("Two *words*, or [none](#reset).", "", 10, "this block asks for nothing"),
     ],
 )
 def test_a_lesson_that_speaks_of_nothing(tmp_path: Path, before: str, after: str, line: int, message: str) -> None:

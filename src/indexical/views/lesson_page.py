@@ -42,9 +42,11 @@ def lesson_json(parts: Sequence[Block], shown: Mapping[int, Shown]) -> list[dict
                 before += 1
             case Question():
                 reveal = [_linked(node, documents, near) for node in part.reveal]
-                blocks.append({**_question(part, programs[:before]), "program": before - 1, "reveal": reveal})
+                asked = {"program": before - 1, "prompt": _prompt(part, documents, near), "reveal": reveal}
+                blocks.append({**_question(part, programs[:before]), **asked})
             case Words():
-                blocks.append({**_words(part, documents[:before]), "program": before - 1})
+                asked = {"program": before - 1, "prompt": _prompt(part, documents, near)}
+                blocks.append({**_words(part, documents[:before]), **asked})
     return blocks
 
 
@@ -80,17 +82,19 @@ def _sections(nodes: Sequence[Node], documents: list[dict[str, Any]], near: list
         yield _linked(node, documents, near)
 
 
-def _linked(node: Node, documents: list[dict[str, Any]], near: list[int]) -> Node:
+def _linked(node: Node, documents: list[dict[str, Any]], near: list[int], elements: bool = True) -> Node:
     """A text in which elements and tensors are links, and links know their program."""
     if isinstance(node, str) or node[0] == "pre":
         return node
     if node[0] == "a":
         return ["a", _target(node[1], documents, near), node[1], *node[2:]]
     if node[0] == "code":
+        if not elements:
+            return node
         found = ((n, _element(node[1], documents[n])) for n in near)
         n, element = next(((n, element) for n, element in found if element is not None), (0, None))
         return node if element is None else ["cell", n, element[0], element[1], node[1]]
-    return [node[0], *(_linked(inside, documents, near) for inside in node[1:])]
+    return [node[0], *(_linked(inside, documents, near, elements) for inside in node[1:])]
 
 
 def _target(address: str, documents: list[dict[str, Any]], near: list[int]) -> int:
@@ -147,8 +151,13 @@ def _opening(block: ProgramText, document: dict[str, Any]) -> str:
 # ------------------------------------------------------------------- questions
 
 
+def _prompt(block: Question | Words, documents: list[dict[str, Any]], near: list[int]) -> list[Node]:
+    """What is asked; an element in it is no link, since it may be the answer."""
+    return [_linked(node, documents, near, elements=False) for node in inline(block.prompt)]
+
+
 def _question(block: Question, shown: Sequence[Shown]) -> dict[str, Any]:
-    entry: dict[str, Any] = {"kind": "question", "prompt": inline(block.prompt), "places": block.places}
+    entry: dict[str, Any] = {"kind": "question", "places": block.places}
     if not block.prompt:
         raise Wrong(block.line, "this question asks nothing")
     if block.answer is None:
@@ -187,4 +196,4 @@ def _words(block: Words, documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
         raise Wrong(block.line - 1, message, "name one after the word: ```words position")
     if not block.prompt:
         raise Wrong(block.line - 1, "this block asks for nothing", "write what the words are for in it")
-    return {"kind": "words", "prompt": inline(block.prompt), "names": names, "count": counts.pop()}
+    return {"kind": "words", "names": names, "count": counts.pop()}
