@@ -46,7 +46,7 @@ class PatternSheet:
         return WebPage(title or "Who listens to whom", [block], self.table(), attached)
 
     def data(self, axes: Sequence[str] | None = None) -> tuple[dict[str, Any], dict[str, str]]:
-        """What that page holds, and what is attached to it."""
+        """The data of that page, and what is attached to it."""
         leading = self.found.weights.ndim - 2
         if not self.found.heads or not self.found.queries or not self.found.keys:
             raise CallError([Diagnostic("IX515", "there are no weights to show: one of the axes has no points")])

@@ -15,8 +15,9 @@ torch = pytest.importorskip("torch")
 from tests.backends.variants import DOT, SIZES, VARIANTS, attention  # noqa: E402
 
 from indexical.plan.choose import FUSED, STREAM, TILES  # noqa: E402
+from indexical.plan.few import SHORT_ROWS  # noqa: E402
 from indexical.plan.steps import Plan, Step  # noqa: E402
-from indexical.plan.target import TRITON  # noqa: E402
+from indexical.plan.target import CHUNKS, TRITON  # noqa: E402
 from indexical.run.emitting import emitted, parts_of  # noqa: E402
 from indexical.run.kernel import Call, warn_of_slow_paths  # noqa: E402
 
@@ -48,6 +49,25 @@ def test_plain_cases_stay_the_library_s() -> None:
 @pytest.mark.parametrize("name", ["window", "prefix", "sinks and window", "ALiBi", "soft cap", "relative bias", "bias"])
 def test_every_other_guard_and_score_is_a_kernel(name: str) -> None:
     assert step_of(VARIANTS[name].text).kernel == TRITON
+
+
+def test_causal_products_are_one_kernel_while_rows_are_short() -> None:
+    """Above that they are chunks: the emitted function compares its sizes, and the plan says so."""
+    text = """
+    input Q[h, i, d], K[h, j, d], V[h, j, e], rate[h];
+    let w[h, i, j]   = sum[d](Q[h, i, d] * K[h, j, d]) * exp(-rate[h] * (i - j)) where j <= i;
+    let out[h, i, e] = sum[j](w[h, i, j] * V[h, j, e]);
+    """
+    call = called(text, torch.bfloat16)
+    plan, module = emitted(call, ("out",), False, True)
+    step = next(step for step in plan.steps if step.chunks is not None)
+    assert step.kernel == TRITON
+    assert f"above {SHORT_ROWS} positions of `i`: by {CHUNKS}" in step.words
+    source = module.linked()
+    assert f"n_i <= {SHORT_ROWS}" in source
+    assert "chunk_products(" in source
+    on_cpu = emitted(replace(call, device="cpu"), ("out",), False, True)[0]
+    assert [step.kernel for step in on_cpu.steps if step.chunks is not None] == [CHUNKS]
 
 
 @pytest.mark.parametrize(

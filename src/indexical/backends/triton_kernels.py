@@ -68,9 +68,9 @@ class Parts:
 
     @property
     def work(self) -> str:
-        """What the sizes of tiles depend on: scores `paired` with numbers of an array; queries that attend to `marked`
-        keys or to keys `near` them; over all keys from the first on, weights `free` of a sum or a `plain` dot product;
-        or none of these."""
+        """The kind of work that the sizes of tiles depend on: scores `paired` with numbers of an array; queries that
+        attend to `marked` keys or to keys `near` them; over all keys from the first on, weights `free` of a sum or a
+        `plain` dot product; or none of these."""
         if any(operand.axes == PAIR for operand in self.terms.operands):
             return "paired"
         if self.tiled:

@@ -56,7 +56,7 @@ def built(target: Any) -> Any:
 
 
 def called(target: Any) -> Any:
-    """What a class or a function without arguments makes; anything else as it is."""
+    """The object that a class or a function without arguments makes; anything else as it is."""
     if not isinstance(target, type) and (hasattr(target, "eval") or not callable(target)):
         return target
     try:

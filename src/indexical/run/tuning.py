@@ -80,7 +80,7 @@ class Choices:
         return self.found[key]
 
     def _kept(self, key: str, usual: Tilings) -> Tilings:
-        """What was kept, if it is one of the configurations that would be tried today."""
+        """The tiles that were kept, if each is one of the configurations that would be tried today."""
         try:
             kept = [tuple(one) for one in json.loads(self.store.get(key) or "[]")]
         except (ValueError, TypeError):

@@ -16,7 +16,7 @@ _CHANGE = re.compile(r"([^:]+):(-?[0-9.]+(?:e-?[0-9]+)?)")
 
 
 class Wrong(Exception):
-    """What is wrong in a lesson, and its line; `within` is the address of a link, where the line is not known."""
+    """A mistake in a lesson, and its line; `within` is the address of a link, where the line is not known."""
 
     def __init__(self, line: int, message: str, help: str | None = None, within: str = "") -> None:
         self.line, self.message, self.help, self.within = line, message, help, within
@@ -152,7 +152,7 @@ def _opening(block: ProgramText, document: dict[str, Any]) -> str:
 
 
 def _prompt(block: Question | Words, documents: list[dict[str, Any]], near: list[int]) -> list[Node]:
-    """What is asked; an element in it is no link, since it may be the answer."""
+    """The prompt of a question; an element in it is no link, since it may be the answer."""
     return [_linked(node, documents, near, elements=False) for node in inline(block.prompt)]
 
 

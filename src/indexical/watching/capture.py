@@ -1,4 +1,4 @@
-"""What the attention of a PyTorch model is given and gives back, call by call, while the model runs."""
+"""The arrays that the attention of a PyTorch model takes and gives, call by call, while the model runs."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class _Mode(TorchFunctionMode):
 
 @torch.no_grad()
 def _multihead(name: str, module: nn.MultiheadAttention, given: dict[str, Any], result: Tensor) -> Call:
-    """What `nn.MultiheadAttention` computes inside, from what it was given and its parameters."""
+    """The attention inside of `nn.MultiheadAttention`, from what it was given and its parameters."""
     order = ("query", "key", "value")
     bias: Tensor | None = getattr(module, "in_proj_bias", None)
     matrices: tuple[Tensor, ...]

@@ -54,7 +54,7 @@ def watch(
 
 
 class Watched:
-    """What was seen of a model. In a notebook it is a page of all heads."""
+    """The attention that was seen in a model. In a notebook it is a page of all heads."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Watched:
 
     @property
     def tokens(self) -> list[str] | None:
-        """What stands at the keys."""
+        """The tokens at the keys, or None."""
         keys = self._layers()[0].weights.shape[-1]
         found = self._tokens
         if found is None and self._tokenizer is not None and self._capture.ids is not None:
@@ -131,7 +131,7 @@ class Watched:
         return WebPage(name, [block], attached={**data, **stages})
 
     def notes(self) -> list[str]:
-        """What is to be said of the numbers: whether they are the model's, and what is not shown."""
+        """Remarks about the numbers: whether they are the model's, and what is not shown."""
         layers, capture = self._layers(), self._capture
         said = list(dict.fromkeys(capture.notes))
         far = [layer for layer in layers if layer.difference > CLOSE.get(layer.call.given.dtype, 1e-4)]

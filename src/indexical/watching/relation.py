@@ -27,7 +27,7 @@ let out[i, e]     = sum[j](weights[i, j] * V[j, e]);
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What differs between heads: who may hear whom, what is added to scores, and their scale."""
+    """The differences between heads: who may hear whom, what is added to scores, and their scale."""
 
     mask: str  # "all", "causal", "given" (Booleans), "added" (numbers)
     scale: float
@@ -77,7 +77,7 @@ def head_inputs(
 
 
 def _read_mask(mask: Array | None, causal: bool, shape: tuple[int, int]) -> tuple[Array, Array | None]:
-    """Who may hear whom, and what is added to the scores, where it is more than that."""
+    """The pairs of query and key that a mask allows, and what it adds to scores, or None."""
     heard = np.tril(np.ones(shape, bool)) if causal else np.ones(shape, bool)
     if mask is None:
         return heard, None

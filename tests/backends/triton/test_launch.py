@@ -444,3 +444,29 @@ def test_a_tape_runs_again_with_other_tensors(monkeypatch: pytest.MonkeyPatch) -
     tape.launch(None, (1,), (torch.zeros(8),), ())
     tape.run()
     assert not tape.is_whole
+
+
+def test_kernels_of_a_call_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each that is missing once, and at the same time: none gets past the barrier alone."""
+    both = threading.Barrier(2, timeout=10)
+    made: list[str] = []
+
+    class Family:
+        def __init__(self, name: str, known: bool) -> None:
+            self.name, self.launchers = name, {"key": None} if known else {}
+
+        def read(self, arguments: Any) -> tuple[str, list[Any]]:
+            return "key", []
+
+        def add(self, key: str) -> None:
+            both.wait()
+            made.append(self.name)
+
+    families = {"first": Family("first", False), "second": Family("second", False), "known": Family("known", True)}
+    monkeypatch.setattr(triton_launch, "_family", lambda kernel, arguments, constants, *how: families[constants[0]])
+    monkeypatch.setattr(triton_launch, "JITFunction", object)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    kernel = object()
+    launches = [(kernel, (1,), (), (name,), 4, 1) for name in ("first", "known", "second", "first")]
+    triton_launch.compile_together([*launches, (kernel, (0,), (), ("no points",), 4, 1)])
+    assert sorted(made) == ["first", "second"]

@@ -176,8 +176,8 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
 def _flowing(
     gradient: Tensor | None, gain: Tensor | None, saved: Sequence[Any]
 ) -> tuple[Tensor, list[Any]] | tuple[None, None]:
-    """What arrives, and query, key, value, result and all else. `gain`, the gradient of the totals, takes a column of
-    its own, where values are 0 and results are -1: so it is added to what flows back to each score."""
+    """The gradient that arrives, and query, key, value, result and all else. `gain`, the gradient of the totals, takes
+    a column of its own, where values are 0 and results are -1: so it is added to what flows back to each score."""
     query, key, value, out, *rest = saved
     if gradient is None and gain is None:
         return None, None

@@ -60,7 +60,7 @@ def load_bank(start, number, FIRST: tl.constexpr, SECOND: tl.constexpr):  # type
 
 @triton.jit  # type: ignore[untyped-decorator]
 def load_bank_column(start, row, key, n_keys, ROWS: tl.constexpr, KEYS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """What a bank has for the queries from `row` on and one key."""
+    """The column of a bank for the queries from `row` on and one key."""
     first = key // KEYS * KEYS
     spots = tl.arange(0, ROWS)[:, None] * KEYS + (key - first)
     return tl.load(start + bank_number(row, first, n_keys, ROWS, KEYS) * (ROWS * KEYS) + spots).to(tl.float32)
