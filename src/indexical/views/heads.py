@@ -6,12 +6,12 @@ import base64
 import math
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..diagnostics import CallError, Diagnostic
+from ..records import dataclass
 from ..run.patterns import THRESHOLDS, WORDS, Array, Head, Patterns
 from .extent import MOST_BYTES
 from .patterns import meaning_of

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ..api import Program, compile_source
+from ..records import dataclass
 from ..source import Source
 
 Array = np.ndarray[Any, Any]
