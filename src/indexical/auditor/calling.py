@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..lift.arguments import is_of_jax
 from ..lift.flex import flex_by_definition
 from .layout import refusal
 
@@ -30,10 +31,11 @@ class Foreign:
         if not callable(target):
             raise refusal(f"{target!r} cannot be called", "pass a function, or a module")
         self.original = target
-        self.example = dict(example)
+        self.traced = is_of_jax(target, tuple(example.values()))
+        self.example = {name: _array(value) if self.traced else value for name, value in example.items()}
         self.kind = _kind(self.example)
         self.keywords = _takes(target, tuple(self.example))
-        self.precise = not any(type(value).__module__.startswith("jax") for value in self.example.values())
+        self.precise = not self.traced  # JAX computes in single precision.
         self.real: str | None = None  # The kind of real numbers, where it is neither double nor single.
         self.calls = 0
         self.restore: Callable[[], None] = lambda: None
@@ -61,7 +63,7 @@ class Foreign:
 
     def hurry(self) -> None:
         """Compile a callable of JAX where it can be traced: after its randomness and its writes were looked for."""
-        if not any(type(value).__module__.startswith("jax") for value in self.example.values()):
+        if not self.traced:
             return
         import jax
 
@@ -107,7 +109,7 @@ class Foreign:
             if real and like.dtype.is_floating_point:
                 return tensor.to(real_dtype)
             return tensor.to(real_dtype if like.dtype.is_floating_point else like.dtype)
-        if type(like).__module__.startswith("jax"):
+        if self.traced:
             import jax.numpy as jnp
 
             return jnp.asarray(array.astype(np.float32) if real else array)
@@ -166,6 +168,13 @@ class Foreign:
             "nothing is returned, or not the output",
             "return the output, or a tuple that begins with it",
         )
+
+
+def _array(value: Any) -> Any:
+    """An array of JAX's, where it was one of NumPy's; anything else as it is."""
+    import jax.numpy as jnp
+
+    return jnp.asarray(value) if isinstance(value, np.ndarray) else value
 
 
 def _is_patched(module: Any) -> bool:

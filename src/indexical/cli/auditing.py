@@ -15,7 +15,7 @@ from ..auditor import Contract, Report, audit
 from ..auditor.contract import read_contract
 from ..auditor.formats import FORMATS
 from .inputs import load
-from .targets import built, called, load_target
+from .targets import arrays_for, built, called, load_target
 from .words import Usage, write
 
 _NUMBERS = ("window", "heads", "groups", "softcap", "logit_range")
@@ -57,17 +57,7 @@ def _example(options: Namespace, target: Any) -> dict[str, Any]:
     loaded = load(options.example)
     if not isinstance(loaded, dict):
         raise Usage(f"--example {options.example}: a .npz file has an array for every argument, by name")
-    if options.library == "numpy":
-        return loaded
-    return {name: _tensor(array) for name, array in loaded.items()}
-
-
-def _tensor(array: Any) -> Any:
-    try:
-        import torch
-    except ImportError:
-        raise Usage("PyTorch is not installed; --library numpy passes NumPy's arrays") from None
-    return torch.from_numpy(array.copy())
+    return arrays_for(target, loaded, options.library)
 
 
 def _axes(options: Namespace) -> str:

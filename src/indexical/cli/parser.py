@@ -234,7 +234,7 @@ def _add_reading(commands: Any) -> None:
     """The command that makes a program of a PyTorch callable."""
     reading = commands.add_parser(
         "read",
-        help="the relation that a PyTorch function or module computes, as a program",
+        help="the relation that a function of PyTorch or JAX, or a module, computes, as a program",
         description="Run a callable on arrays and on others like them, print the relation that it computes, and report "
         "what the checker finds in it, at its line of your file.",
         epilog="example: ix read model.py:attention --example inputs.npz --axes 'q=b h i d, k=b h j d' --causal",
@@ -243,6 +243,7 @@ def _add_reading(commands: Any) -> None:
     reading.add_argument("--example", required=True, metavar="PATH", help=".npz of arrays, by the names of arguments")
     reading.add_argument("--axes", metavar="LETTERS", help="letters for the axes, like 'q=b h i d, k=b h j d'")
     reading.add_argument("--causal", action="store_true", help="no query may hear a later key")
+    _add_library(reading)
     reading.add_argument("--notes", action="store_true", help="print notes as well")
     reading.add_argument("-o", "--output", metavar="PATH", help="where to write it (default: standard output)")
     _add_format(reading)
@@ -311,7 +312,7 @@ def _add_audit(commands: Any) -> None:
     auditing.add_argument("target", metavar="MODULE:NAME", help="package.module:name or file.py:name; a class is built")
     auditing.add_argument("--example", metavar="FILE", help="a .npz file, or module:function that gives arrays by name")
     auditing.add_argument("--axes", metavar="AXES", help="like 'q=b h i d, k=b h j d, v=b h j e, out=b h i e'")
-    auditing.add_argument("--library", choices=("torch", "numpy"), default="torch", help="of arrays (default: torch)")
+    _add_library(auditing)
     auditing.add_argument("--model", action="store_true", help="a whole model, from tokens to logits")
     auditing.add_argument("--bidirectional", action="store_true", help="with --model: every token may hear every other")
     auditing.add_argument("--length", type=int, default=7, metavar="N", help="with --model: tokens (default: 7)")
@@ -340,6 +341,11 @@ def _add_audit(commands: Any) -> None:
     formats = ("text", "json", "sarif", "junit", "html")
     auditing.add_argument("--format", choices=formats, default="text", help="of the report (default: text)")
     auditing.set_defaults(command="auditing:audit_command", notes=False)
+
+
+def _add_library(parser: argparse.ArgumentParser) -> None:
+    help = "of the arrays of a .npz file (default: jax for what is written with it, else torch)"
+    parser.add_argument("--library", choices=("torch", "jax", "numpy"), help=help)
 
 
 def _add_exact(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""`ix read`: the relation that a PyTorch callable computes."""
+"""`ix read`: the relation that a callable of PyTorch or JAX computes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..lift.proving import proved
 from ..lift.reading import reader
 from .findings import print_diagnostics
 from .inputs import load
-from .targets import built, load_target
+from .targets import arrays_for, built, load_target
 from .words import Usage, write
 
 
@@ -21,7 +21,7 @@ def read_command(options: Namespace) -> int:
     arrays = load(options.example)
     if not isinstance(arrays, dict):
         raise Usage(f"--example {options.example}: it takes a .npz file, with the arrays by the names of the arguments")
-    arrays = _fitting(function, arrays)
+    arrays = _fitting(function, arrays_for(function, arrays, options.library))
     axes = _axes(options.axes)
     program = reader(function, (), arrays, axes).program()
     found = proved(program, axes, {"causal": options.causal})
@@ -40,11 +40,10 @@ def _fitting(function: Any, arrays: dict[str, Any]) -> dict[str, Any]:
     """The arrays in the dtype of a module's parameters, as it takes no other."""
     import torch
 
-    tensors = {name: torch.as_tensor(array) for name, array in arrays.items()}
     if isinstance(function, torch.nn.Module):
         for parameter in function.parameters():
-            return {n: t.to(parameter.dtype) if t.is_floating_point() else t for n, t in tensors.items()}
-    return tensors
+            return {n: t.to(parameter.dtype) if t.is_floating_point() else t for n, t in arrays.items()}
+    return arrays
 
 
 def _axes(text: str | None) -> dict[str, str]:

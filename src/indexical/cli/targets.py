@@ -50,6 +50,22 @@ def _module(place: str) -> Any:
         raise Usage(f"{place} cannot be imported: {words}") from None
 
 
+def arrays_for(target: Any, arrays: dict[str, Any], library: str | None) -> dict[str, Any]:
+    """Arrays of a file as those of a library: of the one that is asked for, else of that which the callable is
+    written with."""
+    from ..lift.arguments import is_of_jax
+
+    library = library or ("jax" if is_of_jax(target, ()) else "torch")
+    if library == "numpy":
+        return arrays
+    try:
+        made = importlib.import_module({"jax": "jax.numpy", "torch": "torch"}[library])
+    except ImportError:
+        name = {"jax": "JAX", "torch": "PyTorch"}[library]
+        raise Usage(f"{name} is not installed; --library numpy passes NumPy's arrays") from None
+    return {name: made.asarray(array.copy()) for name, array in arrays.items()}
+
+
 def built(target: Any) -> Any:
     """A class of modules, made without arguments."""
     return called(target) if isinstance(target, type) else target

@@ -5,14 +5,18 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ..diagnostics import CallError, Diagnostic, Label
+from ..run.jax_arrays import is_jax
 from ..syntax.tokens import KEYWORDS
 from ..syntax.vocabulary import RESERVED
-from .recording import Site
+from .recording import Site, flat
 from .values import Kind
 
+ON_VALUES = "what is done next depends on a value of the arrays"
+KEEP_NUMBERS = "a relation is the same for all values: keep the number as a tensor"
 FROM_OUTSIDE = "`ix.audit` asks it from outside"
 
 
@@ -28,11 +32,43 @@ def tensor_of(value: Any) -> Any:
     import numpy as np
     import torch
 
-    if type(value).__module__.startswith("jax"):
-        raise refusal("IX601", "what JAX computes is not read", help=FROM_OUTSIDE)
     if isinstance(value, np.ndarray):
         return torch.from_numpy(value if value.flags.writeable else value.copy())
     return value
+
+
+def is_of_jax(function: Callable[..., Any], values: Sequence[Any]) -> bool:
+    """Whether a callable is one of JAX: it is given arrays of JAX's, or plain ones and is written with JAX."""
+    found = flat(list(values))
+    if any(map(is_jax, found)):
+        return True
+    if any(type(value).__module__.startswith("torch") for value in found):
+        return False
+    libraries = _libraries(function, set())
+    return "jax" in libraries and "torch" not in libraries
+
+
+def _libraries(function: Any, seen: set[Any]) -> set[str]:
+    """The packages whose modules a callable names, or a function that it names."""
+    while isinstance(function, partial):
+        function = function.func
+    target = inspect.unwrap(getattr(function, "__func__", function))
+    target = target if inspect.isfunction(target) else type(function).__dict__.get("__call__")
+    if not inspect.isfunction(target):
+        return {type(function).__module__.split(".")[0]}
+    code = target.__code__
+    if code in seen:
+        return set()
+    seen.add(code)
+    names = {name for part in (code, *code.co_consts) for name in getattr(part, "co_names", ())}
+    closed = {name: cell.cell_contents for name, cell in zip(code.co_freevars, target.__closure__ or (), strict=True)}
+    found: set[str] = set()
+    for value in (*(target.__globals__[name] for name in names if name in target.__globals__), *closed.values()):
+        if inspect.ismodule(value):
+            found.add(value.__name__.split(".")[0])
+        elif callable(value):
+            found |= _libraries(value, seen)
+    return found
 
 
 def parameters_of(function: Callable[..., Any]) -> list[str] | None:
@@ -138,11 +174,3 @@ def resized(torch: Any, tensor: Any, shape: tuple[int, ...], generator: Any) -> 
             places = torch.arange(new) * old // max(new, 1)
             found = found.index_select(axis, places.to(tensor.device))
     return found.clone()
-
-
-def flat(value: Any) -> list[Any]:
-    if isinstance(value, Mapping):
-        return [part for inner in value.values() for part in flat(inner)]
-    if isinstance(value, tuple | list):
-        return [part for inner in value for part in flat(inner)]
-    return [value]

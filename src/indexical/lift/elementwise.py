@@ -63,15 +63,53 @@ def _softmax_in(node: Node) -> Node | None:
     """The softmax that exponentials over their sum are."""
     if not (isinstance(node, Map) and node.op == "/"):
         return None
-    above, total = node.arguments
-    while isinstance(total, View):
-        total = total.source
+    above, total = node.arguments[0], _behind(node.arguments[1])
     score = _exponent(above)
     if score is None or not (isinstance(total, Reduce) and total.op == "sum"):
         return None
-    if total.source is not above or len(total.axes) != 1:
+    if len(total.axes) != 1:
+        return None
+    score = _unshifted(score, total.axes)
+    if total.source is not above and not _is_masked(total.source, above, score):
         return None
     return Normalize(above.shape, "real", "softmax", source=score, axis=total.axes[0], site=node.site)
+
+
+def _is_masked(node: Node, value: Node, score: Node) -> bool:
+    """Whether a tensor is a value where a score is not masked, and 0 elsewhere."""
+    if not (isinstance(node, Map) and node.op == "if" and isinstance(score, Map) and score.op == "if"):
+        return False
+    (kept, then, otherwise), (condition, _, absent) = node.arguments, score.arguments
+    return kept is condition and then is value and _is_full(otherwise, 0) and _is_full(absent, -math.inf)
+
+
+def _log_softmax_in(node: Node) -> Node | None:
+    """The logarithm of a softmax that scores less the logarithm of the sum of their exponentials are."""
+    if not (isinstance(node, Map) and node.op == "-"):
+        return None
+    score, taken = node.arguments[0], _behind(node.arguments[1])
+    total = _behind(taken.arguments[0]) if isinstance(taken, Map) and taken.op == "log" else None
+    if not (isinstance(total, Reduce) and total.op == "sum" and len(total.axes) == 1):
+        return None
+    if not isinstance(total.source, Map) or total.source.op != "exp" or total.source.arguments[0] is not score:
+        return None
+    source = _unshifted(score, total.axes)
+    return Normalize(node.shape, "real", "log_softmax", source=source, axis=total.axes[0], site=node.site)
+
+
+def _unshifted(score: Node, axes: tuple[int, ...]) -> Node:
+    """Scores from which their maximum is taken, without that: a normaliser does not see what is the same for all."""
+    if isinstance(score, Map) and score.op == "-":
+        found = _behind(score.arguments[1])
+        if isinstance(found, Reduce) and found.op == "max" and found.axes == axes:
+            return score.arguments[0] if found.source is score.arguments[0] else score
+    return score
+
+
+def _behind(node: Node) -> Node:
+    while isinstance(node, View):
+        node = node.source
+    return node
 
 
 def _exponent(node: Node) -> Node | None:
@@ -108,8 +146,7 @@ def _kept_by(mask: Node) -> Node | None:
 
 
 def _is_full(node: Node, value: float) -> bool:
-    while isinstance(node, View):
-        node = node.source
+    node = _behind(node)
     return isinstance(node, Full) and not node.value.powers and node.value.factor == value
 
 
@@ -151,7 +188,8 @@ def _sum(asked: Asked, op: str, x: Any, y: Any, alpha: Any) -> Node:
     nodes = [asked.apply("number", n, kind="whole", shape=n.shape) if n.kind == "bool" else n for n in nodes]
     if not (isinstance(alpha, Polynomial) and alpha.constant == 1):
         nodes[1] = asked.apply("*", nodes[1], alpha, shape=nodes[1].shape)
-    return asked.apply(op, *nodes)
+    found = asked.apply(op, *nodes)
+    return _log_softmax_in(found) or found
 
 
 @rule("floor_divide")
@@ -220,7 +258,11 @@ def clamp_max(asked: Asked, x: Node, high: Any) -> Node:
 def where(asked: Asked, condition: Node, x: Any = None, y: Any = None) -> Node:
     if x is None:
         raise Unreadable("the shape of a result depends on values")
-    return asked.apply("if", condition, x, y)
+    found = asked.apply("if", condition, x, y)
+    weights = found.arguments[1] if isinstance(found, Map) else found
+    if isinstance(weights, Normalize) and weights.op == "softmax" and _is_masked(found, weights, weights.source):
+        return weights  # Its masked points are 0 already.
+    return found
 
 
 @rule("masked_fill")

@@ -134,6 +134,8 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+# Functions that are powers, so that those of sizes are.
+_ROOTS = {"sqrt": 0.5, "rsqrt": -0.5}
 OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
@@ -158,6 +160,8 @@ def _value(expr: Expr) -> Any:
 def _of_numbers(op: str, arguments: tuple[Expr, ...], kind: Kind, site: Site | None) -> Expr | None:
     if op in ("*", "/", "**") and all(isinstance(argument, Num) for argument in arguments):
         return _scaled(op, arguments, kind, site)
+    if op in _ROOTS and isinstance(arguments[0], Num) and arguments[0].value.powers:
+        return _scaled("**", (arguments[0], Num(Scale(_ROOTS[op]))), kind, site)
     values = [_value(argument) for argument in arguments]
     if any(value is None for value in values):
         return None
@@ -277,7 +281,7 @@ def negated(condition: Expr) -> Expr:
         case Op("&&" | "||" as op, (left, right)):
             return Op("||" if op == "&&" else "&&", (negated(left), negated(right)), "bool", site=condition.site)
         case Op(op, arguments) if op in OPPOSITE and all(argument.kind == "whole" for argument in arguments):
-            first, second = (_index(argument) for argument in arguments)
+            first, second = (index_of(argument) for argument in arguments)
             if first is None or second is None:
                 return Op(OPPOSITE[op], arguments, "bool", site=condition.site)
             return compare(OPPOSITE[op], first, second, condition.site)
@@ -286,7 +290,7 @@ def negated(condition: Expr) -> Expr:
 
 def _of_wholes(op: str, arguments: tuple[Expr, ...], kind: Kind, site: Site | None) -> Expr | None:
     """Whole numbers made of indices stay polynomials, so that comparisons of them are relations."""
-    indices = [_index(argument) for argument in arguments]
+    indices = [index_of(argument) for argument in arguments]
     if any(index is None for index in indices):
         return None
     found = [index for index in indices if index is not None]
@@ -309,7 +313,7 @@ def _of_wholes(op: str, arguments: tuple[Expr, ...], kind: Kind, site: Site | No
     return None
 
 
-def _index(expr: Expr) -> Polynomial | None:
+def index_of(expr: Expr) -> Polynomial | None:
     match expr:
         case Whole(index):
             return index

@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..diagnostics import CallError
-from . import elementwise, layouts, reductions
-from .arguments import FROM_OUTSIDE, flat, free_name, held_names, identifier, kind_of, refusal
+from . import elementwise, equations, layouts, reductions
+from .arguments import FROM_OUTSIDE, KEEP_NUMBERS, ON_VALUES, free_name, held_names, identifier, kind_of, refusal
 from .constants import constant
-from .recording import Call, Recording, Ref, Site
+from .recording import Call, Recording, Ref, Site, flat
 from .rules import RULES, Asked, Unfit, Unreadable
 from .sizes import Fit, Group
 from .values import Leaf, Node, Opaque, Patched, Shape, View, sources_of
 
 # The rules are in their table once their modules are loaded.
-_RULES = (elementwise, layouts, reductions)
+_RULES = (elementwise, equations, layouts, reductions)
 
 # What only places a tensor, or says nothing about its value.
 _PLACING = frozenset(("dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking", "generator", "copy"))
@@ -87,7 +87,7 @@ class Graph:
         import torch
 
         tensors = [recording.tensors[number_of] for recording in self.recordings]
-        name = self._named.get(id(tensors[0]))
+        name = self._named.get(id(tensors[0])) or self.recordings[0].held.get(number_of)
         shape = self._shape_of(tensors, site)
         learned = isinstance(tensors[0], torch.nn.Parameter)
         found = None if learned else constant(tensors, shape, kind_of(tensors[0]), site)
@@ -98,9 +98,10 @@ class Graph:
             if any(t.shape != first.shape or not bool((t == first).all()) for t in tensors):
                 raise refusal(
                     "IX602",
-                    "a tensor that is made outside of PyTorch's operations differs from run to run",
+                    "a tensor that is made outside of the library's operations differs from run to run",
                     site,
-                    f"what NumPy computes is not read, but {FROM_OUTSIDE}; make it of PyTorch's operations, or pass it",
+                    f"what NumPy computes is not read, but {FROM_OUTSIDE}; make it with the library of the arrays, or "
+                    "pass it",
                 )
         taken = {leaf.name for leaf in self.leaves}
         chosen = free_name(identifier(name or "constant"), taken)
@@ -255,9 +256,9 @@ class Graph:
             if isinstance(ref, Ref) and self._depends(self._node(ref.number, call.site)):
                 raise refusal(
                     "IX602",
-                    "what is done next depends on a value of the arrays",
+                    ON_VALUES,
                     call.site,
-                    "a relation is the same for all values: keep the number as a tensor",
+                    KEEP_NUMBERS,
                 )
 
     def _depends(self, node: Node) -> bool:
@@ -268,7 +269,7 @@ class Graph:
     def results(self) -> list[Node]:
         refs = [ref for ref in flat(self.recordings[0].result) if isinstance(ref, Ref)]
         if not refs:
-            help = f"what NumPy and JAX compute is not read, but {FROM_OUTSIDE}"
+            help = f"what NumPy computes is not read, but {FROM_OUTSIDE}"
             raise refusal("IX601", "the callable returns no tensor", help=help)
         nodes = [self._node(ref.number, None) for ref in refs]
         for node in nodes:

@@ -31,15 +31,18 @@ from .values import (
 
 
 @rule("alias", "detach", "clone", "lift_fresh", "lift_fresh_copy", "lift", "contiguous", "positive")
-def same(asked: Asked, x: Node, **rest: Any) -> Node:
-    return x
+def same(asked: Asked, x: Any, **rest: Any) -> Node:
+    return asked.node(x)
 
 
 @rule("_to_copy", "to")
-def cast(asked: Asked, x: Node, **rest: Any) -> Node:
+def cast(asked: Asked, given: Any, **rest: Any) -> Node:
     order = ("bool", "whole", "real")
+    x = asked.node(given)
     if x.kind == asked.kind:
         return x
+    if isinstance(x, Full) and not x.value.powers and float(x.value.factor).is_integer():
+        return Full(x.shape, asked.kind, as_kind(Scale(int(x.value.factor)), asked.kind), site=x.site)
     if order.index(x.kind) < order.index(asked.kind):
         return asked.apply("number", x) if x.kind == "bool" else asked.apply("real", x)
     if asked.kind == "bool":

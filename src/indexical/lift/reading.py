@@ -1,4 +1,4 @@
-"""`ix.read`: a PyTorch callable as a program."""
+"""`ix.read`: a callable of PyTorch or JAX as a program."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from ..source import Source, Span
 from ..syntax.format import format_source
 from ..syntax.parse import parse
 from ..syntax.tokens import tokenize
-from .arguments import argument_names, flat, free_name, identifier, parameters_of, refusal, resized, tensor_of
+from . import jaxprs, recording
+from .arguments import argument_names, free_name, identifier, is_of_jax, parameters_of, refusal, resized, tensor_of
 from .definitions import Definition, drop_unused_axes, settle_scales
 from .expressions import ABSENT, Read, parts
 from .graph import HELP, Graph
 from .indices import Axis, Quotient, Remainder, atoms_in
 from .naming import Names, name_definitions, order_axes
 from .printing import Printer
-from .recording import Recording, Ref, Site, Unrunnable, record
+from .recording import Recording, Site, Unrunnable, flat
 from .rules import Unfit, Unreadable
 from .sizes import LEVELS, Group, find_groups
 from .values import Leaf, Node
@@ -50,6 +51,10 @@ class Reading(Program):
             named = {**self._held(), **named}
         return super().__call__(*arrays, **named)
 
+    def evaluated(self, tensors: Sequence[Any]) -> Any:
+        """The results on tensors of PyTorch, whatever library the callable is written with."""
+        return super().__call__(*tensors, *(bound.tensor() for bound in self._bound))
+
     def arguments(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         held = {name: value for name, value in self._held().items() if name not in named}
         return super().arguments(arrays, {**held, **named} if len(arrays) < len(self.inputs) else named)
@@ -64,7 +69,7 @@ class Reading(Program):
 
 
 def read(function: Callable[..., Any], /, *arrays: Any, **named: Any) -> Reading:
-    """The relation that a PyTorch function or module computes, as a program.
+    """The relation that a function of PyTorch or JAX, or a module, computes, as a program.
 
     The callable is run on the arrays and on others of their kinds; arguments that are no arrays stay as they are. What
     cannot be read is refused with its place; what was read is compared with the callable on fresh arrays first.
@@ -98,8 +103,10 @@ class _Reader:
             raise refusal("IX601", f"{function!r:.60} cannot be called", help="pass a function or a module")
         self.function = function
         self.axes = axes
-        self.arguments = [tensor_of(value) for value in arrays]
-        self.keywords = {name: tensor_of(value) for name, value in named.items()}
+        # The library that the callable is written with: how it is run, and what its arrays are.
+        self.library: Any = jaxprs if is_of_jax(function, (*arrays, *named.values())) else recording
+        self.arguments = [tensor_of(jaxprs.tensor_of(value)) for value in arrays]
+        self.keywords = {name: tensor_of(jaxprs.tensor_of(value)) for name, value in named.items()}
         self.names = argument_names(function, self.arguments, self.keywords)
         if not self.names:
             raise refusal(
@@ -112,10 +119,13 @@ class _Reader:
         return [v for v in (*self.arguments, *self.keywords.values()) if isinstance(v, self.torch.Tensor)]
 
     def run(self, tensors: Sequence[Any], placed: bool = False) -> Recording:
+        found: Recording = self.library.record(self.function, *self.called_with(tensors), placed)
+        return found
+
+    def called_with(self, tensors: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         rest = iter(tensors)
         arguments = [next(rest) if isinstance(v, self.torch.Tensor) else v for v in self.arguments]
-        keywords = {n: next(rest) if isinstance(v, self.torch.Tensor) else v for n, v in self.keywords.items()}
-        return record(self.function, arguments, keywords, placed)
+        return arguments, {n: next(rest) if isinstance(v, self.torch.Tensor) else v for n, v in self.keywords.items()}
 
     def fresh(self, shapes: Sequence[tuple[int, ...]], seed: int) -> list[Any]:
         """Arrays like those of the example, of these shapes."""
@@ -194,7 +204,7 @@ class _Reader:
         read = {part for d in definitions for part in _read_names(d)}
         if any(name in read for name in shown) or len(shown) > 1:
             printer.put(f"\noutput {', '.join(shown)};\n")
-        held = [Bound(leaf) for leaf in leaves if not leaf.given]
+        held = [Bound(leaf, self.library.array_of) for leaf in leaves if not leaf.given]
         reading = _compiled(printer, held, self.title)
         reading.crossings = tuple(_crossings(definitions, names))
         return reading
@@ -225,7 +235,7 @@ class _Reader:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SlowPath)  # The call is ours, and for the value alone.
-                found = reading(*tensors)
+                found = reading.evaluated(tensors)
         except Error as problem:
             if not needed:
                 return
@@ -244,11 +254,11 @@ class _Reader:
     def expected(self, tensors: list[Any]) -> tuple[Any, ...] | None:
         """The results of the callable; None where it raises."""
         try:
-            recording = self.run([tensor.clone() for tensor in tensors])
+            given = self.called_with([tensor.clone() for tensor in tensors])
+            found: tuple[Any, ...] = self.library.computed(self.function, *given)
         except Unrunnable:
             return None
-        refs = [ref for ref in flat(recording.result) if isinstance(ref, Ref)]
-        return tuple(recording.tensors[ref.number] for ref in refs)
+        return found
 
 
 def _needed(definitions: list[Definition]) -> list[Definition]:

@@ -80,6 +80,8 @@ class Recording:
     numbers: dict[int, int] = field(default_factory=dict)
     # Tensors that no operation made, in the order in which they were met.
     leaves: list[int] = field(default_factory=list)
+    # The names of those that are known by no identity of their own.
+    held: dict[int, str] = field(default_factory=dict)
     result: Any = None
 
     @property
@@ -102,7 +104,7 @@ class Unrunnable(Exception):
 
 
 # What a callable raises on arrays that it does not take; anything else is let through.
-_RAISED = (RuntimeError, ValueError, TypeError, LookupError, AssertionError, ArithmeticError, AttributeError)
+RAISED = (RuntimeError, ValueError, TypeError, LookupError, AssertionError, ArithmeticError, AttributeError)
 
 
 def record(
@@ -115,10 +117,31 @@ def record(
     with _recorder(recording, placed), torch.no_grad(), _plain_attention():
         try:
             result = function(*arguments, **keywords)
-        except _RAISED as problem:
+        except RAISED as problem:
             raise Unrunnable(f"{type(problem).__name__}: {problem}") from problem
         recording.result = _referred(recording, result)
     return recording
+
+
+def computed(
+    function: Callable[..., Any], arguments: Sequence[Any], keywords: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """The tensors that a callable returns."""
+    recording = record(function, arguments, keywords, placed=False)
+    return tuple(recording.tensors[ref.number] for ref in flat(recording.result) if isinstance(ref, Ref))
+
+
+def array_of(value: Any) -> Any:
+    """A tensor as an array of the library that the callable is written with."""
+    return value
+
+
+def flat(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return [part for inner in value.values() for part in flat(inner)]
+    if isinstance(value, tuple | list):
+        return [part for inner in value for part in flat(inner)]
+    return [value]
 
 
 @contextmanager
@@ -175,7 +198,7 @@ def _referred(recording: Recording, value: Any, made: bool = False) -> Any:
 
 
 @cache
-def _passed_over() -> tuple[str, ...]:
+def passed_over() -> tuple[str, ...]:
     """Folders of code that only hands calls on: PyTorch, libraries of rearrangements, this package, Python itself."""
     import torch
 
@@ -194,7 +217,7 @@ def _site() -> Site | None:
     frame = sys._getframe(2)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(_passed_over()) and f"{os.sep}einops{os.sep}" not in file:
+        if not file.startswith(passed_over()) and f"{os.sep}einops{os.sep}" not in file:
             place = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
             line, end_line, column, end_column = place
             line = line or frame.f_lineno

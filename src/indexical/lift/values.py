@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from ..ir.affine import Polynomial, number
@@ -145,6 +145,11 @@ def sources_of(node: Node) -> tuple[Node, ...]:
 
 
 # ------------------------------------------------------------------------------------- common views
+
+
+def replaced(view: View, source: Node) -> View:
+    """The same view of another tensor of that shape."""
+    return view if source is view.source else replace(view, source=source, kind=source.kind)
 
 
 def permuted(source: Node, order: Sequence[int], site: Site | None) -> Node:

@@ -17,12 +17,17 @@ class Bound:
     """An input that the callable holds."""
 
     leaf: Leaf
+    # The tensor as an array of the callable's library.
+    handed: Callable[[Any], Any]
 
     @property
     def name(self) -> str:
         return self.leaf.name
 
     def value(self) -> Any:
+        return self.handed(self.tensor())
+
+    def tensor(self) -> Any:
         tensor = self.leaf.tensor
         return tensor() if callable(tensor) and not hasattr(tensor, "shape") else tensor.detach()
 

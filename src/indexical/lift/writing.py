@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
@@ -22,6 +23,7 @@ from .expressions import (
     bound_in,
     compare,
     hoisted,
+    index_of,
     parts,
     unmasked,
     unscaled,
@@ -339,6 +341,12 @@ class Writer:
             result = value if result is None else apply("if", (before, value, result), node.kind, node.site)
         assert result is not None
         return result
+
+
+def known_whole(node: Node, at: Indices) -> Polynomial | None:
+    """The whole number that a tensor has at a place; None where it depends on values."""
+    found = index_of(Writer([node], -math.inf).write(node, at, ""))
+    return None if found is None or any(isinstance(part, Looked) for part in atoms_in(found)) else found
 
 
 def _base(node: Node) -> Node:
