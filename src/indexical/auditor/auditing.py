@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from .access import Direct, Port, find_ports
@@ -15,7 +16,7 @@ from .inquiry import Inquiry
 from .layout import Layout, infer_sizes, parse_axes, refusal
 from .numerics import tell_accuracy, tell_limits
 from .projected import judge_projected
-from .proofs import proved
+from .proofs import proved, proved_laws
 from .reports import Finding, Report, name_of, place_of, ranked
 from .sanity import plain, sanity
 from .settings import Settings
@@ -108,8 +109,10 @@ def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract
         foreign.restore()
         findings = proved(findings, foreign.original, foreign.example, layouts, contract)
     seconds = time.monotonic() - started
+    told = ranked(findings)
+    prove = partial(proved_laws, foreign.original, foreign.example, layouts, contract)
     return Report(
-        name_of(foreign.original), ranked(findings), found, tuple(laws), tuple(unread), foreign.calls, seconds
+        name_of(foreign.original), told, found, tuple(laws), tuple(unread), foreign.calls, seconds, prove
     )
 
 

@@ -8,7 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from ..diagnostics import Error
-from ..lift import findings as findings_of_checker
+from ..lift import Reading, reader
+from ..lift import proved as findings_of_checker
+from .claims import Verdict, verdicts
 from .contract import Contract
 from .layout import Layout
 from .reports import Finding
@@ -38,6 +40,10 @@ _LAWS = {
     "IX435": {"sink"},
     "IX604": {"heads", "layout", "batch", "causal"},
 }
+# The laws that claims of a contract are about.
+_CLAIMED = {"causal", "window", "documents", "regions", "mask", "gap", "scale", "softcap", "alibi", "rotary"}
+# Those that follow for all sizes and values, where others are compared at points.
+_FOR_ALL = {"causal", "window", "documents", "mask", "rows", "scale"}
 # What is unused proves something of the input that it names alone.
 _UNUSED = "IX413"
 
@@ -50,18 +56,43 @@ def proved(
     contract: Contract,
 ) -> list[Finding]:
     """The findings, those that the checker finds too as proved, at the place in the code that it points to."""
-    provable = set().union(*_LAWS.values())
+    provable = set().union(_CLAIMED, *_LAWS.values())
     if not any(finding.law in provable for finding in findings):
         return findings
     axes = {name: str(layout) for name, layout in layouts.items()}
-    try:
-        told = findings_of_checker(target, example, axes, contract)
-    except Error:
+    reading = _read(target, example, layouts)
+    if reading is None:
         return findings
-    return [_with_proof(finding, told, contract) for finding in findings]
+    told = findings_of_checker(reading, axes, contract)
+    claims = verdicts(reading, example, layouts, contract)
+    return [_with_proof(finding, told, claims, contract) for finding in findings]
 
 
-def _with_proof(finding: Finding, told: list[Any], contract: Contract) -> Finding:
+def proved_laws(
+    target: Callable[..., Any], example: Mapping[str, Any], layouts: Mapping[str, Layout], contract: Contract
+) -> tuple[str, ...]:
+    """The laws that are proved to hold of the relation that a callable is read as; none where it cannot be read."""
+    reading = _read(target, example, layouts)
+    if reading is None:
+        return ()
+    claims = verdicts(reading, example, layouts, contract)
+    return tuple(sorted(law for law, claim in claims.items() if claim.holds and law in _FOR_ALL))
+
+
+def _read(target: Callable[..., Any], example: Mapping[str, Any], layouts: Mapping[str, Layout]) -> Reading | None:
+    """The relation that a callable computes; None where it cannot be read, as what NumPy computes."""
+    if not any(type(value).__module__.startswith(("torch", "jax")) for value in example.values()):
+        return None
+    try:
+        return reader(target, (), example, {name: str(layout) for name, layout in layouts.items()}).program()
+    except Error:
+        return None
+
+
+def _with_proof(finding: Finding, told: list[Any], claims: Mapping[str, Verdict], contract: Contract) -> Finding:
+    claim = claims.get(finding.law)
+    if claim is not None and not claim.holds:
+        return replace(finding, confidence="proved", span=claim.span or finding.span)
     for diagnostic in told:
         if diagnostic.code == _UNUSED and not _names(diagnostic.message) & _named(finding, contract):
             continue

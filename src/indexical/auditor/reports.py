@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from ..source import Source, Span
@@ -73,6 +75,18 @@ class Report:
     unread: tuple[str, ...] = ()
     calls: int = 0
     seconds: float = 0.0
+    prove: Callable[[], tuple[str, ...]] = field(default=tuple, compare=False)
+    shows_proofs: bool = False
+
+    @cached_property
+    def proved(self) -> tuple[str, ...]:
+        """The laws that are proved to hold, for all sizes and values, of the relation that the code is read as: it is
+        read when this is first asked for."""
+        return () if self.findings else self.prove()
+
+    def with_proofs(self) -> Report:
+        """The report, whose text tells what is proved too."""
+        return replace(self, shows_proofs=True)
 
     @property
     def ok(self) -> bool:
@@ -93,6 +107,8 @@ class Report:
             lines += ["", "found:", *(f"  {name:<{width}}  {text}" for name, text in self.found.items())]
         if self.laws:
             lines += ["", f"laws tested: {', '.join(self.laws)}"]
+        if self.shows_proofs and self.proved:
+            lines += [f"laws proved: {', '.join(self.proved)}"]
         lines += [f"not tested: {reason}" for reason in self.unread]
         return "\n".join(lines)
 
@@ -110,6 +126,7 @@ class Report:
             "findings": [finding.to_json() for finding in self.findings],
             "found": self.found,
             "laws": list(self.laws),
+            "proved": list(self.proved),
             "not_tested": list(self.unread),
         }
 

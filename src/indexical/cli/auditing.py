@@ -30,7 +30,7 @@ def audit_command(options: Namespace) -> int:
     else:
         target = built(target)
         report = audit(target, _example(options, target), _axes(options), contract_of(options), tell=_tell(options))
-    text = FORMATS[options.format]([report])
+    text = FORMATS[options.format]([report.with_proofs()])
     write(text if text.endswith("\n") else text + "\n", options.output)
     return 0 if report.ok else 1
 

@@ -27,7 +27,7 @@ def check(view: View, sink: Sink) -> None:
     """Every contract of a program: silent where it is proved."""
     view = view.joined if view.program.contracts else view
     for contract in view.program.contracts:
-        gather = _gather_of(view, contract.name)
+        gather = gather_of(view, contract.name)
         if gather is None:
             sink.report(
                 "IX420",
@@ -51,7 +51,7 @@ def check(view: View, sink: Sink) -> None:
                 _check_groups(contract, flag, size, view, gather, sink)
 
 
-def _gather_of(view: View, name: str) -> Gather | Ungathered | None:
+def gather_of(view: View, name: str) -> Gather | Ungathered | None:
     """The gather in a definition, or the nearest one in what it reads; or else the weights that are there, of which
     all can be said but what is carried."""
     nearest = view.made_of(name)

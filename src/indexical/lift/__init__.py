@@ -1,8 +1,8 @@
-"""Foreign code as programs: PyTorch functions and modules, read by running them on a few arrays."""
+"""Foreign code as programs: functions of PyTorch and JAX, and modules, read by running them on a few arrays."""
 
 from __future__ import annotations
 
-from .proving import findings
-from .reading import Reading, read
+from .proving import findings, proved
+from .reading import Reading, read, reader
 
-__all__ = ["Reading", "findings", "read"]
+__all__ = ["Reading", "findings", "proved", "read", "reader"]

@@ -51,6 +51,10 @@ class Reading(Program):
             named = {**self._held(), **named}
         return super().__call__(*arrays, **named)
 
+    def held_tensors(self) -> dict[str, Any]:
+        """The tensors that the callable holds, by the names that the program has for them."""
+        return {bound.name: bound.tensor() for bound in self._bound}
+
     def evaluated(self, tensors: Sequence[Any]) -> Any:
         """The results on tensors of PyTorch, whatever library the callable is written with."""
         return super().__call__(*tensors, *(bound.tensor() for bound in self._bound))

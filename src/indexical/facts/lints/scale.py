@@ -96,7 +96,7 @@ def _powers(view: View, gather: Gather | Ungathered, comparison: Comparison) -> 
     """Every size that scales the score, with its power; and whether there is a factor that is no size."""
     powers: Powers = {}
     unknown = False
-    for factor in _scaling(view, gather, comparison):
+    for factor in scaling(view, gather, comparison):
         if factor.coordinates:
             # One of its own for each head, query or key may be the scale.
             unknown = True
@@ -115,7 +115,7 @@ def _is_sign(expr: ir.Expr) -> bool:
     return isinstance(expr, ir.Const) and expr.value in (1, -1)
 
 
-def _scaling(view: View, gather: Gather | Ungathered, comparison: Comparison) -> list[Factor]:
+def scaling(view: View, gather: Gather | Ungathered, comparison: Comparison) -> list[Factor]:
     """The factors on the way from the score down to the comparison that do not vary along the keys, and those of the
     comparison itself that are not compared; those inside the definitions of both sides that vary with nothing."""
     result: list[Factor] = [f for f in comparison.product.factors if not f.coordinates & comparison.compared]
