@@ -138,7 +138,7 @@ def test_a_claim_is_proved_or_refuted_on_the_relation(case: str) -> None:
     axes = {**AXES, **({"pad": "b j"} if "pad" in more else {"ids": "b i"} if "ids" in more else {})}
     layouts = parse_axes(axes)
     reading = reader(function, (), given(**more), axes).program()
-    found = verdicts(reading, given(**more), layouts, ix.Contract(**contract))
+    found = verdicts(reading, given(**more), layouts, {"d": 4}, ix.Contract(**contract))
     assert {law: told.holds for law, told in found.items()} == {"rows": True, **wanted}
     assert all(told.span is None or told.span.source.name.endswith("test_claims.py") for told in found.values())
 

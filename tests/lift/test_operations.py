@@ -82,3 +82,38 @@ def test_numpy_is_left_to_the_audit() -> None:
         ix.read(lambda x: np.exp(np.asarray(x)), drawn(2, 3))
     with pytest.raises(ix.Error, match="asks it from outside"):
         ix.read(lambda x: x + torch.from_numpy(np.exp(x.numpy())), drawn(2, 3))
+
+
+def by_threshold(s: Any) -> Any:
+    return s.masked_fill(s < s.topk(3, -1).values[..., -1:], float("-inf")).softmax(-1)
+
+
+def by_places(s: Any) -> Any:
+    kept = torch.zeros_like(s, dtype=torch.bool).scatter(-1, s.topk(3, -1).indices, True)
+    return s.masked_fill(~kept, float("-inf")).softmax(-1)
+
+
+def set_in_place(s: Any) -> Any:
+    mask = torch.full_like(s, float("-inf"))
+    mask.scatter_(-1, s.argsort(-1, descending=True)[..., :2], 0.0)
+    return (s + mask).softmax(-1)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    ("function", "line"),
+    [
+        (by_threshold, "== 2)"),
+        (by_places, "softmax[j](s[b, i, j]) where kept[b, i, j] < 3"),
+        (set_in_place, "any[c]("),
+        (lambda x: x.sort(-1).values, "sum[d](x[b, i, d] where part[b, i, d] == c)"),
+        (lambda x: x.argsort(-2, descending=True), "rank["),
+        (lambda x: x.kthvalue(2, -1, keepdim=True).values, "== 1)"),
+    ],
+)
+def test_elements_by_their_order_are_read_as_ranks(function: Any, line: str) -> None:
+    x = drawn(2, 5, 7)
+    program = ix.read(function, x)
+    assert line in str(program)
+    assert "rank[" in str(program)
+    assert torch.allclose(program(x).double(), function(x).double(), atol=1e-6)

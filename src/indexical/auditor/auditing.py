@@ -59,7 +59,7 @@ def audit(
 
 
 def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract, tell: Tell, started: float) -> Report:
-    sizes = _sizes(foreign, layouts, contract)
+    given = sizes = _sizes(foreign, layouts, contract)
     shape = layouts["out"].shape(sizes) if "out" in layouts else None
     foreign.out_shape = shape
     tell("the example")
@@ -107,10 +107,10 @@ def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract
     if findings:
         tell("proofs")
         foreign.restore()
-        findings = proved(findings, foreign.original, foreign.example, layouts, contract)
+        findings = proved(findings, foreign.original, foreign.example, layouts, given, contract)
     seconds = time.monotonic() - started
     told = ranked(findings)
-    prove = partial(proved_laws, foreign.original, foreign.example, layouts, contract)
+    prove = partial(proved_laws, foreign.original, foreign.example, layouts, given, contract)
     return Report(
         name_of(foreign.original), told, found, tuple(laws), tuple(unread), foreign.calls, seconds, prove
     )

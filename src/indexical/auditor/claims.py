@@ -43,10 +43,14 @@ class Verdict:
 
 
 def verdicts(
-    reading: Reading, example: Mapping[str, Any], layouts: Mapping[str, Layout], contract: Contract
+    reading: Reading,
+    example: Mapping[str, Any],
+    layouts: Mapping[str, Layout],
+    sizes: Mapping[str, int],
+    contract: Contract,
 ) -> dict[str, Verdict]:
     """What is proved of the claims of a contract, by law; nothing of those that cannot be told from the relation."""
-    relation = _Relation(reading, example, layouts, contract)
+    relation = _Relation(reading, example, layouts, sizes, contract)
     if relation.gather is None or relation.query is None:
         return {}
     found = dict(relation.reach())
@@ -71,6 +75,7 @@ class _Relation:
     reading: Reading
     example: Mapping[str, Any]
     layouts: Mapping[str, Layout]
+    sizes: Mapping[str, int]
     contract: Contract
 
     @cached_property
@@ -259,6 +264,8 @@ class _Relation:
         factors = scaling(self.view, self.gather, comparisons[0])
         arrays = self._arrays(0)
         sizes, letters = self._sizes(arrays), self._letters()
+        if "d" not in letters:
+            return None
         sized = any(isinstance(part, ir.Size) for factor in factors for part in walk(factor.expr))
         span = next((f.expr.span for f in factors), self.gather.weights.score.span)
         # A scale that follows the sizes is compared at others too.
@@ -277,14 +284,9 @@ class _Relation:
 
     def _letters(self) -> dict[str, int]:
         """Sizes by the letters of the axes."""
-        found: dict[str, int] = {"h": self.contract.heads} if self.contract.heads else {}
-        for name, layout in self.layouts.items():
-            if name in self.example:
-                lengths = zip(layout.dims, self.example[name].shape, strict=True)
-                found |= {dim[0]: int(length) for dim, length in lengths if len(dim) == 1}
-        if "d" not in found and "c" in found and "h" in found:
-            found["d"] = found["c"] // found["h"]
-        return found
+        heads = self.sizes.get("h", 0)
+        inside = {"d": self.sizes["c"] // heads} if heads and "c" in self.sizes else {}
+        return {**inside, **self.sizes}
 
     def score(self) -> Iterator[tuple[str, Verdict]]:
         """Scores as functions of `q·k`: the soft cap, and what is added by distance or by a mask."""

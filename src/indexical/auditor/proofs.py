@@ -53,6 +53,7 @@ def proved(
     target: Callable[..., Any],
     example: Mapping[str, Any],
     layouts: Mapping[str, Layout],
+    sizes: Mapping[str, int],
     contract: Contract,
 ) -> list[Finding]:
     """The findings, those that the checker finds too as proved, at the place in the code that it points to."""
@@ -64,18 +65,22 @@ def proved(
     if reading is None:
         return findings
     told = findings_of_checker(reading, axes, contract)
-    claims = verdicts(reading, example, layouts, contract)
+    claims = verdicts(reading, example, layouts, sizes, contract)
     return [_with_proof(finding, told, claims, contract) for finding in findings]
 
 
 def proved_laws(
-    target: Callable[..., Any], example: Mapping[str, Any], layouts: Mapping[str, Layout], contract: Contract
+    target: Callable[..., Any],
+    example: Mapping[str, Any],
+    layouts: Mapping[str, Layout],
+    sizes: Mapping[str, int],
+    contract: Contract,
 ) -> tuple[str, ...]:
     """The laws that are proved to hold of the relation that a callable is read as; none where it cannot be read."""
     reading = _read(target, example, layouts)
     if reading is None:
         return ()
-    claims = verdicts(reading, example, layouts, contract)
+    claims = verdicts(reading, example, layouts, sizes, contract)
     return tuple(sorted(law for law, claim in claims.items() if claim.holds and law in _FOR_ALL))
 
 

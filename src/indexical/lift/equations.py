@@ -121,9 +121,11 @@ _OTHERS: dict[str, Callable[[tuple[Any, ...], Words], Operation]] = {
     "dynamic_slice": lambda given, words: ("cut_at", given, {}),
     "argmax": lambda given, words: ("argmax", (given[0], tuple(words["axes"])), {}),
     "argmin": lambda given, words: ("argmin", (given[0], tuple(words["axes"])), {}),
-    "cumsum": lambda given, words: _scan("cumsum", given, words),
-    "cumprod": lambda given, words: _scan("cumprod", given, words),
-    "cummax": lambda given, words: _scan("cummax", given, words),
+    "cumsum": lambda given, words: (
+        "cumsum_backwards" if words["reverse"] else "cumsum",
+        (given[0], words["axis"]),
+        {},
+    ),
     "top_k": lambda given, words: (
         "topk",
         (given[0], words["k"], words.get("axis", words.get("operand_axis", -1))),
@@ -131,10 +133,6 @@ _OTHERS: dict[str, Callable[[tuple[Any, ...], Words], Operation]] = {
     ),
     "sort": lambda given, words: _sorted(given, words),
 }
-
-
-def _scan(name: str, given: tuple[Any, ...], words: Words) -> Operation:
-    return (f"{name}_backwards" if words.get("reverse") else name), (given[0], words["axis"]), {}
 
 
 def _sorted(given: tuple[Any, ...], words: Words) -> Operation:

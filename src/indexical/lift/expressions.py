@@ -67,7 +67,7 @@ class Over:
 
 Expr: TypeAlias = Num | Whole | Read | Op | Over
 
-NORMALISERS = frozenset(("softmax", "log_softmax", "cumsum"))
+NORMALISERS = frozenset(("softmax", "log_softmax", "cumsum", "rank"))
 TRUE = Num(Scale(True), "bool")
 FALSE = Num(Scale(False), "bool")
 # A score this far below the others has no weight at all.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..diagnostics import CallError
-from . import elementwise, equations, layouts, reductions
+from . import elementwise, equations, layouts, orders, reductions
 from .arguments import FROM_OUTSIDE, KEEP_NUMBERS, ON_VALUES, free_name, held_names, identifier, kind_of, refusal
 from .constants import constant
 from .recording import Call, Recording, Ref, Site, flat
@@ -15,7 +15,7 @@ from .sizes import Fit, Group
 from .values import Leaf, Node, Opaque, Patched, Shape, View, sources_of
 
 # The rules are in their table once their modules are loaded.
-_RULES = (elementwise, equations, layouts, reductions)
+_RULES = (elementwise, equations, layouts, orders, reductions)
 
 # What only places a tensor, or says nothing about its value.
 _PLACING = frozenset(("dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking", "generator", "copy"))

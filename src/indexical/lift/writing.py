@@ -313,7 +313,7 @@ class Writer:
         order = tuple(axis for index in at for axis in ordered(index))
         body = self.write(node.source, at, "")
         guards: list[Expr] = []
-        if node.op != "cumsum":
+        if node.op in ("softmax", "log_softmax"):
             body, guards = unmasked(body, self._limit)
             body = _unshifted(body, axes)
         scans = any(isinstance(part, Over) and part.op not in NORMALISERS for part in parts(body))
