@@ -336,6 +336,18 @@ def _caps() -> Iterator[Case]:
         "scaled",
     )
 
+    def first(kept: slice) -> Any:
+        def attention(q: Any, k: Any, v: Any, sink: Any) -> Any:
+            s = scores_of(q, k)
+            column = sink[None, :, None, None].expand(*s.shape[:-1], 1)
+            return torch.cat([column, s], -1).softmax(-1)[..., kept] @ v
+
+        return attention
+
+    wrong, right = first(slice(0, -1)), first(slice(1, None))
+    contract = {"rows": "<=1", "causal": False}
+    yield from pair("sink first", wrong, right, with_sink, axes, contract, "sink", "stands first")
+
     def off_by_one(q: Any, k: Any, v: Any) -> Any:
         e = scores_of(q, k).exp()
         return e / (1 + e.sum(-1, keepdim=True)) @ v

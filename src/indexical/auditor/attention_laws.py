@@ -17,7 +17,7 @@ from .observing import Draw, own
 from .positions import rotary_law
 from .rows import irrelevant_keys, row_sums
 from .scores import bias_law, kernel_law, scale_law, softcap_law
-from .strength import additive_law, empty_law, sink_law, strength_law
+from .strength import additive_law, empty_law, sink_law, sink_share, strength_law
 from .structure import measure_precision, shrink, structure
 
 _MOST = 40_000_000  # Weights of one recovery: lanes and queries by lanes and keys.
@@ -41,6 +41,8 @@ def judge(inquiry: Inquiry) -> None:
     if inquiry.contract.kernel is not None:
         row_sums(inquiry, draws, [])
         kernel_law(inquiry, draws)
+        return
+    if not sink_share(inquiry):
         return
     violations: list[dict[str, Any]] = []
     locality(inquiry, violations)

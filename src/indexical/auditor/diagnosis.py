@@ -297,39 +297,7 @@ def _pairings(settings: Settings, base: Model) -> Iterator[Model]:
     access = settings.access
     plain = replace(base, scale=None)
     if access.I == access.J and access.count["q"] == access.count["k"]:
-        cause = "queries and keys are exchanged"
-        mend = "the scores are `q @ k.transpose(-2, -1)`: the query is the first axis"
-        yield replace(
-            plain,
-            scores=_swapped(access),
-            law="locality",
-            message="moving one query moves other rows of the output",
-            cause=cause,
-            mend=mend,
-            hints=(r"matmul.*|einsum.*|bmm.*| @ .*",),
-        )
-        for role, other in (("q", "k"), ("k", "q")):
-            name = {"q": "queries", "k": "keys"}
-            yield replace(
-                plain,
-                scores=_with_itself(access, role),
-                law="dead input",
-                message=f"the {name[other]} have no effect",
-                cause=f"the {name[role]} are compared with themselves",
-                mend="compare q with k",
-                hints=(r"matmul.*|einsum.*|bmm.*| @ .*",),
-            )
-        cause = "the values are gathered at the query, and not at the key"
-        yield replace(
-            plain,
-            scale=base.scale if base.scale is not None else 1.0,
-            gather="query",
-            law="dead input",
-            message="queries and keys have no effect: every row is its own value",
-            cause=cause,
-            mend="sum over the key: `einsum('… i j, … j e -> … i e')`",
-            hints=(r"einsum.*|matmul.*| @ .*",),
-        )
+        yield from _exchanged(access, base, plain)
     yield replace(
         plain,
         scale=1.0,
@@ -353,6 +321,43 @@ def _pairings(settings: Settings, base: Model) -> Iterator[Model]:
         )
     for roles, maps in _lane_maps(access):
         yield replace(plain, maps=maps, **_regrouped(roles))
+
+
+def _exchanged(access: Access, base: Model, plain: Model) -> Iterator[Model]:
+    """Queries taken for keys, or the other way round, where there are as many of both."""
+    cause = "queries and keys are exchanged"
+    mend = "the scores are `q @ k.transpose(-2, -1)`: the query is the first axis"
+    yield replace(
+        plain,
+        scores=_swapped(access),
+        law="locality",
+        message="moving one query moves other rows of the output",
+        cause=cause,
+        mend=mend,
+        hints=(r"matmul.*|einsum.*|bmm.*| @ .*",),
+    )
+    for role, other in (("q", "k"), ("k", "q")):
+        name = {"q": "queries", "k": "keys"}
+        yield replace(
+            plain,
+            scores=_with_itself(access, role),
+            law="dead input",
+            message=f"the {name[other]} have no effect",
+            cause=f"the {name[role]} are compared with themselves",
+            mend="compare q with k",
+            hints=(r"matmul.*|einsum.*|bmm.*| @ .*",),
+        )
+    cause = "the values are gathered at the query, and not at the key"
+    yield replace(
+        plain,
+        scale=base.scale if base.scale is not None else 1.0,
+        gather="query",
+        law="dead input",
+        message="queries and keys have no effect: every row is its own value",
+        cause=cause,
+        mend="sum over the key: `einsum('… i j, … j e -> … i e')`",
+        hints=(r"einsum.*|matmul.*| @ .*",),
+    )
 
 
 def _regrouped(roles: tuple[str, ...]) -> dict[str, Any]:

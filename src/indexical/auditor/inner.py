@@ -265,58 +265,62 @@ def _inner_ports(
 ) -> tuple[dict[str, Port], dict[str, int]] | None:
     """Layouts of what is projected: those of `x`, its feature replaced by heads and features."""
     x = _seen_layout(outer, outer.ports["q"], events[roles.get("q", roles.get("qkv", ""))])
-    y = (
-        x
-        if outer.ports["k"].name == x.name
-        else _seen_layout(outer, outer.ports["k"], events[roles.get("k", roles.get("kv", ""))])
-    )
-    inner_sizes = {**sizes, "h": heads}
-    i, j = x.position, y.position
-
-    def layout(port: Port, packed: str) -> Layout:
-        text = " ".join(f"({packed})" if dim == (port.feature,) else f"({' '.join(dim)})" for dim in port.layout.dims)
-        return parse_layout("projection", text)
-
-    ports: dict[str, Port] = {}
     if "qkv" in roles and "q" not in roles:
-        whole = events[roles["qkv"]].width
-        if whole % (3 * heads):
-            return None
-        inner_sizes["d"] = whole // (3 * heads)
-        packing = _packing_text(contract.packing)
-        for number, role in enumerate("qkv"):
-            ports[role] = Port(roles["qkv"], layout(x, packing), i, "d", ("3", number))
-        inner_sizes["e"] = inner_sizes["d"]
-        out_feature = "d"
+        found = _fused_ports(x, roles["qkv"], events[roles["qkv"]].width, heads, _packing_text(contract.packing))
     else:
-        total = events[roles["q"]].width
-        if total % heads:
-            return None
-        inner_sizes["d"] = total // heads
-        ports["q"] = Port(roles["q"], layout(x, "h d"), i, "d")
-        apart = "kv" not in roles
-        wide = {role: events[roles[role if apart else "kv"]].width // (1 if apart else 2) for role in "kv"}
-        groups = wide["k"] // inner_sizes["d"]
-        if wide["k"] % inner_sizes["d"] or groups == 0 or heads % groups or wide["v"] % groups:
-            return None
-        letter = "h" if groups == heads else "g"
-        if letter == "g":
-            inner_sizes["g"] = groups
-        inner_sizes["e"] = wide["v"] // groups
-        out_feature = "d" if inner_sizes["e"] == inner_sizes["d"] else "e"
-        for role, feature in (("k", "d"), ("v", out_feature)):
-            packed = f"{letter} {feature}" if apart else f"2 {letter} {feature}"
-            part = None if apart else ("2", "kv".index(role))
-            ports[role] = Port(roles[role if apart else "kv"], layout(y, packed), j, feature, part)
-    ports["out"] = Port(
-        "out",
-        layout(outer.ports["out"] if "out" not in roles else replace(x, name="out"), f"h {out_feature}"),
-        i,
-        out_feature,
-    )
-    if "out" not in roles and sizes[outer.ports["out"].feature] != heads * inner_sizes["e"]:
+        same = outer.ports["k"].name == x.name
+        keys = x if same else _seen_layout(outer, outer.ports["k"], events[roles.get("k", roles.get("kv", ""))])
+        found = _separate_ports(x, keys, roles, events, heads)
+    if found is None:
         return None
-    return ports, inner_sizes
+    ports, inner = found
+    carried = ports["v"].feature
+    if "out" not in roles and sizes[outer.ports["out"].feature] != heads * inner["e"]:
+        return None
+    whole = outer.ports["out"] if "out" not in roles else replace(x, name="out")
+    ports["out"] = Port("out", _repacked(whole, f"h {carried}"), x.position, carried)
+    return ports, {**sizes, "h": heads, **inner}
+
+
+def _repacked(port: Port, packed: str) -> Layout:
+    """The layout of a port, with other factors in its feature."""
+    text = " ".join(f"({packed})" if dim == (port.feature,) else f"({' '.join(dim)})" for dim in port.layout.dims)
+    return parse_layout("projection", text)
+
+
+def _fused_ports(
+    x: Port, name: str, width: int, heads: int, packing: str
+) -> tuple[dict[str, Port], dict[str, int]] | None:
+    """Queries, keys and values of one projection, and the width of a head."""
+    if width % (3 * heads):
+        return None
+    each = width // (3 * heads)
+    layout = _repacked(x, packing)
+    ports = {role: Port(name, layout, x.position, "d", ("3", number)) for number, role in enumerate("qkv")}
+    return ports, {"d": each, "e": each}
+
+
+def _separate_ports(
+    x: Port, y: Port, roles: Mapping[str, str], events: Mapping[str, Projection], heads: int
+) -> tuple[dict[str, Port], dict[str, int]] | None:
+    """Queries of one projection, keys and values of one or of two; heads may share those."""
+    total = events[roles["q"]].width
+    if total % heads:
+        return None
+    compared = total // heads
+    apart = "kv" not in roles
+    wide = {role: events[roles[role if apart else "kv"]].width // (1 if apart else 2) for role in "kv"}
+    groups = wide["k"] // compared
+    if wide["k"] % compared or groups == 0 or heads % groups or wide["v"] % groups:
+        return None
+    letter = "h" if groups == heads else "g"
+    inner = {"d": compared, "e": wide["v"] // groups, **({"g": groups} if letter == "g" else {})}
+    ports = {"q": Port(roles["q"], _repacked(x, "h d"), x.position, "d")}
+    for role, feature in (("k", "d"), ("v", "d" if inner["e"] == compared else "e")):
+        packed = f"{letter} {feature}" if apart else f"2 {letter} {feature}"
+        part = None if apart else ("2", "kv".index(role))
+        ports[role] = Port(roles[role if apart else "kv"], _repacked(y, packed), y.position, feature, part)
+    return ports, inner
 
 
 def _seen_layout(outer: Outer, port: Port, event: Projection) -> Port:

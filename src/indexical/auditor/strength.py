@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from .inquiry import Inquiry, number
+from .layout import Layout
 from .models import centred, fit_scale, logarithms
 from .observing import observe, own
 from .settings import Setting
 
+_HIGH = 30.0  # A score beside which all others are nothing.
 _MASK = (r"masked_fill.*|where\s*\(.*|-\s*1e\d+.*|-\s*\d{3,}.*", r"mask.*")
 
 
@@ -137,20 +141,45 @@ def empty_law(inquiry: Inquiry) -> None:
         )
 
 
+def _sinks(inquiry: Inquiry) -> Iterator[tuple[str, Layout]]:
+    """The arguments that may be sinks: a number for each head, where rows sum to less than 1."""
+    settings = inquiry.settings
+    for name, value in settings.others.items() if str(inquiry.contract.rows) == "<=1" else ():
+        layout = settings.layouts.get(name)
+        if layout is None or name in inquiry.contract.masks or set(layout.factors) - {"h", "g", "1"}:
+            continue
+        if "float" in str(getattr(value, "dtype", "")):
+            yield name, layout
+
+
+def sink_share(inquiry: Inquiry) -> bool:
+    """Whether the share of a sink goes to nobody: where the sink is by far the largest score, no key is heard."""
+    for name, layout in _sinks(inquiry):
+        q, k, _ = inquiry.inputs()
+        plain = inquiry.settings.plain()
+        high = np.full(layout.shape(inquiry.access.sizes), _HIGH)
+        heard = inquiry.weights(q, k, Setting(plain.keeps, {**plain.arrays, name: high})).mean((0, 1))
+        key = int(np.nanargmax(heard))
+        if not heard[key] > 0.9:
+            continue
+        end, other = ("last", "first") if key == 0 else ("first", "last")
+        inquiry.tested("sink")
+        inquiry.report(
+            "sink",
+            f"the share of `{name}` goes to key {key}",
+            f"with `{name}` = {number(_HIGH)}, key {key} has the weight {number(float(heard[key]))}",
+            f"the sink stands {other} among the scores and the {end} weight is cut off, or a value is gathered for it",
+            f"cut off the weight of the sink itself, which stands {other}, before the values are gathered",
+            (r"\[\.\.\., ?:-1\].*|\[\.\.\., ?1:\].*", r"sink.*"),
+        )
+        return False
+    return True
+
+
 def sink_law(inquiry: Inquiry) -> None:
     """A sink is one more score, neither scaled nor masked."""
-    access, settings, contract = inquiry.access, inquiry.settings, inquiry.contract
-    if str(contract.rows) != "<=1":
-        return
-    for name, value in settings.others.items():
-        layout = settings.layouts.get(name)
-        if (
-            layout is None
-            or name in contract.masks
-            or set(layout.factors) - {"h", "g", "1"}
-            or "float" not in str(getattr(value, "dtype", ""))
-        ):
-            continue
+    access, settings = inquiry.access, inquiry.settings
+    for name, layout in _sinks(inquiry):
         inquiry.tested("sink")
         q, k, _ = inquiry.inputs()
         plain = settings.plain()
@@ -162,7 +191,8 @@ def sink_law(inquiry: Inquiry) -> None:
             total = weights.sum(2)
             with np.errstate(all="ignore"):
                 levels.append(np.log((1 - total) / total))
-        change = levels[1] - levels[0]
+        with np.errstate(all="ignore"):
+            change = levels[1] - levels[0]
         if not np.isfinite(change).all():
             inquiry.report(
                 "sink",
