@@ -13,6 +13,7 @@ from .diagnostics import CallError, Diagnostic
 from .ir import nodes as ir
 from .ir.types import DTYPES_BY_NAME
 from .numbers.accuracy import Accuracy, measure
+from .numbers.causes.cause import Cause
 from .numbers.claims import Claim, check_claims, claimed_names
 from .numbers.evaluate import Evaluated, Undecided, evaluate, explained
 from .numbers.inputs import read_inputs
@@ -318,18 +319,28 @@ def _refusal(message: str, help: str) -> CallError:
 
 
 class Verification(Sheet):
-    """The verdict on every published figure of a program, readable as it stands. It is true where all of them hold."""
+    """The verdict on every published figure of a program, readable as it stands. It is true where none fails."""
 
-    def __init__(self, claims: tuple[Claim, ...]) -> None:
+    def __init__(self, claims: tuple[Claim, ...], strict: bool = False) -> None:
         self.claims = claims
+        self.strict = strict
 
     @property
     def failing(self) -> tuple[Claim, ...]:
-        """The claims of which some figure fails and rounding does not explain it, or of which that is not known."""
-        return tuple(claim for claim in self.claims if claim.verdict in ("fails", "undecided"))
+        """The claims of which some figure fails and rounding does not explain it, or of which that is not known. Where
+        it is strict, also those that only rounding explains."""
+        passing = ("holds",) if self.strict else ("holds", "rounding")
+        return tuple(claim for claim in self.claims if claim.verdict not in passing)
+
+    @property
+    def cause(self) -> Cause | None:
+        """The one cause of all figures that fail; None where there is none, or more than one."""
+        causes = {cell.cause for claim in self.claims for cell in claim.cells if cell.verdict == "fails"}
+        return causes.pop() if len(causes) == 1 else None
 
     def __bool__(self) -> bool:
-        return all(claim.verdict == "holds" for claim in self.claims)
+        """Whether nothing fails: what the command exits with says the same."""
+        return not self.failing
 
     def __str__(self) -> str:
         return show_claims(self.claims)
@@ -337,7 +348,7 @@ class Verification(Sheet):
     __repr__ = __str__
 
     def to_json(self) -> dict[str, Any]:
-        return claims_json(self.claims)
+        return claims_json(self.claims, bool(self))
 
 
 def verify(
@@ -345,13 +356,22 @@ def verify(
     /,
     *arrays: Any,
     sizes: Mapping[str, int] | None = None,
+    strict: bool = False,
     **named: Any,
 ) -> Verification:
-    """Every `expect` of a program, checked exactly and cell by cell."""
+    """Every `expect` of a program, checked exactly and cell by cell; where one fails, its cause, if it has a usual one.
+
+    With `strict`, a figure fails too that only the rounding of printed figures explains.
+    """
     found = _program(program)
     wanted = claimed_names(found.ir)
     evaluated = evaluate(found.ir, arguments_of(found, arrays, named), sizes or {}, wanted)
-    return Verification(check_claims(evaluated))
+    claims = check_claims(evaluated)
+    if any(claim.verdict == "fails" for claim in claims):
+        from .numbers.causes.search import explain
+
+        claims = explain(evaluated, claims)
+    return Verification(claims, strict)
 
 
 # ------------------------------------------------------------------- accuracy

@@ -45,8 +45,8 @@ def verify_command(options: Namespace) -> int:
     for file in options.files:
         program = compile(text_of(file))
         arrays, sizes = read_exactly(program, options)
-        found = verify(program, sizes=sizes, **arrays)
-        failed |= bool(found.failing) or (options.strict and not found)
+        found = verify(program, sizes=sizes, strict=options.strict, **arrays)
+        failed |= not found
         if options.format == "json":
             reports.append({"file": file, **found.to_json()})
             continue

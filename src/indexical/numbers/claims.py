@@ -14,6 +14,7 @@ from ..ir.needs import needed, read_in
 from ..ir.walk import parts_of, walk
 from ..records import dataclass
 from ..run.reference import Table
+from .causes.cause import Cause
 from .evaluate import Evaluated, Undecided, explained
 from .interval import Interval, Unsettled
 from .ranges import Ranges, Rounded
@@ -30,7 +31,8 @@ class Cell:
     `distance` is how far the exact value is from the figure, `units` the same in units of the figure's last digit;
     both are None where it is the figure itself. `undecided` says that named terms leave open whether it holds.
     `explained` says whether the rounding of figures that are marked as printed could account for it: None where that
-    cannot be told, because a comparison or a quotient hangs on it. `depends` says whether there are any.
+    cannot be told, because a comparison or a quotient hangs on it. `depends` says whether there are any. `cause` is
+    what explains a figure that fails, where something does. `digits` says to how many places it was written.
     """
 
     place: tuple[int, ...]
@@ -43,6 +45,8 @@ class Cell:
     bounds: Interval | None = None
     depends: bool = False
     undecided: bool = False
+    cause: Cause | None = None
+    digits: int | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -75,6 +79,12 @@ class Claim:
     @property
     def failing(self) -> tuple[Cell, ...]:
         return tuple(cell for cell in self.cells if cell.verdict != "holds")
+
+    @property
+    def cause(self) -> Cause | None:
+        """The one cause of all figures that fail; None where there is none, or more than one."""
+        causes = {cell.cause for cell in self.cells if cell.verdict == "fails"}
+        return causes.pop() if len(causes) == 1 else None
 
 
 def claimed_names(program: ir.Program) -> tuple[str, ...]:
@@ -160,7 +170,7 @@ def _cell(
         return Cell(place, claimed, value, False, undecided=True)
     gap = value - wanted if equal is None else abs(value - wanted)
     units = None if digits is None else Value(divide(gap.number, 2 * half))
-    cell = Cell(place, claimed, value, inside is True, gap, units)
+    cell = Cell(place, claimed, value, inside is True, gap, units, digits=digits)
     return cell if cell.holds else rounded.judged(expect, point, cell, wanted - half, wanted + half)
 
 

@@ -343,10 +343,11 @@ def _claim(claim: Claim, expect: ir.Expect, evaluated: Evaluated) -> dict[str, A
                 "place": list(cell.place),
                 "at": None if read is None else _element(read, expect, cell.place, evaluated),
                 "claimed": cell.claimed,
-                "exact": show_exact(cell.value),
+                "exact": show_exact(cell.value, cell.digits),
                 "off": None if cell.distance is None or cell.holds else cell.distance.canonical(),
                 "units": None if cell.units is None or cell.holds else cell.units.decimal(3),
                 "verdict": cell.verdict,
+                "cause": None if cell.cause is None else cell.cause.text,
             }
             for cell in claim.cells
         ],

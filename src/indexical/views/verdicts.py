@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 from ..checker.names import counted
+from ..numbers.causes.cause import Cause
 from ..numbers.claims import Cell, Claim
 from ..numbers.digits import decimal
 from ..numbers.interval import Interval
 from ..numbers.results import Value
-from ..numbers.tower import Number
+from ..numbers.terms import Polynomial
+from ..numbers.tower import Number, Special
 from .numbers import LONGEST, length, readable, table, terminating
 
 # Of more figures that fail, so many are shown.
@@ -47,7 +50,7 @@ def _claim_lines(claim: Claim) -> list[str]:
     lines = [f"{_WORDS[claim.verdict]:<16} line {claim.line}: {text}  ({told})"]
     if not wrong:
         return lines
-    rows = [["", "claimed", "exact", "off by", "in units of its last digit", "what rounding allows"]]
+    rows = [["", "claimed", "exact", "off by", "in units of its last digit", "rounding allows at most"]]
     rows += [_cell_row(claim, cell) for cell in claim.failing[:MOST_ROWS]]
     used = [column for column in range(6) if any(row[column] for row in rows[1:])]
     more = [f"    … and {wrong - MOST_ROWS:,} more; `--format json` has them all"] if wrong > MOST_ROWS else []
@@ -57,7 +60,8 @@ def _claim_lines(claim: Claim) -> list[str]:
 def _cell_row(claim: Claim, cell: Cell) -> list[str]:
     distance = "" if cell.distance is None else readable(cell.distance.number)
     units = "" if cell.units is None else _units(cell.units)
-    return [_place(claim, cell), cell.claimed, show_exact(cell.value), distance, units, _bounds(cell.bounds)]
+    exact = show_exact(cell.value, cell.digits)
+    return [_place(claim, cell), cell.claimed, exact, distance, units, _bounds(cell.bounds)]
 
 
 def _place(claim: Claim, cell: Cell) -> str:
@@ -68,19 +72,27 @@ def _place(claim: Claim, cell: Cell) -> str:
     return ", ".join(f"{name} = {at}" for name, at in zip(claim.coordinates, cell.place, strict=True))
 
 
-def show_exact(value: Value) -> str:
-    """The exact value; a fraction with the decimal that it is."""
+def show_exact(value: Value, places: int | None = None) -> str:
+    """The exact value; a fraction with the decimal that it is. Its digits go on for two places more than `places`."""
     if value.masked:
         return "masked"
     number = value.number
     if isinstance(number, bool | Number) or Fraction(number).denominator == 1:
-        return readable(number)
+        return readable(number, _digits(number, places, 4))
     exact = terminating(Fraction(number))
     if exact:
         return f"{number} = {exact}"
     if length(number, LONGEST) <= LONGEST:
-        return f"{number} ≈ {decimal(number, 6)}"
-    return terminating(Fraction(number), 60) or f"≈ {decimal(number, 6)}"
+        return f"{number} ≈ {decimal(number, _digits(number, places, 6))}"
+    return terminating(Fraction(number), 60) or f"≈ {decimal(number, _digits(number, places, 6))}"
+
+
+def _digits(number: Any, places: int | None, least: int) -> int:
+    """How many digits reach two places beyond those of a claim."""
+    if isinstance(number, bool | Special) or not number or (isinstance(number, Polynomial) and number.symbols):
+        return least
+    leading = Decimal(decimal(number, 1)).adjusted()
+    return max(least, leading + 1 + (places or 0) + 2)
 
 
 def _units(units: Value) -> str:
@@ -106,23 +118,26 @@ def _outward(end: Fraction, direction: Callable[[Fraction], int]) -> Fraction:
 
 
 def _explanation(claim: Claim) -> list[str]:
-    """Say whether rounding explains a failing claim; where figures differ in that, how many there are of each."""
-    found = [(cell.depends, cell.explained) for cell in claim.failing if not cell.undecided]
+    """Say whether rounding explains a claim with failing figures, and what does where it does not."""
+    known = [cell for cell in claim.failing if not cell.undecided]
+    found = [(cell.depends, cell.explained) for cell in known if cell.depends]
     open_ended = ["    it is not known whether this holds: named terms are neither identical nor told apart"]
-    open_ended = open_ended if len(found) < len(claim.failing) else []
-    if len(set(found)) <= 1:
-        return [*(f"    {_EXPLANATIONS[one]}" for one in set(found)), *open_ended]
-    counts = {
-        "could be explained by the rounding of the printed figures": found.count((True, True)),
-        "cannot": found.count((True, False)) + found.count((False, False)),
-        "cannot be told": found.count((True, None)),
-    }
-    said = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
-    return [f"    of these, {said}", *open_ended]
+    lines = open_ended if len(known) < len(claim.failing) else []
+    if len(set(found)) == 1 and len(found) == len(known):
+        lines = [f"    {_EXPLANATIONS[found[0]]}", *lines]
+    elif found:
+        counts = {
+            "could be explained by the rounding of the printed figures": found.count((True, True)),
+            "cannot": found.count((True, False)),
+            "cannot be told": found.count((True, None)),
+            "depend on no printed figure": len(known) - len(found),
+        }
+        said = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
+        lines = [f"    of these, {said}", *lines]
+    return [*lines, *_causes(claim)]
 
 
 _EXPLANATIONS = {
-    (False, False): "rounding cannot explain this: no figure that it depends on is marked as printed",
     (True, False): "the rounding of the printed figures cannot explain this",
     (True, True): "the rounding of the printed figures could explain this",
     (True, None): "whether the rounding of the printed figures explains this cannot be told: a comparison, a quotient "
@@ -130,16 +145,36 @@ _EXPLANATIONS = {
 }
 
 
-def claims_json(claims: tuple[Claim, ...]) -> dict[str, Any]:
+def _causes(claim: Claim) -> list[str]:
+    """The causes of the figures that fail, each with the figures that it explains, where it does not explain all."""
+    wrong = [cell for cell in claim.cells if cell.verdict == "fails"]
+    groups: dict[Cause | None, list[Cell]] = {}
+    for cell in wrong:
+        groups.setdefault(cell.cause, []).append(cell)
+    lines = []
+    for cause, cells in groups.items():
+        places = ", ".join(_place(claim, cell) for cell in cells[:3]) + (", …" if len(cells) > 3 else "")
+        where = f" of {places}" if len(groups) > 1 else ""
+        if cause is None:
+            lines.append(f"    cause{where}: unknown; no usual mistake explains {'it' if len(cells) == 1 else 'them'}")
+            continue
+        others = cause.figures - len(cells)
+        more = f" (it explains {counted(others, 'failing figure')} of other claims too)" if others else ""
+        lines.append(f"    cause{where}: {cause.text}{more}")
+    return lines
+
+
+def claims_json(claims: tuple[Claim, ...], holds: bool) -> dict[str, Any]:
     """Every figure with its verdict, as plain lists and strings."""
     return {
-        "holds": all(claim.verdict == "holds" for claim in claims),
+        "holds": holds,
         "claims": [
             {
                 "text": claim.text,
                 "line": claim.line,
                 "coordinates": list(claim.coordinates),
                 "verdict": claim.verdict,
+                "cause": _cause_json(claim.cause),
                 "cells": [_cell_json(cell) for cell in claim.cells],
             }
             for claim in claims
@@ -159,4 +194,11 @@ def _cell_json(cell: Cell) -> dict[str, Any]:
         "depends_on_printed_figures": cell.depends,
         "rounding_explains": cell.explained,
         "rounding_allows": bounds,
+        "cause": _cause_json(cell.cause),
     }
+
+
+def _cause_json(cause: Cause | None) -> dict[str, Any] | None:
+    if cause is None:
+        return None
+    return {"kind": cause.kind, "text": cause.text, "figures": cause.figures, "chance": cause.chance}

@@ -1,0 +1,1 @@
+"""Why a figure fails: the usual explanations, tried and named."""

@@ -1,0 +1,212 @@
+"""A worked example: a program with its figures, to be computed once more in other ways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from ...diagnostics import CallError
+from ...ir import nodes as ir
+from ...ir.needs import members, needed
+from ...ir.types import Kind
+from ...ir.walk import reads_of
+from ...records import dataclass
+from ...run.reference import Evaluation
+from ...run.tables import Numbers, Table, Uncomputed
+from ...run.wholes import Point
+from ..claims import Cell, Claim, claimed_names
+from ..evaluate import Evaluated
+from ..terms import Polynomial
+from .decimals import Decimals, decimal
+
+# Figures in decimals, by definition and offset: what later steps read in place of what was computed.
+Printed = Mapping[str, Mapping[int, Decimal]]
+
+# What a changed program may come to: an index out of bounds, no value.
+IMPOSSIBLE = (CallError, ArithmeticError, ValueError)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One published figure, at its point. `wanted` is None where the point is claimed to be absent; `unit` is that of
+    its last digit, and `half` how far from the value it may be."""
+
+    claim: int
+    cell: int
+    expect: ir.Expect
+    point: Point
+    place: tuple[int, ...]
+    text: str
+    wanted: Decimal | None
+    half: Decimal
+    unit: Decimal
+    digits: int | None
+    fails: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a figure would have been computed as."""
+
+    value: Decimal
+    removed: bool
+
+    def fits(self, figure: Figure) -> bool:
+        if figure.wanted is None:
+            return self.removed
+        return self.value.is_finite() and abs(self.value - figure.wanted) <= figure.half
+
+
+class Trial(Evaluation):
+    """An evaluation in which printed figures take the place of what was computed, which is kept aside."""
+
+    def __init__(
+        self, program: ir.Program, tables: Mapping[str, Table], sizes: Any, numbers: Numbers, printed: Printed
+    ) -> None:
+        super().__init__(program, tables, sizes, numbers)
+        self.printed = printed
+        self.computed: dict[tuple[str, int], Any] = {}
+
+    def fill(self, table: Table, let: ir.Let, clause: ir.Clause, pinned: Point) -> None:
+        super().fill(table, let, clause, pinned)
+        for offset, figure in self.printed.get(let.name, {}).items():
+            if table.cells[offset] is not Uncomputed and (let.name, offset) not in self.computed:
+                self.computed[let.name, offset] = table.cells[offset]
+                table.cells[offset] = figure
+                table.removed.discard(offset)
+
+    def prediction(self, figure: Figure) -> Prediction | None:
+        """The left side of a claim at a point; None where it has no value."""
+        body = figure.expect.body
+        try:
+            if isinstance(body, ir.Read) and body.tensor in self.lets:
+                table = self.tensors[body.tensor]
+                offset = offset_of(self, body, figure.point)
+                cell = self.computed.get((body.tensor, offset), table.cells[offset])
+                removed = cell is None or offset in table.removed
+            else:
+                cell, removed = self.value(body, figure.point), self.is_removed(body, figure.point)
+        except IMPOSSIBLE:
+            return None
+        return Prediction(as_decimal(0 if cell is None else cell), removed)
+
+
+def offset_of(evaluation: Evaluation, read: ir.Read, point: Point) -> int:
+    table = evaluation.tensors[read.tensor]
+    return table.offset(tuple(evaluation.value(index, point) for index in read.indices))
+
+
+def as_decimal(value: Any) -> Decimal:
+    """A number of any kind that a trial computes with."""
+    if isinstance(value, Decimal):
+        return value
+    return decimal(value) if isinstance(value, int | Fraction) else Decimal(float(value))
+
+
+class Example:
+    """A program with its figures, and its values in decimals. `steps` is about what one evaluation takes."""
+
+    def __init__(self, evaluated: Evaluated, claims: tuple[Claim, ...]) -> None:
+        self.evaluated = evaluated
+        self.program = evaluated.program
+        self.claims = claims
+        self.wanted = claimed_names(self.program)
+        self.needed = needed(self.program, self.wanted)
+        self.inputs = {one.name: _table(evaluated.table(one.name), one.kind) for one in self.program.inputs}
+        self.figures = list(self._figures())
+        self.sizes = evaluated.evaluation.sizes
+
+    def _figures(self) -> Iterator[Figure]:
+        evaluation = self.evaluated.evaluation
+        for number, (claim, expect) in enumerate(zip(self.claims, self.program.expects, strict=True)):
+            points = evaluation.points(expect.ranges, {}, {})
+            for at, (cell, point) in enumerate(zip(claim.cells, points, strict=True)):
+                found = _figure(expect, cell, at if expect.shape else 0)
+                if found is not None:
+                    yield replace(found, claim=number, cell=at, point=dict(point))
+
+    def failing(self) -> list[Figure]:
+        return [figure for figure in self.figures if figure.fails]
+
+    def printed(self) -> dict[str, dict[int, Decimal]]:
+        """The figures that stand for elements of definitions; the first, where there are several for one."""
+        found: dict[str, dict[int, Decimal]] = {}
+        evaluation = self.evaluated.evaluation
+        for figure in self.figures:
+            body = figure.expect.body
+            if isinstance(body, ir.Read) and body.tensor in evaluation.lets and figure.wanted is not None:
+                found.setdefault(body.tensor, {}).setdefault(offset_of(evaluation, body, figure.point), figure.wanted)
+        return found
+
+    def trial(
+        self,
+        base: Trial | None = None,
+        changed: Mapping[str, ir.Let] | None = None,
+        printed: Printed | None = None,
+        numbers: Numbers | None = None,
+    ) -> Trial | None:
+        """The program with some definitions changed, or read as printed. What that does not reach is taken from
+        `base`. None where it cannot be computed."""
+        changed, printed = changed or {}, printed or {}
+        program = self.program
+        if changed:
+            program = replace(program, lets=tuple(changed.get(let.name, let) for let in program.lets))
+        reached = affected(program, {*changed, *printed}) if base else set(program.definitions)
+        tables = {name: table for name, table in base.tensors.items() if name not in reached} if base else self.inputs
+        if numbers is not None:
+            tables = {name: Table(table.shape, _turned(table, numbers)) for name, table in self.inputs.items()}
+        found = Trial(program, tables, self.sizes, numbers or Decimals(), printed)
+        try:
+            for order in program.order:
+                if members(order) & reached & self.needed:
+                    found.run(order, {})
+        except IMPOSSIBLE:
+            return None
+        return found
+
+
+def _figure(expect: ir.Expect, cell: Cell, at: int) -> Figure | None:
+    """A figure that is a number, or the claim that there is none."""
+    figure, digits = expect.figures[at], expect.digits[at]
+    blank = Figure(0, 0, expect, {}, cell.place, cell.claimed, None, Decimal(0), Decimal(1), digits, _fails(cell))
+    if figure is None:
+        return blank
+    if figure.type.kind == "bool" or isinstance(cell.value.number, bool):
+        return None
+    if isinstance(cell.value.number, Polynomial) and cell.value.number.symbols:
+        return None
+    unit = Decimal(1).scaleb(-(digits or 0))
+    wanted = decimal(Fraction(figure.value))
+    if digits is not None and digits > 0:
+        wanted = wanted.quantize(unit)
+    return replace(blank, wanted=wanted, unit=unit, half=unit / 2 if digits is not None else Decimal(0))
+
+
+def _fails(cell: Cell) -> bool:
+    return cell.verdict == "fails"
+
+
+def _table(table: Table, kind: Kind) -> Table:
+    """The values of an input: reals in decimals, symbols as what has no value."""
+    if kind != "real":
+        return table
+    cells = [decimal(cell) if isinstance(cell, int | Fraction) else Decimal("NaN") for cell in table.cells]
+    return Table(table.shape, cells, table.removed)
+
+
+def _turned(table: Table, numbers: Numbers) -> list[Any]:
+    return [numbers.number(Fraction(cell)) if isinstance(cell, Decimal) else cell for cell in table.cells]
+
+
+def affected(program: ir.Program, names: set[str]) -> set[str]:
+    """The definitions that some are a part of, with these."""
+    found = set(names)
+    lets = program.definitions
+    for order in program.order:
+        together = members(order)
+        if any(name in found or any(read.tensor in found for read in reads_of(lets[name])) for name in together):
+            found |= together
+    return found
