@@ -62,6 +62,7 @@ CODES: dict[str, Code] = {
     "IX216": _error("the program grows too large when its functions are inlined"),
     "IX217": _error("nothing to compute"),
     "IX218": _error("a derivative that is not there"),
+    "IX219": _error("figures that cannot be read as printed"),
     # Sizes, spaces, bounds.
     "IX301": _error("a coordinate without a size"),
     "IX302": _error("a range that cannot be used"),

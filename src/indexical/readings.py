@@ -365,7 +365,7 @@ def verify(
     """
     found = _program(program)
     wanted = claimed_names(found.ir)
-    evaluated = evaluate(found.ir, arguments_of(found, arrays, named), sizes or {}, wanted)
+    evaluated = evaluate(found.ir, arguments_of(found, arrays, named), sizes or {}, wanted, printed=True)
     claims = check_claims(evaluated)
     if any(claim.verdict == "fails" for claim in claims):
         from .numbers.causes.search import explain

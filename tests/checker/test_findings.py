@@ -53,7 +53,7 @@ MISTAKES = {
     "rest of two ranks": ("input a[i, j], b[i]; let y = sum[..r](a[..r] * b[..r]);", "IX213", "..r"),
     "rest not leading": ("input a[i, j]; let y[i, j in 0..2] = a[i, ..r];", "IX213", "..r"),
     "derivative": ("input x; let y = floor(x); let z = @y / @x;", "IX218", "@y / @x"),
-    "no output": ("let a[0] = 1; let a[t in 1..3] = b[t - 1]; let b[t in 0..3] = a[t];", "IX217", "a"),
+    "no output": ("let a[0] = 1; let a[t in 1..3] = b[t - 1]; let b[t in 0..3] = a[t];", "IX217", "b"),
     # Sizes.
     "no size": ("let y[k] = 1;", "IX301", "k"),
     "no size from a sum": ("input x[n]; let y = sum[i, k in 0..2](x[i + k]);", "IX301", "i"),

@@ -99,6 +99,7 @@ def test_grammar_has_every_word_of_the_language() -> None:
     known = {*tokens.KEYWORDS, *vocabulary.RESERVED, *vocabulary.DTYPES, *vocabulary.ROLES, *vocabulary.FLAGS}
     known |= {word for rows in vocabulary.ROW_SUMS for word in rows.split() if word.isalpha()}
     known |= {*vocabulary.GROUPINGS, *vocabulary.STORED_DTYPES, "groups", "attention", "rows", "offset"}
+    known |= {*vocabulary.PRINTED_AS, "printed"}
     assert words == known
 
 

@@ -39,7 +39,7 @@ MISTAKES = [
     ("attention good(qerry i);", "IX101", 1, "qerry"),
     ("assert x, y;", "IX101", 1, "y"),
     ('assert x, "open;', "IX105", 1, '"open;'),
-    ("expect x == y;", "IX101", 1, "y"),
+    ("expect x == ];", "IX101", 1, "]"),
     ("let q = @y / x;", "IX101", 1, "/"),
     ("input s[i] : real;", "IX101", 1, "real"),
     ("let t = x };", "IX101", 1, "}"),
@@ -77,9 +77,9 @@ def test_a_file_of_mistakes_gives_each_its_finding() -> None:
 
 
 def test_mistakes_on_neighbouring_lines_are_told_apart() -> None:
-    _, found = read('assert x, "open;\nexpect x == y;\nlet a = ≤ 1;\nlet b = * 1;\n')
+    _, found = read('assert x, "open;\nexpect x == ];\nlet a = ≤ 1;\nlet b = * 1;\n')
     places = [(finding.code, finding.labels[0].span.text) for finding in found]
-    assert sorted(places) == [("IX101", "*"), ("IX101", "y"), ("IX103", "≤"), ("IX105", '"open;')]
+    assert sorted(places) == [("IX101", "*"), ("IX101", "]"), ("IX103", "≤"), ("IX105", '"open;')]
 
 
 def test_a_statement_around_something_unreadable_is_kept_if_it_makes_sense() -> None:

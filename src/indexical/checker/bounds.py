@@ -31,7 +31,7 @@ def check(program: ir.Program, sink: Sink) -> None:
         _check_places(places, tensors, lets, found, _origins(let))
         report_all(found, let, program, sink)
     claims = [place for claim in program.asserts for place in visit(claim.condition, ())]
-    claims += [place for claim in program.expects for place in visit(claim.body, claim.ranges)]
+    claims += [place for claim in program.expects for e in claim.expressions for place in visit(e, claim.ranges)]
     _check_places(claims, tensors, lets, sink)
 
 

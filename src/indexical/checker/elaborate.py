@@ -53,7 +53,7 @@ def _expression(unit: Unit, scope: Scope, node: tree.Expr) -> ir.Expr | None:
             return kinds.literal(text, span, printed=True)
         case tree.Printed(tree.Unary(_, tree.Number(text)), span):
             return kinds.literal(text, span, printed=True, negative=True)
-        case tree.ArrayLiteral() | tree.Printed():
+        case tree.ArrayLiteral() | tree.Printed() | tree.Pasted():
             unit.report("IX209", "an array where one number is needed", node.span, help="read it: `[…][i]`")
             return None
         case tree.Tuple(_, span):

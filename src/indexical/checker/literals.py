@@ -47,6 +47,8 @@ def leaves(node: tree.Expr, printed: bool) -> list[tuple[tree.Expr, bool]]:
             return [leaf for item in items for leaf in leaves(item, printed)]
         case tree.Printed(literal):
             return leaves(literal, True)
+        case tree.Pasted(_, literal):
+            return leaves(literal, printed)
         case _:
             return [(node, printed)]
 

@@ -26,7 +26,8 @@ def check(program: ir.Program, sink: Sink) -> None:
     for claim in program.asserts:
         _report(claim.condition, False, sink)
     for expect in program.expects:
-        _report(expect.body, True, sink)
+        for expr in expect.expressions:
+            _report(expr, True, sink)
 
 
 def _report(expr: ir.Expr, becomes_real: bool, sink: Sink) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ..diagnostics import Diagnostic, Label, Sink
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.graph import reached
 from ..ir.types import KIND_OF, Coordinate, Dtype, Kind
 from ..ir.walk import children, rebuild
 from ..source import Span
@@ -33,7 +34,7 @@ def check(file: tree.File, sink: Sink, derive: Derive | None = None) -> ir.Progr
     contracts = claims.contracts(unit, declared.contracts, scope)
     # What is claimed may call functions and take derivatives: their definitions join the program.
     asserts = claims.asserts(unit, declared.asserts, scope)
-    expects = claims.expects(unit, declared.expects, scope)
+    expects = claims.expects(unit, declared, scope)
     lets = tuple(unit.lets.values())
     modules = tuple(source for source in sources_of(functions) if source is not file.source)
     claimed = contracts, (*unit.asserts, *asserts), expects
@@ -303,10 +304,36 @@ def _outputs(unit: Unit, declared: Declarations) -> tuple[str, ...]:
     read = {name for owner, names in mentioned.items() for name in names if name != owner}
     found = tuple(name for name in declared.lets if name in unit.lets and name not in read)
     if not found and declared.lets and not unit.sink.failed:
-        first = next(iter(declared.lets.values()))[0]
+        found = _claimed(declared)
+    if not found and declared.lets and not unit.sink.failed:
+        last = _last(declared, mentioned)
         message = "every definition is read by another, so none is an output"
-        unit.report("IX217", message, Label(first.name_span), help=f"say which: `output {first.name};`")
+        unit.report("IX217", message, Label(last.name_span), help=f"say which: `output {last.name};`")
     return found
+
+
+def _claimed(declared: Declarations) -> tuple[str, ...]:
+    """The definitions that claims about figures speak of."""
+    named = {node.name for claim in declared.expects for node in tree.walk(claim) if isinstance(node, tree.Name)}
+    return tuple(name for name in declared.lets if name in named)
+
+
+def _last(declared: Declarations, mentioned: inline.Mentions) -> tree.Let:
+    """The definition that is most likely wanted of those that are made of each other: what nothing else is made of,
+    and what no other reads within the same step."""
+    lets = declared.lets
+    made = {name: set(reached((name,), mentioned.__getitem__)) for name in lets}
+    last = [name for name in lets if all(other in made[name] for other in lets if name in made[other])]
+    bare = {
+        (owner, node.base.name)
+        for owner, clauses in lets.items()
+        for clause in clauses
+        for node in tree.walk(clause)
+        if isinstance(node, tree.Index) and isinstance(node.base, tree.Name)
+        if all(isinstance(index, tree.Name) for index in node.indices)
+    }
+    ending = [name for name in last if not any((owner, name) in bare for owner in last if owner != name)]
+    return lets[(ending or last)[-1]][0]
 
 
 def _is_output(unit: Unit, declared: Declarations, name: tree.Name) -> bool:

@@ -102,7 +102,8 @@ def _classes(program: ir.Program, joined: Joined, sink: Sink) -> Classes:
     for expect in program.expects:
         for range in expect.ranges:
             _declare(range, classes)
-        _check_reads(visit(expect.body, expect.ranges), classes, sink)
+        for expr in expect.expressions:
+            _check_reads(visit(expr, expect.ranges), classes, sink)
     return classes
 
 

@@ -251,15 +251,24 @@ class Expect:
     """A published figure for every point of `ranges`, in their order.
 
     `figures` has one cell for every point, or one for all (`shape` is then empty); a None is the
-    claim that the point is absent. `digits` says to how many decimal places each was printed.
+    claim that the point is absent. `digits` says to how many decimal places each was printed. What is no number as
+    written is computed. `tolerance` is how far each may be off, where that was said; `printed` says that later steps
+    read the figures, and not what they stand for.
     """
 
     ranges: tuple[Range, ...]
     body: Expr
     shape: tuple[int, ...]
-    figures: tuple[Const | None, ...]
+    figures: tuple[Expr | None, ...]
     digits: tuple[int | None, ...]
     span: Span = _span()
+    tolerance: Fraction | None = None
+    printed: bool = False
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        """What is computed of it: the left side, and what is claimed, where that is no number as written."""
+        return (self.body, *(figure for figure in self.figures if figure is not None and not isinstance(figure, Const)))
 
 
 @dataclass(frozen=True, slots=True)

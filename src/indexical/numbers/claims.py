@@ -17,9 +17,10 @@ from ..run.reference import Table
 from .causes.cause import Cause
 from .evaluate import Evaluated, Undecided, explained
 from .interval import Interval, Unsettled
+from .printed import AsPrinted, figures_as_printed
 from .ranges import Ranges, Rounded
 from .results import Value
-from .tower import Special, divide
+from .tower import INFINITY, Special, divide
 
 Verdict = Literal["holds", "rounding", "undecided", "fails"]
 
@@ -57,18 +58,19 @@ class Cell:
     @property
     def exactly(self) -> bool:
         """Whether the value is the figure itself."""
-        return self.holds and self.units is None
+        return self.holds and self.distance is None
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One `expect`, with a cell for every point that it speaks of."""
+    """One `expect`, with a cell for every point that it speaks of. `tolerant` says that it gives a tolerance."""
 
     text: str
     left: str
     coordinates: tuple[str, ...]
     cells: tuple[Cell, ...]
     line: int
+    tolerant: bool = False
 
     @property
     def verdict(self) -> Verdict:
@@ -93,7 +95,7 @@ def claimed_names(program: ir.Program) -> tuple[str, ...]:
     reads = [
         part.tensor
         for expect in program.expects
-        for expr in (expect.body, *(bound for r in expect.ranges for bound in (r.lower, r.upper)))
+        for expr in (*expect.expressions, *(bound for r in expect.ranges for bound in (r.lower, r.upper)))
         for part in walk(expr)
         if isinstance(part, ir.Read)
     ]
@@ -116,9 +118,19 @@ def _claim(evaluated: Evaluated, expect: ir.Expect, rounded: _Rounding) -> Claim
             at = number if expect.shape else 0
             cells.append(_cell(evaluated, expect, point, expect.figures[at], expect.digits[at], rounded))
     text = " ".join(expect.span.text.split())
-    left = text.removeprefix("expect").rpartition("==")[0].strip()
+    left = _left(text.removeprefix("expect")).strip()
     names = tuple(str(range.coordinate).rstrip("'") for range in expect.ranges)
-    return Claim(text, left, names, tuple(cells), expect.span.line)
+    return Claim(text, left, names, tuple(cells), expect.span.line, expect.tolerance is not None)
+
+
+def _left(text: str) -> str:
+    """What stands before the `==` of a claim, which is the first outside of brackets."""
+    depth = 0
+    for at, sign in enumerate(text):
+        depth += (sign in "([{") - (sign in ")]}")
+        if not depth and text.startswith("==", at):
+            return text[:at]
+    return text
 
 
 @contextmanager
@@ -147,31 +159,47 @@ def _cell(
     evaluated: Evaluated,
     expect: ir.Expect,
     point: dict[Any, int],
-    figure: ir.Const | None,
+    figure: ir.Expr | None,
     digits: int | None,
     rounded: _Rounding,
 ) -> Cell:
     place = tuple(point[range.coordinate] for range in expect.ranges)
-    value = _value(evaluated, expect, point)
+    value = _value(evaluated, expect.body, point)
     if figure is None:
-        cell = Cell(place, "masked", value, value.masked)
+        cell = Cell(place, "masked", value, value.masked or value.number is -INFINITY)
         return cell if cell.holds else rounded.judged(expect, point, cell)
-    claimed = figure.span.text
-    if figure.type.kind == "bool" or isinstance(value.number, bool | Special):
-        cell = Cell(place, claimed, value, value.number is figure.value)
+    claimed = " ".join(figure.span.text.split())
+    wanted = _value(evaluated, figure, point)
+    if not isinstance(figure, ir.Const) and not wanted.symbols and not isinstance(wanted.number, bool):
+        claimed = f"{claimed} ≈ {wanted.decimal(6)}" if len(claimed) <= 32 else f"≈ {wanted.decimal(6)}"
+    if any(isinstance(side.number, bool | Special) for side in (value, wanted)):
+        cell = Cell(place, claimed, value, value.number is wanted.number)
         return cell if cell.holds else rounded.judged(expect, point, cell)
-    wanted = Fraction(figure.value)
     half = Fraction(1, 2) / Fraction(10) ** digits if digits is not None else Fraction(0)
-    inside = _known(lambda: wanted - half <= value <= wanted + half) if half else None
+    if expect.tolerance is not None:
+        half, digits = expect.tolerance, None
+    cell = _compared(place, claimed, value, wanted, half, digits)
+    if cell.holds or cell.undecided or not isinstance(figure, ir.Const):
+        return cell
+    return rounded.judged(expect, point, cell, Fraction(figure.value) - half, Fraction(figure.value) + half)
+
+
+def _compared(
+    place: tuple[int, ...], claimed: str, value: Value, wanted: Value, half: Fraction, digits: int | None
+) -> Cell:
+    """A value beside what is claimed of it, which may be off by `half`."""
+    symbols = bool(wanted.symbols)
+    inside = _known(lambda: wanted - half <= value <= wanted + half) if half and not symbols else None
     equal = False if inside is False else _known(lambda: value == wanted)
     if equal:
         return Cell(place, claimed, value, True)
+    if symbols:
+        return Cell(place, claimed, value, False, undecided=equal is None)
     if inside is None and (half or equal is None):
         return Cell(place, claimed, value, False, undecided=True)
     gap = value - wanted if equal is None else abs(value - wanted)
-    units = None if digits is None else Value(divide(gap.number, 2 * half))
-    cell = Cell(place, claimed, value, inside is True, gap, units, digits=digits)
-    return cell if cell.holds else rounded.judged(expect, point, cell, wanted - half, wanted + half)
+    units = None if digits is None else Value(divide(gap.number, Fraction(1) / Fraction(10) ** digits))
+    return Cell(place, claimed, value, inside is True, gap, units, digits=digits)
 
 
 def _known(question: Callable[[], bool]) -> bool | None:
@@ -182,17 +210,26 @@ def _known(question: Callable[[], bool]) -> bool | None:
         return None
 
 
-def _value(evaluated: Evaluated, expect: ir.Expect, point: dict[Any, int]) -> Value:
-    """The left side at a point. An element keeps its name, so that it can say how it was built."""
+def _value(evaluated: Evaluated, expr: ir.Expr, point: dict[Any, int]) -> Value:
+    """A side of a claim at a point. An element keeps its name, so that it can say how it was built."""
     evaluation = evaluated.evaluation
-    body = expect.body
-    if isinstance(body, ir.Read) and body.tensor in evaluation.lets:
-        table = evaluation.tensors[body.tensor]
-        offset = table.offset(tuple(evaluation.value(index, point) for index in body.indices))
-        return Value(table.cells[offset], evaluated, body.tensor, offset)
-    found = Value(evaluation.value(body, point))
-    found.masked = evaluation.is_removed(body, point)
+    if isinstance(expr, ir.Read) and expr.tensor in evaluation.lets:
+        offset, cell = evaluation.found(expr, point)
+        found = Value(cell, evaluated, expr.tensor, offset)
+        found.masked = found.masked or cell is None
+        return found
+    found = Value(evaluation.value(expr, point))
+    found.masked = evaluation.is_removed(expr, point)
     return found
+
+
+class _RoundedAsPrinted(AsPrinted, Rounded):
+    """Figures within their rounding, in steps that go on from printed ones."""
+
+    def judged(self, expr: ir.Expr, point: dict[Any, int]) -> Any:
+        """The left side of a claim, as it was computed."""
+        is_element = isinstance(expr, ir.Read) and (expr.tensor, self.offset(expr, point)) in self.computed
+        return self.found(expr, point)[1] if is_element else self.value(expr, point)  # type: ignore[arg-type]
 
 
 class _Rounding:
@@ -200,7 +237,7 @@ class _Rounding:
 
     def __init__(self, evaluated: Evaluated) -> None:
         self.evaluated = evaluated
-        self.evaluations: dict[frozenset[str], Rounded | None] = {}
+        self.evaluations: dict[frozenset[str], _RoundedAsPrinted | None] = {}
         self.marked = _marked(evaluated.program)
 
     def judged(
@@ -220,7 +257,7 @@ class _Rounding:
         if evaluation is None:
             return replace(cell, explained=None, depends=True)
         try:
-            found = evaluation.value(expect.body, point)
+            found = evaluation.judged(expect.body, point)
         except _UNKNOWN:
             return replace(cell, explained=None, depends=True)
         if not isinstance(found, Interval) or low is None or high is None:
@@ -228,7 +265,7 @@ class _Rounding:
         could = not (found.upper < low or found.lower > high)
         return replace(cell, explained=could, depends=True, bounds=found)
 
-    def _evaluation(self, names: frozenset[str]) -> Rounded | None:
+    def _evaluation(self, names: frozenset[str]) -> _RoundedAsPrinted | None:
         """These definitions, within rounding; None where something in them hangs on it. One such does not keep the
         others from being known."""
         if names not in self.evaluations:
@@ -239,7 +276,8 @@ class _Rounding:
                 table = evaluated.table(tensor.name)
                 cells = [numbers.number(cell) if tensor.kind == "real" else cell for cell in table.cells]
                 tables[tensor.name] = Table(table.shape, cells)
-            evaluation = Rounded(evaluated.program, tables, evaluated.evaluation.sizes, numbers)
+            evaluation = _RoundedAsPrinted(evaluated.program, tables, evaluated.evaluation.sizes, numbers)
+            evaluation.printed = figures_as_printed(evaluation, evaluated.program)
             try:
                 evaluation.compute(evaluated.program, tuple(names))
                 self.evaluations[names] = evaluation

@@ -20,6 +20,7 @@ from .forms import Form, FormNumbers, is_algebraic, named, plain
 from .functions import ExactNumbers
 from .inputs import Given, read_inputs
 from .notation import Node
+from .printed import AsPrinted, figures_as_printed
 from .terms import Polynomial, Symbol
 from .tower import Special, TooManyTerms, Undecidable, Valueless, budget
 
@@ -51,7 +52,7 @@ class Evaluated:
 
     program: ir.Program
     given: Given
-    evaluation: Evaluation
+    evaluation: AsPrinted
     wanted: tuple[str, ...]
     _forms: dict[tuple[str, int, int], Form] = field(default_factory=dict)
     _evaluations: dict[int, Evaluation] = field(default_factory=dict)
@@ -185,7 +186,7 @@ def ordered(program: ir.Program) -> list[ir.Let]:
     return [lets[name] for order in program.order for name in sorted(members(order), key=list(lets).index)]
 
 
-class _Exactly(Evaluation):
+class _Exactly(AsPrinted):
     """An evaluation whose numbers stay of a size that can be written: a recurrence that squares doubles their length
     at every step."""
 
@@ -216,12 +217,16 @@ def evaluate(
     wanted: tuple[str, ...],
     tell: Callable[[str], None] = lambda name: None,
     terms: int = MOST_TERMS,
+    printed: bool = False,
 ) -> Evaluated:
     """Compute the wanted definitions and all that they need, exactly. `tell` is called with the name of what is
-    computed next; `terms` is how many terms may be multiplied and added in all."""
+    computed next; `terms` is how many terms may be multiplied and added in all. With `printed`, steps go on from the
+    figures that are claimed `as printed`."""
     given = read_inputs(program, arguments, sizes)
     check_work(given.bound, wanted, MOST_STEPS)
     evaluation = _Exactly(program, given.tables, given.bound.sizes, ExactNumbers())
+    if printed:
+        evaluation.printed = figures_as_printed(evaluation, program)
     with explained(evaluation), budget(terms):
         evaluation.compute(program, wanted, tell)
     return Evaluated(program, given, evaluation, wanted)

@@ -40,6 +40,7 @@ class Cursor:
         self.unreadable = sorted(place.start for place in places if place.source is source)
         self.at = 0
         self.statement_start = 0
+        self.statement_at = 0
         self.depth = 0
 
     @property

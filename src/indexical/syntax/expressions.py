@@ -42,11 +42,37 @@ class ExpressionParser(LiteralParser):
         left = self.prefix()
         while True:
             power = POWERS.get(self.token.text, 0) if self.token.kind in ("symbol", "keyword") else 0
-            if power < minimum or power == 0:
+            if power < minimum or power == 0 or self.ends_here():
                 break
             left = self.infix(left, power, start)
         self.depth -= 1
         return left
+
+    def ends_here(self) -> bool:
+        """Whether what looks like an operator ends a statement: `as printed`, or the `+-` of a tolerance."""
+        return self.is_tolerance() if self.next_is("+") else self.next_is("as") and self.is_as_printed()
+
+    def is_tolerance(self) -> bool:
+        """Whether a `+-` follows, without a space, and a number: `0.5 +- 0.01` in a claim."""
+        sign, number = self.tokens[self.at + 1 : self.at + 3]
+        return (
+            self.tokens[self.statement_at].text == "expect"
+            and self.next_is("+")
+            and self.next_is("-", ahead=1)
+            and sign.start == self.token.end
+            and number.start > sign.end
+        )
+
+    def is_as_printed(self) -> bool:
+        return self.tokens[self.at + 1].text == "printed"
+
+    def as_printed(self) -> bool:
+        """`as printed`, behind a whole statement."""
+        if not (self.next_is("as") and self.is_as_printed()):
+            return False
+        self.advance()
+        self.advance()
+        return True
 
     def infix(self, left: tree.Expr, power: int, start: int) -> tree.Expr:
         if power == COMPARE:
@@ -231,6 +257,9 @@ class ExpressionParser(LiteralParser):
         lets: list[tree.Let] = []
         while self.next_is("let"):
             lets.append(self.let())
+            if lets[-1].printed:
+                help = "it stands behind a definition of the program, or behind its `expect`"
+                self.stop("IX101", "a block has nothing that was printed", Label(lets[-1].span), help=help)
         if self.next_is("}"):
             self.fail("expected the block's value", help="a block ends in an expression without `;`")
         if self.token.kind == "name" and self.token.text == "return":
@@ -251,9 +280,10 @@ class ExpressionParser(LiteralParser):
         self.advance()
         body = self.expression()
         where = self.where()
+        printed = self.as_printed()
         self.end_statement()
         self.depth -= 1
-        return tree.Let(name.name, name.span, slots, body, where, self.since(start), names)
+        return tree.Let(name.name, name.span, slots, body, where, self.since(start), names, printed)
 
     def together(self) -> tuple[tree.Name, ...]:
         """`(a, b)` after `let`: the names of what a call gives."""

@@ -73,12 +73,14 @@ class _Formatter:
                 return text(words)
             case tree.Bool(value):
                 return text("true" if value else "false")
-            case tree.Masked():
-                return text("masked")
+            case tree.Masked(text=words):
+                return text(words)
             case tree.ArrayLiteral(items):
                 return self.array(items)
             case tree.Printed(literal):
                 return concat("~", self.expression(literal))
+            case tree.Pasted(word, literal):
+                return concat(word, "(", self.expression(literal), ")")
             case tree.Index(base, indices):
                 return concat(self.base(base), bracketed("[", map(self.index, indices), "]"))
             case tree.Call(function=function, arguments=arguments):
@@ -146,7 +148,7 @@ class _Formatter:
                 readable = name not in REDUCTIONS and name not in NORMALISERS
             case tree.Index() | tree.Call() | tree.Reduction() | tree.Paren() | tree.Masked():
                 readable = True
-            case tree.ArrayLiteral() | tree.Printed():
+            case tree.ArrayLiteral() | tree.Printed() | tree.Pasted():
                 readable = True
             case _:
                 readable = False
@@ -236,7 +238,8 @@ class _Formatter:
         head = concat("let ", bound, self.slots(let.slots))
         body = self.expression(let.body)
         value = concat(" ", body) if _opens_lines(let.body) else group(indent(SPACE, body))
-        return head, group("=", value, self.where_behind(let.where), ";")
+        end = " as printed;" if let.printed else ";"
+        return head, group("=", value, self.where_behind(let.where), end)
 
     def undivided(self, statement: _Undivided) -> Document:
         match statement:
@@ -254,11 +257,12 @@ class _Formatter:
                 return concat("attention ", name.name, bracketed("(", map(self.contract_item, items), ")"), ";")
             case tree.Assert(condition, message):
                 return group("assert ", indent(self.expression(condition), ",", SPACE, _quote(message)), ";")
-            case tree.Expect(left, literal):
+            case tree.Expect(left, literal, tolerance=tolerance, printed=printed):
                 claimed = indent(self.operand(left, ADD))
-                figure = concat("== ", self.expression(literal))
+                figure = concat("== ", self.operand(literal, ADD))
                 behind = concat(" ", figure) if _is_array(literal) else indent(SPACE, figure)
-                return group("expect ", claimed, behind, ";")
+                allowed = "" if tolerance is None else f" ± {tolerance.text}"
+                return group("expect ", claimed, behind, allowed, " as printed" if printed else "", ";")
             case _:
                 assert_never(statement)
 
@@ -311,7 +315,9 @@ def _parenthesise(*parts: Document) -> Document:
 
 
 def _is_array(expr: tree.Expr) -> bool:
-    return isinstance(expr.literal if isinstance(expr, tree.Printed) else expr, tree.ArrayLiteral)
+    while isinstance(expr, tree.Printed | tree.Pasted):
+        expr = expr.literal
+    return isinstance(expr, tree.ArrayLiteral)
 
 
 def _opens_lines(expr: tree.Expr) -> bool:

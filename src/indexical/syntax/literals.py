@@ -68,8 +68,8 @@ class LiteralParser(Cursor):
 def array_shape(literal: tree.Expr) -> tuple[int, ...]:
     """The shape of a literal: rows, columns, …; a number has none."""
     shape: list[int] = []
-    while isinstance(literal, tree.ArrayLiteral | tree.Printed):
-        if isinstance(literal, tree.Printed):
+    while isinstance(literal, tree.ArrayLiteral | tree.Printed | tree.Pasted):
+        if not isinstance(literal, tree.ArrayLiteral):
             literal = literal.literal
         else:
             shape.append(len(literal.items))

@@ -13,8 +13,9 @@ from difflib import get_close_matches
 from ..diagnostics import Label, Sink
 from ..source import Source
 from . import tree
+from .claims import ClaimParser
 from .cursor import SyntaxStop, T
-from .expressions import ADD, ExpressionParser
+from .expressions import ADD
 from .tokens import STATEMENTS, Token
 from .vocabulary import FLAGS, FOREIGN, GROUPINGS, MAXIMUM_DEPTH, ROLES, ROW_SUMS
 
@@ -26,12 +27,12 @@ def parse(source: Source, sink: Sink) -> tree.File:
     return _Parser(source, sink).file()
 
 
-class _Parser(ExpressionParser):
+class _Parser(ClaimParser):
     def file(self) -> tree.File:
         statements: list[tree.Statement] = []
         broken: set[str] = set()
         while self.token.kind != "end":
-            first = self.at
+            first = self.statement_at = self.at
             # What is unreadable on a line above belongs to the statement that broke there.
             line_start = self.token.start - self.column(self.token) + 1
             self.statement_start = max(line_start, self.tokens[first - 1].end if first else 0)
@@ -226,14 +227,6 @@ class _Parser(ExpressionParser):
         message = self.advance().text[1:-1].replace('\\"', '"').replace("\\\\", "\\")
         self.end_statement()
         return tree.Assert(condition, message, self.since(start))
-
-    def expectation(self) -> tree.Expect:
-        start = self.advance().start
-        left = self.expression(ADD)
-        self.expect("==", "and the published figure")
-        literal = self.literal()
-        self.end_statement()
-        return tree.Expect(left, literal, self.since(start))
 
     def separated(self, item: Callable[[], T]) -> tuple[T, ...]:
         items = [item()]

@@ -33,9 +33,10 @@ class Bool:
 
 @dataclass(frozen=True, slots=True)
 class Masked:
-    """The word `masked`: in an expectation, the claim that a point is absent."""
+    """The word `masked`, or `-inf`: in an expectation, the claim that a point is absent."""
 
     span: Span = field(compare=False, repr=False)
+    text: str = "masked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,15 @@ class ArrayLiteral:
 class Printed:
     """`~literal`: figures that were rounded when they were printed."""
 
+    literal: Expr
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pasted:
+    """`tensor([[0.5000, 1.0000]])`: figures as a library printed them, all to as many places as the longest."""
+
+    word: str
     literal: Expr
     span: Span = field(compare=False, repr=False)
 
@@ -225,6 +235,7 @@ Expr: TypeAlias = (
     | Masked
     | ArrayLiteral
     | Printed
+    | Pasted
     | Name
     | Index
     | Call
@@ -281,7 +292,8 @@ class Input:
 class Let:
     """One clause of a definition. `slots` is None where no bracket was written.
 
-    `names` are all that `let (a, b) = …;` binds together, `name` then being the first; else there are none.
+    `names` are all that `let (a, b) = …;` binds together, `name` then being the first; else there are none. `printed`
+    is True where later steps read its figures `as printed`.
     """
 
     name: str
@@ -291,6 +303,7 @@ class Let:
     where: tuple[Clause, ...]
     span: Span = field(compare=False, repr=False)
     names: tuple[Name, ...] = ()
+    printed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,11 +387,14 @@ class Assert:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """`expect left == literal;`"""
+    """`expect left == literal;`, with `± tolerance` and `as printed` behind it. The right side may be any expression,
+    or an array of them."""
 
     left: Expr
     literal: Expr
     span: Span = field(compare=False, repr=False)
+    tolerance: Number | None = None
+    printed: bool = False
 
 
 Statement: TypeAlias = Space | Input | Let | Output | Fn | Use | Contract | Assert | Expect

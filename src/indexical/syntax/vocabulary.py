@@ -65,3 +65,6 @@ FOREIGN_DTYPES: dict[str, str] = {
     **dict.fromkeys(("uint8", "byte"), "u8"),
     "boolean": "bool",
 }
+
+# What libraries call the figures that they print.
+PRINTED_AS = ("array", "tensor")

@@ -46,7 +46,8 @@ def _claim_lines(claim: Claim) -> list[str]:
     wrong = len(claim.failing)
     figures = counted(len(claim.cells), "figure")
     exactly = all(cell.exactly for cell in claim.cells)
-    told = f"{wrong} of {figures}" if wrong else f"{'exactly' if exactly else 'to the last digit'}, {figures}"
+    nearly = "within the tolerance" if claim.tolerant else "to the last digit"
+    told = f"{wrong} of {figures}" if wrong else f"{'exactly' if exactly else nearly}, {figures}"
     lines = [f"{_WORDS[claim.verdict]:<16} line {claim.line}: {text}  ({told})"]
     if not wrong:
         return lines

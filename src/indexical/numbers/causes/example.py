@@ -14,16 +14,13 @@ from ...ir.needs import members, needed
 from ...ir.types import Kind
 from ...ir.walk import reads_of
 from ...records import dataclass
-from ...run.reference import Evaluation
-from ...run.tables import Numbers, Table, Uncomputed
+from ...run.tables import Numbers, Table
 from ...run.wholes import Point
 from ..claims import Cell, Claim, claimed_names
 from ..evaluate import Evaluated
+from ..printed import AsPrinted, Printed, figures_as_printed
 from ..terms import Polynomial
 from .decimals import Decimals, decimal
-
-# Figures in decimals, by definition and offset: what later steps read in place of what was computed.
-Printed = Mapping[str, Mapping[int, Decimal]]
 
 # What a changed program may come to: an index out of bounds, no value.
 IMPOSSIBLE = (CallError, ArithmeticError, ValueError)
@@ -60,43 +57,21 @@ class Prediction:
         return self.value.is_finite() and abs(self.value - figure.wanted) <= figure.half
 
 
-class Trial(Evaluation):
-    """An evaluation in which printed figures take the place of what was computed, which is kept aside."""
-
-    def __init__(
-        self, program: ir.Program, tables: Mapping[str, Table], sizes: Any, numbers: Numbers, printed: Printed
-    ) -> None:
-        super().__init__(program, tables, sizes, numbers)
-        self.printed = printed
-        self.computed: dict[tuple[str, int], Any] = {}
-
-    def fill(self, table: Table, let: ir.Let, clause: ir.Clause, pinned: Point) -> None:
-        super().fill(table, let, clause, pinned)
-        for offset, figure in self.printed.get(let.name, {}).items():
-            if table.cells[offset] is not Uncomputed and (let.name, offset) not in self.computed:
-                self.computed[let.name, offset] = table.cells[offset]
-                table.cells[offset] = figure
-                table.removed.discard(offset)
+class Trial(AsPrinted):
+    """An evaluation by which figures are predicted."""
 
     def prediction(self, figure: Figure) -> Prediction | None:
         """The left side of a claim at a point; None where it has no value."""
         body = figure.expect.body
         try:
             if isinstance(body, ir.Read) and body.tensor in self.lets:
-                table = self.tensors[body.tensor]
-                offset = offset_of(self, body, figure.point)
-                cell = self.computed.get((body.tensor, offset), table.cells[offset])
-                removed = cell is None or offset in table.removed
+                offset, cell = self.found(body, figure.point)
+                removed = cell is None or offset in self.tensors[body.tensor].removed
             else:
                 cell, removed = self.value(body, figure.point), self.is_removed(body, figure.point)
         except IMPOSSIBLE:
             return None
         return Prediction(as_decimal(0 if cell is None else cell), removed)
-
-
-def offset_of(evaluation: Evaluation, read: ir.Read, point: Point) -> int:
-    table = evaluation.tensors[read.tensor]
-    return table.offset(tuple(evaluation.value(index, point) for index in read.indices))
 
 
 def as_decimal(value: Any) -> Decimal:
@@ -138,7 +113,8 @@ class Example:
         for figure in self.figures:
             body = figure.expect.body
             if isinstance(body, ir.Read) and body.tensor in evaluation.lets and figure.wanted is not None:
-                found.setdefault(body.tensor, {}).setdefault(offset_of(evaluation, body, figure.point), figure.wanted)
+                offset = evaluation.offset(body, figure.point)
+                found.setdefault(body.tensor, {}).setdefault(offset, figure.wanted)
         return found
 
     def trial(
@@ -158,7 +134,11 @@ class Example:
         tables = {name: table for name, table in base.tensors.items() if name not in reached} if base else self.inputs
         if numbers is not None:
             tables = {name: Table(table.shape, _turned(table, numbers)) for name, table in self.inputs.items()}
-        found = Trial(program, tables, self.sizes, numbers or Decimals(), printed)
+        found = Trial(program, tables, self.sizes, numbers or Decimals())
+        own = figures_as_printed(found, program)
+        found.printed = {name: {**own.get(name, {}), **printed.get(name, {})} for name in {*own, *printed}}
+        if base is not None:
+            found.computed = {key: cell for key, cell in base.computed.items() if key[0] not in reached}
         try:
             for order in program.order:
                 if members(order) & reached & self.needed:
@@ -174,15 +154,19 @@ def _figure(expect: ir.Expect, cell: Cell, at: int) -> Figure | None:
     blank = Figure(0, 0, expect, {}, cell.place, cell.claimed, None, Decimal(0), Decimal(1), digits, _fails(cell))
     if figure is None:
         return blank
-    if figure.type.kind == "bool" or isinstance(cell.value.number, bool):
+    if not isinstance(figure, ir.Const) or figure.type.kind == "bool" or isinstance(cell.value.number, bool):
         return None
     if isinstance(cell.value.number, Polynomial) and cell.value.number.symbols:
         return None
     unit = Decimal(1).scaleb(-(digits or 0))
     wanted = decimal(Fraction(figure.value))
+    half = unit / 2 if digits is not None else Decimal(0)
+    if expect.tolerance:
+        half = unit = decimal(expect.tolerance)
+        return replace(blank, wanted=wanted, unit=unit, half=half, digits=None)
     if digits is not None and digits > 0:
         wanted = wanted.quantize(unit)
-    return replace(blank, wanted=wanted, unit=unit, half=unit / 2 if digits is not None else Decimal(0))
+    return replace(blank, wanted=wanted, unit=unit, half=half)
 
 
 def _fails(cell: Cell) -> bool:
@@ -198,7 +182,10 @@ def _table(table: Table, kind: Kind) -> Table:
 
 
 def _turned(table: Table, numbers: Numbers) -> list[Any]:
-    return [numbers.number(Fraction(cell)) if isinstance(cell, Decimal) else cell for cell in table.cells]
+    return [
+        cell if not isinstance(cell, Decimal) else numbers.number(Fraction(cell)) if cell.is_finite() else numbers.nan
+        for cell in table.cells
+    ]
 
 
 def affected(program: ir.Program, names: set[str]) -> set[str]:
