@@ -15,6 +15,7 @@ from ..ir.walk import parts_of, walk
 from ..records import dataclass
 from ..run.reference import Table
 from .causes.cause import Cause
+from .conditions import Conditional, conditions_of, told
 from .evaluate import Evaluated, Undecided, explained
 from .interval import Interval, Unsettled
 from .printed import AsPrinted, figures_as_printed
@@ -33,7 +34,8 @@ class Cell:
     both are None where it is the figure itself. `undecided` says that named terms leave open whether it holds.
     `explained` says whether the rounding of figures that are marked as printed could account for it: None where that
     cannot be told, because a comparison or a quotient hangs on it. `depends` says whether there are any. `cause` is
-    what explains a figure that fails, where something does. `digits` says to how many places it was written.
+    what explains a figure that fails, where something does. `digits` says to how many places it was
+    written, and `condition` for which values of the symbols it holds, where that is not for all.
     """
 
     place: tuple[int, ...]
@@ -48,6 +50,7 @@ class Cell:
     undecided: bool = False
     cause: Cause | None = None
     digits: int | None = None
+    condition: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -191,8 +194,9 @@ def _compared(
     symbols = bool(wanted.symbols)
     inside = _known(lambda: wanted - half <= value <= wanted + half) if half and not symbols else None
     equal = False if inside is False else _known(lambda: value == wanted)
-    if equal:
-        return Cell(place, claimed, value, True)
+    if equal is True or isinstance(equal, Conditional):
+        conditions = equal.conditions if isinstance(equal, Conditional) else ()
+        return Cell(place, claimed, value, True, condition=told(conditions))
     if symbols:
         return Cell(place, claimed, value, False, undecided=equal is None)
     if inside is None and (half or equal is None):
@@ -202,7 +206,7 @@ def _compared(
     return Cell(place, claimed, value, inside is True, gap, units, digits=digits)
 
 
-def _known(question: Callable[[], bool]) -> bool | None:
+def _known(question: Callable[[], Any]) -> Any:
     """The answer; None where named terms leave it open."""
     try:
         return question()
@@ -218,7 +222,7 @@ def _value(evaluated: Evaluated, expr: ir.Expr, point: dict[Any, int]) -> Value:
         found = Value(cell, evaluated, expr.tensor, offset)
         found.masked = found.masked or cell is None
         return found
-    found = Value(evaluation.value(expr, point))
+    found = Value(evaluation.value(expr, point), conditions=conditions_of(evaluated, expr, point))
     found.masked = evaluation.is_removed(expr, point)
     return found
 

@@ -56,9 +56,17 @@ class Evaluated:
     wanted: tuple[str, ...]
     _forms: dict[tuple[str, int, int], Form] = field(default_factory=dict)
     _evaluations: dict[int, Evaluation] = field(default_factory=dict)
+    # What each cell asks of the symbols, and which cells it reads: found when it is asked for, by `conditions`.
+    asked: dict[tuple[str, int], tuple[frozenset[Any], frozenset[tuple[str, int]]]] = field(default_factory=dict)
 
     def table(self, name: str) -> Table:
         return self.evaluation.tensors[name]
+
+    @property
+    def has_symbols(self) -> bool:
+        """Whether an input has no values."""
+        names = [tensor.name for tensor in self.program.inputs]
+        return any(isinstance(cell, Polynomial) for name in names for cell in self.table(name).cells[:1])
 
     def is_masked(self, name: str, offset: int) -> bool:
         """Whether a guard removed this point, or what it is made of."""

@@ -11,6 +11,7 @@ from typing import Any
 from ..diagnostics import CallError, Diagnostic
 from ..ir import nodes as ir
 from . import notation
+from .conditions import Condition, Conditional, conditions_at, for_positive, required
 from .digits import decimal
 from .evaluate import Evaluated, explained
 from .inputs import rational
@@ -21,7 +22,7 @@ from .tower import INFINITY, UNDEFINED, Special, Undecidable, compare, divide, r
 class Value:
     """An exact number. It prints as its definition builds it; `==` and `<` are decided, never approximated."""
 
-    __slots__ = ("_evaluated", "_name", "_offset", "_rows", "masked", "number")
+    __slots__ = ("_conditions", "_evaluated", "_name", "_offset", "_rows", "masked", "number")
 
     def __init__(
         self,
@@ -30,8 +31,10 @@ class Value:
         name: str = "",
         offset: int = 0,
         rows: Mapping[str, int] | None = None,
+        conditions: frozenset[Condition] | None = None,
     ) -> None:
         self._evaluated, self._name, self._offset = evaluated, name, offset
+        self._conditions = conditions
         self._rows = dict(rows or {})
         self.masked = evaluated is not None and evaluated.is_masked(name, offset)
         moved = number.at(self._rows) if self._rows and isinstance(number, Polynomial) else number
@@ -89,6 +92,14 @@ class Value:
         """The symbols in it, which have no value."""
         return tuple(sorted(map(str, self.number.symbols))) if isinstance(self.number, Polynomial) else ()
 
+    @property
+    def conditions(self) -> frozenset[Condition]:
+        """For which values of the symbols it has a value: what was divided by is not 0, and so on."""
+        if self._conditions is None:
+            found = self._evaluated and conditions_at(self._evaluated, self._name, self._offset)
+            self._conditions = found or frozenset()
+        return self._conditions
+
     def to_json(self, digits: int | None = None) -> dict[str, object]:
         """As text in every form; the decimal where the number has one."""
         if self.masked:
@@ -110,7 +121,7 @@ class Value:
         return _combined(lambda a, b: a * b, self, other)
 
     def __truediv__(self, other: Any) -> Any:
-        return _combined(divide, self, other)
+        return _combined(divide, self, other, _number_of(other))
 
     def __radd__(self, other: Any) -> Any:
         return _combined(lambda a, b: b + a, self, other)
@@ -121,26 +132,31 @@ class Value:
     __rmul__ = __mul__
 
     def __rtruediv__(self, other: Any) -> Any:
-        return _combined(lambda a, b: divide(b, a), self, other)
+        return _combined(lambda a, b: divide(b, a), self, other, self.number)
 
     def __neg__(self) -> Value:
-        return Value(-self.number)
+        return Value(-self.number, conditions=self.conditions)
 
     def __abs__(self) -> Value:
         with explained():
-            return Value(abs(self.number))
+            return Value(abs(self.number), conditions=self.conditions)
 
     # ------------------------------------------------------------- comparison
 
-    def __eq__(self, other: object) -> bool:
-        """Whether two numbers are one. With symbols: whether they are for all values of them."""
+    def __eq__(self, other: object) -> Any:
+        """Whether two numbers are one. With symbols: whether they are for all values of them; where they are for some,
+        the answer is `Conditional`, and tells for which."""
         found = _number_of(other)
         if found is None:
             return NotImplemented
+        conditions = self.conditions | (other.conditions if isinstance(other, Value) else frozenset())
         with explained():
             if any(isinstance(number, Polynomial) and number.symbols for number in (self.number, found)):
-                return _is_identical(self.number, found)
-            return bool(self.number == found)
+                equal, more = _is_identical(self.number, found)
+                conditions |= more
+            else:
+                equal = bool(self.number == found)
+        return Conditional(conditions) if equal and conditions else equal
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -206,23 +222,28 @@ def _number_of(value: object) -> Any:
     return None if isinstance(value, str) else rational(value)
 
 
-def _combined(operation: Any, one: Value, other: Any) -> Any:
+def _combined(operation: Any, one: Value, other: Any, divisor: Any = None) -> Any:
     found = _number_of(other)
     if found is None:
         return NotImplemented
+    conditions = one.conditions | (other.conditions if isinstance(other, Value) else frozenset())
     with explained():
-        return Value(operation(one.number, found))
+        return Value(operation(one.number, found), conditions=conditions | required(divisor, "!="))
 
 
-def _is_identical(a: Any, b: Any) -> bool:
-    """Whether two numbers with symbols are equal for all values of them; polynomials are, where their terms are."""
+def _is_identical(a: Any, b: Any) -> tuple[bool, frozenset[Condition]]:
+    """Whether two numbers with symbols are equal for all values of them, or for those that are not negative;
+    polynomials are, where their terms are."""
     difference = a - b
-    if not isinstance(difference, Polynomial):
-        return not difference
-    zero = difference.is_zero()
+    zero = difference.is_zero() if isinstance(difference, Polynomial) else not difference
+    if zero:
+        return True, frozenset()
+    apart, conditions = for_positive(difference)
+    if apart.is_zero() if isinstance(apart, Polynomial) else not apart:
+        return True, frozenset(conditions)
     if zero is None:
         raise Undecidable
-    return zero
+    return False, frozenset()
 
 
 class Tensor:

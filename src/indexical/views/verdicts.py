@@ -48,6 +48,8 @@ def _claim_lines(claim: Claim) -> list[str]:
     exactly = all(cell.exactly for cell in claim.cells)
     nearly = "within the tolerance" if claim.tolerant else "to the last digit"
     told = f"{wrong} of {figures}" if wrong else f"{'exactly' if exactly else nearly}, {figures}"
+    conditions = sorted({cell.condition for cell in claim.cells if cell.condition})
+    told += "".join(f", for {condition}" for condition in conditions)
     lines = [f"{_WORDS[claim.verdict]:<16} line {claim.line}: {text}  ({told})"]
     if not wrong:
         return lines
@@ -196,6 +198,7 @@ def _cell_json(cell: Cell) -> dict[str, Any]:
         "rounding_explains": cell.explained,
         "rounding_allows": bounds,
         "cause": _cause_json(cell.cause),
+        "condition": cell.condition or None,
     }
 
 
