@@ -86,7 +86,7 @@ def test_right_figures_have_no_cause() -> None:
     ("figures", "kind", "words"),
     [
         (example(root=1), "scale", "it is not divided by `sqrt(size(d))`"),
-        (example(root=2), "scale", "two times"),
+        (example(root=2), "scale", "it is divided by `size(d)`, without the root"),
         (example(attend=lambda s: softmax(s, 0, PAST)), "axis", "softmax is taken over `i`, not over `j`"),
         (example(attend=softmax), "mask", "the mask `j <= i` is left out"),
         (example(attend=lambda s: softmax(s, -1, PAST.T)), "mask", "the mask is reversed"),

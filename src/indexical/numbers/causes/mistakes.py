@@ -15,7 +15,9 @@ from ...ir.walk import children, rebuild
 from ...records import dataclass
 
 # In bits: how unusual a mistake is, before any figure is looked at.
-USUAL, UNUSUAL, RARE = 4, 6, 8
+FREQUENT, USUAL, UNUSUAL, RARE = 2, 4, 6, 8
+# The same for what is rounded on the way, where the figures are off by no more than that.
+ROUNDED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def mistakes(let: ir.Let, shapes: Mapping[str, tuple[int, ...]], kinds: Mapping[
                 let,
                 number,
                 replace(clause, guard=None),
-                Variant("mask", f"the mask of `{let.name}` is left out", USUAL, clause.guard),
+                Variant("mask", f"the mask of `{let.name}` is left out", FREQUENT, clause.guard),
             )
             for variant in _other_guards(clause.guard, place):
                 yield _mistake(let, number, replace(clause, guard=variant.expr), variant)
@@ -70,7 +72,7 @@ def rounded(let: ir.Let, places: int) -> Mistake:
     """A definition whose values are rounded to so many places before they are used."""
     clauses = tuple(replace(clause, body=_to_places(clause.body, places)) for clause in let.clauses)
     words = f" `{let.name}` is rounded to {_places(places)} before it is used"
-    return Mistake("rounded early", words, USUAL, replace(let, clauses=clauses), rounds=True)
+    return Mistake("rounded early", words, ROUNDED, replace(let, clauses=clauses), rounds=True)
 
 
 def rounded_inside(let: ir.Let, places: int) -> Iterator[Mistake]:
@@ -136,7 +138,7 @@ def _variants(expr: ir.Expr, place: Place) -> Iterator[Variant]:
         case ir.Coord(coordinate):
             one = build.whole(1, expr.span)
             words = f"`{coordinate}` is counted from 1, not from 0"
-            yield Variant("position", words, USUAL, build.apply("+", (expr, one), "whole", expr.span))
+            yield Variant("position", words, FREQUENT, build.apply("+", (expr, one), "whole", expr.span))
 
 
 def _said(expr: ir.Expr) -> str:
@@ -183,13 +185,7 @@ def _of_scale(expr: ir.Map, value: ir.Expr, scale: ir.Expr) -> Iterator[Variant]
     def applied(op: str, value: ir.Expr, scale: ir.Expr) -> ir.Expr:
         return build.apply(op, (value, scale), "real", span)
 
-    yield Variant("scale", f"the scale is left out: it is not {word} by `{text}`", USUAL, value)
-    yield Variant(
-        "scale", f"the scale is taken twice: it is {word} by `{text}` two times", USUAL, applied(op, expr, scale)
-    )
-    yield Variant(
-        "scale", f"it is {other} by `{text}`, not {word}", UNUSUAL, applied("*" if op == "/" else "/", value, scale)
-    )
+    yield Variant("scale", f"the scale is left out: it is not {word} by `{text}`", FREQUENT, value)
     match scale:
         case ir.Map("sqrt", (inside,)):
             yield Variant(
@@ -202,6 +198,12 @@ def _of_scale(expr: ir.Map, value: ir.Expr, scale: ir.Expr) -> Iterator[Variant]
         case _:
             root = build.apply("sqrt", (_real(scale),), "real", span)
             yield Variant("scale", f"it is {word} by the root of `{text}`", UNUSUAL, applied(op, value, root))
+    yield Variant(
+        "scale", f"the scale is taken twice: it is {word} by `{text}` two times", USUAL, applied(op, expr, scale)
+    )
+    yield Variant(
+        "scale", f"it is {other} by `{text}`, not {word}", UNUSUAL, applied("*" if op == "/" else "/", value, scale)
+    )
 
 
 def _real(expr: ir.Expr) -> ir.Expr:
@@ -217,7 +219,7 @@ def _of_one(expr: ir.Map, op: str, inside: ir.Expr) -> Iterator[Variant]:
         for base, name in ((2, "2"), (10, "10")):
             below = build.apply("log", (build.real(Fraction(base), expr.span),), "real", expr.span)
             changed = build.apply("/", (expr, below), "real", expr.span)
-            yield Variant("base", f"the logarithm is taken to base {name}, not e", USUAL, changed)
+            yield Variant("base", f"the logarithm is taken to base {name}, not e", FREQUENT, changed)
 
 
 # ------------------------------------------------------ softmax, sums and reads
@@ -228,7 +230,7 @@ def _of_softmax(expr: ir.Normalize, place: Place) -> Iterator[Variant]:
         if range.coordinate != expr.coordinate:
             words = f"softmax is taken over `{range.coordinate}`, not over `{expr.coordinate}`"
             turned = build.normalize(expr.op, range.coordinate, expr.body, expr.guard, "real", expr.span)
-            yield Variant("axis", words, USUAL, turned)
+            yield Variant("axis", words, FREQUENT, turned)
     own = next((range for range in place.ranges if range.coordinate == expr.coordinate), None)
     if own is not None and expr.op == "softmax":
         yield Variant(
@@ -236,14 +238,11 @@ def _of_softmax(expr: ir.Normalize, place: Place) -> Iterator[Variant]:
         )
         doubled = build.apply("exp2", (_real(expr.body),), "real", expr.span)
         yield Variant("base", "the powers are taken of 2, not of e", UNUSUAL, _shares(expr, doubled, own))
-        for base in ("2.7", "2.72", "2.718", "2.7183"):
-            raised = build.apply("**", (build.real(Fraction(base), expr.span), _real(expr.body)), "real", expr.span)
-            yield Variant("constant", f"`e` is taken as {base}", UNUSUAL, _shares(expr, raised, own))
     if expr.guard is None:
         return
     open_ended = build.normalize(expr.op, expr.coordinate, expr.body, None, "real", expr.span)
     zero = build.real(Fraction(0), expr.span)
-    yield Variant("mask", f"the mask `{_said(expr.guard)}` is left out", USUAL, open_ended)
+    yield Variant("mask", f"the mask `{_said(expr.guard)}` is left out", FREQUENT, open_ended)
     for guard in _other_guards(expr.guard, place):
         yield replace(guard, expr=replace(expr, guard=guard.expr))
     if expr.op == "softmax":
@@ -296,7 +295,7 @@ def _of_reduction(expr: ir.Reduce, place: Place) -> Iterator[Variant]:
         below = build.apply("-", (_count(expr), build.whole(1, expr.span)), "whole", expr.span)
         total = build.reduce("sum", expr.ranges, expr.body, None, "real", expr.span)
         changed = build.apply("/", (total, below), "real", expr.span)
-        yield Variant("reduction", f"the mean is divided by one less: `{shown(below)}`", USUAL, changed)
+        yield Variant("reduction", f"the mean is divided by one less: `{shown(below)}`", FREQUENT, changed)
     if expr.guard is not None:
         yield Variant("mask", f"the mask `{_said(expr.guard)}` is left out", USUAL, replace(expr, guard=None))
         for guard in _other_guards(expr.guard, place):
@@ -350,20 +349,23 @@ def _roundings(expr: ir.Expr, ranges: tuple[ir.Range, ...], places: int) -> Iter
         case ir.Reduce(op="sum") if expr.type.kind == "real":
             body = _to_places(expr.body, places)
             yield Variant(
-                "terms", f"its terms are added as rounded to {_places(places)}", USUAL, replace(expr, body=body)
+                "terms", f"its terms are added as rounded to {_places(places)}", ROUNDED, replace(expr, body=body)
             )
         case ir.Normalize(op="softmax"):
             own = next((range for range in ranges if range.coordinate == expr.coordinate), None)
             if own is not None:
                 parts = _to_places(build.apply("exp", (_real(expr.body),), "real", expr.span), places)
                 words = f"the exponentials are rounded to {_places(places)} before they are divided"
-                yield Variant("terms", words, USUAL, _shares(expr, parts, own))
+                yield Variant("terms", words, ROUNDED, _shares(expr, parts, own))
+                base = build.real(round(Fraction("2.718281828459045"), places), expr.span)
+                raised = build.apply("**", (base, _real(expr.body)), "real", expr.span)
+                yield Variant("constant", f"`e` is taken as {float(base.value)}", ROUNDED, _shares(expr, raised, own))
                 body = _to_places(_real(expr.body), places)
                 words = f"`{_said(expr.body)}` is rounded to {_places(places)} before softmax"
-                yield Variant("rounded early", words, USUAL, replace(expr, body=body))
+                yield Variant("rounded early", words, ROUNDED, replace(expr, body=body))
         case ir.Map(op) if _is_scale(expr) and (op == "pi" or (op in FUNCTIONS and not FUNCTIONS[op].exact)):
             words = f"`{_said(expr)}` is rounded to {_places(places)}"
-            yield Variant("constant", words, USUAL, _to_places(expr, places))
+            yield Variant("constant", words, ROUNDED, _to_places(expr, places))
 
 
 def _to_places(expr: ir.Expr, places: int) -> ir.Expr:

@@ -124,7 +124,7 @@ def arrangements(names: tuple[str, ...], shape: tuple[int, ...]) -> Iterator[Arr
     for axis, length in enumerate(shape):
         if length < 2:
             continue
-        for step in (1, -1):
+        for step in (1, -1) if length > 2 else ():
             words = f"the figures are those of the {'next' if step > 0 else 'previous'} position along `{names[axis]}`"
             yield Arrangement("position", words, 5, _shifted(axis, step, length))
         if length > 2:
