@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexical.numbers.digits import decimal, whole_text
+from indexical.numbers.digits import decimal
 from indexical.numbers.functions import ExactNumbers
+from indexical.numbers.series import whole_text
 from indexical.numbers.tower import INFINITY, UNDEFINED, Undecidable
 
 EXACT = ExactNumbers()

@@ -230,8 +230,8 @@ def test_large_and_small_arguments() -> None:
 
 
 def test_absurd_arguments_are_refused() -> None:
-    for x in (1 << 40, -(1 << 40), 1 << 4000):
-        with pytest.raises(OverflowError, match="2\\^40"):
+    for x in (1 << 16384, -(1 << 16384), 1 << 40000):
+        with pytest.raises(OverflowError, match="2\\^16384"):
             enclosure.exp(Interval.of(x, 50))
     with pytest.raises(OverflowError, match="2\\^65536"):
         enclosure.cos(Interval(1, 1, 70000, 50))

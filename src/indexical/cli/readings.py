@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..api import Program, compile
-from ..numbers.results import MOST_DIGITS
+from ..numbers.patience import MOST_DIGITS
 from ..readings import evaluated_exactly, traced, verify
 from ..views.exact import show_results
 from .inputs import given_arrays

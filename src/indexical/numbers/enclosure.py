@@ -14,12 +14,15 @@ from math import isqrt, ldexp
 from math import log as float_log
 from typing import TypeAlias
 
+from . import series
 from .interval import Interval, Number, Unsettled, ends, hull, order, shortened
 
 # Working bits of a function beyond those of its result. Where they are too few, they are doubled.
 GUARD = 16
-LARGEST_EXP = 40  # e^x is for |x| < 2^40,
+LARGEST_EXP = 1 << 14  # e^x is for |x| < 2^16384: log 2 is needed to that many digits,
 LARGEST_SIN = 1 << 16  # sin x and cos x for |x| < 2^65536: π is needed to that many digits.
+
+MANY = 4_000  # Bits from which a series that is split in halves is quicker.
 
 Kernel: TypeAlias = Callable[[Interval], Interval]
 
@@ -82,6 +85,8 @@ def _combined(parts: tuple[tuple[int, int], ...], bits: int, sign: int) -> Inter
 
 @lru_cache(maxsize=256)
 def pi(bits: int) -> Interval:
+    if bits > MANY:
+        return series.pi(bits)
     return _combined(((16, 5), (-4, 239)), bits, -1)
 
 
@@ -130,7 +135,7 @@ def _exp(x: Interval) -> Interval:
 
 
 def exp(x: Interval) -> Interval:
-    """OverflowError where |x| is not below 2^40, on either side of 0."""
+    """OverflowError where |x| is not below 2^16384, on either side of 0."""
     gap = x.high - x.low
     if gap == 0 or 2 * (gap.bit_length() + x.exponent) >= -x.bits:
         return _increasing(_exp, x)
@@ -339,7 +344,7 @@ def _sigmoid(x: Interval) -> Interval:
 
 
 def sigmoid(x: Interval) -> Interval:
-    """OverflowError where x is not above -2^40."""
+    """OverflowError where x is not above -2^16384."""
     return _increasing(_sigmoid, x)
 
 
@@ -389,13 +394,13 @@ def _dipping(kernel: Kernel, x: Interval, left: Fraction, right: Fraction, lowes
 
 
 def silu(x: Interval) -> Interval:
-    """x·sigmoid(x). OverflowError where x is not above -2^40."""
+    """x·sigmoid(x). OverflowError where x is not above -2^16384."""
     # The slope s + x·s·(1 - s) is below 1 + 1/e in magnitude. It is 0 at -1.2784…, where the value is -0.27846….
     return _dipping(_silu, x, Fraction(-128, 100), Fraction(-127, 100), Fraction(-279, 1000))
 
 
 def gelu(x: Interval) -> Interval:
-    """x/2·(1 + erf(x/√2)). OverflowError where x is not above about -2^20.5."""
+    """x/2·(1 + erf(x/√2)). OverflowError where x is not above about -2^8192."""
     # The slope Φ(x) + x·φ(x) is below 1 + 1/4 in magnitude. It is 0 at -0.7517…, where the value is -0.16997….
     return _dipping(_gelu, x, Fraction(-76, 100), Fraction(-75, 100), Fraction(-17, 100))
 
@@ -410,7 +415,9 @@ def power(x: Interval, y: Number) -> Interval:
         whole = _scaled(low, exponent)
         if order(whole, 0, low, exponent) == 0:
             return Interval(x.low, x.high, x.exponent, bits) ** whole
-    work = bits + LARGEST_EXP + GUARD  # An error in y·log x is one in e^(y·log x) relative to it.
+    # An error in y·log x is one in e^(y·log x) relative to it.
+    rough = log(Interval(x.low, x.high, x.exponent, GUARD)) * y
+    work = bits + max(0, _magnitude(rough)) + 2 * GUARD
     result = exp(log(Interval(x.low, x.high, x.exponent, work)) * y)
     return shortened(result.low, result.high, result.exponent, bits)
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cmp_to_key, lru_cache
 from typing import Any
 
-from . import enclosure
+from . import enclosure, series
 from .interval import Interval
 from .surds import Surd
 from .tower import Number, TooManyTerms, compare, divide, enclose, spend
@@ -137,9 +137,18 @@ def _key(exponent: Any) -> Any:
     return exponent
 
 
+def is_short(exponent: Any) -> bool:
+    """Whether many digits of `e^exponent` are quickly had."""
+    if isinstance(exponent, Number) or abs(exponent) >= 64:
+        return False
+    return bool(max(exponent.numerator.bit_length(), exponent.denominator.bit_length()) <= series.SHORT)
+
+
 @lru_cache(maxsize=1 << 15)
 def exponential(exponent: Any, bits: int) -> Interval:
     """An enclosure of `e^exponent`."""
+    if bits > enclosure.MANY and is_short(exponent):
+        return series.exp_of(Fraction(exponent), bits)
     return enclosure.exp(enclose(exponent, bits))
 
 

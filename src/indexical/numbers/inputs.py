@@ -21,6 +21,7 @@ from ..run.bind import Bound, bind, flat_shape
 from ..run.reference import Table
 from ..run.tensors import to_numpy
 from .terms import symbol
+from .tower import INFINITY
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,8 @@ def _read(tensor: ir.Input, value: Any) -> Cells:
         value = to_numpy(value)
     if isinstance(value, np.ndarray | np.generic):
         array = np.asarray(value)
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise _Unreadable("it has a NaN or an infinity, which are no numbers")
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            raise _Unreadable("it has a NaN, which is no number")
         shape, found = array.shape, array.reshape(-1).tolist()
     else:
         shape, found = _flattened(value)
@@ -114,17 +115,27 @@ def _number(tensor: ir.Input, item: Any) -> Any:
         return item
     if isinstance(item, bool):
         raise _Unreadable(f"it takes numbers, and got {item}")
-    number = item if type(item) is int else _rational(item)
+    number = item if type(item) is int else _real(item)
     if tensor.kind == "whole" and not isinstance(number, int):
         raise _Unreadable(f"it takes whole numbers, and got {_shown(item)}")
     return number
 
 
-def _rational(item: Any) -> int | Fraction:
-    found = rational(item.strip() if isinstance(item, str) else item)
+def _real(item: Any) -> Any:
+    """A rational or an infinity, which masks are made of."""
+    item = item.strip() if isinstance(item, str) else item.item() if isinstance(item, np.generic) else item
+    found = _INFINITIES.get(str(item).lower()) if isinstance(item, str | float | Decimal) else None
+    found = rational(item) if found is None else found
     if found is None:
         raise _Unreadable(f"{_shown(item)} is no number")
     return found
+
+
+_INFINITIES = {
+    sign + word: side
+    for sign, side in (("", INFINITY), ("+", INFINITY), ("-", -INFINITY))
+    for word in ("inf", "infinity", "∞")
+}
 
 
 def rational(item: Any) -> int | Fraction | None:

@@ -11,6 +11,10 @@ from typing import TypeAlias
 
 # A mantissa may be this much longer than `bits` before it is shortened: sums then seldom need to be.
 SLACK = 16
+# The ends as fractions: of a number nearer to 0 than about 2^-FINEST they are rounded outward, and of one above
+# 2^LARGEST there are none. (A mask of -1e9 makes a weight of 2^-1442695040.)
+FINEST = 1 << 16
+LARGEST = 1 << 24
 
 
 class Unsettled(Exception):
@@ -56,15 +60,28 @@ class Interval:
 
     @property
     def lower(self) -> Fraction:
-        return _fraction(self.low, self.exponent)
+        """The lower end, or a number below it where that is too small to be written out."""
+        return self._fraction(self.low)
 
     @property
     def upper(self) -> Fraction:
-        return _fraction(self.high, self.exponent)
+        """The upper end, or a number above it where that is too small to be written out."""
+        return -self._fraction(-self.high)
 
     @property
     def width(self) -> Fraction:
-        return _fraction(self.high - self.low, self.exponent)
+        """The distance of the ends, or a number above it where that is too small to be written out."""
+        return -self._fraction(self.low - self.high)
+
+    def _fraction(self, mantissa: int) -> Fraction:
+        """A mantissa with the exponent of this, rounded down to a multiple of 2^-(FINEST + 4·bits)."""
+        exponent = self.exponent
+        if mantissa.bit_length() + exponent > LARGEST:
+            raise OverflowError(f"it is above 2^{LARGEST}")
+        coarser = -exponent - FINEST - 4 * self.bits
+        if coarser > 0:
+            mantissa, exponent = mantissa >> coarser, exponent + coarser
+        return Fraction(mantissa << exponent) if exponent >= 0 else Fraction(mantissa, 1 << -exponent)
 
     def sign(self) -> int | None:
         """None where it is not known. 0 only for the one point 0."""
@@ -233,10 +250,6 @@ def _settle(certain: bool, impossible: bool) -> bool:
     if not certain and not impossible:
         raise Unsettled("the two enclosures overlap")
     return certain
-
-
-def _fraction(mantissa: int, exponent: int) -> Fraction:
-    return Fraction(mantissa << exponent) if exponent >= 0 else Fraction(mantissa, 1 << -exponent)
 
 
 def ends(value: Number) -> tuple[int, int, int, int]:

@@ -11,8 +11,9 @@ from fractions import Fraction
 from typing import Any, TypeAlias, assert_never
 
 from ..records import dataclass
-from .digits import decimal, whole_text
+from .digits import decimal
 from .exponentials import Quotient, Sum
+from .series import whole_text
 from .surds import Surd
 from .terms import Polynomial, Symbol, Term, size_of
 from .tower import Number, Special, compare

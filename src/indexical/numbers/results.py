@@ -15,6 +15,7 @@ from .conditions import Condition, Conditional, conditions_at, for_positive, req
 from .digits import decimal
 from .evaluate import Evaluated, explained
 from .inputs import rational
+from .patience import MOST_DIGITS, most_digits
 from .terms import Polynomial
 from .tower import INFINITY, UNDEFINED, Special, Undecidable, compare, divide, refined, sign
 
@@ -79,6 +80,9 @@ class Value:
         """So many significant digits, each of them proven; the last is rounded to the nearest."""
         if type(digits) is not int or not 1 <= digits <= MOST_DIGITS:
             raise _refusal(f"{digits!r} digits cannot be written", f"ask for 1 to {MOST_DIGITS:,}")
+        most = most_digits(self.number)
+        if digits > most:
+            raise _refusal(f"{digits:,} digits of this number would take minutes", f"ask for at most {most:,}")
         with explained():
             return decimal(self.number, digits)
 
@@ -203,10 +207,6 @@ def nearest_float(number: Any) -> float:
         return float(middle) if side == 0 else low if side == -1 else high
     except OverflowError:
         return math.copysign(math.inf, sign(number))
-
-
-# More digits than this take minutes.
-MOST_DIGITS = 100_000
 
 
 def _refusal(message: str, help: str) -> CallError:
