@@ -42,17 +42,11 @@ class PatternSheet:
 
     def page(self, title: str | None = None, axes: Sequence[str] | None = None) -> WebPage:
         """A page of all heads: a wall of small pictures, and the chosen one large. `axes` names the leading axes."""
-        block, attached = self.data(axes)
-        return WebPage(title or "Who listens to whom", [block], self.table(), attached)
-
-    def data(self, axes: Sequence[str] | None = None) -> tuple[dict[str, Any], dict[str, str]]:
-        """The data of that page, and what is attached to it."""
-        leading = self.found.weights.ndim - 2
-        if not self.found.heads or not self.found.queries or not self.found.keys:
-            raise CallError([Diagnostic("IX515", "there are no weights to show: one of the axes has no points")])
+        shape = self.found.weights.shape
+        leading = len(shape) - 2
         usual = [*["axis"] * (leading - 2), "layer", "head"][-leading:] if leading else []
-        data = heads_data(self.found, self.tokens, usual if axes is None else axes)
-        return data.block, data.attached
+        data = heads_data([self.found], shape, self.tokens, usual if axes is None else axes)
+        return WebPage(title or "Who listens to whom", [data.block], self.table(), data.attached)
 
     def table(self) -> str:
         """The heads as a table without scripts."""

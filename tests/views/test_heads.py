@@ -67,7 +67,7 @@ def test_the_largest_keys_come_in_order_and_of_equal_ones_the_earlier() -> None:
 def test_rows_travel_exactly() -> None:
     weights = softmax((2, 3, 20, 20)).astype(np.float32)
     found = find_patterns(weights)
-    data = heads_data(found, None, ["layer", "head"])
+    data = heads_data([found], found.weights.shape, None, ["layer", "head"])
     rows, codes = unpacked(data.attached["head-4"])
     totals = np.frombuffer(rows, "<f4", 20)
     top = np.frombuffer(rows, "<f4", 20 * 8, 20 * 8).reshape(20, 8)
@@ -84,10 +84,10 @@ def test_less_room_means_larger_blocks_and_in_the_end_a_refusal() -> None:
     found = find_patterns(softmax((4, 64, 64)))
     sizes = []
     for room in (60_000, 20_000, 8_000):
-        data = heads_data(found, None, ["head"], room)
+        data = heads_data([found], found.weights.shape, None, ["head"], room)
         sizes.append((data.block["block"], data.block["top"]))
         assert sum(map(len, data.attached.values())) <= room * 4 / 3 + 16
     assert sizes == sorted(sizes, key=lambda size: (size[0], -size[1]))
     assert sizes[0][0] == 1 < sizes[-1][0]
     with pytest.raises(CallError, match="do not fit into a page of 25 MiB"):
-        heads_data(found, None, ["head"], 1_000)
+        heads_data([found], found.weights.shape, None, ["head"], 1_000)

@@ -15,6 +15,8 @@ from torch.nn import functional
 import indexical as ix
 from indexical.pages import WebPage
 from indexical.watching.capture import Call
+from indexical.watching.relation import HeadInputs, Kind
+from indexical.watching.remade import factors_of, pack, remade
 
 TOKENS = "a b c a b c".split()
 
@@ -121,6 +123,42 @@ def test_a_page_has_every_head_and_its_stage() -> None:
     assert "2 × 4 × 6 × 6" in repr(seen)
 
 
+@pytest.mark.parametrize("mask", ["all", "causal", "given"])
+def test_queries_and_keys_travel_in_steps(mask: str) -> None:
+    draw = np.random.default_rng(0)
+    arrays = {"Q": draw.normal(size=(30, 6)), "K": draw.normal(size=(30, 6)) + 5}
+    arrays["allowed"] = draw.random((30, 30)) < 0.5
+    factors = factors_of(HeadInputs(Kind(mask, 0.5, 6), arrays))
+    assert factors is not None
+    sizes = []
+    for fineness in (2**-9, 2**-5):
+        found = pack(factors, fineness)
+        assert fineness / 4 < found.error < 8 * fineness
+        sizes.append(len(found.data))
+    assert sizes[0] > sizes[1]
+    large = factors_of(HeadInputs(Kind(mask, 1e6, 6), arrays))
+    assert large is not None
+    assert pack(large, 2**-13).steps > pack(factors, 2**-13).steps
+
+
+def test_queries_and_keys_take_less_room_in_larger_steps_and_the_last_heads_have_none() -> None:
+    draw = np.random.default_rng(0)
+    kind = Kind("causal", 0.5, 6)
+    heads = [HeadInputs(kind, dict(zip("QK", draw.normal(size=(2, 40, 6)), strict=True))) for _ in range(4)]
+    errors = []
+    for room in (10_000, 2_000, 700):
+        again, attached, used = remade([heads], room)
+        assert again is not None
+        assert used <= room
+        errors.append([entry and entry["error"] for entry in again["heads"]])
+        assert len(attached) == sum(error is not None for error in errors[-1])
+    assert errors[0][0] < errors[1][0] < errors[2][0]
+    assert errors[1][3] is not None
+    assert errors[2][3] is None
+    added = HeadInputs(Kind("added", 0.5, 6), heads[0].arrays)
+    assert remade([[added]], 10_000) == (None, {}, 0)
+
+
 def test_a_layer_that_is_shared_is_shown_each_time_and_of_several_runs_the_longest() -> None:
     shared = Attention(is_causal=True)
     model = nn.Sequential(shared, shared, shared)
@@ -144,11 +182,11 @@ def test_some_layers_are_asked_for() -> None:
 
 
 def test_weights_that_are_too_many_are_refused() -> None:
-    many = torch.zeros(1, 1, 1, 1).expand(1, 64, 4096, 4)
+    many = torch.zeros(1, 1, 1, 1).expand(1, 256, 4096, 4)
     with ix.watch(nn.Identity()) as seen:
         pass
     seen._capture.calls.append(Call("attention", many, many, many, None, False, 1.0, many))
-    with pytest.raises(ix.CallError, match="1,073,741,824 weights, and at most 536,870,912"):
+    with pytest.raises(ix.CallError, match="4,294,967,296 weights, and at most 2,147,483,648"):
         seen.page()
 
 

@@ -40,7 +40,7 @@ def test_it_opens_on_a_head_with_a_sentence_and_evidence(opened: Open) -> None:
     assert tab.locator(".head-title").inner_text() == "layer 0, head 1 previous-token 9 of 10 rows, peaked 1 of 10 rows"
     assert tab.locator(".head-side .say").inner_text().startswith("ran9 takes 100 % from cat8")
     assert "within 2.8 %" in tab.locator(".about").inner_text()
-    shares = tab.evaluate("[...document.querySelectorAll('.largest li > b, .largest .key > b')].map((b) => parseInt(b.textContent))")
+    shares = tab.evaluate("[...document.querySelectorAll('.largest .others > b, .largest .key > b')].map((b) => parseInt(b.textContent))")
     assert sum(shares) == 100
 
 
@@ -58,7 +58,7 @@ def test_pointing_reads_a_weight_and_clicking_chooses_it(opened: Open) -> None:
     tab = ready(opened, "#head=0,0&row=4&key=2")
     assert tab.evaluate("[...document.querySelectorAll('.head-side .say b')].map((b) => b.firstChild.textContent)")[::2] == ["the", "sat"]
     box = tab.locator(".matrix").bounding_box()
-    cell = (box["width"] - 68) / 10
+    cell = (box["width"] - 94) / 10
     tab.mouse.move(box["x"] + 64 + 9.5 * cell, box["y"] + 56 + 5)
     tab.wait_for_function("() => document.querySelector('.head-side .say').textContent.includes('takes nothing')")
     tab.mouse.click(box["x"] + 64 + 0.5 * cell, box["y"] + 56 + 5)
@@ -104,6 +104,24 @@ def test_the_stage_follows_the_head_and_the_cell(opened: Open) -> None:
     tab.locator(".matrix").focus()
     tab.keyboard.press("ArrowUp")
     assert tab.evaluate("PAGES[0].here.i") == 1
+
+
+def test_weights_beside_the_largest_are_made_again(opened: Open) -> None:
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    model = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    heard = torch.rand(24, 24, generator=torch.Generator().manual_seed(0)) < 0.6
+    with ix.watch(model) as seen:
+        model(*[3 * torch.randn(1, 24, 8)] * 3, attn_mask=~heard)
+    tab = opened(seen.page(), "#head=0,1&row=23")
+    tab.locator(".largest button.others").click()
+    assert tab.locator(".largest .more").count() == int(heard[23].sum()) - 8
+    assert tab.locator(".largest .more small").first.inner_text().startswith("≈ 0.")
+    made = tab.evaluate("unpacked(DATA.blocks[0], 1).then((head) => [...head.totals.keys()].map((query) => [...head.again.row(query, head.totals[query])]))")
+    assert np.array(made) == pytest.approx(seen.weights[0, 1], rel=2e-3)
+    part = tab.evaluate("unpacked(DATA.blocks[0], 1).then((head) => [...head.again.parts(23, 3, 20, head.row(23)[0].key)])")
+    row = seen.weights[0, 1, 23]
+    assert np.array(part) == pytest.approx(row[3:20] / row.max(), rel=2e-3)
 
 
 def test_a_phone_has_no_sideways_scrolling(opened: Open) -> None:

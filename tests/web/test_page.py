@@ -77,7 +77,7 @@ def test_masked_cells_are_absent(opened: Open) -> None:
     assert "masked" in classes(masked)
     assert "repeating-linear-gradient" in masked.evaluate("node => getComputedStyle(node).backgroundImage")
     assert cell(tab, "weights[2, 0]").inner_text() == "21\u202f%"
-    assert cell(tab, "weights[2, 0]").get_attribute("aria-label") == "weights[2, 0] = 0.2119"
+    assert cell(tab, "weights[2, 0]").get_attribute("aria-label") == "weights[2, 0] = 21\u202f% (0.2119)"
     tab.get_by_label("notation").check()
     assert cell(tab, "weights[2, 0]").inner_text() == "0.21"
 

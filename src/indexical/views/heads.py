@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import math
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,35 +42,45 @@ class HeadsData:
 
 
 def heads_data(
-    patterns: Patterns, tokens: Sequence[str] | None, axes: Sequence[str], room: int = MOST_DATA
+    parts: Iterable[Patterns],
+    shape: tuple[int, ...],
+    tokens: Sequence[str] | None,
+    axes: Sequence[str],
+    room: int = MOST_DATA,
 ) -> HeadsData:
     """Everything that a page needs of weights, in at most `room` bytes: with more heads or longer rows, fewer of the
-    largest weights are exact, and a cell of the picture stands for a block of weights and shows their largest."""
-    flat = patterns.weights.reshape(-1, patterns.queries, patterns.keys)
+    largest weights are exact, and a cell of the picture stands for a block of weights and shows their largest.
+
+    `shape` is that of all weights. They come in parts, one after the other, so that not all need be there at once."""
+    *leading, queries, keys = shape
+    if not math.prod(shape):
+        raise CallError([Diagnostic("IX515", "there are no weights to show: one of the axes has no points")])
+    count = math.prod(leading)
     top = MOST_TOP
-    while top > 1 and len(flat) * patterns.queries * top * 6 > room // 2:
+    while top > 1 and count * queries * top * 6 > room // 2:
         top //= 2
-    block, rows, cells, pictures = 1, [], [], []
-    while len(flat) * math.ceil(patterns.queries / block) * math.ceil(patterns.keys / block) > 4 * room:
+    block, rows, cells, entries = 1, [], [], []
+    while count * math.ceil(queries / block) * math.ceil(keys / block) > 4 * room:
         block *= 2
-    for head, weights in zip(patterns.heads, flat, strict=True):
-        plain = plain_weights(weights)
-        rows.append(zlib.compress(_rows(patterns, head, plain, top), 6))
-        cells.append(largest_of_blocks(plain, block))
-        pictures.append(_small(plain))
-    block, packed = _packed(patterns, rows, cells, block, room)
-    entries = [_head(head, picture) for head, picture in zip(patterns.heads, pictures, strict=True)]
+    indices = np.ndindex(*leading)
+    for patterns in parts:
+        for head, weights in zip(patterns.heads, patterns.weights.reshape(-1, queries, keys), strict=True):
+            plain = plain_weights(weights)
+            rows.append(zlib.compress(_rows(patterns, head, plain, top), 6))
+            cells.append(largest_of_blocks(plain, block))
+            entries.append(_head(head, next(indices), _small(plain)))
+    block, packed = _packed(shape, rows, cells, block, room)
     return HeadsData(
         {
             "kind": "heads",
             "axes": list(axes),
-            "shape": list(patterns.weights.shape[:-2]),
-            "queries": patterns.queries,
-            "keys": patterns.keys,
-            "offset": max(0, patterns.keys - patterns.queries),
+            "shape": leading,
+            "queries": queries,
+            "keys": keys,
+            "offset": max(0, keys - queries),
             "tokens": None if tokens is None else [str(token) for token in tokens],
             "block": block,
-            "top": min(top, patterns.keys),
+            "top": min(top, keys),
             "decades": DECADES,
             "least": LEAST,
             "words": [[word, meaning_of(word)] for word in WORDS],
@@ -82,7 +92,7 @@ def heads_data(
 
 
 def _packed(
-    patterns: Patterns, rows: list[bytes], cells: list[Array], block: int, room: int
+    shape: tuple[int, ...], rows: list[bytes], cells: list[Array], block: int, room: int
 ) -> tuple[int, list[bytes]]:
     """The data of each head, by the smallest blocks that leave it within the room; and how large these are."""
     left = room - sum(map(len, rows))
@@ -94,8 +104,8 @@ def _packed(
             ]
         block *= 2
         cells = [largest_of_blocks(part, 2) for part in cells]
-    shape = " × ".join(f"{size:,}" for size in patterns.weights.shape)
-    message = f"weights of {shape} do not fit into a page of {MOST_BYTES // 2**20} MiB, not even coarsely"
+    sizes = " × ".join(f"{size:,}" for size in shape)
+    message = f"weights of {sizes} do not fit into a page of {MOST_BYTES // 2**20} MiB, not even coarsely"
     raise CallError([Diagnostic("IX515", message, help="leave out layers, heads or positions")])
 
 
@@ -172,11 +182,11 @@ def _small(cells: Array) -> str:
     return base64.b64encode(np.ceil(part * 255).astype(np.uint8).tobytes()).decode("ascii")
 
 
-def _head(head: Head, picture: str) -> dict[str, Any]:
+def _head(head: Head, index: tuple[int, ...], picture: str) -> dict[str, Any]:
     names = ("entropy", "effective_keys", "on_self", "on_previous", "on_first", "distance")
     figures = [getattr(head, name) for name in names]
     return {
-        "at": list(head.index),
+        "at": list(index),
         "counts": list(head.counts.values()),
         "evidence": head.evidence,
         "causal": head.causal,

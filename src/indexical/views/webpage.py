@@ -34,7 +34,7 @@ _SCRIPTS = (
     "print.js",
 )
 # What a page of heads, and one with a text, have beside these.
-_OF_HEADS = ("matrix.js", "heads.js")
+_OF_HEADS = ("remade.js", "matrix.js", "heads.js")
 _OF_LESSONS = ("lesson.js", "question.js")
 
 _FRAME = """<!doctype html>

@@ -12,20 +12,26 @@ from torch import nn
 
 from ..diagnostics import CallError, Diagnostic
 from ..pages import WebPage, gather
+from ..run.patterns import find_patterns
 from ..run.tensors import to_numpy
 from ..views.document import document_json
 from ..views.extent import MOST_BYTES
+from ..views.fragment import text_html
+from ..views.heads import MOST_DATA, heads_data
 from ..views.static import page_fragment
 from ..weights import PatternSheet, patterns
 from .capture import Call, Capture
 from .loading import load
 from .relation import Array, HeadInputs, head_inputs, weights_of
+from .remade import remade
 from .stages import labelled, packed_stages
 
 __all__ = ["Watched", "watch", "watch_text"]
 
-# More weights than this take more memory than is in reason: four bytes each, and as much again on the way to a page.
-MOST_WEIGHTS = 1 << 29
+# More weights than this are not computed for a page, which takes some minutes for so many.
+MOST_WEIGHTS = 1 << 31
+# Weights of a layer are kept up to this many, and computed again when they are asked for beyond.
+MOST_KEPT = 1 << 24
 
 # What a relation gives may differ from what a model computed by this part of the largest number in it: a few roundings
 # of its dtype. A larger difference is said.
@@ -99,7 +105,7 @@ class Watched:
     @property
     def tokens(self) -> list[str] | None:
         """The tokens at the keys, or None."""
-        keys = self._layers()[0].weights.shape[-1]
+        keys = self._shape[-1]
         found = self._tokens
         if found is None and self._tokenizer is not None and self._capture.ids is not None:
             ids = self._capture.ids
@@ -115,20 +121,28 @@ class Watched:
         try:
             inputs = self._layers()[layer].inputs[head]
         except IndexError:
-            message = f"there is no layer {layer} with a head {head}; the weights have the shape {self.weights.shape}"
+            message = f"there is no layer {layer} with a head {head}; the weights have the shape {self._shape}"
             raise CallError([Diagnostic("IX515", message)]) from None
         found = labelled(gather(inputs.kind.program, (), inputs.arrays, None), self.tokens)
         return WebPage(title or f"layer {layer}, head {head}", [{"kind": "program", "pages": [document_json(found)]}])
 
     def page(self, title: str | None = None) -> WebPage:
         """All heads as a wall, the chosen one as a matrix, and under it as its program, down to what was captured."""
-        layers = self._layers()
-        page, data = self.patterns().data(["layer", "head"])
-        room = (MOST_BYTES - 2**20) - sum(map(len, data.values()))
-        stages = packed_stages([layer.inputs for layer in layers], self.tokens, room)
-        block = {**page, "said": self.notes(), "staged": sorted(int(id.removeprefix("stage-")) for id in stages)}
+        layers, tokens = self._layers(), self.tokens
+        inputs = [layer.inputs for layer in layers]
+        again, factors, used = remade(inputs, MOST_DATA // 2)
+        parts = (find_patterns(layer.weights, tokens=tokens) for layer in layers)
+        data = heads_data(parts, self._shape, tokens, ["layer", "head"], MOST_DATA - used)
+        attached = {**data.attached, **factors}
+        stages = packed_stages(inputs, tokens, MOST_BYTES - 2**20 - sum(map(len, attached.values())))
+        staged = sorted(int(id.removeprefix("stage-")) for id in stages)
+        block = {**data.block, "said": self.notes(), "staged": staged, "again": again}
         name = title or type(self._capture.model).__name__
-        return WebPage(name, [block], attached={**data, **stages})
+        return WebPage(name, [block], attached={**attached, **stages})
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return (len(self._layers()), *self._layers()[0].shape)
 
     def notes(self) -> list[str]:
         """Remarks about the numbers: whether they are the model's, and what is not shown."""
@@ -154,12 +168,13 @@ class Watched:
         return said
 
     def _repr_html_(self) -> str:
-        return page_fragment(self.page().html, self.patterns().table())
+        is_small = np.prod(self._shape) <= MOST_KEPT
+        return page_fragment(self.page().html, self.patterns().table() if is_small else text_html(repr(self)))
 
     def __repr__(self) -> str:
         if not self._capture.calls:
             return "<a watched model that has not run>"
-        shape = " × ".join(map(str, self.weights.shape))
+        shape = " × ".join(map(str, self._shape))
         return (
             f"<a watched model: weights of {shape} (layers × heads × queries × keys); .page().save(PATH) writes a page>"
         )
@@ -192,14 +207,40 @@ class _Layer:
             )
             for head in range(heads)
         ]
-        found = [weights_of(inputs) for inputs in self.inputs]
-        self.weights = np.stack([weights for weights, _ in found])
-        out = np.stack([out for _, out in found])
-        given = to_numpy(call.given[batch].float())
-        if call.project is not None:
-            projected = call.project(torch.from_numpy(out)[None].to(call.queries.device))
+        self.shape = (heads, arrays[0].shape[1], arrays[1].shape[1])
+        self._batch = batch
+        self._kept: Array | None = None
+        self._difference: float | None = None
+
+    @property
+    def weights(self) -> Array:
+        """The weights of all heads, computed again each time where they are many."""
+        if self._kept is not None:
+            return self._kept
+        found = np.empty(self.shape, np.float32)
+        outs = []
+        for head, inputs in enumerate(self.inputs):
+            found[head], out = weights_of(inputs)
+            outs.append(out)
+        self._difference = self._compared(np.stack(outs))
+        if found.size <= MOST_KEPT:
+            self._kept = found
+        return found
+
+    @property
+    def difference(self) -> float:
+        """How far the model's output is from the relation's, as part of the largest number in it."""
+        if self._difference is None:
+            _ = self.weights
+        assert self._difference is not None
+        return self._difference
+
+    def _compared(self, out: Array) -> float:
+        given = to_numpy(self.call.given[self._batch].float())
+        if self.call.project is not None:
+            projected = self.call.project(torch.from_numpy(out)[None].to(self.call.queries.device))
             out = to_numpy(projected[0].detach())
-        self.difference = float(np.abs(out - given).max() / max(np.abs(given).max(), 1e-30))
+        return float(np.abs(out - given).max() / max(np.abs(given).max(), 1e-30))
 
 
 def _of_batch(mask: torch.Tensor, batch: int, heads: int) -> Array:

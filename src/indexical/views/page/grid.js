@@ -98,12 +98,13 @@ Object.assign(Page.prototype, {
     const worst = worstOf(verdicts);
     const differs = this.differing.get(name)?.has(offset) ?? false;
     const { text, isCut } = this.cellText(name, table, offset, at);
-    const said = [`${key} ${masked ? "is masked" : `= ${this.textOf(table, offset)}`}`, ...verdicts.map(({ cell }) => `claimed ${cell.claimed}: ${VERDICTS[cell.verdict]}`), ...(differs ? ["differs"] : [])];
+    const whole = this.textOf(table, offset);
+    const said = [`${key} ${masked ? "is masked" : `= ${text}${text === whole ? "" : ` (${whole})`}`}`, ...verdicts.map(({ cell }) => `claimed ${cell.claimed}: ${VERDICTS[cell.verdict]}`), ...(differs ? ["differs"] : [])];
     const isHere = String(at) === String(place);
     const node = el("td", {
       class: ["cell", masked ? "masked" : "", worst ? `verdict ${worst}` : "", !masked && table.isNamed(offset) ? "outside" : "", differs ? "differs" : "", value < 0 ? "negative" : "", isCut ? "approximate" : "",
         parts?.has(offset) ? "part" : "", isHere && isResult ? "chosen" : "", this.isChanged(name, offset) ? "changed" : "", this.isOpen(name) ? "open" : ""].filter(Boolean).join(" "),
-      tabindex: isHere ? "0" : "-1", "data-cell": key, "aria-label": said.join(", "), title: verdicts.length ? verdicts.map(({ cell }) => verdictText(cell)).join("\n") : said[0],
+      tabindex: isHere ? "0" : "-1", "data-cell": key, "aria-label": said.join(", "), title: verdicts.length ? verdicts.map(({ cell }) => verdictText(cell)).join("\n") : masked ? said[0] : `${key} = ${whole}`,
     }, masked ? "" : text);
     const tint = this.parts.get(name) === "weights" ? Math.min(1, Math.max(0, value)) : tintOf(table, value);
     if (!masked) node.style.setProperty("--tint", tint.toFixed(3));

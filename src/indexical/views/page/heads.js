@@ -3,6 +3,8 @@
 
 const FIGURES = [["entropy", "entropy, in bits"], ["keys", "effective keys"], ["self", "weight on itself"], ["previous", "weight on the one before"], ["first", "weight on the first"], ["distance", "mean distance"]];
 
+const MOST_MORE = 24; // Of the weights beside the largest, so many are listed when they are asked for.
+
 class Heads {
   constructor(data) {
     this.data = data;
@@ -78,8 +80,8 @@ class Heads {
     this.cards = new Map();
     const parts = this.order().flatMap((n) => {
       const head = this.data.heads[n];
-      const card = button([this.small(head, colours), isPlaced ? "" : el("span", {}, head.at.join("·"), this.sort === "place" ? "" : el("em", {}, this.sorted(head)))], {
-        class: "small-head", "aria-label": `${this.called(head)}: ${head.evidence}`, "aria-pressed": String(n === this.number), title: `${this.called(head)}\n${head.evidence}`,
+      const card = button([this.small(head, colours), isPlaced ? "" : el("span", {}, this.brief(head), this.sort === "place" ? "" : el("em", {}, ` ${this.sorted(head)}`))], {
+        class: "small-head", "aria-label": `${isPlaced ? "" : `${this.brief(head)}${this.sort === "place" ? "" : ` ${this.sorted(head)}`}, `}${this.called(head)}: ${head.evidence}`, "aria-pressed": String(n === this.number), title: `${this.called(head)}\n${head.evidence}`,
         onpointerenter: () => this.note(head), onfocus: () => this.note(head), onpointerleave: () => this.note(),
       }, () => this.pick(n));
       this.cards.set(n, card);
@@ -87,6 +89,10 @@ class Heads {
     });
     this.wall.replaceChildren(...tops, ...parts);
     this.note();
+  }
+
+  brief(head) {
+    return head.at.join("·");
   }
 
   sorted(head) {
@@ -120,6 +126,7 @@ class Heads {
     const head = await this.found[number];
     if (this.number !== number) return;
     this.head = head;
+    this.isOpen = false;
     this.chosen = { query: query ?? this.chosen?.query ?? this.data.queries - 1, key };
     this.drawHead();
     this.remember();
@@ -206,6 +213,7 @@ class Heads {
     const code = this.head.codes[cell];
     if (code === 0) return { weight: 0, how: "exact" };
     if (code === 1) return { weight: Number.NaN, how: block === 1 ? "strange" : "block" };
+    if (this.head.again !== null) return { weight: Math.min(this.head.again.row(query, this.head.totals[query])[key], row.at(-1)?.weight ?? 1), how: "again" };
     const scale = this.head.scales[Math.floor(query / block)];
     const weight = scale * 10 ** (((Math.max(code, this.data.least) - 255) / (255 - this.data.least)) * this.data.decades);
     if (block > 1) return { weight: Math.min(weight, row.at(-1)?.weight ?? weight), how: "most" };
@@ -227,8 +235,26 @@ class Heads {
     const others = this.head.heard[query] - row.length;
     const items = row.map((entry, n) => el("li", {}, button([el("span", { class: "c1" }, this.named(entry.key)), el("i", { style: `--part: ${(entry.weight / most).toFixed(4)}` }), el("b", {}, share(entry, n)), el("small", {}, amount(entry.weight))],
       { class: `key${entry.key === key ? " on" : ""}` }, () => this.choose(query, entry.key))));
-    if (others > 0) items.push(el("li", { class: "others" }, el("span", {}, `${others.toLocaleString("en")} other${others === 1 ? "" : "s"}`), el("i", { style: `--part: ${Math.min(1, rest / most).toFixed(4)}` }), el("b", {}, isShared ? `${shares.at(-1)} %` : short(rest)), el("small", {}, amount(rest))));
+    if (others > 0) items.push(this.othersView(others, rest, rest / most, isShared ? `${shares.at(-1)} %` : short(rest)));
+    if (others > 0 && this.isOpen && this.head.again !== null) items.push(...this.moreView(query, key, row, most));
     this.list.replaceChildren(...items);
+  }
+
+  // The weights beside the largest, as one line; where they can be made again, it opens.
+  othersView(others, rest, part, share) {
+    const words = `${others.toLocaleString("en")} other${others === 1 ? "" : "s"}`;
+    const parts = [el("span", {}, words), el("i", { style: `--part: ${Math.min(1, part).toFixed(4)}` }), el("b", {}, share), el("small", {}, amount(rest))];
+    if (this.head.again === null) return el("li", {}, el("div", { class: "others" }, parts));
+    return el("li", {}, button(parts, { class: "key others", "aria-expanded": String(this.isOpen), title: "the largest of them, made again from queries and keys" }, () => { this.isOpen = !this.isOpen; this.drawRow(); }));
+  }
+
+  // The largest of the others, made again from queries and keys.
+  moreView(query, key, row, most) {
+    const made = this.head.again.row(query, this.head.totals[query]);
+    const known = new Set(row.map((entry) => entry.key));
+    const found = [...made.keys()].filter((at) => made[at] > 0 && !known.has(at)).sort((a, b) => made[b] - made[a]).slice(0, MOST_MORE);
+    return found.map((at) => el("li", {}, button([el("span", { class: "c1" }, this.named(at)), el("i", { style: `--part: ${(made[at] / most).toFixed(4)}` }), el("b", {}, ""), el("small", {}, `≈ ${amount(made[at])}`)],
+      { class: `key more${at === key ? " on" : ""}` }, () => this.choose(query, at))));
   }
 
   sentence(query, key, row, share) {
@@ -241,7 +267,7 @@ class Heads {
     const kept = el("small", {}, `As a row it is ${word}; its ${row.length === 1 ? "largest weight is" : `${row.length} largest weights are`} exact.`);
     if (at >= 0 || key === undefined) return [who, " takes ", el("b", {}, share(row[Math.max(0, at)], Math.max(0, at))), " from ", whom(row[Math.max(0, at)].key), kept];
     const { weight, how } = this.weightAt(query, key);
-    const amount = { exact: "nothing", near: `about ${decimal(weight, 2)}`, most: `at most ${decimal(weight, 2)}`, strange: "no number from 0 on", block: "what cannot be told here" }[how];
+    const amount = { exact: "nothing", near: `about ${decimal(weight, 2)}`, again: weight === 0 ? "nothing" : `about ${decimal(weight, 3)}`, most: `at most ${decimal(weight, 2)}`, strange: "no number from 0 on", block: "what cannot be told here" }[how];
     return [who, " takes ", el("b", {}, amount), " from ", whom(key), kept];
   }
 
@@ -300,12 +326,17 @@ class Heads {
   about() {
     const { block, top, queries, keys, words, decades } = this.data;
     const most = Math.round(100 * (10 ** (decades / (255 - this.data.least) / 2) - 1) * 10) / 10;
+    const made = (this.data.again?.heads ?? []).filter((entry) => entry !== null);
+    const missing = this.data.heads.length - made.length;
+    const far = Math.max(0, ...made.map((entry) => entry.error));
     const cells = block === 1
-      ? `Every other weight is kept in 8 bits, by the logarithm: within ${most} % of itself, down to a millionth of its row's largest. Below that it is only known to be there.`
-      : `A cell of the picture stands for ${block} × ${block} weights and shows their largest, within ${most} %. Of other weights it is only known that they are at most that.`;
+      ? `kept in 8 bits, by the logarithm: within ${most} % of itself, down to a millionth of its row's largest. Below that it is only known to be there.`
+      : `only known to be at most the largest of its ${block} × ${block} weights, which is within ${most} %.`;
+    const again = `made again when it is asked for, from queries and keys that are kept in steps: within ${decimal(100 * far, 2)} % of itself, as measured on ${Math.min(this.data.again?.checked, queries)} rows of each head. Colours are coarser${block === 1 ? "" : `: from afar, a cell of the picture shows the largest of ${block} × ${block} weights`}.`;
+    const others = made.length === 0 ? `Every other weight is ${cells}` : `Any other weight is ${again}${missing === 0 ? "" : ` Of ${missing} of the heads there are no such queries and keys, for lack of room or since something is added to their scores: there, every other weight is ${cells}`}`;
     const used = words.filter((_, n) => this.data.heads.some((head) => head.counts[n] > 0));
     return el("div", { class: "about" },
-      el("details", { open: true }, el("summary", {}, "What is exact"), el("p", {}, `Of each row, the ${top} largest weights and the sum are exact (single precision), and so is where nothing is heard${block === 1 ? "" : " in a whole block"}. ${cells}`), (this.data.said ?? []).map((line) => el("p", {}, line)), el("p", {}, `${queries.toLocaleString("en")} queries × ${keys.toLocaleString("en")} keys.`)),
+      el("details", { open: true }, el("summary", {}, "What is exact"), el("p", {}, `Of each row, the ${top} largest weights and the sum are exact (single precision), and so is where nothing is heard${block === 1 ? "" : " in a whole block"}. ${others}`), (this.data.said ?? []).map((line) => el("p", {}, line)), el("p", {}, `${queries.toLocaleString("en")} queries × ${keys.toLocaleString("en")} keys.`)),
       el("details", {}, el("summary", {}, "How words are decided"), el("dl", {}, used.flatMap(([word, meaning]) => [el("dt", {}, word), el("dd", {}, meaning)])), el("p", {}, "The first that holds is the word of a row; a head is said to have as many rows of a word as are counted. Words are about numbers, not about what a model does with them.")));
   }
 
@@ -341,7 +372,7 @@ async function unpacked(data, number) {
   const { queries, keys, top, block } = data;
   const bytes = bytesOf(document.getElementById(`head-${number}`).textContent);
   const split = 4 + new DataView(bytes.buffer).getUint32(0, true);
-  const [rows, codes] = await Promise.all([inflated(bytes.subarray(4, split)), inflated(bytes.subarray(split))]);
+  const [rows, codes, again] = await Promise.all([inflated(bytes.subarray(4, split)), inflated(bytes.subarray(split)), remadeOf(data, number)]);
   let at = 0;
   const part = (Type, count) => { at += count * Type.BYTES_PER_ELEMENT; return new Type(rows.buffer.slice(at - count * Type.BYTES_PER_ELEMENT, at)); };
   const totals = part(Float32Array, queries);
@@ -353,7 +384,7 @@ async function unpacked(data, number) {
   const scales = new Float32Array(Math.ceil(queries / block));
   for (let query = 0; query < queries; query += 1) scales[Math.floor(query / block)] = Math.max(scales[Math.floor(query / block)], weights[query * top]);
   const row = (query) => Array.from({ length: top }, (_, n) => ({ key: places[query * top + n], weight: weights[query * top + n] }));
-  return { totals, heard, words, columns, scales, codes, row };
+  return { totals, heard, words, columns, scales, codes, row, again };
 }
 
 function bytesOf(text) {

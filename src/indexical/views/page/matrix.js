@@ -1,7 +1,7 @@
 // A matrix of weights on a canvas: colours by row or by logarithm, axes with numbers, and a window that can be moved.
 "use strict";
 
-const MARGIN = { left: 64, top: 56, right: 4, bottom: 4 };
+const MARGIN = { left: 64, top: 56, right: 30, bottom: 4 }; // On the right, the slanted word over the last column.
 
 class Matrix {
   // `act` has: point(query, key), leave(), choose(query, key).
@@ -112,22 +112,28 @@ class Matrix {
     return image;
   }
 
-  // Where a cell of the picture is a block, the exact largest weights of each row stand out of it.
+  // Where a cell of the picture is a block, from near: all weights made again, or the exact largest out of each row.
   drawTop(context) {
     const [x, y] = [this.perKey(), this.perQuery()];
     if (this.data.block === 1 || y < 2 || x < 2) return;
+    const { again } = this.head;
     context.save();
     context.beginPath();
     context.rect(MARGIN.left, MARGIN.top, ...this.size);
     context.clip();
-    context.globalAlpha = 0.5;
+    context.globalAlpha = again === null ? 0.5 : 1;
     context.fillStyle = themeColour("--sunken");
     context.fillRect(MARGIN.left, MARGIN.top, ...this.size);
     context.globalAlpha = 1;
     const colours = ramp("--pos");
+    const [first, last] = [Math.floor(this.view.k0), Math.min(this.data.keys, Math.ceil(this.view.k1))];
     for (let query = Math.floor(this.view.q0); query < Math.min(this.data.queries, this.view.q1); query += 1) {
-      for (const { key, weight } of this.head.row(query)) {
-        const colour = colours[bounded(Math.round(255 * (this.mode === "log" ? 1 + Math.log10(weight) / this.data.decades : weight / this.head.row(query)[0].weight)), 14, 255)];
+      const top = this.head.row(query);
+      const most = top[0].weight;
+      const made = again === null || most === 0 ? top.map(({ key, weight }) => [key, weight]) : [...again.parts(query, first, last, top[0].key)].map((part, n) => [first + n, part * most]);
+      for (const [key, weight] of made) {
+        if (weight === 0) continue;
+        const colour = colours[bounded(Math.round(255 * (this.mode === "log" ? 1 + Math.log10(weight) / this.data.decades : weight / most)), 14, 255)];
         context.fillStyle = `rgb(${colour & 255} ${(colour >> 8) & 255} ${(colour >> 16) & 255})`;
         context.fillRect(this.x(key), this.y(query), Math.max(1, x), Math.max(1, y));
       }

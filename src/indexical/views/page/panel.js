@@ -34,7 +34,7 @@ Object.assign(Page.prototype, {
     const table = this.tables.get(name);
     const crumbs = this.path.map((entry, n) => el("li", {}, button(label(entry.name, entry.place), { "aria-current": n === this.path.length - 1 ? "true" : null }, () => this.back(n))));
     const parts = [
-      el("div", { class: "way" }, el("nav", { "aria-label": "the way down" }, el("ol", { class: "crumbs" }, crumbs)), button("×", { class: "close icon", "aria-label": "close", title: "close" }, () => this.panel.classList.remove("open"))),
+      el("div", { class: "way" }, el("nav", { "aria-label": this.landmark("The way down") }, el("ol", { class: "crumbs" }, crumbs)), button("×", { class: "close icon", "aria-label": "close", title: "close" }, () => this.panel.classList.remove("open"))),
       el("h2", { class: "value", tabindex: "-1" }, el("span", {}, this.subject(name, place)), el("b", { class: this.figureOf(name, place).length > 16 ? "figure long" : "figure" }, trace.masked ? "masked" : this.figureOf(name, place))),
       trace.masked ? null : this.otherForm(name, table, place),
       ...(this.verdicts.get(key) ?? []).map((verdict) => this.verdictLine(verdict)),
@@ -124,7 +124,7 @@ Object.assign(Page.prototype, {
       const go = stepped ? () => this.goTerm(scan.terms.indexOf(term)) : null;
       const isNow = stepped && this.term >= 0 && scan.terms[this.term] === term;
       return this.linked(el("tr", { class: [isNow ? "term-row" : "", term.here ? "here" : ""].join(" ").trim() },
-        term.at.map((at, k) => el("th", { scope: "row", class: `c${this.colours.get(bare(names[k])) ?? ""}`, title: `${names[k]} = ${at}` }, go === null ? this.called(names[k], at) : button(this.called(names[k], at), { class: "at", "aria-label": `term ${n + 1}: ${names[k]} = ${at}` }, go))),
+        term.at.map((at, k) => el("th", { scope: "row", class: `c${this.colours.get(bare(names[k])) ?? ""}`, title: `${names[k]} = ${at}` }, go === null ? this.called(names[k], at) : button(this.called(names[k], at), { class: "at", "aria-label": `${this.called(names[k], at)}, term ${n + 1}: ${names[k]} = ${at}` }, go))),
         Array.from({ length: width }, (_, k) => this.factorCell(term.factors[k])), columns.map(([words, cell]) => el("td", { class: words === "" ? "bars" : "" }, cell(term, scan.terms.indexOf(term))))), this.pointOf(scan, term));
     });
     const head = el("tr", {}, names.map((name) => el("th", { scope: "col" }, this.coordinate(bare(name)))),
