@@ -22,6 +22,7 @@ from .numbers.results import Results, nearest_float
 from .numbers.terms import Polynomial
 from .numbers.tower import Special
 from .readings import StepList, TraceSheet, arguments_of
+from .run.removed import from_zero, removed_points
 from .run.tables import Uncomputed
 from .run.tensors import to_numpy
 from .source import Source
@@ -299,94 +300,8 @@ def _by_floats(program: Program, arguments: dict[str, Any], wanted: tuple[str, .
     }
     for let in program.ir.lets:
         if let.hidden and let.name in arrays:
-            arrays[let.name] = _from_zero(let, arrays, sizes)
-    masked = {let.name: _removed(let, arrays, sizes) for let in program.ir.lets if let.name in arrays}
-    return _shown(program, sizes, arrays, {k: v for k, v in masked.items() if v is not None}, None, (), reason)
-
-
-def _from_zero(
-    let: ir.Let, arrays: Mapping[str, np.ndarray[Any, Any]], sizes: Mapping[Coordinate, int]
-) -> np.ndarray[Any, Any]:
-    """A definition inside a step, with zeros for the steps before its first."""
-    array = arrays[let.name]
-    extents = [_vectorised(axis.extent, {}, sizes, arrays) for axis in let.axes]
-    if array.ndim != len(extents) or any(extent is None for extent in extents):
-        return array
-    missing = [max(0, int(extent) - length) for extent, length in zip(extents, array.shape, strict=True)]
-    return np.pad(array, [(count, 0) for count in missing]) if any(missing) else array
-
-
-def _removed(
-    let: ir.Let, arrays: Mapping[str, np.ndarray[Any, Any]], sizes: Mapping[Coordinate, int]
-) -> np.ndarray[Any, Any] | None:
-    """The points that a guard on coordinates and on what is known removes; None where there is no such guard."""
-    if len(let.clauses) > 1:
-        return None
-    array, clause = arrays[let.name], let.clauses[0]
-    guard = clause.guard
-    if guard is None and isinstance(clause.body, ir.Normalize):
-        guard = clause.body.guard
-    if guard is None or not all(isinstance(slot, ir.Coord) for slot in clause.slots) or array.ndim != len(clause.slots):
-        return None
-    grids = dict(
-        zip(
-            (slot.coordinate for slot in clause.slots if isinstance(slot, ir.Coord)),
-            np.indices(array.shape),
-            strict=True,
-        )
-    )
-    kept = _vectorised(guard, grids, sizes, arrays)
-    return None if kept is None else ~np.broadcast_to(kept, array.shape)
-
-
-_NUMPY: dict[str, Any] = {
-    "+": np.add,
-    "-": np.subtract,
-    "*": np.multiply,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-    "==": np.equal,
-    "!=": np.not_equal,
-    "&&": np.logical_and,
-    "||": np.logical_or,
-    "!": np.logical_not,
-    "//": lambda a, b: np.trunc(a / b).astype(int),
-    "%": np.fmod,
-}
-
-
-def _vectorised(
-    expr: ir.Expr,
-    grids: Mapping[Coordinate, Any],
-    sizes: Mapping[Coordinate, int],
-    arrays: Mapping[str, np.ndarray[Any, Any]],
-) -> Any:
-    """A relation among coordinates and elements at all points at once; None where it has other parts."""
-    match expr:
-        case ir.Const(value):
-            return np.asarray(value if isinstance(value, bool | int) else float(value))
-        case ir.Map("pi"):
-            return np.asarray(np.pi)
-        case ir.Coord(coordinate):
-            return grids.get(coordinate)
-        case ir.Size(coordinate):
-            return None if coordinate not in sizes else np.asarray(sizes[coordinate])
-        case ir.Read(tensor, indices) if (
-            tensor in arrays and arrays[tensor].ndim == len(indices) and arrays[tensor].size
-        ):
-            places = [_vectorised(index, grids, sizes, arrays) for index in indices]
-            if any(place is None for place in places):
-                return None
-            # An index may be out of bounds where another part of the guard fails: there it does not matter.
-            shape = arrays[tensor].shape
-            return arrays[tensor][tuple(np.clip(p, 0, n - 1).astype(int) for p, n in zip(places, shape, strict=True))]
-        case ir.Map(op, arguments) if op in _NUMPY:
-            parts = [_vectorised(argument, grids, sizes, arrays) for argument in arguments]
-            return None if any(part is None for part in parts) else _NUMPY[op](*parts)
-        case _:
-            return None
+            arrays[let.name] = from_zero(let, arrays, sizes)
+    return _shown(program, sizes, arrays, removed_points(program.ir, arrays, sizes), None, (), reason)
 
 
 def _shown(

@@ -123,17 +123,32 @@ def test_a_page_has_every_head_and_its_stage() -> None:
     assert "2 × 4 × 6 × 6" in repr(seen)
 
 
+@pytest.mark.parametrize("options", [{"is_causal": True}, {}, {"attn_mask": LOWER.roll(1, 1) | LOWER}], ids=str)
+def test_some_rows_of_a_head_have_a_stage_of_their_own(options: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    model = Attention(**options)
+    with ix.watch(model, tokens=TOKENS) as seen:
+        model(sequence(1, 6, 8))
+    (page,) = block_of(seen.stage(0, 3, rows=[4, 1]))["pages"]
+    (weights,) = [tensor for tensor in page["tensors"] if tensor["name"] == "weights"]
+    assert weights["values"] == pytest.approx(seen.weights[0, 3, [4, 1]].reshape(-1).tolist(), abs=1e-6)
+    assert page["labels"]["i"] == ["b", "b"]
+    assert page["labels"]["j"] == TOKENS
+
+
 @pytest.mark.parametrize("mask", ["all", "causal", "given"])
 def test_queries_and_keys_travel_in_steps(mask: str) -> None:
     draw = np.random.default_rng(0)
     arrays = {"Q": draw.normal(size=(30, 6)), "K": draw.normal(size=(30, 6)) + 5}
-    arrays["allowed"] = draw.random((30, 30)) < 0.5
+    if mask == "given":
+        arrays["allowed"] = draw.random((30, 30)) < 0.5
     factors = factors_of(HeadInputs(Kind(mask, 0.5, 6), arrays))
     assert factors is not None
     sizes = []
     for fineness in (2**-9, 2**-5):
         found = pack(factors, fineness)
-        assert fineness / 4 < found.error < 8 * fineness
+        assert fineness / 4 < found.errors[0] < 4 * fineness
+        assert found.errors[0] < found.errors[1] < 16 * fineness
         sizes.append(len(found.data))
     assert sizes[0] > sizes[1]
     large = factors_of(HeadInputs(Kind(mask, 1e6, 6), arrays))
@@ -150,7 +165,7 @@ def test_queries_and_keys_take_less_room_in_larger_steps_and_the_last_heads_have
         again, attached, used = remade([heads], room)
         assert again is not None
         assert used <= room
-        errors.append([entry and entry["error"] for entry in again["heads"]])
+        errors.append([entry and entry["errors"][0] for entry in again["heads"]])
         assert len(attached) == sum(error is not None for error in errors[-1])
     assert errors[0][0] < errors[1][0] < errors[2][0]
     assert errors[1][3] is not None
@@ -227,6 +242,8 @@ def test_what_cannot_be_watched_is_refused() -> None:
         model(sequence(1, 6, 8))
     with pytest.raises(ix.CallError, match="no layer 0 with a head 9"):
         seen.stage(0, 9)
+    with pytest.raises(ix.CallError, match="there are 6 rows, from 0 on"):
+        seen.stage(0, 0, rows=[6])
 
 
 def test_of_calls_of_other_sizes_the_largest_group_is_shown() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -15,16 +16,16 @@ from ..pages import WebPage, gather
 from ..run.patterns import find_patterns
 from ..run.tensors import to_numpy
 from ..views.document import document_json
-from ..views.extent import MOST_BYTES
+from ..views.extent import MOST_BYTES, check_extent
 from ..views.fragment import text_html
 from ..views.heads import MOST_DATA, heads_data
 from ..views.static import page_fragment
 from ..weights import PatternSheet, patterns
 from .capture import Call, Capture
 from .loading import load
-from .relation import Array, HeadInputs, head_inputs, weights_of
+from .relation import Array, HeadInputs, head_inputs, some_rows, weights_of
 from .remade import remade
-from .stages import labelled, packed_stages
+from .stages import packed_stages
 
 __all__ = ["Watched", "watch", "watch_text"]
 
@@ -116,21 +117,30 @@ class Watched:
         """Words for every row and head."""
         return patterns(self.weights, tokens=self.tokens)
 
-    def stage(self, layer: int, head: int, title: str | None = None) -> WebPage:
-        """The page of one head: its program on the captured queries, keys and values."""
+    def stage(self, layer: int, head: int, title: str | None = None, rows: Sequence[int] | None = None) -> WebPage:
+        """The page of one head: its program on the captured queries, keys and values. With `rows`, of some queries."""
         try:
             inputs = self._layers()[layer].inputs[head]
         except IndexError:
             message = f"there is no layer {layer} with a head {head}; the weights have the shape {self._shape}"
             raise CallError([Diagnostic("IX515", message)]) from None
-        found = labelled(gather(inputs.kind.program, (), inputs.arrays, None), self.tokens)
-        return WebPage(title or f"layer {layer}, head {head}", [{"kind": "program", "pages": [document_json(found)]}])
+        labels = {} if self.tokens is None else {"position": self.tokens}
+        if rows is not None:
+            _check_rows(rows, len(inputs.arrays["Q"]))
+            offset = max(0, self._shape[-1] - self._shape[-2])
+            tokens = self.tokens or [str(position) for position in range(self._shape[-1])]
+            inputs = some_rows(inputs, np.asarray(rows))
+            labels = {"i": [tokens[offset + row] for row in rows], "j": tokens}
+        found = gather(inputs.kind.program, (), inputs.arrays, None)
+        check_extent([found])
+        document = document_json(replace(found, labels=labels))
+        return WebPage(title or f"layer {layer}, head {head}", [{"kind": "program", "pages": [document]}])
 
     def page(self, title: str | None = None) -> WebPage:
         """All heads as a wall, the chosen one as a matrix, and under it as its program, down to what was captured."""
         layers, tokens = self._layers(), self.tokens
         inputs = [layer.inputs for layer in layers]
-        again, factors, used = remade(inputs, MOST_DATA // 2)
+        again, factors, used = remade(inputs, 3 * MOST_DATA // 5)
         parts = (find_patterns(layer.weights, tokens=tokens) for layer in layers)
         data = heads_data(parts, self._shape, tokens, ["layer", "head"], MOST_DATA - used)
         attached = {**data.attached, **factors}
@@ -241,6 +251,12 @@ class _Layer:
             projected = self.call.project(torch.from_numpy(out)[None].to(self.call.queries.device))
             out = to_numpy(projected[0].detach())
         return float(np.abs(out - given).max() / max(np.abs(given).max(), 1e-30))
+
+
+def _check_rows(rows: Sequence[int], count: int) -> None:
+    if not len(rows) or not all(0 <= row < count for row in rows):
+        message = f"there are {count} rows, from 0 on, and the rows asked for are {list(rows)}"
+        raise CallError([Diagnostic("IX515", message)])
 
 
 def _of_batch(mask: torch.Tensor, batch: int, heads: int) -> Array:

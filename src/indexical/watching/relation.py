@@ -89,6 +89,25 @@ def _read_mask(mask: Array | None, causal: bool, shape: tuple[int, int]) -> tupl
     return heard, bias if bias.any() else None
 
 
+def heard_by(inputs: HeadInputs, rows: Array) -> Array:
+    """Which keys some rows of a head may hear."""
+    count = len(inputs.arrays["K"])
+    if "allowed" in inputs.arrays:
+        return np.asarray(inputs.arrays["allowed"][rows])
+    return np.arange(count) <= rows[:, None] if inputs.kind.mask == "causal" else np.ones((len(rows), count), bool)
+
+
+def some_rows(inputs: HeadInputs, rows: Array) -> HeadInputs:
+    """The program and the inputs of some queries of a head."""
+    arrays = {**inputs.arrays, "Q": inputs.arrays["Q"][rows]}
+    if inputs.kind.mask == "added":
+        arrays["bias"] = inputs.arrays["bias"][rows]
+    if inputs.kind.mask != "all":
+        arrays["allowed"] = heard_by(inputs, rows)
+    mask = "given" if inputs.kind.mask == "causal" else inputs.kind.mask
+    return HeadInputs(Kind(mask, inputs.kind.scale, inputs.kind.features), arrays)
+
+
 def weights_of(inputs: HeadInputs) -> tuple[Array, Array]:
     """The weights of a head and what it gives, by its program."""
     weights, out = inputs.kind.program(outputs=("weights", "out"), **inputs.arrays)

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from ..records import dataclass
-from .relation import Array, HeadInputs
+from .relation import Array, HeadInputs, heard_by
 
 # How far scores may be off, by standard deviation: weights are off by about this part of themselves. The first that
 # fits is taken.
-FINENESS = (2**-13, 2**-11, 2**-9, 2**-7, 2**-5, 2**-4)
+FINENESS = (2**-13, 2**-11, 2**-9, 2**-7, 2**-5, 2**-4, 2**-3)
 # Steps are counted in two bytes at most, with a sign.
 MOST_STEPS = (1 << 15) - 1
 # On so many rows of a head it is measured how far its weights are off.
@@ -39,12 +39,12 @@ class Factors:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packed:
-    """Queries and keys of a head as bytes; `error` is how far weights made from them are off at most, as part of
-    themselves, in the rows that were checked."""
+    """Queries and keys of a head as bytes; `errors` say how far weights made from them are off, as part of themselves,
+    in the rows that were checked: by the root of the mean square, and at most."""
 
     rank: int
     steps: tuple[float, float]
-    error: float
+    errors: tuple[float, float]
     data: bytes
 
 
@@ -113,26 +113,19 @@ def pack(factors: Factors, fineness: float) -> Packed:
     planes = [whole & 255] + ([whole >> 8] if whole.max(initial=0) > 255 else [])
     data = zlib.compress(b"".join(plane.astype(np.uint8).tobytes() for plane in planes), 6)
     queries, keys = (part * step for part, step in zip(codes, steps, strict=True))
-    return Packed(len(used), steps, _error(factors.inputs, queries, keys), data)
+    return Packed(len(used), steps, _errors(factors.inputs, queries, keys), data)
 
 
-def _error(inputs: HeadInputs, queries: Array, keys: Array) -> float:
-    """How far weights are off at most, as part of themselves, on some rows."""
+def _errors(inputs: HeadInputs, queries: Array, keys: Array) -> tuple[float, float]:
+    """How far weights are off, as part of themselves, on some rows: on the whole, and at most."""
     count = len(queries)
     rows = np.unique(np.linspace(0, count - 1, min(count, CHECKED)).astype(int))
     heard = heard_by(inputs, rows)
     true = _shared(inputs.arrays["Q"][rows].astype(np.float64) @ inputs.arrays["K"].T * inputs.kind.scale, heard)
     found = _shared(queries[rows] @ keys.T, heard)
     seen = true > LEAST * true.max(-1, keepdims=True, initial=0)
-    return float(np.abs(found[seen] / true[seen] - 1).max(initial=0))
-
-
-def heard_by(inputs: HeadInputs, rows: Array) -> Array:
-    """Which keys some rows may hear."""
-    count = len(inputs.arrays["K"])
-    if inputs.kind.mask == "given":
-        return np.asarray(inputs.arrays["allowed"][rows])
-    return np.arange(count) <= rows[:, None] if inputs.kind.mask == "causal" else np.ones((len(rows), count), bool)
+    off = found[seen] / true[seen] - 1
+    return (float(np.sqrt((off**2).mean())), float(np.abs(off).max())) if off.size else (0.0, 0.0)
 
 
 def _shared(scores: Array, heard: Array) -> Array:
@@ -159,4 +152,9 @@ def _entry(found: Packed | None, factors: Factors | None, named: dict[bytes, str
     mask = factors.inputs.kind.mask
     if mask == "given":
         mask = named[np.packbits(factors.inputs.arrays["allowed"], axis=-1, bitorder="little").tobytes()]
-    return {"rank": found.rank, "steps": list(found.steps), "mask": mask, "error": float(f"{found.error:.2g}")}
+    return {
+        "rank": found.rank,
+        "steps": list(found.steps),
+        "mask": mask,
+        "errors": [float(f"{error:.2g}") for error in found.errors],
+    }

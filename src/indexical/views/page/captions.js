@@ -3,6 +3,11 @@
 
 Object.assign(Page.prototype, {
   say(trace, beats, now) {
+    if (this.isEmpty(trace.name)) {
+      const { tensor, shape } = this.tables.get(trace.name);
+      const empty = tensor.coordinates.filter((_, n) => shape[n] === 0);
+      return [el("b", {}, trace.name), " has no points: ", joined(empty.map((name) => this.coordinate(bare(name)))), empty.length === 1 ? " is empty." : " are empty."];
+    }
     const word = beats[now]?.word;
     const key = label(trace.name, trace.place);
     const value = el("b", {}, this.brief(trace.name, trace.place));

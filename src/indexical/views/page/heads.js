@@ -5,6 +5,8 @@ const FIGURES = [["entropy", "entropy, in bits"], ["keys", "effective keys"], ["
 
 const MOST_MORE = 24; // Of the weights beside the largest, so many are listed when they are asked for.
 
+const MOST_STAGED = 1e6; // Weights that the page of one head has room for.
+
 class Heads {
   constructor(data) {
     this.data = data;
@@ -141,7 +143,7 @@ class Heads {
     PAGES.length = 0;
     const entry = this.data.heads[number];
     const section = el("div", { class: "head-stage" }, el("h2", {}, `The arithmetic of ${this.called(entry)}`));
-    if (page === null) section.append(el("p", { class: "hint" }, "It is left out of this page for its size; in Python, ", el("code", {}, `seen.stage(${entry.at.join(", ")})`), " has it."));
+    if (page === null) section.append(this.leftOut(entry));
     if (this.stage === undefined) this.block.after(section);
     else this.stage.replaceWith(section);
     this.stage = section;
@@ -155,13 +157,19 @@ class Heads {
     this.opened = new URLSearchParams();
   }
 
+  // Where the stage of a head is found that is not here: of a long text, that of some of its rows.
+  leftOut(entry) {
+    const isLong = this.data.queries * this.data.keys > MOST_STAGED;
+    return el("p", { class: "hint" }, "It is left out of this page for its size; in Python, ", el("code", {}, `seen.stage(${[...entry.at, ...(isLong ? [`rows=[${this.chosen.query}]`] : [])].join(", ")})`), isLong ? " has that of the chosen row." : " has it.");
+  }
+
   // The stage turns to the row and the key that are chosen here.
   standStage() {
     const { query, key = this.head.row(query)[0].key } = this.chosen;
     const [staged] = PAGES;
     if (this.stage === undefined || staged === undefined || staged.tables.get("weights").isMasked([query, key])) return;
     staged.stand("weights", [query, key]);
-    staged.path = [{ name: staged.scene, place: staged.placeOn(staged.scene) }];
+    staged.path = staged.standing();
     staged.redraw();
   }
 
@@ -328,11 +336,11 @@ class Heads {
     const most = Math.round(100 * (10 ** (decades / (255 - this.data.least) / 2) - 1) * 10) / 10;
     const made = (this.data.again?.heads ?? []).filter((entry) => entry !== null);
     const missing = this.data.heads.length - made.length;
-    const far = Math.max(0, ...made.map((entry) => entry.error));
+    const [usual, far] = [0, 1].map((n) => decimal(100 * Math.max(0, ...made.map((entry) => entry.errors[n])), 2));
     const cells = block === 1
       ? `kept in 8 bits, by the logarithm: within ${most} % of itself, down to a millionth of its row's largest. Below that it is only known to be there.`
       : `only known to be at most the largest of its ${block} × ${block} weights, which is within ${most} %.`;
-    const again = `made again when it is asked for, from queries and keys that are kept in steps: within ${decimal(100 * far, 2)} % of itself, as measured on ${Math.min(this.data.again?.checked, queries)} rows of each head. Colours are coarser${block === 1 ? "" : `: from afar, a cell of the picture shows the largest of ${block} × ${block} weights`}.`;
+    const again = `made again when it is asked for, from queries and keys that are kept in steps: off by ${usual} % of itself on the whole and by ${far} % at most, as measured on ${Math.min(this.data.again?.checked, queries)} rows of each head. Colours are coarser${block === 1 ? "" : `: from afar, a cell of the picture shows the largest of ${block} × ${block} weights`}.`;
     const others = made.length === 0 ? `Every other weight is ${cells}` : `Any other weight is ${again}${missing === 0 ? "" : ` Of ${missing} of the heads there are no such queries and keys, for lack of room or since something is added to their scores: there, every other weight is ${cells}`}`;
     const used = words.filter((_, n) => this.data.heads.some((head) => head.counts[n] > 0));
     return el("div", { class: "about" },

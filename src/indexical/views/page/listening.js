@@ -84,7 +84,7 @@ Object.assign(Page.prototype, {
     const who = this.named(gather.query, query);
     const whom = (at) => (at === query && this.isSelf(gather) ? el("b", { class: `c${this.colours.get(bare(gather.key))}` }, "itself") : this.named(gather.key, at));
     const chosen = heard.find((entry) => entry.key === key) ?? heard.reduce((most, entry) => (most === null || entry.weight > most.weight ? entry : most), null);
-    if (chosen === null) return [who, " hears nobody", el("small", {}, "Everything is masked for it.")];
+    if (chosen === null) return [who, " hears nobody", el("small", {}, this.keysOf(gather, query)[0] < this.keysOf(gather, query)[1] ? "Everything is masked for it." : "There is nobody to hear.")];
     if (key !== undefined && key !== chosen.key) return [who, " cannot hear ", this.named(gather.key, key), el("small", {}, "There is no number there at all.")];
     if (this.voice !== "plain" && gather.tensor !== null) {
       const point = { ...this.apartOf(gather), [gather.query]: query, [gather.key]: chosen.key };

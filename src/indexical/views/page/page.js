@@ -45,7 +45,7 @@ class Page {
     if (this.gather !== undefined) this.here = { ...this.here, ...this.strongest(this.gather) };
     if (this.scene !== undefined) this.settle(this.scene);
     this.beat = this.scene === undefined ? 0 : this.beats().length;
-    if (this.scene !== undefined) this.path = [{ name: this.scene, place: this.placeOn(this.scene) }];
+    if (this.scene !== undefined) this.path = this.standing();
   }
 
   build() {
@@ -111,6 +111,15 @@ class Page {
     return place;
   }
 
+  // The way to the cell of the scene where the coordinates stand; none where it has no points.
+  standing() {
+    return this.isEmpty(this.scene) ? [] : [{ name: this.scene, place: this.placeOn(this.scene) }];
+  }
+
+  isEmpty(name) {
+    return this.tables.get(name)?.size === 0;
+  }
+
   // Stand where something is computed: not where a recurrence starts from, nor where there is nothing to add up.
   settle(name) {
     const clauses = this.data.relation[name]?.clauses ?? [];
@@ -163,7 +172,7 @@ class Page {
   turn(point) {
     this.together((page) => {
       Object.assign(page.here, point);
-      page.path = [{ name: page.scene, place: page.placeOn(page.scene) }];
+      page.path = page.standing();
       page.term = -1;
       page.afterChoice();
     });
@@ -199,7 +208,7 @@ class Page {
         page.scene = name;
         page.term = -1;
         page.settle(name);
-        page.path = [{ name, place: page.placeOn(name) }];
+        page.path = page.standing();
         page.drawStrip();
       }
       page.beat = beat ?? page.beats().length;
@@ -225,6 +234,7 @@ class Page {
     this.traces ??= new Map();
     const key = label(name, place);
     if (this.traces.size > 64) this.traces.clear();
+    if (this.isEmpty(name)) return { name, place, masked: false, scans: [], reads: [], clause: null, point: {} };
     if (!this.traces.has(key)) this.traces.set(key, this.relation.trace(name, place));
     return this.traces.get(key);
   }

@@ -22,7 +22,7 @@ Object.assign(Page.prototype, {
     const focused = this.panel.contains(document.activeElement);
     const key = trace === null ? "" : label(trace.name, trace.place);
     const scrolled = this.panelKey === key && this.panelKey !== undefined ? this.panel.scrollTop : 0;
-    this.panel.replaceChildren(...(trace === null ? [el("p", { class: "hint" }, "Choose a cell to see how it comes about.")] : this.traceParts(trace)));
+    this.panel.replaceChildren(...(trace === null ? [el("p", { class: "hint" }, this.isEmpty(this.scene) ? "There is no number here to explain." : "Choose a cell to see how it comes about.")] : this.traceParts(trace)));
     if (scrolled > 0) this.panel.scrollTop = scrolled; // Asking where it is costs a layout.
     this.panelKey = key;
     if (focused && trace !== null) (this.panel.querySelector("tr.term-row .at") ?? this.panel.querySelector("h2")).focus({ preventScroll: true });

@@ -35,7 +35,10 @@ Object.assign(Page.prototype, {
       this.drawReading();
       return;
     }
-    if (this.queriesOf(gather) === 0) return;
+    if (this.queriesOf(gather) === 0) {
+      this.sayLine.replaceChildren("Nobody listens", el("small", {}, "There is no ", this.noun(gather.query), " that could."));
+      return;
+    }
     const [query, key] = this.shownPair();
     const id = [gather.definition, query, key, this.by, this.voice, this.form, ...Object.values(this.apartOf(gather)), this.version ?? 0, this.picture.clientWidth].join(" ");
     if (id === this.pictureKey) return;
@@ -78,7 +81,7 @@ Object.assign(Page.prototype, {
       const isOn = from === query;
       const part = Number.isFinite(entry.strength) ? entry.strength / most : 0.15;
       const words = `${this.called(gather.query, from)} hears ${this.called(gather.key, entry.key)}: ${Number.isFinite(entry.strength) ? decimal(entry.strength) : "not known"}`;
-      const stroke = isOn ? (isSelf && from === entry.key ? `var(--c${ask})` : `url(#arc-${this.number}-${!isSelf ? "down" : from > entry.key ? "left" : "right"})`) : null;
+      const stroke = isOn ? (isSelf && from === entry.key ? `var(--c${ask})` : `url(#arc-${this.number}-${isSelf ? entry.key : "down"})`) : null;
       const line = svg("path", {
         d: path(from, entry.key), class: `arc${isOn ? " on" : ""}${isOn && key !== undefined && key !== entry.key ? " thin" : ""}${Number.isFinite(entry.strength) ? "" : " unknown"}`,
         "stroke-width": (1 + 12 * part).toFixed(2), "vector-effect": "non-scaling-stroke", "data-query": from, "data-key": entry.key, "data-strength": entry.strength,
@@ -87,9 +90,11 @@ Object.assign(Page.prototype, {
       return this.linked(line, { [bare(gather.query)]: from, [bare(gather.key)]: entry.key });
     }));
     lines.sort((a, b) => Number(a.classList.contains("on")) - Number(b.classList.contains("on")));
-    const gradient = (id, from, to, down = false) => svg("linearGradient", { id: `arc-${this.number}-${id}`, gradientUnits: "userSpaceOnUse", x1: 0, x2: down ? 0 : 1000, y1: 0, y2: down ? base : 0 }, svg("stop", { offset: "0.1", "stop-color": `var(--c${from})` }), svg("stop", { offset: "0.9", "stop-color": `var(--c${to})` }));
+    // From the hue of who listens to the hue of who is heard, from end to end of each line.
+    const gradient = (id, x1, x2, y1, y2) => svg("linearGradient", { id: `arc-${this.number}-${id}`, gradientUnits: "userSpaceOnUse", x1, x2, y1, y2 }, svg("stop", { offset: "0.1", "stop-color": `var(--c${ask})` }), svg("stop", { offset: "0.9", "stop-color": `var(--c${answer})` }));
+    const gradients = isSelf ? keys.filter((at) => at !== query).map((at) => gradient(at, x(keys, query), x(keys, at), 0, 0)) : [gradient("down", 0, 0, 0, base)];
     return svg("svg", { class: "arcs", viewBox: `0 0 1000 ${TALL}`, preserveAspectRatio: "none", role: "img", "aria-label": "A line from each that listens to each that it hears; the sentence above says it in words" },
-      svg("defs", {}, gradient("left", answer, ask), gradient("right", ask, answer), gradient("down", ask, answer, true)), lines);
+      svg("defs", {}, gradients), lines);
   },
 
   // A row of tokens; with `heard`, what the query takes from each of them.

@@ -88,7 +88,7 @@ Object.assign(Page.prototype, {
     const table = this.tables.get(name);
     const result = this.tensorView({ name, as: this.axesOf(name), place, parts: itself === undefined ? null : new Set([...itself.cells, place].map((at) => table.offset(at))), room: rooms.result, isResult: true, hasHeat: tight < 3 });
     const trace = this.data.relation[name] === undefined ? null : this.traceAt(name, place);
-    this.work = el("div", { class: "work" }, trace === null ? el("p", { class: "hint" }, this.isOpen(name) ? "Given. Drag a number sideways or type on it: everything follows." : "Given, not computed.") : this.workView(trace));
+    this.work = el("div", { class: "work" }, this.isEmpty(name) ? el("p", { class: "hint" }, "No points: nothing is computed.") : trace === null ? el("p", { class: "hint" }, this.isOpen(name) ? "Given. Drag a number sideways or type on it: everything follows." : "Given, not computed.") : this.workView(trace));
     this.zones.className = `zones of-${Math.min(4, views.length)} ${views.length > 5 ? "of-many" : ""} ${trace === null || this.steps.every((step) => step.name !== name) ? "alone" : ""}`;
     this.zones.replaceChildren(...(views.length ? [el("div", { class: "operands", role: "group", "aria-label": "What it reads" }, views)] : []), this.work, el("div", { class: "outcome", role: "group", "aria-label": "The result" }, result));
     if (known >= 0 && this.isTooTall()) {
