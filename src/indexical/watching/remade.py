@@ -17,9 +17,8 @@ import numpy as np
 from ..records import dataclass
 from .relation import Array, HeadInputs, heard_by
 
-# How far scores may be off, by standard deviation: weights are off by about this part of themselves. The first that
-# fits is taken.
-FINENESS = (2**-13, 2**-11, 2**-9, 2**-7, 2**-5, 2**-4, 2**-3)
+# How far scores may be off, by standard deviation: weights are off by about this part of themselves.
+FINEST, COARSEST = 2**-13, 2**-3
 # Steps are counted in two bytes at most, with a sign.
 MOST_STEPS = (1 << 15) - 1
 # On so many rows of a head it is measured how far its weights are off.
@@ -54,20 +53,32 @@ def remade(layers: Sequence[Sequence[HeadInputs]], room: int) -> tuple[dict[str,
     factors = [factors_of(inputs) for layer in layers for inputs in layer]
     masks = _masks(factors)
     room -= sum(map(len, masks.values()))
-    packed: list[Packed | None] = []
-    for fineness in FINENESS:
-        packed, used = _all_packed(factors, fineness, room)
-        if all(found is not None for found, factor in zip(packed, factors, strict=True) if factor is not None):
-            break
+    packed = _fitting(factors, room)
     if not any(packed):
         return None, {}, 0
     named = {mask: f"mask-{number}" for number, mask in enumerate(masks)}
     entries = [_entry(found, factor, named) for found, factor in zip(packed, factors, strict=True)]
     attached = {f"again-{number}": found.data for number, found in enumerate(packed) if found is not None}
     attached |= {named[mask]: data for mask, data in masks.items()}
-    used += sum(map(len, masks.values()))
     texts = {name: base64.b64encode(data).decode("ascii") for name, data in attached.items()}
-    return {"heads": entries, "checked": CHECKED}, texts, used
+    return {"heads": entries, "checked": CHECKED}, texts, sum(map(len, attached.values()))
+
+
+def _fitting(factors: list[Factors | None], room: int) -> list[Packed | None]:
+    """The heads as finely as there is room for all of them; at the coarsest, the first ones that fit."""
+    numbers = sum(factor.queries.size + factor.keys.size for factor in factors if factor is not None)
+    fineness = FINEST
+    while True:
+        packed = [None if factor is None else pack(factor, fineness) for factor in factors]
+        used = sum(len(found.data) for found in packed if found is not None)
+        if used <= room:
+            return packed
+        if fineness >= COARSEST:
+            break
+        # Steps that are twice as large save a bit of every number.
+        fineness = min(COARSEST, fineness * 2 ** max(1, round(8 * (used - room) / numbers)))
+    ends = np.cumsum([0 if found is None else len(found.data) for found in packed])
+    return [found if end <= room else None for found, end in zip(packed, ends.tolist(), strict=True)]
 
 
 def factors_of(inputs: HeadInputs) -> Factors | None:
@@ -84,17 +95,6 @@ def factors_of(inputs: HeadInputs) -> Factors | None:
     even = (len(queries) / len(keys)) ** 0.25
     found = [outer @ (left * scale) * even, across @ (right.T * scale) / even]
     return Factors(found[0].astype(np.float32), found[1].astype(np.float32), inputs)
-
-
-def _all_packed(factors: list[Factors | None], fineness: float, room: int) -> tuple[list[Packed | None], int]:
-    """The heads in order, until there is no more room; and what they take."""
-    found: list[Packed | None] = []
-    used = 0
-    for factor in factors:
-        one = None if factor is None or used > room else pack(factor, fineness)
-        used += 0 if one is None else len(one.data)
-        found.append(one if used <= room else None)
-    return found, sum(len(one.data) for one in found if one is not None)
 
 
 def pack(factors: Factors, fineness: float) -> Packed:

@@ -75,6 +75,7 @@ function redrawAll() {
 function fit() {
   for (const page of PAGES) {
     page.tightness.clear();
+    page.drawStrip();
     page.drawPicture();
     page.drawStage();
     page.light();

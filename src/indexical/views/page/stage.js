@@ -33,6 +33,8 @@ Object.assign(Page.prototype, {
         class: `scene ${kind}${reads.has(name) ? " read" : ""}`, "data-scene": name, "aria-current": name === this.scene ? "step" : null, title: step?.inside ? `${name}: inside ${step.inside}` : label(name, this.tables.get(name).tensor.coordinates),
       }, () => this.go(name));
     }));
+    this.strip.classList.remove("tight");
+    this.strip.classList.toggle("tight", this.strip.scrollWidth > this.strip.clientWidth + 1);
     const now = this.strip.querySelector("[aria-current]");
     if (now !== null) this.strip.scrollLeft = Math.max(0, now.offsetLeft - this.strip.offsetLeft - this.strip.clientWidth / 2 + now.offsetWidth / 2);
   },

@@ -63,7 +63,8 @@ Object.assign(Page.prototype, {
   },
 
   box(value, kind = "") {
-    return el("span", { class: `box ${kind}${Number(value) < 0 ? " negative" : ""}` }, typeof value === "string" ? value : short(value));
+    const text = typeof value === "string" ? value : short(value);
+    return el("span", { class: `box ${kind}${Number(value) < 0 ? " negative" : ""}${text.length > 4 ? " tight" : ""}`, title: text.length > 6 ? text : null }, text);
   },
 
   // An element of a tensor, in the form that was chosen, short enough for a box.
@@ -132,7 +133,7 @@ Object.assign(Page.prototype, {
   },
 
   briefTerm(scan, term) {
-    return Number.isNaN(Number(term.value)) ? this.termText(scan, term).slice(0, 9) : short(Number(term.value));
+    return Number.isNaN(Number(term.value)) ? this.termText(scan, term) : short(Number(term.value));
   },
 
   // One of several sums in a line: its products in small, and what they make.
@@ -185,8 +186,8 @@ Object.assign(Page.prototype, {
         this.appear(1, el("span", { class: "label", style: "grid-column: 1 / -1" }, isFar ? "e to the power of the score less the largest" : "e to the power of the score")),
         over(all.map((entry) => link(entry.term === null ? el("span", { class: "bar hatched" }) : this.appear(1, bar(raised(entry.term.value), entry.term.here)), entry)), this.appear(1, bar(rest, false))),
       ]),
-      this.appear(2, el("div", { class: "together" }, el("span", { class: "label" }, "together ", el("b", {}, short(total))), el("div", { class: "stack" }, all.filter((entry) => entry.term !== null).map((entry) => link(part(raised(entry.term.value), entry.term.here), entry)), others === null ? null : part(rest, false)))),
-      this.appear(3, el("span", { class: "label" }, scan.op === "log_softmax" ? "divided by the whole, as a logarithm" : `divided by ${short(total)}${this.voice === "plain" ? ": the whole is 100\u202f%" : ""}`)),
+      this.appear(2, el("div", { class: "together" }, el("span", { class: "label" }, Number.isNaN(total) ? "together, not known" : ["together ", el("b", {}, short(total))]), el("div", { class: "stack" }, all.filter((entry) => entry.term !== null).map((entry) => link(part(raised(entry.term.value), entry.term.here), entry)), others === null ? null : part(rest, false)))),
+      this.appear(3, el("span", { class: "label" }, scan.op === "log_softmax" ? "divided by the whole, as a logarithm" : `divided by ${Number.isNaN(total) ? "the whole" : short(total)}${this.voice === "plain" ? ": the whole is 100\u202f%" : ""}`)),
       this.appear(3, this.columns(count, over(all.map((entry) => link(entry.term === null ? hatched() : this.box(share(entry), entry.term.here ? "final" : ""), entry)), this.box(others === null ? "" : this.sharesOf(trace.name, others.terms.map((term) => trace.place.map((at, n) => (n === this.distributionAxis(trace.name) ? term.at[0] : at)))) ?? short(others.share))))),
     ];
   },
