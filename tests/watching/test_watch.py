@@ -159,10 +159,11 @@ def test_queries_and_keys_travel_in_steps(mask: str) -> None:
 def test_queries_and_keys_take_less_room_in_larger_steps_and_the_last_heads_have_none() -> None:
     draw = np.random.default_rng(0)
     kind = Kind("causal", 0.5, 6)
-    heads = [HeadInputs(kind, dict(zip("QK", draw.normal(size=(2, 40, 6)), strict=True))) for _ in range(4)]
+    inputs = [HeadInputs(kind, dict(zip("QK", draw.normal(size=(2, 40, 6)), strict=True))) for _ in range(4)]
+    heads = [factors_of(one) for one in inputs]
     errors = []
     for room in (10_000, 2_000, 700):
-        again, attached, used = remade([heads], room)
+        again, attached, used = remade(heads, room)
         assert again is not None
         assert used <= room
         errors.append([entry and entry["errors"][0] for entry in again["heads"]])
@@ -170,8 +171,8 @@ def test_queries_and_keys_take_less_room_in_larger_steps_and_the_last_heads_have
     assert errors[0][0] < errors[1][0] < errors[2][0]
     assert errors[1][3] is not None
     assert errors[2][3] is None
-    added = HeadInputs(Kind("added", 0.5, 6), heads[0].arrays)
-    assert remade([[added]], 10_000) == (None, {}, 0)
+    added = HeadInputs(Kind("added", 0.5, 6), inputs[0].arrays)
+    assert remade([factors_of(added)], 10_000) == (None, {}, 0)
 
 
 def test_a_layer_that_is_shared_is_shown_each_time_and_of_several_runs_the_longest() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,27 +23,30 @@ def communication_json(program: ir.Program, facts: Facts, arrays: Arrays) -> lis
     backward = {roles.definition for roles in facts.roles if "transpose" in roles.kind or roles.kind == "change"}
     result = []
     for let in program.lets:
-        clause = let.clauses[0]
-        if len(let.clauses) > 1 or not isinstance(clause.body, ir.Reduce):
-            continue
-        body = clause.body
-        if body.op != "sum" or len(body.ranges) != 1:
+        whole = let.clauses[0].body
+        body = whole.arguments[0] if isinstance(whole, ir.Map) and whole.op == "/" else whole
+        if len(let.clauses) > 1 or not isinstance(body, ir.Reduce) or body.op != "sum" or len(body.ranges) != 1:
             continue
         if let.name in known:
             found = _gather(program, facts, let, body, known[let.name])
         else:
-            found = None if let.hidden or let.name in backward else _given(program, let, body, arrays)
+            is_other = let.hidden or let.name in backward or body is not whole
+            found = None if is_other else _given(program, let, body, arrays)
         if found is not None:
             result.append(found)
     return result
 
 
 def _gather(program: ir.Program, facts: Facts, let: ir.Let, body: ir.Reduce, roles: Roles) -> dict[str, Any] | None:
-    """A definition that is a sum over its key of weights times values."""
+    """A definition that is a sum over its key of weights times values, or such a sum divided by what they make. The
+    weight is a distribution; without one, the only factor that knows both the query and the key."""
     factors = list(_factors(program, body.body))
-    weights = [factor for factor in factors if _is_weight(facts, factor, body.ranges[0].coordinate)]
+    key = body.ranges[0].coordinate
     home = [str(axis.coordinate) for axis in let.axes]
     query = [name for name in home if name in roles.query]
+    weights = [factor for factor in factors if _is_weight(facts, factor, key)]
+    if not weights and len(query) == 1:
+        weights = [factor for factor in factors if {query[0], str(key)} <= set(map(str, factor.type.coordinates))]
     if len(weights) != 1 or len(query) != 1:
         return None
     apart = [name for name in home if name not in query and name not in roles.carry]
@@ -88,6 +92,8 @@ def _described(
     home = [str(axis.coordinate) for axis in let.axes]
     key = body.ranges[0].coordinate
     where = let.clauses[0].guard
+    whole = let.clauses[0].body
+    divided = replace(whole, arguments=(weight, *whole.arguments[1:])) if isinstance(whole, ir.Map) else weight
     return {
         "definition": let.name,
         "query": query,
@@ -98,8 +104,8 @@ def _described(
         "carry": [name for name in home if name != query and name not in apart],
         "apart": apart,
         "home": home,
-        "weight": expression_json(weight),
-        "tensor": _tensor_of(weight, query, key),
+        "weight": expression_json(divided),
+        "tensor": _tensor_of(divided, query, key),
         "values": [expression_json(factor) for factor in factors if factor is not weight],
         "after": _projection(program, let),
         "compare": [],

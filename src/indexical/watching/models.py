@@ -24,7 +24,7 @@ from ..weights import PatternSheet, patterns
 from .capture import Call, Capture
 from .loading import load
 from .relation import Array, HeadInputs, head_inputs, some_rows, weights_of
-from .remade import remade
+from .remade import factors_of, remade
 from .stages import packed_stages
 
 __all__ = ["Watched", "watch", "watch_text"]
@@ -140,10 +140,14 @@ class Watched:
         """All heads as a wall, the chosen one as a matrix, and under it as its program, down to what was captured."""
         layers, tokens = self._layers(), self.tokens
         inputs = [layer.inputs for layer in layers]
-        again, factors, used = remade(inputs, 3 * MOST_DATA // 5)
+        factors = [factors_of(head) for layer in inputs for head in layer]
+        _, _, used = remade(factors, 3 * MOST_DATA // 5)
         parts = (find_patterns(layer.weights, tokens=tokens) for layer in layers)
         data = heads_data(parts, self._shape, tokens, ["layer", "head"], MOST_DATA - used)
-        attached = {**data.attached, **factors}
+        # What pictures leave over makes queries and keys finer.
+        taken = sum(map(len, data.attached.values())) * 3 // 4
+        again, kept, _ = remade(factors, MOST_DATA - taken)
+        attached = {**data.attached, **kept}
         stages = packed_stages(inputs, tokens, MOST_BYTES - 2**20 - sum(map(len, attached.values())))
         staged = sorted(int(id.removeprefix("stage-")) for id in stages)
         block = {**data.block, "said": self.notes(), "staged": staged, "again": again}

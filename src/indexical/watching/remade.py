@@ -47,10 +47,9 @@ class Packed:
     data: bytes
 
 
-def remade(layers: Sequence[Sequence[HeadInputs]], room: int) -> tuple[dict[str, Any] | None, dict[str, str], int]:
+def remade(factors: Sequence[Factors | None], room: int) -> tuple[dict[str, Any] | None, dict[str, str], int]:
     """Queries and keys for the page in at most `room` bytes, what is attached, and how many bytes they take. Of heads
     whose scores have something added, and of those for which there is no room, there are none."""
-    factors = [factors_of(inputs) for layer in layers for inputs in layer]
     masks = _masks(factors)
     room -= sum(map(len, masks.values()))
     packed = _fitting(factors, room)
@@ -64,7 +63,7 @@ def remade(layers: Sequence[Sequence[HeadInputs]], room: int) -> tuple[dict[str,
     return {"heads": entries, "checked": CHECKED}, texts, sum(map(len, attached.values()))
 
 
-def _fitting(factors: list[Factors | None], room: int) -> list[Packed | None]:
+def _fitting(factors: Sequence[Factors | None], room: int) -> list[Packed | None]:
     """The heads as finely as there is room for all of them; at the coarsest, the first ones that fit."""
     numbers = sum(factor.queries.size + factor.keys.size for factor in factors if factor is not None)
     fineness = FINEST
@@ -135,7 +134,7 @@ def _shared(scores: Array, heard: Array) -> Array:
     return np.asarray(raised / np.maximum(raised.sum(-1, keepdims=True), 1e-300))
 
 
-def _masks(factors: list[Factors | None]) -> dict[bytes, bytes]:
+def _masks(factors: Sequence[Factors | None]) -> dict[bytes, bytes]:
     """Each mask that is given once, packed, by its bits."""
     found: dict[bytes, bytes] = {}
     for factor in factors:

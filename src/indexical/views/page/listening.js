@@ -91,7 +91,7 @@ Object.assign(Page.prototype, {
       return [el("code", {}, label(gather.tensor.name, gather.tensor.coordinates.map((name) => point[name]))), ` = ${decimal(chosen.weight)}`, el("small", {}, `${gather.query} asks, ${gather.key} answers; gathered in ${gather.definition}`)];
     }
     if (!Number.isFinite(chosen.weight)) return [who, " hears ", whom(chosen.key), el("small", {}, "How much is not known: the weight has a symbol in it.")];
-    if (chosen.percent === undefined) return [who, " hears ", whom(chosen.key), " with ", el("b", {}, short(chosen.weight)), el("small", {}, "These weights are no shares: they do not make 100 %.")];
+    if (chosen.percent === undefined) return [who, " hears ", whom(chosen.key), " with ", el("b", {}, short(chosen.weight)), el("small", {}, chosen.weight < 0 ? "A weight below 0 takes away: its line is broken. These weights are no shares." : "These weights are no shares: they do not make 100 %.")];
     const rest = heard.filter((entry) => entry !== chosen).sort((a, b) => b.percent - a.percent || b.weight - a.weight);
     const said = [who, " takes ", el("b", {}, `${chosen.percent} %`), " from ", whom(chosen.key)];
     if (rest.length === 0) return [...said, el("small", {}, "There is nobody else that it can hear.")];

@@ -191,7 +191,7 @@ class Page {
     this.refresh();
     this.panel.classList.add("open");
     this.said.textContent = this.panel.querySelector("h2")?.textContent ?? "";
-    this.reveal();
+    if (this.mates.length === 0 || activePage() === this) this.reveal();
   }
 
   // A tensor comes on the stage, all of it computed.
@@ -213,7 +213,7 @@ class Page {
       }
       page.beat = beat ?? page.beats().length;
       page.refresh();
-      page.reveal();
+      if (page === this) page.reveal();
     });
   }
 

@@ -35,7 +35,7 @@ Object.assign(Page.prototype, {
     const crumbs = this.path.map((entry, n) => el("li", {}, button(label(entry.name, entry.place), { "aria-current": n === this.path.length - 1 ? "true" : null }, () => this.back(n))));
     const parts = [
       el("div", { class: "way" }, el("nav", { "aria-label": this.landmark("The way down") }, el("ol", { class: "crumbs" }, crumbs)), button("×", { class: "close icon", "aria-label": "close", title: "close" }, () => this.panel.classList.remove("open"))),
-      el("h2", { class: "value", tabindex: "-1" }, el("span", {}, this.subject(name, place)), el("b", { class: this.figureOf(name, place).length > 16 ? "figure long" : "figure" }, trace.masked ? "masked" : this.figureOf(name, place).replace(/^-(?=[\d∞])/, "−"))),
+      el("h2", { class: "value", tabindex: "-1" }, el("span", {}, this.subject(name, place)), el("b", { class: this.figureOf(name, place).length > 16 ? "figure long" : "figure" }, trace.masked ? "masked" : breakable(this.figureOf(name, place).replace(/^-(?=[\d∞])/, "−")))),
       trace.masked ? null : this.otherForm(name, table, place),
       ...(this.verdicts.get(key) ?? []).map((verdict) => this.verdictLine(verdict)),
     ];

@@ -3,6 +3,9 @@
 
 const TALL = 132; // Of the arcs, in pixels.
 
+// How much a line weighs: a weight below 0 takes away as much as it would bring.
+const sizeOf = (entry) => (Number.isFinite(entry.strength) ? Math.abs(entry.strength) : 0);
+
 Object.assign(Page.prototype, {
   heroView() {
     this.sayLine = el("p", { class: "say", role: "status" });
@@ -59,7 +62,7 @@ Object.assign(Page.prototype, {
   shownKeys(gather, query, heard, most, isSelf) {
     const count = Math.max(isSelf ? this.queriesOf(gather) : 0, this.keysOf(gather, this.queriesOf(gather) - 1)[1]);
     if (count <= most) return Array.from({ length: count }, (_, n) => n);
-    const top = [...heard].sort((a, b) => b.strength - a.strength).slice(0, Math.min(8, most - 1)).map((entry) => entry.key);
+    const top = [...heard].sort((a, b) => sizeOf(b) - sizeOf(a)).slice(0, Math.min(8, most - 1)).map((entry) => entry.key);
     return [...new Set([...top, ...(isSelf ? [query] : [])])].sort((a, b) => a - b);
   },
 
@@ -75,15 +78,15 @@ Object.assign(Page.prototype, {
     };
     const isEveryone = queries.length * keys.length <= 200 && queries.length === this.queriesOf(gather);
     const rows = (isEveryone ? queries : [query]).map((from) => [from, this.heard(gather, from).filter((entry) => keys.includes(entry.key))]);
-    const most = Math.max(...rows.flatMap(([, heard]) => heard.map((entry) => (Number.isFinite(entry.strength) ? entry.strength : 0)))) || 1;
+    const most = Math.max(...rows.flatMap(([, heard]) => heard.map(sizeOf))) || 1;
     const [ask, answer] = [this.colours.get(bare(gather.query)), this.colours.get(bare(gather.key))];
     const lines = rows.flatMap(([from, heard]) => heard.map((entry) => {
       const isOn = from === query;
-      const part = Number.isFinite(entry.strength) ? entry.strength / most : 0.15;
+      const part = Number.isFinite(entry.strength) ? sizeOf(entry) / most : 0.15;
       const words = `${this.called(gather.query, from)} hears ${this.called(gather.key, entry.key)}: ${Number.isFinite(entry.strength) ? decimal(entry.strength) : "not known"}`;
       const stroke = isOn ? (isSelf && from === entry.key ? `var(--c${ask})` : `url(#arc-${this.number}-${isSelf ? entry.key : "down"})`) : null;
       const line = svg("path", {
-        d: path(from, entry.key), class: `arc${isOn ? " on" : ""}${isOn && key !== undefined && key !== entry.key ? " thin" : ""}${Number.isFinite(entry.strength) ? "" : " unknown"}`,
+        d: path(from, entry.key), class: `arc${isOn ? " on" : ""}${isOn && key !== undefined && key !== entry.key ? " thin" : ""}${Number.isFinite(entry.strength) ? (entry.strength < 0 ? " takes" : "") : " unknown"}`,
         "stroke-width": (1 + 12 * part).toFixed(2), "vector-effect": "non-scaling-stroke", "data-query": from, "data-key": entry.key, "data-strength": entry.strength,
         style: stroke === null ? null : `stroke: ${stroke}`, onclick: () => this.selectWeight(gather, from, entry.key),
       }, svg("title", {}, words));
@@ -101,7 +104,7 @@ Object.assign(Page.prototype, {
   tokens(gather, list, query, heard, isTop, isSelf = false) {
     const name = isTop || isSelf ? gather.query : gather.key;
     const size = list.length <= 6 ? "large" : list.length <= 9 ? "middle" : "small";
-    const top = heard === null ? 0 : Math.max(...heard.map((entry) => (Number.isFinite(entry.strength) ? entry.strength : 0)));
+    const top = heard === null ? 0 : Math.max(...heard.map(sizeOf));
     return el("div", { class: `tokens ${size}${isTop ? " top" : ""}`, style: `--count: ${list.length}`, role: "group", "aria-label": isTop || isSelf ? "who listens" : "who is heard" }, list.map((at, n) => {
       const entry = heard?.find((found) => found.key === at);
       const isGap = n > 0 && list[n - 1] !== at - 1;
@@ -117,8 +120,8 @@ Object.assign(Page.prototype, {
     if (entry === undefined) return this.linked(el("span", { class: "taken absent" }, el("i", {}), el("span", {}, this.voice === "plain" ? (this.isSelf(gather) && key > query ? "not yet said" : "not heard") : "masked")), point);
     const isShare = entry.percent !== undefined && this.voice === "plain" && this.by === "weight";
     const text = !Number.isFinite(entry.strength) ? "?" : isShare ? `${entry.percent} %` : short(entry.strength);
-    const part = Number.isFinite(entry.strength) ? entry.strength / (top || 1) : 0;
-    return this.linked(el("span", { class: `taken${entry.strength === top ? " best" : ""}`, "data-key": key }, el("i", { style: `--size: ${part.toFixed(3)}` }), el("b", {}, text)), point);
+    const part = sizeOf(entry) / (top || 1);
+    return this.linked(el("span", { class: `taken${sizeOf(entry) === top ? " best" : ""}`, "data-key": key }, el("i", { style: `--size: ${part.toFixed(3)}` }), el("b", {}, text)), point);
   },
 
   // Another query asks: of its keys, the one that it hears most is chosen.

@@ -265,7 +265,8 @@ Object.assign(Page.prototype, {
     const axis = clause.slots.findLastIndex((slot) => slot[0] === "coord");
     const table = this.tables.get(name);
     const reads = [...new Map(readsIn(clause.body).filter((read) => this.tables.has(read[1])).map((read) => [read[3], read])).values()].filter((read) => this.isReached(clause.body, read, point)).slice(0, 5);
-    const isLong = reads.some((read) => read[3].length > 16);
+    const wide = (found) => Math.min(6, matrixOf(this.tables.get(found))[1]);
+    const isLong = reads.some((read) => read[3].length > 12) || wide(name) + Math.max(0, ...reads.map((read) => wide(read[1]))) > 9;
     const shown = axis < 0 ? [place[axis]] : windowOf(table.shape[axis], isLong ? 3 : 5, place[axis]);
     const coordinate = axis < 0 ? null : clause.slots[axis][1];
     const at = (n) => {

@@ -78,8 +78,9 @@ class Writer {
 }
 
 function figure(text) {
-  if (/^-?[\p{L}\p{N}_.√∞]+$/u.test(text)) return { text, level: text.startsWith("-") ? SUM : ATOM };
-  return { text, level: /[+\s]|.-/.test(text.replace(/\[[^\]]*\]/g, "")) ? LOOSE : /[/·]/.test(text) ? PRODUCT : text.startsWith("-") ? SUM : ATOM };
+  const isSigned = /^[-−]/.test(text);
+  if (/^[-−]?[\p{L}\p{N}_.√∞]+$/u.test(text)) return { text, level: isSigned ? SUM : ATOM };
+  return { text, level: /[+\s]|.[-−]/.test(text.replace(/\[[^\]]*\]/g, "")) ? LOOSE : /[/·]/.test(text) ? PRODUCT : isSigned ? SUM : ATOM };
 }
 
 function cut(items) {
