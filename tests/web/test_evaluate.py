@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.laws.programs import random_case
+from tests.variants import roster
 
 import indexical as ix
 from indexical.diagnostics import CallError
@@ -66,17 +67,39 @@ AGAIN = """(page) => {
       if (!(Object.is(value, claim) || value === claim || Math.abs(value - claim) <= 10 * page.near * Math.max(1, Math.abs(claim)))) wrong.push(`${label(name, place)} = ${claim}, and again ${value}`);
     }
   }
+  // And from the text alone, as after a change of it: the same tensors, numbers, masks, steps and lines.
+  const made = page.text === null ? null : remade(page, page.text, { ...STANDARD, ...page.modules });
+  for (const tensor of made === null ? [] : page.tensors) {
+    const { name } = tensor;
+    const mine = made.tensors.find((found) => found.name === name);
+    if (mine === undefined) { wrong.push(`${name} is not made of the text`); continue; }
+    for (const part of ["shape", "coordinates", "kind", "role", "hidden"]) if (String(mine[part]) !== String(tensor[part])) wrong.push(`${name}: its ${part} is ${tensor[part]}, and of the text ${mine[part]}`);
+    if (page.relation[name] === undefined || wrong.length > 0) continue;
+    const [table, removed] = [new Table(tensor), new Set(mine.masked)];
+    for (let offset = 0; offset < table.size; offset += 1) {
+      const [value, claim] = [Number(mine.values[offset]), Number(table.values[offset])];
+      if (page.marked && removed.has(offset) !== table.mask(offset)) wrong.push(`${name} ${offset}: of the text, masked is ${removed.has(offset)}`);
+      if (removed.has(offset) || table.mask(offset) || (Number.isNaN(claim) && tensor.exact !== undefined)) continue;
+      if (!(Object.is(value, claim) || value === claim || Math.abs(value - claim) <= 10 * page.near * Math.max(1, Math.abs(claim)))) wrong.push(`${name} ${offset} = ${claim}, and of the text ${value}`);
+    }
+  }
+  const told = (of) => of.steps.map((step) => `${step.name} in ${step.inside} at ${step.lines}`).sort().join("; ");
+  if (made !== null && told(made) !== told(page)) wrong.push(`steps: ${told(page)}, and of the text ${told(made)}`);
+  if (made !== null && JSON.stringify(made.lines) !== JSON.stringify(page.lines)) wrong.push("the lines of the text");
+  if (made !== null && String(made.outputs) !== String(page.outputs)) wrong.push(`outputs: ${page.outputs}, and of the text ${made.outputs}`);
   return { wrong, cells };
 }"""
+# What reads a text, beside the evaluator.
+SCRIPTS = "dom evaluate again written parse lower elaborate define lift spelled patterns words remake".split()
 
 
 @pytest.fixture(scope="module")
 def evaluator(browser: Any) -> Iterator[Any]:
     """A tab with the evaluator and no page."""
     tab = browser.new_page()
-    scripts = map(script, ("dom.js", "evaluate.js", "again.js", "written.js"))
     tab.set_content("<!doctype html><meta charset=utf-8>")
-    tab.add_script_tag(content="\n".join(scripts))
+    around = "class Page {}\nconst longestWork = 60_000;\n"
+    tab.add_script_tag(content=around + "\n".join(script(f"{name}.js") for name in SCRIPTS))
     yield tab
     tab.close()
 
@@ -84,7 +107,10 @@ def evaluator(browser: Any) -> Iterator[Any]:
 def again(tab: Any, program: ix.Program, arrays: dict[str, Any], near: float = 1e-9) -> int:
     """How many cells were computed again; none of them differs."""
     shown = gather(program, (), arrays, None)
-    page = {**document_json(shown), "near": near, "marked": shown.evaluated is not None}
+    text = program.ir.source.text
+    # Derivatives are taken by the compiler alone.
+    kept = {"text": None if "@" in text else text, "near": near, "marked": shown.evaluated is not None}
+    page = {**document_json(shown), **kept}
     found = tab.evaluate(f"(text) => ({AGAIN})(JSON.parse(text))", json.dumps(page))
     assert found["wrong"][:5] == [], program.ir.source.text
     return int(found["cells"])
@@ -99,6 +125,13 @@ def test_examples(evaluator: Any, file: Path) -> None:
     program = ix.compile(file)
     sample, _ = random_arrays(program.ir, {}, SIZES.get(file.stem, {}), 1)
     assert again(evaluator, program, sample.arrays, 1e-6) > 0
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("name", roster.NAMES)
+def test_the_catalogue(evaluator: Any, name: str) -> None:
+    arrays = {key: array.detach().numpy() for key, array in roster.arrays(name).items()}
+    assert again(evaluator, roster.compiled(name), arrays, 1e-5) > 0
 
 
 PROGRAMS = {
@@ -154,6 +187,29 @@ PROGRAMS = {
     "means and products": (
         "input x[i]; let m = mean[i](x[i]); let p = prod[i](x[i]); let a = any[i](x[i] > 3); let b = all[i](x[i] > 0);",
         {"x": [1, 2, 4]},
+    ),
+    "clauses told apart by guards": (
+        "input A[i, k]; let L[i, j in 0..size(i)] = A[i, j] where j == i;\n"
+        "let L[i, j in 0..size(i)] = A[i, j] * 2 where j < i;",
+        {"A": [[1, 2], [3, 4]]},
+    ),
+    "several coordinates as one": (
+        "input x[y, z]; let w[y, z] = softmax[y, z](x[y, z] + y where y <= z); let m = argmax[y, z](x[y, z] * 2);",
+        {"x": [[1, 5, 2], [2, 0, 3]]},
+    ),
+    "a definition that begins above 0": (
+        "input x[t]; let step[t in 1..size(t)] = x[t] - x[t - 1];\n"
+        "let far[t in 1..size(t)] = step[t] * { let c[k in 0..2] = step[t] + k; c[1] };",
+        {"x": [1, 4, 9, 16]},
+    ),
+    "sizes that a statement finds for itself": (
+        "input x[i]; let y[i] = sum[k in 0..size(i)](x[k] / size(k)) + { let z[e in 0..size(i)] = x[e] * i; z[0] };",
+        {"x": [1, 2, 4]},
+    ),
+    "functions that give several": (
+        "fn both(a[..r, i], s) -> ([..r, i], [..r]) { let m[..r] = mean[i](a[..r, i]); (a[..r, i] - m[..r] * s, m[..r]) }\n"
+        "input X[b, i]; let (less, middle) = both(X, 2); let all_ = both_of(X)[0]; fn both_of(Y[b, i]) -> [b] { Y[b, 0] }",
+        {"X": [[1, 2], [3, 5]]},
     ),
     "softmax inside a sum": (
         "input q[i], v[j, e]; let y[i, e] = sum[j](softmax[j](q[i] * v[j, 0]) * v[j, e]);",

@@ -18,7 +18,8 @@ from ..records import dataclass
 from ..source import Span
 from .reporting import report_all
 
-_SCANNING = frozenset(("prod", "max", "min", "mean", "argmax", "argmin", "softmax", "log_softmax", "rank"))
+# What gathers points other than by adding them up: of an absent one, 0 would lie.
+SCANNING = frozenset(("prod", "max", "min", "mean", "argmax", "argmin", "softmax", "log_softmax", "rank"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ def _leaks(expr: ir.Expr, trail: Trail, search: _Search) -> list[Exposure]:
             parts = inside(expr, trail)
             search.around += (expr,)
             within = [_leaks(part, part_trail, search) for part, part_trail in parts]
-            if expr.op in _SCANNING:
+            if expr.op in SCANNING:
                 _refuse(within[-1], f"`{expr.op}`", expr.span, search)
             search.around = search.around[:-1]
             return []

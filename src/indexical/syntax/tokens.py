@@ -48,7 +48,8 @@ _PATTERN = re.compile(
     re.VERBOSE,
 )
 
-_INSTEAD = {
+# What people write in place of a sign, and what to write here.
+INSTEAD = {
     "≤": "write `<=`",
     "≥": "write `>=`",
     "≠": "write `!=`",
@@ -121,11 +122,11 @@ def _pass_over(source: Source, at: int, sink: Sink) -> int:
     end = at + 1
     if text[at] == "'" and (closing := re.compile(r"'[^'\n]*'").match(text, at)):
         end = closing.end()
-    while end < len(text) and text[end] not in _INSTEAD and _PATTERN.match(text, end) is None and text[end] != '"':
+    while end < len(text) and text[end] not in INSTEAD and _PATTERN.match(text, end) is None and text[end] != '"':
         end += 1
     shown = text[at:end] if text[at:end].isprintable() else f"U+{ord(text[at]):04X}"
     shown = shown if len(shown) <= 20 else shown[:20] + "…"
-    span, help = Span(source, at, end), _INSTEAD.get(text[at])
+    span, help = Span(source, at, end), INSTEAD.get(text[at])
     fix = Fix(span, found.group(1)) if help and end == at + 1 and (found := _WRITE.match(help)) else None
     sink.report("IX103", f"`{shown}` means nothing here", span, help=help, fix=fix)
     return end

@@ -25,6 +25,7 @@ from ..run.patterns import find_patterns
 from ..source import Source, Span
 from ..syntax.tokens import tokenize
 from .communication import communication_json
+from .editing import modules_json
 from .exact import show_value
 from .relation import relation_json, sizes_json
 from .verdicts import show_exact
@@ -80,6 +81,7 @@ def document_json(found: Shown) -> dict[str, Any]:
         "ended": ended,
         "whyNotExact": found.why_not_exact,
         "outputs": list(found.program.outputs),
+        "modules": modules_json(found.program),
     }
 
 

@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from ..ir.functions import FUNCTIONS
+from .editing import words_script
 
 _SCRIPTS = (
     "dom.js",
@@ -84,9 +85,10 @@ def page_html(title: str, blocks: list[dict[str, Any]], attached: Mapping[str, s
     heads = any(block["kind"] == "heads" for block in blocks)
     exact = any("exact" in tensor for b in blocks for page in b.get("pages", ()) for tensor in page["tensors"])
     has_text = any(block["kind"] not in ("program", "heads") or block.get("opening") for block in blocks)
+    styles = ("page.css", *["heads.css"] * heads)
     return _FRAME.format(
         title=escape(title),
-        style="".join((room / name).read_text(encoding="utf-8") for name in ("page.css", *["heads.css"] * heads)),
+        style="".join(_tight((room / name).read_text(encoding="utf-8")) for name in styles),
         attached="".join(_ATTACHED.format(id=id, text=text) for id, text in (attached or {}).items()),
         data=embedded({"title": title, "blocks": blocks, "exact": exact}),
         script="\n".join(map(script, (*_SCRIPTS, *_OF_LESSONS * has_text, *_OF_HEADS * heads, "app.js"))),
@@ -94,12 +96,21 @@ def page_html(title: str, blocks: list[dict[str, Any]], attached: Mapping[str, s
 
 
 def script(name: str) -> str:
-    """One of the page's scripts; `evaluate.js` with the elementwise functions that it calls by name."""
-    text = (files("indexical.views") / "page" / name).read_text(encoding="utf-8")
+    """One of the page's scripts; `evaluate.js` with the elementwise functions that it calls by name, `parse.js` with
+    the words of the language."""
+    text = _tight((files("indexical.views") / "page" / name).read_text(encoding="utf-8"))
+    if name == "parse.js":
+        return f"{text}\n{words_script()}"
     if name != "evaluate.js":
         return text
     functions = ", ".join(f"{function}: {row.javascript}" for function, row in FUNCTIONS.items())
     return f"{text}\nconst FUNCTIONS = {{ {functions} }};\n"
+
+
+def _tight(text: str) -> str:
+    """A script or a style without what only its readers need: indentation, empty lines, lines of comment."""
+    lines = (line.strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//")) + "\n"
 
 
 def embedded(data: Any) -> str:

@@ -109,6 +109,7 @@ class Relation {
     const [low, high] = point[`range of ${name}`] ?? [0, this.sizes[name] ?? 0];
     const found = [];
     for (let step = low; step < high; step += 1) {
+      this.spend?.();
       const inner = { ...point, [name]: step };
       if (guard === null || this.value(guard, inner)) found.push({ step, inner, value: this.value(body, inner) });
     }
