@@ -17,6 +17,13 @@ _SCRIPTS = (
     "evaluate.js",
     "again.js",
     "written.js",
+    "parse.js",
+    "lower.js",
+    "elaborate.js",
+    "define.js",
+    "lift.js",
+    "spelled.js",
+    "patterns.js",
     "page.js",
     "words.js",
     "pointing.js",
@@ -30,6 +37,9 @@ _SCRIPTS = (
     "captions.js",
     "panel.js",
     "live.js",
+    "remake.js",
+    "edit.js",
+    "saved.js",
     "beside.js",
     "export.js",
     "print.js",
@@ -85,7 +95,7 @@ def page_html(title: str, blocks: list[dict[str, Any]], attached: Mapping[str, s
     heads = any(block["kind"] == "heads" for block in blocks)
     exact = any("exact" in tensor for b in blocks for page in b.get("pages", ()) for tensor in page["tensors"])
     has_text = any(block["kind"] not in ("program", "heads") or block.get("opening") for block in blocks)
-    styles = ("page.css", *["heads.css"] * heads)
+    styles = ("page.css", "edit.css", *["heads.css"] * heads)
     return _FRAME.format(
         title=escape(title),
         style="".join(_tight((room / name).read_text(encoding="utf-8")) for name in styles),

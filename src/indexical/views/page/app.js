@@ -90,8 +90,12 @@ function resetAll() {
 }
 
 function recall() {
-  const found = new URLSearchParams((location.hash || DATA.blocks[0]?.opens || "").replace(/^#/, ""));
-  if (!["step", "cell", "set"].some((key) => found.has(key))) return;
+  const found = new URLSearchParams((location.hash || DATA.opens || DATA.blocks[0]?.opens || "").replace(/^#/, ""));
+  if (!["step", "cell", "set", "text", "words", "also"].some((key) => found.has(key))) return;
+  for (const text of found.getAll("also")) {
+    const inner = new URLSearchParams(text);
+    PAGES[Number.parseInt(inner.get("program") ?? "", 10) - 1]?.recallAll(inner);
+  }
   const number = (Number.parseInt(found.get("program") ?? "1", 10) || 1) - 1;
   const page = PAGES[number];
   if (page === undefined) return;

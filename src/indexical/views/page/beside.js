@@ -48,6 +48,7 @@ function compareAgain(pages) {
 function markLines(one, other) {
   const texts = [one, other].map((page) => page.data.lines.map((pieces) => pieces.filter(([, kind]) => kind !== "comment").map(([text]) => text).join("").replace(/\s+/g, " ").trim()));
   [one, other].forEach((page, n) => texts[n].forEach((text, line) => {
+    page.root.querySelector(`.line[data-line="${line + 1}"]`).classList.remove("differs");
     if (text !== "" && !texts[1 - n].includes(text)) page.root.querySelector(`.line[data-line="${line + 1}"]`).classList.add("differs");
   }));
 }

@@ -99,18 +99,29 @@ function ownWords(block) {
   const said = el("p", { class: "answer", role: "status" });
   const before = page.data.labels[block.names[0]];
   const input = el("input", { type: "text", autocomplete: "off", "aria-label": `${block.count} words`, placeholder: (before ?? []).join(" ") });
+  // Undefined: the words that the lesson has.
   const call = (words) => {
+    const found = words?.map((word) => word.slice(0, 24)) ?? before;
     for (const name of block.names) {
-      if (words === undefined) delete page.data.labels[name];
-      else page.data.labels[name] = words;
+      if (found === undefined) delete page.data.labels[name];
+      else page.data.labels[name] = found;
     }
+    page.words ??= new Map();
+    if (words === undefined) page.words.delete(block.names[0]);
+    else page.words.set(block.names[0], found);
+    input.value = words?.join(" ") ?? "";
     page.afterChange();
+    countChanges();
   };
+  page.wordFields ??= new Map();
+  page.wordFields.set(block.names[0], { count: block.count, call });
   return el("form", { class: "question words", onsubmit: (event) => {
     event.preventDefault();
     const words = input.value.split(/\s+/).filter((word) => word !== "");
     const isFit = words.length === block.count || words.length === 0;
     said.textContent = isFit ? "" : `There are places for ${block.count} words, and this is ${words.length === 1 ? "one" : words.length}.`;
-    if (isFit) call(words.length ? words.map((word) => word.slice(0, 24)) : before);
+    if (!isFit) return;
+    call(words.length ? words : undefined);
+    page.remember();
   } }, el("label", {}, el("span", { class: "prompt" }, block.prompt.map(node)), input), button("use them", { type: "submit" }, () => {}), said);
 }

@@ -1,7 +1,8 @@
 // Live: an input number is changed, and every definition follows, in decimals, by the page's own evaluator.
 "use strict";
 
-const LONGEST_WORK = 3000; // Milliseconds; a program that takes longer is stopped, and the page says so.
+let longestWork = 3000; // Milliseconds; a program that takes longer is stopped, and the page says so.
+const MOST_WORDED = 1 << 20; // Weights of heads that are given their words again.
 
 Object.assign(Page.prototype, {
   // Inputs and given figures can be changed, where they are numbers.
@@ -94,10 +95,33 @@ Object.assign(Page.prototype, {
   },
 
   change(name, place, value) {
+    if (this.isMeasure(name)) {
+      this.measure(name, value);
+      return;
+    }
     for (const page of [this, ...this.mates]) if (page.tables.get(name) !== undefined && page.isPlace(name, place)) page.apply([[name, place, value]]);
     if (this.mates.length) compareAgain([this, ...this.mates]);
     this.remember();
     countChanges();
+  },
+
+  // Whether the sizes of definitions are made of a number: then another one makes another text.
+  isMeasure(name) {
+    if (this.tables.get(name).shape.length > 0) return false;
+    const seen = new Set([name]);
+    for (const found of seen) for (const [other, { clauses }] of Object.entries(this.data.relation)) if (this.tables.get(other)?.shape.length === 0 && clauses.some(({ body }) => readsIn(body).some((read) => read[1] === found))) seen.add(other);
+    return Object.values(this.data.relation).some(({ coordinates, clauses }) => coordinates.length > 0 && clauses.some(({ slots, ranges }) => readsIn([...slots, ...ranges]).some((read) => seen.has(read[1]))));
+  },
+
+  // A figure that sizes are made of is changed where it is written. One that was given with the page cannot be.
+  measure(name, value) {
+    const text = this.text ?? this.baseText();
+    const found = new RegExp(`^(\\s*let\\s+${name}\\s*=\\s*)-?[\\d.]+(\\s*;)`, "mu").exec(text);
+    const isWritten = found !== null && this.write(text.slice(0, found.index) + found[0].replace(found[0].slice(found[1].length, found[0].length - found[2].length), String(value)) + text.slice(found.index + found[0].length));
+    if (isWritten) {
+      this.field.value = this.text ?? this.baseText();
+      this.remember();
+    } else if (found === null) this.caption.replaceChildren(`How many points there are depends on ${name}; `, el("code", {}, "ix show"), " takes another one.");
   },
 
   apply(list) {
@@ -111,15 +135,17 @@ Object.assign(Page.prototype, {
       else this.changes.set(`${name} ${offset}`, { name, place, value });
     }
     if (this.changes.size === 0) {
-      this.reset();
+      this.restore();
+      this.afterChange();
       return;
     }
     for (const table of this.tables.values()) for (const form of ["exact", "structural", "named"]) delete table.tensor[form];
     this.verdicts = new Map();
-    const problem = this.relation.again(this.steps.map((step) => step.name), LONGEST_WORK);
+    const problem = this.relation.again(this.steps.map((step) => step.name), longestWork);
     if (problem === "") this.afterChange();
     else {
-      this.reset();
+      this.restore();
+      this.afterChange();
       this.caption.replaceChildren(`${problem}. The numbers are as they were; `, el("code", {}, "ix show"), " takes others.");
     }
   },
@@ -132,7 +158,17 @@ Object.assign(Page.prototype, {
     this.claimed ??= this.verdicts;
   },
 
+  // Everything as the page was made.
   reset() {
+    for (const name of [...(this.words?.keys() ?? [])]) this.wordFields.get(name).call(undefined);
+    if (this.text === undefined && this.original === undefined) return;
+    this.restore();
+    if (this.text !== undefined) this.unwrite();
+    else this.afterChange();
+  },
+
+  // The numbers of the program as they were.
+  restore() {
     if (this.original === undefined) return;
     for (const [name, { values, mask, exact, structural, named }] of this.original) {
       const table = this.tables.get(name);
@@ -144,11 +180,11 @@ Object.assign(Page.prototype, {
     }
     this.changes = new Map();
     this.verdicts = this.claimed;
-    this.afterChange();
   },
 
   afterChange() {
     this.version = (this.version ?? 0) + 1;
+    this.wordAgain();
     this.traces?.clear();
     this.rows?.clear();
     this.heardRows?.clear();
@@ -156,8 +192,20 @@ Object.assign(Page.prototype, {
     this.redraw();
   },
 
+  // The words for heads follow their numbers.
+  wordAgain() {
+    for (const gather of this.data.communication.filter((entry) => entry.tensor !== null)) {
+      gather.made ??= { heads: gather.heads, words: gather.words };
+      const table = this.tables.get(gather.tensor.name);
+      Object.assign(gather, (this.changes?.size ?? 0) === 0 ? gather.made : table.size <= MOST_WORDED ? patternsOf(table, gather.tensor) : { words: {} });
+    }
+  },
+
   changesText() {
-    return [...(this.changes?.values() ?? [])].map(({ name, place, value }) => `set=${label(name, place).replaceAll(" ", "")}:${value}`);
+    const text = this.text === undefined ? [] : [`text=${encodeURIComponent(this.text).replaceAll("%20", "+")}`];
+    const words = [...(this.words ?? [])].map(([name, found]) => `words=${encodeURIComponent(`${name}:${found.join(" ")}`).replaceAll("%20", "+")}`);
+    const numbers = [...(this.changes?.values() ?? [])].map(({ name, place, value }) => `set=${label(name, place).replaceAll(" ", "")}:${value}`);
+    return [...text, ...words, ...numbers];
   },
 
   recallChanges(texts) {
@@ -170,9 +218,9 @@ Object.assign(Page.prototype, {
 });
 
 function countChanges() {
-  const count = PAGES.reduce((sum, page) => sum + (page.changes?.size ?? 0), 0);
+  const count = PAGES.reduce((sum, page) => sum + (page.changes?.size ?? 0) + (page.text === undefined ? 0 : 1) + (page.words?.size ?? 0), 0);
   const reset = document.getElementById("reset");
   reset.disabled = count === 0;
   reset.textContent = count === 0 ? "Reset" : `Reset ${count}`;
-  for (const input of document.querySelectorAll("#forms input:not([value=decimal])")) input.disabled = count > 0 || !DATA.exact;
+  for (const input of document.querySelectorAll("#forms input:not([value=decimal])")) input.disabled = PAGES.some((page) => page.text !== undefined || page.changes?.size > 0) || !DATA.exact;
 }

@@ -6,21 +6,30 @@ const WORST = ["fails", "undecided", "rounding", "holds"];
 
 class Page {
   constructor(data, root, number = 0) {
-    this.data = data;
     this.root = root;
     this.number = number;
-    this.relation = new Relation(data);
-    this.tables = this.relation.tensors;
     this.form = "decimal";
     this.voice = "plain";
+    this.here = {};
+    this.by = "weight";
+    this.mates = []; // Programs beside this one: they do what it does.
+    this.take(data);
+    this.base = data; // What the page was made with.
+    this.open();
+  }
+
+  // The content of a program: the one that the page was made with, or one whose text was changed in it.
+  take(data) {
+    // A program may call its tensors whatever it likes: what it did not define is not there.
+    for (const part of ["relation", "sizes", "kinds", "ended", "labels"]) Object.setPrototypeOf(data[part], null);
+    this.data = data;
+    this.relation = new Relation(data);
+    this.tables = this.relation.tensors;
     this.gather = data.communication[0];
     this.steps = data.steps;
     this.own = data.steps.filter((step) => step.inside === null); // Links and digits count these.
-    this.here = {};
     this.path = []; // The cells that were chosen, on the way down; the last one is explained.
     this.term = -1;
-    this.by = "weight";
-    this.mates = []; // Programs beside this one: they do what it does.
     this.tightness = new Map(); // How much less of a scene is shown, so that it fits on the screen.
     this.differing = new Map(); // Offsets of the cells that differ from a mate's.
     for (const { name } of data.coordinates) KNOWN.add(name);
@@ -33,7 +42,6 @@ class Page {
         this.verdicts.set(key, [...(this.verdicts.get(key) ?? []), { claim, cell }]);
       }
     }
-    this.open();
   }
 
   // The opening: the strongest weight of the last query, or the last definition.
@@ -257,6 +265,11 @@ class Page {
     if (here !== undefined) parts.push(`cell=${label(here.name, here.place).replaceAll(" ", "")}`);
     if (this.term >= 0) parts.push(`term=${this.term + 1}`);
     parts.push(...this.changesText());
+    for (const page of PAGES.filter((other) => other !== this)) {
+      // What is beside this one has the same numbers.
+      const changes = page.changesText().filter((part) => !this.mates.includes(page) || part.startsWith("text="));
+      if (changes.length > 0) parts.push(`also=${encodeURIComponent([`program=${page.number + 1}`, ...changes].join("&"))}`);
+    }
     try {
       history.replaceState(null, "", parts.length ? this.link(parts) : location.pathname + location.search);
     } catch {
@@ -266,7 +279,7 @@ class Page {
 
   // The place that a link says; what it says of nothing that is here is let be.
   recall(found) {
-    this.recallChanges(found.getAll("set"));
+    this.recallAll(found);
     const step = this.own[Number.parseInt(found.get("step") ?? "", 10) - 1];
     if (step !== undefined) this.go(step.name);
     const cell = /^([^[\]]+)(?:\[([\d,]*)\])?$/u.exec((found.get("cell") ?? "").replaceAll(" ", ""));
@@ -277,6 +290,17 @@ class Page {
     }
     const term = Number.parseInt(found.get("term") ?? "", 10);
     if (term > 0) this.goTerm(term - 1);
+  }
+
+  // The text, the words and the numbers that a link says.
+  recallAll(found) {
+    if (found.has("text")) this.write(found.get("text"));
+    for (const text of found.getAll("words")) {
+      const words = text.slice(text.indexOf(":") + 1).split(/\s+/u).filter((word) => word !== "");
+      const field = this.wordFields?.get(text.split(":", 1)[0]);
+      if (field?.count === words.length) field.call(words);
+    }
+    this.recallChanges(found.getAll("set"));
   }
 }
 

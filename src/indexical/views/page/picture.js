@@ -11,12 +11,14 @@ Object.assign(Page.prototype, {
     this.sayLine = el("p", { class: "say", role: "status" });
     this.picture = el("div", { class: "picture" });
     this.ways = el("div", { class: "ways" });
-    this.hero = el("section", { class: "hero", "aria-label": this.landmark(this.gather === undefined ? "Which tensor reads which" : "Who listens to whom") },
-      el("h2", { class: "kicker" }, this.gather === undefined ? "What is made of what" : "Who listens to whom"), this.sayLine, this.picture, this.ways);
+    this.kicker = el("h2", { class: "kicker" });
+    this.hero = el("section", { class: "hero" }, this.kicker, this.sayLine, this.picture, this.ways);
     return this.hero;
   },
 
   drawHero() {
+    this.hero.setAttribute("aria-label", this.landmark(this.gather === undefined ? "Which tensor reads which" : "Who listens to whom"));
+    this.kicker.textContent = this.gather === undefined ? "What is made of what" : "Who listens to whom";
     this.pictureKey = undefined;
     this.drawPicture();
     this.drawWays();
@@ -184,7 +186,9 @@ Object.assign(Page.prototype, {
     if (!Array.isArray(rows)) return head.word ?? "mixed";
     const counts = new Map();
     for (const word of rows.filter((found) => found)) counts.set(word, (counts.get(word) ?? 0) + 1);
-    const top = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 2);
+    // The most common words and the next: all of them where several are equally common.
+    const ranked = [...counts].sort((a, b) => b[1] - a[1]);
+    const top = ranked.filter(([, count]) => count >= (ranked[1]?.[1] ?? 0));
     return top.length === 0 ? "mixed" : top.map(([word, count]) => `${word}: ${count} of ${rows.length}`).join("\n");
   },
 

@@ -34,22 +34,27 @@ Object.assign(Page.prototype, {
   },
 
   programView() {
-    const found = byLine(this.data.diagnostics);
-    const ends = new Map(this.steps.filter((step) => step.inside === null).flatMap((step) => step.lines.flatMap(([first, last]) => Array.from({ length: last - first + 1 }, (_, n) => [first + n, step]))));
-    const lines = this.data.lines.flatMap((pieces, n) => [
-      el("div", { class: ends.has(n + 1) ? "line step" : "line", "data-line": n + 1, onclick: ends.has(n + 1) ? () => this.go(ends.get(n + 1).name) : null },
-        el("span", { class: "number", "aria-hidden": "true" }, String(n + 1)), el("span", { class: "text" }, pieces.map(([text, kind]) => this.piece(text, kind)))),
-      ...(found.get(n + 1) ?? []).map((diagnostic) => this.finding(diagnostic)),
-    ]);
-    this.source = el("div", { class: "source", tabindex: "0", role: "region", "aria-label": this.landmark("Its text") }, (found.get(0) ?? []).map((diagnostic) => this.finding(diagnostic)), lines);
+    this.source = el("div", { class: "source", tabindex: "0", role: "region", "aria-label": this.landmark("Its text") });
+    this.drawSource();
     this.legend = el("p", { class: "legend" });
     this.story = el("p", { class: "story", id: `story-${this.number}`, role: "status" });
     const more = button("⌄", { class: "more", "aria-label": "the whole program", "aria-expanded": "false" }, () => {
-      const isWhole = card.classList.toggle("whole");
+      const isWhole = this.card.classList.toggle("whole");
       more.setAttribute("aria-expanded", String(isWhole));
     });
-    const card = el("section", { class: "prog card", "aria-label": this.landmark("The program") }, this.source, more, el("div", { class: "axes" }, this.legend, this.story));
-    return card;
+    this.card = el("section", { class: "prog card", "aria-label": this.landmark("The program") }, this.source, this.deskView(), more, el("div", { class: "axes" }, this.legend, this.story));
+    return this.card;
+  },
+
+  // The lines of the text, each with what was found in it.
+  drawSource() {
+    const found = byLine(this.data.diagnostics);
+    const ends = new Map(this.steps.filter((step) => step.inside === null).flatMap((step) => step.lines.flatMap(([first, last]) => Array.from({ length: last - first + 1 }, (_, n) => [first + n, step]))));
+    this.source.replaceChildren(...(found.get(0) ?? []).map((diagnostic) => this.finding(diagnostic)), ...this.data.lines.flatMap((pieces, n) => [
+      el("div", { class: ends.has(n + 1) ? "line step" : "line", "data-line": n + 1, onclick: ends.has(n + 1) ? () => this.go(ends.get(n + 1).name) : null },
+        el("span", { class: "number", "aria-hidden": "true" }, String(n + 1)), el("span", { class: "text" }, pieces.map(([text, kind]) => this.piece(text, kind)))),
+      ...(found.get(n + 1) ?? []).map((diagnostic) => this.finding(diagnostic)),
+    ]));
   },
 
   drawLegend() {
@@ -91,13 +96,14 @@ Object.assign(Page.prototype, {
   claimsView() {
     const { claims } = this.data;
     if (claims.length === 0) return null;
-    return el("section", { class: "claims card", "aria-label": this.landmark("What is claimed") }, el("h2", {}, "What is claimed"), el("ul", {}, claims.map((claim) => {
+    this.claimsCard = el("section", { class: "claims card", "aria-label": this.landmark("What is claimed") }, el("h2", {}, "What is claimed"), el("ul", {}, claims.map((claim) => {
       const wrong = claim.cells.filter((cell) => cell.verdict !== "holds");
       const place = (cell) => (cell.at !== null ? this.down(claim.target, cell.at, true) : claim.coordinates.map((name, n) => `${name} = ${cell.place[n]}`).join(", "));
       return el("li", { class: `claim ${claim.verdict}` }, el("strong", {}, VERDICTS[claim.verdict]), " ", this.formula(shortened(claim.text)),
         wrong.length === 0 ? ` (${claim.counted})` : el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ["cell", "claimed", "exactly", "off by"].map((word) => el("th", { scope: "col" }, word)))),
           el("tbody", {}, wrong.map((cell) => el("tr", {}, el("th", { scope: "row" }, place(cell)), el("td", {}, cell.claimed), el("td", {}, cell.exact), el("td", {}, cell.off ?? "")))))));
     })));
+    return this.claimsCard;
   },
 });
 

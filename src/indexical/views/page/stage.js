@@ -14,9 +14,15 @@ Object.assign(Page.prototype, {
     this.rail = el("div", { class: "rail" },
       el("div", { class: "controls" }, this.playButton, press("‹", "one beat back", () => this.nudge(-1)), press("›", "one beat on", () => this.nudge(1))),
       this.strip, el("div", { class: "time" }, this.track, this.slider), this.beatBar);
-    const why = this.data.whyNotExact ? el("p", { class: "why-not-exact" }, `Decimals only: ${this.data.whyNotExact}.`) : "";
-    this.stage = el("section", { class: "stage card", "aria-label": this.landmark("The stage") }, this.rail, el("div", { class: "caption-row" }, this.caption), this.zones, why);
+    this.why = el("p", { class: "why-not-exact" });
+    this.sayWhy();
+    this.stage = el("section", { class: "stage card", "aria-label": this.landmark("The stage") }, this.rail, el("div", { class: "caption-row" }, this.caption), this.zones, this.why);
     return this.stage;
+  },
+
+  sayWhy() {
+    this.why.hidden = !this.data.whyNotExact;
+    this.why.replaceChildren("Decimals only: ", ...this.coded(this.data.whyNotExact ?? ""), ".");
   },
 
   // ------------------------------------------------------------------- strip
