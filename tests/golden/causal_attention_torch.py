@@ -8,7 +8,10 @@ class Refused(ValueError):
 
 def attend(query, key, value, is_causal=False, scale=1.0, enable_gqa=False):
     """PyTorch's fused kernel. On a CPU it is slow for unequal widths and for gaps in the last axis: zeros fill up
-    the narrower side, which changes nothing. Keys past the last query are masked under `is_causal`, and not read."""
+    the narrower side, which changes nothing. There it also rounds the weights to 16 bits where the arrays have these:
+    they are widened. Keys past the last query are masked under `is_causal`, and not read."""
+    if query.is_cpu and query.dtype.itemsize == 2:
+        return attend(query.float(), key.float(), value.float(), is_causal, scale, enable_gqa).to(query.dtype)
     width = value.shape[-1]
     if query.shape[-1] != width:
         query, key, value = (

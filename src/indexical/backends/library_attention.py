@@ -9,7 +9,7 @@ from ..ir.types import Coordinate
 from ..plan.steps import Attend
 from . import contraction, operands, sizes
 from .base import Value
-from .code import ALL, ELLIPSIS, NONE, Call, Index, Infix, Name, Node, chain, infix, method
+from .code import ALL, ELLIPSIS, NONE, Call, Index, Infix, Name, Node, chain, fill, infix, method
 from .lowering import Lowering
 from .operands import Frame
 from .scope import Place, Scope
@@ -49,7 +49,7 @@ def fused(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
         return operands.restored(low, Call(kernel, (q, k, v), keywords), let, attend, frame)
     # Arrays that the library takes as they are go straight to it: of a small call most is what stands around it.
     variable = low.text.fresh(f"{let.name}_rows")
-    low.text.add("if", _taken_as_they_are(low, attend, frame, compared, tuple(bases)))
+    low.text.add("if", _taken_as_they_are(low, let, attend, frame, compared, tuple(bases)))
     with low.block():
         low.text.assign(variable, Call(library, (q, k, v), keywords))
     low.text.add("else")
@@ -59,14 +59,22 @@ def fused(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
 
 
 def _taken_as_they_are(
-    low: Lowering, attend: Attend, frame: Frame, compared: tuple[Coordinate, ...], sides: tuple[Node, ...]
+    low: Lowering,
+    let: ir.Let,
+    attend: Attend,
+    frame: Frame,
+    compared: tuple[Coordinate, ...],
+    sides: tuple[Node, ...],
 ) -> Node:
-    """A test that widths are equal, no array has gaps, and no key is past the last query of a causal call."""
+    """A test that widths are equal, no array has gaps, no key is past the last query of a causal call, and arrays of 16
+    bits are not on a CPU, where the library rounds weights to as many."""
     widths = [contraction.product_of_lengths(low, axes, frame.scope) for axes in (compared, attend.layout.carry)]
     tests: list[Node] = [Infix("==", *widths)] if widths[0] != widths[1] else []
     if attend.shape == "causal" and frame.row is not None:
         rows, keys = (sizes.length(low, c, frame.scope) for c in (frame.row, attend.attention.coordinate))
         tests += [Infix("<=", keys, rows)] if rows != keys else []
+    if low.dtypes[let.name] in ("f16", "bf16"):
+        tests.append(fill("not {array}.is_cpu", array=sides[0]))
     return chain("and", [*tests, *(method(side, "is_contiguous") for side in sides)])
 
 

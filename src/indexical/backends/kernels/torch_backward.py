@@ -33,8 +33,12 @@ def attend_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of `scaled_dot_product_attention` by query, key and value, where `gradient` arrives at its result.
 
-    All are (batch, head, place, width). Keys past the last query are masked under `is_causal`.
+    All are (batch, head, place, width). Keys past the last query are masked under `is_causal`. On a CPU, 16 bits are
+    widened: the library's kernel there rounds the weights to as many.
     """
+    if query.is_cpu and query.dtype.itemsize == 2:
+        wide = attend_backward(gradient.float(), query.float(), key.float(), value.float(), is_causal, scale)
+        return wide[0].to(query.dtype), wide[1].to(query.dtype), wide[2].to(query.dtype)
     compared, carried = query.shape[-1], value.shape[-1]
     rows, keys = query.shape[-2], key.shape[-2]
     width = max(compared, carried)

@@ -16,7 +16,7 @@ from torch import Tensor
 from .torch_fused import attend_fused, attend_fused_backward
 from .torch_operator import OPERATORS, define_operator, is_transformed, map_one_by_one, row_totals, sink_gradient
 from .torch_pieces import Scores, TileScore, pieces_of, score_reach
-from .torch_plans import SPLIT_ROWS, Plan, recalled_plans
+from .torch_plans import Plan, recalled_plans
 from .torch_selected import hear_selected
 
 # ---- All tiles of a plan --------------------------------------------------------------------------------------------
@@ -34,7 +34,7 @@ def _hear(plan: Plan, inputs: Sequence[Tensor], scale: float, scores: Scores | N
     width, wide = _width(query, value), torch.promote_types(query.dtype, torch.float32)
     rows = plan.of(query, plan.row_order, width)
     keys, values = (plan.of(tensor, plan.key_order, width) for tensor in (key, value))
-    if len(plan.layers) > 1 and rows.device.type == "cpu":  # The library rounds each piece, and pieces may cancel.
+    if rows.device.type == "cpu":  # The library rounds weights and each piece to 16 bits there, and pieces may cancel.
         rows, keys, values = rows.to(wide), keys.to(wide), values.to(wide)
     tiles = plan.tiles()
     out = rows.new_empty(rows.shape, dtype=rows.dtype if all(tile.fresh for tile in tiles) else wide)
@@ -80,15 +80,12 @@ def _hear_backward(
     once = all(tile.fresh for tile in plan.tiles())
     to_rows = rows.new_zeros(rows.shape, dtype=rows.dtype if once else total.dtype)
     to_keys, to_values = (tensor.new_zeros(tensor.shape, dtype=total.dtype) for tensor in (keys, values))
-    small = rows.device.type == "cpu" and not plan.masked
+    if rows.device.type == "cpu":  # The library's kernel there rounds to 16 bits once for each of its blocks.
+        given, rows, result, keys, values = (x.to(total.dtype) for x in (given, rows, result, keys, values))
     reach = score_reach(rows, keys, scale, scores)
     for tile, key_part, value_part, mask, causal, _ in pieces_of(plan, keys, values, scores, reach):
         inputs = [tile.rows_of(rows), key_part, value_part, tile.rows_of(result), tile.rows_of(totals)]
-        gradients = tile.rows_of(given)
-        if small and tile.height < SPLIT_ROWS:  # The library's kernel for the CPU rounds once for each of its blocks.
-            gradients, *inputs = (tensor.to(total.dtype) for tensor in (gradients, *inputs))
-            mask = None if mask is None else mask.to(total.dtype)
-        parts = attend_fused_backward(gradients, inputs, mask, causal, scale)
+        parts = attend_fused_backward(tile.rows_of(given), inputs, mask, causal, scale)
         tile.rows_of(to_rows).add_(parts[0])
         tile.add_to_keys(to_keys, parts[1])
         tile.add_to_keys(to_values, parts[2])

@@ -132,7 +132,10 @@ def _joined(query: Tensor, allowed: Tensor | None, bias: Tensor | None) -> Tenso
 
 
 def _library(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """The fused kernel, which wants one width and no gaps in the last axis."""
+    """The fused kernel, which wants one width and no gaps in the last axis, and on a CPU 32 bits: of 16, it rounds the
+    weights to as many."""
+    if query.is_cpu and query.dtype.itemsize == 2:
+        return _library(query.float(), key.float(), value.float(), mask, scale).to(query.dtype)
     width = value.shape[-1]
     if query.shape[-1] != width:
         most = max(query.shape[-1], width)
@@ -189,14 +192,14 @@ def attend_masked_backward(
     if plain or 0 in (query.numel(), key.numel(), value.numel()):
         return _products_backward(gradient, query, key, value, allowed, bias, scale)
     widths = query.shape[-1], key.shape[-1], value.shape[-1]
-    given = [_padded_rows(x, max(widths)) for x in (gradient, query, key, value)]
+    wide = torch.promote_types(query.dtype, torch.float32)
+    gradient, *inputs = (_padded_rows(x.to(wide), max(widths)) for x in (gradient, query, key, value))
     mask = _joined(query, allowed, bias)
     if mask is not None and mask.dtype == torch.bool:
-        mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(~mask, -math.inf)
-    gradient, *inputs = given
+        mask = torch.zeros_like(mask, dtype=wide).masked_fill_(~mask, -math.inf)
     out, total = _FORWARD(*inputs, 0.0, False, attn_mask=mask, scale=scale)
     found = _BACKWARD(gradient, *inputs, out, total, 0.0, False, attn_mask=mask, scale=scale)
-    to_query, to_key, to_value = (x[..., :width] for x, width in zip(found, widths, strict=True))
+    to_query, to_key, to_value = (x[..., :width].to(query.dtype) for x, width in zip(found, widths, strict=True))
     return to_query, to_key, to_value
 
 
