@@ -7,9 +7,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from .api import Program, compile
 from .checker.names import counted, suggest
-from .diagnostics import CallError, Diagnostic
+from .diagnostics import CallError, Diagnostic, Label
 from .ir import nodes as ir
 from .ir.types import DTYPES_BY_NAME
 from .numbers.accuracy import Accuracy, measure
@@ -20,7 +22,9 @@ from .numbers.inputs import read_inputs
 from .numbers.notation import write
 from .numbers.results import Results, Tensor, Value
 from .numbers.steps import Step, figures, steps
+from .numbers.suppositions import FORMATS, rounded
 from .numbers.tower import Undecidable, Valueless
+from .run.bind import bind
 from .run.jax_arrays import is_jax
 from .run.jax_arrays import to_numpy as array_of
 from .run.tensors import dtype_of, is_tensor, to_numpy
@@ -395,30 +399,122 @@ class AccuracySheet(Sheet):
     def to_json(self) -> dict[str, Any]:
         return accuracy_json(self.outputs, self.backend)
 
+    def within(self, ulps: float) -> bool:
+        """Whether no error is larger than so many units, and all that should be finite is."""
+        errors = (output.worst.error for output in self.outputs if output.worst is not None)
+        return not any(output.wrong for output in self.outputs) and all((error or 0) <= ulps for error in errors)
+
 
 def accuracy(
     program: Program | str | os.PathLike[str],
     /,
     *arrays: Any,
+    computed: Any = None,
+    dtype: str | None = None,
     backend: str | None = None,
     outputs: str | Iterable[str] | None = None,
     isolate: bool = False,
     **named: Any,
 ) -> AccuracySheet:
-    """Run a program as usual, and say for each output how far it is from the truth: in units in the last place, with
-    the worst point. The truth is enclosed by intervals, for inputs taken bit for bit."""
+    """Say of computed outputs how far each is from the truth, in units in the last place, with the worst point and the
+    reasons, each of them tested. The truth is enclosed, for inputs taken bit for bit.
+
+    `computed` is what anybody computed from the same inputs: an array, a tensor on any device or a list for the only
+    output (or the one that `outputs` names), a dict by name for several. Its dtype counts, unless `dtype` says that its
+    numbers are of another one ("bf16", which NumPy does not have). Without `computed`, the program is run as usual.
+    """
     found = _program(program)
-    wanted = found.wanted(outputs)
     arguments = found.arguments(arrays, named)
-    values = found(outputs=wanted, backend=backend, isolate=isolate, **_placed(arguments, backend))
-    computed: dict[str, tuple[Any, Any]] = {}
-    for name, value in zip(wanted, values, strict=True):
-        dtype = dtype_of(value) if is_tensor(value) else DTYPES_BY_NAME[value.dtype.name]
-        computed[name] = (array_of(to_numpy(value)), dtype)
-    used = backend or ("torch" if any(map(is_tensor, values)) else "jax" if any(map(is_jax, values)) else "numpy")
-    given = {name: array_of(value) for name, value in arguments.items()}
+    if computed is None:
+        if dtype is not None:
+            raise _refusal("`dtype` says what numbers `computed` has, and there is no `computed`", "leave it out")
+        wanted = found.wanted(outputs)
+        values = found(outputs=wanted, backend=backend, isolate=isolate, **_placed(arguments, backend))
+        given_values = dict(zip(wanted, values, strict=True))
+        used = backend or ("torch" if any(map(is_tensor, values)) else "jax" if any(map(is_jax, values)) else "numpy")
+    else:
+        if backend is not None or isolate:
+            raise _refusal("nothing is run where `computed` is given", "leave out `backend` and `isolate`")
+        given_values, used = _computed(found, computed, outputs), ""
+    given = {name: array_of(to_numpy(value)) for name, value in arguments.items()}
+    kinds = {name: tensor.kind for name, tensor in found.ir.tensors.items()}
+    shown = {name: _numbers(name, value, dtype, kinds[name]) for name, value in given_values.items()}
     with explained():
-        return AccuracySheet(measure(found.ir, given, computed), used)
+        _check_shapes(found.ir, given, shown)
+        return AccuracySheet(measure(found.ir, given, shown), used)
+
+
+def _computed(program: Program, computed: Any, outputs: str | Iterable[str] | None) -> dict[str, Any]:
+    """What was computed, by the names of definitions."""
+    if not isinstance(computed, Mapping):
+        wanted = program.wanted(outputs)
+        if len(wanted) != 1:
+            several = ", ".join(f'"{name}": …' for name in wanted)
+            raise _refusal(f"the program has {len(wanted)} outputs, and `computed` is one array", f"pass {{{several}}}")
+        return {wanted[0]: computed}
+    if outputs is not None:
+        raise _refusal("`computed` says by its names which outputs there are", "leave out `outputs`")
+    for name in computed:
+        if name not in program.definitions:
+            help, _ = suggest(str(name), program.definitions, Span(program.ir.source, 0, 0))
+            message = f"`computed` has a `{name}`, and no definition is called that"
+            raise CallError([Diagnostic("IX508", message, help=help or f"it has {', '.join(program.definitions)}")])
+    return dict(computed)
+
+
+def _numbers(name: str, value: Any, dtype: str | None, kind: str) -> tuple[Any, Any]:
+    """An array that was computed, and the dtype of its numbers; a list for real numbers may have whole ones in it."""
+    own = dtype_of(value) if is_tensor(value) else DTYPES_BY_NAME.get(str(getattr(value, "dtype", "")))
+    try:
+        array = np.asarray(array_of(to_numpy(value)))
+    except (TypeError, ValueError):
+        array = np.asarray(None)
+    if kind == "real" and not hasattr(value, "dtype") and array.dtype.kind in "iu":
+        array = array.astype(np.float64)
+    if str(array.dtype) == "bfloat16":
+        array, own = array.astype(np.float32), "bf16"
+    own = own or DTYPES_BY_NAME.get(array.dtype.name)
+    if array.dtype.kind not in "biuf" or own is None:
+        kind = type(value).__name__ if array.dtype.kind == "O" else array.dtype.name
+        message = f"`computed` for `{name}` is no array of numbers that are known: {kind}"
+        raise CallError([Diagnostic("IX504", message, help="pass an array of f64, f32, f16 or bf16, or a list")])
+    if dtype is None or dtype == own:
+        return array, own
+    if dtype not in FORMATS or own not in ("f64", "f32", "f16", "bf16"):
+        raise _refusal(f"the numbers of `{name}` cannot be {dtype!r}", 'a `dtype` is "f64", "f32", "f16" or "bf16"')
+    wide = array.astype(np.float64)
+    with np.errstate(all="ignore"):
+        odd = np.isfinite(wide) & (rounded(wide, dtype) != wide)
+    if odd.any():
+        first = array[odd][0].item()
+        message = f"`{name}` has {int(odd.sum()):,} numbers that are not {dtype}, {first!r} for one"
+        raise CallError([Diagnostic("IX503", message, help=f"leave out `dtype`, or round it to {dtype} first")])
+    return wide, dtype
+
+
+def _check_shapes(program: ir.Program, given: Mapping[str, Any], shown: Mapping[str, tuple[Any, Any]]) -> None:
+    """Refuse an array that does not have the points of its definition."""
+    bound = bind(program, given)
+    for name, (array, dtype) in shown.items():
+        tensor, shape = program.tensors[name], bound.shape_of(program.tensors[name])
+        if array.shape != shape:
+            points = ", ".join(f"{axis.coordinate} = {size}" for axis, size in zip(tensor.axes, shape, strict=False))
+            has = f"is {' × '.join(map(str, shape)) or 'a number'}" + (f" ({points})" if points else "")
+            message = f"`{name}` {has}, and `computed` is {' × '.join(map(str, array.shape)) or 'a number'}"
+            raise CallError([Diagnostic("IX304", message, (Label(tensor.span),), help=_reshaped(array.shape, shape))])
+        if (tensor.kind == "real") != (dtype in FORMATS):
+            kind = {"real": "real numbers", "whole": "whole numbers", "bool": "true or false"}[tensor.kind]
+            message = f"`{name}` has {kind}, and `computed` is of dtype {dtype}"
+            raise CallError([Diagnostic("IX503", message, (Label(tensor.span),))])
+
+
+def _reshaped(found: tuple[int, ...], wanted: tuple[int, ...]) -> str:
+    """What to do about a shape: axes in another order, or some of length 1."""
+    if tuple(n for n in found if n != 1) == tuple(n for n in wanted if n != 1):
+        return f"axes of length 1 differ: reshape it to {wanted}"
+    if sorted(found) == sorted(wanted):
+        return "its axes are in another order: transpose them to that of the definition"
+    return "pass what was computed from these inputs, with the axes in the order of the definition"
 
 
 def _placed(arguments: dict[str, Any], backend: str | None) -> dict[str, Any]:

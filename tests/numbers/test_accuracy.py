@@ -149,10 +149,10 @@ def test_inputs_that_do_not_do(arrays: tuple[Any, ...], code: str) -> None:
     assert caught.value.diagnostics[0].code == code
 
 
-def test_a_large_call_is_refused() -> None:
-    text = "input A[i, k], B[k, j]; let C[i, j] = sum[k](A[i, k] * B[k, j]);"
+def test_a_large_recurrence_is_refused() -> None:
+    text = "input x[t, k]; let y[0, k] = x[0, k]; let y[t in 1..size(t), k] = 0.5 * y[t - 1, k] + x[t, k];"
     with pytest.raises(ix.CallError, match="steps, and at most"):
-        measured(text, np.ones((400, 400)), np.ones((400, 400)))
+        measured(text, np.ones((4000, 2000), np.float32))
 
 
 @pytest.mark.parametrize(
@@ -198,8 +198,8 @@ def test_whole_numbers_and_infinities_beside_intervals(text: str) -> None:
 
 def test_generated_programs_have_an_accuracy_or_one_clear_error() -> None:
     measured = 0
-    for seed in (*range(5000, 5100), 5617, 5888):
+    for seed in (*range(5000, 5040), 5617, 5888):
         case = random_case(seed)
         with suppress(ix.Error), np.errstate(all="ignore"):
             measured += bool(str(ix.accuracy(case.text, **case.arrays)))
-    assert measured > 50
+    assert measured > 20

@@ -285,6 +285,43 @@ def _add_readings(commands: Any) -> None:
     _add_format(tracing)
     tracing.set_defaults(command="readings:trace_command", notes=False)
 
+    measuring = commands.add_parser(
+        "accuracy",
+        help="the true error of a run, or of anybody's output, in units in the last place, and why",
+        description="How far each output is from the true value for the same inputs, taken bit for bit: the mean, the "
+        "worst point, and the reason (the mask, the scale, weights or scores of 16 bits, cancellation, arithmetic), "
+        "each of them tested by computing it. Without --computed, the program is run.",
+        epilog="example: ix accuracy attention.ix --input inputs.npz --computed out.npy --dtype bf16",
+    )
+    measuring.add_argument("file", metavar="FILE", help="a program; - reads standard input")
+    _add_input(measuring)
+    measuring.add_argument(
+        "--random",
+        nargs="?",
+        const="",
+        metavar="SIZES",
+        help="draw the inputs that are not given, in f32, with sizes like i=6,d=4",
+    )
+    measuring.add_argument("--seed", type=int, default=0, help="of the random inputs (default: 0)")
+    measuring.add_argument(
+        "--computed",
+        metavar="PATH",
+        help="what was computed elsewhere: a .npy of the output, or a .npz with an array for each of several",
+    )
+    measuring.add_argument("--output", metavar="NAME", help="the definition that --computed, or the run, is about")
+    measuring.add_argument(
+        "--dtype",
+        choices=("f64", "f32", "f16", "bf16"),
+        help="of the numbers in --computed, where the file stores them wider: NumPy has no bf16",
+    )
+    measuring.add_argument(
+        "--most", type=float, metavar="ULPS", help="exit 1 where the worst error is larger, or something is not finite"
+    )
+    _add_backend(measuring, "numpy")
+    _add_format(measuring)
+    measuring.add_argument("--json", action="store_const", const="json", dest="format", help="short for --format json")
+    measuring.set_defaults(command="readings:accuracy_command", notes=False)
+
     verifying = commands.add_parser(
         "verify",
         help="every published figure: it holds, or it fails with the exact value beside it",

@@ -9,11 +9,14 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..api import Program, compile
 from ..numbers.patience import MOST_DIGITS
-from ..readings import evaluated_exactly, traced, verify
+from ..readings import accuracy, evaluated_exactly, traced, verify
+from ..run.tensors import to_tensors
 from ..views.exact import show_results
-from .inputs import given_arrays
+from .inputs import drawn_arrays, given_arrays, load
 from .words import Usage, names_in, sizes_in, text_of
 
 
@@ -56,6 +59,29 @@ def verify_command(options: Namespace) -> int:
     if options.format == "json":
         print(json.dumps(reports))
     return int(failed)
+
+
+def accuracy_command(options: Namespace) -> int:
+    program = compile(text_of(options.file))
+    arrays = given_arrays(program, options.input)
+    if options.random is not None:
+        drawn = drawn_arrays(program, arrays, options)
+        arrays.update({name: a.astype(np.float32) if a.dtype == np.float64 else a for name, a in drawn.items()})
+    if options.computed is None:
+        if options.dtype:
+            raise Usage("--dtype says what numbers --computed has")
+        given = to_tensors(arrays, options.device) if options.backend == "torch" else arrays
+        found = accuracy(program, backend=options.backend, outputs=options.output, **given)
+    else:
+        loaded = load(options.computed)
+        one = options.output
+        if isinstance(loaded, dict) and one is not None:
+            if one not in loaded:
+                raise Usage(f"--output {one}: {options.computed} has no such array; it has {', '.join(loaded)}")
+            loaded = loaded[one]
+        found = accuracy(program, computed=loaded, dtype=options.dtype, outputs=one, **arrays)
+    print(json.dumps(found.to_json()) if options.format == "json" else found)
+    return int(options.most is not None and not found.within(options.most))
 
 
 def read_exactly(program: Program, options: Namespace) -> tuple[dict[str, Any], dict[str, int]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,20 +13,32 @@ from ..diagnostics import CallError, Diagnostic
 from ..ir import nodes as ir
 from ..ir.types import Dtype
 from ..records import dataclass
-from ..run.pointwise import check_work
+from ..run.bind import Bound, bind
+from ..run.pointwise import check_work, work_of
 from ..run.reference import Table
+from .arrays import Arrays, by_arrays
+from .balls import Ball, Unfit, exactly
 from .digits import decimal
 from .evaluate import MOST_STEPS, evaluate
 from .inputs import Given, read_inputs
 from .interval import Interval, Unsettled
 from .ranges import Enclosed, Ranges
+from .suppositions import FORMATS, units
 from .tower import Special, enclose
+from .truth import Pointwise, Spent
 
-# Significant bits, and the exponent of the smallest number that has them all; 1 less it is that of the largest.
-_FORMATS: dict[str, tuple[int, int]] = {"f16": (11, -14), "bf16": (8, -126), "f32": (24, -126), "f64": (53, -1022)}
+if TYPE_CHECKING:
+    from .reasons import Reason
 
 # What intervals of so many bits leave open is computed by exact numbers, which are slower.
 _MOST_BITS = 1024
+
+# A call of fewer steps is enclosed point by point, all of it. Of a larger one so many are taken for single points.
+FEW_STEPS = 400_000
+SPOT_STEPS = 1_000_000
+
+# Beside its error, a true value is known this well at least: so many times better than a unit, or than the error.
+SHARPER = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +57,8 @@ class Accuracy:
 
     `wrong` counts values that are infinite or NaN where the true one, rounded to the dtype, is not, or the reverse;
     they have no error, and `first_wrong` is the first of them. An overflow is right where the true value is beyond the
-    dtype.
+    dtype. `measured` is how many of the `points` were looked at: all, unless the call is too large for that. `reasons`
+    say why it is off, each tested.
     """
 
     name: str
@@ -55,16 +69,182 @@ class Accuracy:
     mean: Fraction
     wrong: int
     first_wrong: Worst | None
+    measured: int = 0
+    reasons: tuple[Reason, ...] = ()
 
 
-def measure(
-    program: ir.Program, arguments: dict[str, Any], computed: dict[str, tuple[np.ndarray[Any, Any], Dtype]]
-) -> tuple[Accuracy, ...]:
+Computed = dict[str, tuple[np.ndarray[Any, Any], Dtype]]
+
+
+def measure(program: ir.Program, arguments: dict[str, Any], computed: Computed) -> tuple[Accuracy, ...]:
     """The errors of computed outputs, for inputs that are taken bit for bit."""
-    given = read_inputs(program, arguments, {})
     wanted = tuple(computed)
-    check_work(given.bound, wanted, MOST_STEPS)
-    bits = 128
+    bound = bind(program, arguments)
+    if any(array.dtype.kind == "f" and np.isnan(array).any() for array in bound.arrays.values()):
+        read_inputs(program, arguments, {})  # Says which input it is.
+    found: tuple[Accuracy, ...] | None = None
+    if work_of(bound, wanted) > FEW_STEPS:
+        found = _by_arrays(program, bound, computed)
+    if found is None:
+        found = _by_points(program, bound, arguments, computed)
+    return tuple(_with_reasons(program, bound, output, *computed[output.name]) for output in found)
+
+
+def _with_reasons(
+    program: ir.Program, bound: Bound, output: Accuracy, array: np.ndarray[Any, Any], dtype: Dtype
+) -> Accuracy:
+    if dtype not in FORMATS or (output.worst is None and not output.wrong):
+        return output
+    from .reasons import find_reasons  # Of a kernel that is right, nobody asks.
+
+    worst = output.worst or output.first_wrong
+    assert worst is not None
+    error = None if output.worst is None or output.wrong else output.worst.error
+    return replace(output, reasons=find_reasons(program, bound, output.name, array, dtype, worst.place, error))
+
+
+# ------------------------------------------------------------------ all at once
+
+
+def _by_arrays(program: ir.Program, bound: Bound, computed: Computed) -> tuple[Accuracy, ...] | None:
+    """All points within radii of 64 bits, and by intervals where that is not sharp enough; None where it is not the
+    way: a recurrence, for one, or 64 bits that were computed."""
+    if any(dtype == "f64" for _, dtype in computed.values()):
+        return None
+    try:
+        tables = by_arrays(program, bound, tuple(computed))
+    except Unfit:
+        return None
+    results = []
+    for name, (array, dtype) in computed.items():
+        errors, open_ended = _errors(tables[name], array, dtype)
+        spots = np.flatnonzero(open_ended)
+        at_worst = np.argmax(np.where(open_ended, -1.0, errors)) if errors.size else 0
+        first = sorted({int(at_worst), *map(int, spots)}, key=lambda at: at != at_worst) if errors.size else []
+        sharp = _at_points(program, bound, name, array, dtype, first)
+        if len(sharp) < len(first):
+            return None
+        results.append(_gathered(program.tensors[name], array, dtype, sharp, errors))
+    return tuple(results)
+
+
+def _errors(table: Any, array: np.ndarray[Any, Any], dtype: Dtype) -> tuple[Any, Any]:
+    """The errors in units, flat, and where they are not known well enough: not finite, or within too large a radius."""
+    found = array.reshape(-1).astype(np.float64)
+    if dtype not in FORMATS:
+        flat = np.broadcast_to(np.asarray(table), table.shape).reshape(-1)
+        return np.abs(flat.astype(np.float64) - found), np.zeros(found.shape, bool)
+    ball = (table if isinstance(table, Ball) else exactly(table, True)).spread_out()
+    middle, radius = (np.asarray(part).reshape(-1) for part in (ball.middle, ball.radius))
+    with np.errstate(all="ignore"):
+        unit = units(np.abs(middle) + radius, dtype)
+        off = np.abs(found - middle)
+        sharp = (radius * SHARPER <= unit) | (radius * SHARPER <= off)
+        return off / unit, ~(sharp & np.isfinite(off))
+
+
+def _gathered(
+    tensor: ir.Let | ir.Input, array: np.ndarray[Any, Any], dtype: Dtype, sharp: dict[int, Point], errors: Any
+) -> Accuracy:
+    """One output: errors of all points from arrays, and of some from intervals, which count before them."""
+    missing = [at for at, point in sharp.items() if point.error is None]
+    for at, point in sharp.items():
+        errors[at] = 0.0 if point.error is None else float(min(point.error, Fraction(10**300)))
+    worst = max((at for at in sharp if at not in missing), key=lambda at: sharp[at].error or 0, default=None)
+    total = Fraction(float(errors.sum())) / max(1, array.size - len(missing)) if errors.size else Fraction(0)
+    return Accuracy(
+        tensor.name,
+        tuple(str(axis.coordinate) for axis in tensor.axes),
+        dtype,
+        array.size,
+        None if worst is None else sharp[worst].shown(array),
+        total,
+        len(missing),
+        sharp[min(missing)].shown(array) if missing else None,
+        array.size,
+    )
+
+
+# --------------------------------------------------------------- point by point
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A point by its offset: the true value, and the error."""
+
+    offset: int
+    true: Any
+    error: Fraction | None
+
+    def shown(self, array: np.ndarray[Any, Any]) -> Worst:
+        place = tuple(map(int, np.unravel_index(self.offset, array.shape))) if array.ndim else ()
+        return Worst(place, array.reshape(-1)[self.offset].item(), _shown(self.true), self.error)
+
+
+def _at_points(
+    program: ir.Program, bound: Bound, name: str, array: np.ndarray[Any, Any], dtype: Dtype, offsets: list[int]
+) -> dict[int, Point]:
+    """The errors at some points, in this order, as far as the steps last."""
+    found: dict[int, Point] = {}
+    flat = array.reshape(-1)
+    bits, steps = 128, SPOT_STEPS
+    while bits <= _MOST_BITS and len(found) < len(offsets):
+        try:
+            evaluation = Pointwise(program, bound, bits, (name,), steps)
+            for offset in offsets:
+                if offset not in found:
+                    true = _real(evaluation.tensors[name].cells[offset], dtype)
+                    found[offset] = Point(offset, true, _error(true, flat[offset].item(), dtype))
+        except Unsettled:
+            bits *= 2
+            continue
+        except Spent:
+            break
+    return found
+
+
+def _by_points(
+    program: ir.Program, bound: Bound, arguments: dict[str, Any], computed: Computed
+) -> tuple[Accuracy, ...]:
+    """By intervals: all points, or those for which the steps last, spread over the output."""
+    wanted = tuple(computed)
+    if work_of(bound, wanted) <= FEW_STEPS:
+        return _all_points(program, arguments, computed)
+    check_work(bound, wanted, MOST_STEPS, recurrent=True)
+    results = []
+    for name, (array, dtype) in computed.items():
+        order = [*dict.fromkeys([*_likely(program, bound, name, array), *_spread(array.size)])]
+        sharp = _at_points(program, bound, name, array, dtype, order)
+        if order and not sharp:
+            message = f"no point of `{name}` is enclosed in {SPOT_STEPS:,} steps"
+            raise CallError([Diagnostic("IX507", message, help="choose smaller sizes, or ask for fewer outputs")])
+        kept = [at for at in order if at in sharp]
+        part = _gathered(program.tensors[name], array, dtype, sharp, np.zeros(array.size))
+        counted = max(1, len(kept) - part.wrong)
+        results.append(replace(part, mean=part.mean * max(1, array.size - part.wrong) / counted, measured=len(kept)))
+    return tuple(results)
+
+
+def _likely(program: ir.Program, bound: Bound, name: str, array: np.ndarray[Any, Any]) -> list[int]:
+    """The points that differ the most from what plain floats of 64 bits make of them."""
+    try:
+        found = Arrays(program, bound, False).compute((name,))[name]
+    except Unfit:
+        return []
+    middle = np.broadcast_to(found.middle if isinstance(found, Ball) else found, found.shape).reshape(-1)
+    with np.errstate(all="ignore"):
+        off = np.nan_to_num(np.abs(array.reshape(-1) - middle) / np.maximum(np.abs(middle), 2.0**-1000))
+    return [int(at) for at in np.argsort(-off)[:4]]
+
+
+def _spread(count: int) -> list[int]:
+    """All places from 0 up to a number, so that the first ones of them lie far apart: by the golden section."""
+    return sorted(range(count), key=lambda n: n * 0.6180339887498949 % 1)
+
+
+def _all_points(program: ir.Program, arguments: dict[str, Any], computed: Computed) -> tuple[Accuracy, ...]:
+    given = read_inputs(program, arguments, {})
+    wanted, bits = tuple(computed), 128
     while bits <= _MOST_BITS:
         with suppress(Unsettled):
             return _compared_all(program, _enclosed(program, given, wanted, bits).tensors, computed)
@@ -72,8 +252,12 @@ def measure(
     try:
         return _compared_all(program, _exactly(program, arguments, wanted, bits), computed)
     except Unsettled:
-        message = "some output cannot be enclosed: a comparison, a root or a quotient lies too near its edge"
-        raise CallError([Diagnostic("IX513", message)]) from None
+        raise _undecided() from None
+
+
+def _undecided() -> CallError:
+    message = "some output cannot be enclosed: a comparison, a root or a quotient lies too near its edge"
+    return CallError([Diagnostic("IX513", message)])
 
 
 def _enclosed(program: ir.Program, given: Given, wanted: tuple[str, ...], bits: int) -> Enclosed:
@@ -100,39 +284,26 @@ def _exactly(program: ir.Program, arguments: dict[str, Any], wanted: tuple[str, 
     return found
 
 
-def _compared_all(
-    program: ir.Program, tables: dict[str, Table], computed: dict[str, tuple[np.ndarray[Any, Any], Dtype]]
-) -> tuple[Accuracy, ...]:
-    return tuple(
-        _compared(program.tensors[name], tables[name], array, dtype) for name, (array, dtype) in computed.items()
-    )
+def _compared_all(program: ir.Program, tables: dict[str, Table], computed: Computed) -> tuple[Accuracy, ...]:
+    results = []
+    for name, (array, dtype) in computed.items():
+        flat = array.reshape(-1).tolist()
+        trues = [_real(true, dtype) for true in tables[name].cells]
+        found = {n: Point(n, true, _error(true, flat[n], dtype)) for n, true in enumerate(trues)}
+        output = _gathered(program.tensors[name], array, dtype, found, np.zeros(array.size))
+        exact = sum((point.error for point in found.values() if point.error is not None), Fraction(0))
+        results.append(replace(output, mean=exact / max(1, array.size - output.wrong)))
+    return tuple(results)
 
 
-def _compared(tensor: ir.Let | ir.Input, table: Table, array: np.ndarray[Any, Any], dtype: Dtype) -> Accuracy:
-    worst: Worst | None = None
-    first_wrong: Worst | None = None
-    total, wrong = Fraction(0), 0
-    for offset, found in enumerate(array.reshape(-1).tolist()):
-        true = table.cells[offset]
-        if dtype in _FORMATS and isinstance(true, int):
-            # A branch may give a whole number where another gives a real one.
-            true = Interval.of(true, 128)
-        error = _error(true, found, dtype)
-        if error is None:
-            wrong += 1
-            first_wrong = first_wrong or Worst(table.place(offset), found, _shown(true), None)
-            continue
-        total += error
-        if worst is None or worst.error is None or error > worst.error:
-            worst = Worst(table.place(offset), found, _shown(true), error)
-    names = tuple(str(axis.coordinate) for axis in tensor.axes)
-    counted = max(1, array.size - wrong)
-    return Accuracy(tensor.name, names, dtype, array.size, worst, total / counted, wrong, first_wrong)
+def _real(true: Any, dtype: Dtype) -> Any:
+    """An interval where the dtype is one of reals: a branch may give a whole number where another gives a real one."""
+    return Interval.of(true, 128) if dtype in FORMATS and isinstance(true, int) else true
 
 
 def _error(true: Any, found: Any, dtype: Dtype) -> Fraction | None:
     """The distance in units in the last place; None where one of the two is not finite and they differ."""
-    if dtype not in _FORMATS:
+    if dtype not in FORMATS:
         return Fraction(abs(int(true or 0) - int(found)))
     if true is None:
         true = Interval.of(0, 64)
@@ -149,7 +320,7 @@ def _error(true: Any, found: Any, dtype: Dtype) -> Fraction | None:
 
 def _overflow(true: Interval, dtype: Dtype) -> int | None:
     """The side of the infinity to which a dtype rounds a number; None where it does not."""
-    precision, least = _FORMATS[dtype]
+    precision, least = FORMATS[dtype]
     edge = Fraction(2) ** (2 - least) * (1 - Fraction(1, 2 ** (precision + 1)))
     if abs(true).lower < edge <= abs(true).upper:
         raise Unsettled
@@ -158,7 +329,7 @@ def _overflow(true: Interval, dtype: Dtype) -> int | None:
 
 def _unit(true: Interval, dtype: Dtype) -> Fraction:
     """The distance of neighbouring numbers of the dtype, where the true one lies."""
-    precision, least = _FORMATS[dtype]
+    precision, least = FORMATS[dtype]
     size = max(abs(true.lower), abs(true.upper))
     exponent = least
     if size:
