@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .api import Program, check, compile
     from .auditor import AuditFailed, Contract, audit
     from .calculus import batch, grad, jvp
+    from .declared import program
     from .diagnostics import CallError, CompileError, Diagnostic, Error, SlowPath
     from .lift import read
     from .pages import show, trace
@@ -40,6 +41,7 @@ __all__ = [
     "jvp",
     "nn",
     "patterns",
+    "program",
     "read",
     "show",
     "std",
@@ -61,6 +63,7 @@ _HOMES = {
     **dict.fromkeys(("AuditFailed", "Contract", "audit"), "auditor"),
     "patterns": "weights",
     **dict.fromkeys(("show", "trace"), "pages"),
+    "program": "declared",
     "read": "lift",
     "tune": "tuning",
     "watch": "watching.models",

@@ -23,13 +23,15 @@ from .ir.functions import UNSTABLE
 from .ir.types import Dtype
 from .ir.walk import parts_in
 from .run import EMITTED
-from .run.asked import arguments_of, check_backend, definitions, packed, wanted_of
+from .run.asked import PLAIN, Face, arguments_of, check_backend, definitions, filled, name_of, packed, wanted_of
 from .run.tracing import finder, tracing_test
 from .source import Source
 from .syntax.files import read_source
 from .syntax.parse import parse
 
 if TYPE_CHECKING:
+    from inspect import Signature
+
     from .facts.roles import Roles
     from .run.calling import Caller
     from .run.kernel import Call, Engine
@@ -59,21 +61,33 @@ def _compiled(text_or_path: str | os.PathLike[str], despite: frozenset[str]) -> 
     return compile_source(source, despite)
 
 
-def compile_source(source: Source, despite: frozenset[str] = frozenset()) -> Program:
+def compile_source(source: Source, despite: frozenset[str] = frozenset(), face: Face = PLAIN) -> Program:
     """A program from its text and the name of the file that it stands in; `despite` errors of these codes."""
     sink = Sink()
     program = _compile(source, sink)
     errors = [found for found in _sorted(sink) if found.severity == "error" and found.code not in despite]
     if program is None or errors:
         raise CompileError(errors)
-    return Program(source, program, tuple(_sorted(sink)))
+    return Program(source, program, tuple(_sorted(sink)), face=face)
 
 
 def check(text_or_path: str | os.PathLike[str]) -> list[Diagnostic]:
     """Everything that can be said of a program without running it, in the order of the text."""
     sink = Sink()
     source = read_source(text_or_path, sink)
-    return _sorted(sink) if source is None else check_source(source)
+    return _sorted(sink) if source is None else check_file(source)
+
+
+def check_file(file: Source) -> list[Diagnostic]:
+    """The same for a text and the name of its file: that of a Python file or a Markdown page may have many programs."""
+    if not file.name.endswith((".py", ".md")):
+        return check_source(file)
+    from .syntax.embedded import blocks_in, programs_in
+
+    sink = Sink()
+    for source in programs_in(file, sink) if file.name.endswith(".py") else blocks_in(file):
+        _compile(source, sink)
+    return _sorted(sink)
 
 
 def check_source(source: Source) -> list[Diagnostic]:
@@ -115,10 +129,24 @@ def _derive(*given: Any) -> tuple[ir.Let, ...]:
 
 def _sorted(sink: Sink) -> list[Diagnostic]:
     def place(diagnostic: Diagnostic) -> tuple[str, int]:
-        span = diagnostic.labels[0].span if diagnostic.labels else None
+        span = diagnostic.labels[0].span.shown if diagnostic.labels else None
         return ("", 0) if span is None else (span.source.name, span.start)
 
     return sorted(sink, key=place)
+
+
+class _Words:
+    """The words about a class, and about each of its objects others."""
+
+    def __init__(self, of_class: str | None) -> None:
+        self.of_class = of_class
+
+    def __get__(self, program: Program | None, owner: type) -> str | None:
+        if program is None:
+            return self.of_class
+        from .run.signatures import described
+
+        return described(program._program, program._face, program.__name__, program.source_text)
 
 
 class Program:
@@ -131,9 +159,10 @@ class Program:
         diagnostics: tuple[Diagnostic, ...],
         texts: tuple[str, ...] | None = None,
         told: Callable[[], ir.Program] | None = None,
+        face: Face = PLAIN,
     ) -> None:
         """`texts` are all that the program is made of, where that is not its own text; `told` is then the same program
-        as its text says it, for findings."""
+        as its text says it, for findings. `face` is what the Python function had that declared it."""
         self._program = program
         self._text = source.text
         self._texts = (source.text, *(file.text for file in program.modules)) if texts is None else texts
@@ -145,6 +174,18 @@ class Program:
         self._find = finder(self._make_engine, self._functions)
         self._caller: Caller | None = None
         self._call: Callable[..., Any] | None = None
+        self._face = face
+        self._fills = bool(face.defaults or face.by_name)
+        self.__name__ = face.name or name_of(source)
+        self.__qualname__ = face.qualname or self.__name__
+        if face.module:
+            self.__module__ = face.module
+
+    @property
+    def __signature__(self) -> Signature:
+        from .run.signatures import signature_of
+
+        return signature_of(self._program, self._face)
 
     @property
     def _engine(self) -> Engine:
@@ -179,6 +220,11 @@ class Program:
     def inputs(self) -> tuple[str, ...]:
         """The names of the inputs, in the order of the text."""
         return tuple(tensor.name for tensor in self._program.inputs)
+
+    @property
+    def by_place(self) -> tuple[str, ...]:
+        """The inputs that need not be given by name."""
+        return self.inputs[: len(self.inputs) - len(self._face.by_name)]
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -263,7 +309,14 @@ class Program:
         return self._shown.prepare(self.arguments(arrays, named), backend), self.wanted(outputs)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return compile_source, (self.ir.source,)
+        return compile_source, (self.ir.source.kept(), frozenset(), self._face)
+
+    def __copy__(self) -> Program:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Program:
+        """The program itself: nothing in it changes."""
+        return self
 
     def __str__(self) -> str:
         return self.source_text
@@ -296,6 +349,8 @@ class Program:
         of an attention for its way back, which else makes them again in less room; `backend="reference"` is the
         slow evaluator that says what is right.
         """
+        if self._fills:
+            named = filled(self._program, self._face, arrays, named)
         if not self._is_traced():
             call = self._call
             if call is None:
@@ -342,4 +397,11 @@ class Program:
 
     def arguments(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         """Each input with its array; one error says all that is missing or too many."""
-        return arguments_of(self._program, arrays, named)
+        return arguments_of(self._program, arrays, self.filled(arrays, named))
+
+    def filled(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+        """The arrays that are given by name, and the defaults of scalars that are not given."""
+        return filled(self._program, self._face, arrays, named) if self._fills else named
+
+    # Of the class its own words; of a program what it takes and gives, and its text.
+    __doc__ = _Words(__doc__)

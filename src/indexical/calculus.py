@@ -15,6 +15,7 @@ from .checker.scope import Refusal
 from .codes import CODES
 from .diagnostics import CallError, CompileError, Diagnostic, Label, Sink
 from .ir import nodes as ir
+from .run.asked import Face
 from .source import Source, Span
 from .syntax.tokens import KEYWORDS
 from .syntax.vocabulary import RESERVED
@@ -217,13 +218,22 @@ def _compiled(program: Program, derived: ir.Program, what: str, said: Sequence[s
     """The derived program. Without contracts its text is made when somebody reads it; `said` is then what was asked
     for, beside the program that it is derived from."""
     name = f"{what} of {program._program.source.name}"
+    face = _face(program, tuple(tensor.name for tensor in derived.inputs), what)
     if derived.contracts:
-        return _answered(Source(name, laid_out(_spelled(derived, what))), what)
+        return _answered(Source(name, laid_out(_spelled(derived, what))), what, face)
     sink = Sink()
     found = finish(unwritten(derived, name), sink)
     if found is None:
         raise CompileError([finding for finding in sink if finding.severity == "error"])
-    return _Unread(found, derived, what, (*program._texts, what, *said))
+    return _Unread(found, derived, what, (*program._texts, what, *said), face)
+
+
+def _face(program: Program, inputs: tuple[str, ...], what: str) -> Face:
+    """The face of a derived program: scalars keep their defaults, and what follows one is given by name."""
+    defaults = {name: value for name, value in program.filled((), {}).items() if name in inputs}
+    by_name = defaults.keys() | set(program.inputs[len(program.by_place) :])
+    first = next((at for at, name in enumerate(inputs) if name in by_name), len(inputs))
+    return Face(f"{what}_of_{program.__name__}", by_name=inputs[first:], defaults=defaults)
 
 
 def _spelled(derived: ir.Program, what: str) -> str:
@@ -237,9 +247,9 @@ class _Unread(Program):
     """A derived program that has no text yet: it is printed, read again and checked by the lints when its text, its
     findings or places in it are first asked for. Calls do not ask, but to say where something is wrong."""
 
-    def __init__(self, program: ir.Program, derived: ir.Program, what: str, texts: tuple[str, ...]) -> None:
-        read = cache(partial(_read, derived, what, program.source.name))
-        super().__init__(program.source, program, (), texts, lambda: read()._program)
+    def __init__(self, program: ir.Program, derived: ir.Program, what: str, texts: tuple[str, ...], face: Face) -> None:
+        read = cache(partial(_read, derived, what, program.source.name, face))
+        super().__init__(program.source, program, (), texts, lambda: read()._program, face)
         self._read = read
 
     @property
@@ -252,18 +262,18 @@ class _Unread(Program):
         return type(self._engine)(with_texts(self._program), None, self._engine.told)
 
 
-def _read(derived: ir.Program, what: str, name: str) -> Program:
-    return _answered(Source(name, laid_out(_spelled(derived, what))), what)
+def _read(derived: ir.Program, what: str, name: str, face: Face) -> Program:
+    return _answered(Source(name, laid_out(_spelled(derived, what))), what, face)
 
 
-def _answered(source: Source, what: str) -> Program:
+def _answered(source: Source, what: str, face: Face) -> Program:
     """The program of a printed text, in which every warning is answered where it arises."""
-    compiled = compile_source(source)
+    compiled = compile_source(source, face=face)
     for _ in range(2):
         remarks = _remarks(compiled, {} if what == "batch" else _REASONS)
         if not remarks:
             break
-        compiled = compile_source(Source(source.name, _remarked(compiled.source_text, remarks)))
+        compiled = compile_source(Source(source.name, _remarked(compiled.source_text, remarks)), face=face)
     return compiled
 
 

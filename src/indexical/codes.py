@@ -6,9 +6,12 @@ same name, with a program that fails, what is printed, why, and the mend.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from .records import dataclass
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Severity = Literal["error", "warning", "note"]
 
@@ -43,6 +46,7 @@ CODES: dict[str, Code] = {
     "IX106": _error("nested too deeply"),
     "IX107": _error("an array literal that is not rectangular"),
     "IX108": _error("a file that cannot be read"),
+    "IX109": _error("a Python function that is no program"),
     # Names.
     "IX201": _error("a name that nothing defines"),
     "IX202": _error("a name defined twice"),
@@ -132,3 +136,17 @@ CODES: dict[str, Code] = {
     "IX603": _error("a relation that is not what the callable computes"),
     "IX604": _warning("a view that cuts across positions and heads"),
 }
+
+
+def page_file(code: str) -> Path:
+    """The file with the page of a code: it is installed with the package, and in a copy of the repository in `docs`."""
+    from pathlib import Path
+
+    here = Path(__file__).resolve().parent
+    installed = here / "explained" / f"{code}.md"
+    return installed if installed.is_file() else here.parents[1] / "docs" / "codes" / f"{code}.md"
+
+
+def page_of(code: str) -> str:
+    """The address of the page of a code."""
+    return page_file(code).as_uri()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-from .codes import CODES, Severity
+from .codes import CODES, Severity, page_of
 from .records import dataclass
 from .source import Span
 
@@ -49,10 +50,11 @@ class Diagnostic:
             "code": self.code,
             "severity": self.severity,
             "message": self.message,
-            "labels": [{**_place(label.span), "text": label.text} for label in self.labels],
+            "labels": [{**place_of(label.span), "text": label.text} for label in self.labels],
             "notes": list(self.notes),
             "help": self.help,
-            "fix": self.fix and {**_place(self.fix.span), "replacement": self.fix.replacement},
+            "fix": self.fix and {**place_of(self.fix.span), "replacement": self.fix.replacement},
+            "url": page_of(self.code),
         }
 
 
@@ -121,9 +123,10 @@ def render(diagnostic: Diagnostic, colour: bool = False) -> str:
     tone = _COLOURS[diagnostic.severity]
     head = paint(f"{diagnostic.severity}[{diagnostic.code}]", f"1;{tone}")
     lines = [f"{head}: {paint(diagnostic.message, '1')}"]
-    width = max((len(str(label.span.line)) for label in diagnostic.labels), default=1) + 2
+    labels = [Label(label.span.shown, label.text) for label in diagnostic.labels]
+    width = max((len(str(label.span.line)) for label in labels), default=1) + 2
     shown = None
-    for index, label in enumerate(diagnostic.labels):
+    for index, label in enumerate(labels):
         if label.span.source is not shown:
             shown = label.span.source
             lines.append(paint(f"{' ' * (width - 1)}--> {label.span}", "2"))
@@ -168,7 +171,9 @@ def _coloured(text: str, tone: str) -> str:
     return f"\x1b[{tone}m{text}\x1b[0m"
 
 
-def _place(span: Span) -> dict[str, object]:
+def place_of(span: Span) -> dict[str, Any]:
+    """A place in the file that a person wrote: lines and columns count from 1, and the end is the first one after."""
+    span = span.shown
     line, column = span.source.position(span.start)
     end_line, end_column = span.source.position(span.end)
     return {

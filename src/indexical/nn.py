@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from inspect import Signature
 from typing import Any
 
 import torch
@@ -62,9 +63,17 @@ class Module(torch.nn.Module):
         found.update(named)
         found.update({name: getattr(self, name) for name in self.given})
         asked = self.outputs if outputs is None else outputs
-        if asked is None and not isolate and len(found) == len(self.program.inputs):
-            return self.program(*(found[name] for name in self.program.inputs if name in found))
+        if asked is None and not isolate and found.keys() == set(self.program.inputs):
+            by_place = [found.pop(name) for name in self.program.by_place]
+            return self.program(*by_place, **found)
         return self.program(outputs=asked, isolate=isolate, **found)
+
+    @property
+    def __signature__(self) -> Signature:
+        """What a call takes: the inputs that are no parameters, and the options of `forward`."""
+        whole = self.program.__signature__
+        left_out = {*self.given, "backend", "recompute"}
+        return whole.replace(parameters=[each for name, each in whole.parameters.items() if name not in left_out])
 
     def extra_repr(self) -> str:
         outputs = self.program.outputs if self.outputs is None else self.outputs

@@ -134,8 +134,9 @@ def _evaluated(
 
 def arguments_of(program: Program, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
     """Inputs by name; those that are left out have no value."""
-    rest = {name: None for name in program.inputs[len(arrays) :] if name not in named}
-    return program.arguments(arrays, {**named, **rest})
+    given = program.filled(arrays, dict(named))
+    rest = {name: None for name in program.inputs[len(arrays) :] if name not in given}
+    return program.arguments(arrays, {**given, **rest})
 
 
 # ---------------------------------------------------------------------- trace

@@ -8,6 +8,8 @@ done with it.
     prints exactly that when `ix check` reads it; otherwise it has no errors and no warnings.
 `console`
     Each line that starts with `$ ix` is run; the lines up to the next one are exactly what it prints.
+`python NAME.py`
+    A file with programs in it, which is written and checked as an `ix` block is, and not run.
 `python`
     With `>>>`, a doctest, in which `...` stands for any text. Otherwise statements: directly before an `output`
     block they print exactly that, the last lines of an error that was raised included; otherwise they print nothing.
@@ -17,6 +19,8 @@ done with it.
 `sh`
     Commands for a person. Not run, but each also stands in `.ci/run`, or in the README (where the parts that are `ix …`
     are run as well).
+`yaml`
+    Settings of other tools. Every `ix …` that they run is run, and succeeds; `*` stands for files, `>` leads nowhere.
 `ebnf`, `md`
     Shown, not run.
 
@@ -30,6 +34,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import doctest
+import glob
 import io
 import itertools
 import os
@@ -146,8 +151,12 @@ def _run_block(page: Path, block: Block, output: Block | None, names: dict[str, 
             return _run_program(block, output)
         case "console":
             return _run_console(block)
+        case "python" if block.name:
+            return _run_program(block, output)
         case "python":
             return _run_python(block, output, names)
+        case "yaml":
+            return _run_settings(block)
         case "sh":
             return _check_commands(block, page)
         case language if language in PRINTED | SHOWN:
@@ -268,6 +277,18 @@ def _check_commands(block: Block, page: Path) -> list[Fault]:
         if line not in known and page != README:
             faults.append(Fault(block, f"this command stands neither in the README nor in .ci/run: {line}"))
         faults += [Fault(block, f"this command fails: {line}") for words in ours if command(words[1:])[1]]
+    return faults
+
+
+def _run_settings(block: Block) -> list[Fault]:
+    """Run what another tool would: the commands behind `run:`, and those behind `entry:` with every program."""
+    faults = []
+    for key, line in re.findall(r"(run|entry): (ix [^>\n]*)", block.text):
+        words = [*shlex.split(line)[1:], *(["programs/*.ix"] if key == "entry" else [])]
+        files = [name for word in words for name in (sorted(glob.glob(word)) if "*" in word else [word])]
+        printed, status = command(files)
+        if status:
+            faults.append(Fault(block, f"this command fails: {line}\n{printed}"))
     return faults
 
 

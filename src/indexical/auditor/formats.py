@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
 
+from ..views.findings import sarif_log, sarif_place
 from .reports import Finding, Report
 
 _LEVELS = {"proved": "error", "refuted": "error", "suspected": "warning"}
@@ -23,14 +24,8 @@ def to_json(reports: Sequence[Report]) -> str:
 def to_sarif(reports: Sequence[Report]) -> str:
     """SARIF 2.1.0: one rule a law, one result a finding."""
     laws = sorted({finding.law for report in reports for finding in report.findings})
-    driver = {
-        "name": "ix audit",
-        "rules": [{"id": law, "shortDescription": {"text": f"the law `{law}`"}} for law in laws],
-    }
-    results = [_result(report, finding) for report in reports for finding in report.findings]
-    run = {"tool": {"driver": driver}, "results": results}
-    schema = "https://json.schemastore.org/sarif-2.1.0.json"
-    return json.dumps({"version": "2.1.0", "$schema": schema, "runs": [run]}, indent=2)
+    rules = [{"id": law, "shortDescription": {"text": f"the law `{law}`"}} for law in laws]
+    return sarif_log("ix audit", rules, [_result(report, finding) for report in reports for finding in report.findings])
 
 
 def _result(report: Report, finding: Finding) -> dict[str, Any]:
@@ -42,10 +37,7 @@ def _result(report: Report, finding: Finding) -> dict[str, Any]:
         "message": {"text": "\n".join(part for part in parts if part)},
     }
     if finding.span is not None:
-        line, column = finding.span.source.position(finding.span.start)
-        region = {"startLine": line, "startColumn": column}
-        file = {"uri": finding.span.source.name}
-        result["locations"] = [{"physicalLocation": {"artifactLocation": file, "region": region}}]
+        result["locations"] = [sarif_place(finding.span)]
     return result
 
 

@@ -94,7 +94,7 @@ def _locate(source: Source, use: tree.Use) -> Path | None:
     if use.path[0] == "std":
         return STANDARD / f"{use.path[1]}.ix" if len(use.path) == 2 else None
     beside = Path(source.name)
-    if beside.suffix != ".ix":
+    if beside.suffix != ".ix" and source.origin is None:
         return None
     return beside.resolve().parent.joinpath(*use.path[:-1], f"{use.path[-1]}.ix")
 

@@ -2,24 +2,99 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import time
 from argparse import Namespace
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ..api import check
 from ..diagnostics import Diagnostic
 from .findings import print_diagnostics
-from .words import text_of
+from .words import Usage, text_of
+
+# So often, in seconds, files are looked at to see whether they have changed.
+_PAUSE = 0.2
 
 
 def check_command(options: Namespace) -> int:
+    if options.watch:
+        return _watch(options)
+    return check_files(options)
+
+
+def check_files(options: Namespace) -> int:
     found: list[Diagnostic] = []
-    for file in options.files:
-        if options.fix and file != "-":
+    changes = False
+    for file in files_in(options.files):
+        if (options.fix or options.diff) and file != "-":
             from .mending import mend_file
 
-            mend_file(Path(file))
+            changes |= mend_file(Path(file), options.diff)
         found += check(text_of(file))
     shown = [diagnostic for diagnostic in found if options.notes or diagnostic.severity != "note"]
     print_diagnostics(shown, options)
     severities = {diagnostic.severity for diagnostic in found}
-    return int("error" in severities or (options.strict and "warning" in severities))
+    return int("error" in severities or (options.strict and "warning" in severities) or (options.diff and changes))
+
+
+def files_in(given: Iterable[str]) -> Iterator[str]:
+    """The files that are named, and those in folders that are: programs, and Python files that may have some."""
+    for name in given:
+        if name == "-" or not os.path.isdir(name):
+            yield name
+            continue
+        for folder, inner, files in os.walk(name):
+            inner[:] = sorted(each for each in inner if not _is_left_out(folder, each))
+            yield from (os.path.join(folder, file) for file in sorted(files) if _has_programs(folder, file))
+
+
+def _is_left_out(folder: str, name: str) -> bool:
+    """Whether a folder is not a person's own: hidden, a cache, or an environment of Python."""
+    inside = os.path.join(folder, name, "pyvenv.cfg")
+    return name.startswith(".") or name in ("__pycache__", "node_modules") or os.path.exists(inside)
+
+
+def _has_programs(folder: str, file: str) -> bool:
+    if not file.endswith(".py"):
+        return file.endswith(".ix")
+    try:
+        return b"indexical" in Path(folder, file).read_bytes()
+    except OSError:
+        return False
+
+
+def _watch(options: Namespace) -> int:
+    """Check, and again whenever something changes, until it is interrupted."""
+    if "-" in options.files:
+        raise Usage("--watch: standard input is read once, and does not change")
+    before: dict[str, int] = {}
+    try:
+        while True:
+            now = _times(options.files)
+            if now != before:
+                if sys.stdout.isatty():
+                    print("\x1b[2J\x1b[H", end="", flush=True)
+                status = check_files(options)
+                counted = f"{len(list(files_in(options.files)))} files" if len(now) > 1 else "the file"
+                words = "found something" if status else "all is well"
+                print(f"{time.strftime('%H:%M:%S')} checked {counted}: {words}", file=sys.stderr, flush=True)
+                # What `--fix` wrote is no change to look at.
+                before = _times(options.files) if options.fix else now
+            time.sleep(_PAUSE)
+    except KeyboardInterrupt:
+        return 0
+
+
+def _times(given: Iterable[str]) -> dict[str, int]:
+    """When each file was changed, and each program beside it, which it may use."""
+    files = {Path(file) for file in files_in(given)}
+    files |= {beside for folder in {file.parent for file in files} for beside in folder.glob("*.ix")}
+    found = {}
+    for file in files:
+        try:
+            found[str(file)] = file.stat().st_mtime_ns
+        except OSError:
+            found[str(file)] = 0
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from argparse import Namespace
@@ -12,9 +11,15 @@ from ..diagnostics import Diagnostic, render
 
 
 def print_diagnostics(found: Sequence[Diagnostic], options: Namespace) -> None:
-    if getattr(options, "format", "text") == "json":
-        print(json.dumps([diagnostic.to_json() for diagnostic in found]))
+    form = getattr(options, "format", "text")
+    if form != "text":
+        from ..views.findings import FORMATS
+
+        text = FORMATS[form](found) if form in FORMATS else FORMATS["json"](found)
+        print(text, end="\n" if text else "")
         return
-    colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+    terminal = sys.stderr.isatty()
     for diagnostic in found:
-        print(render(diagnostic, colour), end="\n\n", file=sys.stderr)
+        print(render(diagnostic, terminal and "NO_COLOR" not in os.environ), end="\n\n", file=sys.stderr)
+    if found and terminal:
+        print(f"ix explain {found[0].code} says more", file=sys.stderr)

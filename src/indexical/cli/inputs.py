@@ -11,7 +11,7 @@ import numpy as np
 
 from ..api import Program
 from ..run.samples import Sample, random_arrays
-from .words import Usage, sizes_in
+from .words import Usage, beside, meant, sizes_in
 
 
 def given_arrays(program: Program, specifications: list[str]) -> dict[str, Any]:
@@ -25,7 +25,8 @@ def given_arrays(program: Program, specifications: list[str]) -> dict[str, Any]:
         if isinstance(loaded, dict):
             entries = {name: loaded[name]} if name and name in loaded else loaded
             if name and name not in loaded:
-                raise Usage(f"--input {specification}: {path} has no array `{name}`; it has {', '.join(loaded)}")
+                known = meant(name, loaded) or f"; it has {', '.join(loaded)}"
+                raise Usage(f"--input {specification}: {path} has no array `{name}`{known}")
             arrays.update({key: array for key, array in entries.items() if key in program.inputs or key == name})
         else:
             arrays[name] = loaded
@@ -38,7 +39,7 @@ def load(path: str) -> Any:
             loaded = np.load(file, allow_pickle=False)
             return dict(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else loaded
     except OSError as problem:
-        raise Usage(f"{path} cannot be loaded: {problem.strerror or problem}") from None
+        raise Usage(f"{path} cannot be loaded: {problem.strerror or problem}{beside(path)}") from None
     except (ValueError, EOFError, BadZipFile):
         raise Usage(f"{path} cannot be loaded: it is no .npy or .npz file of numbers") from None
 
@@ -59,7 +60,8 @@ def check_names(sizes: dict[str, int], sample: Sample, option: str) -> None:
     unknown = [name for name in sizes if name not in sample.coordinates]
     if unknown:
         known = f"they have {', '.join(sample.coordinates)}" if sample.coordinates else "there are none"
-        raise Usage(f"{option}: no input has a coordinate `{unknown[0]}`; {known}")
+        close = meant(unknown[0], sample.coordinates) if len(unknown[0]) > 1 else ""
+        raise Usage(f"{option}: no input has a coordinate `{unknown[0]}`; {known}{close}")
 
 
 def save(found: dict[str, Any], path: str) -> None:

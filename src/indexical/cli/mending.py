@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from codecs import BOM_UTF8
 from collections.abc import Sequence
+from difflib import unified_diff
 from pathlib import Path
 
-from ..api import check_source
-from ..diagnostics import Diagnostic, Sink
+from ..api import check_file
+from ..diagnostics import Diagnostic, Fix, Sink
 from ..source import Source
 from ..syntax.files import read_source
 
@@ -16,17 +17,21 @@ from ..syntax.files import read_source
 _MOST_ROUNDS = 100
 
 
-def mend_file(path: Path) -> None:
-    """Apply every fix to a file, and say how many there were. A file that cannot be read is left to the check."""
+def mend_file(path: Path, only_shown: bool = False) -> bool:
+    """Apply every fix to a file and say how many there were, or print what would change; whether there is something
+    to mend. A file that cannot be read is left to the check."""
     source = read_source(path, Sink())
     if source is None:
-        return
+        return False
     text, count = mended(source)
-    if count:
+    if count and only_shown:
+        print(*unified_diff(source.text.splitlines(), text.splitlines(), str(path), str(path), lineterm=""), sep="\n")
+    elif count:
         kept = path.read_bytes()
         ended = text.replace("\n", "\r\n") if b"\r\n" in kept else text
         path.write_bytes((BOM_UTF8 if kept.startswith(BOM_UTF8) else b"") + ended.encode())
         print(f"mended {path}: {count} {'fix' if count == 1 else 'fixes'}", file=sys.stderr)
+    return count > 0
 
 
 def mended(source: Source) -> tuple[str, int]:
@@ -34,22 +39,27 @@ def mended(source: Source) -> tuple[str, int]:
     read as well as before. What it uncovers is another matter, and may have a fix of its own."""
     count = 0
     refused: set[tuple[str, str, str]] = set()
-    found = check_source(source)
+    found = check_file(source)
     for _ in range(_MOST_ROUNDS):
-        waiting = [f for f in found if f.fix is not None and f.fix.span.source is source and _key(f) not in refused]
+        waiting = [f for f in found if f.fix is not None and _stands_in(f.fix, source) and _key(f) not in refused]
         if not waiting:
             break
         first = waiting[0]
         assert first.fix is not None
-        span = first.fix.span
+        span = first.fix.span.shown
         new = Source(source.name, source.text[: span.start] + first.fix.replacement + source.text[span.end :])
-        after = check_source(new)
+        after = check_file(new)
         is_gone = _alike(after, first) < _alike(found, first)
         if is_gone and _unreadable(after) <= _unreadable(found):
             source, found, count = new, after, count + 1
         else:
             refused.add(_key(first))
     return source.text, count
+
+
+def _stands_in(fix: Fix, file: Source) -> bool:
+    """Whether what a fix replaces stands in a file as it is: Python's literals may spell it with escapes."""
+    return fix.span.shown.source is file and fix.span.shown.text == fix.span.text
 
 
 def _key(finding: Diagnostic) -> tuple[str, str, str]:

@@ -8,30 +8,21 @@ from typing import Any
 from .. import __version__
 from ..run import BACKENDS, EMITTED
 from ..views import FORMS, SORTS
+from .tools import Parser, add_check, add_format, add_tools
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="ix",
         description="A language for attention, in named coordinates: check programs, run them, see how they are "
         "computed, write them as plain source, have their exact values, trace a number, verify published figures.",
-        epilog="ix COMMAND --help says more about a command.",
+        epilog="ix COMMAND --help says more about a command. Exits 0 where all is well, 1 where a program, a figure or "
+        "a law is at fault, 2 where the command line is, and 130 where it was interrupted.",
     )
     parser.add_argument("--version", action="version", version=f"indexical {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
-    checking = commands.add_parser(
-        "check",
-        help="every mistake at once, a caret under each",
-        description="Report every mistake in programs, without running them. Silent where all is well.",
-        epilog="Exits 1 where there is an error (with --strict, also where there is a warning).",
-    )
-    checking.add_argument("files", nargs="+", metavar="FILE", help="programs; - reads standard input")
-    checking.add_argument("--strict", action="store_true", help="warnings fail too")
-    checking.add_argument("--notes", action="store_true", help="print notes as well")
-    checking.add_argument("--fix", action="store_true", help="mend what can be mended without a choice, in the files")
-    _add_format(checking)
-    checking.set_defaults(command="checking:check_command")
+    add_check(commands)
 
     running = commands.add_parser(
         "run",
@@ -53,7 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
     running.add_argument("--save", metavar="PATH", help="write the outputs to a .npz (or, for one, a .npy) file")
     _add_backend(running, "numpy")
     running.add_argument("--precision", type=int, default=4, help="digits to print (default: 4)")
-    _add_format(running)
+    add_format(running)
     running.set_defaults(command="commands:run_command", notes=False)
 
     telling = commands.add_parser(
@@ -64,7 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     telling.add_argument("file", metavar="FILE", help="a program; - reads standard input")
     telling.add_argument("--sizes", metavar="SIZES", default="", help="sizes like i=4096,d=64, for figures of the cost")
-    _add_format(telling)
+    add_format(telling)
     telling.set_defaults(command="commands:facts_command", notes=False)
 
     planning = commands.add_parser(
@@ -74,7 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog="example: ix plan attention.ix --sizes b=1,h=8,i=4096,j=4096,d=64,e=64 --backend torch",
     )
     _add_imagined(planning)
-    _add_format(planning)
+    add_format(planning)
     planning.set_defaults(command="commands:plan_command", notes=False)
 
     emitting = commands.add_parser(
@@ -106,16 +97,10 @@ def build_parser() -> argparse.ArgumentParser:
     describing.add_argument("--rows", action="store_true", help="every row, however many")
     describing.add_argument("--sort", choices=SORTS, default="head", help="the order of the heads (default: head)")
     describing.add_argument("--causal", action="store_true", help="nobody hears the future, also where a lone row asks")
-    _add_format(describing)
+    add_format(describing)
     describing.set_defaults(command="showing:patterns_command", notes=False)
 
-    laying = commands.add_parser(
-        "fmt", help="one canonical layout", description="Rewrite programs in the canonical layout; comments are kept."
-    )
-    laying.add_argument("files", nargs="+", metavar="FILE", help="programs; - reads standard input and prints")
-    laying.add_argument("--check", action="store_true", help="change nothing; exit 1 if some file would change")
-    _add_format(laying)
-    laying.set_defaults(command="formatting:format_command", notes=False)
+    add_tools(commands)
 
     caching = commands.add_parser(
         "cache",
@@ -124,7 +109,7 @@ def build_parser() -> argparse.ArgumentParser:
         "is kept. IX_CACHE=0 keeps none, IX_CACHE=/a/folder keeps them there.",
     )
     caching.add_argument("--clear", action="store_true", help="remove all of them")
-    _add_format(caching)
+    add_format(caching)
     caching.set_defaults(command="caching:cache_command", notes=False)
     return parser
 
@@ -227,7 +212,7 @@ def _add_calculus(commands: Any) -> None:
 def _add_derived(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a program; - reads standard input")
     parser.add_argument("-o", "--output", metavar="PATH", help="where to write it (default: standard output)")
-    _add_format(parser)
+    add_format(parser)
 
 
 def _add_reading(commands: Any) -> None:
@@ -246,7 +231,7 @@ def _add_reading(commands: Any) -> None:
     _add_library(reading)
     reading.add_argument("--notes", action="store_true", help="print notes as well")
     reading.add_argument("-o", "--output", metavar="PATH", help="where to write it (default: standard output)")
-    _add_format(reading)
+    add_format(reading)
     reading.set_defaults(command="reading:read_command")
 
 
@@ -269,7 +254,7 @@ def _add_readings(commands: Any) -> None:
         help="as the definition builds it (structural), by its value (canonical), with what it reads by name (named) "
         "or spelled out (spelled)",
     )
-    _add_format(exactly)
+    add_format(exactly)
     exactly.set_defaults(command="readings:exact_command", notes=False)
 
     tracing = commands.add_parser(
@@ -282,7 +267,7 @@ def _add_readings(commands: Any) -> None:
     _add_exact(tracing)
     tracing.add_argument("--at", metavar="POINT", help="the number to trace, like 'out[2, 0]'")
     tracing.add_argument("--depth", type=int, default=8, metavar="N", help="how far down to follow it (default: 8)")
-    _add_format(tracing)
+    add_format(tracing)
     tracing.set_defaults(command="readings:trace_command", notes=False)
 
     measuring = commands.add_parser(
@@ -332,7 +317,7 @@ def _add_readings(commands: Any) -> None:
     verifying.add_argument("files", nargs="+", metavar="FILE", help="programs; - reads standard input")
     verifying.add_argument("--strict", action="store_true", help="what rounding explains fails too")
     _add_figures(verifying)
-    _add_format(verifying)
+    add_format(verifying)
     verifying.set_defaults(command="readings:verify_command", notes=False)
 
 
@@ -427,7 +412,3 @@ def _add_imagined(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--isolate", action="store_true", help="keep NaN and infinity from those who may not hear them")
     keep = "keep the weights that a derivative reads, rather than make them again tile by tile"
     parser.add_argument("--keep", action="store_true", help=keep)
-
-
-def _add_format(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="for people, or for editors and CI")

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 
 class Usage(Exception):
     """The command line is at fault."""
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """The known name that was probably meant, to be put behind a sentence; nothing where none is close."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, list(known), 1)
+    return f"; did you mean `{close[0]}`?" if close else ""
+
+
+def beside(path: str) -> str:
+    """The same for a file that is not there, among those of its folder."""
+    folder, _, name = path.replace("\\", "/").rpartition("/")
+    try:
+        close = meant(name, os.listdir(folder or ".")) if not os.path.exists(path) else ""
+    except OSError:
+        return ""
+    return close.replace("`", f"`{folder}/", 1) if folder else close
 
 
 def names_in(text: str | None) -> tuple[str, ...] | None:

@@ -36,7 +36,7 @@ class Site:
         source = _source(self.file)
         if source is None or self.line > source.line_count:
             return None
-        start, end = (_offset(source, *at) for at in ((self.line, self.column), (self.end_line, self.end_column)))
+        start, end = (source.offset(*at) for at in ((self.line, self.column), (self.end_line, self.end_column)))
         return Span(source, start, max(end, start + 1))
 
 
@@ -44,12 +44,6 @@ class Site:
 def _source(file: str) -> Source | None:
     text = "".join(linecache.getlines(file))
     return Source(os.path.relpath(file) if os.path.isabs(file) else file, text) if text else None
-
-
-def _offset(source: Source, line: int, column: int) -> int:
-    """The offset of a column that is counted in bytes of UTF-8, as Python counts it."""
-    text = source.line(line)
-    return source.line_starts[line - 1] + len(text.encode()[:column].decode(errors="ignore"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ def _claim(evaluated: Evaluated, expect: ir.Expect, rounded: _Rounding) -> Claim
     text = " ".join(expect.span.text.split())
     left = _left(text.removeprefix("expect")).strip()
     names = tuple(str(range.coordinate).rstrip("'") for range in expect.ranges)
-    return Claim(text, left, names, tuple(cells), expect.span.line, expect.tolerance is not None)
+    return Claim(text, left, names, tuple(cells), expect.span.shown.line, expect.tolerance is not None)
 
 
 def _left(text: str) -> str:

@@ -3,13 +3,48 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from difflib import get_close_matches
 from typing import Any
 
-from ..checker.names import suggest
+from ..checker.names import counted, suggest
 from ..diagnostics import CallError, Diagnostic, Label, Sink
 from ..ir import nodes as ir
-from ..source import Span
+from ..records import dataclass
+from ..source import Source, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    """What a Python function says beside the program that it declares: its name, the inputs that are given by name
+    alone, and the values of scalars that are not given."""
+
+    name: str = ""
+    module: str = ""
+    qualname: str = ""
+    by_name: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+PLAIN = Face()
+
+
+def name_of(source: Source) -> str:
+    """What a program is called that no function declares: as its file is."""
+    stem = source.name.replace("\\", "/").rpartition("/")[2].removesuffix(".ix")
+    return stem if source.name.endswith(".ix") and stem.isidentifier() else "program"
+
+
+def filled(program: ir.Program, face: Face, arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    """The arrays that are given by name, and the defaults of scalars that are not given."""
+    by_place = len(program.inputs) - len(face.by_name)
+    if len(arrays) > by_place:
+        shown = ", ".join(f"`{name}`" for name in face.by_name)
+        help = f"give {shown} by name: `{face.by_name[0]}=…`" if face.by_name else None
+        raise CallError([Diagnostic("IX501", f"{len(arrays)} arrays for {counted(by_place, 'input')}", help=help)])
+    given = {tensor.name for tensor in program.inputs[: len(arrays)]}
+    return {**{name: value for name, value in face.defaults.items() if name not in given}, **named}
 
 
 def definitions(program: ir.Program) -> tuple[str, ...]:
@@ -63,7 +98,9 @@ def arguments_of(program: ir.Program, arrays: tuple[Any, ...], named: dict[str, 
 def check_backend(backend: str | None, known: tuple[str, ...]) -> None:
     """Refuse a backend that is none of these."""
     if backend is not None and backend not in known:
-        raise _error("IX509", f"there is no backend `{backend}` here", f"choose from {', '.join(known)}")
+        close = get_close_matches(str(backend), known, 1)
+        help = f"did you mean `{close[0]}`?" if close else f"choose from {', '.join(known)}"
+        raise _error("IX509", f"there is no backend `{backend}` here", help)
 
 
 def packed(wanted: tuple[str, ...]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,22 @@ def read_source(text_or_path: str | os.PathLike[str], sink: Sink) -> Source | No
     help = None
     if isinstance(text_or_path, str) and not name.endswith(".ix"):
         help = "a string without a `;` is the name of a file; each statement of a program ends with one"
+    close = _close(path)
+    if close is not None:
+        help = f"did you mean `{close}`?"
     sink.report("IX108", f"`{path}` cannot be read: {reason}", help=help)
     return None
+
+
+def _close(path: Path) -> Path | None:
+    """The file that was probably meant by one that is not there."""
+    try:
+        if path.exists():
+            return None
+        found = get_close_matches(path.name, [each.name for each in path.parent.iterdir()], 1)
+    except (OSError, ValueError):
+        return None
+    return path.with_name(found[0]) if found else None
 
 
 def _is_file_name(text: str) -> bool:
