@@ -67,6 +67,8 @@ _HOMES = {
     "read": "lift",
     "tune": "tuning",
     "watch": "watching.models",
+    # What IPython asks for.
+    **dict.fromkeys(("load_ipython_extension", "unload_ipython_extension"), "notebook"),
     "nn": "nn",
     "std": "std",
 }

@@ -161,8 +161,9 @@ class Program:
         told: Callable[[], ir.Program] | None = None,
         face: Face = PLAIN,
     ) -> None:
-        """`texts` are all that the program is made of, where that is not its own text; `told` is then the same program
-        as its text says it, for findings. `face` is what the Python function had that declared it."""
+        # `texts` are all that the program is made of, where that is not its own text; `told` is then the same program
+        # as its text says it, for findings. `face` is what the Python function had that declared it. (A docstring here
+        # would be shown of every program, by `program?`.)
         self._program = program
         self._text = source.text
         self._texts = (source.text, *(file.text for file in program.modules)) if texts is None else texts

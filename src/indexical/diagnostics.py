@@ -44,6 +44,10 @@ class Diagnostic:
     def __str__(self) -> str:
         return render(self)
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The finding as a notebook shows it, alone and in a list."""
+        printer.text(render(self))
+
     def to_json(self) -> dict[str, object]:
         """The finding as plain lists, strings and numbers, for editors and CI."""
         return {
@@ -98,6 +102,10 @@ class Error(ValueError):
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)
         super().__init__("\n\n".join(render(diagnostic) for diagnostic in self.diagnostics))
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows of it: the findings, and no traceback."""
+        return [f"{type(self).__name__}: {self}"]
 
 
 class CompileError(Error):
