@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import indexical as ix
 from indexical.cli import checking, main
 from indexical.codes import CODES, page_file, page_of
 
@@ -232,6 +234,36 @@ def test_names_that_are_not_there_are_suggested(
     status, _, err = printed(capsys, *words)
     assert status in (1, 2)
     assert meant in err
+
+
+MISSPELT: dict[str, Callable[[], object]] = {
+    "did you mean `softmax`?": lambda: ix.compile("input x[row]; let y[row] = sofmax[row](x[row]);"),
+    "did you mean `sum`?": lambda: ix.compile("input x[row]; let y = summ[row](x[row]);"),
+    "did you mean `sqrt`?": lambda: ix.compile("input x[row]; let y[row] = sqr(x[row]);"),
+    "did you mean `column`?": lambda: ix.compile("input x[row, column]; let y[row] = sum[colum](x[row, column]);"),
+    "did you mean `rows`?": lambda: ix.compile("input x[rows]; let y[rows] = x[rows] / size(row);"),
+    "did you mean `lengths`?": lambda: PROGRAM.facts["length"],
+    "did you mean `outputs`?": lambda: PROGRAM([[1.0]], output="lengths"),
+    "did you mean `reference`?": lambda: PROGRAM([[1.0]], backend="referenc"),
+    "did you mean `total`?": lambda: PROGRAM.cost()["totl"],
+    "did you mean `tot`?": lambda: ix.exact("let tot = 1;")["tott"],
+    "did you mean `d1`?": lambda: PROGRAM.cost(dd1=3),
+    "did you mean `row`?": lambda: ix.show(PROGRAM, [[1.0]], labels={"rwo": ["a"]}),
+}
+PROGRAM = ix.compile(
+    "input x[row, d1]; let lengths[row] = sqrt(sum[d1](x[row, d1] ** 2)); let total = sum[row](lengths[row]);"
+)
+
+
+@pytest.mark.parametrize("meant", MISSPELT)
+def test_names_in_python_and_in_programs_are_suggested(meant: str) -> None:
+    with pytest.raises(ix.Error) as caught:
+        MISSPELT[meant]()
+    assert meant in str(caught.value)
+
+
+def test_what_is_no_reduction_is_no_misspelt_one() -> None:
+    assert [found.code for found in ix.check("input x[i]; let y[i] = x[i](2);")] == ["IX101"]
 
 
 # --------------------------------------------------------------------------------------- completion

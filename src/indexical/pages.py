@@ -12,6 +12,7 @@ import numpy as np
 
 from . import readings
 from .api import Program, compile, compile_anyway, compile_source
+from .checker.names import suggest
 from .diagnostics import CallError, Diagnostic, Error
 from .facts.summary import Facts
 from .ir import nodes as ir
@@ -25,7 +26,7 @@ from .readings import StepList, TraceSheet, arguments_of
 from .run.removed import from_zero, removed_points
 from .run.tables import Uncomputed
 from .run.tensors import to_numpy
-from .source import Source
+from .source import Source, Span
 from .views.document import Shown, document_json
 from .views.extent import check_extent, check_page
 from .views.fragment import text_html
@@ -136,7 +137,8 @@ def _checked(labels: Mapping[str, Sequence[str]] | None, program: Program) -> Ma
     for name, given in (labels or {}).items():
         if name not in known:
             message = f"labels are for coordinates and spaces, and `{name}` is none"
-            raise CallError([Diagnostic("IX515", message, help=f"there are {', '.join(known)}")])
+            help, _ = suggest(str(name), known, Span(program.ir.source, 0, 0))
+            raise CallError([Diagnostic("IX515", message, help=help or f"there are {', '.join(known)}")])
         if isinstance(given, str) or not isinstance(given, Sequence):
             message = f"the labels of `{name}` are a list of texts, one for each point"
             raise CallError([Diagnostic("IX515", message)])

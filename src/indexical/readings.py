@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .api import Program, compile
-from .checker.names import counted, suggest
+from .checker.names import by_name, counted, suggest
 from .diagnostics import CallError, Diagnostic, Label
 from .ir import nodes as ir
 from .ir.types import DTYPES_BY_NAME
@@ -390,7 +390,7 @@ class AccuracySheet(Sheet):
         self.backend = backend
 
     def __getitem__(self, name: str) -> Accuracy:
-        return next(output for output in self.outputs if output.name == name)
+        return by_name(self.outputs, name)
 
     def __str__(self) -> str:
         return show_accuracy(self.outputs, self.backend)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import field, replace
 from difflib import get_close_matches
+from typing import Protocol, TypeVar
 
-from ..diagnostics import Fix, Label, Sink
+from ..diagnostics import CallError, Diagnostic, Fix, Label, Sink
 from ..records import dataclass
-from ..source import Span
+from ..source import Source, Span
 from ..syntax import tree
 from ..syntax.vocabulary import RESERVED
 
@@ -155,6 +156,24 @@ def counted(number: int, noun: str) -> str:
 
 def given(number: int) -> str:
     return "1 is given" if number == 1 else f"{number} are given"
+
+
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+N = TypeVar("N", bound=Named)
+
+
+def by_name(items: Iterable[N], name: str) -> N:
+    """The one of that name, of what a program defines."""
+    known = {item.name: item for item in items}
+    if name in known:
+        return known[name]
+    help, _ = suggest(str(name), known, Span(Source("", ""), 0, 0))
+    shown = help or f"there are {', '.join(known) or 'none'}"
+    raise CallError([Diagnostic("IX508", f"no definition is called `{name}`", help=shown)])
 
 
 def suggest(name: str, known: Iterable[str], span: Span) -> tuple[str | None, Fix | None]:

@@ -14,6 +14,7 @@ from ..ir.walk import fresh, rebuild, walk
 from ..source import Span
 from ..syntax import tree
 from .kinds import whole
+from .names import suggest
 from .scope import Binding, Evidence, Frame, RestBinding, Scope, Tensor, Unit, is_closed
 
 Elaborate = Callable[[Unit, Scope, tree.Expr], ir.Expr | None]
@@ -90,11 +91,13 @@ def settle(unit: Unit, scope: Scope, binding: Binding) -> ir.Range | None:
     elif not unit.rehearsing and not binding.broken and binding.name not in unit.broken:
         owner = "parameter" if scope.in_function else "input"
         why = "the axes it indexes take their size from it" if binding.evidence else "it indexes no axis on its own"
+        # A letter is near to every other one.
+        help, _ = suggest(binding.name, scope.sizes, binding.span) if len(binding.name) > 2 else (None, None)
         unit.report(
             "IX301",
             f"nothing says how many points `{binding.coordinate}` has",
             Label(binding.span, f"{why}, and no {owner} has a coordinate of that name"),
-            help=f"give it a range, as in `{binding.name} in 0..8`",
+            help=help or f"give it a range, as in `{binding.name} in 0..8`",
         )
     return binding.range
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .words import Usage
+from .words import Usage, beside, meant
 
 
 def load_target(text: str) -> Any:
@@ -21,7 +21,7 @@ def load_target(text: str) -> Any:
     for part in name.split("."):
         if not hasattr(found, part):
             known = ", ".join(sorted(key for key in vars(module) if not key.startswith("_"))[:12])
-            raise Usage(f"{place} has no `{name}`; it has {known}")
+            raise Usage(f"{place} has no `{name}`{meant(part, dir(found)) or f'; it has {known}'}")
         found = getattr(found, part)
     return found
 
@@ -31,7 +31,7 @@ def _module(place: str) -> Any:
         if place.endswith(".py"):
             path = Path(place)
             if not path.is_file():
-                raise Usage(f"{place} cannot be read: there is no such file")
+                raise Usage(f"{place} cannot be read: there is no such file{beside(place)}")
             spec = importlib.util.spec_from_file_location(path.stem, path)
             assert spec is not None
             assert spec.loader is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice, product
 
+from ..checker.names import suggest
 from ..checker.sizes import show
 from ..diagnostics import Label, Sink
 from ..ir import build, whole
@@ -90,6 +91,9 @@ def _check_roles(contract: ir.Contract, found: Roles, view: View, gather: Gather
         help = _REMEDY.get((role, other or ""), "correct the relation, or the contract")
         if blocks and found.of(role):
             help = f"say which part it is: `{role} {found.of(role)[0]}`"
+        elif other is None:
+            named = {each for r in (*ROLES, "shared") for each in found.of(r)}
+            help = suggest(name, named, contract.span)[0] or help
         if isinstance(gather, Gather):
             labels.append(Label(gather.weights.span, f"normalised over `{view.shown(gather.coordinate)}`"))
         elif role == "carry":

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+from ..checker.names import by_name, suggest
 from ..diagnostics import CallError, Diagnostic
 from ..ir import nodes as ir
 from ..ir import whole
 from ..ir.affine import polynomial
 from ..records import dataclass
+from ..source import Span
 from .coordinates import Story, is_figures, story
 from .cost import Work, count, work
 from .positions import Positions
@@ -51,7 +53,7 @@ class Cost:
         return sum(figure.count or 0 for figure in self.figures if figure.stage == stage) / self.total
 
     def __getitem__(self, name: str) -> Figure:
-        return next(figure for figure in self.figures if figure.name == name)
+        return by_name(self.figures, name)
 
 
 class Facts:
@@ -67,7 +69,7 @@ class Facts:
         return tuple(story(self._view, let, positions) for let in self._view.program.lets if not is_figures(let))
 
     def __getitem__(self, name: str) -> Story:
-        return next(found for found in self.definitions if found.name == name)
+        return by_name(self.definitions, name)
 
     @cached_property
     def roles(self) -> tuple[Roles, ...]:
@@ -84,7 +86,8 @@ class Facts:
         for name, size in sizes.items():
             if name not in known or size < 0:
                 words = f"`{name}={size}`: sizes are whole numbers, for {', '.join(sorted(known)) or 'no coordinate'}"
-                raise CallError([Diagnostic("IX501", words)])
+                help, _ = suggest(name, known, Span(self._view.program.source, 0, 0))
+                raise CallError([Diagnostic("IX501", words, help=help)])
         return Cost(tuple(self._figure(entry, sizes) for entry in self._work))
 
     def _figure(self, entry: Work, sizes: Mapping[str, int]) -> Figure:

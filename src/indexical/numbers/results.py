@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
+from ..checker.names import suggest
 from ..diagnostics import CallError, Diagnostic
 from ..ir import nodes as ir
+from ..source import Span
 from . import notation
 from .conditions import Condition, Conditional, conditions_at, for_positive, required
 from .digits import decimal
@@ -333,8 +335,9 @@ class Results(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self.evaluated.program.tensors:
-            known = ", ".join(self)
-            raise CallError([Diagnostic("IX508", f"no definition is called `{name}`", help=f"it has {known}")])
+            help, _ = suggest(str(name), list(self), Span(self.evaluated.program.source, 0, 0))
+            known = help or f"it has {', '.join(self)}"
+            raise CallError([Diagnostic("IX508", f"no definition is called `{name}`", help=known)])
         if name not in self.evaluated.evaluation.tensors:
             message = f"`{name}` was not computed: no output needs it"
             raise CallError([Diagnostic("IX508", message, help=f'ask for it: `outputs="{name}"`')])

@@ -13,6 +13,7 @@ from ..diagnostics import CallError, Diagnostic, Label, Sink
 from ..ir import nodes as ir
 from ..records import dataclass
 from ..source import Source, Span
+from ..syntax.vocabulary import OPTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def arguments_of(program: ir.Program, arrays: tuple[Any, ...], named: dict[str, 
     sink = Sink()
     for name, value in named.items():
         if name not in inputs:
-            help, _ = suggest(name, inputs, _start(program))
+            help, _ = suggest(name, (*inputs, *OPTIONS), _start(program))
             sink.report("IX501", f"no input is called `{name}`", help=help or f"this program takes {signature}")
         elif name in found:
             sink.report("IX501", f"`{name}` is given twice, by place and by name")

@@ -13,14 +13,12 @@ from textwrap import dedent
 from ..diagnostics import Label, Sink
 from ..records import dataclass
 from ..source import Origin, Source, Span
-from .vocabulary import DTYPES, STORED_DTYPES
+from .vocabulary import DTYPES, OPTIONS, STORED_DTYPES
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 # The axes that a name in the annotation of a parameter stands for, as in `Query = Annotated[Tensor, "i d"]`.
 Look = Callable[[ast.arg], str | None]
 
-# What the options of every call are called: an input of a function cannot be.
-OPTIONS = ("outputs", "backend", "isolate", "recompute")
 # Python's types of scalars, and how such an input is declared.
 SCALARS = {"int": ": i64", "float": "", "bool": ": bool"}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 from ..diagnostics import Fix, Label
 from ..source import Span
 from . import tree
@@ -172,7 +174,17 @@ class ExpressionParser(LiteralParser):
         while self.next_is("["):
             indices, _ = self.listed("[", self.index, "these indices")
             base = tree.Index(base, tuple(indices), self.since(start))
+        if isinstance(base, tree.Index) and isinstance(base.base, tree.Name) and self.next_is("("):
+            self.check_misspelt(base.base)
         return base
+
+    def check_misspelt(self, name: tree.Name) -> None:
+        """Stop at `sofmax[j](…)`: nothing but a reduction or a normaliser is followed by what it scans."""
+        close = get_close_matches(name.name, (*REDUCTIONS, *NORMALISERS), 1)
+        if close:
+            message = f"no reduction and no normaliser is called `{name.name}`"
+            fix = Fix(name.span, close[0])
+            self.stop("IX201", message, Label(name.span), help=f"did you mean `{close[0]}`?", fix=fix)
 
     def index(self) -> tree.Expr | tree.Rest:
         return self.rest() if self.next_is("..") else self.expression()

@@ -44,7 +44,8 @@ def _close(path: Path) -> Path | None:
     try:
         if path.exists():
             return None
-        found = get_close_matches(path.name, [each.name for each in path.parent.iterdir()], 1)
+        like = [each.name for each in path.parent.iterdir() if each.suffix == (path.suffix or ".ix")]
+        found = get_close_matches(path.name, like, 1)
     except (OSError, ValueError):
         return None
     return path.with_name(found[0]) if found else None

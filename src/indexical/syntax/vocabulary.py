@@ -23,6 +23,9 @@ ROW_SUMS = ("at most 1", "signed", "free")
 # Words that a program cannot give a new meaning, beside the keywords.
 RESERVED = frozenset((*REDUCTIONS, *NORMALISERS, *FUNCTIONS, "size", "masked", "pi"))
 
+# The options of every call: an input of such a name is given by its place.
+OPTIONS = ("outputs", "backend", "isolate", "recompute")
+
 # Brackets may stand this deep in one another, and this many nodes in one another.
 MAXIMUM_DEPTH = 100
 # A tensor may have this many axes.
