@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from argparse import Namespace
 from collections.abc import Iterator
 
@@ -105,7 +106,8 @@ def _zsh(commands: list[Command]) -> Iterator[str]:
 def _specified(option: Option) -> Iterator[str]:
     """The options of zsh's `_arguments`."""
     text = option.help.replace("[", "(").replace("]", ")").replace(":", "\\:")
-    taken = "" if option.flag else f":value:({' '.join(option.choices)})" if option.choices else ":value:_files"
+    choices = " ".join(re.sub(r"([^\w.-])", r"\\\1", choice) for choice in option.choices)
+    taken = "" if option.flag else f":value:({choices})" if choices else ":value:_files"
     yield from (f"{name}[{text}]{taken}" for name in option.names)
 
 
@@ -120,7 +122,8 @@ def _fish(commands: list[Command]) -> Iterator[str]:
         when = f"-n '__fish_seen_subcommand_from {command.name}'"
         for option in command.options:
             names = " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names)
-            taken = "" if option.flag else f" -xa '{' '.join(option.choices)}'" if option.choices else " -r -F"
+            choices = " ".join(each if each.isalnum() else f'"{each}"' for each in option.choices)
+            taken = "" if option.flag else f" -xa '{choices}'" if choices else " -r -F"
             if names:
                 yield f"complete -c ix {when} {names}{taken} -d {_fished(option.help)}"
         if command.words:
