@@ -19,7 +19,14 @@ ALLOWED = {
 }
 
 # Doors to the outside: each is opened by the person who wants it, never by `import indexical`.
-DOORS = {"indexical.cli", "indexical.nn", "indexical.notebook", "indexical.watching", "indexical.web"}
+DOORS = {
+    "indexical.cli",
+    "indexical.nn",
+    "indexical.notebook",
+    "indexical.server",
+    "indexical.watching",
+    "indexical.web",
+}
 
 # An isolated interpreter has no PYTHONPATH: the copy that is tested is named.
 HOME = f"import sys; sys.path.insert(0, {str(Path(indexical.__file__).parents[1])!r})"
@@ -30,6 +37,7 @@ import importlib, pkgutil
 import indexical
 for room in pkgutil.walk_packages(indexical.__path__, "indexical."):
     extra = room.name in ("indexical.nn", "indexical.watching.models", "indexical.watching.capture")
+    extra = extra or room.name in (f"indexical.server.{name}" for name in ("actions", "convert", "protocol"))
     extra = extra or ".kernels.torch_" in room.name or ".kernels.triton_" in room.name
     extra = extra or room.name == "indexical.pytest_plugin"
     if not extra and not room.name.endswith(".__main__"):

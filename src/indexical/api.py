@@ -92,9 +92,15 @@ def check_file(file: Source) -> list[Diagnostic]:
 
 def check_source(source: Source) -> list[Diagnostic]:
     """The same for a text and the name of the file that it stands in."""
+    return examine(source)[1]
+
+
+def examine(source: Source) -> tuple[Program | None, list[Diagnostic]]:
+    """The program of a text, where it has a meaning, and everything that can be said of it; nothing is raised."""
     sink = Sink()
-    _compile(source, sink)
-    return _sorted(sink)
+    program = _compile(source, sink)
+    found = _sorted(sink)
+    return None if program is None else Program(source, program, tuple(found)), found
 
 
 def _compile(source: Source, sink: Sink) -> ir.Program | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
 
@@ -58,6 +58,12 @@ def sources_of(functions: Mapping[str, Function]) -> tuple[Source, ...]:
             found.setdefault(id(source), source)
             waiting += function.functions.values()
     return tuple(sorted(found.values(), key=lambda source: source.name))
+
+
+def used_function(file: tree.File, use: tree.Use, name: str) -> Function | None:
+    """The function of that name that a `use` fetches, with its place in the file it is from."""
+    wanted = replace(use, names=tuple(item for item in use.names if item.name == name))
+    return _used(file, wanted, Sink(), ()).get(name)
 
 
 def _used(file: tree.File, use: tree.Use, sink: Sink, loading: tuple[Path, ...]) -> dict[str, Function]:

@@ -111,6 +111,17 @@ def build_parser() -> argparse.ArgumentParser:
     caching.add_argument("--clear", action="store_true", help="remove all of them")
     add_format(caching)
     caching.set_defaults(command="caching:cache_command", notes=False)
+    serving = commands.add_parser(
+        "lsp",
+        help="answer editors: findings as you type, facts, names, layout",
+        description="The language server, for programs in .ix files, in Markdown pages and in Python files. An editor "
+        "starts it, and speaks with it over standard input and output. It reads programs and never runs them.",
+        epilog="docs/editors.md says how to set up VS Code, Neovim, Emacs, Helix and others.",
+    )
+    serving.add_argument("--stdio", action="store_true", help="standard input and output (the default)")
+    serving.add_argument("--port", type=int, metavar="PORT", help="listen on this local port instead")
+    serving.set_defaults(command="serving:lsp_command")
+
     return parser
 
 
