@@ -37,7 +37,8 @@ import importlib, pkgutil
 import indexical
 for room in pkgutil.walk_packages(indexical.__path__, "indexical."):
     extra = room.name in ("indexical.nn", "indexical.watching.models", "indexical.watching.capture")
-    extra = extra or room.name in (f"indexical.server.{name}" for name in ("actions", "convert", "protocol"))
+    extra = extra or room.name in ("indexical.lexer", "indexical.server.actions")
+    extra = extra or room.name in ("indexical.server.convert", "indexical.server.protocol")
     extra = extra or ".kernels.torch_" in room.name or ".kernels.triton_" in room.name
     extra = extra or room.name == "indexical.pytest_plugin"
     if not extra and not room.name.endswith(".__main__"):
