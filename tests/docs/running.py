@@ -21,8 +21,7 @@ done with it.
     are run as well).
 `yaml`
     Settings of other tools. Every `ix …` that they run is run, and succeeds; `*` stands for files, `>` leads nowhere.
-`ebnf`, `md`, `ipython`
-    Shown, not run. (`tests/test_notebook_cells.py` runs cells of a notebook.)
+`ebnf`, `md`, and what other tools read: `bash`, `elisp`, `ipython`, `json`, `lua`, `toml`
 
 `python -m tests.docs.running` runs all pages, or those that are named, and says what differs;
 `python -m tests.docs.running --update` writes what is printed now into the pages. Read the difference before it is
@@ -57,7 +56,7 @@ CI = ROOT / ".ci" / "run"
 
 RUN = frozenset(("ix", "console", "python"))
 PRINTED = frozenset(("output", "text"))
-SHOWN = frozenset(("ebnf", "md", "ipython"))
+SHOWN = frozenset(("ebnf", "md", "bash", "elisp", "ipython", "json", "lua", "toml"))
 
 
 @dataclass(frozen=True, slots=True)
