@@ -107,9 +107,12 @@ def test_each_coordinate_has_one_colour() -> None:
 
 def test_programs_in_a_page() -> None:
     document = Document("page.md", PAGE)
-    assert [analysis.region.text.strip() for analysis in document.analyses] == [ATTENTION.strip(), "let y = 1 +;"]
+    assert [analysis.region.source.text.strip() for analysis in document.analyses] == [
+        ATTENTION.strip(),
+        "let y = 1 +;",
+    ]
     (error,) = document.findings
-    assert error.labels[0].span.line == PAGE[: PAGE.index("1 +;")].count("\n") + 1
+    assert error.labels[0].span.shown.line == PAGE[: PAGE.index("1 +;")].count("\n") + 1
     assert hover(document, PAGE.index("weights[i, j] *")) is not None
     assert hover(document, PAGE.index("Words")) is None
 
@@ -134,3 +137,59 @@ def test_a_warning_is_allowed_behind_its_statement() -> None:
     assert edit is not None
     document.change(edits.applied(text, [edit]))
     assert "IX403" not in {finding.code for finding in document.findings}
+
+
+PYTHON = '''import indexical as ix
+
+twice = ix.compile("""
+input x[i];
+let y[i] = 2 * x[i];
+""")
+
+
+@ix.program
+def attention(Q: "i d", K: "j d", V: "j e", *, window: int = 256):
+    """
+    let weights[i, j] = softmax[j](sum[d](Q[i, d] * K[j, d]) / sqrt(size(d))) where i - window < j <= i;
+    let out[i, e]     = sum[j](weights[i, j] * V[i, e]);
+    """
+
+
+def plain(x):
+    """Words of no program: let x = 1;"""
+'''
+
+
+def test_programs_in_python() -> None:
+    document = Document("code.py", PYTHON)
+    assert len(document.analyses) == 2
+    finding = next(finding for finding in document.findings if finding.severity == "warning")
+    assert finding.code == "IX403"
+    assert finding.labels[0].span.shown.start == PYTHON.index("V[i, e]")
+    found = hover(document, PYTHON.index("weights[i, j] *"))
+    assert found is not None
+    assert "normalised    j by softmax" in found[0]
+    assert hover(document, PYTHON.index("Words")) is None
+    renaming = edits.applied(PYTHON, edits.renamed(document, PYTHON.index('"j d"') + 1, "key"))
+    assert 'K: "key d", V: "key e"' in renaming
+    assert "i - window < key <= i;" in renaming
+    assert "let y[i] = 2 * x[i];" in renaming
+    assert 'V: "j e"' in edits.applied(PYTHON, edits.renamed(document, PYTHON.index("window <"), "reach"))
+    at = PYTHON.index("    let out")
+    assert "softmax" in [p.word for p in completion.proposals(document, PYTHON.index("sum[j]("))]
+    assert "let" in [p.word for p in completion.proposals(document, at)]
+    for part in colours.colours(document.analyses[1]):
+        assert PYTHON[part.start : part.end].strip()
+    assert [hint.at for hint in hints.hints(document.analyses[1])] in (
+        [],
+        [PYTHON.index("V[i, e]);") + len("V[i, e]);")],
+    )
+
+
+def test_a_python_file_in_the_middle_of_an_edit_keeps_what_was_known() -> None:
+    document = Document("code.py", PYTHON)
+    document.change(PYTHON + "def half(")
+    assert not document.is_readable
+    document.change(PYTHON)
+    assert document.is_readable
+    assert "IX403" in {finding.code for finding in document.findings}

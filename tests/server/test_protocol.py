@@ -93,7 +93,7 @@ async def _findings(editor: Editor) -> None:
     (found,) = await editor.open("// 𝒜\n" + BROKEN)
     assert found.code == "IX403"
     assert found.code_description is not None
-    assert found.code_description.href.rstrip("/").endswith("IX403")
+    assert found.code_description.href.endswith("IX403.md")
     assert found.range.start == at("// 𝒜\n" + BROKEN, "V[i, e]")
     assert found.related_information
     assert (await editor.change(ATTENTION + "let y = ;", 2))[0].severity == lsp.DiagnosticSeverity.Error

@@ -5,8 +5,9 @@ from __future__ import annotations
 from lsprotocol import types as lsp
 
 from ..mending import mended
+from ..source import Source
 from . import edits
-from .analysis import Document, is_here
+from .analysis import Document
 from .convert import Places, diagnostic, text_edits
 
 
@@ -23,23 +24,21 @@ def actions(params: lsp.CodeActionParams, document: Document, places: Places) ->
 
     for analysis in document.analyses:
         for finding in analysis.findings:
-            here = [label.span for label in finding.labels if is_here(label.span, analysis)]
+            here = [label.span.shown for label in finding.labels if document.has(label.span)]
             if not any(span.start <= end and start <= span.end for span in here):
                 continue
-            shown = diagnostic(uri, finding, analysis, places)
-            if finding.fix is not None and is_here(finding.fix.span, analysis):
-                fix = edits.Edit(finding.fix.span.start, finding.fix.span.end, finding.fix.replacement)
+            shown = diagnostic(uri, finding, document, places)
+            place = finding.fix and document.has(finding.fix.span) and analysis.region.shown(finding.fix.span)
+            if finding.fix is not None and place:
+                fix = edits.Edit(*place, finding.fix.replacement)
                 words = f"Write `{fix.text}`" if 0 < len(fix.text) < 60 else "Remove it" if not fix.text else "Mend it"
                 add(f"{words} ({finding.code})", fix, lsp.CodeActionKind.QuickFix, shown, True)
             allowed = edits.allowance(analysis, finding)
             if allowed is not None:
                 add(f"Allow {finding.code} here", allowed, lsp.CodeActionKind.QuickFix, shown, False)
-        text, count = mended(analysis.region.source)
-        if count:
-            tail = len(analysis.region.source.text) - analysis.region.end
-            whole = edits.Edit(
-                analysis.region.start, analysis.region.end, text[analysis.region.start : len(text) - tail]
-            )
-            add("Mend all that can be mended", whole, lsp.CodeActionKind.SourceFixAll, None, False)
+    text, count = mended(Source(document.name, document.text))
+    if count:
+        whole = edits.Edit(0, len(document.text), text)
+        add("Mend all that can be mended", whole, lsp.CodeActionKind.SourceFixAll, None, False)
     only = params.context.only
     return [action for action in found if only is None or any((action.kind or "").startswith(k) for k in only)]

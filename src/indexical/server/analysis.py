@@ -54,6 +54,8 @@ class Document:
         self.name = name
         self.text = ""
         self.analyses: list[Analysis] = []
+        # What is wrong with a part of the document that should be a program, and is none.
+        self.others: list[Diagnostic] = []
         # The last program without an error, by its place among the programs of the document.
         self._good: dict[int, Program] = {}
         self.is_readable = True
@@ -61,37 +63,42 @@ class Document:
 
     def change(self, text: str) -> None:
         self.text = text
-        found = regions(self.name, text)
+        found, self.others = regions(self.name, text)
         self.is_readable = found is not None
-        if found is None:
-            self.analyses = []
-            return
-        known = {(a.region.start, a.region.source.text): a for a in self.analyses}
-        self.analyses = [known.get((r.start, r.source.text)) or Analysis(r) for r in found]
+        known = {_key(analysis.region): analysis for analysis in self.analyses}
+        self.analyses = [known.get(_key(region)) or Analysis(region) for region in found or ()]
         for number, analysis in enumerate(self.analyses):
             if analysis.program is not None:
                 self._good[number] = analysis.program
 
     @property
     def findings(self) -> list[Diagnostic]:
-        return [finding for analysis in self.analyses for finding in analysis.findings]
+        return [*self.others, *(finding for analysis in self.analyses for finding in analysis.findings)]
 
-    def at(self, offset: int) -> Analysis | None:
-        """The program that an offset stands in."""
-        inside = (a for a in self.analyses if a.region.start <= offset <= a.region.end)
-        return next(inside, None)
+    def has(self, span: Span) -> bool:
+        """Whether a place is in the document itself, and not in a module that it uses."""
+        return span.shown.source.name == self.name
+
+    def at(self, offset: int) -> tuple[Analysis, int] | None:
+        """The program that an offset stands in, and the offset in it."""
+        for analysis in self.analyses:
+            inside = analysis.region.inside(offset)
+            if inside is not None:
+                return analysis, inside
+        return None
 
     def name_at(self, offset: int) -> tuple[Analysis, Occurrence] | None:
         """The name that an offset stands in, with its program."""
-        analysis = self.at(offset)
-        found = None if analysis is None else analysis.symbols.at(offset)
-        return None if analysis is None or found is None else (analysis, found)
+        place = self.at(offset)
+        if place is None:
+            return None
+        found = place[0].symbols.at(place[1])
+        return None if found is None else (place[0], found)
 
     def known(self, analysis: Analysis) -> Program | None:
         """The program, or in the middle of an edit the last one without an error in its place."""
         return analysis.program or self._good.get(self.analyses.index(analysis))
 
 
-def is_here(span: Span, analysis: Analysis) -> bool:
-    """Whether a place is in the document itself, and not in a module that it uses."""
-    return span.source is analysis.region.source
+def _key(region: Region) -> tuple[str, tuple[int, ...]]:
+    return region.source.text, region.places

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ..diagnostics import Sink
 from ..records import dataclass
+from ..source import Span
 from ..syntax.tokens import tokenize
 from ..syntax.vocabulary import RESERVED
 from .analysis import Analysis
@@ -30,7 +31,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Coloured:
-    """A stretch of the document, the number of its type, and its modifiers as bits."""
+    """A stretch of the text, the number of its type, and its modifiers as bits."""
 
     start: int
     end: int
@@ -39,8 +40,16 @@ class Coloured:
 
 
 def colours(analysis: Analysis) -> list[Coloured]:
-    """Every word with a meaning, in the order of the text. Coordinates take colours in the order in which they come."""
-    return sorted(_coloured(analysis), key=lambda found: found.start)
+    """Every word with a meaning, in the order of the document. Coordinates take colours in the order in which they
+    come."""
+    shown = (_shown(analysis, found) for found in _coloured(analysis))
+    return sorted((found for found in shown if found is not None), key=lambda found: found.start)
+
+
+def _shown(analysis: Analysis, part: Coloured) -> Coloured | None:
+    """A word where it stands in the document, if it does."""
+    place = analysis.region.shown(Span(analysis.region.source, part.start, part.end))
+    return None if place is None else Coloured(*place, part.type, part.modifiers)
 
 
 def _coloured(analysis: Analysis) -> Iterator[Coloured]:

@@ -29,11 +29,13 @@ class Proposal:
 
 def proposals(document: Document, offset: int) -> list[Proposal]:
     """The words that may stand at an offset, each once; the nearest kind first."""
-    analysis = document.at(offset)
-    if analysis is None:
+    place = document.at(offset)
+    if place is None:
         return []
+    analysis, offset = place
     tokens, comments = tokenize(analysis.region.source, Sink())
-    if any(comment.start < offset and "\n" not in document.text[comment.start : offset] for comment in comments):
+    text = analysis.region.source.text
+    if any(comment.start < offset and "\n" not in text[comment.start : offset] for comment in comments):
         return []
     before = [token for token in tokens if token.end < offset or (token.end == offset and not _is_word(token))]
     before = [token for token in before if token.kind != "end"]

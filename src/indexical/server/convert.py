@@ -16,7 +16,7 @@ from ..diagnostics import Diagnostic
 from ..source import Source, Span
 from ..syntax import tree
 from . import colours, completion, edits
-from .analysis import Analysis, is_here
+from .analysis import Analysis, Document
 
 _SEVERITIES = {
     "error": lsp.DiagnosticSeverity.Error,
@@ -50,7 +50,8 @@ class Places:
         return lsp.Range(self.position(start), self.position(end))
 
     def of(self, span: Span) -> lsp.Range:
-        return self.range(span.start, span.end)
+        """A span where it stands in the file that a person wrote."""
+        return self.range(span.shown.start, span.shown.end)
 
     def offset(self, position: lsp.Position) -> int:
         starts, text = self._source.line_starts, self._source.text
@@ -85,17 +86,16 @@ def path_of(uri: str) -> str:
     return path if parsed.scheme == "file" else Path(path).name or "program.ix"
 
 
-def uri_of(span: Span, uri: str, analysis: Analysis) -> str:
-    if is_here(span, analysis):
+def uri_of(span: Span, uri: str, document: Document) -> str:
+    if document.has(span):
         return uri
     path = Path(span.source.name)
     return (STANDARD / path.name if span.source.name.startswith("std/") else path.resolve()).as_uri()
 
 
-def diagnostic(uri: str, finding: Diagnostic, analysis: Analysis, places: Places) -> lsp.Diagnostic:
+def diagnostic(uri: str, finding: Diagnostic, document: Document, places: Places) -> lsp.Diagnostic:
     """A finding, at the first of its places that is in the document; the others stand beside it."""
-    here = [label for label in finding.labels if is_here(label.span, analysis)]
-    start = analysis.region.start
+    here = [label for label in finding.labels if document.has(label.span)]
     message = "\n".join(
         [
             finding.message,
@@ -106,14 +106,14 @@ def diagnostic(uri: str, finding: Diagnostic, analysis: Analysis, places: Places
     )
     related = [
         lsp.DiagnosticRelatedInformation(
-            lsp.Location(uri_of(label.span, uri, analysis), _range_of(label.span, analysis, places)),
+            lsp.Location(uri_of(label.span, uri, document), _range_of(label.span, document, places)),
             label.text or "here",
         )
         for label in finding.labels
         if label not in here[:1]
     ]
     return lsp.Diagnostic(
-        range=places.of(here[0].span) if here else places.range(start, start),
+        range=places.of(here[0].span) if here else places.range(0, 0),
         message=message,
         severity=_SEVERITIES[finding.severity],
         code=finding.code,
@@ -123,8 +123,8 @@ def diagnostic(uri: str, finding: Diagnostic, analysis: Analysis, places: Places
     )
 
 
-def _range_of(span: Span, analysis: Analysis, places: Places) -> lsp.Range:
-    return places.of(span) if is_here(span, analysis) else Places(span.source.text, utf16).of(span)
+def _range_of(span: Span, document: Document, places: Places) -> lsp.Range:
+    return places.of(span) if document.has(span) else Places(span.source.text, utf16).of(span)
 
 
 def item(number: int, proposal: completion.Proposal) -> lsp.CompletionItem:

@@ -40,14 +40,15 @@ def formatted(document: Document) -> list[Edit]:
 
 
 def _formatted(region: Region) -> list[Edit]:
-    """A program in a page or a string keeps the indent of its place, and the lines around it."""
-    text = region.text
+    """A program in a page or a string keeps the indent of its place, and the lines around it. One whose text is put
+    together from pieces stays as it is."""
+    text = region.source.text
     body = text.strip("\n")
     lead, tail = text[: len(text) - len(text.lstrip("\n"))], text[len(text.rstrip()) :]
     indent = _indent(body)
     sink = Sink()
     tree = parse(Source(region.source.name, textwrap.dedent(body) + "\n"), sink)
-    if sink.failed or not body.strip():
+    if sink.failed or not body.strip() or not region.is_one_piece:
         return []
     new = format_source(tree)
     if not region.is_whole:
@@ -95,12 +96,15 @@ def renamed(document: Document, offset: int, new: str) -> list[Edit]:
         return []
     if new in analysis.symbols.taken(found.symbol):
         raise Refused(f"`{new}` means something else in this program")
-    edits = [Edit(span.start, span.end, new) for span in dict.fromkeys(found.symbol.places)]
-    text = applied(analysis.region.source.text, edits)
+    spans = list(dict.fromkeys(found.symbol.places))
+    shown = [analysis.region.shown(span) for span in spans]
+    text = applied(analysis.region.source.text, [Edit(span.start, span.end, new) for span in spans])
     after = examine(Source(analysis.region.source.name, text))[1]
     if _errors(after) > _errors(analysis.findings):
         raise Refused(f"with `{new}` the program has an error: {after[0].message}")
-    return edits
+    if None in shown:
+        raise Refused(f"`{found.symbol.name}` is spelled with escapes somewhere in this file")
+    return [Edit(*place, new) for place in dict.fromkeys(shown) if place is not None]
 
 
 def _errors(found: list[Diagnostic]) -> int:
@@ -129,4 +133,5 @@ def allowance(analysis: Analysis, finding: Diagnostic) -> Edit | None:
     comment = next((c for c in analysis.file.comments if c.start <= end and c.end == end), None)
     if comment is not None:
         return None
+    end = analysis.region.outside(end - 1) + 1
     return Edit(end, end, f"  // allow({finding.code}): why this is meant")

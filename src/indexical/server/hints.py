@@ -27,7 +27,8 @@ def hints(analysis: Analysis) -> list[Hint]:
     if analysis.program is None:
         return []
     found = [hint for let in _lets(analysis) for hint in _of_let(analysis, let)]
-    return sorted(found, key=lambda hint: hint.at)
+    outside = analysis.region.outside
+    return sorted((Hint(outside(h.at - 1) + 1, h.words, h.more) for h in found), key=lambda hint: hint.at)
 
 
 def _lets(analysis: Analysis) -> Iterator[tree.Let]:

@@ -46,7 +46,7 @@ def hover(document: Document, offset: int) -> tuple[str, Span] | None:
         return None
     analysis, found = named
     parts = [part for part in _parts(document, analysis, found) if part]
-    return ("\n\n".join(parts), found.span) if parts else None
+    return ("\n\n".join(parts), found.span.shown) if parts else None
 
 
 def _parts(document: Document, analysis: Analysis, found: Occurrence) -> Iterator[str]:

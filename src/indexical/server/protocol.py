@@ -56,7 +56,7 @@ class Server(LanguageServer):
     def publish(self, uri: str, version: int | None = None) -> None:
         document, places = self.open(uri)
         if document.is_readable:
-            found = [diagnostic(uri, finding, a, places) for a in document.analyses for finding in a.findings]
+            found = [diagnostic(uri, finding, document, places) for finding in document.findings]
             self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, found, version))
 
     def asked(self, params: Asked) -> tuple[Document, Places, int]:
@@ -141,7 +141,8 @@ def _add_reading(server: Server) -> None:
         document, places = server.open(params.textDocument.uri)
         at = getattr(params, "position", None)
         offset = 0 if at is None else places.offset(lsp.Position(at.line, at.character))
-        analysis = document.at(offset) or next(iter(document.analyses), None)
+        place = document.at(offset)
+        analysis = next(iter(document.analyses), None) if place is None else place[0]
         return {"plan": None if analysis is None or analysis.plan is None else str(analysis.plan)}
 
 
@@ -155,7 +156,7 @@ def _add_navigation(server: Server) -> None:
         if named is None:
             return None
         analysis, found = named
-        elsewhere = _module(analysis, found)
+        elsewhere = _module(document, analysis, found)
         if elsewhere is not None:
             return [elsewhere]
         spans = [found.binder] if found.symbol.kind == "coordinate" else found.symbol.definitions
@@ -180,7 +181,7 @@ def _add_navigation(server: Server) -> None:
         return [lsp.DocumentHighlight(places.of(span)) for span in spans]
 
 
-def _module(analysis: Analysis, found: Any) -> lsp.Location | None:
+def _module(document: Document, analysis: Analysis, found: Any) -> lsp.Location | None:
     """Where a function is defined that another file has."""
     statement = analysis.statement_at(found.symbol.definitions[0].start) if found.symbol.definitions else None
     if found.symbol.kind != "function" or not isinstance(statement, tree.Use):
@@ -189,7 +190,7 @@ def _module(analysis: Analysis, found: Any) -> lsp.Location | None:
     if function is None:
         return None
     span = function.tree.name_span
-    return lsp.Location(uri_of(span, "", analysis), Places(span.source.text, utf16).of(span))
+    return lsp.Location(uri_of(span, "", document), Places(span.source.text, utf16).of(span))
 
 
 def _add_changing(server: Server) -> None:

@@ -1,128 +1,93 @@
-"""The programs in a document: a whole `.ix` file, the ix blocks of a Markdown page, the strings of a Python file."""
+"""The programs in a document: a whole `.ix` file, the ix blocks of a Markdown page, functions and texts in Python."""
 
 from __future__ import annotations
 
-import ast
-import re
+from bisect import bisect_left
+from functools import cached_property
 from pathlib import PurePosixPath
 
+from ..diagnostics import Diagnostic, Sink
 from ..records import dataclass
-from ..source import Source
-
-_FENCE = re.compile(r"^(?P<indent> {0,3})(?P<fence>`{3,}|~{3,})[ \t]*(?P<words>[^\n`]*)\n", re.MULTILINE)
-_MARKDOWN = (".md", ".markdown", ".mdx")
-# The functions whose first argument is the text of a program.
-_TAKING_TEXT = {"compile", "check", "show", "exact", "verify", "trace"}
+from ..source import Source, Span
+from ..syntax.embedded import blocks_in, programs_in
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Region:
-    """A program in a document, from `start` to `end`. `source` is the document with all else blank, so that a place in
-    the program is the same place in the document."""
+    """A program in a document. Its text may be put together from pieces of it: `places` says where each character
+    stands there."""
 
-    start: int
-    end: int
     source: Source
 
+    @cached_property
+    def places(self) -> tuple[int, ...]:
+        origin = self.source.origin
+        return tuple(range(len(self.source.text))) if origin is None else origin.places
+
     @property
-    def text(self) -> str:
-        return self.source.text[self.start : self.end]
+    def is_one_piece(self) -> bool:
+        """Whether the text stands in the document as it is."""
+        return not self.places or self.places[-1] - self.places[0] == len(self.places) - 1
 
     @property
     def is_whole(self) -> bool:
         """Whether the program is all of the document."""
-        return (self.start, self.end) == (0, len(self.source.text))
+        return self.source.origin is None
 
+    @property
+    def start(self) -> int:
+        return min(self.places, default=0)
 
-def regions(name: str, text: str) -> list[Region] | None:
-    """The programs of a document, in the order of the text; None while a Python file cannot be read, in the middle of
-    an edit: what was known of it still holds."""
-    suffix = PurePosixPath(name).suffix.lower()
-    if suffix in _MARKDOWN:
-        places = _fenced(text)
-    elif suffix == ".py":
-        found = _strings(text)
-        if found is None:
+    @property
+    def end(self) -> int:
+        return max(self.places, default=-1) + 1
+
+    @cached_property
+    def _back(self) -> tuple[list[int], dict[int, int]]:
+        """The places in their order, and the character of the program that stands at each: that which the document has
+        there, and not a bracket or a comma that was put beside it."""
+        assert self.source.origin is not None
+        file, text = self.source.origin.file.text, self.source.text
+        known: dict[int, int] = {}
+        for number, place in enumerate(self.places):
+            if place not in known or (file[place] == text[number] and file[place] != text[known[place]]):
+                known[place] = number
+        return sorted(known), known
+
+    def inside(self, offset: int) -> int | None:
+        """An offset of the document as one of the program; between its pieces, that behind the piece before."""
+        if self.is_whole:
+            return offset
+        order, known = self._back
+        if not order or not order[0] <= offset <= order[-1] + 1:
             return None
-        places = found
-    else:
-        places = [(0, len(text))]
-    return [Region(start, end, Source(name, _blanked(text, start, end))) for start, end in places]
+        if offset in known:
+            return known[offset]
+        return known[order[bisect_left(order, offset) - 1]] + 1
+
+    def outside(self, offset: int) -> int:
+        """An offset of the program as one of the document."""
+        if offset < len(self.places):
+            return self.places[offset]
+        return self.end if self.is_whole else self.places[-1] + 1
+
+    def shown(self, span: Span) -> tuple[int, int] | None:
+        """Where the text of a span stands in the document; None where it is not there as it is."""
+        found = span.shown
+        return (found.start, found.end) if found.text == span.text else None
 
 
-def _blanked(text: str, start: int, end: int) -> str:
-    def blank(part: str) -> str:
-        return re.sub(r"[^\n\r]", " ", part)
-
-    return text if (start, end) == (0, len(text)) else blank(text[:start]) + text[start:end] + blank(text[end:])
-
-
-def _fenced(text: str) -> list[tuple[int, int]]:
-    """The blocks of a Markdown page whose first word is `ix`."""
-    found = []
-    at = 0
-    while (opening := _FENCE.search(text, at)) is not None:
-        fence = opening["fence"]
-        closing = re.compile(rf"^ {{0,3}}{re.escape(fence[0])}{{{len(fence)},}}[ \t]*$", re.MULTILINE)
-        closed = closing.search(text, opening.end())
-        end = len(text) if closed is None else closed.start()
-        if opening["words"].split()[:1] == ["ix"]:
-            found.append((opening.end(), end))
-        at = len(text) if closed is None else closed.end()
-    return found
-
-
-def _strings(text: str) -> list[tuple[int, int]] | None:
-    """The strings of a Python file that are programs: the text that `ix.compile` and the like are given. One with
-    escapes is left out: a place in it is not the same place in the file."""
-    try:
-        module = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return None
-    names = _imported(module)
-    lines = [0]
-    for line in text.splitlines(keepends=True):
-        lines.append(lines[-1] + len(line))
-    found = []
-    for node in ast.walk(module):
-        if isinstance(node, ast.Call) and _takes_text(node.func, names) and node.args:
-            literal = _literal(node.args[0], text, lines)
-            if literal is not None and ";" in text[slice(*literal)]:
-                found.append(literal)
-    return sorted(found)
-
-
-def _imported(module: ast.Module) -> set[str]:
-    """The names under which the package, or functions of it, are known in a file."""
-    found = set()
-    for node in ast.walk(module):
-        if isinstance(node, ast.Import):
-            found |= {alias.asname or alias.name for alias in node.names if alias.name == "indexical"}
-        elif isinstance(node, ast.ImportFrom) and node.module == "indexical":
-            found |= {f".{alias.asname or alias.name}" for alias in node.names if alias.name in _TAKING_TEXT}
-    return found
-
-
-def _takes_text(function: ast.expr, names: set[str]) -> bool:
-    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
-        return function.attr in _TAKING_TEXT and function.value.id in names
-    return isinstance(function, ast.Name) and f".{function.id}" in names
-
-
-def _literal(node: ast.expr, text: str, lines: list[int]) -> tuple[int, int] | None:
-    """Where the inside of a string literal stands, if it says what it shows."""
-    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
-        return None
-    start = _offset(text, lines, node.lineno, node.col_offset)
-    end = _offset(text, lines, node.end_lineno or node.lineno, node.end_col_offset or 0)
-    opening = re.compile(r"[rRuU]?(\"\"\"|'''|\"|')").match(text, start)
-    if opening is None:
-        return None
-    inside = opening.end(), end - len(opening[1])
-    return inside if text[slice(*inside)].replace("\r\n", "\n") == node.value else None
-
-
-def _offset(text: str, lines: list[int], line: int, column: int) -> int:
-    """The offset of a place as Python's tree has it: lines from 1, columns in bytes."""
-    start = lines[line - 1]
-    return start + len(text[start : lines[line]].encode()[:column].decode())
+def regions(name: str, text: str) -> tuple[list[Region] | None, list[Diagnostic]]:
+    """The programs of a document in the order of the text, and what is wrong with what should be one. There are none
+    to be had of a Python file in the middle of an edit: what was known of it still holds."""
+    document, sink = Source(name, text), Sink()
+    match PurePosixPath(name).suffix.lower():
+        case ".py":
+            sources = programs_in(document, sink)
+            if any(found.code == "IX108" for found in sink):
+                return None, []
+        case ".md" | ".markdown" | ".mdx":
+            sources = blocks_in(document)
+        case _:
+            sources = [document]
+    return [Region(source) for source in sources], list(sink)

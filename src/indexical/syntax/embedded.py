@@ -24,7 +24,11 @@ SCALARS = {"int": ": i64", "float": "", "bool": ": bool"}
 
 _LITERAL = re.compile(r"""(\w*)(\"{3}|'{3}|"|')((?:\\.|[^\\])*?)\2""", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:[0-7]{1,3}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|N\{[^}]*\}|[\\'\"abfnrtv\n])")
-_BLOCK = re.compile(r"^(`{3,})(?P<words>[^\n`]*)\n(?P<text>(?:.*\n)*?)\1[ \t]*$", re.MULTILINE)
+# A block of a page that is not closed yet goes on to its end.
+_BLOCK = re.compile(
+    r"^ {0,3}(?P<fence>`{3,}|~{3,})(?P<words>[^\n`]*)\n(?P<text>(?:.*\n)*?)(?: {0,3}(?P=fence)[`~]*[ \t]*$|.*\Z)",
+    re.MULTILINE,
+)
 _EXAMPLE = 'axes stand in the annotation, `Q: "i d"`, and scalars are `int`, `float` or `bool`'
 
 
