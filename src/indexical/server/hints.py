@@ -9,17 +9,15 @@ from ..ir import nodes as ir
 from ..records import dataclass
 from ..source import Span
 from ..syntax import tree
-from ..views.facts import show_roles
 from .analysis import Analysis
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """Words to show at an offset that are not in the text, and more about them."""
+    """Words to show at an offset that are not in the text."""
 
     at: int
     words: str
-    more: str = ""
 
 
 def hints(analysis: Analysis) -> list[Hint]:
@@ -28,7 +26,7 @@ def hints(analysis: Analysis) -> list[Hint]:
         return []
     found = [hint for let in _lets(analysis) for hint in _of_let(analysis, let)]
     outside = analysis.region.outside
-    return sorted((Hint(outside(h.at - 1) + 1, h.words, h.more) for h in found), key=lambda hint: hint.at)
+    return sorted((Hint(outside(h.at - 1) + 1, h.words) for h in found), key=lambda hint: hint.at)
 
 
 def _lets(analysis: Analysis) -> Iterator[tree.Let]:
@@ -51,10 +49,9 @@ def _of_let(analysis: Analysis, let: tree.Let) -> Iterator[Hint]:
     sizes = [axis.extent.value for axis in definition.axes if isinstance(axis.extent, ir.Const)]
     if sizes and len(sizes) == len(axes):
         yield Hint(_left(let).end, f" : {' × '.join(map(str, sizes))}")
-    facts = analysis.program.facts
-    for roles in facts.roles:
+    for roles in analysis.program.facts.roles:
         if roles.definition == let.name and roles.query and roles.key:
-            yield Hint(let.span.end, _sentence(roles), show_roles(roles, facts))
+            yield Hint(let.span.end, _sentence(roles))
 
 
 def _left(let: tree.Let) -> Span:

@@ -124,7 +124,7 @@ def _add_reading(server: Server) -> None:
         document, places = server.open(params.text_document.uri)
         start, end = places.offset(params.range.start), places.offset(params.range.end)
         found = [hint for analysis in document.analyses for hint in hints.hints(analysis) if start <= hint.at <= end]
-        return [lsp.InlayHint(places.position(h.at), h.words, tooltip=h.more or None) for h in found]
+        return [lsp.InlayHint(places.position(h.at), h.words) for h in found]
 
     @feature(lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, _LEGEND)
     def coloured(params: lsp.SemanticTokensParams) -> lsp.SemanticTokens:
