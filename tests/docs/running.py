@@ -22,6 +22,7 @@ done with it.
 `yaml`
     Settings of other tools. Every `ix …` that they run is run, and succeeds; `*` stands for files, `>` leads nowhere.
 `ebnf`, `md`, and what other tools read: `bash`, `elisp`, `ipython`, `json`, `lua`, `toml`
+    Shown, not run. (`tests/test_notebook_cells.py` runs cells of a notebook.)
 
 `python -m tests.docs.running` runs all pages, or those that are named, and says what differs;
 `python -m tests.docs.running --update` writes what is printed now into the pages. Read the difference before it is

@@ -314,7 +314,7 @@ def _add_readings(commands: Any) -> None:
         "--most", type=float, metavar="ULPS", help="exit 1 where the worst error is larger, or something is not finite"
     )
     _add_backend(measuring, "numpy")
-    _add_format(measuring)
+    add_format(measuring)
     measuring.add_argument("--json", action="store_const", const="json", dest="format", help="short for --format json")
     measuring.set_defaults(command="readings:accuracy_command", notes=False)
 
