@@ -93,8 +93,8 @@ attention out(query i, key j, compare d, carry e, causal);
 TASKS = {
     "ix --version": (12, ("checker", "syntax", "ir", "facts", "plan", "backends", "numbers", "api")),
     "ix --help": (12, ("checker", "syntax", "ir", "facts", "plan", "backends", "numbers", "api")),
-    "ix fmt --check FILE": (31, ("checker", "ir.nodes", "facts", "transform", "plan", "backends", "numbers", "api")),
-    "ix check FILE": (117, ("transform", "plan", "backends", "numbers", "readings", "run.bind", "run.reference")),
+    "ix fmt --check FILE": (32, ("checker", "ir.nodes", "facts", "transform", "plan", "backends", "numbers", "api")),
+    "ix check FILE": (118, ("transform", "plan", "backends", "numbers", "readings", "run.bind", "run.reference")),
     "compile FILE": (111, ("transform", "plan", "backends", "numbers", "readings", "cli", "run.bind", "run.reference")),
 }
 
