@@ -46,7 +46,7 @@ PARTS = {
     "Start": ("getting-started", "tour", "language", "catalogue"),
     "Use": ("engine", "derivatives", "training", "audit", "read", "models", "patterns", "editors"),
     "See and prove": ("page", "exact", "broken-attention"),
-    "More": ("adding-a-lint",),
+    "More": ("benchmarks", "adding-a-lint"),
 }
 _LIVE = re.compile(r"^<!-- live: (?P<file>\S+) -->$", re.MULTILINE)
 
