@@ -195,8 +195,8 @@ def test_watching_checks_again(
     status, _, err = printed(capsys, "check", "--watch", "wrong.ix")
     assert status == 0
     assert [line.split(" ", 1)[1] for line in err.splitlines() if " checked " in line] == [
-        "checked the file: found something",
-        "checked the file: all is well",
+        "checked 1 file: found something",
+        "checked 1 file: all is well",
     ]
     assert printed(capsys, "check", "--watch", "-")[0] == 2
 

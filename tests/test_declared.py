@@ -125,6 +125,24 @@ def test_a_pickle_has_no_more_of_the_file_than_the_function() -> None:
     assert b"test_a_pickle_has_no_more" not in pickle.dumps(attention)
 
 
+def test_its_source_is_that_of_the_function(tmp_path: Path) -> None:
+    assert inspect.getsource(attention).startswith("@ix.program\ndef attention(")
+    text = "import indexical as ix\n@ix.program\ndef f(x: 'i'):\n    'let y[i] = {} * x[i];'\n"
+    module = load(tmp_path / "again.py", text.format(2))
+    assert module.f([1.0]) == [2.0]
+    module = load(tmp_path / "again.py", "# More.\n" + text.format(30))
+    assert module.f([1.0]) == [30.0]
+    with pytest.raises(ix.CallError, match=r"again\.py:4:7"):
+        module.f()
+
+
+def test_a_file_with_many_programs_is_read_once(tmp_path: Path) -> None:
+    one = "@ix.program\ndef f{}(x: 'i'):\n    'let y[i] = {} * x[i];'\n"
+    many = load(tmp_path / "many.py", "import indexical as ix\n" + "".join(one.format(n, n) for n in range(20)))
+    assert [getattr(many, f"f{n}")([1.0])[0] for n in (0, 7, 19)] == [0, 7, 19]
+    assert many.f3.ir.source.origin.file is many.f9.ir.source.origin.file
+
+
 def test_the_habits_of_functools() -> None:
     one = functools.partial(attention, window=1)
     assert np.array_equal(one(X, X, X), X)
@@ -294,3 +312,47 @@ def test_modules_beside_the_file_are_found(tmp_path: Path) -> None:
     text = 'import indexical as ix\n@ix.program\ndef f(x: "i"):\n    """use helpers::{twice};\n'
     module = load(tmp_path / "beside.py", text + '    let y[i] = twice(x[i]);"""\n')
     assert module.f([1.0, 2.0]).tolist() == [2.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "declared"),
+    [
+        ('"i d"', "x[i, d]"),
+        ('"i, d"', "x[i, d]"),
+        ('"[i, d] : f32"', "x[i, d] : f32"),
+        ('" i  d f32 "', "x[i, d] : f32"),
+        ('"..r i"', "x[..r, i]"),
+        ('"t in 0..4"', "x[t in 0..4]"),
+        ('"t in 0..4, d : bf16"', "x[t in 0..4, d] : bf16"),
+        ('""', "x"),
+        ('": i32"', "x : i32"),
+        ('"f64"', "x : f64"),
+        ('"int"', "x : i64"),
+        ("float", "x"),
+        ("bool", "x : bool"),
+        ('Annotated[object, "i d"]', "x[i, d]"),
+        ('jaxtyping.Float[Array, "i d"]', "x[i, d]"),
+        ("Row", "x[i, d]"),
+        ("box.Row", "x[i, d]"),
+        ("Kept", "x[i, d]"),
+    ],
+)
+@pytest.mark.parametrize("kept", [True, False], ids=["file", "prompt"])
+def test_annotations(annotation: str, declared: str, kept: bool, tmp_path: Path) -> None:
+    text = f"""from __future__ import annotations
+import indexical as ix
+from types import SimpleNamespace
+from typing import Annotated
+Row = Annotated[list, "i d"]
+box = SimpleNamespace(Row=Row)
+Kept = SimpleNamespace(dim_str="i d")  # As jaxtyping keeps them.
+@ix.program
+def f(x: {annotation}):
+    "let y = 1;"
+"""
+    names: dict[str, Any] = {}
+    if kept:
+        names = vars(load(tmp_path / "annotated.py", text))
+    else:
+        exec(text, names)
+    assert str(names["f"]) == f"input {declared};\nlet y = 1;\n"

@@ -187,6 +187,7 @@ class Program:
         self.__qualname__ = face.qualname or self.__name__
         if face.module:
             self.__module__ = face.module
+        self.__wrapped__: Callable[..., Any]
 
     @property
     def __signature__(self) -> Signature:

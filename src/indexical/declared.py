@@ -8,7 +8,7 @@ import linecache
 import os
 import sys
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import lru_cache, partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
@@ -69,7 +69,9 @@ def program(function: Any = None, /) -> Any:
     face = None if source is None else _face(function, file, node, sink)
     if source is None or face is None or sink.failed:
         raise CompileError(sink)
-    return compile_source(source, face=face)
+    made = compile_source(source, face=face)
+    made.__wrapped__ = function  # `inspect.getsource` asks for it.
+    return made
 
 
 def _refused(message: str, help: str) -> CompileError:
@@ -101,8 +103,9 @@ def _found(function: FunctionType) -> tuple[Source, Function]:
     """The file of a function, and the function in it. Where no file was kept, as at a prompt, or it has changed since
     it was loaded, the function is written down again."""
     code = function.__code__
+    linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename, function.__globals__)
-    file = Source(_shown(code.co_filename), "".join(lines))
+    file = _file(_shown(code.co_filename), "".join(lines))
     node = function_at(file, code.co_name, code.co_firstlineno)
     if node is None or _cleaned(ast.get_docstring(node)) != _cleaned(function.__doc__):
         file = Source(f"<{function.__name__}>", _written(function))
@@ -110,6 +113,12 @@ def _found(function: FunctionType) -> tuple[Source, Function]:
     if node is None:
         raise _refused(f"`{function.__name__}` has no docstring to be its program", "write it with `def`")
     return file, node
+
+
+@lru_cache(2)
+def _file(name: str, text: str) -> Source:
+    """A file; all programs in it share it."""
+    return Source(name, text)
 
 
 def _cleaned(docstring: str | None) -> str:

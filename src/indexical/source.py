@@ -26,9 +26,8 @@ class Source:
     def line_starts(self) -> list[int]:
         """The offset at which each line begins; there is always a first line."""
         starts = [0]
-        for offset, character in enumerate(self.text):
-            if character == "\n":
-                starts.append(offset + 1)
+        while (end := self.text.find("\n", starts[-1])) >= 0:
+            starts.append(end + 1)
         return starts
 
     @property

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ..api import check
+from ..checker.names import counted
 from ..diagnostics import Diagnostic
 from .findings import print_diagnostics
 from .words import Usage, text_of
@@ -77,9 +78,9 @@ def _watch(options: Namespace) -> int:
                 if sys.stdout.isatty():
                     print("\x1b[2J\x1b[H", end="", flush=True)
                 status = check_files(options)
-                counted = f"{len(list(files_in(options.files)))} files" if len(now) > 1 else "the file"
+                told = counted(len(list(files_in(options.files))), "file")
                 words = "found something" if status else "all is well"
-                print(f"{time.strftime('%H:%M:%S')} checked {counted}: {words}", file=sys.stderr, flush=True)
+                print(f"{time.strftime('%H:%M:%S')} checked {told}: {words}", file=sys.stderr, flush=True)
                 # What `--fix` wrote is no change to look at.
                 before = _times(options.files) if options.fix else now
             time.sleep(_PAUSE)

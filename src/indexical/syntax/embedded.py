@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import field
+from functools import lru_cache
 from textwrap import dedent
 
 from ..diagnostics import Label, Sink
@@ -49,10 +50,18 @@ class _Assembly:
         return Source(self.file.name, self.text, Origin(self.file, tuple(self.places)))
 
 
+@lru_cache(2)
+def _parsed(text: str) -> ast.Module:
+    """The tree of a Python file; of one with many programs it is asked for each."""
+    return ast.parse(text)
+
+
 def programs_in(file: Source, sink: Sink) -> list[Source]:
     """The programs of a Python file, in the order of the file; what cannot be read as one is reported."""
+    if "indexical" not in file.text:
+        return []
     try:
-        tree = ast.parse(file.text)
+        tree = _parsed(file.text)
     except SyntaxError as problem:
         at = file.offset(min(problem.lineno or 1, file.line_count), 0) + max(0, (problem.offset or 1) - 1)
         sink.report("IX108", f"this is no Python: {problem.msg}", Span(file, at, at + 1))
@@ -83,7 +92,7 @@ def blocks_in(page: Source) -> list[Source]:
 def function_at(file: Source, name: str, line: int) -> Function | None:
     """The function of that name that begins, with its decorators, on this line."""
     try:
-        tree = ast.parse(file.text)
+        tree = _parsed(file.text)
     except SyntaxError:
         return None
     for node in ast.walk(tree):
