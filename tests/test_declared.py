@@ -234,7 +234,7 @@ def test_findings_point_into_the_python_file(tmp_path: Path, monkeypatch: pytest
     # What is read and what is run say the same.
     source = Source("nested.py", whole)
     (found,) = programs_in(source, Sink())
-    assert [str(each) for each in ix.api.check_source(found)] == [str(each) for each in caught.value.diagnostics]
+    assert [str(each) for each in ix.api.check_source(found.source)] == [str(each) for each in caught.value.diagnostics]
     fixes = [each.to_json()["fix"] for each in caught.value.diagnostics]
     assert fixes[1] is not None
     assert {"line": 13, "column": 26, "end_column": 27, "replacement": "y"}.items() <= fixes[1].items()
@@ -242,7 +242,7 @@ def test_findings_point_into_the_python_file(tmp_path: Path, monkeypatch: pytest
 
 def test_a_file_is_read_and_not_run() -> None:
     sink = Sink()
-    found = programs_in(Source("many.py", MANY), sink)
+    found = [each.source for each in programs_in(Source("many.py", MANY), sink)]
     assert len(sink) == 0
     assert [each.text.count("\n") for each in found] == [4, 2, 1]
     places = [[str(label.span) for label in each.labels[:1]] for one in found for each in ix.api.check_source(one)]
@@ -356,3 +356,26 @@ def f(x: {annotation}):
     else:
         exec(text, names)
     assert str(names["f"]) == f"input {declared};\nlet y = 1;\n"
+
+
+def test_a_program_of_a_python_file_is_compiled_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is read, and not run."""
+    monkeypatch.chdir(tmp_path)
+    one = "@ix.program\ndef {}(x: 'i', *, n: int = -2):\n    'let y[i] = n * x[i];'\n"
+    whole = "import indexical as ix\nraise SystemExit\n" + one.format("first")
+    Path("one.py").write_text(whole)
+    Path("two.py").write_text(whole + one.format("second"))
+    Path("none.py").write_text("import indexical\n")
+    assert ix.compile("one.py")([1.0]).tolist() == [-2.0]
+    second = ix.compile(Path("two.py:second"))
+    assert str(inspect.signature(second)).startswith("(x: 'i', *, n: int = -2, outputs")
+    assert second.__name__ == "second"
+    for text, told in {
+        "two.py": "`two.py` has 2 programs\n    = help: say which: `two.py:first`, `two.py:second`",
+        "two.py:secnd": "`two.py` has no program `secnd`\n    = help: did you mean `second`?",
+        "none.py": "`none.py` has 0 programs",
+        "tow.py:first": "did you mean `two.py`?",
+    }.items():
+        with pytest.raises(ix.CompileError) as caught:
+            ix.compile(text)
+        assert told in str(caught.value)

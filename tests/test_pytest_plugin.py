@@ -87,6 +87,20 @@ def test_a_mistake_is_shown_as_check_shows_it(folder: pytest.Pytester) -> None:
     run(folder, "--ix-strict", "warned.ix").assert_outcomes(failed=1)
 
 
+def test_one_claim_is_chosen_by_its_name(folder: pytest.Pytester) -> None:
+    folder.path.joinpath("figures.ix").write_text(FIGURES)
+    run(folder, "figures.ix::line 5: w == [[0.269, 0.731], [0.119, 0.882]]").assert_outcomes(failed=1)
+    run(folder, "-k", "check or 4").assert_outcomes(passed=2, deselected=2)
+
+
+def test_what_cannot_be_read_is_told(folder: pytest.Pytester) -> None:
+    folder.path.joinpath("bytes.ix").write_bytes(b"let y = \xff;")
+    result = run(folder)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["error[[]IX108]: `bytes.ix` cannot be read: it is not UTF-8 text (byte 8)"])
+    assert "Traceback" not in result.stdout.str()
+
+
 def test_lessons_are_tests_where_one_says_so(folder: pytest.Pytester) -> None:
     folder.path.joinpath("lesson.md").write_text(LESSON)
     folder.path.joinpath("readme.md").write_text("# Nothing\n\n```ix other.ix\n```\n")

@@ -26,7 +26,7 @@ from .run import EMITTED
 from .run.asked import PLAIN, Face, arguments_of, check_backend, definitions, filled, name_of, packed, wanted_of
 from .run.tracing import finder, tracing_test
 from .source import Source
-from .syntax.files import read_source
+from .syntax.files import is_python, read_source
 from .syntax.parse import parse
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 def compile(text_or_path: str | os.PathLike[str]) -> Program:
     """A program from its text, or from a file. A path is a file. So is a string of one line with no `;` in it that is
-    one word, ends in `.ix`, or is the name of a file that is there: no program is written so.
+    one word, ends in `.ix`, or is the name of a file that is there: no program is written so. `model.py:attention` is a
+    function under `@ix.program` in a Python file, which is read and not run.
 
     Raises `ix.Error` with every mistake in it; warnings and notes are `program.diagnostics`.
     """
@@ -55,10 +56,16 @@ def compile_anyway(text_or_path: str | os.PathLike[str]) -> Program:
 
 def _compiled(text_or_path: str | os.PathLike[str], despite: frozenset[str]) -> Program:
     sink = Sink()
-    source = read_source(text_or_path, sink)
+    face = PLAIN
+    if is_python(text_or_path):
+        from .run.embedded import read_program  # Few programs stand in Python files.
+
+        source, face = read_program(os.fspath(text_or_path), sink)
+    else:
+        source = read_source(text_or_path, sink)
     if source is None:
         raise CompileError(sink)
-    return compile_source(source, despite)
+    return compile_source(source, despite, face)
 
 
 def compile_source(source: Source, despite: frozenset[str] = frozenset(), face: Face = PLAIN) -> Program:
@@ -85,7 +92,8 @@ def check_file(file: Source) -> list[Diagnostic]:
     from .syntax.embedded import blocks_in, programs_in
 
     sink = Sink()
-    for source in programs_in(file, sink) if file.name.endswith(".py") else blocks_in(file):
+    is_python = file.name.endswith(".py")
+    for source in [program.source for program in programs_in(file, sink)] if is_python else blocks_in(file):
         _compile(source, sink)
     return _sorted(sink)
 

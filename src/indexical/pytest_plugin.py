@@ -52,23 +52,16 @@ class ProgramFile(pytest.File):
     """A program: a test that it has no mistakes, and one for each of its claims."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        yield from items_of(self, Text(self._source()), "")
-
-    def _source(self) -> Source:
-        from .source import Source
-
-        return Source(_shown(self.path), self.path.read_text(encoding="utf-8"))
+        yield from items_of(self, Text(_source(self)), "")
 
 
 class LessonFile(pytest.File):
     """A lesson: the same for each program in it, and a test of its questions."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        from .source import Source
         from .syntax.embedded import blocks_in
 
-        page = Source(_shown(self.path), self.path.read_text(encoding="utf-8"))
-        blocks = blocks_in(page)
+        blocks = blocks_in(_source(self))
         for number, source in enumerate(blocks, 1):
             yield from items_of(self, Text(source), f"program {number}: ")
         if blocks:
@@ -171,6 +164,14 @@ class LessonItem(_Item):
         show_lesson(self.path)
 
 
-def _shown(path: Path) -> str:
-    """A file as a person names it: from where they are."""
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+def _source(file: pytest.File) -> Source:
+    """A file, named as a person names it: from where they are. For one that cannot be read there is no traceback."""
+    from .diagnostics import CallError, Sink
+    from .syntax.files import read_source
+
+    sink = Sink()
+    here = Path.cwd()
+    source = read_source(file.path.relative_to(here) if file.path.is_relative_to(here) else file.path, sink)
+    if source is None:
+        raise file.CollectError(str(CallError(sink)))
+    return source

@@ -83,7 +83,7 @@ def regions(name: str, text: str) -> tuple[list[Region] | None, list[Diagnostic]
     document, sink = Source(name, text), Sink()
     match PurePosixPath(name).suffix.lower():
         case ".py":
-            sources = programs_in(document, sink)
+            sources = [program.source for program in programs_in(document, sink)]
             if any(found.code == "IX108" for found in sink):
                 return None, []
         case ".md" | ".markdown" | ".mdx":

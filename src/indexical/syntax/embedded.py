@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from functools import lru_cache
 from textwrap import dedent
@@ -56,7 +56,18 @@ def _parsed(text: str) -> ast.Module:
     return ast.parse(text)
 
 
-def programs_in(file: Source, sink: Sink) -> list[Source]:
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """A program in a Python file: its name, where a function has one, its text, and of a function what it has beside
+    that: the inputs that are given by name, and the defaults that are plain numbers."""
+
+    name: str
+    source: Source
+    by_name: tuple[str, ...] = ()
+    defaults: Mapping[str, float] = field(default_factory=dict)
+
+
+def programs_in(file: Source, sink: Sink) -> list[Embedded]:
     """The programs of a Python file, in the order of the file; what cannot be read as one is reported."""
     if "indexical" not in file.text:
         return []
@@ -67,16 +78,28 @@ def programs_in(file: Source, sink: Sink) -> list[Source]:
         sink.report("IX108", f"this is no Python: {problem.msg}", Span(file, at, at + 1))
         return []
     modules, names = _imported(tree)
-    found = []
+    found: list[tuple[int, Embedded]] = []
     for node in ast.walk(tree):
         if isinstance(node, Function) and any(_is_ours(each, "program", modules, names) for each in _bare(node)):
             source = function_source(file, node, sink, _assigned(tree))
-            found.append((node.lineno, source))
+            if source is not None:
+                by_name = tuple(each.arg for each in node.args.kwonlyargs)
+                found.append((node.lineno, Embedded(node.name, source, by_name, dict(_numbers(node)))))
         elif isinstance(node, ast.Call) and _is_ours(node.func, "compile", modules, names) and node.args:
             text = node.args[0]
             if isinstance(text, ast.Constant) and isinstance(text.value, str) and ";" in text.value:
-                found.append((text.lineno, _literal_source(file, text)))
-    return [source for _, source in sorted(found, key=lambda pair: pair[0]) if source is not None]
+                found.append((text.lineno, Embedded("", _literal_source(file, text))))
+    return [program for _, program in sorted(found, key=lambda pair: pair[0])]
+
+
+def _numbers(node: Function) -> Iterator[tuple[str, float]]:
+    """The defaults of a function's parameters that are written as numbers."""
+    by_place = [*node.args.posonlyargs, *node.args.args]
+    given = zip(by_place[len(by_place) - len(node.args.defaults) :], node.args.defaults, strict=True)
+    for parameter, default in (*given, *zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)):
+        value = default.operand if isinstance(default, ast.UnaryOp) else default
+        if default is not None and isinstance(value, ast.Constant) and isinstance(value.value, int | float):
+            yield parameter.arg, ast.literal_eval(default)
 
 
 def blocks_in(page: Source) -> list[Source]:

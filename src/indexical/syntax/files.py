@@ -39,6 +39,16 @@ def read_source(text_or_path: str | os.PathLike[str], sink: Sink) -> Source | No
     return None
 
 
+def is_python(text_or_path: str | os.PathLike[str]) -> bool:
+    """Whether this is a Python file, or a name in one: `model.py`, `model.py:attention`."""
+    given: Any = text_or_path  # Whatever was passed, not only what may be.
+    text = os.fspath(given) if isinstance(given, str | os.PathLike) else None
+    if not isinstance(text, str) or "\n" in text or ";" in text:
+        return False
+    _, colon, name = text.rpartition(".py:")
+    return text.endswith(".py") or (bool(colon) and name.isidentifier())
+
+
 def _close(path: Path) -> Path | None:
     """The file that was probably meant by one that is not there."""
     try:
