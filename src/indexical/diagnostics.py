@@ -104,8 +104,14 @@ class Error(ValueError):
         super().__init__("\n\n".join(render(diagnostic) for diagnostic in self.diagnostics))
 
     def _render_traceback_(self) -> list[str]:
-        """What a notebook shows of it: the findings, and no traceback."""
-        return [f"{type(self).__name__}: {self}"]
+        """What a notebook shows of it: the findings, and the lines that led there, without those of packages."""
+        import traceback
+
+        frames = traceback.extract_tb(self.__traceback__)
+        packages = (__file__.removesuffix("diagnostics.py"), "site-packages", "IPython")
+        own = [frame for frame in frames if not any(part in frame.filename for part in packages)]
+        lines = [f"{frame.filename}, line {frame.lineno}: {frame.line}" for frame in own]
+        return [f"{type(self).__name__}: {self}", *lines]
 
 
 class CompileError(Error):
