@@ -229,4 +229,4 @@ def test_a_new_process_loads_no_plan_and_no_backend(tmp_path: Path) -> None:
     assert "indexical.plan.choose" in loaded[0]
     rooms = ("plan.choose", "plan.steps", "backends.source", "run.reference", "numbers", "transform")
     assert not [name for name in loaded[1] if name.removeprefix("indexical.").startswith(rooms)]
-    assert len(loaded[1]) <= 127
+    assert len(loaded[1]) <= 128
