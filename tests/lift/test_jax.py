@@ -207,7 +207,7 @@ def by_chance(x: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("function", "words"), [(branching, "depends on a value"), (stepping, "`scan`"), (by_chance, "random")]
+    ("function", "words"), [(branching, "depends on a value"), (stepping, "`scan of JAX`"), (by_chance, "random")]
 )
 def test_what_cannot_be_read_is_refused_at_its_line(function: Any, words: str) -> None:
     with pytest.raises(ix.Error) as caught:
@@ -216,6 +216,29 @@ def test_what_cannot_be_read_is_refused_at_its_line(function: Any, words: str) -
     assert finding.code == "IX602"
     assert words in finding.message
     assert finding.labels[0].span.line == function.__code__.co_firstlineno + 1
+
+
+def layer(width: bool, over: int) -> Any:
+    weights = {name: drawn(12, 12) * 0.3 for name in "qkvo"}
+
+    def attention(x: Any) -> Any:
+        b, t, c = x.shape
+        q, k, v = ((x @ weights[name]).reshape(b, t, 3, c // 3).swapaxes(1, 2) for name in "qkv")
+        scores = q @ k.swapaxes(-2, -1) / (c if width else c // 3) ** 0.5
+        return (jax.nn.softmax(scores, axis=over) @ v).swapaxes(1, 2).reshape(b, t, c) @ weights["o"]
+
+    return attention
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    ("width", "over", "laws"), [(False, -1, []), (True, -1, ["scale"]), (False, -2, ["normalisation"])]
+)
+def test_what_is_inside_a_layer_is_asked_of_its_relation(width: bool, over: int, laws: list[str]) -> None:
+    contract = ix.Contract(heads=3, scale="1/sqrt(d)")
+    report = ix.audit(layer(width, over), {"x": drawn(2, 5, 12)}, "x=b i c, out=b i c", contract)
+    assert [finding.law for finding in report.findings] == laws
+    assert all(finding.confidence == "proved" and finding.span is not None for finding in report.findings)
 
 
 def test_commands_know_what_is_written_with_jax(tmp_path: Path, capsys: Any) -> None:

@@ -104,7 +104,7 @@ def _score_law(inquiry: Inquiry, draws: list[Draw], base: Model) -> None:
 # --------------------------------------------------------------------- causes
 
 
-_GENERAL = {
+GENERAL = {
     "causal": (
         "the causal mask is missing, late, or at the wrong place",
         "mask the scores with -inf where `j > i`, before the softmax",
@@ -116,6 +116,10 @@ _GENERAL = {
     ),
     "documents": ("the documents are not compared", "keep `ids[i] == ids[j]`"),
     "regions": ("the regions are not compared", "keep `region[i] == region[j]`"),
+    "scale": ("the scale is another one", "multiply the scores by what is declared, once"),
+    "softcap": ("scores are not capped as declared", "cap * tanh(score / cap), before the mask"),
+    "alibi": ("the bias of distances is another one", "subtract slope * (i - j) from the scores"),
+    "rotary": ("queries and keys are not rotated as declared", "rotate both by their own positions, in one pairing"),
     "gap": ("the mask drops too much", "compare the mask with the relation that is declared"),
     "rows": (
         "the weights are normalised over something else than the keys that are heard",
@@ -165,7 +169,7 @@ def _report(inquiry: Inquiry, base: Model, draws: list[Draw], violations: list[d
     if mixed:
         violations = [item for item in violations if item["law"] == mixed[0]]
     for item in {item["law"]: item for item in reversed(violations)}.values():
-        cause, mend = _GENERAL.get(item["law"], ("", ""))
+        cause, mend = GENERAL.get(item["law"], ("", ""))
         if item["law"] == "gap":
             heard = np.nan_to_num(np.abs(own(inquiry.access, draws[0].full))) > 0
             shape = next((name for name, shape in position_shapes(inquiry) if np.array_equal(heard, shape)), None)

@@ -16,7 +16,7 @@ from .inquiry import Inquiry
 from .layout import Layout, infer_sizes, parse_axes, refusal
 from .numerics import tell_accuracy, tell_limits
 from .projected import judge_projected
-from .proofs import proved, proved_laws
+from .proofs import found_inside, proved, proved_laws
 from .reports import Finding, Report, name_of, place_of, ranked
 from .sanity import plain, sanity
 from .settings import Settings
@@ -77,6 +77,12 @@ def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract
         more = judge_projected(foreign, layouts, sizes, contract, tell)
         findings += more.findings
         found, laws, unread = more.found, [*laws, *more.laws], more.unread
+        if unread and not findings:
+            tell("the relation")
+            foreign.restore()
+            inner, claimed = found_inside(foreign.original, foreign.example, layouts, given, contract)
+            findings += inner
+            laws += [f"{law} of the relation" for law in claimed]
         if not findings:
             tell_accuracy(foreign, {name: plain(value) for name, value in foreign.example.items()}, found)
     else:

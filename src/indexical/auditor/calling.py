@@ -252,7 +252,7 @@ def _reported(problem: Exception, target: Any) -> Unusable:
     place = ""
     while frame is not None:
         name = frame.tb_frame.f_code.co_filename
-        if "indexical" not in name and "torch/" not in name and not name.startswith("<"):
+        if "indexical" not in name and "site-packages" not in name and not name.startswith("<"):
             place = f" ({name}:{frame.tb_lineno})"
         frame = frame.tb_next
     words = f"{type(problem).__name__}: {str(problem).strip() or 'no message'}".splitlines()[0]

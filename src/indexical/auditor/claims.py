@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, product
 from typing import Any
@@ -27,7 +27,9 @@ from ..lift import Reading
 from ..lift.expressions import ABSENT
 from ..source import Span
 from .contract import Contract, evaluate
+from .inquiry import number
 from .layout import Layout
+from .scores import name_scale, scale_cause
 
 _POINTS = 4000
 _REGIONS = "the regions of the contract"
@@ -36,10 +38,13 @@ _Place = tuple[Known, dict[Coordinate, int]]
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a claim holds of the relation, and the place that says so."""
+    """Whether a claim holds of the relation, the place that says so, and where it fails, what is there instead."""
 
     holds: bool
     span: Span | None
+    witness: str = ""
+    cause: str = ""
+    mend: str = ""
 
 
 def verdicts(
@@ -62,7 +67,7 @@ def verdicts(
             found[law] = told
     for law, told in relation.score():
         found[law] = told
-    return {law: Verdict(told.holds, _placed(reading, told.span)) for law, told in found.items()}
+    return {law: replace(told, span=_placed(reading, told.span)) for law, told in found.items()}
 
 
 def _placed(reading: Reading, span: Span | None) -> Span | None:
@@ -125,11 +130,19 @@ class _Relation:
         for law in dict.fromkeys(law for law, _ in claims):
             if law not in open_claims:
                 yield law, Verdict(True, span)
-            elif any(self._heard(at) and not all(wanted) for at, wanted in self._at_points(open_claims[law])):
-                yield law, Verdict(False, span)
-        every = [claim for _, claim in claims]
-        if any(all(wanted) and self._heard(at) is False for at, wanted in self._at_points(every)):
-            yield "gap", Verdict(False, span)
+                continue
+            places = self._at_points(open_claims[law])
+            heard = next((at for at, wanted in places if not all(wanted) and self._heard(at)), None)
+            if heard is not None:
+                yield law, Verdict(False, span, f"{self._pair(heard)}, which {law} drops")
+        places = self._at_points([claim for _, claim in claims])
+        lost = next((at for at, wanted in places if all(wanted) and self._heard(at) is False), None)
+        if lost is not None:
+            yield "gap", Verdict(False, span, f"{self._pair(lost)} in what is declared alone")
+
+    def _pair(self, place: _Place) -> str:
+        query, key = (place[1].get(c, 0) for c in (self.query, self.key) if c is not None)
+        return f"query {query} hears key {key}"
 
     @property
     def _weights_span(self) -> Span:
@@ -279,7 +292,10 @@ class _Relation:
                 total *= 1 / value if factor.inverse else value
             wanted = evaluate(self.contract.scale, {name: times * size for name, size in letters.items()})
             if not math.isclose(total, wanted, rel_tol=1e-5):
-                return Verdict(False, span)
+                heads = letters.get("h", 1)
+                name = name_scale(total, letters, heads) if times == 1 else ""
+                witness = f"the scale is {number(total)}, and not {number(wanted)}"
+                return Verdict(False, span, witness, *scale_cause(total, wanted, letters["d"], name))
         return Verdict(True, span)
 
     def _letters(self) -> dict[str, int]:
@@ -298,11 +314,11 @@ class _Relation:
         if self.contract.softcap is not None:
             told = self._capped(score, self.contract.softcap)
             if told is not None:
-                yield "softcap", Verdict(told, score.span)
+                yield "softcap", Verdict(told, score.span, "scores of 1e9 and -1e9 are not the cap apart from 0")
         if self.contract.alibi is not None and not additive:
             told = self._sloped(score, self.contract.alibi)
             if told is not None:
-                yield "alibi", Verdict(told, score.span)
+                yield "alibi", Verdict(told, score.span, "scores do not fall by the slope for each step back")
 
     def _capped(self, score: ir.Expr, cap: float) -> bool | None:
         """Whether no score is beyond the cap, and large ones reach it."""
@@ -343,7 +359,7 @@ class _Relation:
             return None
         for _, query, key in sides(self.view, self.gather):
             if not query.turns or not key.turns:
-                return Verdict(False, (key if query.turns else query).factor.expr.span)
+                return Verdict(False, (key if query.turns else query).factor.expr.span, "one side is not rotated")
             mine, theirs = query.rates(self.view), key.rates(self.view)
             if mine is None or theirs is None or None in mine or None in theirs:
                 return None
@@ -351,5 +367,6 @@ class _Relation:
             paired = {"half": mine[:half] == mine[half:], "pair": mine[::2] == mine[1::2]}
             same = bool(np.allclose(np.array(mine, float), np.array(theirs, float)))
             kind = self.contract.rotary
-            return Verdict(same and (kind == "relative" or paired[kind]), query.factor.expr.span)
+            good = same and (kind == "relative" or paired[kind])
+            return Verdict(good, query.factor.expr.span, "features that turn alike are other pairs, or sides differ")
         return None

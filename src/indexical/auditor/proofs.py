@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..diagnostics import Error
+from ..diagnostics import Diagnostic, Error
 from ..lift import Reading, reader
 from ..lift import proved as findings_of_checker
+from .attention_laws import GENERAL as WORDS
 from .claims import Verdict, verdicts
 from .contract import Contract
 from .layout import Layout
@@ -20,7 +21,7 @@ _LAWS = {
     "IX402": {"normalisation"},
     "IX403": {"dead input"},
     "IX404": {"groups", "heads"},
-    "IX405": {"rows"},
+    "IX405": {"rows", "causal"},
     "IX407": {"heads", "layout"},
     "IX408": {"scale"},
     "IX409": {"scale"},
@@ -40,6 +41,22 @@ _LAWS = {
     "IX435": {"sink"},
     "IX604": {"heads", "layout", "batch", "causal"},
 }
+# A view across positions and heads: what is seen, the cause and the mend.
+_VIEW = "IX604"
+_CROSSED = (
+    "positions and heads are mixed",
+    "`view` or `reshape` is used where `transpose` is meant: positions, heads and batch are mixed",
+    "split the axis first (`view(b, n, h, d)`), then transpose (`.transpose(1, 2)`)",
+)
+# A mask on weights: the cause and the mend.
+_LATE = "IX405"
+_AFTER = (
+    "the mask is applied after the softmax, and the rest is not normalised again",
+    "mask the scores with -inf, before the softmax",
+)
+_SEEN = "it stands in the relation that the code was read as"
+# Findings of the checker that are told where the weights cannot be asked for, and the laws that they break.
+_ALONE = {"IX402": "normalisation", "IX405": "rows"}
 # The laws that claims of a contract are about.
 _CLAIMED = {"causal", "window", "documents", "regions", "mask", "gap", "scale", "softcap", "alibi", "rotary"}
 # Those that follow for all sizes and values, where others are compared at points.
@@ -84,6 +101,38 @@ def proved_laws(
     return tuple(sorted(law for law, claim in claims.items() if claim.holds and law in _FOR_ALL))
 
 
+def found_inside(
+    target: Callable[..., Any],
+    example: Mapping[str, Any],
+    layouts: Mapping[str, Layout],
+    sizes: Mapping[str, int],
+    contract: Contract,
+) -> tuple[list[Finding], list[str]]:
+    """The laws that the relation breaks, of a callable whose queries and keys cannot be asked; and all that were
+    told."""
+    reading = _read(target, example, layouts)
+    if reading is None:
+        return [], []
+    axes = {name: str(layout) for name, layout in layouts.items()}
+    findings = [told for told in map(_told, findings_of_checker(reading, axes, contract)) if told is not None]
+    claims = verdicts(reading, example, layouts, sizes, contract)
+    for law, claim in claims.items():
+        if not claim.holds:
+            cause, mend = (claim.cause, claim.mend) if claim.cause else WORDS[law]
+            findings.append(Finding(law, claim.witness, _SEEN, cause, mend, claim.span, "proved"))
+    return findings[:1], [law for law in claims if law != "gap"]
+
+
+def _told(diagnostic: Diagnostic) -> Finding | None:
+    """A finding of the checker as one of the audit, where it needs no witness; None for any other."""
+    span = diagnostic.labels[0].span if diagnostic.labels else None
+    if diagnostic.code == _VIEW:
+        return Finding("heads", _CROSSED[0], _SEEN, *_CROSSED[1:], span, "proved")
+    if diagnostic.code not in _ALONE:
+        return None
+    return Finding(_ALONE[diagnostic.code], diagnostic.message, _SEEN, *WORDS["rows"], span, "proved")
+
+
 def _read(target: Callable[..., Any], example: Mapping[str, Any], layouts: Mapping[str, Layout]) -> Reading | None:
     """The relation that a callable computes; None where it cannot be read, as what NumPy computes."""
     if not any(type(value).__module__.startswith(("torch", "jax")) for value in example.values()):
@@ -95,6 +144,14 @@ def _read(target: Callable[..., Any], example: Mapping[str, Any], layouts: Mappi
 
 
 def _with_proof(finding: Finding, told: list[Any], claims: Mapping[str, Verdict], contract: Contract) -> Finding:
+    if any(diagnostic.code == _VIEW for diagnostic in told) and finding.law in _LAWS[_VIEW]:
+        finding = replace(finding, cause=_CROSSED[1], mend=_CROSSED[2]) if finding.law == "causal" else finding
+        told = [diagnostic for diagnostic in told if diagnostic.code == _VIEW]
+        claims = {}
+    late = [diagnostic for diagnostic in told if diagnostic.code == _LATE]
+    if late and finding.law == "causal" and "missing" in finding.cause:
+        told, claims = late, {}
+        finding = replace(finding, cause=_AFTER[0], mend=_AFTER[1])
     claim = claims.get(finding.law)
     if claim is not None and not claim.holds:
         return replace(finding, confidence="proved", span=claim.span or finding.span)

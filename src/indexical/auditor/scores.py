@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ def scale_law(inquiry: Inquiry, draws: list[Draw]) -> bool:
 
 def judge_scale(inquiry: Inquiry, value: float) -> None:
     access, contract = inquiry.access, inquiry.contract
-    name = name_scale(value, inquiry)
+    name = name_scale(value, scale_sizes(inquiry), access_heads(inquiry))
     inquiry.found["scale"] = f"{number(value)} = {name}" if name not in ("", number(value)) else number(value)
     if contract.scale is None:
         return
@@ -47,7 +48,7 @@ def judge_scale(inquiry: Inquiry, value: float) -> None:
         return
     message = f"the scale is {inquiry.found['scale']}, and not {number(wanted)} = {contract.scale}"
     witness = f"log-weights are {number(value)} × q·k, by regression at d = {access.D}"
-    cause, mend = _scale_cause(value, wanted, access.D, name)
+    cause, mend = scale_cause(value, wanted, access.D, name)
     inquiry.report("scale", message, witness, cause, mend, _SCALE)
 
 
@@ -58,20 +59,13 @@ def scale_sizes(inquiry: Inquiry) -> dict[str, int]:
 
 
 _OTHER_SIZES = {"c": "the width of the model", "b": "the size of the batch", "g": "the number of key heads"}
-_SIZES = (
-    "the width of all heads",
-    "the number of keys",
-    "the number of queries",
-    "the width of the values",
-    "the number of heads",
-    *_OTHER_SIZES.values(),
-)
+_POSITIONS = {"n": "the number of keys", "i": "the number of queries", "e": "the width of the values"}
+_SIZES = ("the width of all heads", *_POSITIONS.values(), "the number of heads", *_OTHER_SIZES.values())
 
 
-def name_scale(value: float, inquiry: Inquiry) -> str:
+def name_scale(value: float, sizes: Mapping[str, int], heads: int) -> str:
     """A scale in terms of sizes, where one fits."""
-    sizes = scale_sizes(inquiry)
-    d, heads = access_width(inquiry)
+    d = sizes["d"]
     names: list[tuple[str, float]] = [
         (f"1/sqrt({d})", d**-0.5),
         ("1", 1.0),
@@ -79,9 +73,7 @@ def name_scale(value: float, inquiry: Inquiry) -> str:
         (f"sqrt({d})", d**0.5),
         (f"{d} ** -0.25", d**-0.25),
         (f"1/sqrt({d * heads}), the width of all heads", (d * heads) ** -0.5),
-        (f"1/sqrt({sizes['n']}), the number of keys", sizes["n"] ** -0.5),
-        (f"1/sqrt({sizes['i']}), the number of queries", sizes["i"] ** -0.5),
-        (f"1/sqrt({sizes['e']}), the width of the values", sizes["e"] ** -0.5),
+        *((f"1/sqrt({sizes[at]}), {words}", sizes[at] ** -0.5) for at, words in _POSITIONS.items() if at in sizes),
         (f"1/sqrt({heads}), the number of heads", heads**-0.5),
         *((f"1/sqrt({sizes[at]}), {words}", sizes[at] ** -0.5) for at, words in _OTHER_SIZES.items() if at in sizes),
         (f"1/{d * heads}", 1 / (d * heads)),
@@ -97,15 +89,15 @@ def name_scale(value: float, inquiry: Inquiry) -> str:
     return next((name for name, size in names if abs(value - size) < 1e-4 * abs(size)), "")
 
 
-def access_width(inquiry: Inquiry) -> tuple[int, int]:
+def access_heads(inquiry: Inquiry) -> int:
     outs = inquiry.access.lanes["out"]
     heads = int(outs["h"].max()) + 1 if "h" in outs else 1
     if "g" in outs and "h" not in outs:
         heads = int(np.prod([int(index.max()) + 1 for letter, index in outs.items() if letter != "b"]))
-    return inquiry.access.D, heads
+    return heads
 
 
-def _scale_cause(value: float, wanted: float, d: int, name: str) -> tuple[str, str]:
+def scale_cause(value: float, wanted: float, d: int, name: str) -> tuple[str, str]:
     ratio = value / wanted if wanted else math.inf
     mend = "multiply the scores once by the scale: `scores = q @ k.T * d ** -0.5`, d being the width of one head"
     if value < 0 < wanted:

@@ -40,13 +40,18 @@ _REDUCTIONS = {
 
 
 def operation(name: str, given: tuple[Any, ...], words: Words) -> Operation:
-    """The operation of the graph that an equation is; one that no rule knows keeps its name."""
+    """The operation of the graph that an equation is; one that no rule knows is called one of JAX, since a rule of
+    PyTorch may go by its name."""
     if name in _SAME:
         return _SAME[name], given, {}
     if name in _REDUCTIONS:
         return _REDUCTIONS[name], (given[0], tuple(words["axes"])), {}
     made = _OTHERS.get(name)
-    return (name, given, {}) if made is None else made(given, words)
+    return unread(name, given) if made is None else made(given, words)
+
+
+def unread(name: str, given: tuple[Any, ...]) -> Operation:
+    return f"{name} of JAX", given, {}
 
 
 def _extreme(name: str) -> Callable[[tuple[Any, ...], Words], Operation]:
@@ -68,12 +73,12 @@ def _power(given: tuple[Any, ...], words: Words) -> Operation:
 
 
 def _chosen(given: tuple[Any, ...], words: Words) -> Operation:
-    return ("where", (given[0], given[2], given[1]), {}) if len(given) == 3 else ("select_n", given, {})
+    return ("where", (given[0], given[2], given[1]), {}) if len(given) == 3 else unread("select_n", given)
 
 
 def _padded(given: tuple[Any, ...], words: Words) -> Operation:
     if any(inner for _, _, inner in words["padding_config"]):
-        return "pad_between", given, {}
+        return unread("pad", given)
     widths = tuple(width for low, high, _ in reversed(words["padding_config"]) for width in (low, high))
     return "pad", (given[0], widths, given[1]), {}
 
@@ -92,7 +97,7 @@ def _gathered(given: tuple[Any, ...], words: Words) -> Operation:
 def _scattered(given: tuple[Any, ...], words: Words) -> Operation:
     dims = words["dimension_numbers"]
     if dims.operand_batching_dims or words.get("update_jaxpr") is not None:
-        return "scatter", given, {}
+        return unread("scatter", given)
     named = ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims")
     return "write_slice", given, {name: tuple(getattr(dims, name)) for name in named}
 
@@ -107,8 +112,8 @@ _OTHERS: dict[str, Callable[[tuple[Any, ...], Words], Operation]] = {
     "gather": _gathered,
     "scatter": _scattered,
     "div": lambda given, words: ("quotient", given, {}),
-    "round": lambda given, words: ("round" if int(words["rounding_method"]) else "round_away", given, {}),
-    "reshape": lambda given, words: ("reshape" if words["dimensions"] is None else "reshape_turned", given, {}),
+    "round": lambda given, words: ("round", given, {}) if int(words["rounding_method"]) else unread("round", given),
+    "reshape": lambda given, words: ("reshape", given, {}) if words["dimensions"] is None else unread("reshape", given),
     "squeeze": lambda given, words: ("squeeze", (given[0], tuple(words["dimensions"])), {}),
     "transpose": lambda given, words: ("permute", (given[0], tuple(words["permutation"])), {}),
     "rev": lambda given, words: ("flip", (given[0], tuple(words["dimensions"])), {}),
@@ -116,6 +121,7 @@ _OTHERS: dict[str, Callable[[tuple[Any, ...], Words], Operation]] = {
     "iota": lambda given, words: ("iota", (words["dimension"],), {}),
     "concatenate": lambda given, words: ("cat", (given, words["dimension"]), {}),
     "stack": lambda given, words: ("stack", (given, words["axis"]), {}),
+    "tile": lambda given, words: ("tile", (given[0], tuple(words["reps"])), {}),
     "split": lambda given, words: ("split", (given[0], tuple(words["sizes"]), words["axis"]), {}),
     "slice": lambda given, words: ("cut", (given[0], tuple(words["start_indices"]), words["strides"]), {}),
     "dynamic_slice": lambda given, words: ("cut_at", given, {}),
@@ -126,18 +132,14 @@ _OTHERS: dict[str, Callable[[tuple[Any, ...], Words], Operation]] = {
         (given[0], words["axis"]),
         {},
     ),
-    "top_k": lambda given, words: (
-        "topk",
-        (given[0], words["k"], words.get("axis", words.get("operand_axis", -1))),
-        {},
-    ),
+    "top_k": lambda given, words: ("topk", (given[0], words["k"], words.get("axis", -1)), {}),
     "sort": lambda given, words: _sorted(given, words),
 }
 
 
 def _sorted(given: tuple[Any, ...], words: Words) -> Operation:
     if words["num_keys"] != 1 or len(given) > 2:
-        return "sort_together", given, {}
+        return unread("sort", given)
     return "sort_along", (*given, words["dimension"]), {}
 
 
