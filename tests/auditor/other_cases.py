@@ -45,6 +45,8 @@ def weighings() -> Iterator[Case]:
             "score",
             "apart",
         ),
+        ("scores of one sign", lambda q, k, v: (q @ k.mT / 2).relu().softmax(-1) @ v, "score", "`relu`"),
+        ("scores without a sign", lambda q, k, v: (q @ k.mT / 2).abs().softmax(-1) @ v, "score", "`abs`"),
         ("keys reshaped", lambda q, k, v: (q @ k.reshape(B, H, D, N) / 2).softmax(-1) @ v, "score", "reshaped"),
         ("online softmax without its correction", online, "irrelevant keys", "rescaled"),
         (

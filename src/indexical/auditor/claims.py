@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice, product
+from itertools import islice, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -274,6 +274,8 @@ class _Relation:
         comparisons = self.view.comparisons(self.gather)
         if self.contract.scale is None or len(comparisons) != 1 or self.gather.weights.score is None:
             return None
+        if self.contract.softcap is None and not self._is_linear(self.gather.weights.score):
+            return None
         factors = scaling(self.view, self.gather, comparisons[0])
         arrays = self._arrays(0)
         sizes, letters = self._sizes(arrays), self._letters()
@@ -297,6 +299,19 @@ class _Relation:
                 witness = f"the scale is {number(total)}, and not {number(wanted)}"
                 return Verdict(False, span, witness, *scale_cause(total, wanted, letters["d"], name))
         return Verdict(True, span)
+
+    def _is_linear(self, score: ir.Expr) -> bool:
+        """Whether a score grows by as much for every step of `q·k`."""
+        for known, point in islice(self._points([score]), 1):
+            values = [
+                figure(self.view.forms, score, point, Known(known.sizes, known.arrays, total))
+                for total in (-1.0, 0.0, 1.0, 2.0)
+            ]
+            if None in values:
+                return False
+            steps = [second - first for first, second in pairwise(values)]
+            return all(math.isclose(step, steps[0], rel_tol=1e-6) for step in steps)
+        return False
 
     def _letters(self) -> dict[str, int]:
         """Sizes by the letters of the axes."""

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.functions import FUNCTIONS
 from .access import Access
+from .contract import evaluate
 from .models import Model, agrees, dot, fit_scale, logarithms, predict
 from .observing import Draw, own
 from .settings import Component, Setting, Settings
@@ -64,6 +66,7 @@ def _candidates(settings: Settings, base: Model, draws: list[Draw]) -> Iterator[
     yield from _relations(settings, base)
     yield from _stages(settings, base, draws)
     yield from _pairings(settings, base)
+    yield from _bent(settings, base)
     yield from _weighings(settings, base, draws)
     if settings.components():  # Two mistakes at once.
         for model in _normalisations(settings, replace(base, relation=_all_of(settings, []))):
@@ -321,6 +324,31 @@ def _pairings(settings: Settings, base: Model) -> Iterator[Model]:
         )
     for roles, maps in _lane_maps(access):
         yield replace(plain, maps=maps, **_regrouped(roles))
+
+
+def _bent(settings: Settings, base: Model) -> Iterator[Model]:
+    """Scores that pass through a function, where a scale says that they are a multiple of `q·k`."""
+    access, contract = settings.access, settings.contract
+    if contract.scale is None or contract.softcap is not None:
+        return
+    scale = evaluate(contract.scale, {**access.sizes, "d": access.D})
+    for name, function in FUNCTIONS.items():
+        if function.arity != 1 or not function.total or function.flat:
+            continue
+
+        def scores(q: Any, k: Any, value: Callable[..., Any] = function.value) -> Any:
+            return np.vectorize(value, otypes=[float])(scale * dot(access, access.maps, q, k))
+
+        yield replace(
+            base,
+            scale=None,
+            scores=scores,
+            law="score",
+            message="the scores are not a multiple of q·k",
+            cause=f"the scores pass through `{name}` before the softmax",
+            mend="exponentiate the scores as they are",
+            hints=(rf"{name}.*",),
+        )
 
 
 def _exchanged(access: Access, base: Model, plain: Model) -> Iterator[Model]:

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from ..source import Source, Span
@@ -143,6 +143,8 @@ def ranked(findings: list[Finding]) -> tuple[Finding, ...]:
 
 
 def name_of(target: Any) -> str:
+    while isinstance(target, partial):
+        target = target.func
     return getattr(target, "__qualname__", None) or type(target).__qualname__
 
 
