@@ -168,7 +168,8 @@ def sink_share(inquiry: Inquiry) -> bool:
             "sink",
             f"the share of `{name}` goes to key {key}",
             f"with `{name}` = {number(_HIGH)}, key {key} has the weight {number(float(heard[key]))}",
-            f"the sink stands {other} among the scores and the {end} weight is cut off, or a value is gathered for it",
+            f"the sink stands {other} among the scores and the {end} weight is cut off, so that values are one "
+            "position apart; or a value is gathered for it",
             f"cut off the weight of the sink itself, which stands {other}, before the values are gathered",
             (r"\[\.\.\., ?:-1\].*|\[\.\.\., ?1:\].*", r"sink.*"),
         )
