@@ -168,7 +168,7 @@ EXAMPLES = {
         expect o == [[1.0, 2.3], [1.3, 2.0]];""",
     ),
     "dot product for cosine": (
-        None,
+        "scale",
         """let a[d]=[1.0, 2.0, 0.5];
         let b[d]=[0.7, 1.9, 1.2];
         let c = sum[d](a[d]*b[d]) / (sqrt(sum[d](a[d]**2)) * sqrt(sum[d](b[d]**2)));

@@ -66,7 +66,8 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One `expect`, with a cell for every point that it speaks of. `tolerant` says that it gives a tolerance."""
+    """One `expect`, with a cell for every point that it speaks of. `tolerant` says that it gives a tolerance,
+    `searched` that all usual causes were tried."""
 
     text: str
     left: str
@@ -74,6 +75,7 @@ class Claim:
     cells: tuple[Cell, ...]
     line: int
     tolerant: bool = False
+    searched: bool = True
 
     @property
     def verdict(self) -> Verdict:

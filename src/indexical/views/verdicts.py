@@ -159,7 +159,9 @@ def _causes(claim: Claim) -> list[str]:
         places = ", ".join(_place(claim, cell) for cell in cells[:3]) + (", …" if len(cells) > 3 else "")
         where = f" of {places}" if len(groups) > 1 else ""
         if cause is None:
-            lines.append(f"    cause{where}: unknown; no usual mistake explains {'it' if len(cells) == 1 else 'them'}")
+            them = "it" if len(cells) == 1 else "them"
+            said = f"no usual mistake explains {them}" if claim.searched else "not all usual mistakes were tried"
+            lines.append(f"    cause{where}: unknown; {said}")
             continue
         others = cause.figures - len(cells)
         more = f" (it explains {counted(others, 'failing figure')} of other claims too)" if others else ""
@@ -178,6 +180,7 @@ def claims_json(claims: tuple[Claim, ...], holds: bool) -> dict[str, Any]:
                 "coordinates": list(claim.coordinates),
                 "verdict": claim.verdict,
                 "cause": _cause_json(claim.cause),
+                "all_causes_tried": claim.searched,
                 "cells": [_cell_json(cell) for cell in claim.cells],
             }
             for claim in claims

@@ -15,13 +15,14 @@ from decimal import Decimal
 
 from ...ir import nodes as ir
 from ...records import dataclass
+from ...run.pointwise import work_of
 from .example import Example, Figure, Prediction, Trial
 from .printing import is_cut
 
 # A figure this many units off, or less, is off by what authors do with digits, and by nothing else.
 NEAR = 2.5
 # About how many points are visited in search of causes.
-MOST_STEPS = 4_000_000
+MOST_STEPS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,9 @@ class Comparison:
             self.holding[number] = frozenset(mine) - self.failing[number]
         self.grain = {number: self._grain(number) for number in self.failing}
         self.steps = MOST_STEPS
-        self.work = max(1, sum(len(table.cells) for table in base.tensors.values()) * 8)
+        # Whether all that is usual was tried.
+        self.complete = True
+        self.work = 1 + work_of(example.evaluated.given.bound, example.wanted)
         self.printed = self._printed()
 
     def _is_plain(self, at: int) -> bool:
@@ -68,10 +71,14 @@ class Comparison:
         return value is not None and value.fits(self.figures[at]) is not self.figures[at].fails
 
     def _grain(self, number: int) -> Decimal:
-        """The unit of the last digit of a claim that is not 0 throughout: `2.8000` beside `2.4000` says no more than
-        `2.8` beside `2.4`."""
-        wanted = [figure.wanted for figure in self.figures if figure.claim == number and figure.wanted]
-        places = max((max(0, -int(w.normalize().as_tuple().exponent)) for w in wanted), default=0)
+        """The unit of the last digit that is not 0 in all figures and values of a claim: `2.8000` where 2.4 is right
+        says no more than `2.8`."""
+        places = 0
+        for figure, value in zip(self.figures, self.values, strict=True):
+            if figure.claim == number and figure.wanted is not None and value is not None and value.value.is_finite():
+                near = value.value.quantize(figure.unit)
+                ends = [int(one.normalize().as_tuple().exponent) for one in (figure.wanted, near) if one]
+                places = max(places, *(-end for end in ends), 0)
         return Decimal(1).scaleb(-places)
 
     def _printed(self) -> dict[str, dict[int, Decimal]]:
@@ -130,6 +137,7 @@ class Comparison:
         self, changed: Mapping[str, ir.Let] | None = None, printed: Mapping[str, Mapping[int, Decimal]] | None = None
     ) -> Trial | None:
         if self.steps < self.work:
+            self.complete = False
             return None
         self.steps -= self.work
         return self.example.trial(self.base, changed, printed)
@@ -137,7 +145,9 @@ class Comparison:
 
 def _is_beside_half(figure: Figure, found: Prediction) -> bool:
     """Whether a value could as well have been rounded to the next figure."""
-    return figure.wanted is not None and abs(abs(found.value - figure.wanted) - figure.half) < Decimal("1e-30")
+    if figure.wanted is None or not figure.half:
+        return False
+    return abs(abs(found.value - figure.wanted) - figure.half) < Decimal("1e-30")
 
 
 def _is_cut(figure: Figure, found: Prediction) -> bool:

@@ -274,8 +274,15 @@ def _other_guards(guard: ir.Expr, place: Place) -> Iterator[Variant]:
         case ir.Map(op, (left, right)) if op in _TURNED:
             turned = build.apply(_TURNED[op], (left, right), "bool", guard.span)
             stricter = build.apply(_STRICTER[op], (left, right), "bool", guard.span)
+            step = "+" if op in ("<=", ">") else "-"
+            moved = build.apply(step, (right, build.whole(1, guard.span)), right.type.kind, guard.span)
+            farther = build.apply(op, (left, moved), "bool", guard.span)
             yield Variant("mask", f"the mask is reversed: `{shown(turned)}`, not `{_said(guard)}`", USUAL, turned)
             yield Variant("mask", f"the mask is off by one: `{shown(stricter)}`, not `{_said(guard)}`", USUAL, stricter)
+            if left.type.kind == right.type.kind == "whole":
+                yield Variant(
+                    "mask", f"the mask is off by one: `{shown(farther)}`, not `{_said(guard)}`", USUAL, farther
+                )
         case ir.Map("&&", (left, right)):
             for one, other in ((left, right), (right, left)):
                 yield Variant("mask", f"the mask `{_said(one)}` is left out", USUAL, other)
@@ -290,7 +297,7 @@ def _of_reduction(expr: ir.Reduce, place: Place) -> Iterator[Variant]:
     others = {"sum": "mean", "mean": "sum", "max": "min", "min": "max"}
     if expr.type.kind == "real" and expr.op in others:
         other = replace(expr, op=others[expr.op])
-        yield Variant("reduction", f"`{others[expr.op]}` is taken, not `{expr.op}`", UNUSUAL, other)
+        yield Variant("reduction", f"`{others[expr.op]}` is taken, not `{expr.op}`", USUAL, other)
     if expr.op == "mean" and expr.guard is None:
         below = build.apply("-", (_count(expr), build.whole(1, expr.span)), "whole", expr.span)
         total = build.reduce("sum", expr.ranges, expr.body, None, "real", expr.span)
@@ -325,7 +332,7 @@ def _of_read(expr: ir.Read, place: Place) -> Iterator[Variant]:
             if shape[first] == shape[second] > 1 and indices[first] != indices[second]:
                 indices[first], indices[second] = indices[second], indices[first]
                 changed = replace(expr, indices=tuple(indices))
-                yield Variant("transposed", f"`{shown(expr)}` is read as `{shown(changed)}`", USUAL, changed)
+                yield Variant("transposed", f"`{shown(expr)}` is read as `{shown(changed)}`", FREQUENT, changed)
     for axis, index in enumerate(expr.indices[: len(shape)]):
         if isinstance(index, ir.Coord) and shape[axis] > 2:
             for step, word in ((1, "next"), (shape[axis] - 1, "previous")):

@@ -23,7 +23,7 @@ from .slips import Slips
 from .steps import Steps, listed
 
 # What must be left of the evidence, in bits, for a mistake in a definition to be named.
-LEAST = 7
+LEAST = 6
 # The same for one that rounds on the way, of figures that are off by no more than rounding; and where they are.
 LEAST_OF_ROUNDING, LEAST_OF_MORE = 0, 4
 
@@ -35,9 +35,15 @@ def explain(evaluated: Evaluated, claims: tuple[Claim, ...]) -> tuple[Claim, ...
     with localcontext(CONTEXT), np.errstate(all="ignore"):
         example = Example(evaluated, claims)
         base = example.trial()
-        causes = {} if base is None else _Search(example, base).causes()
+        search = None if base is None else _Search(example, base)
+        causes = {} if search is None else search.causes()
+    complete = search is not None and search.complete
     return tuple(
-        replace(claim, cells=tuple(replace(c, cause=causes.get((number, at))) for at, c in enumerate(claim.cells)))
+        replace(
+            claim,
+            cells=tuple(replace(cell, cause=causes.get((number, at))) for at, cell in enumerate(claim.cells)),
+            searched=complete,
+        )
         for number, claim in enumerate(claims)
     )
 
