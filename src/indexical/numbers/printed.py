@@ -49,6 +49,7 @@ def figures_as_printed(evaluation: AsPrinted, program: ir.Program) -> dict[str, 
             for number, point in enumerate(evaluation.points(expect.ranges, {}, {})):
                 figure = expect.figures[number if expect.shape else 0]
                 if isinstance(figure, ir.Const):
-                    offset = evaluation.offset(expect.body, point)
-                    found.setdefault(expect.body.tensor, {})[offset] = evaluation.numbers.number(Fraction(figure.value))
+                    is_real = evaluation.lets[expect.body.tensor].kind == "real"
+                    value = evaluation.numbers.number(Fraction(figure.value)) if is_real else int(figure.value)
+                    found.setdefault(expect.body.tensor, {})[evaluation.offset(expect.body, point)] = value
     return found

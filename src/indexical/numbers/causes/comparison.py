@@ -97,6 +97,9 @@ class Comparison:
         for at in indices:
             figure, value = self.figures[at], self.values[at]
             assert value is not None
+            if figure.wanted is None:
+                seen[None, Decimal(0)] = 1.0
+                continue
             seen[figure.wanted, round(value.value, 12) if value.value.is_finite() else Decimal(0)] = self.units(at)
         return sum(math.log2(max(2.0, 2 * units)) for units in seen.values())
 

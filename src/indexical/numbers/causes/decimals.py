@@ -43,12 +43,13 @@ def _erf(x: Decimal) -> Decimal:
     return Decimal(math.erf(float(x)))
 
 
-def _largest(*values: Decimal) -> Decimal:
-    return _NAN if any(value.is_nan() for value in values) else max(values)
+def _largest(*values: Any) -> Any:
+    """The largest of decimals, or of whole numbers."""
+    return _NAN if any(value != value for value in values) else max(values)
 
 
-def _smallest(*values: Decimal) -> Decimal:
-    return _NAN if any(value.is_nan() for value in values) else min(values)
+def _smallest(*values: Any) -> Any:
+    return _NAN if any(value != value for value in values) else min(values)
 
 
 def _sigmoid(x: Decimal) -> Decimal:

@@ -112,7 +112,8 @@ class Example:
         evaluation = self.evaluated.evaluation
         for figure in self.figures:
             body = figure.expect.body
-            if isinstance(body, ir.Read) and body.tensor in evaluation.lets and figure.wanted is not None:
+            let = evaluation.lets.get(body.tensor) if isinstance(body, ir.Read) else None
+            if isinstance(body, ir.Read) and let is not None and let.kind == "real" and figure.wanted is not None:
                 offset = evaluation.offset(body, figure.point)
                 found.setdefault(body.tensor, {}).setdefault(offset, figure.wanted)
         return found

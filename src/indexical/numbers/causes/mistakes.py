@@ -298,7 +298,8 @@ def _of_reduction(expr: ir.Reduce, place: Place) -> Iterator[Variant]:
     if expr.type.kind == "real" and expr.op in others:
         other = replace(expr, op=others[expr.op])
         yield Variant("reduction", f"`{others[expr.op]}` is taken, not `{expr.op}`", USUAL, other)
-    if expr.op == "mean" and expr.guard is None:
+    counted = all(range.is_counted for range in expr.ranges)
+    if expr.op == "mean" and expr.guard is None and counted:
         below = build.apply("-", (_count(expr), build.whole(1, expr.span)), "whole", expr.span)
         total = build.reduce("sum", expr.ranges, expr.body, None, "real", expr.span)
         changed = build.apply("/", (total, below), "real", expr.span)
@@ -307,7 +308,8 @@ def _of_reduction(expr: ir.Reduce, place: Place) -> Iterator[Variant]:
         yield Variant("mask", f"the mask `{_said(expr.guard)}` is left out", USUAL, replace(expr, guard=None))
         for guard in _other_guards(expr.guard, place):
             yield replace(guard, expr=replace(expr, guard=guard.expr))
-    if expr.op == "sum" and isinstance(expr.body, ir.Map) and expr.body.op == "*" and expr.type.kind == "real":
+    is_product = isinstance(expr.body, ir.Map) and expr.body.op == "*"
+    if expr.op == "sum" and is_product and counted and expr.type.kind == "real":
         root = build.apply("sqrt", (_real(_count(expr)),), "real", expr.span)
         scaled = build.apply("/", (expr, root), "real", expr.span)
         yield Variant("scale", f"it is divided by `sqrt({shown(_count(expr))})`", USUAL, scaled)
