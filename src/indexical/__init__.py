@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from .calculus import batch, grad, jvp
     from .declared import program
     from .diagnostics import CallError, CompileError, Diagnostic, Error, SlowPath
+    from .lessons import lesson
     from .lift import read
     from .pages import show, trace
+    from .printed import verify_page
     from .readings import Undecided, accuracy, exact, verify
     from .tuning import tune
     from .watching.models import watch
@@ -39,6 +41,7 @@ __all__ = [
     "exact",
     "grad",
     "jvp",
+    "lesson",
     "nn",
     "patterns",
     "program",
@@ -48,6 +51,7 @@ __all__ = [
     "trace",
     "tune",
     "verify",
+    "verify_page",
     "watch",
 ]
 
@@ -65,6 +69,8 @@ _HOMES = {
     **dict.fromkeys(("show", "trace"), "pages"),
     "program": "declared",
     "read": "lift",
+    "lesson": "lessons",
+    "verify_page": "printed",
     "tune": "tuning",
     "watch": "watching.models",
     # What IPython asks for.

@@ -130,6 +130,8 @@ CODES: dict[str, Code] = {
     "IX513": _error("an equality that is not decided"),
     "IX514": _error("an exact value that grows too large"),
     "IX515": _error("a question that cannot be asked"),
+    "IX516": _error("a figure on a page that does not hold"),
+    "IX517": _error("a comment on a page that names nothing"),
     # Reading code of others.
     "IX601": _error("a callable that cannot be run"),
     "IX602": _error("an operation that cannot be read"),

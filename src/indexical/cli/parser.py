@@ -318,14 +318,40 @@ def _add_readings(commands: Any) -> None:
     measuring.add_argument("--json", action="store_const", const="json", dest="format", help="short for --format json")
     measuring.set_defaults(command="readings:accuracy_command", notes=False)
 
+    teaching = commands.add_parser(
+        "lesson",
+        help="a lesson in Markdown: the steps of a program, its figures, questions",
+        description="Write a lesson on a program with inputs: what is given, every step with its figures and one of "
+        "them worked out, questions. The figures are those of the program; edit the words, and `ix verify` checks them "
+        "again. `ix show` makes a live page of it.",
+        epilog="example: ix lesson attention.ix --value 'Q=[[1, 0], [0, 1]]' --input rest.npz -o lesson.md",
+    )
+    teaching.add_argument("file", metavar="FILE", help="a program; - reads standard input")
+    _add_figures(teaching)
+    teaching.add_argument(
+        "--random",
+        nargs="?",
+        const="",
+        metavar="SIZES",
+        help="draw the inputs that are not given, to one place, with sizes like i=3,d=2",
+    )
+    teaching.add_argument("--seed", type=int, default=0, help="of the random inputs (default: 0)")
+    teaching.add_argument("--title", help="of the lesson (default: the name of the file)")
+    teaching.add_argument("-o", "--output", metavar="PATH", help="where to write it (default: standard output)")
+    teaching.set_defaults(command="readings:lesson_command", notes=False, format="text")
+
     verifying = commands.add_parser(
         "verify",
-        help="every published figure: it holds, or it fails with the exact value beside it",
-        description="Check every `expect` of programs, exactly and figure by figure.",
+        help="every published figure, of a program or a page: it holds, or fails with the exact value beside it",
+        description="Check every `expect` of programs, exactly and figure by figure. Of a page in Markdown, check the "
+        "figures that a comment ties to a program on it: `0.58 <!-- ix: weights[2, 2] -->` in the text, `<!-- ix: "
+        "weights -->` above a table.",
         epilog="Exits 1 where a figure fails that the rounding of printed inputs does not explain (with --strict, also "
-        "where it does).",
+        "where it does), so that a build of documentation fails. example: ix verify docs/*.md",
     )
-    verifying.add_argument("files", nargs="+", metavar="FILE", help="programs; - reads standard input")
+    verifying.add_argument(
+        "files", nargs="+", metavar="FILE", help="programs, or pages that end in .md; - reads standard input"
+    )
     verifying.add_argument("--strict", action="store_true", help="what rounding explains fails too")
     _add_figures(verifying)
     add_format(verifying)
@@ -401,6 +427,7 @@ def _add_figures(parser: argparse.ArgumentParser) -> None:
 def _add_input(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--input",
+        "--inputs",
         action="append",
         default=[],
         metavar="[NAME=]PATH",

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from ..api import Program, compile
+from ..lessons import lesson
 from ..numbers.patience import MOST_DIGITS
+from ..printed import verify_page
 from ..readings import accuracy, evaluated_exactly, traced, verify
 from ..run.tensors import to_tensors
 from ..views.exact import show_results
 from .inputs import drawn_arrays, given_arrays, load
-from .words import Usage, names_in, sizes_in, text_of
+from .words import Usage, names_in, sizes_in, text_of, write
 
 
 def exact_command(options: Namespace) -> int:
@@ -46,6 +48,14 @@ def verify_command(options: Namespace) -> int:
     failed = False
     reports: list[dict[str, Any]] = []
     for file in options.files:
+        if file.lower().endswith((".md", ".markdown")):
+            page = verify_page(file, options.strict, **_written(options))
+            failed |= not page
+            if options.format == "json":
+                reports.append(page.to_json())
+            else:
+                print(page, end="\n" if file == options.files[-1] else "\n\n")
+            continue
         program = compile(text_of(file))
         arrays, sizes = read_exactly(program, options)
         found = verify(program, sizes=sizes, strict=options.strict, **arrays)
@@ -84,9 +94,35 @@ def accuracy_command(options: Namespace) -> int:
     return int(options.most is not None and not found.within(options.most))
 
 
+def lesson_command(options: Namespace) -> int:
+    program = compile(text_of(options.file))
+    arrays, _ = read_exactly(program, options)
+    given = {name: _as_floats(value) for name, value in arrays.items()}
+    if options.random is not None:
+        drawn = drawn_arrays(program, given, options)
+        given.update({name: a.round(1) + 0.0 if a.dtype.kind == "f" else a for name, a in drawn.items()})
+    write(str(lesson(program, title=options.title, **given)), options.output)
+    return 0
+
+
+def _as_floats(value: Any) -> Any:
+    """The figures of `--value`, which are text, as numbers; a fraction is no decimal that a program can state."""
+    if isinstance(value, list):
+        return [_as_floats(item) for item in value]
+    try:
+        return (int(value) if str(value).lstrip("-").isdigit() else float(value)) if isinstance(value, str) else value
+    except ValueError:
+        raise Usage(f"--value: {value} is no decimal, and a lesson states its figures as decimals") from None
+
+
 def read_exactly(program: Program, options: Namespace) -> tuple[dict[str, Any], dict[str, int]]:
     """The inputs that were given, and the sizes of the others."""
-    arrays = given_arrays(program, options.input)
+    return {**given_arrays(program, options.input), **_written(options)}, sizes_in(options.sizes, "--sizes")
+
+
+def _written(options: Namespace) -> dict[str, Any]:
+    """The inputs of `--value`."""
+    arrays: dict[str, Any] = {}
     for specification in options.value:
         name, _, figures = specification.partition("=")
         try:
@@ -95,7 +131,7 @@ def read_exactly(program: Program, options: Namespace) -> tuple[dict[str, Any], 
             raise Usage(
                 f'--value {specification}: figures look like Q=[[1, 0.5], [0, 1]], fractions like "1/3"'
             ) from None
-    return arrays, sizes_in(options.sizes, "--sizes")
+    return arrays
 
 
 def _tell(options: Namespace) -> Callable[[str], None]:

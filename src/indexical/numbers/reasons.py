@@ -49,7 +49,7 @@ def find_reasons(
         return (Reason("output rounding", f"only the output is rounded: every value is the nearest in {dtype}"),)
     stored = next((narrow for narrow in _NARROWER.get(dtype, ()) if _holds(narrow, computed)), None)
     if stored is not None:
-        words = f"every value is one of {stored}, stored as {dtype}: with `dtype=\"{stored}\"` its own units count"
+        words = f'every value is one of {stored}, stored as {dtype}: with `dtype="{stored}"` its own units count'
         return (Reason("stored wider", words),)
     try:
         with np.errstate(all="ignore"):

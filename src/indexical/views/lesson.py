@@ -1,8 +1,9 @@
 """A lesson: prose with programs in it and questions about them, read from Markdown.
 
-The Markdown is a small one: headings, paragraphs, lists, quotations, `code`, *emphasis*, **strength**. It becomes a
-tree of texts, and never markup. A block that is called `ix` is a program, one that is called `question` a question, and
-one that is called `words` a field for words of the reader's own.
+The Markdown is a small one: headings, paragraphs, lists, quotations, tables, lines of code that are indented, `code`,
+*emphasis*, **strength**. It becomes a tree of texts, and never markup; comments are left out. A block that is called
+`ix` is a program, one that is called `question` a question, and one that is called `words` a field for words of the
+reader's own.
 """
 
 from __future__ import annotations
@@ -136,7 +137,9 @@ def _texts(nodes: list[Node]) -> list[str]:
 
 
 def _prose(lines: list[str]) -> list[Block]:
-    nodes = _nodes(lines)
+    comments = r"(?ms)^[ \t]*<!--.*?-->[ \t]*\n|(?<=\S)[ \t]*\n?[ \t]*<!--.*?-->|<!--.*?-->"
+    text = re.sub(comments, "", "\n".join([*lines, ""]))
+    nodes = _nodes(text.split("\n"))
     return [Prose(tuple(nodes))] if nodes else []
 
 
@@ -170,7 +173,7 @@ def _end(lines: list[str], start: int, kind: str) -> int:
             following = next((text for text in lines[at:] if text.strip()), "")
             if kind not in ("ul", "ol") or _kind(following)[0] != kind:
                 break
-        elif kind == "p" and _kind(lines[at])[0] != "p":
+        elif kind in ("p", "table", "pre") and _kind(lines[at])[0] != kind:
             break
         at += 1
     return at
@@ -181,12 +184,21 @@ def _kind(line: str) -> tuple[str, str]:
         return "ul", r"[-*]\s+"
     if re.match(r"\d+[.)]\s+", line):
         return "ol", r"\d+[.)]\s+"
+    if line.startswith("|"):
+        return "table", ""
+    if line.startswith("    "):
+        return "pre", ""
     return ("quote", r">\s?") if line.startswith(">") else ("p", "")
 
 
 def _block(kind: str, marker: str, lines: list[str]) -> Node:
     if kind == "p":
         return ["p", *inline(" ".join(line.strip() for line in lines))]
+    if kind == "pre":
+        return ["pre", "\n".join(line[4:] for line in lines)]
+    if kind == "table":
+        rows = [line for line in lines if not re.fullmatch(r"[\s|:-]+", line)]
+        return ["table", *(_row(line, "td" if n else "th") for n, line in enumerate(rows))]
     if kind == "quote":
         return ["quote", ["p", *inline(" ".join(re.sub(rf"^{marker}", "", line).strip() for line in lines))]]
     items: list[str] = []
@@ -196,6 +208,14 @@ def _block(kind: str, marker: str, lines: list[str]) -> Node:
         else:
             items[-1] += f" {line.strip()}"
     return [kind, *(["li", *inline(item)] for item in items)]
+
+
+def _row(line: str, kind: str) -> Node:
+    """A row of a table; a bar inside of code, or behind a backslash, is none between cells."""
+    inside = re.sub(r"^\s*\||\|\s*$", "", line)
+    cells = [found[1].strip() for found in re.finditer(r"((?:\\\||`[^`]*`|[^|])*)(?:\||$)", inside)]
+    cells = cells[:-1] if not inside.endswith("|") and len(cells) > 1 and not cells[-1] else cells
+    return ["tr", *([kind, *inline(cell.replace("\\|", "|"))] for cell in cells)]
 
 
 # An asterisk marks emphasis only where no blank stands inside of it.

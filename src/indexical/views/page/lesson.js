@@ -1,7 +1,7 @@
 // A lesson: its prose, in which elements are links to their cells, and words of the reader's own.
 "use strict";
 
-const TAGS = { p: "p", h1: "h1", h2: "h2", h3: "h3", ul: "ul", ol: "ol", li: "li", em: "em", strong: "strong", code: "code", pre: "pre", quote: "blockquote" };
+const TAGS = { p: "p", h1: "h1", h2: "h2", h3: "h3", ul: "ul", ol: "ol", li: "li", em: "em", strong: "strong", code: "code", pre: "pre", quote: "blockquote", table: "table", tr: "tr", th: "th", td: "td" };
 
 // The prose of a lesson: a tree of a few kinds of nodes, each of them text.
 function prose(block) {
