@@ -101,6 +101,8 @@ def test_figures_that_fail_say_where_and_what_it_should_be(tmp_path: Path, text:
         ("<!-- ix: scores -->\n| 1 | 0 |\n|-|-|\n| 1 | 0 |", "is 3 × 3, and the table under this has 1 × 2"),
         ("<!-- ix: weights[2] -->\n| a | b | c |\n|-|-|-|\n| 0.21 | some | 0.58 |", "`some` is no figure"),
         ("```python\nopen", "not closed"),
+        ("1 <!-- ix scores[0, 0] -->", "a comment is written"),
+        ("1 <!-- ix: scores[0,\n0] -->", "a comment is written"),
     ],
 )
 def test_comments_that_name_nothing(tmp_path: Path, text: str, words: str) -> None:

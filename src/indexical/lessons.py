@@ -23,24 +23,27 @@ from .diagnostics import CallError, Diagnostic, Label, Sink
 from .ir import nodes as ir
 from .ir.text import shown
 from .ir.walk import children
+from .numbers.evaluate import evaluate
 from .numbers.results import Tensor, Value
 from .numbers.steps import Step, figures, steps
 from .numbers.tower import Number, Special
-from .readings import ExactResults, ExactTracer, exact
+from .readings import ExactResults, ExactTracer
 from .run.jax_arrays import to_numpy as array_of
 from .run.tensors import to_numpy
 from .run.trace import Element, Trace
 from .source import Source
 from .syntax import tree
 from .syntax.parse import parse
-from .views.numbers import short, terminating
+from .views.numbers import length, short, terminating
 from .views.source import laid_out
-from .views.trace import LONGEST_LINE
+from .views.trace import LONGEST_LINE, LONGEST_NUMBER
 
 # A table has at most so many rows and columns, and a tensor so many tables.
 WIDEST, MOST_TABLES = 9, 4
 # The numbers of all inputs together: what nobody can follow by hand is no lesson.
 MOST_NUMBERS = 400
+# Nor does it take longer than a few seconds.
+MOST_TERMS = 500_000
 # Digits behind the point of what has no short form.
 PLACES = 3
 
@@ -75,7 +78,7 @@ def lesson(
     text = laid_out(with_figures(found, given))
     name = Path(found.ir.source.name).stem if found.ir.source.name.endswith(".ix") else "program"
     filled = compile_source(Source(f"{name}.ix", text))
-    results = exact(filled, outputs=filled.definitions)
+    results = ExactResults(evaluate(filled.ir, {}, {}, filled.definitions, terms=MOST_TERMS))
     heading = title or name.replace("_", " ").capitalize()
     return Lesson(heading, _Writer(heading, f"{name}.ix", text, filled, results).page())
 
@@ -245,10 +248,12 @@ class _Writer:
         return "" if odd else f" <!-- ix: {name} -->"
 
     def worked(self, element: Element) -> str:
-        """One element with its arithmetic, and what a sum of weights says in words."""
-        trace: Trace = self.tracer.at(element)
+        """One element with its arithmetic, and what a sum of weights says in words; of a long one, its digits."""
         value = self.value(element)
         text, near = _shown(value)
+        if _is_long(value):
+            return f"`{element}` ≈ {text} <!-- ix: {element} -->: too long to be written out."
+        trace: Trace = self.tracer.at(element)
         working = self.tracer.arithmetic(element, short)
         if "≈" in working or working in ("", str(element), short(value.number)) or len(working) > LONGEST_LINE:
             working = str(value) if len(str(value)) <= 80 and str(value) != text else ""
@@ -289,6 +294,8 @@ class _Writer:
 
     def largest(self, element: Element) -> Iterator[str]:
         """Ask which term of a sum is the largest, where one is."""
+        if _is_long(self.value(element)):
+            return
         trace: Trace = self.tracer.at(element)
         terms = trace.scans[0].terms if trace.whole and trace.scans[0].op == "sum" else ()
         values = [Value(term.value) for term in terms]
@@ -326,7 +333,8 @@ class _Writer:
     def chosen(self, name: str) -> tuple[int, ...] | None:
         """The last place with a number that is not 0."""
         places = list(itertools.islice(self.places(name), 60))
-        return next((place for place in places if self.value(Element(name, place)) != 0), places[0] if places else None)
+        values = {place: self.value(Element(name, place)) for place in places}
+        return next((p for p, value in values.items() if _is_long(value) or value != 0), places[0] if places else None)
 
     def masked(self, name: str) -> Element | None:
         shape = self.results.tensor(name).shape
@@ -386,9 +394,14 @@ def _shown(value: Value) -> tuple[str, bool]:
         exactly = terminating(Fraction(number), PLACES + 1)
         if exactly is not None:
             return exactly, False
-    digits = Decimal(value.decimal(40))
+    digits = Decimal(value.decimal(18))
     places = PLACES if abs(digits) >= Decimal("0.01") or not digits else PLACES - digits.adjusted() - 1
     return f"{digits.quantize(Decimal(1).scaleb(-places), ROUND_HALF_EVEN):f}", True
+
+
+def _is_long(value: Value) -> bool:
+    """Whether the exact form is longer than anybody would read, and arithmetic with it slow."""
+    return length(value.number, LONGEST_NUMBER) > LONGEST_NUMBER
 
 
 def _question(prompt: str, *lines: str) -> str:

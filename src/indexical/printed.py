@@ -17,7 +17,18 @@ from .readings import ExactResults, exact, verify
 from .records import dataclass
 from .source import Source, Span
 from .views.fragment import Sheet
-from .views.markdown import Block, Cell, Figure, Mark, Unclosed, figure_after, figure_in, figures_before, read_page
+from .views.markdown import (
+    Block,
+    Cell,
+    Figure,
+    Mark,
+    Misspelt,
+    Unclosed,
+    figure_after,
+    figure_in,
+    figures_before,
+    read_page,
+)
 from .views.verdicts import show_exact
 
 
@@ -180,6 +191,9 @@ class _Page:
         except Unclosed as problem:
             place = Span(source, problem.start, source.text.find("\n", problem.start))
             raise CallError([Diagnostic("IX517", "this block is not closed", (Label(place),))]) from None
+        except Misspelt as problem:
+            place = Span(source, problem.start, problem.end)
+            raise CallError([Diagnostic("IX517", str(problem), (Label(place),))]) from None
         self.programs = [_Program(self, block) for block in blocks]
         # Blocks whose claims may fail, by their start: those under such a comment.
         said = [mark.start for mark in self.marks if [name.text for name in mark.names] == ["claims fail"]]

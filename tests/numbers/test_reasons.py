@@ -91,6 +91,14 @@ def test_a_row_that_hears_nobody_and_an_added_mask() -> None:
     assert sheet["out"].reasons[0].share == pytest.approx(1, abs=1e-3)
 
 
+def test_a_row_that_hears_nobody_and_is_nan() -> None:
+    with np.errstate(invalid="ignore"):
+        computed = attend(mask=np.tril(LOWER, -1)).astype(np.float16)
+    sheet = ix.accuracy(CAUSAL.replace("j <= i", "j < i"), Q, K, V, computed=computed)
+    assert sheet["out"].wrong == 2 * D
+    assert "hears nobody is NaN" in str(sheet)
+
+
 def test_scores_that_overflow() -> None:
     with np.errstate(all="ignore"):
         large = (np.float16(200) * Q, np.float16(200) * K)

@@ -165,8 +165,9 @@ class _Search:
         before, odd_before = self.off
         if odd > odd_before:
             return -1.0
-        finite = 1 - squares / before if before else 0.0 if squares else 1.0
-        return min(finite, 1 - odd / odd_before) if odd_before else finite
+        if odd_before and squares <= before * 1.01:
+            return 1 - odd / odd_before
+        return 1 - squares / before if before else 0.0 if squares else 1.0
 
     def worst(self, found: Array) -> float:
         """The largest error against numbers that were rounded, in units of the true values."""
@@ -270,6 +271,8 @@ def suppositions(steps: Steps, bound: Bound, dtype: Dtype) -> Iterator[Suppositi
 
 def _masks(steps: Steps, bound: Bound, dtype: Dtype) -> Iterator[Supposition]:
     yield Supposition("mask", "the mask is left out: masked keys are heard", mask=Mask(added=0.0))
+    words = "a row that hears nobody is NaN: -inf is added everywhere, and its softmax has no value"
+    yield Supposition("mask", words, mask=Mask(added=-math.inf))
     yield Supposition("mask", "the mask is turned round: what it hides is heard", mask=Mask(turned=True))
     places = {1: "one place further: a key too few is heard", -1: "one place back: a key too many is heard"}
     guarded = [softmax for softmax, _ in steps.softmaxes if softmax.guard is not None]

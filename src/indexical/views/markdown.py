@@ -70,8 +70,18 @@ class Unclosed(Exception):
         super().__init__("this block is not closed")
 
 
+class Misspelt(Exception):
+    """A comment that is meant for us, and is not written as such: where it starts and ends."""
+
+    def __init__(self, start: int, end: int) -> None:
+        self.start, self.end = start, end
+        super().__init__("a comment is written `<!-- ix: out[0, 1] -->`, on one line")
+
+
 _FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})\s*(\w*)[ \t]*([^\n]*)")
 _MARK = re.compile(r"<!--\s*ix:\s*(.*?)\s*-->")
+# A comment that is nearly one: without the colon, in capitals, or that does not end on its line.
+_NEARLY = re.compile(r"<!--\s*[iI][xX]\b(?:(?!-->)[^\n])*")
 
 
 def read_page(text: str) -> tuple[list[Block], list[Mark]]:
@@ -110,6 +120,10 @@ def _marks(lines: list[tuple[int, str]], at: int) -> Iterator[Mark]:
     """The comments of one line."""
     start, line = lines[at]
     code = [(match.start(), match.end()) for match in re.finditer(r"(`+)(?:[^`]|(?!\1)`)+?\1(?!`)", line)]
+    for nearly in _NEARLY.finditer(line):
+        at_code = any(low < nearly.start() < high for low, high in code)
+        if not at_code and not _MARK.match(line, nearly.start()):
+            raise Misspelt(start + nearly.start(), start + nearly.end())
     for found in _MARK.finditer(line):
         if any(low < found.start() < high for low, high in code):
             continue
