@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..diagnostics import CallError, Diagnostic
+from ..diagnostics import CallError, Diagnostic, Label
 from ..ir import nodes as ir
+from ..ir.needs import needed
 from ..ir.types import Dtype
 from ..records import dataclass
 from ..run.bind import Bound, bind
-from ..run.pointwise import check_work, work_of
+from ..run.pointwise import work_of
 from ..run.reference import Table
 from .arrays import Arrays, by_arrays
 from .balls import Ball, Unfit, exactly
@@ -83,7 +84,7 @@ def measure(program: ir.Program, arguments: dict[str, Any], computed: Computed) 
     if any(array.dtype.kind == "f" and np.isnan(array).any() for array in bound.arrays.values()):
         read_inputs(program, arguments, {})  # Says which input it is.
     found: tuple[Accuracy, ...] | None = None
-    if work_of(bound, wanted) > FEW_STEPS:
+    if _work(bound, wanted) > FEW_STEPS:
         found = _by_arrays(program, bound, computed)
     if found is None:
         found = _by_points(program, bound, arguments, computed)
@@ -208,9 +209,9 @@ def _by_points(
 ) -> tuple[Accuracy, ...]:
     """By intervals: all points, or those for which the steps last, spread over the output."""
     wanted = tuple(computed)
-    if work_of(bound, wanted) <= FEW_STEPS:
+    if _work(bound, wanted) <= FEW_STEPS:
         return _all_points(program, arguments, computed)
-    check_work(bound, wanted, MOST_STEPS, recurrent=True)
+    _check_recurrences(program, bound, wanted)
     results = []
     for name, (array, dtype) in computed.items():
         order = [*dict.fromkeys([*_likely(program, bound, name, array), *_spread(array.size)])]
@@ -223,6 +224,22 @@ def _by_points(
         counted = max(1, len(kept) - part.wrong)
         results.append(replace(part, mean=part.mean * max(1, array.size - part.wrong) / counted, measured=len(kept)))
     return tuple(results)
+
+
+def _work(bound: Bound, wanted: tuple[str, ...]) -> int:
+    """About how many points all that is wanted visits."""
+    names = needed(bound.program, wanted)
+    return sum(work_of(bound, let) for let in bound.program.lets if let.name in names)
+
+
+def _check_recurrences(program: ir.Program, bound: Bound, wanted: tuple[str, ...]) -> None:
+    """Refuse a recurrence that would not end in reasonable time: all of it is needed for any point."""
+    names = needed(program, wanted) & program.recurrent
+    for let in program.lets:
+        if let.name in names and work_of(bound, let) > MOST_STEPS:
+            message = f"`{let.name}` would take {work_of(bound, let):,} steps, and at most {MOST_STEPS:,} are taken"
+            help = "choose smaller sizes, or ask for fewer outputs"
+            raise CallError([Diagnostic("IX507", message, (Label(let.span),), help=help)])
 
 
 def _likely(program: ir.Program, bound: Bound, name: str, array: np.ndarray[Any, Any]) -> list[int]:

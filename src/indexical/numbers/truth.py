@@ -9,7 +9,7 @@ from ..ir import nodes as ir
 from ..ir.needs import members
 from ..ir.needs import needed as needs
 from ..run.bind import Bound
-from ..run.pointwise import steps_of
+from ..run.pointwise import work_of
 from ..run.reference import Table
 from ..run.tables import Uncomputed
 from ..run.trace import clause_at
@@ -35,7 +35,7 @@ class Pointwise(Enclosed):
         for order in program.order:
             for name in members(order) & needed:
                 let = self.lets[name]
-                self.cost[name] = max(steps_of(self.bound, clause.body) for clause in let.clauses)
+                self.cost[name] = work_of(self.bound, let) // max(1, len(self.table(let).cells))
                 if isinstance(order, ir.Once):
                     table = self.table(let)
                     table.cells = _Cells(self, let, len(table.cells))

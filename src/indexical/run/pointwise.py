@@ -11,6 +11,7 @@ import numpy as np
 from ..diagnostics import CallError, Diagnostic, Label
 from ..ir import nodes as ir
 from ..ir import whole
+from ..ir.needs import members
 from ..ir.needs import needed as needs
 from ..ir.types import NUMPY_NAMES, Dtype
 from ..ir.walk import children
@@ -56,41 +57,34 @@ def _wide(dtype: Dtype) -> str:
     return {"bool": "bool", "i32": "int64", "i64": "int64"}.get(dtype, "float64")
 
 
-def check_work(bound: Bound, wanted: tuple[str, ...], most: int, recurrent: bool = False) -> None:
-    """Refuse what would not end in reasonable time, before it starts; of recurrences alone, where asked for these."""
+def check_work(bound: Bound, wanted: tuple[str, ...], most: int) -> None:
+    """Refuse what would not end in reasonable time, before it starts."""
     lets = bound.program.definitions
-    for name, (points, work) in _work(bound, wanted).items():
-        if recurrent and name not in bound.program.recurrent:
-            continue
-        message = ""
-        if points > MAXIMUM_POINTS:
-            message = f"`{name}` would have {points:,} points, and at most {MAXIMUM_POINTS:,} are evaluated"
-        elif work > most:
-            message = f"`{name}` would take {work:,} steps, and at most {most:,} are taken"
-        if message:
-            help = "choose smaller sizes, or ask for fewer outputs"
-            raise CallError([Diagnostic("IX507", message, (Label(lets[name].span),), help=help)])
-
-
-def work_of(bound: Bound, wanted: tuple[str, ...]) -> int:
-    """About how many points all that is wanted visits."""
-    return sum(work for _, work in _work(bound, wanted).values())
-
-
-def _work(bound: Bound, wanted: tuple[str, ...]) -> dict[str, tuple[int, int]]:
-    """The points of each definition that is needed, and about how many its evaluation visits."""
-    found = {}
     needed = needs(bound.program, wanted)
-    for let in bound.program.lets:
-        if let.name in needed:
+    for order in bound.program.order:
+        for name in members(order) & needed:
+            let = lets[name]
             points = math.prod(bound.extent(axis.extent) for axis in let.axes)
-            found[let.name] = points, points * sum(steps_of(bound, clause.body) for clause in let.clauses)
-    return found
+            work = work_of(bound, let)
+            message = ""
+            if points > MAXIMUM_POINTS:
+                message = f"`{name}` would have {points:,} points, and at most {MAXIMUM_POINTS:,} are evaluated"
+            elif work > most:
+                message = f"`{name}` would take {work:,} steps, and at most {most:,} are taken"
+            if message:
+                help = "choose smaller sizes, or ask for fewer outputs"
+                raise CallError([Diagnostic("IX507", message, (Label(let.span),), help=help)])
 
 
-def steps_of(bound: Bound, expr: ir.Expr) -> int:
+def work_of(bound: Bound, let: ir.Let) -> int:
+    """About how many points the evaluation of a definition visits."""
+    points = math.prod(bound.extent(axis.extent) for axis in let.axes)
+    return points * sum(_work(bound, clause.body) for clause in let.clauses)
+
+
+def _work(bound: Bound, expr: ir.Expr) -> int:
     """About how many points one evaluation of an expression visits."""
-    inner = sum(steps_of(bound, child) for child in children(expr))
+    inner = sum(_work(bound, child) for child in children(expr))
     if not isinstance(expr, ir.Reduce):
         return 1 + inner
     for range in expr.ranges:
