@@ -88,3 +88,20 @@ let out[i, e]     = sum[j](weights[i, j] * V[j, e]);"""
     sampled = ix.accuracy(text, Q.astype(float), K, V, B)["out"]
     assert 0 < sampled.measured < sampled.points
     assert "points were measured" in str(ix.accuracy(text, Q.astype(float), K, V, B))
+
+
+@pytest.mark.parametrize("mask", [-np.inf, -1e9])
+def test_masks_that_are_added(mask: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """input s[i, j], M[i, j], V[j];
+let w[i, j] = softmax[j](s[i, j] + M[i, j]);
+let y[i]    = sum[j](w[i, j] * V[j]);"""
+    s, V = np.random.default_rng(6).standard_normal((5, 5)).astype(np.float32), np.arange(5, dtype=np.float32)
+    kept = np.tri(5, dtype=bool)
+    raised = np.exp(s.astype(float)) * kept
+    computed = (raised / raised.sum(1, keepdims=True) @ V).astype(np.float32)
+    monkeypatch.setattr(accuracy, "FEW_STEPS", 0)
+    found = ix.accuracy(text, s, np.where(kept, 0, mask).astype(np.float32), V, computed=computed)["y"]
+    assert found.measured == found.points == 5
+    assert found.worst is not None
+    assert found.worst.error is not None
+    assert found.worst.error <= 0.501

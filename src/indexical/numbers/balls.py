@@ -189,8 +189,10 @@ def exp(x: Ball) -> Ball:
     for n in range(14, 0, -1):
         result = 1 + result * (rest / n)
     middle = np.ldexp(result, np.clip(np.nan_to_num(k), -5000, 5000).astype(np.int32))
-    middle = np.where(np.isneginf(x.middle), 0.0, middle)
-    return Ball(middle, (middle * (np.expm1(x.radius) * (1 + 2.0**-40) + 8 * UNIT)) * _OUTWARD + _LEAST)
+    radius = (middle * (np.expm1(x.radius) * (1 + 2.0**-40) + 8 * UNIT)) * _OUTWARD + _LEAST
+    # Below e^-750 nothing is left, however far down: what is masked by a large number may have a large radius.
+    none = np.isneginf(x.middle) | (x.middle + x.radius < -750)
+    return Ball(np.where(none, 0.0, middle), np.where(none, _LEAST, radius))
 
 
 def log(x: Ball) -> Ball:

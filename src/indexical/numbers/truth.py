@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -14,6 +15,7 @@ from ..run.reference import Table
 from ..run.tables import Uncomputed
 from ..run.trace import clause_at
 from .ranges import Enclosed, Ranges
+from .tower import INFINITY
 
 
 class Spent(Exception):
@@ -74,8 +76,11 @@ class _Given(list[Any]):
     def __getitem__(self, offset: Any) -> Any:
         found = super().__getitem__(offset)
         if isinstance(found, float):
-            found = self[offset] = self.numbers.number(Fraction(found))
-        return found
+            if math.isinf(found):
+                self[offset] = INFINITY if found > 0 else -INFINITY
+            else:
+                self[offset] = self.numbers.number(Fraction(found))
+        return super().__getitem__(offset)
 
 
 class _Cells(list[Any]):
