@@ -118,3 +118,12 @@ def test_it_loads_nothing_before_it_is_needed(tmp_path: Path) -> None:
     script += "('indexical', 'numpy', 'torch')))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, encoding="utf-8", cwd=tmp_path)
     assert done.stdout.split() == ["indexical", "indexical.pytest_plugin"], done.stderr
+
+
+def test_figures_of_a_page_are_a_test(folder: pytest.Pytester) -> None:
+    page = "```ix\nlet x = 3;\n```\n\n4 <!-- ix: x -->\n"
+    folder.path.joinpath("page.md").write_text(page)
+    result = run(folder, "--ix-lessons", "page.md", "-v")
+    result.stdout.fnmatch_lines(["page.md::figures FAILED*", "*page.md:5:1*"])
+    folder.path.joinpath("page.md").write_text(page.replace("4 <", "3 <"))
+    run(folder, "--ix-lessons", "page.md", "-v").stdout.fnmatch_lines(["page.md::figures PASSED*"])

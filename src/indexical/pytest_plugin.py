@@ -56,16 +56,19 @@ class ProgramFile(pytest.File):
 
 
 class LessonFile(pytest.File):
-    """A lesson: the same for each program in it, and a test of its questions."""
+    """A lesson: the same for each program in it, a test of its questions, and one of its figures."""
 
     def collect(self) -> Iterator[pytest.Item]:
         from .syntax.embedded import blocks_in
 
-        blocks = blocks_in(_source(self))
+        page = _source(self)
+        blocks = blocks_in(page)
         for number, source in enumerate(blocks, 1):
             yield from items_of(self, Text(source), f"program {number}: ")
         if blocks:
             yield LessonItem.from_parent(self, name="questions")
+        if "<!-- ix:" in page.text:
+            yield FiguresItem.from_parent(self, name="figures")
 
 
 class Text:
@@ -162,6 +165,17 @@ class LessonItem(_Item):
         from .pages import show_lesson
 
         show_lesson(self.path)
+
+
+class FiguresItem(_Item):
+    """A test that the figures of a page hold that comments tie to its programs."""
+
+    def runtest(self) -> None:
+        from .printed import verify_page
+
+        found = verify_page(self.path, self.config.getoption("ix_strict"))
+        if not found:
+            raise Found(str(found))
 
 
 def _source(file: pytest.File) -> Source:
