@@ -9,6 +9,7 @@ Relation.prototype.again = function again(names, most, check = null) {
   const inside = [];
   let count = 0;
   this.isChecked = true;
+  this.rows = new Map();
   this.spend = () => {
     count += 1;
     if (count % 256 === 0 && performance.now() - start > most) throw new Impossible("This takes too long to follow in the page");
@@ -44,6 +45,7 @@ Relation.prototype.again = function again(names, most, check = null) {
   } finally {
     this.isChecked = false;
     this.spend = undefined;
+    this.rows = undefined;
     for (const [, table] of tables) table.demand = undefined;
   }
 };

@@ -28,7 +28,8 @@ Object.assign(Page.prototype, {
     this.mistake = el("div", { class: "mistake", id: `mistake-${this.number}`, role: "status" });
     this.editButton = button("Edit", { class: "plain", title: "change the text of the program", "aria-expanded": "false" }, () => (this.card.classList.contains("editing") ? this.leaveDesk() : this.enterDesk()));
     const saveButton = button("Save", { class: "plain", title: "save this page as a file, with what was changed" }, savePage);
-    return [el("div", { class: "desk" }, el("div", { class: "sheet" }, this.gutter, this.field), this.mistake), el("div", { class: "tools" }, this.editButton, saveButton)];
+    this.sheet = el("div", { class: "sheet" }, this.gutter, this.field);
+    return [el("div", { class: "desk" }, this.sheet, this.mistake), el("div", { class: "tools" }, this.editButton, saveButton)];
   },
 
   enterDesk() {
@@ -37,8 +38,14 @@ Object.assign(Page.prototype, {
     this.editButton.textContent = "Done";
     this.editButton.setAttribute("aria-expanded", "true");
     this.numberLines();
-    this.field.focus();
-    this.reveal();
+    this.field.focus({ preventScroll: true });
+    // The caret stands in the line that is lit.
+    const line = Number(this.source.querySelector(".line.now")?.dataset.line ?? 1);
+    const at = this.field.value.split("\n").slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
+    if (this.draft === undefined) this.field.setSelectionRange(at, at);
+    const high = this.field.scrollHeight / this.field.value.split("\n").length;
+    this.field.scrollTop = Math.max(0, (line - 1) * high - this.field.clientHeight / 2);
+    this.card.scrollIntoView({ block: "nearest" });
   },
 
   leaveDesk() {
@@ -53,7 +60,9 @@ Object.assign(Page.prototype, {
   // Line numbers; that of a mistake is marked.
   numberLines(wrong = 0) {
     const count = this.field.value.split("\n").length;
-    this.gutter.replaceChildren(...Array.from({ length: count }, (_, n) => el("div", n + 1 === wrong ? { class: "wrong" } : {}, n + 1 === wrong ? `✗ ${n + 1}` : String(n + 1))));
+    const upTo = (from, to) => Array.from({ length: Math.max(0, to - from) }, (_, n) => `${from + n + 1}\n`).join("");
+    this.sheet.style.setProperty("--lines", String(count));
+    this.gutter.replaceChildren(upTo(0, wrong > 0 ? wrong - 1 : count), ...(wrong > 0 ? [el("span", { class: "wrong" }, `✗ ${wrong}\n`), upTo(wrong, count)] : []));
     this.gutter.scrollTop = this.field.scrollTop;
   },
 
@@ -77,8 +86,8 @@ Object.assign(Page.prototype, {
     try {
       if (text !== this.baseText()) data = remade(this.base, text, { ...STANDARD, ...this.base.modules });
     } catch (problem) {
-      if (!(problem instanceof Mistake)) throw problem;
-      this.saidWrong(text, problem);
+      if (!(problem instanceof Mistake || problem instanceof RangeError)) throw problem;
+      this.saidWrong(text, problem instanceof Mistake ? problem : new Mistake("this program is too deep to follow in the page", [0, 0], "`ix show` takes it"));
       return false;
     }
     this.restore();
@@ -139,9 +148,9 @@ Object.assign(Page.prototype, {
 
   // The line, a caret under the place, what is wrong and what to do. The stage keeps what was last good.
   saidWrong(text, { message, span, help }) {
-    this.draft = text;
+    this.draft = text.slice(0, LONGEST_TEXT);
     if (!this.card.classList.contains("editing")) {
-      this.field.value = text;
+      this.field.value = this.draft;
       this.enterDesk();
     }
     const [start, end] = span;

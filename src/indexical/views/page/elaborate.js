@@ -30,11 +30,10 @@ class Lowering {
 
   read() {
     Object.assign(this, { lets: new Map(), bodies: new Map(), sizes: Object.create(null), taken: new Set([...this.declared.inputs.keys(), ...this.declared.lets.keys(), ...WORDS.reserved]), memo: new Map(), calls: [], expanding: [], attached: new Map(), count: 0, depth: 0, rehearsing: 0 });
-    let scope = this.inputScope();
+    const scope = this.inputScope();
     for (const { group, isRecursive } of groupsOf(this.declared.lets)) {
-      const names = new Map();
-      if (!scope.names.has(group[0])) for (const [name, meaning] of this.settled(scope, group, isRecursive)) names.set(name, meaning);
-      scope = { ...scope, names: new Map([...scope.names, ...names]) };
+      if (!scope.names.has(group[0])) for (const [name, meaning] of this.settled(scope, group, isRecursive)) scope.names.set(name, meaning);
+      if (this.lets.size > MOST_DEFINITIONS) throw new Mistake(`this program has more than ${MOST_DEFINITIONS} definitions when all is written out`, this.declared.lets.get(group[0])[0].nameSpan, "`ix show` takes more");
     }
     const asserts = this.declared.asserts.map((claim) => {
       const frame = newFrame("assert");
@@ -202,7 +201,7 @@ class Lowering {
       case "ArrayLiteral": throw new Mistake("an array where one number is needed", span, "read it: `[…][i]`");
       case "Tuple": throw new Mistake("several values where one number is needed", span);
       case "Masked": throw new Mistake("`masked` is not a value", span, "it stands on the right of `expect … ==`");
-      case "Derivative": throw new Mistake("derivatives are taken by the compiler, and not in the page", span, "`ix show` makes a page of this program, and `ix gradient` writes the derivative out");
+      case "Derivative": throw new Mistake("derivatives are taken by the compiler, and not in the page", span, "`ix show` makes a page of this program, and `ix grad` writes the derivative out");
       case "Name": return this.named(scope, node);
       case "Index": return this.index(scope, this.tensorOf(scope, node.base), node.indices, node.base, span);
       case "Call": return this.call(scope, node);

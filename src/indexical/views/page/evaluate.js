@@ -100,12 +100,17 @@ class Relation {
     if (op === "cumsum") {
       return row.filter((entry) => entry.step <= point[name]).reduce((sum, entry) => sum + entry.value, 0);
     }
-    return shareOf(op, row)(this.value(body, point));
+    row.share ??= shareOf(op, row);
+    return row.share(this.value(body, point));
   }
 
   // The points of a normalised coordinate that the guard keeps.
   row(expr, point) {
     const [, , name, body, guard] = expr;
+    // While all cells are computed, those of a row follow each other: it is made once for them.
+    const key = this.rows === undefined ? null : otherThan(name, point);
+    const last = this.rows?.get(expr);
+    if (last !== undefined && last.key === key) return last.found;
     const [low, high] = point[`range of ${name}`] ?? [0, this.sizes[name] ?? 0];
     const found = [];
     for (let step = low; step < high; step += 1) {
@@ -113,6 +118,7 @@ class Relation {
       const inner = { ...point, [name]: step };
       if (guard === null || this.value(guard, inner)) found.push({ step, inner, value: this.value(body, inner) });
     }
+    this.rows?.set(expr, { key, found });
     return found;
   }
 
@@ -243,6 +249,13 @@ class Relation {
     for (const read of trace.reads) add(read);
     return [...found.values()];
   }
+}
+
+// A point without one of its coordinates, as a text.
+function otherThan(name, point) {
+  let key = "";
+  for (const at in point) if (at !== name) key += `${point[at]} `;
+  return key;
 }
 
 function readsOf(scan) {

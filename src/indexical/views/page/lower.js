@@ -3,6 +3,7 @@
 "use strict";
 
 const MOST_NODES = 30_000; // Of a program with all functions written out.
+const MOST_DEFINITIONS = 400;
 const MOST_CALLS = 24;
 const MOST_READINGS = 12;
 const MOST_CELLS = 1_000_000;

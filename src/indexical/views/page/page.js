@@ -258,7 +258,8 @@ class Page {
     return `#${[...own, ...parts].join("&")}`;
   }
 
-  remember() {
+  // What is shown, and all that was changed in the page, as the end of an address.
+  address() {
     const here = this.path.at(-1);
     const step = this.own.findIndex((entry) => entry.name === this.scene);
     const parts = step >= 0 ? [`step=${step + 1}`] : [];
@@ -270,8 +271,12 @@ class Page {
       const changes = page.changesText().filter((part) => !this.mates.includes(page) || part.startsWith("text="));
       if (changes.length > 0) parts.push(`also=${encodeURIComponent([`program=${page.number + 1}`, ...changes].join("&"))}`);
     }
+    return parts.length > 0 ? this.link(parts) : "";
+  }
+
+  remember() {
     try {
-      history.replaceState(null, "", parts.length ? this.link(parts) : location.pathname + location.search);
+      history.replaceState(null, "", this.address() || location.pathname + location.search);
     } catch {
       // A browser may allow only so many in a while; then the address lags behind.
     }

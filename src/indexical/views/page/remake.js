@@ -114,6 +114,7 @@ class Strict {
     this.lets = lets;
     this.leaky = new Map([...lets.values()].map(({ name }) => [name, new Uint8Array(relation.tensors.get(name).size)]));
     this.isGuarded = [...lets.values()].some(({ clauses }) => clauses.some(({ guard }) => guard !== null));
+    this.rows = new Map(); // The last row of each normaliser that was looked at.
     this.check = (name, offset, found, isOut) => this.look(name, offset, found, isOut);
   }
 
@@ -173,6 +174,9 @@ class Strict {
         some([expr[1]]);
         return some([relation.value(expr[1], point) ? expr[2] : expr[3]]);
       case "reduce": case "normalize": {
+        const key = expr[0] === "normalize" ? otherThan(expr[2], point) : null;
+        if (key !== null && this.rows.get(expr) === key) return false;
+        if (key !== null) this.rows.set(expr, key);
         const inner = expr[0] === "reduce" ? relation.points(expr[2], point) : this.along(expr, point);
         for (const at of inner) {
           if (expr[4] !== null) this.leaks(expr[4], at);
@@ -269,32 +273,41 @@ function coordinatesIn({ inputs, lets, spaces, order }, text) {
 
 // --------------------------------------------------------------------- gathers
 
-// Sums over one coordinate of weights times values: who listens to whom. What makes weights of a factor are its numbers.
+// Sums over one coordinate of weights times values, or such a sum divided by another number: who listens to whom. What
+// makes weights of a factor are its numbers; of a sum that was a gather before, also that it alone knows who asks and
+// who answers.
 function gathersOf({ lets, spaces }, relation, base) {
-  return lets.flatMap((let_) => {
+  const first = base.communication[0]?.definition;
+  const found = lets.flatMap((let_) => {
     const [{ body, guard }] = let_.clauses;
-    if (let_.clauses.length > 1 || body[0] !== "reduce" || body[1] !== "sum" || body[2].length !== 1) return [];
-    const [[key, low, high]] = body[2];
-    const factors = factorsIn(body[3], relation, 3);
+    const sum_ = body[0] === "map" && body[1] === "/" ? body[2][0] : body;
+    if (let_.clauses.length > 1 || sum_[0] !== "reduce" || sum_[1] !== "sum" || sum_[2].length !== 1) return [];
+    const [[key, low, high]] = sum_[2];
     const home = let_.axes.map((axis) => axis.coordinate);
-    const weights = factors.filter((factor) => isWeight(factor, key, relation, let_.isHidden ? null : (name) => home.includes(name) && spaces.get(name) !== undefined && spaces.get(name) === spaces.get(key)));
+    const before = base.communication.find((entry) => entry.definition === let_.name && entry.key === key && String(entry.home) === String(home));
+    const isAsking = (name) => spaces.get(name) !== undefined && spaces.get(name) === spaces.get(key);
+    const factors = factorsIn(sum_[3], relation, 3);
+    const plain = factors.filter((factor) => isWeight(factor, key, relation));
+    const weights = plain.length > 0 || before === undefined ? plain : factors.filter((factor) => freeIn(factor).has(key) && freeIn(factor).has(before.query));
     if (weights.length !== 1) return [];
     const [weight] = weights;
     const values = factors.filter((factor) => factor !== weight);
     const heard = new Set(values.flatMap((factor) => [...freeIn(factor)]));
     const shared = home.filter((name) => freeIn(weight).has(name));
-    const before = base.communication.find((entry) => entry.definition === let_.name && entry.key === key && String(entry.home) === String(home) && shared.includes(entry.query));
     const alone = shared.filter((name) => !heard.has(name));
     const asked = alone.length > 0 ? alone : shared;
-    const query = before?.query ?? asked.find((name) => spaces.get(name) !== undefined && spaces.get(name) === spaces.get(key)) ?? asked.at(-1);
+    const query = shared.find((name) => name === before?.query) ?? asked.find(isAsking) ?? asked.at(-1);
     if (query === undefined || !heard.has(key)) return [];
-    const apart_ = before?.apart ?? home.filter((name) => name !== query && freeIn(weight).has(name));
-    const tensor = heldBy(weight, query, key);
+    const apart_ = query === before?.query ? before.apart : home.filter((name) => name !== query && freeIn(weight).has(name));
+    const divided = sum_ === body ? weight : applied("/", [weight, ...body[2].slice(1)], "real", body.span);
+    spelled(divided);
+    const tensor = heldBy(divided, query, key);
     return [{
-      definition: let_.name, query, key, keys: [low, high], guard: body[4], where: guard, carry: home.filter((name) => name !== query && !apart_.includes(name)), apart: apart_, home, weight, tensor, values,
+      definition: let_.name, query, key, keys: [low, high], guard: sum_[4], where: guard, carry: home.filter((name) => name !== query && !apart_.includes(name)), apart: apart_, home, weight: divided, tensor, values,
       after: projectionOf(let_, lets), compare: before?.compare ?? comparedIn(weight, relation), ...(tensor === null ? { heads: [], words: {} } : patternsOf(relation.tensors.get(tensor.name), tensor)),
     }];
   });
+  return found.sort((one, other) => Number(other.definition === first) - Number(one.definition === first));
 }
 
 // The factors of a product, also of one that has a name of its own.
@@ -309,9 +322,8 @@ function factorsIn(expr, relation, depth) {
   return factorsIn(opened, relation, depth - 1);
 }
 
-// Whether a factor is a share of the key: a softmax over it, or a tensor whose numbers make 1 along it. Of given numbers
-// it is enough that none is negative, where `isAsking` finds who asks among the points of the same space.
-function isWeight(factor, key, relation, isAsking) {
+// Whether a factor is a share of the key: a softmax over it, or a tensor whose numbers make 1 along it.
+function isWeight(factor, key, relation) {
   if (factor[0] === "normalize") return factor[1] === "softmax" && factor[2] === key;
   if (factor[0] !== "read" || factor[2].filter((index) => index[0] === "coord" && index[1] === key).length !== 1) return false;
   const table = relation.tensors.get(factor[1]);
@@ -324,9 +336,7 @@ function isWeight(factor, key, relation, isAsking) {
     sums.set(row, (sums.get(row) ?? 0) + value);
   });
   const totals = [...sums.values()];
-  if (totals.every((total) => Math.abs(total - 1) < 1e-6 || total === 0) && totals.some((total) => total > 0)) return true;
-  const isSayable = factor[2].every((index) => index[0] === "coord");
-  return isAsking !== null && isSayable && table.tensor.role !== "definition" && values.some((value) => value > 0) && factor[2].some((index) => isAsking(index[1]));
+  return totals.every((total) => Math.abs(total - 1) < 1e-6 || total === 0) && totals.some((total) => total > 0);
 }
 
 function heldBy(weight, query, key) {

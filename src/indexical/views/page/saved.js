@@ -6,7 +6,7 @@ function savePage() {
   copy.querySelector("#page").replaceChildren();
   copy.querySelector(".to-text")?.remove();
   const data = JSON.parse(document.getElementById("data").textContent);
-  data.opens = location.hash.slice(1);
+  data.opens = activePage().address().slice(1);
   // As the page was written: nothing in the text can end its element or start markup.
   copy.querySelector("#data").textContent = JSON.stringify(data).replace(/[<>&\u2028\u2029]/g, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`);
   save(new Blob([`<!doctype html>\n${copy.outerHTML}\n`], { type: "text/html" }), `${fileName(document.title)}.html`);
