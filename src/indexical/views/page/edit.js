@@ -118,7 +118,7 @@ Object.assign(Page.prototype, {
     if (this.scene === undefined) this.open();
     else {
       this.path = path.filter(({ name, place }) => this.isPlace(name, place));
-      if (this.path.length === 0) {
+      if (this.path.length === 0 && this.tables.get(this.scene).size > 0) {
         this.settle(this.scene);
         this.path = [{ name: this.scene, place: this.placeOn(this.scene) }];
       }
