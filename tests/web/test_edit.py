@@ -32,8 +32,8 @@ def attention() -> WebPage:
 
 def write(tab: Any, text: str) -> None:
     """Type a text into the desk, and have it followed at once."""
-    if tab.get_attribute(".tools button", "aria-expanded") == "false":
-        tab.click(".tools button")
+    if tab.get_attribute(".pens button", "aria-expanded") == "false":
+        tab.click(".pens button")
     tab.fill(".writing", text)
     tab.press(".writing", "Control+Enter")
 
@@ -125,7 +125,7 @@ def test_a_saved_file_opens_to_the_change(opened: Open, browser: Any, tmp_path: 
     write(tab, TEXT.replace("/ heat", "* heat; // </script><script>alert(1)</script>"))
     tab.evaluate("PAGES[0].change('Q', [0, 1], 4)")
     with tab.expect_download() as saved:
-        tab.click(".tools button:nth-child(2)")
+        tab.click(".pens button:nth-child(2)")
     file = tmp_path / "saved.html"
     saved.value.save_as(file)
     assert saved.value.suggested_filename == "a_program.html"
@@ -139,7 +139,7 @@ def test_a_saved_file_opens_to_the_change(opened: Open, browser: Any, tmp_path: 
     assert np.array_equal(values(again, "out"), values(opened(attention()), "out"))
     # Once more: what is saved is a page like the first.
     with again.expect_download() as twice:
-        again.click(".tools button:nth-child(2)")
+        again.click(".pens button:nth-child(2)")
     twice.value.save_as(tmp_path / "twice.html")
     html = (tmp_path / "twice.html").read_text("utf-8")
     assert html.count("<script") == attention().html.count("<script")

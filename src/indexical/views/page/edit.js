@@ -28,8 +28,8 @@ Object.assign(Page.prototype, {
     this.mistake = el("div", { class: "mistake", id: `mistake-${this.number}`, role: "status" });
     this.editButton = button("Edit", { class: "plain", title: "change the text of the program", "aria-expanded": "false" }, () => (this.card.classList.contains("editing") ? this.leaveDesk() : this.enterDesk()));
     const saveButton = button("Save", { class: "plain", title: "save this page as a file, with what was changed" }, savePage);
-    this.sheet = el("div", { class: "sheet" }, this.gutter, this.field);
-    return [el("div", { class: "desk" }, this.sheet, this.mistake), el("div", { class: "tools" }, this.editButton, saveButton)];
+    this.folio = el("div", { class: "folio" }, this.gutter, this.field);
+    return [el("div", { class: "desk" }, this.folio, this.mistake), el("div", { class: "pens" }, this.editButton, saveButton)];
   },
 
   enterDesk() {
@@ -61,7 +61,7 @@ Object.assign(Page.prototype, {
   numberLines(wrong = 0) {
     const count = this.field.value.split("\n").length;
     const upTo = (from, to) => Array.from({ length: Math.max(0, to - from) }, (_, n) => `${from + n + 1}\n`).join("");
-    this.sheet.style.setProperty("--lines", String(count));
+    this.folio.style.setProperty("--lines", String(count));
     this.gutter.replaceChildren(upTo(0, wrong > 0 ? wrong - 1 : count), ...(wrong > 0 ? [el("span", { class: "wrong" }, `✗ ${wrong}\n`), upTo(wrong, count)] : []));
     this.gutter.scrollTop = this.field.scrollTop;
   },
