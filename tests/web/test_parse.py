@@ -35,7 +35,7 @@ READ = """(texts) => JSON.stringify(texts.map((text) => {
 def reader(browser: Any) -> Iterator[Any]:
     tab = browser.new_page()
     tab.set_content("<!doctype html><meta charset=utf-8>")
-    tab.add_script_tag(content=script("parse.js"))
+    tab.add_script_tag(content="".join(map(script, ("tokens.js", "parse.js", "expressions.js"))))
     yield tab
     tab.close()
 

@@ -17,10 +17,15 @@ _SCRIPTS = (
     "evaluate.js",
     "again.js",
     "written.js",
+    "tokens.js",
     "parse.js",
+    "expressions.js",
     "lower.js",
     "elaborate.js",
+    "given.js",
+    "reads.js",
     "define.js",
+    "inline.js",
     "lift.js",
     "spelled.js",
     "patterns.js",
@@ -106,10 +111,10 @@ def page_html(title: str, blocks: list[dict[str, Any]], attached: Mapping[str, s
 
 
 def script(name: str) -> str:
-    """One of the page's scripts; `evaluate.js` with the elementwise functions that it calls by name, `parse.js` with
+    """One of the page's scripts; `evaluate.js` with the elementwise functions that it calls by name, `tokens.js` with
     the words of the language."""
     text = _tight((files("indexical.views") / "page" / name).read_text(encoding="utf-8"))
-    if name == "parse.js":
+    if name == "tokens.js":
         return f"{text}\n{words_script()}"
     if name != "evaluate.js":
         return text

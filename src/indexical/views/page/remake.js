@@ -39,7 +39,7 @@ function remade(base, text, modules) {
   return data;
 }
 
-const withoutForms = ({ exact, structural, named, ...tensor }) => tensor; // eslint-disable-line no-unused-vars
+const withoutForms = ({ exact, structural, named, ...tensor }) => tensor;
 
 // Inputs first, then definitions as they stand in the text; what functions brought along before.
 function inTextOrder({ inputs, lets, order }) {
