@@ -69,6 +69,22 @@ def test_the_page_follows_the_text(opened: Open) -> None:
     assert "text=" not in tab.evaluate("location.hash")
 
 
+def test_the_keyboard_alone_changes_a_program(opened: Open) -> None:
+    tab = opened(attention())
+    for _ in range(60):
+        tab.keyboard.press("Tab")
+        if tab.evaluate("document.activeElement.textContent") == "Edit":
+            break
+    tab.keyboard.press("Enter")
+    assert tab.evaluate("document.activeElement.value.slice(document.activeElement.selectionStart)").startswith("let w")
+    tab.keyboard.press("Control+End")
+    tab.keyboard.type("\nlet more[i] = sum[e](out[i, e]);")
+    tab.wait_for_selector('[data-scene="more"]')
+    assert tab.evaluate("document.activeElement.tagName") == "TEXTAREA"
+    tab.keyboard.press("Escape")
+    assert tab.evaluate("document.activeElement.textContent") == "Edit"
+
+
 MISTAKES = [
     ("scores[i, j])", "score[i, j])", 6, "nothing defines `score`"),
     ("Q[i, d] * K", "Q[i] * K", 5, "`Q` has 2 coordinates and is read with 1"),

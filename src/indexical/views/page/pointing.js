@@ -16,16 +16,23 @@ Object.assign(Page.prototype, {
     this.root.addEventListener("focusin", (event) => {
       if (event.target.matches(":focus-visible")) pointAt(event.target);
     });
-    this.root.addEventListener("focusout", () => this.point(null));
+    // On the way to another part of the page nothing is drawn again: that part would be gone before it has the focus.
+    this.root.addEventListener("focusout", (event) => {
+      if (!this.root.contains(event.relatedTarget)) this.point(null);
+    });
   },
 
   point(found) {
+    // A picture that is drawn again takes the focus away and gives it back: that points at nothing new.
+    if (this.isPointing) return;
+    this.isPointing = true;
     for (const page of [this, ...this.mates]) {
       if (page.pointed === found) continue;
       page.pointed = found;
       if (page.gather !== undefined) page.drawPicture();
       page.light();
     }
+    this.isPointing = false;
   },
 
   light() {
