@@ -90,7 +90,7 @@ AGAIN = """(page) => {
   return { wrong, cells };
 }"""
 # What reads a text, beside the evaluator.
-SCRIPTS = "dom evaluate again written tokens parse expressions lower elaborate given".split()
+SCRIPTS = "dom evaluate again written tokens parse expressions claims lower elaborate given".split()
 SCRIPTS += "reads define inline lift spelled patterns words remake".split()
 
 

@@ -35,7 +35,8 @@ READ = """(texts) => JSON.stringify(texts.map((text) => {
 def reader(browser: Any) -> Iterator[Any]:
     tab = browser.new_page()
     tab.set_content("<!doctype html><meta charset=utf-8>")
-    tab.add_script_tag(content="".join(map(script, ("tokens.js", "parse.js", "expressions.js"))))
+    scripts = ("tokens.js", "parse.js", "expressions.js", "claims.js", "lower.js")
+    tab.add_script_tag(content="".join(map(script, scripts)))
     yield tab
     tab.close()
 
@@ -78,6 +79,21 @@ def test_programs_at_random(reader: Any) -> None:
     same(reader, [random_case(seed).text for seed in range(60)])
 
 
+CLAIMS = """
+expect y == tensor([[0.5000, 1.], [-inf, 2.]], dtype=torch.float64, grad_fn=<Add>);
+expect y == array([[0.5 1. ] [ 2. -3.]]);
+expect y == [1. 2. -3.5];
+expect y[0] == 0.5 ± 0.01;
+expect y[0] == a +- 0.01;
+expect y == [1/3, -exp(2), masked, -inf] as printed;
+let y[i] = x[i] as f32 as printed;
+""".strip().splitlines()
+
+
+def test_claims_as_they_are_pasted(reader: Any) -> None:
+    same(reader, CLAIMS)
+
+
 MISTAKES = """
 let y = ;
 let y = 1 +;
@@ -114,6 +130,11 @@ attention out(rows never);
 let y[i in 0] = 1;
 let y = π;
 let y = 1, 2;
+let y[i] = sofmax[i](x[i]);
+expect y == [1, ...];
+expect y == nan;
+expect y == 1 ± x;
+let y = { let z = 1 as printed; z };
 output y
 """.strip().splitlines()
 

@@ -48,6 +48,7 @@ def _words() -> dict[str, Any]:
         "flags": vocabulary.FLAGS,
         "groupings": vocabulary.GROUPINGS,
         "rows": vocabulary.ROW_SUMS,
+        "pasted": vocabulary.PRINTED_AS,
         "reserved": sorted(vocabulary.RESERVED),
         "foreign": vocabulary.FOREIGN,
         "instead": INSTEAD,

@@ -20,6 +20,7 @@ _SCRIPTS = (
     "tokens.js",
     "parse.js",
     "expressions.js",
+    "claims.js",
     "lower.js",
     "elaborate.js",
     "given.js",

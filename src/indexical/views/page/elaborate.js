@@ -95,7 +95,10 @@ class Lowering {
     for (const { name, span } of outputs) if (!lets.has(name)) throw new Mistake(`no definition is called \`${name}\``, span, closest(name, lets.keys()));
     if (outputs.length > 0) return [...new Set(outputs.map(({ name }) => name))];
     const read = new Set([...mentionsOf(lets)].flatMap(([owner, names]) => names.filter((name) => name !== owner)));
-    const found = [...lets.keys()].filter((name) => !read.has(name));
+    const unread = [...lets.keys()].filter((name) => !read.has(name));
+    // Else what claims about figures speak of.
+    const claimed = new Set(this.declared.expects.flatMap((claim) => within(claim)).filter((node) => node.kind === "Name").map((node) => node.name));
+    const found = unread.length > 0 ? unread : [...lets.keys()].filter((name) => claimed.has(name));
     const [first] = lets.keys();
     if (found.length === 0 && first !== undefined) throw new Mistake("every definition is read by another, so none is an output", lets.get(first)[0].nameSpan, `say which: \`output ${first};\``);
     return found;

@@ -8,7 +8,7 @@ Object.assign(Parser.prototype, {
       let left = this.prefix();
       for (;;) {
         const power = this.token.kind === "symbol" || this.token.kind === "keyword" ? POWERS.get(this.token.text) ?? 0 : 0;
-        if (power === 0 || power < least) return left;
+        if (power === 0 || power < least || this.endsHere()) return left;
         left = this.infix(left, power, start);
       }
     });
@@ -85,12 +85,17 @@ Object.assign(Parser.prototype, {
       if (binds && !Object.hasOwn(WORDS.arity, text)) this.fail(`expected \`[\` and the coordinate that \`${text}\` ${scans ? "consumes" : "normalises over"}`, `write \`${text}[j](…)\``);
       return { kind: "Call", function: text, functionSpan: [start, end], arguments: this.listed("(", () => this.expression(), "these arguments"), span: this.since(start) };
     }
-    return text === "masked" ? { kind: "Masked", span: [start, end] } : { kind: "Name", name: text, span: [start, end] };
+    return text === "masked" ? { kind: "Masked", span: [start, end], text: "masked" } : { kind: "Name", name: text, span: [start, end] };
   },
 
   postfix(base, start) {
     let found = base;
     while (this.is("[")) found = { kind: "Index", base: found, indices: this.listed("[", () => (this.is("..") ? this.rest() : this.expression()), "these indices"), span: this.since(start) };
+    if (found.kind === "Index" && found.base.kind === "Name" && this.is("(")) {
+      // Nothing but a reduction or a normaliser is followed by what it scans.
+      const meant = closest(found.base.name, [...WORDS.reductions, ...WORDS.normalisers]);
+      if (meant !== null) throw new Mistake(`no reduction and no normaliser is called \`${found.base.name}\``, found.base.span, meant);
+    }
     return found;
   },
 
@@ -154,7 +159,10 @@ Object.assign(Parser.prototype, {
   block() {
     const opening = this.expect("{", "to open a block");
     const lets = [];
-    while (this.is("let")) lets.push(this.let());
+    while (this.is("let")) {
+      lets.push(this.let());
+      if (lets.at(-1).printed) throw new Mistake("a block has nothing that was printed", lets.at(-1).span, "it stands behind a definition of the program, or behind its `expect`");
+    }
     if (this.is("}") || this.token.text === "return") this.fail("expected the block's value", "a block ends in an expression without `;`");
     const body = this.expression();
     const where = this.where();
@@ -191,13 +199,18 @@ Object.assign(Parser.prototype, {
     if (this.accept("true") !== null || this.accept("false") !== null) return { kind: "Bool", value: text === "true", span: [start, end] };
     if (kind !== "name" || text !== "masked") this.fail("expected a number", "an array literal holds plain numbers, `true`, `false` or rows of them");
     this.take();
-    return { kind: "Masked", span: [start, end] };
+    return { kind: "Masked", span: [start, end], text: "masked" };
   },
 
   array() {
     const { start } = this.token;
     const items = this.deepen(() => this.listed("[", () => this.literal(), "this array"));
     const span = this.since(start);
+    return this.rows(items, span);
+  },
+
+  // Rows of an array, all alike.
+  rows(items, span) {
     if (items.length === 0) throw new Mistake("an array literal needs at least one number", span);
     const first = shapeOf(items[0]);
     if (first.length >= MOST_AXES) throw new Mistake(`more than ${MOST_AXES} axes in one array`, span);

@@ -98,6 +98,7 @@ class Parser {
     const statements = [];
     while (this.token.kind !== "end") {
       const first = this.at;
+      this.statementAt = first;
       const statement = this.statement();
       if (this.at - first > MOST_DEEP && heightOf(statement) > MOST_DEEP) throw new Mistake(`this is nested more than ${MOST_DEEP} deep`, statement.span, "name a part of it with `let`");
       statements.push(statement);
@@ -231,21 +232,13 @@ class Parser {
     });
   }
 
-  expectation() {
-    return this.closed("Expect", () => {
-      const left = this.expression(ADD);
-      this.expect("==", "and the published figure");
-      return { left, literal: this.literal() };
-    });
-  }
-
   let() {
     return this.deepen(() => this.closed("Let", () => {
       const names = this.is("(") ? this.together() : [];
       const name = names[0] ?? this.name("a name after `let`");
       const slots = this.is("[") && names.length === 0 ? this.slots() : null;
       if (this.accept("=") === null) this.fail(`expected \`=\` and what \`${name.name}\` is`);
-      return { name: name.name, nameSpan: name.span, slots, body: this.expression(), where: this.where(), names };
+      return { name: name.name, nameSpan: name.span, slots, body: this.expression(), where: this.where(), names, printed: this.asPrinted() };
     }));
   }
 
@@ -273,7 +266,7 @@ class Parser {
 // The shape of a literal: rows, columns, …; a number has none.
 function shapeOf(literal) {
   const shape = [];
-  for (let inner = literal; inner.kind === "ArrayLiteral" || inner.kind === "Printed"; inner = inner.kind === "Printed" ? inner.literal : inner.items[0]) if (inner.kind === "ArrayLiteral") shape.push(inner.items.length);
+  for (let inner = literal; ["ArrayLiteral", "Printed", "Pasted"].includes(inner.kind); inner = inner.kind === "ArrayLiteral" ? inner.items[0] : inner.literal) if (inner.kind === "ArrayLiteral") shape.push(inner.items.length);
   return shape;
 }
 

@@ -3,7 +3,7 @@
 
 const KEYWORDS = new Set("space input let output fn use assert expect where in as if else true false".split(" "));
 const STATEMENTS = new Set("space input let output fn use assert expect".split(" "));
-const TOKEN = /(?<space>\s+)|(?<comment>\/\/[^\n]*)|(?<number>(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)|(?<name>[\p{L}\p{Nl}\p{No}_][\p{L}\p{N}_]*)|(?<text>"(?:[^"\\\n]|\\[^\n])*")|(?<symbol>\.\.=|\.\.|::|->|\*\*|<=|>=|==|!=|&&|\|\||[()[\]{},;:=+\-*/%<>!~@])/uy;
+const TOKEN = /(?<space>\s+)|(?<comment>\/\/[^\n]*)|(?<number>[0-9]+\.(?![.\p{L}\p{N}_])(?=\s*(?:[\],;)[±.\d]|-(?:[.\d]|inf)))|(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)|(?<name>[\p{L}\p{Nl}\p{No}_][\p{L}\p{N}_]*)|(?<text>"(?:[^"\\\n]|\\[^\n])*"|,\s*(?:dtype|device|grad_fn|requires_grad)=(?:'[^'\n]*'|<[^>\n]*>|[\p{L}\p{N}_.]+))|(?<symbol>\.\.\.(?!\d)|\.\.=|\.\.|::|->|\*\*|<=|>=|==|!=|&&|\|\||[()[\]{},;:=+\-*/%<>!~@±])/uy;
 
 // Something is wrong with a text: what, at which places of it, and what to do.
 class Mistake extends Error {
