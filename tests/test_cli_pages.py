@@ -318,7 +318,7 @@ def test_a_page_of_weights_alone() -> None:
     [
         (["double.ix", "--weights", "w.npy"], "show takes one of these: a program or a lesson, --weights, --model"),
         ([], "show takes one of these: a program or a lesson, --weights, --model"),
-        (["double.ix", "--tokens", "a,b"], "--tokens is for --weights"),
+        (["double.ix", "--tokens", "a,b"], "--tokens is for --weights and --model"),
         (["--weights", "w.npy", "--labels", "i=a"], "--labels is for programs"),
         (["--weights", "w.npy", "--layers", "7"], "no such points"),
         (["--weights", "w.npy", "--layers", "x"], "places look like 0,4-7"),

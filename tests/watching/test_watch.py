@@ -15,6 +15,7 @@ from torch.nn import functional
 import indexical as ix
 from indexical.pages import WebPage
 from indexical.watching.capture import Call
+from indexical.watching.loading import ListedTokens, numbers_of
 from indexical.watching.relation import HeadInputs, Kind
 from indexical.watching.remade import factors_of, pack, remade
 
@@ -334,6 +335,19 @@ def test_a_folder_is_read_and_nothing_is_fetched(tmp_path: Any) -> None:
     tiny("llama").save_pretrained(tmp_path)
     seen = watch_text(str(tmp_path), "the cat sat the cat")
     assert seen.tokens == "the cat sat the cat".split()
+    assert watch_text(str(tmp_path), ["sat", "the"]).tokens == ["sat", "the"]
+    assert "does not know 1 of the 2 tokens" in " ".join(watch_text(str(tmp_path), "the dog").notes())
+    with pytest.raises(ix.CallError, match="has no token `dog`"):
+        watch_text(str(tmp_path), ["the", "dog"])
     assert seen.weights.shape == (2, 4, 5, 5)
     with pytest.raises(ix.CallError, match="no file or folder here"):
         watch_text(str(tmp_path / "nothing"), "a")
+
+
+def test_a_list_of_tokens_cuts_a_text_into_the_longest() -> None:
+    tokens = ListedTokens(["[UNK]", "[CLS]", "[SEP]", "C", "Cl", "(", ">>", ">"])
+    assert tokens.cut("CCl(>>C ?>") == ["C", "Cl", "(", ">>", "C", "[UNK]", ">"]
+    assert tokens.convert_ids_to_tokens(tokens("ClC")["input_ids"]) == ["[CLS]", "Cl", "C", "[SEP]"]
+    assert numbers_of(tokens, ["C", ">>"]) == [1, 3, 6, 2]
+    with pytest.raises(ix.CallError, match="has no token `Br`"):
+        numbers_of(tokens, ["Br"])

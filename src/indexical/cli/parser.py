@@ -140,7 +140,10 @@ def _add_show(commands: Any) -> None:
     showing.add_argument("--weights", metavar="PATH", help="weights alone, of shape (..., queries, keys): .npy or .npz")
     showing.add_argument("--name", help="the array of a .npz file of weights (default: its only one, or `weights`)")
     showing.add_argument(
-        "--tokens", metavar="TOKENS", help="of --weights: The,cat,sat, or a file with a list in JSON or a token a line"
+        "--tokens",
+        metavar="TOKENS",
+        help="of --weights, or what --model reads in place of a text: The,cat,sat, or a file with a list in JSON or a "
+        "token a line",
     )
     showing.add_argument("--layers", metavar="PLACES", help="layers of --weights or --model to show, like 0,4-7")
     showing.add_argument(

@@ -24,11 +24,12 @@ _OF_PROGRAMS = ("beside", "value", "input", "random", "sizes", "labels")
 def show_command(options: Namespace) -> int:
     if sum(given is not None for given in (options.file, options.weights, options.model)) != 1:
         raise Usage("show takes one of these: a program or a lesson, --weights, --model")
-    for name, owner in {"name": "weights", "tokens": "weights", "text": "model"}.items():
+    for name, owner in {"name": "weights", "text": "model"}.items():
         if getattr(options, owner) is None and getattr(options, name) is not None:
             raise Usage(f"--{name} is for --{owner}")
-    if options.file is not None and options.layers is not None:
-        raise Usage("--layers is for --weights and --model")
+    for name in ("layers", "tokens"):
+        if options.file is not None and getattr(options, name) is not None:
+            raise Usage(f"--{name} is for --weights and --model")
     if options.weights is not None:
         page = _page_of_weights(options)
     else:
@@ -71,16 +72,15 @@ def _page_of_weights(options: Namespace) -> WebPage:
 
 def _page_of_model(options: Namespace) -> WebPage:
     _only_of_programs(options, "a model has its numbers")
-    if not options.text:
-        raise Usage('--model needs something to read: --text "…"')
+    if bool(options.text) == (options.tokens is not None):
+        raise Usage('--model needs something to read: --text "…", or --tokens that its tokenizer knows')
     try:
         from ..watching.models import watch_text
     except ImportError:
         raise Usage("--model needs PyTorch and transformers: pip install 'indexical[models]'") from None
     layers = None if options.layers is None else _places(options.layers)
-    return watch_text(options.model, options.text, options.download, layers).page(
-        options.title or Path(options.model).stem
-    )
+    given = options.text if options.tokens is None else _tokens(options.tokens)
+    return watch_text(options.model, given, options.download, layers).page(options.title or Path(options.model).stem)
 
 
 def _weights(path: str, name: str | None) -> tuple[Any, list[str] | None]:

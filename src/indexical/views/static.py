@@ -83,6 +83,6 @@ def page_fragment(html: str, fallback: str, called: str = "as tables") -> str:
     """A page inside a notebook, in a frame of its own; where frames are stripped, its tables or its text are left."""
     frame = (
         f'<iframe srcdoc="{escape(html, quote=True)}" sandbox="allow-scripts allow-downloads" '
-        'style="width:100%;height:900px;border:1px solid #8886"></iframe>'
+        'title="an interactive page" style="width:100%;height:900px;border:1px solid #8886"></iframe>'
     )
     return f"{frame}<details><summary>{called}</summary>{fallback}</details>"

@@ -22,7 +22,7 @@ from ..views.heads import MOST_DATA, heads_data
 from ..views.static import page_fragment
 from ..weights import PatternSheet, patterns
 from .capture import Call, Capture
-from .loading import load
+from .loading import load, numbers_of
 from .relation import Array, HeadInputs, head_inputs, some_rows, weights_of
 from .remade import factors_of, remade
 from .stages import packed_stages
@@ -176,6 +176,9 @@ class Watched:
             said.append(f"Calls of attention of other sizes, which are not shown: {others}.")
         if capture.skipped:
             said.append(f"Not shown: {capture.skipped[0]}.")
+        strange = (self.tokens or []).count(str(getattr(self._tokenizer, "unk_token", None)))
+        if strange:
+            said.append(f"The tokenizer does not know {strange} of the {len(self.tokens or [])} tokens.")
         count = layers[0].call.queries.shape[0]
         if count > 1:
             said.append(f"This is batch entry {self._batch} of {count}.")
@@ -303,9 +306,13 @@ def _check_size(calls: list[Call]) -> None:
         raise CallError([Diagnostic("IX515", message, help="watch fewer layers, `layers=[0, 1]`, or a shorter text")])
 
 
-def watch_text(place: str, text: str, download: bool = False, layers: Sequence[int] | None = None) -> Watched:
-    """A model of Hugging Face's, from a folder, a GGUF file or the cache on this disk, while it reads a text."""
+def watch_text(
+    place: str, text: str | Sequence[str], download: bool = False, layers: Sequence[int] | None = None
+) -> Watched:
+    """A model of Hugging Face's, from a folder, a GGUF file or the cache on this disk, while it reads a text, or
+    tokens that its tokenizer knows."""
     model, tokenizer = load(place, download)
     with torch.no_grad(), watch(model, tokenizer, layers=layers) as seen:
-        model(**tokenizer(text, return_tensors="pt"))
+        numbers = tokenizer(text)["input_ids"] if isinstance(text, str) else numbers_of(tokenizer, text)
+        model(input_ids=torch.tensor([numbers]))
     return seen
