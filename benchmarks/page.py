@@ -38,7 +38,13 @@ ACTIONS = {
 
 # Of a page of heads. `stall` is the longest time between two frames while the pointer moves.
 HOVER = """async (runs) => {
-  const canvas = document.querySelector(".matrix"), box = canvas.getBoundingClientRect(), taken = [], frames = [];
+  const canvas = document.querySelector(".matrix"), box = canvas.getBoundingClientRect();
+  const [taken, drawn, frames, draw] = [[], [], [], Heads.prototype.drawRow];
+  Heads.prototype.drawRow = function timed() {
+    const start = performance.now();
+    draw.call(this);
+    drawn.push(performance.now() - start);
+  };
   const frame = () => new Promise((done) => requestAnimationFrame(done));
   let last = performance.now();
   for (let n = 0; n < runs; n += 1) {
@@ -55,11 +61,11 @@ HOVER = """async (runs) => {
     frames.push(performance.now() - last);
     last = performance.now();
   }
-  return [taken, Math.max(...frames)];
+  return [taken, drawn, Math.max(...frames)];
 }"""
 
 
-def measure_watched(positions: int, heads: int, layers: int, runs: int) -> dict[str, Any]:
+def measure_watched(positions: int, heads: int, layers: int, runs: int, keep: Path | None) -> dict[str, Any]:
     """A page of a model: some layers of attention without training, on a text of a hundred words."""
     import torch
     from torch import nn
@@ -73,14 +79,21 @@ def measure_watched(positions: int, heads: int, layers: int, runs: int) -> dict[
     start = perf_counter()
     page = seen.page("Watched")
     found: dict[str, Any] = {"size, MiB": len(page.html) / 2**20, "build, s": perf_counter() - start}
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        path = page.save(Path(folder) / "page.html")
+    with tempfile.TemporaryDirectory() as folder:
+        path = page.save(keep or Path(folder) / "page.html")
+        return found | feel(path, runs)
+
+
+def feel(path: Path, runs: int) -> dict[str, Any]:
+    """How a page of heads opens and answers."""
+    found: dict[str, Any] = {}
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         opened = []
         for _ in range(3):
             tab = browser.new_page(viewport={"width": 1440, "height": 900})
             start = perf_counter()
-            tab.goto(path.as_uri())
+            tab.goto(path.resolve().as_uri())
             tab.wait_for_selector(".largest li")
             opened.append(perf_counter() - start)
         found["open, s"] = median(opened)
@@ -89,12 +102,13 @@ def measure_watched(positions: int, heads: int, layers: int, runs: int) -> dict[
         errors = tab.evaluate(f"({data}.again?.heads ?? []).map((entry) => entry?.errors ?? null)")
         made = [error for error in errors if error is not None]
         found |= {
-            "heads made again, %": 100 * len(made) / (layers * heads),
+            "heads made again, %": 100 * len(made) / max(1, len(errors)),
             "off on the whole, %": 100 * max((error[0] for error in made), default=0.0),
             "off at most, %": 100 * max((error[1] for error in made), default=0.0),
         }
-        taken, stall = tab.evaluate(HOVER, 20 * runs)
-        found |= {"hover, ms": median(taken), "hover, longest between frames, ms": stall}
+        frames, drawn, stall = tab.evaluate(HOVER, 20 * runs)
+        found |= {"hover, to the next frame, ms": median(frames), "hover, its script, ms": median(drawn)}
+        found["hover, longest between frames, ms"] = stall
         browser.close()
     return found
 
@@ -145,11 +159,15 @@ def main() -> None:
     parser.add_argument("--heads", type=int, default=8)
     parser.add_argument("--layers", type=int, default=1, help="of a model that is watched")
     parser.add_argument("--watched", action="store_true", help="the page of a model in place of a program's")
+    parser.add_argument("--keep", type=Path, metavar="PATH", help="write the page of the model there")
+    parser.add_argument("--again", type=Path, metavar="PATH", help="measure a page of a model that was kept")
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--json", metavar="PATH", help="write the figures to a file as well")
     options = parser.parse_args()
-    if options.watched:
-        found = measure_watched(options.positions, options.heads, options.layers, options.runs)
+    if options.again:
+        found = feel(options.again, options.runs)
+    elif options.watched:
+        found = measure_watched(options.positions, options.heads, options.layers, options.runs, options.keep)
     else:
         found = measure(options.positions, options.heads, options.runs)
     for name, value in found.items():

@@ -123,6 +123,16 @@ def test_a_program_is_all_there_in_its_colours() -> None:
     assert colour not in set(re.findall(r'<span style="color:(#\w+)">i</span>', html))
 
 
+def test_a_program_is_its_page_on_numbers_that_are_drawn() -> None:
+    html = piece("program")
+    assert html.startswith("<iframe")
+    assert "on numbers that are drawn" in html
+    alone = ix.compile("let x[i] = [1, 2]; let y = sum[i](x[i]);")._repr_html_()
+    assert "drawn" not in alone.partition("&lt;style&gt;")[0]
+    large = ix.compile("input x[i]; let y[k in 0..10000000] = x[0];")._repr_html_()
+    assert "<iframe" not in large
+
+
 @pytest.mark.parametrize("name", ["facts", "cost", "plan", "steps", "trace", "verdicts", "accuracy"])
 def test_sheets_are_their_text(name: str) -> None:
     sheet = SHEETS[name]()

@@ -84,9 +84,17 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = import_module(f".{_HOMES[name]}", __name__)
+    if _HOMES[name] == "api":
+        home.Program.displayed = _displayed
     value = home if name == _HOMES[name] else getattr(home, name)
     globals()[name] = value
     return value
+
+
+def _displayed(program: Program) -> str:
+    """A program in a notebook: its page, which is made by a room below that of programs."""
+    html: str = import_module(".pages", __name__).drawn_page(program)
+    return html
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .checker.allow import apply_allows
 from .checker.program import check as check_tree
@@ -337,7 +337,12 @@ class Program:
     def __str__(self) -> str:
         return self.source_text
 
+    # How a program shows itself in a notebook; without it, its text in colours.
+    displayed: ClassVar[Callable[[Program], str] | None] = None
+
     def _repr_html_(self) -> str:
+        if Program.displayed is not None:
+            return Program.displayed(self)
         # With the exact numbers behind it: a program that is only run does not wait for them.
         from .views.static import program_html
 

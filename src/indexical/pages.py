@@ -24,6 +24,7 @@ from .numbers.terms import Polynomial
 from .numbers.tower import Special
 from .readings import StepList, TraceSheet, arguments_of
 from .run.removed import from_zero, removed_points
+from .run.samples import random_arrays
 from .run.tables import Uncomputed
 from .run.tensors import to_numpy
 from .source import Source, Span
@@ -32,7 +33,7 @@ from .views.extent import check_extent, check_page
 from .views.fragment import text_html
 from .views.lesson import ProgramText, Unclosed, read_lesson, title_of
 from .views.lesson_page import Wrong, lesson_json, opening_labels
-from .views.static import page_fragment, results_html
+from .views.static import page_fragment, program_html, results_html
 from .views.text import show_output
 from .views.webpage import page_html
 
@@ -40,6 +41,8 @@ from .views.webpage import page_html
 MOST_EXACT = 20_000
 # Nor do exact numbers take longer than a few seconds for a page.
 MOST_TERMS = 500_000
+# A program whose text has a longer coordinate shows no page by itself.
+MOST_DRAWN = 256
 
 
 class WebPage:
@@ -96,6 +99,29 @@ def show(
     documents = [document_json(found) for found in shown]
     heading = str(title) if title else " beside ".join(document["title"] for document in documents)
     return WebPage(heading, [{"kind": "program", "pages": documents}], "".join(map(_tables, shown)))
+
+
+def drawn_page(program: Program) -> str:
+    """A program without numbers for a notebook: its page on a few that are drawn, to be changed there, and under it
+    its text in colours. What has no such page is its text alone."""
+    text = program_html(program.ir.source, program.ir)
+    extents = [axis.extent for let in program.ir.lets for axis in let.axes]
+    if any(isinstance(extent, ir.Const) and extent.value > MOST_DRAWN for extent in extents):
+        return text
+    try:
+        sample, _ = random_arrays(program.ir, {}, {}, seed=0)
+        arrays = {name: _quarters(array) for name, array in sample.arrays.items()}
+        note = ", on numbers that are drawn" if arrays else ""
+        page = show(program, title=f"{_title(program)}{note}", **arrays)
+    except Error:
+        return text
+    return page_fragment(page.html, text, "as text")
+
+
+def _quarters(array: Any) -> Any:
+    """Real numbers as whole quarters, which are short and have exact forms."""
+    found = np.asarray(array)
+    return np.rint(4 * found) / 4 if found.dtype.kind == "f" else array
 
 
 def trace(
@@ -306,6 +332,11 @@ def _by_floats(program: Program, arguments: dict[str, Any], wanted: tuple[str, .
     return _shown(program, sizes, arrays, removed_points(program.ir, arrays, sizes), None, (), reason)
 
 
+def _title(program: Program) -> str:
+    name = program.ir.source.name
+    return Path(name).stem if name.endswith(".ix") else "a program"
+
+
 def _shown(
     program: Program,
     sizes: dict[Coordinate, int],
@@ -317,7 +348,7 @@ def _shown(
 ) -> Shown:
     program = program.as_read
     source = program.ir.source
-    title = Path(source.name).stem if source.name.endswith(".ix") else "a program"
+    title = _title(program)
     facts: Facts = program.facts
     return Shown(
         title, source, program.ir, program.diagnostics, facts, sizes, arrays, masked, evaluated, claims, reason
