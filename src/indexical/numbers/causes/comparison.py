@@ -14,6 +14,7 @@ from dataclasses import field
 from decimal import Decimal
 
 from ...ir import nodes as ir
+from ...ir.needs import needed as needs
 from ...records import dataclass
 from ...run.pointwise import work_of
 from .example import Example, Figure, Prediction, Trial
@@ -62,7 +63,9 @@ class Comparison:
         self.steps = MOST_STEPS
         # Whether all that is usual was tried.
         self.complete = True
-        self.work = 1 + work_of(example.evaluated.given.bound, example.wanted)
+        bound = example.evaluated.given.bound
+        needed = needs(bound.program, example.wanted)
+        self.work = 1 + sum(work_of(bound, let) for let in bound.program.lets if let.name in needed)
         self.printed = self._printed()
 
     def _is_plain(self, at: int) -> bool:
