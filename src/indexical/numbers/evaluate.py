@@ -16,19 +16,23 @@ from ..records import dataclass
 from ..run.pointwise import check_work
 from ..run.reference import Evaluation, Table
 from ..run.trace import clause_at
+from .deferred import Deferred, make
 from .forms import Form, FormNumbers, is_algebraic, named, plain
 from .functions import ExactNumbers
 from .inputs import Given, read_inputs
 from .notation import Node
 from .printed import AsPrinted, figures_as_printed
-from .terms import Polynomial, Symbol
-from .tower import Special, TooManyTerms, Undecidable, Valueless, budget
+from .terms import Polynomial, Symbol, size_of
+from .tower import Number, Special, TooManyTerms, Undecidable, Valueless, budget
 
 # Exact numbers are slow: more steps than this would take minutes.
 MOST_STEPS = 20_000_000
 
 # Numbers with many terms are slower: this many additions and multiplications of terms take a minute or two.
 MOST_TERMS = 50_000_000
+
+# Of these, so many are multiplied out at once, in part of a second; beyond, a number is kept as it is computed.
+MOST_EAGER = 60_000
 
 # A longer fraction is not kept.
 MOST_BITS = 2_000_000
@@ -102,8 +106,8 @@ class Evaluated:
 
     def _named(self, name: str) -> set[str]:
         """The functions that left the field in a definition."""
-        cells = [cell for cell in self.table(name).cells if isinstance(cell, Polynomial)]
-        return {term.function for cell in cells for term in cell.named}
+        cells = [cell for cell in self.table(name).cells if isinstance(cell, Number)]
+        return {function for cell in cells for function in cell.outside}
 
     def computed(self) -> list[ir.Let]:
         """The definitions that were evaluated, in their order."""
@@ -117,6 +121,8 @@ class Evaluated:
         if spelled is not None:
             return self._form(name, offset, DEEPEST if spelled else 0, top=True).node
         cell = self.table(name).cells[offset]
+        if _is_long(cell):
+            return self.form(name, offset, False)
         found = self._form(name, offset, DEEPEST, top=True)
         short = not (isinstance(cell, Polynomial) and cell.symbols) and found.length <= LONGEST
         return found.node if short else self.form(name, offset, False)
@@ -129,6 +135,8 @@ class Evaluated:
             return _leaf(cell or 0)
         if not top and is_algebraic(cell):
             return plain(cell)
+        if not top and not let.hidden and _is_long(cell):
+            return named(cell, self.symbol(name, offset))
         if not top and depth <= 0 and (depth < -DEEPEST or not let.hidden):
             return named(cell, self.symbol(name, offset))
         key = (name, offset, depth)
@@ -178,6 +186,11 @@ class _Forms:
         if cell is None or self.kind != "real":
             return cell
         return self.evaluated._form(self.name, offset, self.depth)
+
+
+def _is_long(cell: Any) -> bool:
+    """Whether the form of a number is too long to be spelled out, as its terms say."""
+    return isinstance(cell, Deferred) or size_of(cell) > LONGEST
 
 
 def _leaf(cell: Any) -> Form:
@@ -235,7 +248,7 @@ def evaluate(
     evaluation = _Exactly(program, given.tables, given.bound.sizes, ExactNumbers())
     if printed:
         evaluation.printed = figures_as_printed(evaluation, program)
-    with explained(evaluation), budget(terms):
+    with explained(evaluation), budget(terms, MOST_EAGER, make):
         evaluation.compute(program, wanted, tell)
     return Evaluated(program, given, evaluation, wanted)
 

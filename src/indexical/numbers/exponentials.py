@@ -8,20 +8,27 @@ quotients are equal is decided: multiply across, collect, compare.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cmp_to_key, lru_cache
 from typing import Any
 
+from ..records import dataclass
 from . import enclosure, series
-from .interval import Interval
+from .interval import NOT_YET, Interval, serves
 from .surds import Surd
-from .tower import Number, TooManyTerms, compare, divide, enclose, spend
+from .tower import Number, TooManyTerms, compare, divide, enclose, put_off, spend
 
 # An expanded sum has at most this many terms.
-MOST_TERMS = 20_000
+MOST_TERMS = 200_000
 # A product of two sums multiplies at most this many pairs of coefficients.
-MOST_PRODUCTS = 300_000
+MOST_PRODUCTS = 3_000_000
+# A product of more pairs than this stays a product, until something is added to it.
+_FACTORED = 2_000
+
+
+# A sum of as few terms is always computed: it becomes no longer than its parts.
+_SMALL = 300
 
 
 class Exponent(Fraction):
@@ -46,7 +53,7 @@ class Sum:
     def __init__(self, terms: dict[Any, Any]) -> None:
         self.terms = terms
         self._hash: int | None = None
-        self._enclosed: tuple[int, Interval] | None = None
+        self._enclosed = NOT_YET
         self._split: tuple[Any, Any, Sum] | None = None
 
     def __len__(self) -> int:
@@ -72,12 +79,16 @@ class Sum:
         if self.size() * other.size() > MOST_PRODUCTS:
             raise TooManyTerms(f"a product of sums of {len(self.terms):,} and {len(other.terms):,} exponentials")
         spend(len(self.terms) * len(other.terms))
+        if len(self.terms) * len(other.terms) > _BY_WHOLES:
+            left, right = _in_wholes(self.terms), _in_wholes(other.terms)
+            if left is not None and right is not None and (left.unit == right.unit):
+                return left.times(right)
         terms: dict[Any, Any] = {}
-        for a, left in self.terms.items():
-            for b, right in other.terms.items():
+        for a, left_one in self.terms.items():
+            for b, right_one in other.terms.items():
                 exponent = _key(a + b)
                 found = terms.get(exponent)
-                terms[exponent] = left * right if found is None else found + left * right
+                terms[exponent] = left_one * right_one if found is None else found + left_one * right_one
         return Sum(_without_zeros(terms))
 
     def size(self) -> int:
@@ -117,7 +128,7 @@ class Sum:
         return sorted(self.terms, key=cmp_to_key(lambda a, b: compare(a, b) or 0))
 
     def enclose(self, bits: int) -> Interval:
-        if self._enclosed is None or self._enclosed[0] != bits:
+        if not serves(self._enclosed, bits):
             total = Interval.of(0, bits)
             for exponent, coefficient in self.terms.items():
                 if coefficient == 1:
@@ -128,6 +139,57 @@ class Sum:
                     total = total + exponential(exponent, bits) * enclose(coefficient, bits)
             self._enclosed = (bits, total)
         return self._enclosed[1]
+
+
+# A product of more pairs than this is computed with whole numbers.
+_BY_WHOLES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Wholes:
+    """A sum by whole numbers: its exponents over one denominator, all of them times one root, and its coefficients
+    over another."""
+
+    terms: list[tuple[int, int]]
+    unit: int
+    below_exponents: int
+    below_coefficients: int
+
+    def times(self, other: _Wholes) -> Sum:
+        common = math.lcm(self.below_exponents, other.below_exponents)
+        left, right = (
+            [(a * (common // side.below_exponents), c) for a, c in side.terms] for side in (self, other)
+        )
+        terms: dict[int, int] = {}
+        for a, c in left:
+            for b, d in right:
+                exponent = a + b
+                terms[exponent] = terms.get(exponent, 0) + c * d
+        below = self.below_coefficients * other.below_coefficients
+        found = {self._exponent(a, common): Fraction(c, below) if below > 1 else c for a, c in terms.items() if c}
+        return Sum(_without_zeros(found))
+
+    def _exponent(self, above: int, below: int) -> Any:
+        exponent = _key(Fraction(above, below)) if below > 1 else above
+        return exponent if self.unit == 1 or not above else Surd({self.unit: exponent})
+
+
+def _in_wholes(terms: dict[Any, Any]) -> _Wholes | None:
+    """A sum by whole numbers; None where its exponents have several roots, or its coefficients any."""
+    if not all(isinstance(c, int | Fraction) for c in terms.values()):
+        return None
+    units = {key for a in terms if a for key in (a.terms if isinstance(a, Surd) else (1,))}
+    if len(units) > 1:
+        return None
+    unit = units.pop() if units else 1
+    exponents = [a.terms[unit] if isinstance(a, Surd) else a for a in terms]
+    below = math.lcm(*(a.denominator for a in exponents))
+    under = math.lcm(*(c.denominator for c in terms.values()))
+    pairs = zip(exponents, terms.values(), strict=True)
+    wholes = [
+        (a.numerator * (below // a.denominator), c.numerator * (under // c.denominator)) for a, c in pairs
+    ]
+    return _Wholes(wholes, unit, below, under)
 
 
 def _key(exponent: Any) -> Any:
@@ -174,12 +236,14 @@ class Quotient(Number):
     It is never 0: `top` has terms, and by the theorem no sum with terms is.
     """
 
-    __slots__ = ("factors", "top")
+    __slots__ = ("_enclosed", "_hash", "factors", "top")
     level = 2
 
     def __init__(self, top: Sum, factors: dict[Sum, int]) -> None:
         self.top = top
         self.factors = factors
+        self._enclosed = NOT_YET
+        self._hash: int | None = None
 
     @classmethod
     def lift(cls, value: Any) -> Quotient:
@@ -192,7 +256,18 @@ class Quotient(Number):
         factors = dict(self.factors)
         for factor, power in other.factors.items():
             factors[factor] = factors.get(factor, 0) + power
-        return _settled(self.top.times(other.top), factors)
+        work = len(self.top) * len(other.top)
+        later = put_off(work, "product", self, other)
+        if later is not None:
+            return later
+        if min(len(self.top), len(other.top)) == 1 or work <= _FACTORED:
+            return _settled(self.top.times(other.top), factors)
+        units = []
+        for top in (self.top, other.top):
+            unit, shift, rest = top.split()
+            units.append(Sum({shift: unit}))
+            factors[rest] = factors.get(rest, 0) + 1
+        return _settled(units[0].times(units[1]), factors)
 
     def inverse(self) -> Any:
         unit, shift, rest = self.top.split()
@@ -201,18 +276,28 @@ class Quotient(Number):
             factors[rest] = factors.get(rest, 0) - 1
         return _settled(Sum({-shift: divide(1, unit)}), factors)
 
-    def scaled(self, factor: Any) -> Quotient:
-        return Quotient(self.top.scaled(factor), self.factors)
+    def scaled(self, factor: Any) -> Any:
+        later = put_off(len(self.top), "product", self, factor)
+        return Quotient(self.top.scaled(factor), self.factors) if later is None else later
 
     def enclose(self, bits: int) -> Interval:
-        result = self.top.enclose(bits)
-        for factor, power in self.factors.items():
-            found = factor.enclose(bits) ** abs(power)
-            result = result / found if power < 0 else result * found
-        return result
+        if not serves(self._enclosed, bits):
+            result = self.top.enclose(bits)
+            for factor, power in self.factors.items():
+                found = factor.enclose(bits) ** abs(power)
+                result = result / found if power < 0 else result * found
+            self._enclosed = (bits, result)
+        return self._enclosed[1]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Quotient) and self.top == other.top and self.factors == other.factors:
+            return True
+        return super().__eq__(other)
 
     def __hash__(self) -> int:
-        return hash((self.top, frozenset(self.factors.items())))
+        if self._hash is None:
+            self._hash = hash((self.top, frozenset(self.factors.items())))
+        return self._hash
 
     def __repr__(self) -> str:
         return f"Quotient({self.top.terms}, {[(f.terms, k) for f, k in self.factors.items()]})"
@@ -256,8 +341,12 @@ def _unit_of(top: Sum, factor: Sum) -> Sum | None:
     return Sum({_key(shift): unit})
 
 
-def total(values: Iterable[Any]) -> Any:
+def total(values: Sequence[Any]) -> Any:
     """The sum of quotients, multiplied out over what their factors have in common."""
+    work = sum(len(value.top) for value in values)
+    later = put_off(work, "sum", *values) if work > _SMALL else None
+    if later is not None:
+        return later
     groups: dict[frozenset[tuple[Sum, int]], dict[Any, Any]] = {}
     last: Any = None
     terms: dict[Any, Any] = {}
@@ -275,6 +364,10 @@ def total(values: Iterable[Any]) -> Any:
         return _settled(*parts[0])
     everything = {factor for _, factors in parts for factor in factors}
     common = {factor: min(factors.get(factor, 0) for _, factors in parts) for factor in everything}
+    work = sum(_work(top, factors, common) for top, factors in parts)
+    later = put_off(work, "sum", *values) if work > _SMALL else None
+    if later is not None:
+        return later
     terms = {}
     for top, factors in parts:
         for factor, least in common.items():
@@ -284,6 +377,14 @@ def total(values: Iterable[Any]) -> Any:
             found = terms.get(exponent)
             terms[exponent] = coefficient if found is None else found + coefficient
     return _settled(Sum(_without_zeros(terms)), common)
+
+
+def _work(top: Sum, factors: dict[Sum, int], common: dict[Sum, int]) -> int:
+    """How many terms are multiplied to bring a part of a sum to the common factors, at most."""
+    result = len(top)
+    for factor, least in common.items():
+        result *= len(factor) ** (factors.get(factor, 0) - least)
+    return result
 
 
 def exp(exponent: Any) -> Any:

@@ -13,11 +13,12 @@ from typing import Any
 
 from ..ir.formulas import evaluated
 from ..ir.functions import registered
-from . import exponentials, terms
+from . import deferred, exponentials, terms
+from .deferred import Deferred
 from .exponentials import Quotient
 from .surds import Surd, root
 from .terms import Polynomial, Term
-from .tower import INFINITY, UNDEFINED, Number, Special, TooManyTerms, compare, divide, floor, sign
+from .tower import INFINITY, UNDEFINED, Number, Special, TooManyTerms, compare, divide, floor, put_off, sign
 
 HALF = Fraction(1, 2)
 PI = terms.name("pi")
@@ -32,7 +33,23 @@ def exp(x: Any) -> Any:
         return exponentials.exp(x)
     if isinstance(x, Polynomial):
         return _exp_of_logarithms(x)
-    return terms.name("exp", x)
+    return named("exp", x)
+
+
+# A function of terms that stand deeper in each other is not computed at once.
+_DEEPEST = 24
+
+
+def named(function: str, *arguments: Any) -> Any:
+    """A function at these arguments as a named term; where they are long or nested, as a number that is put off."""
+    symbolic = any(isinstance(x, Polynomial) and x.symbols for x in arguments)
+    if symbolic:
+        return terms.name(function, *(x.expanded(True) if isinstance(x, Deferred) else x for x in arguments))
+    deep = any(isinstance(x, Number) and (x.depth > _DEEPEST or x.level > 3) for x in arguments)
+    if deep:
+        return deferred.make(function, arguments)
+    later = put_off(sum(terms.size_of(x) for x in arguments), function, *arguments)
+    return terms.name(function, *arguments) if later is None else later
 
 
 def _exp_of_logarithms(x: Polynomial) -> Any:
@@ -46,7 +63,7 @@ def _exp_of_logarithms(x: Polynomial) -> Any:
                     del rest[monomial]
                     result = result * power(inside, Fraction(coefficient))
     if len(rest) == len(x.terms):
-        return terms.name("exp", x)
+        return named("exp", x)
     return result * exp(terms.total([Polynomial(rest)]))
 
 
@@ -70,7 +87,7 @@ def log(x: Any) -> Any:
         parts = [(abs(Quotient(part, {})), times) for part, times in powers.items() if times]
         if parts or shift or not isinstance(unit, Number):
             return sum((terms.name("log", part) * times for part, times in parts), log(abs(unit)) + shift)
-    return terms.name("log", x)
+    return named("log", x)
 
 
 def _log_of_rational(x: Fraction) -> Any:
@@ -106,13 +123,15 @@ def sqrt(x: Any) -> Any:
         if not isinstance(unit, Number):
             inside = abs(Quotient(rest, x.factors)) if x.factors or len(rest) > 1 else None
             outside = root(abs(unit)) * exponentials.exp(divide(shift, 2))
-            return outside if inside is None else outside * terms.name("sqrt", inside)
-    return terms.name("sqrt", x)
+            return outside if inside is None else outside * named("sqrt", inside)
+    return named("sqrt", x)
 
 
 def tanh(x: Any) -> Any:
     if isinstance(x, Special):
         return x.side if x.side else x
+    if isinstance(x, Deferred):
+        return deferred.make("tanh", (x,))
     twice = exp(x * 2)
     return divide(twice - 1, twice + 1)
 
@@ -120,6 +139,8 @@ def tanh(x: Any) -> Any:
 def sigmoid(x: Any) -> Any:
     if isinstance(x, Special):
         return (UNDEFINED, 1, 0)[x.side]
+    if isinstance(x, Deferred):
+        return deferred.make("sigmoid", (x,))
     raised = exp(x)
     return divide(raised, raised + 1)
 
@@ -130,6 +151,8 @@ def silu(x: Any) -> Any:
 
 
 def gelu(x: Any) -> Any:
+    if isinstance(x, Deferred):
+        return deferred.make("gelu", (x,))
     return x * HALF * (erf(x * root(HALF)) + 1)
 
 
@@ -182,7 +205,7 @@ def cos(x: Any) -> Any:
         return _cos_of_turn(turn)
     if isinstance(x, Polynomial) and x.symbols:
         return terms.name("cos", x)
-    return terms.name("cos", abs(x)) if x != 0 else 1
+    return named("cos", abs(x)) if x != 0 else 1
 
 
 def _odd(function: str, x: Any) -> Any:
@@ -190,7 +213,7 @@ def _odd(function: str, x: Any) -> Any:
     if isinstance(x, Polynomial) and x.symbols:
         return terms.name(function, x)
     side = sign(x)
-    return terms.name(function, abs(x)) * side if side else 0
+    return named(function, abs(x)) * side if side else 0
 
 
 def power(a: Any, b: Any) -> Any:
@@ -213,7 +236,7 @@ def power(a: Any, b: Any) -> Any:
         single = a.single()
         if single is not None and single[0] == 1:
             return exp(b * single[1])
-    return terms.name("power", a, b)
+    return named("power", a, b)
 
 
 def _whole_power(a: Any, b: int) -> Any:
@@ -372,21 +395,28 @@ def _is_unbounded(scores: list[Any]) -> bool:
 def total(values: list[Any]) -> Any:
     """The sum, storey by storey: many numbers of one storey are added at once."""
     rationals: list[Any] = []
-    others: dict[type, list[Any]] = {}
+    others: dict[type[Number], list[Any]] = {}
     for value in values:
         if isinstance(value, Number):
             others.setdefault(type(value), []).append(value)
         else:
             rationals.append(value)
     result = _total_of_rationals(rationals)
-    for kind, found in others.items():
+    for kind in sorted(others, key=_level):
+        found = others[kind]
         if kind is Quotient:
             result = exponentials.total(found) + result
         elif kind is Polynomial:
             result = terms.total(found) + result
+        elif kind is Deferred:
+            result = deferred.total([*found, result])
         else:
             result = sum(found, result)
     return result
+
+
+def _level(kind: type[Number]) -> int:
+    return kind.level
 
 
 def _total_of_rationals(values: list[Any]) -> Any:

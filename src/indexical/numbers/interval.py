@@ -252,6 +252,14 @@ def _settle(certain: bool, impossible: bool) -> bool:
     return certain
 
 
+def serves(found: tuple[int, Interval], bits: int) -> bool:
+    """Whether an enclosure that was computed with so many bits does for these: it is as tight, and not far longer."""
+    return bits <= found[0] <= 4 * bits + 256
+
+
+NOT_YET = (0, Interval(0, 0, 0, 1))
+
+
 def ends(value: Number) -> tuple[int, int, int, int]:
     """The mantissas and the exponent, over a denominator: a fraction is compared exactly."""
     if isinstance(value, Interval):

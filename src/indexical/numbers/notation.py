@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias, assert_never
 
 from ..records import dataclass
+from .deferred import Deferred
 from .digits import decimal
 from .exponentials import Quotient, Sum
 from .series import whole_text
@@ -203,9 +204,13 @@ def placed(node: Node, rows: Mapping[str, int]) -> Node:
 
 def text_of(value: Any) -> str:
     """A number in its canonical form; of one whose form is too long to read, proven digits."""
-    if size_of(value) <= LARGEST:
-        return write(canonical(value))
-    return f"≈ {decimal(value, 16)}" if not value.symbols else "too long to be written"
+    if isinstance(value, Polynomial) and value.symbols and size_of(value) > LARGEST:
+        return "too long to be written"
+    return write(canonical(value)) if size_of(value) <= LARGEST else _digits(value)
+
+
+def _digits(value: Any) -> str:
+    return f"≈ {decimal(value, 16)}"
 
 
 def canonical(value: Any) -> Node:
@@ -214,7 +219,7 @@ def canonical(value: Any) -> Node:
         return _quotient(value)
     if isinstance(value, Polynomial):
         return added([times([canonical(c), *map(_atom, _ordered(m))]) for m, c in value.terms.items()])
-    return Plain(value)
+    return Name(Symbol(_digits(value), ())) if isinstance(value, Deferred) else Plain(value)
 
 
 def _quotient(value: Quotient) -> Node:

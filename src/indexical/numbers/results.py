@@ -19,7 +19,7 @@ from .evaluate import Evaluated, explained
 from .inputs import rational
 from .patience import MOST_DIGITS, most_digits
 from .terms import Polynomial
-from .tower import INFINITY, UNDEFINED, Special, Undecidable, compare, divide, refined, sign
+from .tower import INFINITY, UNDEFINED, Number, Special, Undecidable, compare, divide, refined, sign
 
 
 class Value:
@@ -91,7 +91,7 @@ class Value:
     @property
     def is_exact(self) -> bool:
         """Whether this is in the field: rationals, square roots and exponentials, or symbols with such factors."""
-        return not (isinstance(self.number, Polynomial) and self.number.named)
+        return not (isinstance(self.number, Number) and self.number.outside)
 
     @property
     def symbols(self) -> tuple[str, ...]:

@@ -6,15 +6,15 @@ Out here identical terms are equal, numbers with disjoint enclosures are not, an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, TypeAlias, TypeGuard
 
 from ..records import dataclass
 from . import enclosure, exponentials
-from .interval import Interval
+from .interval import NOT_YET, Interval, serves
 from .surds import Surd
-from .tower import Number, Rational, TooManyTerms, Valueless, divide, enclose, spend
+from .tower import Number, Rational, TooManyTerms, Valueless, divide, enclose, put_off, spend
 
 MOST_TERMS = 20_000
 # A logarithm with a larger factor is not multiplied out.
@@ -43,7 +43,7 @@ class Symbol:
 class Term:
     """A function at exact arguments, named because its value has no other name. Without arguments it is `pi`."""
 
-    __slots__ = ("_enclosed", "_hash", "arguments", "function", "inside", "size")
+    __slots__ = ("_enclosed", "_hash", "arguments", "depth", "function", "inside", "size")
 
     def __init__(self, function: str, arguments: tuple[Any, ...]) -> None:
         self.function = function
@@ -53,7 +53,8 @@ class Term:
         found = [argument.atoms for argument in arguments if isinstance(argument, Polynomial)]
         self.inside: frozenset[Atom] = frozenset().union(*found)
         self.size = 1 + sum(size_of(argument) for argument in arguments)
-        self._enclosed: tuple[int, Interval] | None = None
+        self.depth: int = 1 + max((argument.depth for argument in arguments if isinstance(argument, Number)), default=0)
+        self._enclosed = NOT_YET
 
     def __hash__(self) -> int:
         return self._hash
@@ -71,7 +72,7 @@ class Term:
         return Term(self.function, tuple(inside))
 
     def enclose(self, bits: int) -> Interval:
-        if self._enclosed is None or self._enclosed[0] != bits:
+        if not serves(self._enclosed, bits):
             arguments = [enclose(argument, bits) for argument in self.arguments]
             found = _ENCLOSURES[self.function](*arguments) if arguments else enclosure.pi(bits)
             self._enclosed = (bits, found)
@@ -113,19 +114,22 @@ def is_same(a: Any, b: Any) -> bool:
     """Whether two numbers are seen to be one, by their terms alone."""
     if isinstance(a, Polynomial) or isinstance(b, Polynomial):
         return isinstance(a, Polynomial) and isinstance(b, Polynomial) and bool(a.terms == b.terms)
+    if any(isinstance(x, Number) and x.level > 3 for x in (a, b)) and hash(a) != hash(b):
+        return False  # Their values are not asked for.
     return bool(a == b)
 
 
 class Polynomial(Number):
     """`Σ coefficient · Π atom^power`, by monomial; the coefficients are numbers of the field, none of them 0."""
 
-    __slots__ = ("_atoms", "_hash", "terms")
+    __slots__ = ("_atoms", "_hash", "_outside", "terms")
     level = 3
 
     def __init__(self, terms: dict[Monomial, Any]) -> None:
         self.terms = terms
         self._atoms: frozenset[Atom] | None = None
         self._hash: int | None = None
+        self._outside: frozenset[str] | None = None
 
     @classmethod
     def lift(cls, value: Any) -> Polynomial:
@@ -135,6 +139,10 @@ class Polynomial(Number):
         return total([self, other])
 
     def times(self, other: Polynomial) -> Any:
+        if not self.is_formal and not other.is_formal:
+            later = put_off(10 * len(self.terms) * len(other.terms), "product", self, other)
+            if later is not None:
+                return later
         if len(self.terms) * len(other.terms) > 50 * MOST_TERMS:
             raise TooManyTerms(f"a product of sums of {len(self.terms):,} and {len(other.terms):,} terms")
         spend(10 * len(self.terms) * len(other.terms))
@@ -196,6 +204,16 @@ class Polynomial(Number):
     @property
     def is_formal(self) -> bool:
         return bool(self.symbols)
+
+    @property
+    def depth(self) -> int:  # type: ignore[override]
+        return max((atom.depth for atom in self.atoms if isinstance(atom, Term)), default=0)
+
+    @property
+    def outside(self) -> frozenset[str]:  # type: ignore[override]
+        if self._outside is None:
+            self._outside = frozenset(term.function for term in self.named)
+        return self._outside
 
     def cleared(self) -> Any:
         """This, multiplied by every sum that it is divided by."""
@@ -348,8 +366,12 @@ def _cancelled(terms: dict[Monomial, Any], inverse: Term) -> dict[Monomial, Any]
     return rest
 
 
-def total(values: Iterable[Polynomial]) -> Any:
+def total(values: Sequence[Polynomial]) -> Any:
     """The sum of polynomials."""
+    if not any(value.is_formal for value in values):
+        later = put_off(10 * sum(len(value.terms) for value in values), "sum", *values)
+        if later is not None:
+            return later
     terms: dict[Monomial, Any] = {}
     for value in values:
         spend(10 * len(value.terms))

@@ -8,7 +8,7 @@ is no float in it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -23,9 +23,20 @@ class TooManyTerms(Exception):
 
 
 class _Budget:
-    """The number of terms that may still be multiplied or added; a whole evaluation has one budget."""
+    """The number of terms that may still be multiplied or added; a whole evaluation has one budget.
+
+    Of these, `eager` may be multiplied out at once. Where they are spent, `defer` makes a number that is not computed
+    yet; without it, all are.
+    """
 
     left: float = math.inf
+    eager: float = math.inf
+    defer: Callable[[str, Sequence[Any]], Any] | None = None
+
+
+# One operation of more terms is put off; one of as few as the second never is.
+_AT_ONCE = 5_000
+_FEW = 8
 
 
 def spend(terms: int) -> None:
@@ -35,14 +46,29 @@ def spend(terms: int) -> None:
         raise TooManyTerms("its arithmetic takes too many steps")
 
 
+def put_off(work: int, function: str, *arguments: Any) -> Any:
+    """The function of these numbers, not computed, where it is work of too many terms; else None."""
+    if _Budget.defer is None or work <= _FEW:
+        return None
+    if work <= _AT_ONCE and work <= _Budget.eager:
+        _Budget.eager -= work
+        return None
+    return _Budget.defer(function, arguments)
+
+
 @contextmanager
-def budget(terms: float) -> Iterator[None]:
-    """Inside, at most so many terms are multiplied or added."""
-    before, _Budget.left = _Budget.left, terms
+def budget(
+    terms: float, eager: float = math.inf, defer: Callable[[str, Sequence[Any]], Any] | None = None
+) -> Iterator[None]:
+    """Inside, at most so many terms are multiplied or added; outside, they count as well."""
+    before = _Budget.left, _Budget.eager, _Budget.defer
+    terms = min(terms, _Budget.left)
+    _Budget.left, _Budget.eager, _Budget.defer = terms, eager, defer
     try:
         yield
     finally:
-        _Budget.left = before
+        left, _Budget.eager, _Budget.defer = before
+        _Budget.left = left - (terms - max(0, _Budget.left)) if left != math.inf else left
 
 
 class Undecidable(Exception):
@@ -66,6 +92,9 @@ class Number:
 
     __slots__ = ()
     level: int
+    # How deep functions stand in each other, and those that left the field.
+    depth = 0
+    outside: frozenset[str] = frozenset()
 
     @classmethod
     def lift(cls, value: Any) -> Any:
@@ -94,7 +123,7 @@ class Number:
     def __add__(self, other: Any) -> Any:
         if isinstance(other, Number):
             if other.level > self.level:
-                return other + self if isinstance(other, Special) else other.lift(self).plus(other)
+                return other + self if other.level > 3 else other.lift(self).plus(other)
             return self.plus(other if other.level == self.level else self.lift(other))
         return self.plus(self.lift(other)) if other else self
 
@@ -109,7 +138,7 @@ class Number:
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, Number):
             if other.level > self.level:
-                return other * self if isinstance(other, Special) else other.lift(self).times(other)
+                return other * self if other.level > 3 else other.lift(self).times(other)
             return self.times(other if other.level == self.level else self.lift(other))
         return self.scaled(other) if other else 0
 
@@ -168,6 +197,19 @@ class Number:
     def is_zero(self) -> bool | None:
         """Whether this is 0; None where only an enclosure may tell."""
         return False
+
+    def decide(self) -> int:
+        """-1, 0 or 1. One whose terms say that it is not 0 is enclosed until it is seen on which side it is."""
+        zero = self.is_zero()
+        if zero:
+            return 0
+        for interval in refined(self, _MOST_BITS if zero is False else _MOST_BITS_OUTSIDE):
+            found = interval.sign()
+            if found is not None:
+                return found
+        if self.cancels():
+            return 0
+        raise Undecidable
 
     def cancels(self) -> bool:
         """Whether this is 0 by a law that its terms do not show. It is asked where no enclosure tells it from 0."""
@@ -265,21 +307,10 @@ def refined(value: Any, most: int = _MOST_BITS, bits: int = _FIRST_BITS) -> Iter
 
 
 def sign(value: Any) -> int:
-    """-1, 0 or 1. A number whose terms say that it is not 0 is enclosed until it is seen on which side it is."""
+    """-1, 0 or 1."""
     if isinstance(value, Special):
         return value.side
-    if not isinstance(value, Number):
-        return int(value > 0) - int(value < 0)
-    zero = value.is_zero()
-    if zero:
-        return 0
-    for interval in refined(value, _MOST_BITS if zero is False else _MOST_BITS_OUTSIDE):
-        found = interval.sign()
-        if found is not None:
-            return found
-    if value.cancels():
-        return 0
-    raise Undecidable
+    return value.decide() if isinstance(value, Number) else int(value > 0) - int(value < 0)
 
 
 def compare(a: Any, b: Any) -> int | None:
@@ -292,7 +323,7 @@ def compare(a: Any, b: Any) -> int | None:
 
 def _apart(a: Any, b: Any) -> int:
     """-1 or 1 where first enclosures already tell two numbers apart, before their terms are multiplied out; else 0."""
-    if not (isinstance(a, Number) and isinstance(b, Number) and a.level == b.level == 2):
+    if not (isinstance(a, Number) and isinstance(b, Number) and {a.level, b.level} <= {2, 4}):
         return 0
     try:
         left, right = a.enclose(_FIRST_BITS), b.enclose(_FIRST_BITS)
