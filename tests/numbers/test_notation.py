@@ -33,6 +33,7 @@ def sigmoid(x: Any) -> Any:
 WORDS: dict[str, Any] = {
     "log": mpmath.log,
     "erf": mpmath.erf,
+    "erfc": mpmath.erfc,
     "sin": mpmath.sin,
     "cos": mpmath.cos,
     "rsqrt": lambda x: 1 / mpmath.sqrt(x),

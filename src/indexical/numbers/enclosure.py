@@ -319,6 +319,22 @@ def erf(x: Interval) -> Interval:
     return _increasing(_erf, x)
 
 
+def _erfc(x: Interval) -> Interval:
+    """1 - erf x for x > 0: by its tail, or with as many bits more as the two cancel."""
+    mantissa, exponent, bits = x.low * x.low, 2 * x.exponent + 1, x.bits
+    if order(2 * mantissa, exponent, 3 * bits, 0) > 0:
+        return _normal_tail(mantissa, exponent, bits) * sqrt(_point(2, 0, bits)) / x
+    more = bits + _scaled(3 * mantissa, exponent - 2) + 16
+    return 1 - 2 * x * _bell_series(mantissa, exponent, more) / sqrt(pi(more))
+
+
+def erfc(x: Interval) -> Interval:
+    """What erf lacks to 1, of a positive number."""
+    if x.low <= 0:
+        raise Unsettled("the argument of erfc may be 0 or less")
+    return -_increasing(lambda point: -_erfc(point), x)
+
+
 def _tanh(x: Interval) -> Interval:
     """(1 - e^(-2x)) / (1 + e^(-2x)) for x > 0."""
     if x.low <= 0:

@@ -33,6 +33,9 @@ def exp(x: Any) -> Any:
         return exponentials.exp(x)
     if isinstance(x, Polynomial):
         return _exp_of_logarithms(x)
+    if isinstance(x, Quotient) and not x.factors and (plain := x.top.terms.get(0)) is not None:
+        # So that `exp(u + 1)` is seen to be `e·exp(u)`.
+        return exponentials.exp(plain) * exp(x - plain)
     return named("exp", x)
 
 
@@ -58,8 +61,12 @@ def _exp_of_logarithms(x: Polynomial) -> Any:
     rest = dict(x.terms)
     for monomial, coefficient in x.terms.items():
         match list(monomial):
+            case [] if isinstance(coefficient, int | Fraction | Surd):
+                del rest[monomial]
+                result = result * exponentials.exp(coefficient)
             case [(Term(function="log", arguments=(inside,)), 1)] if isinstance(coefficient, int | Fraction):
-                if Fraction(coefficient).denominator <= 2:
+                most = 12 if isinstance(inside, int) else 2
+                if Fraction(coefficient).denominator <= most:
                     del rest[monomial]
                     result = result * power(inside, Fraction(coefficient))
     if len(rest) == len(x.terms):
@@ -87,6 +94,11 @@ def log(x: Any) -> Any:
         parts = [(abs(Quotient(part, {})), times) for part, times in powers.items() if times]
         if parts or shift or not isinstance(unit, Number):
             return sum((terms.name("log", part) * times for part, times in parts), log(abs(unit)) + shift)
+    if isinstance(x, Polynomial) and len(x.terms) == 1:
+        ((monomial, _),) = x.terms.items()
+        for atom, power in monomial:
+            if isinstance(atom, Term) and atom.function == "exp":
+                return log(divide(x, terms.name("exp", *atom.arguments) ** power)) + atom.arguments[0] * power
     return named("log", x)
 
 
@@ -156,15 +168,26 @@ def gelu(x: Any) -> Any:
     return x * HALF * (erf(x * root(HALF)) + 1)
 
 
+# From here on `erf` is written as what it lacks to 1, which has digits where `erf` is 1 to all of them.
+_ERF_NEAR_ONE = 4
+
+
 def erf(x: Any) -> Any:
-    return x.side or x if isinstance(x, Special) else _odd("erf", x)
+    if isinstance(x, Special):
+        return x.side or x
+    if (isinstance(x, Polynomial) and x.symbols) or isinstance(x, Deferred):
+        return _odd("erf", x)
+    size = abs(x)
+    if compare(size, _ERF_NEAR_ONE) == -1:
+        return _odd("erf", x)
+    return (1 - named("erfc", size)) * sign(x)
 
 
 def sin(x: Any) -> Any:
     if isinstance(x, Special):
         return UNDEFINED
     turn = half_turns(x)
-    return _odd("sin", x) if turn is None else _cos_of_turn(HALF - turn)
+    return _odd("sin", x) if turn is None else cos_of_turn(HALF - turn)
 
 
 # The cosines of 0, 15, 30, …, 90 degrees.
@@ -188,7 +211,7 @@ def half_turns(x: Any) -> Fraction | None:
     return None
 
 
-def _cos_of_turn(turn: Fraction) -> Any:
+def cos_of_turn(turn: Fraction) -> Any:
     """`cos(turn·pi)`, by the angle between 0 and a right one that has its size."""
     turn = abs((turn + 1) % 2 - 1)
     side, turn = (-1, 1 - turn) if turn > HALF else (1, turn)
@@ -202,7 +225,7 @@ def cos(x: Any) -> Any:
         return UNDEFINED
     turn = half_turns(x)
     if turn is not None:
-        return _cos_of_turn(turn)
+        return cos_of_turn(turn)
     if isinstance(x, Polynomial) and x.symbols:
         return terms.name("cos", x)
     return named("cos", abs(x)) if x != 0 else 1
@@ -227,6 +250,8 @@ def power(a: Any, b: Any) -> Any:
             return _whole_power(a, int(b))
         if Fraction(b).denominator == 2:
             return power(sqrt(a), 2 * b)
+        if isinstance(a, int | Fraction) and a > 0:
+            return _rational_power(Fraction(a), Fraction(b))
     if (isinstance(a, Polynomial) and a.symbols) or (isinstance(b, Polynomial) and b.symbols):
         return terms.name("power", a, b)
     side = sign(a)
@@ -237,6 +262,35 @@ def power(a: Any, b: Any) -> Any:
         if single is not None and single[0] == 1:
             return exp(b * single[1])
     return named("power", a, b)
+
+
+def _rational_power(a: Fraction, b: Fraction) -> Any:
+    """A positive rational to a fraction: `8^(1/3)` is 2, `4^(1/4)` is the root of 2, and whole powers come out."""
+    for prime in (2, 3, 5, 7, 11, 13):
+        while b.denominator % prime == 0 and (found := _whole_root(a, prime)) is not None:
+            a, b = found, b * prime
+    if b.denominator <= 2:
+        return power(a, b)
+    whole = math.floor(b)
+    return named("power", _plain(a), b - whole) * (_whole_power(a, whole) if whole else 1)
+
+
+def _plain(a: Fraction) -> Any:
+    return a.numerator if a.denominator == 1 else a
+
+
+def _whole_root(a: Fraction, index: int) -> Fraction | None:
+    """The root of a fraction where that is one too."""
+    found = []
+    for part in (a.numerator, a.denominator):
+        low, high = 0, 1 << -(-part.bit_length() // index)
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if middle**index <= part else (low, middle - 1)
+        if low**index != part:
+            return None
+        found.append(low)
+    return Fraction(found[0], found[1])
 
 
 def _whole_power(a: Any, b: int) -> Any:

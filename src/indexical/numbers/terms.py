@@ -74,7 +74,7 @@ class Term:
     def enclose(self, bits: int) -> Interval:
         if not serves(self._enclosed, bits):
             arguments = [enclose(argument, bits) for argument in self.arguments]
-            found = _ENCLOSURES[self.function](*arguments) if arguments else enclosure.pi(bits)
+            found = ENCLOSURES[self.function](*arguments) if arguments else enclosure.pi(bits)
             self._enclosed = (bits, found)
         return self._enclosed[1]
 
@@ -82,11 +82,12 @@ class Term:
         return f"{self.function}{self.arguments}"
 
 
-_ENCLOSURES: dict[str, Callable[..., Interval]] = {
+ENCLOSURES: dict[str, Callable[..., Interval]] = {
     "exp": enclosure.exp,
     "log": enclosure.log,
     "sqrt": enclosure.sqrt,
     "erf": enclosure.erf,
+    "erfc": enclosure.erfc,
     "sin": enclosure.sin,
     "cos": enclosure.cos,
     "power": enclosure.power,
@@ -182,9 +183,21 @@ class Polynomial(Number):
         above = self.cleared()
         if not isinstance(above, Polynomial):
             return not above
-        return None if any(isinstance(atom, Term) for atom in above.atoms) else False
+        if not any(isinstance(atom, Term) for atom in above.atoms):
+            return False
+        if not above.is_formal:
+            return None
+        from .identities import differs_somewhere, vanishes
+
+        return True if vanishes(above) else False if differs_somewhere(above) else None
 
     def cancels(self) -> bool:
+        """Whether this is 0 by the laws of its functions, or is the logarithm of 1."""
+        from .identities import vanishes
+
+        return vanishes(self.cleared()) or self._is_log_of_one()
+
+    def _is_log_of_one(self) -> bool:
         """Whether this is a sum of logarithms with whole factors, and what it is the logarithm of is 1."""
         product: Any = 1
         scale = math.lcm(*(c.denominator for c in self.terms.values() if isinstance(c, int | Fraction)))
@@ -212,7 +225,7 @@ class Polynomial(Number):
     @property
     def outside(self) -> frozenset[str]:  # type: ignore[override]
         if self._outside is None:
-            self._outside = frozenset(term.function for term in self.named)
+            self._outside = frozenset("erf" if term.function == "erfc" else term.function for term in self.named)
         return self._outside
 
     def cleared(self) -> Any:
@@ -324,7 +337,9 @@ def _settled(terms: dict[Monomial, Any]) -> Any:
             if opened and isinstance(atom, Term):
                 rest = monomial - {(atom, power)} | ({(atom, kept)} if kept else set())
                 others = {m: c for m, c in left.items() if m != monomial}
-                return _settled(others) + _settled({rest: coefficient}) * atom.arguments[0] ** opened
+                inside = atom.arguments[0]
+                opened_up = (inside if isinstance(inside, Number) else Fraction(inside)) ** opened
+                return _settled(others) + _settled({rest: coefficient}) * opened_up
             if _is(atom, "inverse") and power > 0:
                 found = _cancelled(left, atom)
                 if found is not None:
@@ -342,6 +357,9 @@ def _opened(atom: Atom, power: int) -> tuple[int, int]:
     if _is(atom, "sqrt"):
         in_field = not isinstance(atom.arguments[0], Polynomial)
         return divmod(power, 2) if in_field or power > 0 else (-(-power // 2), -(-power % 2))
+    if _is(atom, "power") and isinstance(atom.arguments[1], Fraction) and not isinstance(atom.arguments[0], Polynomial):
+        whole, kept = divmod(power, atom.arguments[1].denominator)
+        return whole * atom.arguments[1].numerator, kept
     return (-power, 0) if _is(atom, "inverse") and power < 0 else (0, power)
 
 
