@@ -80,6 +80,13 @@ def test_digits_of_exponentials_of_extreme_size(exponent: Any) -> None:
     assert sign(x - x * x) == (1 if exponent < 0 else -1)
 
 
+def test_accuracy_of_what_is_beyond_every_dtype() -> None:
+    found = ix.accuracy("input x; let y = exp(x);", np.float32(1e9), backend="numpy")["y"]
+    assert (found.wrong, found.points) == (0, 1)
+    assert found.worst is not None
+    assert found.worst.true.endswith("e+434294481")
+
+
 def test_ends_of_tiny_numbers_are_rounded_outward() -> None:
     for low, high in ((1, 2), (-2, -1), (-1, 1)):
         x = Interval(low, high, -(10**30), 64)

@@ -19,7 +19,7 @@ from ..run.pointwise import work_of
 from ..run.reference import Table
 from .arrays import Arrays, by_arrays
 from .balls import Ball, Unfit, exactly
-from .digits import decimal
+from .digits import ends
 from .evaluate import MOST_STEPS, evaluate
 from .inputs import Given, read_inputs
 from .interval import Interval, Unsettled
@@ -324,7 +324,7 @@ def _error(true: Any, found: Any, dtype: Dtype) -> Fraction | None:
         return Fraction(abs(int(true or 0) - int(found)))
     if true is None:
         true = Interval.of(0, 64)
-    if isinstance(true, Special) or not np.isfinite(found):
+    if isinstance(true, Special) or not np.isfinite(found) or _overflow(true, dtype) is not None:
         side = true.side if isinstance(true, Special) else _overflow(true, dtype)
         same = side is not None and (np.isnan(found) if not side else found == side * np.inf)
         return Fraction(0) if same else None
@@ -362,5 +362,5 @@ def _shown(true: Any) -> str:
         return repr(true)
     if not isinstance(true, Interval):
         return str(true).lower() if isinstance(true, bool) else str(true or 0)
-    low, high = decimal(true.lower, 20), decimal(true.upper, 20)
-    return low if low == high else decimal((true.lower + true.upper) / 2, 17)
+    low, high = ends(true, 20)
+    return low if low == high else ends(true, 17)[0]

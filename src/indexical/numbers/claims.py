@@ -264,11 +264,12 @@ class _Rounding:
             return replace(cell, explained=None, depends=True)
         try:
             found = evaluation.judged(expect.body, point)
+            could = isinstance(found, Interval) and low is not None and high is not None
+            could = could and not (found.upper < low or found.lower > high)
         except _UNKNOWN:
             return replace(cell, explained=None, depends=True)
         if not isinstance(found, Interval) or low is None or high is None:
             return replace(cell, explained=False, depends=True)
-        could = not (found.upper < low or found.lower > high)
         return replace(cell, explained=could, depends=True, bounds=found)
 
     def _evaluation(self, names: frozenset[str]) -> _RoundedAsPrinted | None:

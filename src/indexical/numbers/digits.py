@@ -28,8 +28,7 @@ def decimal(value: Any, digits: int) -> str:
     for interval in refined(value, bits=max(64, digits * 10 // 3 + 40)):
         if interval.sign() is None:
             continue
-        scale = _scale(interval)
-        near = interval / Interval.of(10, interval.bits) ** scale if scale else interval
+        near, scale = _scaled(interval)
         low, high = ((n, k + scale) for n, k in (_of_end(near, end, digits) for end in (near.low, near.high)))
         if low == high:
             return _written(*low, digits)
@@ -38,6 +37,20 @@ def decimal(value: Any, digits: int) -> str:
         if not scale and (near.high - near.low).bit_length() + 4 * digits + 64 < size:
             return _beside_half(value, low, high, digits)
     raise Undecidable
+
+
+def ends(interval: Interval, digits: int) -> tuple[str, str]:
+    """Both ends, each rounded to so many digits."""
+    near, scale = _scaled(interval)
+    found = [(_of_end(near, end, digits) if end else None) for end in (near.low, near.high)]
+    low, high = ("0" if end is None else _written(end[0], end[1] + scale, digits) for end in found)
+    return low, high
+
+
+def _scaled(interval: Interval) -> tuple[Interval, int]:
+    """A number over a power of ten, and that: so it is not too large or small to be written as a fraction."""
+    scale = _scale(interval)
+    return (interval / Interval.of(10, interval.bits) ** scale if scale else interval), scale
 
 
 def _of_end(interval: Interval, end: int, digits: int) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..records import dataclass
 from . import enclosure, series
-from .interval import NOT_YET, Interval, serves
+from .interval import NOT_YET, Interval, serves, shortened
 from .surds import Surd
 from .tower import Number, TooManyTerms, compare, divide, enclose, put_off, spend
 
@@ -211,7 +211,13 @@ def exponential(exponent: Any, bits: int) -> Interval:
     """An enclosure of `e^exponent`."""
     if bits > enclosure.MANY and is_short(exponent):
         return series.exp_of(Fraction(exponent), bits)
-    return enclosure.exp(enclose(exponent, bits))
+    argument = enclose(exponent, bits)
+    # An error in the exponent is one of the result relative to it: a large one is needed to more digits.
+    length = max(abs(argument.low), abs(argument.high)).bit_length() + argument.exponent
+    if length > 8:
+        found = enclosure.exp(enclose(exponent, bits + length))
+        return shortened(found.low, found.high, found.exponent, bits)
+    return enclosure.exp(argument)
 
 
 def _without_zeros(terms: dict[Any, Any]) -> dict[Any, Any]:

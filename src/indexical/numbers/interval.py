@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 # A mantissa may be this much longer than `bits` before it is shortened: sums then seldom need to be.
 SLACK = 16
-# The ends as fractions: of a number nearer to 0 than about 2^-FINEST they are rounded outward, and of one above
-# 2^LARGEST there are none. (A mask of -1e9 makes a weight of 2^-1442695040.)
+# The ends as fractions: of a number nearer to 0 than about 2^-FINEST they are rounded outward, and above 2^LARGEST
+# there is no upper one. (A mask of -1e9 makes a weight of 2^-1442695040.)
 FINEST = 1 << 16
 LARGEST = 1 << 24
 
@@ -60,7 +60,7 @@ class Interval:
 
     @property
     def lower(self) -> Fraction:
-        """The lower end, or a number below it where that is too small to be written out."""
+        """The lower end, or a number below it where that is too long to be written out."""
         return self._fraction(self.low)
 
     @property
@@ -77,6 +77,8 @@ class Interval:
         """A mantissa with the exponent of this, rounded down to a multiple of 2^-(FINEST + 4·bits)."""
         exponent = self.exponent
         if mantissa.bit_length() + exponent > LARGEST:
+            if mantissa > 0:
+                return Fraction(1 << LARGEST - 1)
             raise OverflowError(f"it is above 2^{LARGEST}")
         coarser = -exponent - FINEST - 4 * self.bits
         if coarser > 0:

@@ -17,7 +17,11 @@ from ..run.tables import Stage
 from ..run.wholes import Point, checked
 from . import enclosure, functions
 from .interval import Interval, Unsettled
+from .moved import Moved, applied, larger
 from .tower import INFINITY, UNDEFINED, Special
+
+# So many printed figures are followed through an evaluation.
+MOST_FIGURES = 100
 
 
 def _apart(function: str, enclosed: Callable[..., Interval]) -> Callable[..., Any]:
@@ -26,6 +30,8 @@ def _apart(function: str, enclosed: Callable[..., Interval]) -> Callable[..., An
     def apply(*arguments: Any) -> Any:
         if any(isinstance(argument, Special) for argument in arguments):
             return functions.ExactNumbers.functions[function](*arguments)
+        if isinstance(arguments[0], Moved):
+            return abs(arguments[0]) if enclosed is abs else applied(function, enclosed, arguments[0], _FUNCTIONS)
         return enclosed(*arguments)
 
     return apply
@@ -60,7 +66,8 @@ def _larger(a: Any, b: Any) -> Any:
         return functions.largest(a, b)
     if not (isinstance(a, Interval) or isinstance(b, Interval)):
         return max(a, b)
-    return enclosure.maximum(a, b)
+    found = enclosure.maximum(a, b)
+    return larger(a, b, found) if isinstance(a, Moved) or isinstance(b, Moved) else found
 
 
 def _smaller(a: Any, b: Any) -> Any:
@@ -112,6 +119,7 @@ class Ranges:
 
     def __init__(self, bits: int, wide: bool = False) -> None:
         self.bits, self.wide = bits, wide
+        self.radii: dict[int, Fraction] = {}
         self.pi = enclosure.pi(bits)
 
     def number(self, value: Any) -> Any:
@@ -138,6 +146,8 @@ class Ranges:
             raise Unsettled
         if b.lower == b.upper and b.lower.denominator == 1 and abs(b.lower) < 1 << 16:
             return a ** int(b.lower) if b.lower >= 0 else self.divide(self.number(1), a ** -int(b.lower))
+        if isinstance(a, Moved) or isinstance(b, Moved):
+            return self.functions["exp"](self.functions["log"](a) * b)
         return enclosure.power(a, b)
 
     def cast(self, value: Any, dtype: str) -> Any:
@@ -147,7 +157,8 @@ class Ranges:
         if any(isinstance(score, Special) for score in scores):
             return self._with_infinities(scores)
         if self.wide:
-            return [1 / self.total([enclosure.exp(other - score) for other in _but(scores, at)] + [self.number(1)])
+            exp = self.functions["exp"]
+            return [1 / self.total([exp(other - score) for other in _but(scores, at)] + [self.number(1)])
                     for at, score in enumerate(scores)]  # fmt: skip
         top = max((score.upper for score in scores), default=0)
         raised = [enclosure.exp(score - top) for score in scores]
@@ -207,11 +218,20 @@ class Enclosed(Evaluation):
 
 
 class Rounded(Enclosed):
-    """An evaluation in which a figure that was marked as printed is anything that rounds to it."""
+    """An evaluation in which a figure that was marked as printed is anything that rounds to it.
+
+    Of the first figures it is known how they move each value; the others move wherever they are used.
+    """
 
     def stage(self, expr: ir.Expr) -> Stage:
         if isinstance(expr, ir.Const) and expr.rounding is not None:
-            value = Fraction(expr.value)
-            interval = Interval.between(value - expr.rounding, value + expr.rounding, self.numbers.bits)  # type: ignore[attr-defined]
-            return lambda point: interval
+            value, bits = Fraction(expr.value), self.numbers.bits  # type: ignore[attr-defined]
+            radii: dict[int, Fraction] = self.numbers.radii  # type: ignore[attr-defined]
+            if len(radii) < MOST_FIGURES:
+                number = len(radii)
+                radii[number] = expr.rounding
+                figure: Interval = Moved.figure(number, value, radii, bits)
+            else:
+                figure = Interval.between(value - expr.rounding, value + expr.rounding, bits)
+            return lambda point: figure
         return super().stage(expr)

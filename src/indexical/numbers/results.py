@@ -201,7 +201,7 @@ def nearest_float(number: Any) -> float:
     """Correctly rounded; too large a number is an infinity, as floats have it."""
     try:
         for interval in refined(number, 1 << 12):
-            low, high = float(interval.lower), float(interval.upper)
+            low, high = (_float_of(end, interval.exponent) for end in (interval.low, interval.high))
             if low == high:
                 return low
         middle = (Fraction(low) + Fraction(high)) / 2
@@ -209,6 +209,17 @@ def nearest_float(number: Any) -> float:
         return float(middle) if side == 0 else low if side == -1 else high
     except OverflowError:
         return math.copysign(math.inf, sign(number))
+
+
+def _float_of(mantissa: int, exponent: int) -> float:
+    """The float nearest to `mantissa · 2^exponent`; beyond all of them 0 or an infinity."""
+    length = mantissa.bit_length() + exponent
+    if abs(length) > 2000:
+        return math.copysign(math.inf if length > 0 else 0.0, mantissa)
+    try:
+        return float(Fraction(mantissa) * Fraction(2) ** exponent)
+    except OverflowError:
+        return math.copysign(math.inf, mantissa)
 
 
 def _refusal(message: str, help: str) -> CallError:

@@ -337,8 +337,11 @@ def floor(value: Any) -> int:
     if not isinstance(value, Number):
         return math.floor(value)  # type: ignore[no-any-return]
     for interval in refined(value):
-        if abs(interval.high).bit_length() + interval.exponent > _LONGEST_WHOLE:
-            raise OverflowError(f"its whole part has more than {_LONGEST_WHOLE:,} bits")
+        lengths = [abs(end).bit_length() + interval.exponent for end in (interval.low, interval.high)]
+        if max(lengths) > _LONGEST_WHOLE:
+            if min(lengths) > _LONGEST_WHOLE and interval.sign():
+                raise OverflowError(f"its whole part has more than {_LONGEST_WHOLE:,} bits")
+            continue
         low, high = math.floor(interval.lower), math.floor(interval.upper)
         if low == high:
             return low
