@@ -169,13 +169,15 @@ class Deferred(Number):
             return inner[0].inverse() if isinstance(inner[0], Number) else 1 / Fraction(inner[0])
         if self.function == "power":
             return ExactNumbers().power(*inner)
+        if self.function == "erfc":
+            return 1 - ExactNumbers().functions["erf"](*inner)
         return ExactNumbers().functions[self.function](*inner)
 
 
 _NOTHING: frozenset[str] = frozenset()
 _ARITHMETIC = {"sum", "product", "inverse"}
 # The named terms that functions are made of.
-_SHOWN = {"tanh": "exp", "sigmoid": "exp", "silu": "exp", "gelu": "erf"}
+_SHOWN = {"tanh": "exp", "sigmoid": "exp", "silu": "exp", "gelu": "erf", "erfc": "erf"}
 _ENCLOSURES: dict[str, Callable[..., Interval]] = {
     "product": lambda x, y: x * y,
     "inverse": lambda x: 1 / x,
@@ -187,6 +189,7 @@ _ENCLOSURES: dict[str, Callable[..., Interval]] = {
     "silu": enclosure.silu,
     "gelu": enclosure.gelu,
     "erf": enclosure.erf,
+    "erfc": enclosure.erfc,
     "sin": enclosure.sin,
     "cos": enclosure.cos,
     "power": enclosure.power,
