@@ -58,8 +58,6 @@ def attend_by_triton(
     again = None if parts.allowed is None else f"{parts.name}_forward_again"
     how: dict[str, Part] = {"tiled": parts.tiled, "normalised": parts.scale is not None, "again": again}
     how["work"] = String(parts.work)
-    if parts.gains:
-        how["gains"] = Name("True")
     made = call("attending", String(maker), *kernels, len(parts.dots), Tuple(tuple(levels)), parts.learned, **how)
     low.functions.append(Statement(0, 0, "assign", maker, made).shown)
     code = partial(operands_of, low, let, attend, frame, parts, maker)
@@ -81,7 +79,8 @@ def attend_by_triton(
 
 
 HELPERS = (
-    *("tanh", "fast_tanh", "far", "load_tile", "store_tile", "tiles_of"),
+    *("tanh", "fast_tanh", "fast_sigmoid", "far", "load_tile", "store_tile", "tiles_of", "places_of"),
+    *("sums_of", "no_sums"),
     *("within", "in_order", "behind", "partial_tile", "absorb", "beside"),
     *("is_odd", "one_dot", "absorb_one", "load_bank", "load_bank_column", "bank_number"),
 )
@@ -150,7 +149,7 @@ def parts_of(
     tiled = _tiled(terms, forward)
     values = terms, tuple(dots.values()), score, scale, allowed
     flows = cotangents, halves, sinking
-    return Parts(name, relation_of(attention), *values, forward, transposed, *flows, tiled, bool(attend.totals))
+    return Parts(name, relation_of(attention), *values, forward, transposed, *flows, tiled)
 
 
 def _where_kept(expr: ir.Expr, attend: Attend) -> ir.Expr:

@@ -6,11 +6,11 @@ from .code import names, show
 from .triton_kernels import (
     Kernel,
     Parts,
-    dot_strides,
     load_line,
     place_before,
     roots,
     signature_of,
+    steps_of,
     strides_of,
     tag,
     width_of,
@@ -52,23 +52,30 @@ def query_kernel(parts: Parts) -> str:
         kernel.add(1, load_line(q, "t0", "near", "h", f"PADDED{tag(number)}"))
     kernel.add(
         1,
-        load_line("given", "t0", "near", "h", "CARRIED_PADDED", "row"),
+        load_line("given", "t0", "near", "h", "CARRIED_PADDED"),
     )
     if parts.scale is not None:
-        kernel.add(1, *(f"{name} = tl.load({name}_ptr + far(at, n_rows) + rows)" for name in ("total", "delta")))
+        start = "out_ptr + b * out_b + h * out_h + far(t0, out_row)"
+        kernel.add(
+            1,
+            "total = tl.load(total_ptr + far(at, n_rows) + rows)",
+            f"delta = sums_of(given, {start}, near, out_row, out_e, CARRIED, CARRIED_PADDED)",
+            "if gain_ptr is not None:",
+            f"    gain = tl.load(gain_ptr + far(at, n_rows) + rows) * {float(LOG2E)}",
+            "    delta -= gain",
+            "tl.store(delta_ptr + far(at, n_rows) + rows, delta)",
+        )
     kernel.ranges(parts.forward, "KEYS")
     body = len(kernel.lines)
     for number in kernel.dots:
-        kernel.add(1, f"d_q{tag(number)} = tl.zeros((ROWS, PADDED{tag(number)}), tl.float32)")
+        kernel.add(1, f"d_q{tag(number)} = no_sums(ROWS, PADDED{tag(number)})")
     summed = [operand for operand in learned if operand.expr in parts.cotangents]
     halved = bool(summed) and parts.scale is not None
     any_summed = " or ".join(f"WANT_{operand.name}" for operand in summed)
     of_sink = {} if parts.sinking is None else parts.sinking[1]
     if halved:
         kernel.add(1, "mean = tl.zeros((ROWS,), tl.float32)")
-        if parts.gains:
-            kernel.add(1, "if gain_ptr is not None:")
-            kernel.add(2, f"mean -= tl.load(gain_ptr + far(at, n_rows) + rows) * {float(LOG2E)}")
+        kernel.add(1, "if gain_ptr is not None:", "    mean -= gain")
     for operand in summed:
         kernel.add(1, f"d_{operand.name} = tl.zeros((ROWS,), tl.float32)")
         if halved:
@@ -84,8 +91,8 @@ def query_kernel(parts: Parts) -> str:
     printer.count(roots(parts, *wanted, *outer, *(cell for pair in of_sink.values() for cell in pair)))
     for is_partial, indent in kernel.loops(parts.forward, 1, "KEYS"):
         write_dots(kernel, indent, is_partial, keys)
-        kernel.add(indent, load_line("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED", "key"))
-        write_score(kernel, indent, is_partial, "positions[None, :] < n_keys")
+        kernel.add(indent, load_line("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED"))
+        write_score(kernel, indent, is_partial, "fresh[None, :]")
         _cotangents(kernel, indent, is_partial)
         if halved:
             kernel.add(indent, f"if {any_summed}:", "    gained = p * dp", "    mean += tl.sum(gained, 1)")
@@ -104,7 +111,7 @@ def query_kernel(parts: Parts) -> str:
             cell, factor = parts.cotangents[operand.expr]
             code = kernel.written(indent, cell)
             code = code if factor is None else f"({code}) * {show(printer.written(factor, NOWHERE))}"
-            there = "(places[:, None] < n_rows - t0)" + (" & (positions[None, :] < n_keys)" if is_partial else "")
+            there = "(places[:, None] < n_rows - t0)" + (" & fresh[None, :]" if is_partial else "")
             kernel.add(indent, f"if WANT_{operand.name}:")
             kernel.add(indent + 1, f"tl.store(d_{operand.name}_at + keys[None, :], {code}, mask={there})")
     for number, expr in enumerate(dots):
@@ -133,14 +140,15 @@ def query_kernel(parts: Parts) -> str:
             kernel.add(2, f"{name} = tl.where(places < n_rows - t0, {code}, 0.0)")
             kernel.add(2, f"tl.store({name}_ptr + far(at, tiles) + t0 // ROWS, tl.sum({name}, 0))")
     place_before(kernel, body)
-    own = [*dot_strides(queries, keys), *strides_of("v", "", "key"), *strides_of("given", "", "row"), *strides]
+    outs = [] if parts.scale is None else strides_of("out", "row", "e")
+    own = [*steps_of(*queries, *keys, "v", "given"), *outs, *strides]
     targets = [f"d_q{tag(number)}" for number in kernel.dots]
-    own += [stride for name in targets for stride in strides_of(name, "d", "row")]
-    named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", "total", "delta")]
+    own += [stride for name in targets for stride in strides_of(name, "row", "d")]
+    given = ["given", "total", "delta"] if parts.scale is None else ["given", "total", "delta", "out", "gain"]
+    named = [f"{name}_ptr" for name in (*queries, *keys, "v", *given)]
     further = [operand for operand in parts.terms.operands if operand in (*learned, *paired)]
-    gains = ["gain_ptr"] if parts.gains else []
-    named += [*pointers, *gains, *(f"{name}_ptr" for name in targets), *(f"d_{o.pointer}" for o in further)]
-    flags = [*(f"WANT_Q{tag(number)}" for number in kernel.dots), *(f"WANT_{o.name}" for o in further)]
+    named += [*pointers, *(f"{name}_ptr" for name in targets), *(f"d_{o.pointer}" for o in further)]
+    flags = ["FEW", *(f"WANT_Q{tag(number)}" for number in kernel.dots), *(f"WANT_{o.name}" for o in further)]
     return kernel.text(named, own, flags)
 
 
@@ -153,11 +161,11 @@ def key_kernel(parts: Parts) -> str:
     kernel.place("(n_heads // GROUP)", "n_keys", "KEYS", latest_first=False)
     kernel.add(1, "near = tl.minimum(tl.arange(0, KEYS), n_keys - 1 - t0)", "keys = t0 + near")
     for number, k in enumerate(keys):
-        kernel.add(1, load_line(k, "t0", "near", "h", f"PADDED{tag(number)}", axis="key"))
-    kernel.add(1, load_line("v", "t0", "near", "h", "CARRIED_PADDED", "key"))
+        kernel.add(1, load_line(k, "t0", "near", "h", f"PADDED{tag(number)}"))
+    kernel.add(1, load_line("v", "t0", "near", "h", "CARRIED_PADDED"))
     for number in kernel.dots:
-        kernel.add(1, f"d_k{tag(number)} = tl.zeros((KEYS, PADDED{tag(number)}), tl.float32)")
-    kernel.add(1, "d_v = tl.zeros((KEYS, CARRIED_PADDED), tl.float32)", "places = tl.arange(0, KEYS)", "shared = h")
+        kernel.add(1, f"d_k{tag(number)} = no_sums(KEYS, PADDED{tag(number)})")
+    kernel.add(1, "d_v = no_sums(KEYS, CARRIED_PADDED)", "places = tl.arange(0, KEYS)", "shared = h")
     before = len(kernel.lines)
     kernel.add(1, "for member in range(0, GROUP):")
     kernel.add(2, "h = shared * GROUP + member", "head = b * n_heads + h")
@@ -170,9 +178,8 @@ def key_kernel(parts: Parts) -> str:
     printer.count(roots(parts, *wanted, *outer))
     factors = [cell is not None and _varies(cell) for cell in outer]
     for is_partial, indent in kernel.loops(parts.transposed, 2, "ROWS"):
-        kernel.add(indent, "positions = r0 + tl.arange(0, ROWS)")
         if is_partial:
-            kernel.add(indent, "near_rows = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - r0)")
+            kernel.add(indent, "r0, near_rows, fresh = places_of(r0, n_rows, ROWS, FEW)")
         else:
             kernel.add(indent, "near_rows = tl.arange(0, ROWS)")
         kernel.add(indent, "rows = r0 + near_rows")
@@ -180,12 +187,13 @@ def key_kernel(parts: Parts) -> str:
             kernel.add(indent, load_line(q, "r0", "near_rows", "h", f"PADDED{tag(number)}"))
             dot = f'tl.dot(k{tag(number)}, tl.trans({q}), input_precision="ieee")'
             kernel.add(indent, f"{dot_name(number)} = {dot}")
-        for name, other in () if parts.scale is None else (("total", 'float("inf")'), ("delta", "0.0")):
-            more = f", mask=positions < n_rows, other={other}" if is_partial else ""
-            kernel.add(indent, f"{name} = tl.load({name}_ptr + far(head, n_rows) + positions{more})")
-        kernel.add(indent, load_line("given", "r0", "near_rows", "h", "CARRIED_PADDED", "row"))
+        for name in () if parts.scale is None else ("total", "delta"):
+            kernel.add(indent, f"{name} = tl.load({name}_ptr + far(head, n_rows) + rows)")
+        if is_partial and parts.scale is not None:
+            kernel.add(indent, 'total = tl.where(fresh, total, float("inf"))')
+        kernel.add(indent, load_line("given", "r0", "near_rows", "h", "CARRIED_PADDED"))
         if parts.scale is None:
-            write_score(kernel, indent, is_partial, "positions[None, :] < n_rows")
+            write_score(kernel, indent, is_partial, "fresh[None, :]")
         else:
             write_score(kernel, indent, is_partial and parts.allowed is not None, None)
         _cotangents(kernel, indent, is_partial)
@@ -224,13 +232,13 @@ def key_kernel(parts: Parts) -> str:
     start = "d_v_ptr + b * d_v_b + shared * d_v_h + far(t0, d_v_key)"
     kernel.add(1, "if WANT_V:")
     kernel.add(2, f"store_tile({start}, d_v, places, n_keys - t0, d_v_key, d_v_e, CARRIED, CARRIED_PADDED)")
-    own = [*dot_strides(queries, keys), *strides_of("v", "", "key"), *strides_of("given", "", "row"), *strides]
+    own = [*steps_of(*queries, *keys, "v", "given"), *strides]
     targets = [f"d_k{tag(number)}" for number in kernel.dots]
-    own += [stride for name in targets for stride in strides_of(name, "d", "key")]
-    own += strides_of("d_v", "e", "key")
+    own += [stride for name in targets for stride in strides_of(name, "key", "d")]
+    own += strides_of("d_v", "key", "e")
     named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", "total", "delta")]
     named += [*pointers, *(f"{name}_ptr" for name in (*targets, "d_v")), *(f"d_{o.pointer}" for o in learned)]
-    flags = [*(f"WANT_K{tag(number)}" for number in kernel.dots), "WANT_V", *(f"WANT_{o.name}" for o in learned)]
+    flags = ["FEW", *(f"WANT_K{tag(number)}" for number in kernel.dots), "WANT_V", *(f"WANT_{o.name}" for o in learned)]
     return kernel.text(named, own, flags)
 
 
@@ -274,17 +282,17 @@ def table_kernel(parts: Parts) -> str:
     write_key_places(kernel, 2, True)
     for number, (q, k) in enumerate(zip(queries, keys, strict=True)):
         kernel.add(2, load_line(q, "t0", "near", "h", f"PADDED{tag(number)}"))
-        kernel.add(2, load_line(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}", axis="key"))
+        kernel.add(2, load_line(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}"))
         kernel.add(2, f'{dot_name(number)} = tl.dot({q}, tl.trans({k}), input_precision="ieee")')
     there = "mask=t0 + near_rows < n_rows"
     for name, other in () if parts.scale is None else (("total", 'float("inf")'), ("delta", "0.0")):
         kernel.add(2, f"{name} = tl.load({name}_ptr + far(at, n_rows) + t0 + near_rows, {there}, other={other})")
     kernel.add(
         2,
-        load_line("given", "t0", "near", "h", "CARRIED_PADDED", "row"),
-        load_line("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED", "key"),
+        load_line("given", "t0", "near", "h", "CARRIED_PADDED"),
+        load_line("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED"),
     )
-    inside = "positions[None, :] < n_keys"
+    inside = "fresh[None, :]"
     if parts.scale is None:
         inside = f"({inside}) & (t0 + near_rows[:, None] < n_rows)"
     write_score(kernel, 2, True, inside)
@@ -305,8 +313,8 @@ def table_kernel(parts: Parts) -> str:
             "tl.store(start + KEYS, tl.sum(tl.where(moved < KEYS, 0.0, skewed), 0))",
         )
     place_before(kernel, body)
-    own = [*dot_strides(queries, keys), *strides_of("v", "", "key"), *strides_of("given", "", "row"), *strides]
+    own = [*steps_of(*queries, *keys, "v", "given"), *strides]
     named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", "total", "delta")]
     named += [*pointers, *(f"d_{operand.pointer}" for operand in parts.tables)]
-    flags = [f"WANT_{operand.name}" for operand in parts.tables]
+    flags = ["FEW", *(f"WANT_{operand.name}" for operand in parts.tables)]
     return kernel.text(named, own, flags, ["diagonals", "first"])

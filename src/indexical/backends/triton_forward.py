@@ -6,12 +6,12 @@ from .triton_kernels import (
     COLUMN,
     Kernel,
     Parts,
-    dot_strides,
     edges,
     load_line,
     place_before,
     roots,
     signature_of,
+    steps_of,
     strides_of,
     tag,
     write_dots,
@@ -34,13 +34,13 @@ def forward_kernel(parts: Parts) -> str:
     body = len(kernel.lines)
     if parts.scale is not None:
         kernel.add(1, 'peak = tl.full((ROWS,), float("-inf"), tl.float32)', "weight = tl.zeros((ROWS,), tl.float32)")
-    kernel.add(1, "acc = tl.zeros((ROWS, CARRIED_PADDED), tl.float32)")
+    kernel.add(1, "acc = no_sums(ROWS, CARRIED_PADDED)")
     printer.count(roots(parts))
     for is_partial, indent in kernel.loops(parts.forward, 1, "KEYS"):
         write_dots(kernel, indent, is_partial, keys)
-        write_score(kernel, indent, is_partial, "positions[None, :] < n_keys")
+        write_score(kernel, indent, is_partial, "fresh[None, :]")
         scale = None if parts.scale is None else kernel.written(indent, parts.scale)
-        kernel.add(indent, load_line("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED", "key"))
+        kernel.add(indent, load_line("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED"))
         if scale is None:
             kernel.add(indent, 'acc = tl.dot(score.to(v.dtype), v, acc, input_precision="ieee")')
         else:
@@ -85,20 +85,20 @@ def again_kernel(parts: Parts) -> str:
     kernel.printer.count(roots(parts))
     kernel.add(
         1,
-        "acc = tl.zeros((ROWS, CARRIED_PADDED), tl.float32)",
+        "acc = no_sums(ROWS, CARRIED_PADDED)",
         f"for k0 in tl.range({ends[0][0]} * KEYS, tl.minimum({ends[-1][3]} * KEYS, n_keys), num_stages=1):",
         "    near_keys = tl.arange(0, 1)",
         "    keys = k0 + near_keys",
     )
     kernel.printer.begin()
     for number, k in enumerate(keys):
-        kernel.add(2, load_line(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}", axis="key"))
+        kernel.add(2, load_line(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}"))
         kernel.add(2, f"{dot_name(number)} = one_dot(q{tag(number)}, {k})")
     write_score(kernel, 2, True, None)
     kernel.add(2, "p = score" if parts.scale is None else f"p = tl.exp2({write_exponent(kernel, 2)} - total[:, None])")
     kernel.add(
         2,
-        load_line("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED", "key"),
+        load_line("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED"),
         "acc += tl.where(allowed, p * v.to(tl.float32), 0.0)",
     )
     _store_result(kernel)
@@ -116,7 +116,7 @@ def _store_result(kernel: Kernel) -> None:
 
 
 def _forward_text(kernel: Kernel, queries: list[str], keys: list[str], pointers: list[str], strides: list[str]) -> str:
-    own = [*dot_strides(queries, keys), *strides_of("v", "", "key"), *strides_of("out", "e", "row"), *strides]
+    own = [*steps_of(*queries, *keys, "v"), *strides_of("out", "row", "e"), *strides]
     odd = [] if kernel.parts.allowed is None else ["odd"]
     named = [f"{name}_ptr" for name in (*queries, *keys, "v", "out", "total", *odd)]
-    return kernel.text([*named, *pointers], own, [])
+    return kernel.text([*named, *pointers], own, ["FEW"])

@@ -10,12 +10,13 @@ from ..ir.pairs import Block
 from ..plan.steps import Dot
 from ..records import dataclass
 from .code import Node, fill, show
-from .triton_score import PAIR, ROW, Axis, Cell, Operand, Printer, Terms, dot_name
+from .triton_score import PAIR, Axis, Cell, Operand, Printer, Terms, dot_name
 
 WORDS = frozenset(
     (
         *("tl", "triton", "torch", "math", "b", "h", "at", "near", "rows", "keys", "tiles", "t0", "t1", "k0", "r0"),
-        *("turn", "tile", "score", "allowed", "p", "dp", "d_score", "delta", "total", "peak", "weight", "acc", "scale"),
+        *("turn", "tile", "fresh", "gain"),
+        *("score", "allowed", "p", "dp", "d_score", "delta", "total", "peak", "weight", "acc", "scale"),
         *("n_heads", "n_rows", "n_keys", "group", "count", "level", "given", "out", "v", "positions"),
         *("ROWS", "KEYS", "GROUP", "STEP", "met", "table", "member", "shared", "head", "places", "start", "dp"),
         *(
@@ -43,8 +44,7 @@ class Parts:
     """All that the kernels of one attention are printed from. A score is an exponent of 2 once it is multiplied with
     `scale`; without one it is the weight itself. `sinking` is what is beside the keys in the sum of the weights, as an
     exponent of 2, and the cotangents of the arrays in it. `tiled` are the arrays from which a table of the tiles that
-    meet is made, by their places: one mask, or the labels of queries and of keys, or none. Where `totals` are handed
-    out, they have a gradient."""
+    meet is made, by their places: one mask, or the labels of queries and of keys, or none."""
 
     name: str
     about: str
@@ -59,12 +59,6 @@ class Parts:
     halves: list[dict[ir.Expr, tuple[Cell, Cell | None]]]
     sinking: tuple[Cell, dict[ir.Expr, tuple[Cell, Cell | None]]] | None
     tiled: tuple[int, ...]
-    totals: bool = False
-
-    @property
-    def gains(self) -> bool:
-        """Whether the kernel for queries takes the cotangents of totals: where it finds the mean of what flows back."""
-        return self.totals and self.scale is not None and bool(self.of_axes(frozenset(), ROW))
 
     @property
     def work(self) -> str:
@@ -209,6 +203,13 @@ class Kernel:
         self.add(indent, "# Tiles in which it holds for all.")
         counts = [f"{f1} - {f0}" for _, f0, f1, _ in all_edges]
         tiles = [f"{f0} + {{turn}}" for _, f0, _, _ in all_edges]
+        if not several:
+            _, first, last, _ = all_edges[0]
+            self.add(indent, f"for tile in tl.range({first}, {last}):")
+            self.add(indent + 1, f"{'k0' if step == 'KEYS' else 'r0'} = tile * {step}")
+            self.printer.begin()
+            yield False, indent + 1
+            return
         yield from self.one_loop(False, indent, step, counts, tiles)
 
     def one_loop(
@@ -263,9 +264,15 @@ def edges(number: int | None) -> tuple[str, str, str, str]:
     return f"begin{more}", f"full_begin{more}", f"full_end{more}", f"end{more}"
 
 
-def strides_of(name: str, last: str, place: str) -> list[str]:
-    """The names of strides; of a matrix that is loaded, whose last axis has no gaps, without that axis."""
-    return [f"{name}_b", f"{name}_h", f"{name}_{place}", *([f"{name}_{last}"] if last else [])]
+def strides_of(name: str, place: str, last: str) -> list[str]:
+    """The names of the strides of a matrix that is written."""
+    return [f"{name}_b", f"{name}_h", f"{name}_{place}", f"{name}_{last}"]
+
+
+def steps_of(*names: str) -> list[str]:
+    """The names of the strides of matrices that are loaded, whose last axis has no gaps. The step from row to row is a
+    constant of a compiled kernel, so that the places of a tile are, too."""
+    return [f"{name}_{axis}" for name in names for axis in ("b", "h", "step")]
 
 
 def _broken(text: str) -> list[str]:
@@ -291,14 +298,9 @@ def signature_of(parts: Parts) -> tuple[list[str], list[str], list[str], list[st
     return queries, keys, pointers, strides
 
 
-def dot_strides(queries: list[str], keys: list[str]) -> list[str]:
-    rows = [s for q in queries for s in strides_of(q, "", "row")]
-    return [*rows, *(s for k in keys for s in strides_of(k, "", "key"))]
-
-
-def load_line(name: str, place: str, near: str, head: str, width: str, axis: str = "row") -> str:
-    start = f"{name}_ptr + (b * {name}_b + {head} * {name}_h + far({place}, {name}_{axis})) * 8"
-    return f"{name} = load_tile({start}, {near}, {name}_{axis}, {width})"
+def load_line(name: str, place: str, near: str, head: str, width: str) -> str:
+    start = f"{name}_ptr + (b * {name}_b + {head} * {name}_h + far({place}, {name}_step)) * 8"
+    return f"{name} = load_tile({start}, {near}, {name}_step, {width})"
 
 
 def width_of(number: int) -> str:
@@ -341,10 +343,9 @@ def write_exponent(kernel: Kernel, indent: int) -> str:
 
 
 def write_key_places(kernel: Kernel, indent: int, is_partial: bool) -> None:
-    """The keys of a tile; beyond the last one they repeat it."""
+    """The keys of a tile; of a partial one also which of them are its own."""
     if is_partial:
-        kernel.add(indent, "positions = k0 + tl.arange(0, KEYS)")
-        kernel.add(indent, "near_keys = tl.minimum(tl.arange(0, KEYS), n_keys - 1 - k0)")
+        kernel.add(indent, "k0, near_keys, fresh = places_of(k0, n_keys, KEYS, FEW)")
     else:
         kernel.add(indent, "near_keys = tl.arange(0, KEYS)")
     kernel.add(indent, "keys = k0 + near_keys")
@@ -354,6 +355,6 @@ def write_dots(kernel: Kernel, indent: int, is_partial: bool, keys: list[str]) -
     """The keys of a tile, and their dot products with the queries."""
     write_key_places(kernel, indent, is_partial)
     for number, k in enumerate(keys):
-        kernel.add(indent, load_line(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}", axis="key"))
+        kernel.add(indent, load_line(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}"))
         dot = f'tl.dot(q{tag(number)}, tl.trans({k}), input_precision="ieee")'
         kernel.add(indent, f"{dot_name(number)} = {dot}")

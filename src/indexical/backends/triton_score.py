@@ -51,7 +51,7 @@ D_SINK = "d_sink'"
 TILE = ("t0'", "t1'")
 
 # Functions that have a form of the hardware's own, which is as exact as 16 bits are.
-FAST = {"tanh": "fast_tanh"}
+FAST = {"tanh": "fast_tanh", "sigmoid": "fast_sigmoid"}
 
 
 @dataclass(eq=False)

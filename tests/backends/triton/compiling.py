@@ -6,6 +6,7 @@ Run in a process of its own: `python -m tests.backends.triton.compiling 128 wind
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -51,25 +52,38 @@ def compiled(kernel: Any, grid: Any, arguments: Any, constants: Any, warps: int,
                 divisible[place,] = [["tt.divisibility", 16]]
     source = ASTSource(kernel, types, known, divisible)
     found = triton.compile(source, target=HOPPER, options={"num_warps": warps, "num_stages": stages})
-    text = found.asm["ptx"]
+    text, code = found.asm["ptx"], machine_code(found.asm["cubin"])
     line = {
         "kernel": kernel.__name__,
         "shared": found.metadata.shared,
-        "stack": stack_of(found.asm["cubin"]),
+        "spilled": spilled(code),
+        "waits": code.count("WARPGROUP.DEPBAR"),
         "matrix": text.count("wgmma.mma_async"),
         "ahead": text.count("cp.async.cg") + text.count("cp.async.ca"),
     }
     print(json.dumps(line), flush=True)
 
 
-def stack_of(binary: bytes) -> int:
-    """The bytes of registers that a kernel keeps in memory, for each thread."""
+def machine_code(binary: bytes) -> str:
+    """The instructions of a kernel."""
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(binary)
         file.flush()
-        said = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
-    return int(said.split("STACK:")[1].split()[0])
+        return subprocess.run([tool, "-sass", file.name], capture_output=True, text=True, check=True).stdout
+
+
+def spilled(code: str) -> int:
+    """How often the last loop with matrix products, over tiles without a mask, goes to memory for a register."""
+    lines = [(int(at, 16), text) for at, text in re.findall(r"/\*([0-9a-f]{4,})\*/ +(.*?);", code)]
+    found = 0
+    for end, text in lines:
+        jump = re.search(r"BRA\S* .*?0x([0-9a-f]+)", text)
+        if jump and int(jump[1], 16) < end:
+            body = [text for at, text in lines if int(jump[1], 16) <= at <= end]
+            if any("HGMMA" in text for text in body):
+                found = sum(text.split()[0].startswith(("LDL", "STL")) for text in body)
+    return found
 
 
 def main(width: str, *names: str) -> None:

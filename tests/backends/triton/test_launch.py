@@ -289,14 +289,14 @@ def test_whole_numbers_that_are_1_are_constant(driver: Driver, compiled: list[Fo
     kernel, x = loaded()[0], torch.zeros(64)
     for step in (1, 3, 1):
         launch(kernel, (1,), (x, x, 0.5, 1, step), (64,))
-    assert [each.types[3:] for each in compiled] == [("i32", "1"), ("i32", "i32")]
+    assert [each.types[3:] for each in compiled] == [("i32", "=1"), ("i32", "i32")]
     assert driver.numbers("QQfiQQ") == (x.data_ptr(), x.data_ptr(), 0.5, 1, 0, 0)
     assert compiled[0].key(HOPPER) != compiled[1].key(HOPPER)
 
 
 def test_strides_of_1_are_loaded_as_vectors() -> None:
     """Four numbers at a time, as `BLOCK` over 128 threads allows."""
-    for step, wanted in (("1", True), ("i32", False)):
+    for step, wanted in (("=1", True), ("i32", False)):
         given = Form(loaded()[3], ("*fp32", "*fp32", step), (True, True, False), (512,), 4, 2)
         text = triton.compile(given.source(), target=HOPPER, options={"enable_fp_fusion": True}).asm["ptx"]
         assert ("ld.global.v4.b32" in text) == wanted

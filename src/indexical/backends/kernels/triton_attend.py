@@ -47,9 +47,9 @@ def _padded(width: int, itemsize: int = 4) -> int:
 def _tilings(width: int, carried: int, itemsize: int, work: str) -> tuple[Tiling, Tiling, Tiling]:
     """The tiles of the forward kernel, of the one for queries and of the one for keys, for a kind of `work`.
 
-    Scores that are `paired` with an array's numbers take registers. Where queries attend to keys nearby or to marked
-    ones, small tiles leave out more; large ones load less where they attend to all from the first key on and a score
-    is a `plain` dot product or a weight by itself, `free` of a sum. The figures were measured on an H200.
+    Scores that are `paired` with an array's numbers take registers. Where queries attend to keys `near` them or to
+    `marked` ones, small tiles leave out more, of the latter unless there are `many`; large ones load less where they
+    attend to all from the first key on, unless weights are `free` of a sum. The figures were measured on an H200.
     """
     if INTERPRETED:
         return Tiling(32, 16, 4, 1), Tiling(16, 32, 4, 1), Tiling(32, 16, 4, 1)
@@ -59,16 +59,19 @@ def _tilings(width: int, carried: int, itemsize: int, work: str) -> tuple[Tiling
             return Tiling(64, 32, 4, 2), Tiling(32, 32, 4, 2), Tiling(32, 32, 4, 2)
         return Tiling(32, 16, 4, 2), Tiling(16, 16, 4, 2), Tiling(16, 16, 4, 2)
     if wide <= 64:
-        forward = Tiling(64, 64, 4, 2) if work in ("near", "marked") else Tiling(128, 64, 4, 3)
-        return forward, Tiling(64, 64, 4, 3), Tiling(32, 64, 4, 3)
+        if work == "near":
+            return Tiling(64, 64, 4, 2), Tiling(64, 64, 4, 3), Tiling(32, 64, 4, 3)
+        by_keys = Tiling(128, 64, 4, 2) if work.startswith("marked") else Tiling(64, 64, 4, 3)
+        return Tiling(128, 64, 4, 3), Tiling(64, 64, 4, 2), by_keys
     if wide <= 128:
         if work == "paired":
-            return Tiling(128, 64, 8, 3), Tiling(128, 64, 8, 3), Tiling(32, 64, 4, 4)
+            return Tiling(128, 64, 8, 3), Tiling(64, 64, 4, 2), Tiling(32, 64, 4, 3)
         if work == "plain":
             return Tiling(64, 64, 4, 3), Tiling(128, 64, 8, 3), Tiling(64, 128, 8, 3)
-        if work == "free":
-            return Tiling(64, 64, 4, 3), Tiling(64, 64, 4, 2), Tiling(64, 128, 8, 3)
-        return Tiling(64, 64, 4, 2 if work == "marked" else 3), Tiling(64, 64, 4, 2), Tiling(32, 64, 4, 3)
+        if work == "marked":
+            return Tiling(64, 64, 4, 3), Tiling(64, 32, 4, 3), Tiling(32, 64, 4, 3)
+        by_keys = Tiling(64, 128, 8, 3) if work == "" else Tiling(64, 64, 4, 2)
+        return Tiling(64, 64, 4, 3), Tiling(64, 64, 4, 2), by_keys
     return Tiling(64, 32, 8, 2), Tiling(64, 32, 8, 2), Tiling(32, 64, 8, 2)
 
 
@@ -77,7 +80,7 @@ class Program(NamedTuple):
     `row`, `key` or both; `learned` which of them have a gradient. `tiled` are those from which a table of the
     tiles that meet is made: one mask, or the labels of queries and of keys, or none. Where it is not `normalised`,
     scores are weights. `again` is the forward kernel for sums that are not finite, or None. The kind of `work` decides
-    the sizes of tiles. Where it `gains`, the kernel for queries takes the cotangents of totals, too."""
+    the sizes of tiles."""
 
     forward: Any
     backward_query: Any
@@ -90,7 +93,6 @@ class Program(NamedTuple):
     normalised: bool
     again: Any
     work: str
-    gains: bool
 
 
 class Operands(NamedTuple):
@@ -137,6 +139,12 @@ class Operands(NamedTuple):
         """The width of each dot product and of the values, each with that of its tiles."""
         return _widths(tuple([key.shape[-1] for key in self.keys]), self.value.shape[-1], self.value.itemsize)
 
+    def constants(self, tiling: Tiling) -> tuple[int, ...]:
+        """The constants of a kernel with such tiles. Of `few` queries or keys there is no whole tile; and the tiles of
+        a bank lie at certain places."""
+        few = bool(self.places) or self.queries[0].shape[2] < tiling.rows or self.value.shape[2] < tiling.keys
+        return (*self.widths, self.group, tiling.rows, tiling.keys, few)
+
     @property
     def table_tiling(self) -> Tiling:
         """The square tiles of which diagonals are summed."""
@@ -150,7 +158,8 @@ class Operands(NamedTuple):
     @property
     def tilings(self) -> tuple[Tiling, Tiling, Tiling]:
         widths = self.widths
-        usual = _tilings(max(widths[1:-1:2]), widths[-1], self.value.itemsize, self.work)
+        work = "marked, many" if self.work == "marked" and self.value.shape[2] >= 8192 else self.work
+        usual = _tilings(max(widths[1:-1:2]), widths[-1], self.value.itemsize, work)
         if choices is None:
             return usual
         first, second, third = choices.tilings(self.owner, (widths, self.group, self.value.dtype), usual)
@@ -184,7 +193,8 @@ def _table(
     else:
         own, other = sides[::turn]
         arguments = (own, other, table, *_strides(own, other), *numbers)
-        tape.launch(labels_kernel, grid, arguments, (*steps[::turn], 16), 4, 1)
+        grid = (shape[0] * shape[1] * _ceiling(tiles, 8),)
+        tape.launch(labels_kernel, grid, arguments, (*steps[::turn], 8, 64), 8, 1)
     return (table,), [0 if shape[0] == 1 else table.stride(0), 0 if shape[1] == 1 else table.stride(1)]
 
 
@@ -245,7 +255,7 @@ def _attend_by_kernels(program: Program, given: Operands, tape: Tape) -> tuple[T
         *strides,
         *(*steps, heads, rows, keys, *given.numbers),
     )
-    constants = (*given.widths, given.group, tiling.rows, tiling.keys)
+    constants = given.constants(tiling)
     tape.launch(program.forward, grid, arguments, constants, tiling.warps, tiling.stages)
     if odd:
         tape.launch(program.again, grid, arguments, constants, 4, 1)
@@ -373,10 +383,6 @@ def _launch_backward(
     count, shared = len(given.queries), given.value.shape[1]
     width = given.value.shape[-1]
     delta = tape.keep(torch.empty_like(total))
-    if program.normalised:
-        grid = (batch * heads * _ceiling(rows, 64),)
-        arguments: tuple[Any, ...] = (out, gradient, delta, gain, *_strides(out, gradient), heads, rows)
-        tape.launch(delta_kernel, grid, arguments, (width, _padded(width, out.itemsize), 64), 4, 1)
     gradient = _aligned(gradient)
     wants = list(zip(found[2 * count + 1 :], program.levels, program.learned, needs[2 * count + 1 :], strict=False))
     of_query = [(x, need) for x, level, learned, need in wants if learned and level in ("", "row", "rowkey")]
@@ -389,19 +395,24 @@ def _launch_backward(
         tiling = given.tilings[1]
         targets = (*found[:count], *(x for x, _ in of_query))
         grid = (batch * heads * _ceiling(rows, tiling.rows),)
-        constants = (*given.widths, given.group, tiling.rows, tiling.keys, *wanted)
+        constants = (*given.constants(tiling), *wanted)
         table, steps = _table(program, given, tiling, False, tape)
         arrays, strides = _banked(program, given, tiling, False, tape)
         places = _strides(*found[:count])
-        gains = (gain,) if program.gains else ()
-        arguments = (*operands, *arrays, *table, *gains, *targets, *eights, *strides, *steps, *places, *numbers)
+        outs, apart = ((out, gain), _strides(out)) if program.normalised else ((), [])
+        arguments: tuple[Any, ...] = (*operands, *outs, *arrays, *table, *targets, *eights, *apart)
+        arguments += (*strides, *steps, *places, *numbers)
         tape.launch(program.backward_query, grid, arguments, constants, tiling.warps, tiling.stages)
+    elif program.normalised:  # The kernel for queries would have made it.
+        grid = (batch * heads * _ceiling(rows, 64),)
+        arguments = (out, gradient, delta, gain, *_strides(out, gradient), heads, rows)
+        tape.launch(delta_kernel, grid, arguments, (width, _padded(width, out.itemsize), 64), 4, 1)
     wanted = (*needs[count : 2 * count], needs[2 * count], *(need for _, need in of_key))
     if any(wanted):
         tiling = given.tilings[2]
         targets = (*found[count : 2 * count + 1], *(x for x, _ in of_key))
         grid = (batch * shared * _ceiling(keys, tiling.keys),)
-        constants = (*given.widths, given.group, tiling.rows, tiling.keys, *wanted)
+        constants = (*given.constants(tiling), *wanted)
         table, steps = _table(program, given, tiling, True, tape)
         arrays, strides = _banked(program, given, tiling, True, tape)
         places = _strides(*found[count : 2 * count + 1])
@@ -413,7 +424,7 @@ def _launch_backward(
         tiling = given.table_tiling
         table, steps = _table(program, given, tiling, False, tape)
         arrays, strides = _banked(program, given, tiling, False, tape)
-        constants = (*given.widths, given.group, tiling.rows, tiling.keys, *(need for _, need in of_table))
+        constants = (*given.constants(tiling), *(need for _, need in of_table))
         targets = tuple(x for x, _ in of_table)
         arguments = (*operands, *arrays, *table, *targets, *eights, *strides, *steps, *numbers, diagonals, first)
         grid = (batch * heads * diagonals,)
@@ -450,7 +461,6 @@ def attending(
     normalised: bool = True,
     again: Any = None,
     work: str = "",
-    gains: bool = False,
 ) -> Callable[..., Any]:
     """Attention by these kernels, as a function of queries, keys, value, further arrays and numbers.
 
@@ -458,7 +468,7 @@ def attending(
     weights of each query are divided by, too, (batch, head, row).
     """
     kernels = forward, backward_query, backward_key, backward_table
-    program = Program(*kernels, dots, levels, learned, tiled, normalised, again, work, gains)
+    program = Program(*kernels, dots, levels, learned, tiled, normalised, again, work)
     tapes: dict[Any, Any] = {}
     backward_tapes: dict[Any, Any] = {}
 

@@ -46,7 +46,7 @@ _POINTERS = {
     torch.float32: "*fp32",
     torch.float64: "*fp64",
 }
-_CODES = {"1": "i", "i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
+_CODES = {"i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
 _STAGED = ("3.6.", "3.9.")  # Versions of Triton whose stages of compilation are known to be called as below.
 _OPTIONS = {"enable_fp_fusion": True}  # Triton's versions differ in what they do where nothing is said.
 _VARIABLES = ("TRITON_", "LLVM_", "MLIR_", "DISABLE_", "NVPTX_", "AMDGCN_", "USE_")
@@ -75,8 +75,9 @@ class Binary(NamedTuple):
 
 
 class Form(NamedTuple):
-    """A kernel with all that its binary depends on besides the device: the types of its parameters in order ("1" for
-    whole numbers that are 1, such as the stride of a last axis), which of them are divisible by 16, and constants."""
+    """A kernel with all that its binary depends on besides the device: the types of its parameters in order ("=1" for a
+    whole number that is taken to be 1, such as the stride of a last axis), which of them are divisible by 16, and
+    constants."""
 
     kernel: Any
     types: tuple[str, ...]
@@ -87,7 +88,8 @@ class Form(NamedTuple):
 
     def source(self) -> Any:
         names = self.kernel.arg_names
-        given = {(n,): {"1": 1}.get(kind) for n, kind in enumerate(self.types) if kind in ("1", "constexpr")}
+        given: dict[tuple[int], Any] = {(n,): None for n, kind in enumerate(self.types) if kind == "constexpr"}
+        given |= {(n,): int(kind[1:]) for n, kind in enumerate(self.types) if kind.startswith("=")}
         given |= {(len(self.types) + n,): value for n, value in enumerate(self.constants)}
         types = ["constexpr" if (n,) in given else kind for n, kind in enumerate((*self.types, *self.constants))]
         divisible = {(n,): [["tt.divisibility", 16]] for n, holds in enumerate(self.divisible) if holds}
@@ -97,7 +99,7 @@ class Form(NamedTuple):
         """The digest of all that a binary depends on. Triton's own takes in the whole library."""
         library = os.stat(os.path.join(os.path.dirname(triton.__file__), "_C", "libtriton.so"))
         variables = sorted(item for item in os.environ.items() if item[0].startswith(_VARIABLES))
-        versions = [2, triton.__version__, library.st_size, library.st_mtime_ns, _driver_version(), str(target)]
+        versions = [3, triton.__version__, library.st_size, library.st_mtime_ns, _driver_version(), str(target)]
         asked = [self.types, self.divisible, [f"{type(value)} {value}" for value in self.constants]]
         options = [self.warps, self.stages, _OPTIONS]
         everything = json.dumps([versions, variables, self.kernel.cache_key, asked, options])
@@ -297,7 +299,7 @@ def _layout(form: Form, order: Sequence[int]) -> tuple[str, list[int]]:
         for code, size, alignment in _fields(kind):
             gap = -end % alignment
             text += f"{gap}x{code}" if gap else code
-            if kind != "1":  # It is written like the others, and nobody reads it.
+            if not kind.startswith("="):  # It is written like the others, and nobody reads it.
                 offsets.setdefault(place, []).append(end + gap)
             end += gap + size
     return text, [offset for place in sorted(offsets) for offset in offsets[place]]
@@ -310,7 +312,7 @@ def _fields(kind: str) -> list[tuple[str, int, int]]:
     if kind.startswith("tensordesc"):
         rank = kind.count(",") + 1
         return [("128s", 128, 64), *[("i", 4, 4)] * rank, *[("q", 8, 8)] * rank]
-    code = _CODES[kind]
+    code = "i" if kind.startswith("=") else _CODES[kind]
     return [(code, struct.calcsize("=" + code), struct.calcsize("=" + code))]
 
 
@@ -335,6 +337,7 @@ class Family:
         fixed = [p.do_not_specialize or p.do_not_specialize_on_alignment for p in kernel.params]
         self.aligned = [n for n in self.tensors if not fixed[n]]
         self.divisible = [n for n in self.wholes if not fixed[n]]
+        self.exact = [kernel.params[n].name.endswith("_step") for n in self.divisible]
         self.divisors: dict[tuple[int, ...], tuple[int, ...]] = {}
         self.look = self._looking(len(types))
 
@@ -355,10 +358,13 @@ class Family:
         return (device, aligned, divisors, wide, dtypes, blocks), values
 
     def _divisors(self, steps: tuple[int, ...]) -> tuple[int, ...]:
-        """For each whole number that may be assumed to be divisible 16 if it is, and 1 where it is 1; else 0."""
+        """For each whole number that may be assumed to be divisible 16 if it is, and 1 where it is 1; else 0. A step
+        from row to row is less than 0: the number itself is assumed."""
         if len(self.divisors) >= 256:
             self.divisors = {}
-        self.divisors[steps] = found = tuple([1 if step == 1 else 0 if step & 15 else 16 for step in steps])
+        kinds = [1 if step == 1 else 0 if step & 15 else 16 for step in steps]
+        known = [-step if exact else kind for step, kind, exact in zip(steps, kinds, self.exact, strict=True)]
+        self.divisors[steps] = found = tuple(known)
         return found
 
     def _looking(self, count: int) -> Any:
@@ -394,9 +400,9 @@ class Family:
         for n in self.reals:
             types[n] = "fp32"
         for n, divisor in zip(self.divisible, divisors, strict=True):
-            types[n] = "1" if divisor == 1 else types[n]
+            types[n] = "=1" if divisor == 1 else f"={-divisor}" if divisor < 0 else types[n]
         names = [parameter.annotation_type for parameter in self.kernel.params]
-        types = [kind if kind == "1" else name or kind for name, kind in zip(names, types, strict=False)]
+        types = [kind if kind.startswith("=") else name or kind for name, kind in zip(names, types, strict=False)]
         sure = {n for at, n in enumerate(self.aligned) if aligned is None or aligned[at]}
         sure |= {n for at, n in enumerate(self.divisible) if divisors[at] == 16}
         divisible = tuple(n in sure for n in range(len(types)))
@@ -417,9 +423,9 @@ class Family:
             return self.launchers[key]
 
     def _assuming_less(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The key of a kernel that assumes nothing to be divisible by 16."""
+        """The key of a kernel that assumes nothing to be divisible by 16, and no steps."""
         device, _, divisors, *rest = key
-        return device, (False,) * len(self.aligned), tuple([divisor % 16 for divisor in divisors]), *rest
+        return device, (False,) * len(self.aligned), tuple([int(divisor == 1) for divisor in divisors]), *rest
 
     def _made(self, key: tuple[Any, ...]) -> Launcher:
         form, (major, minor) = self.form(key), torch.cuda.get_device_capability(key[0])
@@ -474,9 +480,10 @@ def launch(
     """Run `kernel` for each point of a grid of up to three axes, with its arguments and then its constants.
 
     Arguments are tensors, whole numbers, reals (float32), descriptors, or None for none. A whole number is taken to be
-    1 or divisible by 16 where it is, and so is the address of a tensor: what `do_not_specialize` names is not, and
-    changes from call to call without another compilation. Over a grid without points nothing is done. The answer can be
-    launched again, where it does not depend on more than layouts and numbers.
+    1 or divisible by 16 where it is, and so is the address of a tensor; one that is called `…_step` is a constant, for
+    some values of it. What `do_not_specialize` names changes from call to call without another compilation. Over a grid
+    without points nothing is done. The answer can be launched again, where it does not depend on more than layouts and
+    numbers.
     """
     if 0 in grid:
         return None
