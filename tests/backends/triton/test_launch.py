@@ -284,6 +284,16 @@ def test_few_alignments_are_compiled(driver: Driver, compiled: list[Form]) -> No
     assert compiled[0].divisible == (True, True, False, False, False)
 
 
+def test_few_steps_from_row_to_row_are_constant(driver: Driver, compiled: list[Form]) -> None:
+    """Of one that was seen the kernel is compiled for that number, and then one kernel serves all others."""
+    text = KERNELS.replace("size, step, BLOCK", "size, x_step, BLOCK").replace("at * step,", "at * x_step,")
+    kernel, x = loaded(text)[0], torch.zeros(64)
+    for step in (24, 32, 24, 40, 48, 56, 64, 24):
+        launch(kernel, (1,), (x, x, 0.5, 7, step), (64,))
+    assert [each.types[4] for each in compiled] == ["=24", "=32", "=40", "=48", "i32"]
+    assert driver.numbers("QQfiQQ") == (x.data_ptr(), x.data_ptr(), 0.5, 7, 0, 0)
+
+
 def test_whole_numbers_that_are_1_are_constant(driver: Driver, compiled: list[Form]) -> None:
     """The stride of a last axis: without it there are no vector loads. The layout of the others is the same."""
     kernel, x = loaded()[0], torch.zeros(64)
