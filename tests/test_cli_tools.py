@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
 import shutil
 import subprocess
 import sys
@@ -306,12 +305,10 @@ def test_other_shells_can_read_their_script(shell: str, capsys: pytest.CaptureFi
         assert done.returncode == 0, done.stderr
 
 
-def test_the_package_is_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["indexical", "explain", "999"])
-    with pytest.raises(SystemExit) as stop:
-        runpy.run_module("indexical", run_name="__main__")
-    assert stop.value.code == 2
-    assert "there is no code 999" in capsys.readouterr().err
+def test_the_package_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "indexical", "explain", "999"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "there is no code 999" in done.stderr
 
 
 def test_exit_codes_are_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -110,7 +110,7 @@ def drawn_page(program: Program) -> str:
         return text
     try:
         sample, _ = random_arrays(program.ir, {}, {}, seed=0)
-        arrays = {name: _quarters(array) for name, array in sample.arrays.items()}
+        arrays = {name: _tenths(array) for name, array in sample.arrays.items()}
         note = ", on numbers that are drawn" if arrays else ""
         page = show(program, title=f"{_title(program)}{note}", **arrays)
     except Error:
@@ -118,10 +118,10 @@ def drawn_page(program: Program) -> str:
     return page_fragment(page.html, text, "as text")
 
 
-def _quarters(array: Any) -> Any:
-    """Real numbers as whole quarters, which are short and have exact forms."""
+def _tenths(array: Any) -> Any:
+    """Real numbers as tenths, which are short; as floats they have no exact forms, for which nobody asked."""
     found = np.asarray(array)
-    return np.rint(4 * found) / 4 if found.dtype.kind == "f" else array
+    return np.round(found, 1) if found.dtype.kind == "f" else array
 
 
 def trace(

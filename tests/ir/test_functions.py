@@ -342,8 +342,9 @@ NAMES = FUNCTIONS.keys() - {"abs", "max", "min", "clamp", "relu"}
 # Number types have a function a row, and the table asks for it; a size under a root is still a size; a rotation is made
 # of sines and cosines.
 EXCEPTED = (
-    *("ir/algebra/quotients.py", "facts/rotations.py"),
-    *(f"numbers/{name}.py" for name in ("functions", "ranges", "forms", "terms")),
+    *("ir/algebra/quotients.py", "facts/rotations.py", "lift/expressions.py"),
+    *(f"numbers/{name}.py" for name in ("functions", "ranges", "forms", "terms", "balls", "deferred", "identities")),
+    *("numbers/patience.py", "numbers/causes/decimals.py"),
 )
 
 

@@ -199,8 +199,15 @@ class _Writer:
             partial(self.write, "use", self.several(self.path, 1, 2), self.bracketed("{", self.name, "}"), ";"),
             partial(self.write, "attention", self.name, self.bracketed("(", self.contract_item, ")"), ";"),
             partial(self.write, "assert", self.expression, ",", self.word(*MESSAGES), ";"),
-            partial(self.write, "expect", self.arithmetic, "==", self.literal, ";"),
+            partial(self.write, "expect", self.arithmetic, "==", self.claimed, self.maybe("as", "printed"), ";"),
         )
+
+    def claimed(self) -> Words:
+        """Figures as a person writes them: a literal, with a tolerance, or as a library printed them."""
+        number = partial(self.write, self.maybe("-"), self.word("0.5", "1", "0.25"))
+        row = partial(self.write, "[", self.separated(number, 1), "]")
+        pasted = partial(self.write, self.word("tensor", "array"), "(", row, ")")
+        return self.one_of(self.literal, pasted, partial(self.write, self.literal, "±", self.word("0.01", "1e-3")))
 
     def function(self) -> Words:
         parameter = partial(self.write, self.name, self.maybe(self.slots))

@@ -136,7 +136,7 @@ def test_what_was_found_stays_mended(seed: int) -> None:
 
 
 @given(cases())
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_programs_that_shrink(case: Case) -> None:
     if is_within(case):
         call = Call(case.text, case.arrays)

@@ -47,7 +47,7 @@ def check_meaning(case: Case, words: str = "") -> None:
         assert problem is None, f"{words}{problem}"
 
 
-@settings(max_examples=25)
+@settings(max_examples=18)
 @given(cases())
 def test_a_call_computes_what_the_program_says(case: Case) -> None:
     """Hypothesis draws small programs, and makes them smaller where the law fails."""
@@ -68,7 +68,7 @@ def test_a_call_computes_what_a_larger_program_says(hundred: int) -> None:
             check_meaning(case, f"random_case({seed}):\n{case!r}\n")
 
 
-@settings(max_examples=25)
+@settings(max_examples=18)
 @given(cases())
 def test_outputs_are_those_that_are_named_or_that_no_other_definition_reads(case: Case) -> None:
     program = ix.compile(case.text)

@@ -50,9 +50,6 @@ SEEDS = D_SCORE, GAINED, WEIGHT = "d_score'", "gained'", "p'"
 D_SINK = "d_sink'"
 TILE = ("t0'", "t1'")
 
-# Functions that have a form of the hardware's own, which is as exact as 16 bits are.
-FAST = {"tanh": "fast_tanh", "sigmoid": "fast_sigmoid"}
-
 
 @dataclass(eq=False)
 class Cell:
@@ -213,7 +210,7 @@ class Terms:
             return result
         row = FUNCTIONS[op]
         assert row.triton != "unknown"
-        spelling = FAST.get(op, row.triton.call) if self.fast else row.triton.call
+        spelling = (self.fast and row.triton.fast) or row.triton.call
         if spelling.count("{0}") > 1:
             cells = (self._named(cells[0]), *cells[1:])
         return Cell(_joint(cells), kind, lambda *codes: spelled(spelling, *codes), cells)

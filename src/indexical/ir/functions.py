@@ -116,7 +116,7 @@ _FUNCTIONS = (
         slope="1 - y * y",
         unstable=(),
         numpy=Spelling("np.tanh"), torch=Spelling("torch.tanh", in_place=True),
-        jax=Spelling("jnp.tanh"), triton=Spelling("tanh"), javascript="Math.tanh",
+        jax=Spelling("jnp.tanh"), triton=Spelling("tanh", fast="fast_tanh"), javascript="Math.tanh",
     ),
     Function(
         name="sigmoid", arity=1, keeps_whole=False, exact=False,
@@ -126,7 +126,7 @@ _FUNCTIONS = (
         slope="y * (1 - y)",
         unstable=(),
         numpy=Spelling("sigmoid", helper=_SIGMOID), torch=Spelling("torch.sigmoid", in_place=True),
-        jax=Spelling("jax.nn.sigmoid"), triton=Spelling("tl.sigmoid"), javascript="sigmoid",
+        jax=Spelling("jax.nn.sigmoid"), triton=Spelling("tl.sigmoid", fast="fast_sigmoid"), javascript="sigmoid",
     ),
     Function(
         name="relu", arity=1, keeps_whole=True, exact=True,

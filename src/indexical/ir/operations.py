@@ -59,11 +59,12 @@ class Operation:
 class Spelling:
     """The spelling of a function in a library: the name that is called, or a template around `{0}`. `helper` is a
     definition that stands above; `in_place` tells that the same name with `_` overwrites its argument, and that no
-    derivative reads it."""
+    derivative reads it; `fast` is a form of the hardware's own, as exact as 16 bits are."""
 
     call: str
     helper: str = ""
     in_place: bool = False
+    fast: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,13 @@ SHARED = 227 << 10
 
 
 CASES = [
-    ("128", ["ALiBi", "documents for each batch"]),
-    *(("64", ["soft cap"]), ("256", ["window"]), ("128", ["total", "total beside a sink"])),
+    ("128", ["ALiBi"]),
+    *(
+        ("128", ["documents for each batch"]),
+        ("64", ["soft cap"]),
+        ("256", ["window"]),
+        ("128", ["total", "total beside a sink"]),
+    ),
 ]
 
 

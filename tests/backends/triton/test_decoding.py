@@ -21,7 +21,7 @@ import indexical as ix  # noqa: E402
 from indexical.backends.kernels import triton_decode  # noqa: E402
 
 LATER = (
-    *("alibi", "every head", "two tiles", "gate", "mask", "relative", "documents", "bias"),
+    *("grouped", "total", "alibi", "every head", "two tiles", "gate", "mask", "relative", "documents", "bias"),
     *(
         "capped",
         "one head of keys",
