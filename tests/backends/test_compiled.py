@@ -44,6 +44,7 @@ def whole(function: Any, backend: Any) -> Any:
     return torch.compile(function, fullgraph=True, dynamic=True, backend=backend)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [*NAMES, "scale from a number"])
 def test_one_graph_for_all_sizes(name: str) -> None:
     program, counting = compiled(name), Counting()

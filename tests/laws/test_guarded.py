@@ -37,25 +37,25 @@ def checked(case: Guarded) -> Checked:
 
 
 @given(guarded_cases())
-@many(15)
+@many(10)
 def test_every_backend_says_what_the_reference_says(case: Guarded) -> None:
     checked(case).values()
 
 
 @given(guarded_cases())
-@many(12)
+@many(8)
 def test_how_arrays_lie_in_memory_does_not_matter(case: Guarded) -> None:
     checked(case).layouts()
 
 
 @given(guarded_cases())
-@many(15)
+@many(10)
 def test_all_ways_to_a_gradient_agree(case: Guarded) -> None:
     checked(case).gradients()
 
 
 @given(guarded_cases(few=TILES))
-@many(6)
+@many(4)
 def test_as_many_points_as_kernels_take_at_once(case: Guarded) -> None:
     checked(case).tiles()
 

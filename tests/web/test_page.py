@@ -97,6 +97,7 @@ def test_leading_coordinates_are_small_pictures(opened: Open) -> None:
     assert cell(tab, "weights[1, 1, 1, 0]").count() == 1
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["convolution", "fibonacci", "heat_equation", "lstm", "smith_waterman", "rotary"])
 def test_programs_of_other_kinds_are_staged_step_by_step(opened: Open, name: str) -> None:
     from indexical.run.samples import random_arrays

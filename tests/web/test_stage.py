@@ -163,6 +163,7 @@ def test_motion_is_left_out_where_it_is_not_wanted(opened: Open) -> None:
     assert tab.locator(".ghost").count() == 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["attention", "lstm"])
 def test_a_phone_has_everything_in_its_width(opened: Open, name: str) -> None:
     tab = opened(attention() if name == "attention" else example(name))
