@@ -15,7 +15,7 @@ from tests.backends.variants import VARIANTS  # noqa: E402
 
 import indexical as ix  # noqa: E402
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(3)
 
 NAMES = list(VARIANTS)
 

@@ -33,7 +33,7 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 from indexical.backends.kernels import torch_fused, torch_intervals, torch_plans, torch_stream  # noqa: E402
 from indexical.backends.source import kernel_texts  # noqa: E402
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(3)
 
 NAMES = list(hearings(1, 1, 2, 2))
 CAPPED = torch_stream.streaming("capped", cases.capped_score, cases.capped_backward)

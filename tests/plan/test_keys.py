@@ -26,6 +26,8 @@ from indexical.plan.steps import Attend, Attention
 from indexical.run.floats import Floats
 from indexical.run.reference import Evaluation, Table
 
+pytestmark = pytest.mark.sampled(2)
+
 HEAD = """
 input Q[b, i, d], K[b, j, d], V[b, j, e], document[b, i] : i64, kind[b, j] : i64, keep[b, j] : bool, w : i64;
 input table[i, j] : bool, level[i], height[j], mark[i] : bool, sign[j] : bool;

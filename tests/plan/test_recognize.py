@@ -25,7 +25,7 @@ from indexical.ir.walk import walk
 from indexical.plan.recognize import recognize
 from indexical.plan.steps import Attention
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(3)
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.ix"))
 
