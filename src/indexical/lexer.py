@@ -27,7 +27,6 @@ class IndexicalLexer(RegexLexer):  # type: ignore[misc]
     aliases = ("ix", "indexical")
     filenames = ("*.ix",)
     mimetypes = ("text/x-indexical",)
-    url = "https://github.com/indexical/indexical"
 
     tokens = {  # noqa: RUF012
         "root": [
