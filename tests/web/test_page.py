@@ -397,7 +397,7 @@ def test_a_broken_contract_is_shown_beside_the_mend(opened: Open) -> None:
 # ------------------------------------------------------------- for everybody
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("file", LESSONS, ids=lambda file: file.stem)
 def test_the_published_lessons_step_and_click_through(opened: Open, file: Path) -> None:
     page = lesson(file.stem)

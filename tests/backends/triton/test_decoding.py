@@ -21,7 +21,19 @@ import indexical as ix  # noqa: E402
 from indexical.backends.kernels import triton_decode  # noqa: E402
 
 LATER = (
-    *("grouped", "total", "alibi", "every head", "two tiles", "gate", "mask", "relative", "documents", "bias"),
+    *(
+        "grouped",
+        "lengths",
+        "total",
+        "alibi",
+        "every head",
+        "two tiles",
+        "gate",
+        "mask",
+        "relative",
+        "documents",
+        "bias",
+    ),
     *(
         "capped",
         "one head of keys",
