@@ -79,7 +79,7 @@ def _refused(message: str, help: str) -> CompileError:
 
 
 def _face(function: FunctionType, file: Source, node: Function, sink: Sink) -> Face:
-    """What the function says beside its program. Defaults are plain numbers."""
+    """The facts that a function states beside its program. Defaults are plain numbers."""
     by_place = [each.arg for each in (*node.args.posonlyargs, *node.args.args)]
     values = function.__defaults__ or ()
     defaults = dict(zip(by_place[len(by_place) - len(values) :], values, strict=True))

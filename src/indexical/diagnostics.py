@@ -104,7 +104,7 @@ class Error(ValueError):
         super().__init__("\n\n".join(render(diagnostic) for diagnostic in self.diagnostics))
 
     def _render_traceback_(self) -> list[str]:
-        """What a notebook shows of it: the findings, and the lines that led there, without those of packages."""
+        """The lines that a notebook shows: the findings, and the lines that led there, without those of packages."""
         import traceback
 
         frames = traceback.extract_tb(self.__traceback__)

@@ -209,7 +209,7 @@ class _Writer:
         return parts
 
     def told(self, step: Step, let: ir.Let) -> Iterator[str]:
-        """What a step does, in a few sentences."""
+        """A few sentences about a step."""
         clause = let.clauses[-1]
         body = clause.body
         axes = self.results.tensor(step.name).coordinates
@@ -431,7 +431,7 @@ _DEEDS = {
 
 
 def _acts(sums: list[ir.Reduce], body: ir.Expr) -> str:
-    """What a definition does, in words, and what it does it over."""
+    """The verb for a definition, and the coordinates that it runs over."""
     if not sums:
         return f"{'take' if isinstance(body, ir.Read) else 'work out'} `{shown(body)}`"
     first = sums[0]

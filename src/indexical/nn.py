@@ -70,7 +70,7 @@ class Module(torch.nn.Module):
 
     @property
     def __signature__(self) -> Signature:
-        """What a call takes: the inputs that are no parameters, and the options of `forward`."""
+        """The parameters of a call: the inputs that are no parameters, and the options of `forward`."""
         whole = self.program.__signature__
         left_out = {*self.given, "backend", "recompute"}
         return whole.replace(parameters=[each for name, each in whole.parameters.items() if name not in left_out])

@@ -21,7 +21,7 @@ from .source import Origin, Source, Span
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """What `%load_ext indexical` does."""
+    """Register the magics: called by `%load_ext indexical`."""
     shell.register_magic_function(_Magic(shell), "line_cell", "ix")
     shell.set_custom_exc((Error,), _show_error)
 

@@ -45,7 +45,7 @@ def _is_wanted(path: Path, config: pytest.Config) -> bool:
 
 
 class Found(Exception):
-    """What was found, as the command would print it."""
+    """The findings, as the command would print it."""
 
 
 class ProgramFile(pytest.File):
@@ -106,7 +106,7 @@ def items_of(parent: pytest.Collector, text: Text, before: str) -> Iterator[pyte
 
 class _Item(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """What was found, without a traceback: that would be of this package."""
+        """The findings, without a traceback: that would be of this package."""
         from .diagnostics import Error
 
         return str(excinfo.value) if isinstance(excinfo.value, Found | Error) else super().repr_failure(excinfo, style)

@@ -446,7 +446,7 @@ def accuracy(
 
 
 def _computed(program: Program, computed: Any, outputs: str | Iterable[str] | None) -> dict[str, Any]:
-    """What was computed, by the names of definitions."""
+    """The arrays that were computed, by the names of definitions."""
     if not isinstance(computed, Mapping):
         wanted = program.wanted(outputs)
         if len(wanted) != 1:
@@ -510,7 +510,7 @@ def _check_shapes(program: ir.Program, given: Mapping[str, Any], shown: Mapping[
 
 
 def _reshaped(found: tuple[int, ...], wanted: tuple[int, ...]) -> str:
-    """What to do about a shape: axes in another order, or some of length 1."""
+    """The mend of a shape: axes in another order, or some of length 1."""
     if tuple(n for n in found if n != 1) == tuple(n for n in wanted if n != 1):
         return f"axes of length 1 differ: reshape it to {wanted}"
     if sorted(found) == sorted(wanted):

@@ -85,6 +85,7 @@ def test_a_session() -> None:
         await _findings(editor)
         await _names(editor)
         await _changes(editor)
+        await _elsewhere(editor)
 
     driven(session)
 
@@ -149,3 +150,23 @@ async def _changes(editor: Editor) -> None:
         assert action.edit.changes is not None
         assert edited(typo, action.edit.changes[URI]) == ATTENTION
     assert {action.kind for action in actions} == {"quickfix", "source.fixAll"}  # type: ignore[union-attr]
+
+
+async def _elsewhere(editor: Editor) -> None:
+    """A function of the library is found in its file, and a plan is made without a call."""
+    text = "use std::norms::{rms_norm};\ninput x[i, m], g[m];\nlet y = rms_norm(x, g, 1e-5);\n"
+    await editor.change(text, 6)
+    place = at(text, "rms_norm(")
+    (found,) = await editor.text_document_definition_async(lsp.DefinitionParams(DOCUMENT, place))  # type: ignore[misc]
+    assert found.uri.endswith("std/norms.ix")
+    assert found.range.start.line > 0
+    answer = await editor.protocol.send_request_async("indexical/plan", {"textDocument": {"uri": URI}})
+    assert "y[i, m]" in answer.plan
+    page = "file:///tmp/page.md"
+    await editor.open(f"# Page\n\n```ix\n{text}```\n", page)
+    renaming = await editor.text_document_rename_async(
+        lsp.RenameParams(lsp.TextDocumentIdentifier(page), lsp.Position(4, 8), "n")
+    )
+    assert renaming is not None
+    assert renaming.changes is not None
+    assert [edit.range.start.line for edit in renaming.changes[page]] == [4]

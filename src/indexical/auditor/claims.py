@@ -54,7 +54,7 @@ def verdicts(
     sizes: Mapping[str, int],
     contract: Contract,
 ) -> dict[str, Verdict]:
-    """What is proved of the claims of a contract, by law; nothing of those that cannot be told from the relation."""
+    """The claims of a contract that are proved, by law; nothing of those that cannot be told from the relation."""
     relation = _Relation(reading, example, layouts, sizes, contract)
     if relation.gather is None or relation.query is None:
         return {}
@@ -241,7 +241,7 @@ class _Relation:
         return found if isinstance(found, int) else None
 
     def _arrays(self, seed: int) -> dict[str, Any]:
-        """What the relation is given: masks and ids drawn anew, everything that the callable holds as it is."""
+        """The inputs of the relation: masks and ids drawn anew, everything that the callable holds as it is."""
         rng = np.random.default_rng(seed)
         found = {name: np.asarray(value) for name, value in self.reading.held_tensors().items()}
         if self.contract.regions is not None:

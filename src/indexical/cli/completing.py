@@ -31,7 +31,7 @@ class Command:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What may stand where a file does not."""
+        """The words that may stand where a file does not."""
         return tuple(choice for option in self.options if not option.names for choice in option.choices)
 
 

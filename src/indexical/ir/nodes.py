@@ -267,7 +267,8 @@ class Expect:
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
-        """What is computed of it: the left side, and what is claimed, where that is no number as written."""
+        """The expressions of it that are computed: the left side, and what is claimed, where that is no number as
+        written."""
         return (self.body, *(figure for figure in self.figures if figure is not None and not isinstance(figure, Const)))
 
 

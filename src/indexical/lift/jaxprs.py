@@ -53,7 +53,7 @@ def array_of(value: Any) -> Any:
 
 
 def _shaped(tensor: Any) -> Any:
-    """What stands for an array where only its shape and its dtype count."""
+    """A stand-in for an array where only its shape and its dtype count."""
     import jax
 
     dtype = jax.dtypes.canonicalize_dtype(str(tensor.dtype).removeprefix("torch."))

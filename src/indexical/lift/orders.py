@@ -27,7 +27,7 @@ def _ranks(asked: Asked, x: Node, axis: int, descending: bool) -> Node:
 
 
 def _at_rank(asked: Asked, ranks: Node, value: Node, axis: int, shape: Shape) -> Reduce:
-    """What each of the first elements in an order has of a tensor: the sum over the one whose rank it is."""
+    """The elements of a tensor at the first places of an order: the sum over the one whose rank it is."""
     rank = len(shape)
     whole = (*shape, ranks.shape[axis])
 
@@ -89,7 +89,7 @@ def kthvalue(asked: Asked, x: Node, count: Polynomial, axis: Any = _LAST, keepdi
 
 @rule("sort_along")
 def sort_along(asked: Asked, x: Node, *rest: Any) -> Any:
-    """What JAX sorts: the smallest first, and another array by the same order."""
+    """A sort of JAX: the smallest first, and another array by the same order."""
     axis = place(rest[-1], len(x.shape))
     ranks = _ranks(asked, x, axis, False)
     found = tuple(_at_rank(asked, ranks, asked.node(value), axis, x.shape) for value in (x, *rest[:-1]))

@@ -159,7 +159,7 @@ class Arrays:
         return {**rest, range.coordinate: spot}
 
     def presence(self, guard: ir.Expr | None, scope: Scope) -> Any:
-        """Where a guard holds and ranges have points; None for everywhere."""
+        """The mask of points where a guard holds and ranges have points; None for everywhere."""
         found = [spot.there for spot in scope.values() if spot.there is not None]
         if guard is not None:
             found.append(self.value(guard, scope))
@@ -366,7 +366,7 @@ class Arrays:
         return self.softmax(expr, value, there, axis)
 
     def kept_keys(self, expr: ir.Normalize, scope: Scope) -> Any:
-        """Where the guard of a normaliser holds."""
+        """The mask of points where the guard of a normaliser holds."""
         there = scope[expr.coordinate].there
         if expr.guard is None:
             return there

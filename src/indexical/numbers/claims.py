@@ -129,7 +129,7 @@ def _claim(evaluated: Evaluated, expect: ir.Expect, rounded: _Rounding) -> Claim
 
 
 def _left(text: str) -> str:
-    """What stands before the `==` of a claim, which is the first outside of brackets."""
+    """The text before the `==` of a claim, which is the first outside of brackets."""
     depth = 0
     for at, sign in enumerate(text):
         depth += (sign in "([{") - (sign in ")]}")

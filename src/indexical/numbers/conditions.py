@@ -1,4 +1,5 @@
-"""Where an equality of symbols holds: for those values of which everything that it was made of has a value."""
+"""The values for which an equality of symbols holds: those values of which everything that it was made of has a
+value."""
 
 from __future__ import annotations
 
@@ -96,7 +97,7 @@ def _follows(number: Polynomial, signed: set[Polynomial]) -> bool:
 
 
 def required(number: Any, relation: Relation) -> set[Condition]:
-    """What a relation to 0 asks of the symbols; nothing where it holds anyway."""
+    """The conditions that a relation to 0 puts on the symbols; nothing where it holds anyway."""
     if not isinstance(number, Polynomial) or not number.symbols:
         return set()
     side = _side(number)
@@ -215,7 +216,7 @@ class _Watched(Evaluation):
 
 
 def conditions_at(evaluated: Evaluated, name: str, offset: int) -> frozenset[Condition]:
-    """What an element asks of the symbols, with all that it is made of."""
+    """The conditions that an element puts on the symbols, with all that it is made of."""
     return _gathered(evaluated, {(name, offset)}, set())
 
 
@@ -231,7 +232,7 @@ def conditions_of(evaluated: Evaluated, expr: ir.Expr, point: Point) -> frozense
 
 
 def _gathered(evaluated: Evaluated, cells: set[tuple[str, int]], found: set[Condition]) -> frozenset[Condition]:
-    """What cells ask for, and all that they were made of."""
+    """The conditions of cells, and all that they were made of."""
     if not evaluated.has_symbols:
         return frozenset()
     seen: set[tuple[str, int]] = set()
@@ -250,7 +251,7 @@ def _gathered(evaluated: Evaluated, cells: set[tuple[str, int]], found: set[Cond
 
 
 def _asked(evaluated: Evaluated, name: str, offset: int) -> tuple[frozenset[Any], frozenset[tuple[str, int]]]:
-    """What one cell asks for by itself, and what it reads."""
+    """The conditions of one cell by itself, and the cells that it reads."""
     let = evaluated.evaluation.lets.get(name)
     if let is None or let.kind != "real" or evaluated.table(name).cells[offset] is None:
         return frozenset(), frozenset()

@@ -329,7 +329,7 @@ def _erfc(x: Interval) -> Interval:
 
 
 def erfc(x: Interval) -> Interval:
-    """What erf lacks to 1, of a positive number."""
+    """1 - erf, of a positive number."""
     if x.low <= 0:
         raise Unsettled("the argument of erfc may be 0 or less")
     return -_increasing(lambda point: -_erfc(point), x)

@@ -145,7 +145,7 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
 
 
 def _slope(function: str, x: Interval, y: Interval, functions: Mapping[str, Callable[..., Any]]) -> Interval | None:
-    """What the derivative is anywhere in a range, by the table of functions; None for one that jumps."""
+    """The range of a derivative over a range, by the table of functions; None for one that jumps."""
     row = FUNCTIONS[function]
     if row.slope is None or row.slope == "0":
         return None
@@ -220,7 +220,7 @@ def hull_of(a: Interval, b: Interval) -> Interval:
 
 
 def _common(a: Interval, b: Interval) -> Interval:
-    """What two enclosures of one number have in common."""
+    """The intersection of two enclosures of one number."""
     low = a if order(a.low, a.exponent, b.low, b.exponent) >= 0 else b
     high = a if order(a.high, a.exponent, b.high, b.exponent) <= 0 else b
     return hull(low, high)

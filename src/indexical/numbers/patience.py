@@ -35,7 +35,7 @@ def most_digits(value: Any) -> int:
 
 
 def _parts(value: Any) -> tuple[float, float]:
-    """What is quickly had in a number, in seconds for many digits, and what is not, in seconds for fewer."""
+    """The seconds that the quick parts of a number take for many digits, and the slow ones for fewer."""
     if isinstance(value, Surd):
         return _QUICK * len(value.terms), 0.0
     if isinstance(value, Quotient):

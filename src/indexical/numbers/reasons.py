@@ -255,7 +255,7 @@ def _absolute(expr: ir.Expr) -> ir.Expr:
 
 
 def suppositions(steps: Steps, bound: Bound, dtype: Dtype) -> Iterator[Supposition]:
-    """What people do otherwise, the simplest first."""
+    """The usual deviations from the relation, the simplest first."""
     if any(softmax.guard is not None for softmax, _ in steps.softmaxes):
         yield from _masks(steps, bound, dtype)
     if steps.products:

@@ -65,7 +65,7 @@ class Mask:
 
 @dataclass(frozen=True, slots=True)
 class Supposition:
-    """What somebody may have done otherwise. Steps are given by the `id` of their expressions."""
+    """A way in which somebody may have computed it otherwise. Steps are given by the `id` of their expressions."""
 
     kind: str
     words: str

@@ -18,8 +18,8 @@ from ..syntax.vocabulary import OPTIONS
 
 @dataclass(frozen=True, slots=True)
 class Face:
-    """What a Python function says beside the program that it declares: its name, the inputs that are given by name
-    alone, and the values of scalars that are not given."""
+    """The facts that a Python function states beside the program that it declares: its name, the inputs that are
+    given by name alone, and the values of scalars that are not given."""
 
     name: str = ""
     module: str = ""
@@ -32,7 +32,7 @@ PLAIN = Face()
 
 
 def name_of(source: Source) -> str:
-    """What a program is called that no function declares: as its file is."""
+    """The name of a program that no function declares: as its file is."""
     stem = source.name.replace("\\", "/").rpartition("/")[2].removesuffix(".ix")
     return stem if source.name.endswith(".ix") and stem.isidentifier() else "program"
 

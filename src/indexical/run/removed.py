@@ -59,7 +59,8 @@ def _absent(
     arrays: Arrays,
     known: Mapping[str, Array],
 ) -> Any:
-    """Where an expression is made of a point that was removed; None where that is nowhere, or not known."""
+    """The mask of points where an expression is made of a point that was removed; None where that is nowhere, or not
+    known."""
     match expr:
         case ir.Normalize(guard=guard) if guard is not None:
             kept = _vectorised(guard, grids, sizes, arrays)

@@ -1,4 +1,4 @@
-"""What may be written at a place: found from the words before it, so that half a statement is enough."""
+"""The words that may be written at a place: found from the words before it, so that half a statement is enough."""
 
 from __future__ import annotations
 

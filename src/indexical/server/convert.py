@@ -1,4 +1,4 @@
-"""What is known of a document, as the protocol says it: places, findings, words, colours, an outline, changes."""
+"""Answers about a document, in the types of the protocol: places, findings, words, colours, an outline, changes."""
 
 from __future__ import annotations
 

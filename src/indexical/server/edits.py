@@ -57,7 +57,7 @@ def _formatted(region: Region) -> list[Edit]:
 
 
 def _indent(text: str) -> str:
-    """What all lines begin with."""
+    """The indent that all lines have in common."""
     found = [re.match(r"[ \t]*", line) for line in text.splitlines() if line.strip()]
     return min((match.group() for match in found if match), key=len, default="")
 

@@ -1,4 +1,4 @@
-"""What is known of the name under the pointer: facts of a definition, the story of a coordinate, what a word does."""
+"""Facts about the name under the pointer: facts of a definition, the story of a coordinate, what a word does."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _space(program: Program | None, coordinate: str) -> str | None:
 
 
 def _coordinate(analysis: Analysis, program: Program | None, found: Occurrence) -> str:
-    """Where a coordinate comes from, what it is for, and what happens to it in each definition."""
+    """The origin of a coordinate, its roles, and its fate in each definition."""
     name = found.symbol.name
     space = _space(program, name)
     lines = [f"coordinate `{name}`" + (f" of space `{space}`" if space else "")]
@@ -175,12 +175,12 @@ def _coordinate(analysis: Analysis, program: Program | None, found: Occurrence) 
 
 
 def part_of(roles: Roles, coordinate: str) -> list[str]:
-    """What a coordinate does in an attention: it asks, answers, is compared, …"""
+    """The roles of a coordinate in an attention: it asks, answers, is compared, …"""
     return [_QUESTIONS[role] for role in ROLES if coordinate in roles.of(role)]
 
 
 def _fate(story: Story, name: str) -> str:
-    """What becomes of a coordinate in a definition."""
+    """The fate of a coordinate in a definition."""
     found = [f"consumed by {op}" for coordinate, op in story.consumed if coordinate == name]
     found += [f"normalised by {entry.by}" for entry in story.normalised if name in entry.coordinate.split(", ")]
     found += ["step by step"] if name in story.stepped else []

@@ -182,7 +182,7 @@ def _add_navigation(server: Server) -> None:
 
 
 def _module(document: Document, analysis: Analysis, found: Any) -> lsp.Location | None:
-    """Where a function is defined that another file has."""
+    """The place of a function that another file defines."""
     statement = analysis.statement_at(found.symbol.definitions[0].start) if found.symbol.definitions else None
     if found.symbol.kind != "function" or not isinstance(statement, tree.Use):
         return None

@@ -72,7 +72,7 @@ class Region:
         return self.end if self.is_whole else self.places[-1] + 1
 
     def shown(self, span: Span) -> tuple[int, int] | None:
-        """Where the text of a span stands in the document; None where it is not there as it is."""
+        """The place of the text of a span in the document; None where it is not there as it is."""
         found = span.shown
         return (found.start, found.end) if found.text == span.text else None
 

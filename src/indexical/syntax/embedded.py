@@ -292,7 +292,7 @@ def _literal(file: Source, node: ast.Constant) -> tuple[str, list[int]]:
 
 
 def _pieces(body: str, raw: bool) -> Iterator[tuple[str, int]]:
-    """What a literal's body says, piece by piece: as it stands, or an escape."""
+    """The text of a literal's body, piece by piece: as it stands, or an escape."""
     at = 0
     for escape in () if raw else _ESCAPE.finditer(body):
         yield body[at : escape.start()], at
@@ -323,7 +323,7 @@ def _literal_source(file: Source, node: ast.Constant) -> Source:
 
 
 def _imported(tree: ast.Module) -> tuple[set[str], dict[str, str]]:
-    """What a file calls this package, and what it calls single names of it."""
+    """The names that a file has for this package, and for single names of it."""
     modules, names = set(), {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -348,7 +348,7 @@ def _bare(node: Function) -> list[ast.expr]:
 
 
 def _assigned(tree: ast.Module) -> Look:
-    """What names stand for that the file itself assigns, `Query = Annotated[Tensor, "i d"]`."""
+    """The meaning of names that the file itself assigns, `Query = Annotated[Tensor, "i d"]`."""
     known: dict[str, str] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):

@@ -38,7 +38,7 @@ def show_accuracy(outputs: tuple[Accuracy, ...], backend: str) -> str:
 
 
 def _remarks(output: Accuracy) -> list[str]:
-    """What else is to be said of an output: how much of it was measured, what is not finite, why it is off."""
+    """Further lines about an output: how much of it was measured, what is not finite, why it is off."""
     said = []
     if output.measured < output.points:
         said.append(f"{output.measured:,} of {output.points:,} points were measured, spread over all of it")

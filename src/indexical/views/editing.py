@@ -1,4 +1,4 @@
-"""What a page needs to read a text by itself: the words of the language, and the standard library."""
+"""The parts with which a page reads a text by itself: the words of the language, and the standard library."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from ...records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What an author did, by which figures that fail would hold.
+    """A thing that an author did, by which figures that fail would hold.
 
     `kind` is one word for programs, `text` a sentence for readers. `figures` says how many figures that fail it
     explains, in this claim and in others; `chance` how likely it is that figures as far off as these, but drawn at

@@ -115,7 +115,8 @@ class Comparison:
         return float(min(off / max(figure.unit, self.grain[figure.claim]), Decimal(10) ** 12))
 
     def held(self, trial: Trial, number: int, cut: bool = False) -> tuple[set[int], set[int], dict[int, float]]:
-        """What of a claim would hold and fails, what would fail and holds, and what the rest says, in bits."""
+        """The figures of a claim that would hold and fail, those that would fail and hold, and the evidence of the
+        rest in bits."""
         explained, broken, kept = set(), set(), {}
         for at in self.failing[number] | self.holding[number]:
             figure = self.figures[at]

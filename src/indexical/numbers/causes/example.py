@@ -46,7 +46,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a figure would have been computed as."""
+    """The value that a figure would have been computed as."""
 
     value: Decimal
     removed: bool

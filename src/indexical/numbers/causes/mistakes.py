@@ -43,7 +43,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an expression stands: in which definition, with which ranges around it, among tensors of these shapes."""
+    """The place of an expression: in which definition, with which ranges around it, among tensors of these shapes."""
 
     let: ir.Let
     ranges: tuple[ir.Range, ...]

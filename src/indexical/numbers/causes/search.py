@@ -111,7 +111,7 @@ class _Search(Slips, Steps):
         return chosen
 
     def _evidence_for(self, candidate: Candidate, claims: list[int]) -> float:
-        """What the figures of some claims say for a candidate that explains all of them."""
+        """The evidence in the figures of some claims for a candidate that explains all of them."""
         kept = sum(candidate.kept.get(at, 0.0) for n in claims for at in self.holding[n] | self.failing[n])
         return kept + self.evidence(at for number in claims for at in self.failing[number])
 
@@ -145,7 +145,7 @@ class _Search(Slips, Steps):
         return result
 
     def _of_figures(self) -> Iterator[Candidate]:
-        """What authors do with figures, all steps being right."""
+        """The mistakes that authors make with figures, all steps being right."""
         yield from self.of_printing()
         yield from self.of_printed_steps()
 

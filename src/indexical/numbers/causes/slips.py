@@ -16,10 +16,10 @@ from .printing import SLIPS, arrangements
 
 
 class Slips(Comparison):
-    """What goes wrong after the right value is known."""
+    """Mistakes that are made after the right value is known."""
 
     def of_printing(self) -> Iterator[Candidate]:
-        """What went wrong after the right value was known."""
+        """A mistake that was made after the right value was known."""
         for slip in SLIPS:
             fitting = frozenset(at for at, value in enumerate(self.values) if value and self._fits(slip.fits, at))
             explained = frozenset(at for at in fitting if self.figures[at].fails)

@@ -16,7 +16,7 @@ MOST_CHOICES = 40
 
 
 class Steps(Comparison):
-    """What comes of reading figures as they are printed."""
+    """The results of reading figures as they are printed."""
 
     def of_printed_steps(self) -> Iterator[Candidate]:
         """Steps that go on from printed figures: for each claim, the fewest that explain it."""
