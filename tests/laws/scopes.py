@@ -17,10 +17,12 @@ from tests.laws.terms import (
     If,
     Number,
     Op,
+    Paren,
     Place,
     Read,
     Rest,
     Scan,
+    Short,
     Size,
     Tensor,
     Term,
@@ -157,7 +159,7 @@ def leaks(term: Any) -> bool:
             return leaks(terms[0]) or (ops[0] in ("+", "-", "*") and len(terms) == 2 and leaks(terms[1]))
         case Function(name, terms):
             return name in MEEK and any(map(leaks, terms))
-        case Cast(inner):
+        case Cast(inner) | Paren(inner) | Short(_, inner):
             return leaks(inner)
         case If(_, then, otherwise):
             return leaks(then) or leaks(otherwise)
