@@ -201,3 +201,14 @@ def test_a_place_is_where_its_offset_says() -> None:
     assert [table.offset(table.place(offset)) for offset in range(24)] == list(range(24))
     assert table.place(23) == (1, 2, 3)
     assert Table((), [1.0]).place(0) == ()
+
+
+def test_steps_within_a_step_go_along_another_axis() -> None:
+    text = """
+        input start;
+        let h[0, 0] = start;
+        let h[0, i in 1..2] = h[0, i - 1] + 1;
+        let h[t in 1..2, 0] = h[t - 1, 0] * 2;
+        let h[t in 1..2, i in 1..2] = h[t, i - 1] - { let local[d in 0..2] = h[t, i - 1] + d; local[1] };
+    """
+    assert ix.compile(text)(np.array(0.25), backend="reference").tolist() == [[0.25, 1.25], [0.5, -1.0]]

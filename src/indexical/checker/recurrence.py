@@ -104,21 +104,29 @@ def _edges(let: ir.Let) -> Iterator[Edge]:
                 yield Edge(let.name, clause, expr.tensor, expr, trail)
 
 
-def _order(group: list[str], edges: list[Edge], lets: Mapping[str, ir.Let]) -> list[ir.Order] | None:
+# An axis of a definition, by the name and the number.
+Place: TypeAlias = tuple[str, int]
+
+
+def _order(
+    group: list[str], edges: list[Edge], lets: Mapping[str, ir.Let], stepped: frozenset[Place] = frozenset()
+) -> list[ir.Order] | None:
     """Steps along one axis of each definition, all reads going one way and some strictly; what is left
-    within a step is ordered in turn."""
+    within a step is ordered in turn, along other axes than those that are `stepped` along already."""
     for forward in (True, False):
-        for axes in _assignments(group, edges, forward, lets):
+        for axes in _assignments(group, edges, forward, lets, stepped):
             rest = [e for e in edges if e.moves(axes[e.source], axes[e.target], forward, lets) < 2]
             if len(rest) == len(edges):
                 continue
-            body = _within_step(group, rest, lets)
+            body = _within_step(group, rest, lets, stepped | axes.items())
             if body is not None:
                 return [ir.Stepwise(tuple(axes.items()), forward, tuple(body))]
     return None
 
 
-def _within_step(group: list[str], edges: list[Edge], lets: Mapping[str, ir.Let]) -> list[ir.Order] | None:
+def _within_step(
+    group: list[str], edges: list[Edge], lets: Mapping[str, ir.Let], stepped: frozenset[Place]
+) -> list[ir.Order] | None:
     graph = {name: [edge.target for edge in edges if edge.source == name] for name in group}
     body: list[ir.Order] = []
     for inner in components(graph):
@@ -126,7 +134,7 @@ def _within_step(group: list[str], edges: list[Edge], lets: Mapping[str, ir.Let]
             body.append(ir.Once(inner[0]))
             continue
         members = set(inner)
-        steps = _order(inner, [e for e in edges if e.source in members and e.target in members], lets)
+        steps = _order(inner, [e for e in edges if e.source in members and e.target in members], lets, stepped)
         if steps is None:
             return None
         body += steps
@@ -134,9 +142,9 @@ def _within_step(group: list[str], edges: list[Edge], lets: Mapping[str, ir.Let]
 
 
 def _assignments(
-    group: list[str], edges: list[Edge], forward: bool, lets: Mapping[str, ir.Let]
+    group: list[str], edges: list[Edge], forward: bool, lets: Mapping[str, ir.Let], stepped: frozenset[Place]
 ) -> Iterator[dict[str, int]]:
-    """One axis for each definition, such that no read goes the wrong way."""
+    """One axis for each definition that is not `stepped` along yet, such that no read goes the wrong way."""
 
     def extend(chosen: dict[str, int]) -> Iterator[dict[str, int]]:
         if len(chosen) == len(group):
@@ -144,6 +152,8 @@ def _assignments(
             return
         name = group[len(chosen)]
         for axis in range(len(lets[name].axes)):
+            if (name, axis) in stepped:
+                continue
             chosen[name] = axis
             touched = [e for e in edges if name in (e.source, e.target) and e.source in chosen and e.target in chosen]
             if all(e.moves(chosen[e.source], chosen[e.target], forward, lets) for e in touched):
