@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .auditor import AuditFailed, Contract, audit
     from .calculus import batch, grad, jvp
     from .declared import program
+    from .decoding import incremental
     from .diagnostics import CallError, CompileError, Diagnostic, Error, SlowPath
     from .lessons import lesson
     from .lift import read
@@ -40,6 +41,7 @@ __all__ = [
     "compile",
     "exact",
     "grad",
+    "incremental",
     "jvp",
     "lesson",
     "nn",
@@ -68,6 +70,7 @@ _HOMES = {
     "patterns": "weights",
     **dict.fromkeys(("show", "trace"), "pages"),
     "program": "declared",
+    "incremental": "decoding",
     "read": "lift",
     "lesson": "lessons",
     "verify_page": "printed",

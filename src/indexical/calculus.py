@@ -51,7 +51,7 @@ def grad(program: Told, of: Names | None = None, by: Names | None = None) -> Pro
     `d_…` for each of `by`, in their order. `of` is by default the program's only output, `by` all its real inputs.
     A definition in `by` is held independent. The program may be given as its text or its file.
     """
-    known = _known(program)
+    known = known_program(program)
     targets = _targets(known, of, several=False)
     sources = _sources(known, by)
     return _derived(known, (gradient, partial(gradient, split=False)), targets, sources, "gradient")
@@ -63,7 +63,7 @@ def jvp(program: Told, by: Names | None = None, of: Names | None = None) -> Prog
     It takes the inputs of the program and a tangent `dot_…` for each of `by`; it gives `dot_…` for each of `of`,
     by default all outputs.
     """
-    known = _known(program)
+    known = known_program(program)
     targets = _targets(known, of, several=True)
     sources = _sources(known, by)
     return _derived(known, (pushed_forward,), targets, sources, "tangent")
@@ -79,7 +79,7 @@ def _derived(
         for number, derive in enumerate(ways):
             try:
                 said = (str(number), *of, "by", *by)
-                return _compiled(program, derive(program._program, of, by), what, said)
+                return derived_program(program, derive(program._program, of, by), what, said)
             except CompileError as problem:
                 against = against or problem.diagnostics[0].message
     except Refusal as problem:
@@ -92,7 +92,7 @@ def batch(program: Told, /, **coordinates: Names) -> Program:
     on them, after a `..r` that leads. What is not named is shared by the whole batch."""
     if not coordinates:
         raise _error("IX515", "no coordinate to batch over is given", 'pass one with its inputs: `b=("Q", "K", "V")`')
-    known = _known(program)
+    known = known_program(program)
     derived = known._program
     said: list[str] = []
     for name, inputs in coordinates.items():
@@ -104,12 +104,12 @@ def batch(program: Told, /, **coordinates: Names) -> Program:
         except Unbatchable as problem:
             raise _error("IX515", f"no batch over `{name}`: {problem}", None) from None
     try:
-        return _compiled(known, derived, "batch", said)
+        return derived_program(known, derived, "batch", said)
     except CompileError as problem:
         if not all(found.code in _CLAIMED for found in problem.diagnostics):
             raise
     contracts = [_holding(known, derived, contract, frozenset(coordinates)) for contract in derived.contracts]
-    return _compiled(known, replace(derived, contracts=tuple(filter(None, contracts))), "batch", said)
+    return derived_program(known, replace(derived, contracts=tuple(filter(None, contracts))), "batch", said)
 
 
 def _holding(program: Program, derived: ir.Program, contract: ir.Contract, new: frozenset[str]) -> ir.Contract | None:
@@ -118,14 +118,14 @@ def _holding(program: Program, derived: ir.Program, contract: ir.Contract, new: 
         roles = tuple((role if name in new else known, name) for known, name in contract.roles)
         claimed = replace(contract, roles=roles)
         try:
-            _compiled(program, replace(derived, contracts=(claimed,)), "batch", ())
+            derived_program(program, replace(derived, contracts=(claimed,)), "batch", ())
         except CompileError:
             continue
         return claimed
     return None
 
 
-def _known(program: Any) -> Program:
+def known_program(program: Any) -> Program:
     match program:
         case Program():
             return program
@@ -214,7 +214,7 @@ def _error(code: str, message: str, help: str | None, span: Span | None = None) 
     return CallError([Diagnostic(code, message, () if span is None else (Label(span),), help=help)])
 
 
-def _compiled(program: Program, derived: ir.Program, what: str, said: Sequence[str]) -> Program:
+def derived_program(program: Program, derived: ir.Program, what: str, said: Sequence[str]) -> Program:
     """The derived program. Without contracts its text is made when somebody reads it; `said` is then what was asked
     for, beside the program that it is derived from."""
     name = f"{what} of {program._program.source.name}"

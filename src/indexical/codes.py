@@ -132,6 +132,7 @@ CODES: dict[str, Code] = {
     "IX515": _error("a question that cannot be asked"),
     "IX516": _error("a figure on a page that does not hold"),
     "IX517": _error("a comment on a page that names nothing"),
+    "IX518": _error("positions that cannot be taken one after another"),
     # Reading code of others.
     "IX601": _error("a callable that cannot be run"),
     "IX602": _error("an operation that cannot be read"),

@@ -10,6 +10,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Dtype
 from ..ir.walk import renamed_apart
+from ..plan.appends import find_append
 from . import arrays, branches, integers, removal, scatter, sizes
 from .base import Value, is_step, plain
 from .code import ALL, ELLIPSIS, ZERO, Call, Name, Node, Slice, Tuple, call
@@ -33,6 +34,8 @@ def define_whole(low: Lowering, let: ir.Let) -> None:
         define_by_clauses(low, let, variable)
         return
     clause = let.clauses[0]
+    if _append(low, let, clause, variable):
+        return
     value = clause_value(low, let, clause, {})
     if not let.axes and value.python:
         low.text.assign(variable, value.code)
@@ -43,6 +46,29 @@ def define_whole(low: Lowering, let: ir.Let) -> None:
     starts = tuple(range.lower for range in clause.ranges)
     low.stored[let.name] = Stored(variable, low.dtypes[let.name], starts=starts)
     define_mask(low, let)
+
+
+def _append(low: Lowering, let: ir.Let, clause: ir.Clause, variable: str) -> bool:
+    """Write new rows into an array that is ours, behind those that it has: nothing is copied."""
+    append = find_append(let, low.program.inputs)
+    if append is None or low.isolate:
+        return False
+    dtype = low.dtypes[let.name]
+    if not low.text.dialect.updates_in_place or low.dtypes[append.past] != dtype:
+        low.decline("append", "the array that has what is past cannot be written to")
+        return False
+    assert isinstance(clause.body, ir.Select)
+    ranges = tuple(
+        replace(range, lower=append.first, stated=True) if number == append.axis else range
+        for number, range in enumerate(clause.ranges)
+    )
+    new = replace(clause, ranges=ranges, body=clause.body.then)
+    code = placed(low, let, clause_value(low, let, new, {}), new, {})
+    low.text.assign(variable, Name(low.stored[append.past].variable))
+    low.text.store(variable, slots(low, let, new, ()), code)
+    low.stored[let.name] = Stored(variable, dtype)
+    low.tell("new rows are written behind those that are kept")
+    return True
 
 
 def define_by_clauses(low: Lowering, let: ir.Let, variable: str) -> None:

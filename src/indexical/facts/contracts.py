@@ -251,7 +251,7 @@ def _report_causal(
     point = None
     if offset is None or isinstance(offset, ir.Const):
         more = 0 if offset is None else int(offset.value)
-        point = _counterexample(scan, index, here, more, view.lets[contract.name])
+        point = later_pair(scan, index, here, more, view.lets[contract.name])
     guard = gather.weights.kept[0] if gather.weights.kept else None
     span = gather.weights.span if guard is None else guard.span
     words = "no guard removes the future" if guard is None else "this guard keeps it"
@@ -291,7 +291,7 @@ def _query_axis(view: View, let: ir.Let, gather: Gather | Ungathered) -> int | N
     return None
 
 
-def _counterexample(scan: Scan, index: ir.Expr, here: ir.Expr, offset: int, let: ir.Let) -> tuple[int, int] | None:
+def later_pair(scan: Scan, index: ir.Expr, here: ir.Expr, offset: int, let: ir.Let) -> tuple[int, int] | None:
     """A query and a position later than so much after it that it reads, where every size is 4; None if none is
     found."""
     from ..ir.sampled import SIZE, may_hold, value_at  # Only a refuted contract asks.

@@ -183,13 +183,15 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """`dtype` is None where none was declared: any of its kind will do."""
+    """`dtype` is None where none was declared: any of its kind will do. An array that is `owned` may be written to: by
+    a definition that puts new rows behind those that it has."""
 
     name: str
     axes: tuple[Axis, ...]
     kind: Kind
     dtype: Dtype | None
     span: Span = _span()
+    owned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
