@@ -7,7 +7,7 @@ from functools import partial
 
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
-from ..plan.few import SHORT_ROWS
+from ..plan.few import SHORT_ROWS, last_hears_all
 from ..plan.norms import Norm
 from ..plan.placement import has_keys
 from ..plan.steps import Attend, Chunks, Softpick, Step
@@ -124,7 +124,25 @@ def attended(low: Lowering, let: ir.Let, step: Step, attend: Attend, frame: Fram
         return library_attention.fused(low, let, attend, frame)
     if step.kernel == TRITON:
         return by_triton(low, let, attend, frame, step.chunks)
+    if step.kernel == INTERVALS and last_hears_all(attend):
+        return one_or_tiled(low, let, attend, frame)
     return tiled(low, let, attend, frame, step.kernel)
+
+
+def one_or_tiled(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
+    """One query, which is the last and hears all keys, by the library's own kernel; several by tiles."""
+    assert frame.row is not None
+    variable = low.text.fresh(f"{let.name}_of_one")
+    low.text.add("if", infix("==", sizes.length(low, frame.row, frame.scope), 1))
+    with low.block():
+        result = library_attention.fused(low, let, replace(attend, shape="full"), frame)
+        low.text.assign(variable, result)
+    low.text.add("else")
+    with low.block():
+        other = tiled(low, let, attend, frame, INTERVALS)
+        low.text.assign(variable, arrays.in_order(low, other, result.axes))
+    low.tell("one query alone: by the library's own kernel")
+    return result.but(Name(variable))
 
 
 def tiled(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, kernel: str) -> Value:

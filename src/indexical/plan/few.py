@@ -7,6 +7,7 @@ has to be looked at makes the device wait.
 
 from __future__ import annotations
 
+from ..ir.affine import polynomial, replaced
 from .steps import Attend, Few, Free, Softmax, Softpick
 
 # Points of a mask that arithmetic makes: 256 queries by 256 keys. Beyond, intervals leave out more than they cost.
@@ -20,6 +21,22 @@ LEARNED = 1 << 23
 # Positions of a causal product on a GPU for which one kernel of all pairs costs less than chunks do, whose states are
 # written and read again. Measured on an H200 with `benchmarks/gpu.py --rows retention`.
 SHORT_ROWS = 8192
+
+
+def last_hears_all(attend: Attend) -> bool:
+    """Whether the last query hears all keys, and weights are no more than exponentials over their sum: a query that is
+    alone is the last."""
+    row, key = attend.row, attend.attention.key
+    if row is None or attend.scores.bias is not None or attend.totals or len(attend.keys) != 1:
+        return False
+    piece, rows = attend.keys[0], attend.domain.range(row)
+    if attend.attention.normaliser != Softmax(None) or not piece.is_interval or piece.lower or not rows.from_zero:
+        return False
+    constants = attend.domain.known.constants
+    last = polynomial(rows.upper, constants) - 1
+    beyond = [replaced(polynomial(upper, constants), row, last) for upper in piece.upper]
+    reach = [(end - polynomial(key.upper, constants)).constant for end in beyond]
+    return key.from_zero and all(more is not None and more >= 0 for more in reach)
 
 
 def few_pairs(attend: Attend, device: str) -> Few | None:
