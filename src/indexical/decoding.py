@@ -21,6 +21,7 @@ from .plan.steps import WIDTH
 from .records import dataclass
 from .run import tensors
 from .run.asked import packed
+from .run.calling import Caller
 from .run.growing import last_rows, rows_of, shares, with_room, written
 from .transform.causality import split
 from .transform.incremental import Memory, Stepping, step_of
@@ -79,6 +80,7 @@ class Decoder:
         self._given = tuple(dict.fromkeys((*wanted, *kept)))
         outputs = (*wanted, *(memory.after for memory in self._memories))
         self._step = derived_program(program, replace(stepping.program, outputs=outputs), "step", (along, "in place"))
+        self._caller = Caller(self._step._engine, by_sizes=False)
         self._pack = packed(wanted)
         # The inputs that are given for new positions, in their order; all others stay what they were.
         self.inputs = tuple(t.name for t in split.program.inputs if split.along[t.name] and t.name not in weights)
@@ -136,7 +138,8 @@ class Decoder:
             values = {**state._fixed, **new, **rows}
             if self._stepping.before is not None:
                 values[self._stepping.before] = state.length
-            found = self._step(*(values[name] for name in self._step.inputs), backend=state._backend)
+            arguments = tuple(values[name] for name in self._step.inputs)
+            found = self._caller.call(arguments, {}, None, state._backend, False, True)
             found = found if len(self._step.outputs) > 1 else (found,)
             after = found[len(self._wanted) :]
             result = state._store.after(state, count, after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -31,9 +32,10 @@ class Expected(NamedTuple):
 
 
 class Caller:
-    """The calls of one program, and the signatures it was called with."""
+    """The calls of one program, and the signatures it was called with. Where sizes never come again, as in steps of
+    decoding, no function is made for those of one call (`by_sizes`)."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, by_sizes: bool = True) -> None:
         self.engine = engine
         self.names = tuple(tensor.name for tensor in engine.program.inputs)
         self.calls = Calls()
@@ -43,7 +45,7 @@ class Caller:
         self._expected: tuple[Expected, ...] = ()
         self._misses = 0
         self._unsized = 0
-        self._next_sized = _FIRST_SIZED
+        self._next_sized = _FIRST_SIZED if by_sizes else sys.maxsize
         self._is_transformed = transform_test()
 
     def call(

@@ -37,11 +37,11 @@ def split(program: ir.Program, along: str, fixed: Collection[str], outputs: Sequ
 
 
 class _Between(Dependence):
-    """The scans of what is kept and given, through all that is not kept."""
+    """The scans of what has one position, through what has pairs of them: as many proofs as there are reads."""
 
     def __init__(self, program: ir.Program, split: Split) -> None:
         super().__init__(program, influence=True)
-        self.cut = frozenset(split.kept)
+        self.cut = frozenset(name for name in split.axis if len(split.along[name]) == 1)
         reads = {let.name: [r.tensor for r in reads_of(let) if r.tensor in self.lets] for let in program.lets}
         left = {name: [read for read in read_ if read not in self.cut] for name, read_ in reads.items()}
         self.loops = {
@@ -67,7 +67,8 @@ class _Prover:
     def __init__(self, view: View, split: Split, outputs: Sequence[str]) -> None:
         self.view, self.split, self.outputs = view, split, outputs
         self.length = build.size(split.row, view.program.inputs[0].span)
-        self.roots = [name for name in (*outputs, *split.kept) if name in view.lets and name in split.axis]
+        single = [name for name in split.rows if len(split.along[name]) == 1]
+        self.roots = dict.fromkeys((*single, *(name for name in outputs if name in split.axis)))
         lets = tuple(self._counted(let) for let in view.program.lets)
         self.between = _Between(replace(view.program, lets=lets), split)
 
@@ -106,7 +107,8 @@ class _Prover:
         for let, scan, domain, own, index in self.scans():
             # A pair of positions is there when both are.
             places = [own, *(build.coord(let.axes[n].coordinate, let.span) for n in self._columns(let))]
-            if not any(domain.proves(build.apply("<=", (index, place), "bool", index.span)) for place in places):
+            orders = [build.apply("<=", (index, place), "bool", index.span) for place in places if place != index]
+            if len(orders) == len(places) and not any(map(domain.proves, orders)) and not domain.is_empty():
                 self._refuse(let, scan, own, index)
 
     def _is_table(self, tensor: ir.Input | ir.Let, axis: ir.Axis) -> bool:
@@ -123,7 +125,7 @@ class _Prover:
         return [n for n in self.split.along[let.name] if n != self.split.axis[let.name]]
 
     def scans(self) -> Iterator[tuple[ir.Let, Scan, Domain, ir.Expr, ir.Expr]]:
-        """Every read of a row by an output or by what is kept: with where that is, its own position and that read."""
+        """Every read of a row by another one: with where that is, its own position and that read."""
         for name in self.roots:
             let = self.view.lets[name]
             axis = let.axes[self.split.axis[name]]
@@ -135,9 +137,7 @@ class _Prover:
                     index = _less(scan.indices[self.split.axis[scan.tensor]], self.split.offset[scan.tensor])
                 else:
                     continue
-                domain = self.view.scanning(let, scan)
-                if not domain.is_empty():
-                    yield let, scan, domain, own, index
+                yield let, scan, self.view.scanning(let, scan), own, index
 
     def _refuse(self, let: ir.Let, scan: Scan, own: ir.Expr, index: ir.Expr) -> None:
         pair = later_pair(scan, index, own, 0, let)
@@ -184,7 +184,7 @@ class _Prover:
         """How many positions back each that is kept is read at most; None where nothing bounds it."""
         found: dict[str, ir.Expr | None] = {}
         for _, scan, domain, own, index in self.scans():
-            if scan.tensor in self.split.kept and found.get(scan.tensor, own) is not None:
+            if scan.tensor in self.split.kept and index != own and found.get(scan.tensor, own) is not None:
                 here = _reach(domain, polynomial(own) - polynomial(index), index.span)
                 before = found.get(scan.tensor)
                 found[scan.tensor] = here if before is None or here is None else _larger(before, here)

@@ -1,0 +1,53 @@
+"""The law of decoding on programs that are drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tests.decoding.drawn import drawn
+from tests.decoding.law import check, pieces
+from tests.laws.programs import random_case
+
+import indexical as ix
+
+
+@pytest.mark.sampled(25)
+@pytest.mark.parametrize("seed", range(200))
+def test_drawn_programs_give_the_same_in_pieces(seed: int) -> None:
+    """None of them is refused: each hears its own position and earlier ones alone."""
+    program = ix.compile(drawn(seed))
+    draw = np.random.default_rng(seed)
+    arrays = {
+        "x": draw.normal(size=(2, 6, 3)),
+        "w": draw.normal(size=(3, 3)),
+        "a": draw.normal(size=3),
+        "label": draw.integers(0, 2, (2, 6)),
+    }
+    if seed % 2:
+        arrays = {name: torch.tensor(array) for name, array in arrays.items()}
+    decoder = ix.incremental(program, along="position")
+    check(decoder, arrays, pieces(6, seed % 7), "reference" if seed % 10 == 4 else None)
+
+
+@pytest.mark.sampled(60)
+@pytest.mark.parametrize("seed", range(300))
+def test_any_program_is_decoded_rightly_or_refused(seed: int) -> None:
+    case = random_case(seed)
+    program = ix.compile(case.text)
+    letters = {axis.coordinate.name for t in program.ir.inputs for axis in t.axes if not axis.coordinate.rest}
+    for along in sorted(letters):
+        for name in program.definitions:
+            try:
+                decoder = ix.incremental(program, along, name)
+            except ix.CallError:
+                continue
+            if name not in decoder._split.axis:
+                continue
+            try:
+                decoder.program(outputs=name, **case.arrays)
+                length = {np.shape(case.arrays[x])[decoder._split.along[x][0]] for x in decoder.inputs}
+                count = length.pop()
+                check(decoder, case.arrays, (count - count // 2, count // 2), close=1e-6)
+            except ix.Error:
+                continue
