@@ -114,7 +114,7 @@ class Decoder:
         length = self._length(given)
         call = dict(given)
         for name, axis in self._fixed_axes:
-            call[name] = rows_of(call[name], call[name].ndim + axis, 0, length)
+            call[name] = rows_of(call[name], axis, 0, length)
         with _no_gradients(call.values()):
             found = self.program(outputs=self._given, backend=backend, **call)
             kept = {**call, **dict(zip(self._given, found, strict=True))}
@@ -163,12 +163,12 @@ class Decoder:
     def _length(self, given: dict[str, Any]) -> int:
         """The number of positions in a call."""
         for name in self.inputs:
-            axis = self._split.along[name][0]
+            # A leading axis may stand for several: it is counted from the end.
+            axis = self._split.along[name][0] - len(self._split.program.tensors[name].axes)
             shape = np.shape(given[name])
-            if len(shape) > axis - (len(self._split.program.tensors[name].axes)):
-                # Leading axes may stand for several: count from the end.
-                return int(shape[axis - len(self._split.program.tensors[name].axes)])
-        return 0
+            if len(shape) >= -axis:
+                return int(shape[axis])
+        return 0  # What is wrong with such an array, the call says.
 
     def _packed(self, found: Any) -> Any:
         return found[0] if self._alone else self._pack(*found[: len(self._wanted)])
@@ -342,7 +342,8 @@ def _words(decoder: Decoder) -> Iterable[str]:
     totals: dict[str, int] = {}
     lines = []
     for memory in decoder._memories:
-        extents = [axis.extent for n, axis in enumerate(tensors_[memory.tensor].axes) if n != memory.axis]
+        rows_at = split.axis[memory.tensor]
+        extents = [axis.extent for n, axis in enumerate(tensors_[memory.tensor].axes) if n != rows_at]
         known = [sizes[extent] for extent in extents if extent in sizes]
         letters = " * ".join(shown(extent) for extent in extents if extent not in sizes)
         if memory.rows is None:

@@ -12,8 +12,9 @@ from . import jax_arrays, tensors
 _LEAST_ROOM = 64
 
 
-def _index(axis: int, first: int, beyond: int) -> tuple[slice, ...]:
-    return (*[slice(None)] * axis, slice(first, beyond))
+def _index(axis: int, first: int, beyond: int) -> tuple[Any, ...]:
+    """Some rows along an axis, which is counted from the end."""
+    return (..., slice(first, beyond), *[slice(None)] * (-1 - axis))
 
 
 def rows_of(array: Any, axis: int, first: int, beyond: int) -> Any:

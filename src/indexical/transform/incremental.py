@@ -22,7 +22,8 @@ from .past import COMPARISONS, Split, Unsplit, changed, sizes_in
 
 @dataclass(frozen=True)
 class Memory:
-    """A tensor that is kept: the input of a step that has it, the definition that has the new rows too, and the axis.
+    """A tensor that is kept: the input of a step that has it, the definition that has the new rows too, and the axis,
+    counted from the end.
 
     Of a recurrence only `rows` are kept, which are handed on as a whole.
     """
@@ -139,7 +140,8 @@ class _Step:
         return not any(self.split.row in sizes_in(extent) for extent in extents)
 
     def _memory(self, name: str, rows: int | None) -> Memory:
-        return Memory(name, self.past[name], self.names[name], self.split.axis[name], self.split.offset[name], rows)
+        axis = self.split.axis[name] - len(self.source.tensors[name].axes)
+        return Memory(name, self.past[name], self.names[name], axis, self.split.offset[name], rows)
 
     # --------------------------------------------------------------------------------- inputs
 
@@ -161,7 +163,7 @@ class _Step:
     def _past(self, tensor: ir.Input | ir.Let, memory: Memory) -> ir.Input:
         axes: list[ir.Axis] = []
         for number, axis in enumerate(tensor.axes):
-            if number == memory.axis:
+            if number == self.split.axis[memory.tensor]:
                 extent = self._room(memory)
                 own = self.every
                 if memory.rows is not None or memory.offset:
@@ -365,7 +367,7 @@ class _Step:
     def _joined(self, tensor: ir.Input | ir.Let) -> ir.Let:
         """The rows that are past, and the new ones behind them."""
         memory = self._memory(tensor.name, None)
-        axis = memory.axis
+        axis = self.split.axis[tensor.name]
         own = self.every
         here = build.coord(own, self.span)
         first = _plus(self.gone, memory.offset)
@@ -382,7 +384,8 @@ class _Step:
         room = build.whole(rows, self.span)
         is_new = build.apply(">=", (behind, room), "bool", self.span)
         new = build.apply("-", (behind, room), "whole", self.span)
-        return self._over(tensor, memory.after, own, room, memory.axis, is_new, new, behind, memory.past)
+        axis = self.split.axis[tensor.name]
+        return self._over(tensor, memory.after, own, room, axis, is_new, new, behind, memory.past)
 
     def _over(
         self,
