@@ -6,16 +6,19 @@ listens to is not scanned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.conditions import fails
 from ..ir.context import Trail, inside
+from ..ir.domain import Domain
+from ..ir.needs import endless
 from ..ir.types import Coordinate
 from ..ir.walk import at, fresh, substitute
 from ..records import dataclass
+from .orders import CAUSAL, OWN, both, compare
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +49,14 @@ class Dependence:
     def __post_init__(self) -> None:
         self.lets = self.program.definitions
         self.steps = {name: (order, axis) for order in _stepwise(self.program.order) for name, axis in order.axes}
+        self.endless = endless(self.program)
+        self._turns: dict[str, tuple[Scan, ...]] = {}
 
     def of(self, name: str) -> tuple[Scan, ...]:
         """The scans of the inputs by a definition, through all other definitions."""
         if name not in self._known:
-            group = self.group(name)
-            self._known[name] = _distinct(self._recurrence(name, group) if group else self._plain(name))
+            found = self._recurrence(name) if name in self.endless else self._plain(name)
+            self._known[name] = _distinct(found)
         return self._known[name]
 
     def group(self, name: str) -> tuple[str, ...]:
@@ -63,10 +68,16 @@ class Dependence:
 
     def _plain(self, name: str) -> Iterator[Scan]:
         let = self.lets[name]
+        for scan in self._direct(name):
+            yield from self._through(scan, let)
+
+    def _direct(self, name: str) -> Iterator[Scan]:
+        """The reads of a definition, in the coordinates of its home."""
+        let = self.lets[name]
         for clause in let.clauses:
             for scan in direct(clause, self.lets, self.influence):
-                scan = _within_box(scan, clause) if len(let.clauses) > 1 else scan
-                yield from self._through(_canonical(scan, clause, let), let)
+                scan = _within_box(scan, clause) if len(let.clauses) > 1 or name in self.endless else scan
+                yield _canonical(scan, clause, let)
 
     def _through(self, scan: Scan, home: ir.Let) -> Iterator[Scan]:
         """A scan of a definition, as scans of the inputs. What is scanned on the way is never called as a coordinate
@@ -74,26 +85,55 @@ class Dependence:
         if scan.tensor not in self.lets:
             yield scan
             return
-        let = self.lets[scan.tensor]
-        names = {axis.coordinate.name for axis in home.axes}
         for inner in self.of(scan.tensor):
-            yield _compose(scan, inner, let, names)
+            yield self._composed(scan, inner, home)
 
-    def _recurrence(self, name: str, group: tuple[str, ...]) -> Iterator[Scan]:
+    def _composed(self, scan: Scan, inner: Scan, home: ir.Let) -> Scan:
+        return _compose(scan, inner, self.lets[scan.tensor], {axis.coordinate.name for axis in home.axes})
+
+    def _recurrence(self, name: str) -> Iterator[Scan]:
         """The scans of a recurrence: everything that its steps so far have scanned."""
         let = self.lets[name]
         order, axis = self.steps[name]
-        mixed = self.mixed(group)
+        group = [member for member in self.group(name) if member in self.endless]
+        ways = self._ways(group)
         for member in group:
             other = self.lets[member]
-            for clause in other.clauses:
-                for scan in direct(clause, self.lets, self.influence):
-                    if scan.tensor in group:
-                        continue
-                    local = _canonical(_within_box(scan, clause), clause, other)
-                    for inner in self._through(local, other):
-                        step = (self.steps[member][1], let.axes[axis].coordinate, order.forward)
-                        yield _over_steps(inner, other, let, step, mixed)
+            step = _Step(self.steps[member][1], let.axes[axis].coordinate, order.forward)
+            for scan in self._turn(member):
+                if scan.tensor not in group:
+                    for inner in self._through(scan, other):
+                        yield _over_steps(inner, other, let, step, ways)
+
+    def _turn(self, name: str) -> tuple[Scan, ...]:
+        """The scans of one step: of what is not made of itself, and of what only is through an earlier one."""
+        if name not in self._turns:
+            group, let = self.group(name), self.lets[name]
+            found: list[Scan] = []
+            for scan in self._direct(name):
+                if scan.tensor in group and scan.tensor not in self.endless:
+                    found += (self._composed(scan, inner, let) for inner in self._turn(scan.tensor))
+                else:
+                    found.append(scan)
+            self._turns[name] = _distinct(found)
+        return self._turns[name]
+
+    def _ways(self, group: Sequence[str]) -> dict[str, str | None]:
+        """How the steps of a recurrence pass on each coordinate, by its name: as it is, or from those up to it alone;
+        or from all of them."""
+        result: dict[str, str | None] = {}
+        for member in group:
+            homes = self.lets[member].axes
+            for scan in self._turn(member):
+                if scan.tensor not in group:
+                    continue
+                reached = scanned(self.lets[member], scan, self.lets)
+                for axis, index in zip(self.lets[scan.tensor].axes, scan.indices, strict=True):
+                    name = axis.coordinate.name
+                    own = next((home.coordinate for home in homes if home.coordinate.name == name), None)
+                    verdict = None if own is None else compare(reached, build.coord(own, index.span), index)
+                    result[name] = both(result.get(name, OWN), verdict)
+        return result
 
     def mixed(self, group: tuple[str, ...]) -> set[str]:
         """The coordinates, by name, that definitions which read each other do not pass on as they are."""
@@ -112,6 +152,13 @@ class Dependence:
                             kept = isinstance(index, ir.Coord) and names.get(index.coordinate) == axis.coordinate.name
                             result |= set() if kept else {axis.coordinate.name}
         return result
+
+
+def scanned(let: ir.Let, scan: Scan, lets: Mapping[str, ir.Let]) -> Domain:
+    """The points that a scan reaches, in the coordinates of the definition's home."""
+    zero = build.whole(0, let.span)
+    home = tuple(ir.Range(axis.coordinate, zero, axis.extent, False, let.span) for axis in let.axes)
+    return Domain.of((*home, *scan.ranges), scan.conditions, lets)
 
 
 def _distinct(scans: Iterable[Scan]) -> tuple[Scan, ...]:
@@ -300,9 +347,17 @@ def _compose(outer: Scan, inner: Scan, let: ir.Let, names: set[str]) -> Scan:
     )
 
 
-def _over_steps(scan: Scan, member: ir.Let, let: ir.Let, step: tuple[int, Coordinate, bool], mixed: set[str]) -> Scan:
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The axis of a definition that is stepped, the step of the one that scans, and whether steps go forward."""
+
+    axis: int
+    now: Coordinate
+    forward: bool
+
+
+def _over_steps(scan: Scan, member: ir.Let, let: ir.Let, step: _Step, ways: Mapping[str, str | None]) -> Scan:
     """A scan of one step, over all steps up to now. A coordinate that every turn passes on stays what it is."""
-    step_axis, now, forward = step
     homes = {axis.coordinate.name for axis in let.axes}
     taken = homes | {range.coordinate.name for range in scan.ranges}
     values: dict[Coordinate, ir.Expr] = {}
@@ -310,15 +365,20 @@ def _over_steps(scan: Scan, member: ir.Let, let: ir.Let, step: tuple[int, Coordi
     held: list[ir.Expr] = []
     for number, axis in enumerate(member.axes):
         name = axis.coordinate.name
-        if number != step_axis and name in homes and name not in mixed:
+        way = ways.get(name, OWN) if name in homes else None
+        if number != step.axis and way == OWN:
             continue
         coordinate = fresh(axis.coordinate, taken)
         taken.add(coordinate.name)
         point = build.coord(coordinate, let.span)
         values[axis.coordinate] = point
         ranges.append(ir.Range(coordinate, build.whole(0, let.span), axis.extent, False, let.span))
-        if number == step_axis:
-            here = build.coord(now, let.span)
-            held.append(build.apply("<=" if forward else ">=", (point, here), "bool", let.span))
+        if number == step.axis:
+            here = build.coord(step.now, let.span)
+            held.append(build.apply("<=" if step.forward else ">=", (point, here), "bool", let.span))
+        elif way is not None:
+            own = next(home.coordinate for home in let.axes if home.coordinate.name == name)
+            sides = (point, build.coord(own, let.span))
+            held.append(build.apply("<=" if way == CAUSAL else ">=", sides, "bool", let.span))
     moved = _rename(scan, taken, values)
     return Scan(moved.tensor, moved.indices, (*ranges, *moved.ranges), (*held, *moved.conditions), False)

@@ -16,7 +16,7 @@ from ..ir.walk import walk
 from ..records import dataclass
 from ..source import Span
 from .dependence import Scan, evaluated, support
-from .orders import ANTI_CAUSAL, CAUSAL, OWN, Order, compare, order, place_on
+from .orders import ANTI_CAUSAL, CAUSAL, OWN, Order, both, compare, order, place_on
 from .positions import Positions, counted_from, is_declared
 from .view import View
 
@@ -84,7 +84,7 @@ def _heard(view: View, positions: Positions, let: ir.Let, number: int) -> dict[s
             continue
         for index in indices:
             verdict = compare(reached, place, index)
-            found[scan.tensor] = _both(found.get(scan.tensor, OWN), verdict)
+            found[scan.tensor] = both(found.get(scan.tensor, OWN), verdict)
     return {tensor.name: found[tensor.name] for tensor in view.program.inputs if tensor.name in found}
 
 
@@ -108,12 +108,6 @@ def _runs(view: View, positions: Positions, scan: Scan, number: int, counted: se
         return positions.group(space) == group
     index = scan.indices[number]
     return not isinstance(index, ir.Coord) and len(counted & counted_from(index)) == 1
-
-
-def _both(one: str | None, other: str | None) -> str | None:
-    if OWN in (one, other):
-        return other if one == OWN else one
-    return one if one == other else None
 
 
 # ----------------------------------------------------------------------------- own sums

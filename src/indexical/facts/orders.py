@@ -31,6 +31,13 @@ def compare(known: Assumptions | Domain, here: ir.Expr, there: ir.Expr) -> str |
     return OWN if before and after else CAUSAL if before else ANTI_CAUSAL if after else None
 
 
+def both(one: str | None, other: str | None) -> str | None:
+    """The order that holds of both, where one does."""
+    if OWN in (one, other):
+        return other if one == OWN else one
+    return one if one == other else None
+
+
 def place_on(axis: ir.Axis | None, coordinate: Coordinate, span: Span) -> ir.Expr:
     """The position of a point on an axis, as the text counts it: an axis may begin above 0."""
     place = build.coord(coordinate, span)

@@ -8,7 +8,6 @@ from functools import cached_property
 from ..checker.spaces import Classes
 from ..checker.spaces import check as check_spaces
 from ..diagnostics import Sink
-from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.factors import Forms
 from ..ir.context import Trail, agreed, assume, visit_clause
@@ -19,7 +18,7 @@ from ..ir.types import Coordinate
 from ..ir.walk import reads_of, rebuild, walk
 from ..records import dataclass
 from .attention import Comparison, Gather, Site, Ungathered, compare, gathers, sites, ungathered
-from .dependence import Dependence, Scan
+from .dependence import Dependence, Scan, scanned
 from .distributions import keeps_a_point
 from .transposes import Transposed, Use, transposes
 from .wording import plain
@@ -185,6 +184,4 @@ class View:
 
     def scanning(self, let: ir.Let, scan: Scan) -> Domain:
         """The points that a scan reaches, in the coordinates of the definition's home."""
-        zero = build.whole(0, let.span)
-        home = tuple(ir.Range(axis.coordinate, zero, axis.extent, False, let.span) for axis in let.axes)
-        return Domain.of((*home, *scan.ranges), scan.conditions, self.lets)
+        return scanned(let, scan, self.lets)

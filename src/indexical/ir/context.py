@@ -129,6 +129,26 @@ def _agreed(program: ir.Program) -> Iterator[tuple[ir.Expr, ir.Expr]]:
         yield one.range.upper, one.extent
 
 
+class Agreement:
+    """Lengths that are the same in every call that a program accepts: those of all axes that one coordinate indexes
+    bare, where its range is not stated."""
+
+    def __init__(self, program: ir.Program) -> None:
+        self._same: dict[ir.Expr, ir.Expr] = {}
+        for pair in agreed(program):
+            one, other = map(self._root, pair)
+            if one != other:
+                self._same[other] = one
+
+    def _root(self, extent: ir.Expr) -> ir.Expr:
+        while extent in self._same:
+            extent = self._same[extent]
+        return extent
+
+    def holds(self, one: ir.Expr, other: ir.Expr) -> bool:
+        return self._root(one) == self._root(other)
+
+
 def assume(trail: Trail, lets: Mapping[str, ir.Let]) -> Assumptions:
     """A trail as facts to reason from. Guards that are definitions are looked through."""
     result = Assumptions(constants=constants_of(lets), definitions=look_through(lets))

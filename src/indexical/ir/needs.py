@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from . import nodes as ir
+from .graph import components
 from .graph import reached as reached
 from .walk import reads_of, walk
 
@@ -46,3 +47,18 @@ def needed(program: ir.Program, wanted: Iterable[str]) -> set[str]:
     """The definitions that some definitions, and all assertions, are made of."""
     lets = program.definitions
     return lets.keys() & made_of((*wanted, *asserted(program)), lets)
+
+
+def endless(program: ir.Program) -> frozenset[str]:
+    """The definitions that cannot be written out in those that read them: that would have no end. On a cycle through
+    a base case it is those with a base case alone: a layer's queries and keys end at what enters the layer."""
+    lets = program.definitions
+    found: set[str] = set()
+    for order in program.order:
+        if isinstance(order, ir.Stepwise):
+            group = members(order)
+            single = [name for name in group if len(lets[name].clauses) == 1]
+            edges = {name: [read.tensor for read in reads_of(lets[name]) if read.tensor in single] for name in single}
+            loops = any(len(part) > 1 or part[0] in edges[part[0]] for part in components(edges))
+            found |= group if loops else group - edges.keys()
+    return frozenset(found)

@@ -9,13 +9,14 @@ from fractions import Fraction
 from ..checker.scope import Refusal
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.context import Agreement
 from ..ir.needs import read_in
 from ..ir.walk import reads_of
 from ..source import Span
 from .flatness import flat_parts
 from .gradient import Derived, Seeds, derive, fresh_name, home_of
 from .stable import stable_lets
-from .statement import Agreement, restated
+from .statement import restated
 
 
 def gradient(program: ir.Program, of: Sequence[str], by: Sequence[str], split: bool = True) -> ir.Program:

@@ -7,32 +7,12 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ..ir import nodes as ir
-from ..ir.context import agreed
+from ..ir.context import Agreement
 from ..ir.types import Coordinate
 from ..ir.walk import rebuild, walk
 
 Tensors: TypeAlias = Mapping[str, ir.Input | ir.Let]
 Lengths: TypeAlias = dict[Coordinate, set[ir.Expr]]
-
-
-class Agreement:
-    """Lengths that are the same in every call that a program accepts: those of all axes that one coordinate indexes
-    bare, where its range is not stated."""
-
-    def __init__(self, program: ir.Program) -> None:
-        self._same: dict[ir.Expr, ir.Expr] = {}
-        for pair in agreed(program):
-            one, other = map(self._root, pair)
-            if one != other:
-                self._same[other] = one
-
-    def _root(self, extent: ir.Expr) -> ir.Expr:
-        while extent in self._same:
-            extent = self._same[extent]
-        return extent
-
-    def holds(self, one: ir.Expr, other: ir.Expr) -> bool:
-        return self._root(one) == self._root(other)
 
 
 def restated(let: ir.Let, tensors: Tensors, agreement: Agreement) -> ir.Let:

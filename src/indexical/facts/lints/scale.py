@@ -7,9 +7,9 @@ from fractions import Fraction
 
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
-from ...ir.affine import Polynomial, number, polynomial
+from ...ir.affine import Polynomial, number, of_atom, polynomial
 from ...ir.algebra.factors import Factor
-from ...ir.context import constants_of
+from ...ir.context import Agreement, constants_of
 from ...ir.walk import children, walk
 from ..attention import Comparison, Gather, Ungathered
 from ..view import View
@@ -38,7 +38,20 @@ def _expected(view: View, comparison: Comparison, powers: Powers) -> Polynomial:
     expected = number(1)
     for coordinate in comparison.compared:
         expected = expected * sizes[coordinate]
-    return expected
+    agreement = Agreement(view.program)
+    return next((size for size in powers if _agree(agreement, size, expected)), expected)
+
+
+def _agree(agreement: Agreement, one: Polynomial, other: Polynomial) -> bool:
+    """Whether two sizes are one in every call, by being lengths of one coordinate."""
+    left, right = _sole(one), _sole(other)
+    return one == other or (left is not None and right is not None and agreement.holds(left, right))
+
+
+def _sole(size: Polynomial) -> ir.Expr | None:
+    """The size itself, where it is no sum and no product."""
+    atom = next(iter(size.atoms), None)
+    return atom if isinstance(atom, ir.Size) and size == of_atom(atom) else None
 
 
 Powers = dict[Polynomial, tuple[Fraction, ir.Expr, int]]

@@ -10,6 +10,7 @@ from functools import cached_property
 from ...records import dataclass
 from .. import build
 from .. import nodes as ir
+from ..needs import endless
 from ..types import Coordinate
 from ..walk import Inexpressible, substitute, walk
 from .canonical import Canonical, signed, text
@@ -66,10 +67,8 @@ class Algebra:
     depth: int = 0
 
     def __post_init__(self) -> None:
-        steps = [order for order in self.program.order if isinstance(order, ir.Stepwise)]
-        recurrent = frozenset(name for order in steps for name, _ in order.axes)
         self.lets = self.program.definitions
-        self.canonical = Canonical(self.lets, recurrent, self.real)
+        self.canonical = Canonical(self.lets, endless(self.program), self.real)
 
     # ---------------------------------------------------------------- as a `Reader`
 
