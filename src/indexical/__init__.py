@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from . import nn, std
     from .api import Program, check, compile
     from .auditor import AuditFailed, Contract, audit
-    from .calculus import batch, grad, jvp
+    from .calculus import batch, grad, jvp, unroll
     from .declared import program
     from .decoding import incremental
     from .diagnostics import CallError, CompileError, Diagnostic, Error, SlowPath
@@ -52,6 +52,7 @@ __all__ = [
     "std",
     "trace",
     "tune",
+    "unroll",
     "verify",
     "verify_page",
     "watch",
@@ -65,7 +66,7 @@ _HOMES = {
     **dict.fromkeys(("Program", "check", "compile"), "api"),
     **dict.fromkeys(("CallError", "CompileError", "Diagnostic", "Error", "SlowPath"), "diagnostics"),
     **dict.fromkeys(("Undecided", "accuracy", "exact", "verify"), "readings"),
-    **dict.fromkeys(("batch", "grad", "jvp"), "calculus"),
+    **dict.fromkeys(("batch", "grad", "jvp", "unroll"), "calculus"),
     **dict.fromkeys(("AuditFailed", "Contract", "audit"), "auditor"),
     "patterns": "weights",
     **dict.fromkeys(("show", "trace"), "pages"),

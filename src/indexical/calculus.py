@@ -23,6 +23,7 @@ from .transform.batch import Unbatchable, batched
 from .transform.derive import gradient
 from .transform.flatness import flat_parts
 from .transform.tangents import pushed_forward
+from .transform.unroll import Unrollable, unrolled
 from .views.figures import Unwritable
 from .views.source import laid_out, spelled, unwritten, with_texts
 
@@ -110,6 +111,24 @@ def batch(program: Told, /, **coordinates: Names) -> Program:
             raise
     contracts = [_holding(known, derived, contract, frozenset(coordinates)) for contract in derived.contracts]
     return derived_program(known, replace(derived, contracts=tuple(filter(None, contracts))), "batch", said)
+
+
+def unroll(program: Told, /, **coordinates: int) -> Program:
+    """The program with its recurrences along a coordinate written out: `l=12` makes `x_0`, …, `x_11` of `x[l, …]`, each
+    planned and computed like any other definition. The inputs stay as they are, and must have that size."""
+    if not coordinates:
+        raise _error("IX515", "no coordinate to write out is given", "pass one with its size: `l=12`")
+    known = _known(program)
+    derived = known._program
+    for name, count in coordinates.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise _error("IX515", f"the size of `{name}` is a whole number from 1 on, not {count!r:.40}", None)
+        try:
+            derived = unrolled(derived if derived.order else _finished(derived, "unrolled"), name, count)
+        except Unrollable as problem:
+            raise _error("IX515", f"`{name}` cannot be written out: {problem}", None) from None
+    said = [f"{name}={count}" for name, count in coordinates.items()]
+    return _compiled(known, derived, "unrolled", said)
 
 
 def _holding(program: Program, derived: ir.Program, contract: ir.Contract, new: frozenset[str]) -> ir.Contract | None:
@@ -221,11 +240,16 @@ def derived_program(program: Program, derived: ir.Program, what: str, said: Sequ
     face = _face(program, tuple(tensor.name for tensor in derived.inputs), what)
     if derived.contracts:
         return _answered(Source(name, laid_out(_spelled(derived, what))), what, face)
+    return _Unread(_finished(derived, name), derived, what, (*program._texts, what, *said), face)
+
+
+def _finished(derived: ir.Program, name: str) -> ir.Program:
+    """The derived program as the checker has it: in order, and without fault."""
     sink = Sink()
     found = finish(unwritten(derived, name), sink)
     if found is None:
         raise CompileError([finding for finding in sink if finding.severity == "error"])
-    return _Unread(found, derived, what, (*program._texts, what, *said), face)
+    return found
 
 
 def _face(program: Program, inputs: tuple[str, ...], what: str) -> Face:
