@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import nn, std
+    from . import models, nn, std
     from .api import Program, check, compile
     from .auditor import AuditFailed, Contract, audit
     from .calculus import batch, grad, jvp, unroll
@@ -44,6 +44,7 @@ __all__ = [
     "incremental",
     "jvp",
     "lesson",
+    "models",
     "nn",
     "patterns",
     "program",
@@ -79,6 +80,7 @@ _HOMES = {
     "watch": "watching.models",
     # What IPython asks for.
     **dict.fromkeys(("load_ipython_extension", "unload_ipython_extension"), "notebook"),
+    "models": "models",
     "nn": "nn",
     "std": "std",
 }

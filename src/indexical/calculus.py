@@ -113,7 +113,7 @@ def batch(program: Told, /, **coordinates: Names) -> Program:
     return derived_program(known, replace(derived, contracts=tuple(filter(None, contracts))), "batch", said)
 
 
-def unroll(program: Told, /, **coordinates: int) -> Program:
+def unroll(program: Told, /, **coordinates: Any) -> Program:
     """The program with its recurrences along a coordinate written out: `l=12` makes `x_0`, …, `x_11` of `x[l, …]`, each
     planned and computed like any other definition. The inputs stay as they are, and must have that size."""
     if not coordinates:

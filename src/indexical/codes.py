@@ -134,6 +134,8 @@ CODES: dict[str, Code] = {
     "IX517": _error("a comment on a page that names nothing"),
     "IX518": _error("positions that cannot be taken one after another"),
     # Reading code of others.
+    "IX540": _error("a model that cannot be read"),
+    "IX541": _error("weights that do not fit the program"),
     "IX601": _error("a callable that cannot be run"),
     "IX602": _error("an operation that cannot be read"),
     "IX603": _error("a relation that is not what the callable computes"),

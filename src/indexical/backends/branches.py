@@ -17,6 +17,7 @@ from .code import Name, Ternary
 from .integers import LARGEST
 from .layout import Block
 from .lowering import Lowering
+from .pieces import in_pieces
 from .scope import Scope
 from .values import joined
 
@@ -38,6 +39,9 @@ def select(low: Lowering, expr: ir.Select, scope: Scope) -> Value:
         stored = scatter.put(low, guard, body, expr.type.kind, scope) if build.is_number(other, 0) else None
         if stored is not None:
             return stored
+    pieces = in_pieces(low, expr, scope)
+    if pieces is not None:
+        return pieces
     condition = low.value(expr.condition, scope)
     return choose(
         low,

@@ -8,6 +8,7 @@ from typing import Any
 from .. import __version__
 from ..run import BACKENDS, EMITTED
 from ..views import FORMS, SORTS
+from .model_options import add_models
 from .tools import Parser, add_check, add_format, add_tools
 
 
@@ -100,6 +101,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_format(describing)
     describing.set_defaults(command="showing:patterns_command", notes=False)
 
+    add_models(commands)
     add_tools(commands)
 
     caching = commands.add_parser(

@@ -1,0 +1,117 @@
+"""Commands that run language models from their files."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .words import Usage
+
+if TYPE_CHECKING:
+    from ..models import Model
+
+
+def generate_command(options: Namespace) -> int:
+    model = _loaded(options)
+    prompt = _text(options.prompt)
+    pieces = model.generate(
+        prompt,
+        options.max_tokens,
+        temperature=options.temperature,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        seed=options.seed,
+        stop=options.stop,
+    )
+    read = model.tokens(prompt).shape[1]
+    if options.format == "text" and not options.only_new:
+        print(prompt, end="", flush=True)
+    started = time.perf_counter()
+    first = started
+    text = ""
+    for piece in pieces:
+        first = time.perf_counter() if not text else first
+        text += piece
+        if options.format == "text":
+            print(piece, end="", flush=True)
+    ended = time.perf_counter()
+    wrote = len(model.written) - read
+    # The first token comes with what is read before it, and with all that is compiled in the first call.
+    speed = (wrote - 1) / (ended - first) if wrote > 1 and ended > first else None
+    if options.format == "json":
+        print(json.dumps({"prompt": prompt, "text": text, "read": read, "wrote": wrote, "tokens_a_second": speed}))
+    else:
+        print()
+    rate = "" if speed is None else f", {speed:.1f} tokens a second"
+    _tell(options, f"{read} tokens read in {first - started:.2f} s, {wrote} written in {ended - first:.2f} s{rate}")
+    if options.page:
+        model.heads(model.written).page(options.title or model.name).save(options.page)
+        _tell(options, f"the heads over this text: {options.page}")
+    return 0
+
+
+def embed_command(options: Namespace) -> int:
+    model = _loaded(options)
+    found = model.embed([_text(text) for text in options.texts])
+    if options.save:
+        from .inputs import save
+
+        save({"embedding": found.numpy()}, options.save)
+        return 0
+    if options.format == "json":
+        print(json.dumps(found.tolist()))
+        return 0
+    for text, row in zip(options.texts, found @ found.T, strict=True):
+        print("  ".join(f"{value:6.3f}" for value in row.tolist()), f" {text:.60}")
+    return 0
+
+
+def perplexity_command(options: Namespace) -> int:
+    model = _loaded(options)
+    text = _text(options.text)
+    found, count = model.perplexity(text), model.tokens(text).shape[1]
+    if options.format == "json":
+        print(json.dumps({"perplexity": found, "tokens": count}))
+    else:
+        print(f"{found:.4f}")
+        _tell(options, f"over {count} tokens")
+    return 0
+
+
+def _loaded(options: Namespace) -> Model:
+    """The model, with a line on a terminal that says how far its reading is."""
+    from ..models import load
+
+    shown = sys.stderr.isatty() and not options.quiet
+    started = time.perf_counter()
+
+    def progress(done: int, total: int) -> None:
+        if shown:
+            print(f"\r{options.model}: {done} of {total} weights", end="", file=sys.stderr, flush=True)
+
+    model = load(options.model, progress)
+    if shown:
+        print("\r\x1b[K", end="", file=sys.stderr)
+    _tell(options, f"{model.name}: {model.family}, {model.sizes['l']} layers, {time.perf_counter() - started:.1f} s")
+    return model
+
+
+def _tell(options: Namespace, line: str) -> None:
+    if not options.quiet:
+        print(line, file=sys.stderr, flush=True)
+
+
+def _text(given: str) -> str:
+    """A text as it stands, of a file where it is written `@file`, or what stands on standard input."""
+    if given == "-":
+        return sys.stdin.read()
+    if not given.startswith("@"):
+        return given
+    try:
+        return Path(given[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise Usage(f"{given}: it cannot be read as text ({type(problem).__name__})") from None

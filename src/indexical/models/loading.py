@@ -1,0 +1,52 @@
+"""Models from a file or a folder on this disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ..api import compile
+from .binding import Progress, bind
+from .families import Settings, Sizes, family_of
+from .files import Checkpoint, missing_library, open_checkpoint
+from .model import Model
+from .tokenizing import Words, words_of
+
+
+def program_file(family: str) -> Path:
+    """The file with the program of a family: it is installed with the package, and in a copy of the repository among
+    the examples."""
+    here = Path(__file__).resolve().parent
+    installed = here / "programs" / f"{family}.ix"
+    return installed if installed.is_file() else here.parents[2] / "examples" / "models" / f"{family}.ix"
+
+
+def load(place: str | os.PathLike[str], progress: Progress = lambda done, total: None) -> Model:
+    """The model in a GGUF file, or in a folder with `config.json`, safetensors and a tokenizer.
+
+    Its weights are bound to the inputs of the program of its family by name, in float32; all that does not fit is said
+    at once. `progress` is told how many weights of how many are read.
+    """
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise missing_library("torch") from None
+    checkpoint = open_checkpoint(Path(place))
+    return made(checkpoint, words_of(checkpoint), progress)
+
+
+def made(checkpoint: Checkpoint, words: Words, progress: Progress = lambda done, total: None) -> Model:
+    """The model of some weights."""
+    family, settings = family_of(checkpoint)
+    program = compile(program_file(family.program))
+    sizes = family.sizes(settings)
+    axes = {tensor.name: tuple(axis.coordinate.name for axis in tensor.axes) for tensor in program.ir.inputs}
+    weights = {**bind(checkpoint, family, sizes, axes, progress), **family.numbers(settings)}
+    context = _context(settings, sizes)
+    return Model(checkpoint.place.stem, family.program, program, sizes, weights, words, context)
+
+
+def _context(settings: Settings, sizes: Sizes) -> int | None:
+    """The number of positions that a model can read, where that is said."""
+    found = settings.get("context_length") or settings.get("max_position_embeddings") or sizes.get("p")
+    return int(found) if found else None

@@ -1,0 +1,282 @@
+"""Models of each family: as they are in plain PyTorch, bound by name, and continued."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from tests.models.by_hand import BERT, DECODERS, ENCODER, GPT2, LLAMA, bert, bert_embeddings, checkpoint, gpt2, llama
+
+import indexical as ix
+from indexical.models.files import Checkpoint
+from indexical.models.loading import made, program_file
+from indexical.models.model import Model, _until
+from indexical.models.sampling import Sampling, draw
+from indexical.models.tokenizing import Words
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz .,?!"
+
+
+class Letters:
+    """A tokenizer of 31 letters."""
+
+    def encode(self, text: str) -> Any:
+        return type("Encoding", (), {"ids": [LETTERS.index(letter) for letter in text]})
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return "".join(LETTERS[token] for token in tokens)
+
+    def id_to_token(self, token: int) -> str:
+        return LETTERS[token]
+
+
+def model_of(kept: Checkpoint, ends: frozenset[int] = frozenset()) -> Model:
+    return made(kept, Words(Letters(), ends))
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, Model]:
+    return {name: model_of(kept) for name, (kept, _, _) in DECODERS.items()}
+
+
+# ------------------------------------------------------------------------ the relation
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "bert"])
+def test_contracts_are_proved_on_the_whole_model(family: str) -> None:
+    text = program_file(family).read_text()
+    assert "attention heard(" in text
+    assert [found for found in ix.check(text) if found.severity != "note"] == []
+
+
+@pytest.mark.parametrize(
+    ("family", "right", "wrong", "code"),
+    [
+        ("llama", "where j <= i", "where j <= i + 1", "IX423"),
+        ("gpt2", "where j <= i", "where j >= i", "IX423"),
+        ("llama", "h / (size(h) / size(g)), j, d", "h % size(g), j, d", "IX425"),
+        ("llama", "/ sqrt(size(d))", "/ sqrt(size(m))", "IX408"),
+        ("gpt2", "/ sqrt(size(d))", "/ size(d)", "IX430"),
+        ("bert", "* V[l, b, h, j, e]", "* V[l, b, h, i, e]", "IX403"),
+    ],
+)
+def test_a_slip_in_a_model_is_found(family: str, right: str, wrong: str, code: str) -> None:
+    text = program_file(family).read_text()
+    assert right in text
+    assert code in {found.code for found in ix.check(text.replace(right, wrong))}
+
+
+# -------------------------------------------------------------------------- its values
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_logits_are_those_of_plain_torch(name: str, models: dict[str, Model]) -> None:
+    _, weights, by_hand = DECODERS[name]
+    for count, length in ((1, 1), (2, 7)):
+        tokens = torch.randint(0, 31, (count, length), generator=torch.Generator().manual_seed(length))
+        torch.testing.assert_close(models[name].logits(tokens), by_hand(weights, tokens), atol=1e-5, rtol=1e-5)
+
+
+def test_the_program_itself_means_the_same(models: dict[str, Model]) -> None:
+    model = models["llama"]
+    tokens = torch.tensor([[3, 1, 4]])
+    found = model.program(tokens=tokens, **model.weights)
+    torch.testing.assert_close(found, model.logits(tokens), atol=1e-5, rtol=1e-5)
+    exact = model.program(tokens=tokens, **model.weights, backend="reference")
+    torch.testing.assert_close(torch.as_tensor(exact).float(), found, atol=1e-4, rtol=1e-4)
+
+
+def test_embeddings_are_those_of_plain_torch_whatever_is_padded() -> None:
+    model = model_of(ENCODER)
+    texts = ["a", "longer text", "another."]
+    alone = torch.cat([model.embed(text) for text in texts])
+    together = model.embed(texts)
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
+    tokens, present = model._padded(texts)
+    torch.testing.assert_close(together, bert_embeddings(bert(), tokens, present), atol=1e-5, rtol=1e-5)
+
+
+def test_padding_does_not_change_a_decoder(models: dict[str, Model]) -> None:
+    model = models["gpt2"]
+    torch.testing.assert_close(model.logits(["abc", "abcdef"])[:1, :3], model.logits("abc"), atol=1e-5, rtol=1e-5)
+
+
+def test_perplexity_and_heads(models: dict[str, Model]) -> None:
+    model = models["llama"]
+    tokens = torch.tensor([[3, 1, 4, 1, 5]])
+    logits = DECODERS["llama"][2](DECODERS["llama"][1], tokens)
+    expected = torch.nn.functional.cross_entropy(logits[0, :-1], tokens[0, 1:]).exp().item()
+    assert model.perplexity(tokens) == pytest.approx(expected, rel=1e-4)
+    assert len(model.heads("abcab").heads) == 2 * 4
+    assert "abcab"[2] in model.heads("abcab").page("heads").html
+
+
+# ------------------------------------------------------------------------ what is bound
+
+
+def test_tied_embeddings_are_one_tensor(models: dict[str, Model]) -> None:
+    assert models["gpt2"].weights["unembedding"] is models["gpt2"].weights["embedding"]
+    assert models["llama"].weights["unembedding"] is not models["llama"].weights["embedding"]
+
+
+def test_every_mismatch_is_listed_at_once() -> None:
+    weights = llama()
+    for layer in (0, 1):
+        weights[f"layers.{layer}.self_attn.q_proj.bias"] = torch.zeros(16)
+        del weights[f"layers.{layer}.mlp.up_proj.weight"]
+    weights["norm.weight"] = torch.zeros(15)
+    weights["layers.1.mlp.down_proj.weight"] = torch.zeros(24, 16)
+    weights["extra"] = torch.zeros(1)
+    with pytest.raises(ix.CallError) as caught:
+        model_of(checkpoint("llama", "safetensors", LLAMA, weights))
+    [found] = caught.value.diagnostics
+    assert found.code == "IX541"
+    assert sorted(found.notes) == [
+        "another shape: `layers.1.mlp.down_proj.weight` is 24 × 16, and `W_down` takes m × f, 16 × 24",
+        "another shape: `norm.weight` is 15, and `norm` takes m, 16",
+        "missing: `layers.N.mlp.up_proj.weight` for N = 0 to 1",
+        "not used by the program: `extra`",
+        "not used by the program: `layers.N.self_attn.q_proj.bias` for N = 0 to 1",
+    ]
+
+
+def test_names_may_lead_with_the_module_and_masks_are_no_weights() -> None:
+    weights = {f"transformer.{name}": weight for name, weight in gpt2().items()}
+    weights["transformer.h.0.attn.bias"] = torch.ones(1, 1, 24, 24)
+    model = model_of(checkpoint("gpt2", "safetensors", GPT2, weights))
+    tokens = torch.tensor([[1, 2, 3]])
+    torch.testing.assert_close(model.logits(tokens), DECODERS["gpt2"][2](gpt2(), tokens), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "settings", "message"),
+    [
+        ("mamba", LLAMA, "of the family `mamba`"),
+        ("llama", {**LLAMA, "hidden_act": "gelu"}, "`hidden_act` is 'gelu'"),
+        ("llama", {**LLAMA, "hidden_size": None}, "`hidden_size` of `drawn` is not said"),
+        ("llama", {**LLAMA, "hidden_size": "many"}, "is 'many'"),
+        ("llama", {**LLAMA, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rule `llama3`"),
+        ("bert", {**BERT, "position_embedding_type": "relative_key"}, "'relative_key'"),
+    ],
+)
+def test_a_model_without_a_program_is_refused(architecture: str, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ix.CallError, match=message) as caught:
+        model_of(checkpoint(architecture, "safetensors", settings, llama() if architecture != "bert" else bert()))
+    assert caught.value.diagnostics[0].code == "IX540"
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (lambda model: model.logits(""), "no token to read"),
+        (lambda model: model.logits(torch.zeros(1, 25, dtype=torch.long)), "25 tokens are more than the 24"),
+        (lambda model: model.logits([[31]]), "the numbers below 31"),
+        (lambda model: model.embed("abc"), "no encoder"),
+        (lambda model: model.perplexity("a"), "at least two"),
+        (lambda model: model.heads(["a", "b"]), "one text"),
+        (lambda model: model.generate(["a", "b"]), "one prompt"),
+        (lambda model: model.generate("a", -1), "cannot be written"),
+        (lambda model: model.generate("a", temperature=-1), "temperature"),
+        (lambda model: model.generate("a", top_k=0), "likeliest"),
+        (lambda model: model.generate("a", top_p=1.5), "probability"),
+    ],
+)
+def test_questions_that_have_no_answer(asked: Any, message: str, models: dict[str, Model]) -> None:
+    with pytest.raises(ix.CallError, match=message):
+        asked(models["llama"])
+
+
+def test_an_encoder_continues_nothing() -> None:
+    with pytest.raises(ix.CallError, match="an encoder"):
+        model_of(ENCODER).generate("abc")
+    with pytest.raises(ix.CallError, match="an encoder"):
+        model_of(ENCODER).logits("abc")
+
+
+# ------------------------------------------------------------------------- what follows
+
+
+@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("prompt", ["a", "some text"])
+def test_each_token_is_the_likeliest_after_all_before_it(name: str, prompt: str, models: dict[str, Model]) -> None:
+    model = models[name]
+    _, weights, by_hand = DECODERS[name]
+    text = "".join(model.generate(prompt, 9))
+    expected = model.words.tokens(prompt)
+    for _ in range(9):
+        expected.append(int(by_hand(weights, torch.tensor([expected]))[0, -1].argmax()))
+    assert model.written == expected
+    assert prompt + text == model.words.text(expected)
+
+
+def test_it_ends_where_it_must(models: dict[str, Model]) -> None:
+    model = models["llama"]
+    whole = "".join(model.generate("ab", 12))
+    first = model.words.tokens(whole)[3]
+    ended = replace(model, words=Words(Letters(), frozenset([first])))
+    assert "".join(ended.generate("ab", 12)) == whole[: whole.index(LETTERS[first])]
+    assert "".join(model.generate("ab", 12, stop=whole[3:5])) == whole[: whole.index(whole[3:5])]
+    assert "".join(model.generate("ab", 0)) == ""
+    assert len("".join(model.generate("ab" * 11, 50))) == 2
+
+
+@pytest.mark.parametrize(
+    ("pieces", "stops", "expected"),
+    [
+        (["ab", "c", "d"], ("cd",), "ab"),
+        (["ab", "c", "e"], ("cd",), "abce"),
+        (["a", "b", "c"], (), "abc"),
+        (["xabc"], ("abc", "b"), "x"),
+        (["a", "a", "b"], ("aab",), ""),
+    ],
+)
+def test_text_ends_before_a_stop(pieces: list[str], stops: tuple[str, ...], expected: str) -> None:
+    assert "".join(_until(iter(pieces), stops)) == expected
+
+
+def test_a_piece_that_ends_within_a_letter_waits() -> None:
+    class Bytes(Letters):
+        def decode(self, tokens: Sequence[int]) -> str:
+            return bytes(tokens).decode(errors="replace")
+
+    def told() -> Iterator[int]:
+        yield from "aé🙂z".encode()
+
+    assert list(Words(Bytes(), frozenset()).streamed([], told())) == ["a", "é", "🙂", "z"]
+
+
+def test_a_draw_is_the_likeliest_or_by_chance() -> None:
+    logits = torch.tensor([0.0, 2.0, 1.0, -1.0])
+    chance = torch.Generator().manual_seed(1)
+    likeliest = (Sampling(), Sampling(1.0, top_k=1), Sampling(1.0, top_p=0.3), Sampling(1e-3))
+    assert {draw(logits, each, chance) for each in likeliest for _ in range(20)} == {1}
+    counts = Counter(draw(logits, Sampling(1.0), chance) for _ in range(4000))
+    for token, share in enumerate(torch.softmax(logits, -1).tolist()):
+        assert counts[token] / 4000 == pytest.approx(share, abs=0.03)
+    assert {draw(logits, Sampling(1.0, top_k=2), chance) for _ in range(60)} == {1, 2}
+    assert {draw(logits, Sampling(1.0, top_p=0.7), chance) for _ in range(60)} == {1, 2}
+
+
+def test_a_seed_gives_the_same_text(models: dict[str, Model]) -> None:
+    def text(seed: int) -> str:
+        return "".join(models["gpt2"].generate("ab", 8, temperature=2.0, seed=seed))
+
+    assert text(3) == text(3)
+    assert len({text(seed) for seed in range(4)}) > 1
+
+
+# --------------------------------------------------------------------- files and commands
+
+
+def test_files_that_are_no_models(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    from indexical.cli import main
+
+    pytest.importorskip("torch")
+    (tmp_path / "notes.txt").write_text("no model")
+    for place in (tmp_path / "nothing", tmp_path / "notes.txt", tmp_path):
+        assert main(["generate", str(place), "once"]) == 1
+        assert "IX540" in capsys.readouterr().err
