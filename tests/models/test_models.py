@@ -53,6 +53,7 @@ def test_contracts_are_proved_on_the_whole_model(family: str) -> None:
     assert [found for found in ix.check(text) if found.severity != "note"] == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("family", "right", "wrong", "code"),
     [
@@ -200,6 +201,7 @@ def test_an_encoder_continues_nothing() -> None:
 # ------------------------------------------------------------------------- what follows
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", DECODERS)
 @pytest.mark.parametrize("prompt", ["a", "some text"])
 def test_each_token_is_the_likeliest_after_all_before_it(name: str, prompt: str, models: dict[str, Model]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 
-from ..api import compile
+from ..api import Program, compile
 from .binding import Progress, bind
 from .families import Settings, Sizes, family_of
 from .files import Checkpoint, missing_library, open_checkpoint
@@ -19,6 +20,11 @@ def program_file(family: str) -> Path:
     here = Path(__file__).resolve().parent
     installed = here / "programs" / f"{family}.ix"
     return installed if installed.is_file() else here.parents[2] / "examples" / "models" / f"{family}.ix"
+
+
+@cache
+def _program(family: str) -> Program:
+    return compile(program_file(family))
 
 
 def load(place: str | os.PathLike[str], progress: Progress = lambda done, total: None) -> Model:
@@ -38,10 +44,10 @@ def load(place: str | os.PathLike[str], progress: Progress = lambda done, total:
 def made(checkpoint: Checkpoint, words: Words, progress: Progress = lambda done, total: None) -> Model:
     """The model of some weights."""
     family, settings = family_of(checkpoint)
-    program = compile(program_file(family.program))
-    sizes = family.sizes(settings)
+    sizes, numbers = family.sizes(settings), family.numbers(settings)
+    program = _program(family.program)
     axes = {tensor.name: tuple(axis.coordinate.name for axis in tensor.axes) for tensor in program.ir.inputs}
-    weights = {**bind(checkpoint, family, sizes, axes, progress), **family.numbers(settings)}
+    weights = {**bind(checkpoint, family, sizes, axes, progress), **numbers}
     context = _context(settings, sizes)
     return Model(checkpoint.place.stem, family.program, program, sizes, weights, words, context)
 
