@@ -118,7 +118,7 @@ def unroll(program: Told, /, **coordinates: Any) -> Program:
     planned and computed like any other definition. The inputs stay as they are, and must have that size."""
     if not coordinates:
         raise _error("IX515", "no coordinate to write out is given", "pass one with its size: `l=12`")
-    known = _known(program)
+    known = known_program(program)
     derived = known._program
     for name, count in coordinates.items():
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
@@ -128,7 +128,7 @@ def unroll(program: Told, /, **coordinates: Any) -> Program:
         except Unrollable as problem:
             raise _error("IX515", f"`{name}` cannot be written out: {problem}", None) from None
     said = [f"{name}={count}" for name, count in coordinates.items()]
-    return _compiled(known, derived, "unrolled", said)
+    return derived_program(known, derived, "unrolled", said)
 
 
 def _holding(program: Program, derived: ir.Program, contract: ir.Contract, new: frozenset[str]) -> ir.Contract | None:

@@ -7,34 +7,28 @@ from functools import cache
 from typing import Any
 
 from ..api import Program, compile
-from ..records import dataclass
+from ..decoding import State, incremental
 
 
 @cache
 def _last() -> Program:
+    """The last step of a model, for one position: of a prompt, only what follows it is asked for."""
     return compile("input final[b, m], unembedding[v, m]; let logits[b, v] = sum[m](unembedding[v, m] * final[b, m]);")
 
 
-@dataclass(frozen=True, slots=True)
 class Decoding:
     """The logits of what comes next: after a prompt, and after each token that follows it."""
 
-    program: Program
-    weights: Mapping[str, Any]
+    def __init__(self, program: Program, weights: Mapping[str, Any]) -> None:
+        self.decoder = incremental(program, along="i", outputs="final", **weights)
+        self.unembedding = weights["unembedding"]
 
-    def begin(self, tokens: Any, capacity: int) -> tuple[Any, Any]:
+    def begin(self, tokens: Any, capacity: int) -> tuple[Any, State]:
         """The logits after a prompt, and the state to go on from, with room for so many positions."""
-        return self._next(tokens)
+        state, final = self.decoder.prefill(tokens, capacity=capacity)
+        return _last()(final[:, -1], self.unembedding), state
 
-    def go_on(self, tokens: Any, state: Any) -> tuple[Any, Any]:
+    def go_on(self, tokens: Any, state: State) -> tuple[Any, State]:
         """The logits after more tokens, and the state to go on from."""
-        import torch
-
-        return self._next(torch.cat((state, tokens), 1))
-
-    def _next(self, tokens: Any) -> tuple[Any, Any]:
-        import torch
-
-        with torch.no_grad():
-            final = self.program(tokens=tokens, **self.weights, outputs="final")
-            return _last()(final[:, -1].contiguous(), self.weights["unembedding"]), tokens
+        state, final = self.decoder.step(tokens, state)
+        return _last()(final[:, -1], self.unembedding), state
