@@ -278,14 +278,16 @@ class Program:
         backend: str | None = None,
         isolate: bool = False,
         recompute: bool = True,
+        memory: str | int | None = None,
         **named: Any,
     ) -> PlanSheet:
         """Plan a call with these arrays: per definition the kernel, what is never built, and which better way was
-        refused and why. Nothing is run."""
+        refused and why. Nothing is run. Under a budget of `memory`, also what is kept for the way back, what is
+        computed again, and how much memory that takes."""
         from .views.plan import PlanSheet
 
         call, wanted = self._prepared(arrays, named, outputs, backend)
-        return PlanSheet.of(self._shown.emitted(call, wanted, isolate, recompute)[0], call.bound.sizes)
+        return PlanSheet.of(self._shown.emitted(call, wanted, isolate, recompute, memory)[0], call.bound.sizes)
 
     def source(
         self,
@@ -295,11 +297,12 @@ class Program:
         backend: str | None = None,
         isolate: bool = False,
         recompute: bool = True,
+        memory: str | int | None = None,
         **named: Any,
     ) -> str:
         """The emitted module for a call with these arrays: plain Python that runs without Indexical."""
         call, wanted = self._prepared(arrays, named, outputs, backend)
-        return self._shown.emitted(call, wanted, isolate, recompute)[1].standing_alone()
+        return self._shown.emitted(call, wanted, isolate, recompute, memory)[1].standing_alone()
 
     def imagine(
         self,
@@ -310,12 +313,14 @@ class Program:
         outputs: str | Iterable[str] | None = None,
         isolate: bool = False,
         recompute: bool = True,
+        memory: str | int | None = None,
     ) -> tuple[PlanSheet, str]:
-        """The plan and the emitted module for arrays that only stand for others, as `ix plan` and `ix emit` do."""
+        """The plan and the emitted module for arrays that only stand for others, as `ix plan` and `ix emit` do. A
+        budget of memory is that of a call in which all reals learn."""
         from .views.plan import PlanSheet
 
         call = self._shown.imagine(arrays, dtype, backend, device)
-        plan, module = self._shown.emitted(call, self.wanted(outputs), isolate, recompute)
+        plan, module = self._shown.emitted(call, self.wanted(outputs), isolate, recompute, memory)
         return PlanSheet.of(plan, call.bound.sizes), module.standing_alone()
 
     def _prepared(
@@ -360,6 +365,7 @@ class Program:
         backend: str | None = None,
         isolate: bool = False,
         recompute: bool = True,
+        memory: str | int | None = None,
         **named: Any,
     ) -> Any:
         """Arrays in, arrays out: NumPy's give NumPy's, PyTorch's give PyTorch's, on their device, with gradients,
@@ -367,8 +373,9 @@ class Program:
 
         One output returns the array, several return a named tuple. `outputs` asks for definitions by name;
         `isolate=True` keeps a NaN or infinity from everyone who may not hear it; `recompute=False` keeps the weights
-        of an attention for its way back, which else makes them again in less room; `backend="reference"` is the
-        slow evaluator that says what is right.
+        of an attention for its way back, which else makes them again in less room; `memory="2GiB"` is the most that
+        the call and its way back take beside the inputs, for which definitions are computed again as far as it takes;
+        `backend="reference"` is the slow evaluator that says what is right.
         """
         if self._fills:
             named = filled(self._program, self._face, arrays, named)
@@ -376,7 +383,9 @@ class Program:
             call = self._call
             if call is None:
                 call = self._first_caller().call
-            return call(arrays, named, outputs, backend, isolate, recompute)
+            return call(arrays, named, outputs, backend, isolate, recompute, memory)
+        if memory is not None:
+            raise NotImplementedError("under a budget of memory a program is called, and not compiled into a graph")
         if backend is None:
             return self._traced(arrays, named, outputs, isolate, recompute)
         return self._first_caller().bind(arrays, named, outputs, backend, isolate, recompute)

@@ -133,6 +133,8 @@ CODES: dict[str, Code] = {
     "IX516": _error("a figure on a page that does not hold"),
     "IX517": _error("a comment on a page that names nothing"),
     "IX518": _error("positions that cannot be taken one after another"),
+    "IX535": _error("a budget of memory that cannot be read"),
+    "IX536": _error("a budget of memory that cannot be kept"),
     # Reading code of others.
     "IX540": _error("a model that cannot be read"),
     "IX541": _error("weights that do not fit the program"),

@@ -13,6 +13,7 @@ from torch import Tensor
 from .api import Program, compile
 from .checker.names import suggest
 from .diagnostics import CallError, Diagnostic
+from .run.amounts import limit_of
 from .source import Span
 
 
@@ -20,7 +21,8 @@ class Module(torch.nn.Module):
     """A program with parameters. The forward pass takes its other inputs, in order or by name.
 
     A parameter is given as a tensor, or as a shape: then it starts out normal, divided by the root of the
-    product of all its sizes but the last. A `torch.nn.Buffer` is kept in the state dict and not trained.
+    product of all its sizes but the last. A `torch.nn.Buffer` is kept in the state dict and not trained. `memory` is
+    the budget of every call: the most that it and its way back take beside inputs and parameters.
     """
 
     def __init__(
@@ -28,8 +30,10 @@ class Module(torch.nn.Module):
         program: Program | str | os.PathLike[str],
         parameters: Mapping[str, Tensor | tuple[int, ...]],
         outputs: str | Iterable[str] | None = None,
+        memory: str | int | None = None,
     ) -> None:
         super().__init__()
+        self.memory = memory if memory is None else limit_of(memory)
         self.program = program if isinstance(program, Program) else compile(program)
         self.outputs = outputs if outputs is None or isinstance(outputs, str) else tuple(outputs)
         for name, value in parameters.items():
@@ -65,14 +69,14 @@ class Module(torch.nn.Module):
         asked = self.outputs if outputs is None else outputs
         if asked is None and not isolate and found.keys() == set(self.program.inputs):
             by_place = [found.pop(name) for name in self.program.by_place]
-            return self.program(*by_place, **found)
-        return self.program(outputs=asked, isolate=isolate, **found)
+            return self.program(*by_place, memory=self.memory, **found)
+        return self.program(outputs=asked, isolate=isolate, memory=self.memory, **found)
 
     @property
     def __signature__(self) -> Signature:
         """The parameters of a call: the inputs that are no parameters, and the options of `forward`."""
         whole = self.program.__signature__
-        left_out = {*self.given, "backend", "recompute"}
+        left_out = {*self.given, "backend", "recompute", "memory"}
         return whole.replace(parameters=[each for name, each in whole.parameters.items() if name not in left_out])
 
     def extra_repr(self) -> str:

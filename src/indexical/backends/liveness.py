@@ -15,12 +15,12 @@ from .layout import LONGEST, Statement
 FEW = 24
 
 
-def released(statements: list[Statement]) -> list[Statement]:
-    """The body of a function, with a `del` behind the paragraph that reads an array last. What a function inside reads
-    is read wherever that one is called."""
-    groups = list(_groups(statements))
+def released(statements: list[Statement], few: int = FEW) -> list[Statement]:
+    """The body of a function, with a `del` behind the paragraph that reads an array last, where there are not `few`.
+    What a function inside reads is read wherever that one is called."""
+    groups = list(groups_of(statements))
     made = _arrays(groups)
-    if len(made) < FEW:
+    if len(made) < few:
         return statements
     last: dict[str, int] = {}
     inside: dict[str, set[str]] = {}
@@ -42,7 +42,7 @@ def released(statements: list[Statement]) -> list[Statement]:
     return result
 
 
-def _groups(statements: list[Statement]) -> Iterator[list[Statement]]:
+def groups_of(statements: list[Statement]) -> Iterator[list[Statement]]:
     """The outermost statements, each with all that stands further in, and an `if` with its `else`."""
     group: list[Statement] = []
     for statement in statements:
@@ -62,12 +62,12 @@ def _arrays(groups: list[list[Statement]]) -> dict[str, int]:
         head = group[0]
         if head.kind in ("temporary", "assign") and head.code is not None and _is_number(head.code, numbers):
             numbers.add(head.target)
-        for name in sorted(_assigned(group) - numbers):
+        for name in sorted(assigned_in(group) - numbers):
             found.setdefault(name, number)
     return {name: first for name, first in found.items() if name not in numbers}
 
 
-def _assigned(group: list[Statement]) -> set[str]:
+def assigned_in(group: list[Statement]) -> set[str]:
     """The names that a group gives a value, whichever way it goes."""
     head = group[0]
     if head.kind in ("temporary", "assign"):

@@ -33,6 +33,7 @@ _CALLS = {
     "scan": "scan last_of_scan cumsum checked_cumsum cumprod cummax cummin accumulate running_max running_min",
     "chunks": "chunk_products delta_products",
     "blocks": "in_blocks",
+    "segment": "again",
     "attend": "attend attend_within attend_blocks attend_backward scaled_dot_product_attention",
     "fused": "layer_norm rms_norm cross_entropy",
     "branch": "learns is_contiguous all_take_part takes_few pages_inside",

@@ -21,6 +21,7 @@ from .liveness import released
 from .lowering import Lowering, Note, Stored
 from .rules import RULES
 from .scope import Scope
+from .segments import Apart
 from .tiles import WINDOWS, Checked
 
 
@@ -32,6 +33,12 @@ def dialect_of(backend: str) -> Dialect:
 
 def emit(plan: Plan, arguments: Mapping[str, Argument]) -> Module:
     """The module that follows a plan, for arrays like these."""
+    low = lowered(plan, arguments)
+    return module(low, released(low.text.body))
+
+
+def lowered(plan: Plan, arguments: Mapping[str, Argument]) -> Lowering:
+    """The statements of the function that follows a plan, with all that is known of them."""
     program = plan.program
     text = Checked(dialect_of(plan.backend))
     text.taken |= reserved(plan.backend) | text.dialect.helpers.keys()
@@ -52,7 +59,7 @@ def emit(plan: Plan, arguments: Mapping[str, Argument]) -> Module:
         definitions.run(low, order, needed)
     asserting(low)
     returning(low, plan.wanted)
-    return module(low)
+    return low
 
 
 def taking(low: Lowering, arguments: Mapping[str, Argument]) -> None:
@@ -193,6 +200,7 @@ class Module:
 
 
 KERNELS = f"{__package__}.kernels"
+AGAIN = "torch_again"
 
 # What the parameters of a function of a tile are called, which takes the arrays by the names of the inputs.
 TILED = frozenset(("arrays", "batch", "head", "rows", "keys", "d_score", "gradients", *WINDOWS))
@@ -238,10 +246,11 @@ def _include(file: str, found: dict[str, str]) -> None:
     found[file] = "\n".join(lines)
 
 
-def module(low: Lowering) -> Module:
-    """Everything around the function: imports, what may be refused, the small functions it calls."""
+def module(low: Lowering, body: list[Statement], apart: Iterable[Apart] = ()) -> Module:
+    """Everything around the body of the function: imports, what may be refused, the small functions it calls. Parts of
+    it may stand `apart`."""
     text = low.text
-    inputs = ", ".join(low.stored[tensor.name].variable for tensor in low.program.inputs)
+    apart = tuple(apart)
     lines = ["import math"]
     if "Fraction" in text.helpers:
         lines.append("from fractions import Fraction")
@@ -262,9 +271,17 @@ def module(low: Lowering) -> Module:
             after += ["", *helper.strip("\n").splitlines(), ""]
     for function in low.functions:
         after += ["", *function.splitlines(), ""]
+    for part in apart:
+        after += ["", *part.lines, ""]
     after.append("")
     after += text.dialect.decorators
-    body = released(text.body)
-    after += [f"def program({inputs}):", *written(body), ""]
-    kernels = tuple((file, tuple(sorted(names))) for file, names in low.kernels.items())
-    return Module("\n".join(lines), "\n".join(after), kernels, (*low.inner, *body), low.notes)
+    after += [f"def program({', '.join(parameters_of(low))}):", *written(body), ""]
+    used = {**low.kernels, AGAIN: {"again"}} if apart else low.kernels
+    kernels = tuple((file, tuple(sorted(names))) for file, names in used.items())
+    inner = [statement for part in apart for statement in part.body]
+    return Module("\n".join(lines), "\n".join(after), kernels, (*low.inner, *inner, *body), low.notes)
+
+
+def parameters_of(low: Lowering) -> list[str]:
+    """The variables of the inputs."""
+    return [low.stored[tensor.name].variable for tensor in low.program.inputs]

@@ -33,7 +33,7 @@ def run_command(options: Namespace) -> int:
         arrays = to_tensors(arrays, options.device)
     elif options.device:
         raise Usage(f"--device {options.device}: only the torch backend has devices; add --backend torch")
-    values = program(outputs=wanted, backend=options.backend, **arrays)
+    values = program(outputs=wanted, backend=options.backend, memory=options.memory, **arrays)
     found = {name: to_numpy(array_of(value)) for name, value in zip(wanted, values, strict=True)}
     if options.save:
         save(found, options.save)
@@ -76,4 +76,6 @@ def _imagined(options: Namespace) -> tuple[PlanSheet, str]:
     check_names(sizes, arrays, "--sizes")
     device = options.device if options.backend == "torch" else "cpu"
     wanted, recompute = names_in(options.outputs), not options.keep
-    return program.imagine(arrays.arrays, options.dtype, options.backend, device, wanted, options.isolate, recompute)
+    return program.imagine(
+        arrays.arrays, options.dtype, options.backend, device, wanted, options.isolate, recompute, options.memory
+    )

@@ -44,6 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
     running.add_argument("--outputs", metavar="NAMES", help="definitions to compute, like weights,out")
     running.add_argument("--save", metavar="PATH", help="write the outputs to a .npz (or, for one, a .npy) file")
     _add_backend(running, "numpy")
+    running.add_argument("--memory", metavar="SIZE", help="of the torch backend: the most that it takes, like 512MiB")
     running.add_argument("--precision", type=int, default=4, help="digits to print (default: 4)")
     add_format(running)
     running.set_defaults(command="commands:run_command", notes=False)
@@ -455,3 +456,5 @@ def _add_imagined(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--isolate", action="store_true", help="keep NaN and infinity from those who may not hear them")
     keep = "keep the weights that a derivative reads, rather than make them again tile by tile"
     parser.add_argument("--keep", action="store_true", help=keep)
+    budget = "the most that a call in which all reals learn takes beside its inputs, there and back: 2GiB, 512MiB, …"
+    parser.add_argument("--memory", metavar="SIZE", help=budget)

@@ -13,6 +13,7 @@ from ..ir.pairs import Pairs
 from ..ir.types import Coordinate, Dtype
 from ..records import dataclass
 from ..source import Span
+from .budget import Budget
 from .losses import CrossEntropy
 from .norms import Norm
 from .scans import Recurrence
@@ -366,6 +367,7 @@ class Plan:
     `unbuilt` are definitions that were asked for on the way and never exist; `weak` ones take the dtype of what
     they meet. Without `recompute`, all that the backward pass reads is kept in memory. `agreed` are pairs of
     extents that the program as it was written takes to be equal. `operations` are those of the emitted function.
+    `budget` is its memory, where that was limited.
     """
 
     program: ir.Program
@@ -380,6 +382,7 @@ class Plan:
     recompute: bool = True
     agreed: tuple[tuple[ir.Expr, ir.Expr], ...] = ()
     operations: tuple[Operation, ...] = ()
+    budget: Budget | None = None
 
     def noted(self, notes: Mapping[str, Iterable[str | Refusal]], operations: Iterable[Operation]) -> Plan:
         """The plan with what was decided while it was lowered: its operations, and what is said of definitions."""

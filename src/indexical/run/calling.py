@@ -12,6 +12,7 @@ from . import BACKENDS
 from .asked import arguments_of, check_backend, packed, wanted_of
 from .kernel import Engine
 from .known import Calls, Known, Values, alike, in_order, is_excused, signature_of
+from .tensors import is_tensor
 from .tracing import differentiates_again, transform_test
 
 # So many calls are of another kind than the expected ones before their kind is looked for first.
@@ -56,8 +57,11 @@ class Caller:
         backend: str | None,
         isolate: bool,
         recompute: bool,
+        memory: str | int | None = None,
     ) -> Any:
         """Arrays in, arrays out."""
+        if memory is not None:
+            return self._within(arrays, named, outputs, backend, isolate, recompute, memory)
         values = arrays if not named else in_order(self.names, arrays, named)
         asked = (outputs, backend, isolate, recompute)
         like, sized = None, True
@@ -86,6 +90,31 @@ class Caller:
                 if not is_excused(problem, values):
                     raise
         return self.bind(arrays, named, outputs, backend, isolate, recompute)
+
+    def _within(
+        self,
+        arrays: tuple[Any, ...],
+        named: dict[str, Any],
+        outputs: str | Iterable[str] | None,
+        backend: str | None,
+        isolate: bool,
+        recompute: bool,
+        memory: str | int,
+    ) -> Any:
+        """A call under a budget of memory. It is known by its sizes, and by what requires a gradient."""
+        from .budget import asked_of
+
+        values = in_order(self.names, arrays, named)
+        if values and all(map(is_tensor, values)):
+            asked = asked_of(values, memory)
+            like = self.calls.like(values, outputs, backend, isolate, recompute, asked)
+            if like is not None and (like.fits is None or like.fits(values)):
+                try:
+                    result = like.function(*values)
+                    return result if like.pack is None else like.pack(result)
+                except like.refused:
+                    pass
+        return self.bind(arrays, named, outputs, backend, isolate, recompute, memory)
 
     def _expect(self, asked: tuple[Any, ...], values: Values, like: Known | None) -> None:
         """Look for calls like this one first, where some others in a row were not like the ones that were expected."""
@@ -124,16 +153,17 @@ class Caller:
         backend: str | None,
         isolate: bool,
         recompute: bool,
+        memory: str | int | None = None,
     ) -> Any:
         """A call that is new: all checks, then the kernel; one like it is found by its signature from then on.
 
         Of a program that has no text yet, a refusal is told in the words of its text."""
         try:
-            return self._bound(arrays, named, outputs, backend, isolate, recompute)
+            return self._bound(arrays, named, outputs, backend, isolate, recompute, memory)
         except CallError:
             if self.engine.told is None:
                 raise
-            Caller(Engine(self.engine.told())).bind(arrays, named, outputs, backend, isolate, recompute)
+            Caller(Engine(self.engine.told())).bind(arrays, named, outputs, backend, isolate, recompute, memory)
             raise
 
     def _bound(
@@ -144,18 +174,26 @@ class Caller:
         backend: str | None,
         isolate: bool,
         recompute: bool,
+        memory: str | int | None,
     ) -> Any:
         self._is_transformed = transform_test()
         check_backend(backend, BACKENDS)
         program = self.engine.program
         wanted = wanted_of(program, outputs)
         call = self.engine.prepare(arguments_of(program, arrays, named), backend)
-        again = differentiates_again()
-        apart = isolate or (again and self.engine.lacks_derivatives(call, wanted, recompute))
-        found = self.engine.run(call, wanted, apart, recompute)
+        asked: Any = differentiates_again()
+        apart, within = isolate, None
+        if memory is not None:
+            from .budget import asked_of, check_place
+
+            check_place(call.backend)
+            asked = within = asked_of([call.values[name] for name in self.names], memory)
+        elif asked:
+            apart = isolate or self.engine.lacks_derivatives(call, wanted, recompute)
+        found = self.engine.run(call, wanted, apart, recompute, within)
         alone = isinstance(outputs, str) or (outputs is None and len(wanted) == 1)
-        if call.backend != "reference":
-            kernel = self.engine.kernel(call, wanted, apart, recompute)
-            values = in_order(self.names, arrays, named)
-            self.calls.learn(call, kernel, values, alone, outputs, backend, isolate, recompute, again)
+        values = in_order(self.names, arrays, named)
+        if call.backend != "reference" and (memory is None or all(map(is_tensor, values))):
+            kernel = self.engine.kernel(call, wanted, apart, recompute, within)
+            self.calls.learn(call, kernel, values, alone, outputs, backend, isolate, recompute, asked)
         return found[wanted[0]] if alone else packed(wanted)(*(found[name] for name in wanted))

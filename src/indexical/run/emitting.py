@@ -21,9 +21,16 @@ def emitted(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool)
     return plan, emit(plan, call.arguments)
 
 
-def described(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool) -> tuple[Plan, Module]:
+def described(
+    call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool, memory: str | int | None = None
+) -> tuple[Plan, Module]:
     """The same, the plan with its operations and with what was decided while it was lowered."""
-    plan, module = emitted(call, wanted, isolate, recompute)
+    if memory is None:
+        plan, module = emitted(call, wanted, isolate, recompute)
+    else:
+        from .budget import budgeted, imagined
+
+        plan, module = budgeted(call, wanted, isolate, recompute, imagined(call, memory))
     return plan.noted(module.notes, operations_of(module.body)), module
 
 

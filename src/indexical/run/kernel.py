@@ -28,6 +28,7 @@ from .parts import Part
 if TYPE_CHECKING:
     from ..backends.source import Module
     from ..plan.steps import Plan
+    from .budget import Asked
 
 # A refusal is explained by the reference evaluator where that takes at most this many steps.
 _PATIENCE = 3_000_000
@@ -140,11 +141,13 @@ class Engine:
         shown = {name: Argument(np.ndim(value), bound.dtypes.get(name)) for name, value in arrays.items()}
         return Call(self.program, backend, {}, bound, shown, device)
 
-    def kernel(self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool = True) -> Kernel:
+    def kernel(
+        self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool = True, memory: Asked | None = None
+    ) -> Kernel:
         """The emitted function for calls like this one."""
-        key = (call.key, wanted, isolate, recompute)
+        key = (call.key, wanted, isolate, recompute, memory)
         if key not in self.kernels:
-            text, parts = self._linked(call, wanted, isolate, recompute)
+            text, parts = self._linked(call, wanted, isolate, recompute, memory)
             warn_of_slow_paths(parts, call.bound)
             kernel = load(text, wanted, parts)
             if call.backend == "jax":
@@ -153,9 +156,15 @@ class Engine:
         return self.kernels[key]
 
     def _linked(
-        self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool
+        self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool, memory: Asked | None
     ) -> tuple[str, tuple[Part, ...]]:
         """The text for calls like this one, which imports its kernels, and the parts of its plan."""
+        if memory is not None:
+            from .budget import budgeted
+            from .emitting import parts_of
+
+            plan, module = budgeted(call, wanted, isolate, recompute, memory)
+            return module.linked(), parts_of(plan)
         key = None if self.texts is None else cached.key_of(self.texts, call, wanted, isolate, recompute)
         found = None if key is None else cached.find(key, Span(self.program.source, 0, 0))
         if found is not None:
@@ -177,20 +186,27 @@ class Engine:
         return bool(parts)
 
     def emitted(
-        self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool = True
+        self,
+        call: Call,
+        wanted: tuple[str, ...],
+        isolate: bool,
+        recompute: bool = True,
+        memory: str | int | None = None,
     ) -> tuple[Plan, Module]:
         """The plan and the text for calls like this one, not loaded."""
         from .emitting import described
 
-        return described(call, wanted, isolate, recompute)
+        return described(call, wanted, isolate, recompute, memory)
 
-    def run(self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool = True) -> dict[str, Any]:
+    def run(
+        self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool = True, memory: Asked | None = None
+    ) -> dict[str, Any]:
         """The wanted definitions."""
         if call.backend == "reference":
             from . import pointwise
 
             return dict(pointwise.evaluate_bound(call.bound, wanted))
-        kernel = self.kernel(call, wanted, isolate, recompute)
+        kernel = self.kernel(call, wanted, isolate, recompute, memory)
         _refuse_absurd(kernel.parts, call)
         warn_of_second_derivatives(kernel.parts, call)
         try:
@@ -198,7 +214,7 @@ class Engine:
         except kernel.refused as problem:
             shapes = self._shapes(call, wanted)
             if not isolate and any(math.prod(shape) for shape in shapes.values()):
-                return self._run_plainly(call, wanted, problem)
+                return self._run_plainly(call, wanted, problem, memory)
             return self._without_points(call, shapes, problem)
         except (MemoryError, RuntimeError) as problem:
             if tensors.is_about_values(problem):
@@ -208,9 +224,11 @@ class Engine:
             raise too_large(problem) from None
         return dict(zip(wanted, (found,) if len(wanted) == 1 else found, strict=True))
 
-    def _run_plainly(self, call: Call, wanted: tuple[str, ...], problem: Exception) -> dict[str, Any]:
+    def _run_plainly(
+        self, call: Call, wanted: tuple[str, ...], problem: Exception, memory: Asked | None
+    ) -> dict[str, Any]:
         """The wanted definitions by the plain lowering, where a kernel refused a call that has a value."""
-        found = self.run(call, wanted, isolate=True)
+        found = self.run(call, wanted, isolate=True, memory=memory)
         message = f"a kernel refused this call ({problem.args[1]}), and nothing is wrong with it"
         _warn(f"{message}; it is computed as with `isolate=True`, all scores in memory")
         return found

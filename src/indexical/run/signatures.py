@@ -15,6 +15,7 @@ _OPTIONS: tuple[tuple[str, str, Any], ...] = (
     ("backend", "str | None", None),
     ("isolate", "bool", False),
     ("recompute", "bool", True),
+    ("memory", "str | int | None", None),
 )
 _TYPES: dict[str, type] = {"bool": bool, "whole": int, "real": float}
 

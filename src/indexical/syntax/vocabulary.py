@@ -24,7 +24,7 @@ ROW_SUMS = ("at most 1", "signed", "free")
 RESERVED = frozenset((*REDUCTIONS, *NORMALISERS, *FUNCTIONS, "size", "masked", "pi"))
 
 # The options of every call: an input of such a name is given by its place.
-OPTIONS = ("outputs", "backend", "isolate", "recompute")
+OPTIONS = ("outputs", "backend", "isolate", "recompute", "memory")
 
 # Brackets may stand this deep in one another, and this many nodes in one another.
 MAXIMUM_DEPTH = 100

@@ -13,7 +13,7 @@ from ..ir.walk import walk
 from ..plan.scans import steps_of
 from ..plan.steps import WIDTH, Operation, Plan, Step, extent_of, size_of
 from .fragment import Sheet
-from .rooms import kept_for_the_way_back, show_bytes, way_back
+from .rooms import budget_json, kept_for_the_way_back, show_budget, show_bytes, way_back
 
 
 def show_plan(plan: Plan, sizes: Mapping[Coordinate, int]) -> str:
@@ -34,6 +34,8 @@ def show_plan(plan: Plan, sizes: Mapping[Coordinate, int]) -> str:
     if plan.unbuilt:
         lines += ["", "never built"]
         lines += [f"  {_home(lets[name])}{_room(lets[name], plan, sizes)}" for name in plan.unbuilt]
+    if plan.budget is not None:
+        return "\n".join([*lines, "", *show_budget(plan.budget)])
     kept = kept_for_the_way_back(plan)
     if kept:
         lines += ["", "kept for the way back"]
@@ -61,6 +63,7 @@ def plan_json(plan: Plan, sizes: Mapping[Coordinate, int]) -> dict[str, object]:
         "isolate": plan.isolate,
         "steps": [_step_json(step, plan, lets[step.definition], sizes) for step in plan.steps],
         "recompute": plan.recompute,
+        "memory": None if plan.budget is None else budget_json(plan.budget),
         "never_built": [{"name": name, "bytes": size_of(lets[name], plan, sizes)} for name in plan.unbuilt],
         "kept_for_the_way_back": [
             {"name": name, "bytes": size_of(lets[name], plan, sizes)} for name in kept_for_the_way_back(plan)

@@ -10,6 +10,7 @@ from ..ir.needs import read_in
 from ..ir.types import Coordinate
 from ..ir.walk import reads_of
 from ..plan.blocks import GPU_POINTS, POINTS
+from ..plan.budget import Budget
 from ..plan.few import LEARNED
 from ..plan.steps import Block, Gradient, Plan, Step, extent_of, size_of
 
@@ -99,3 +100,41 @@ def kept_for_the_way_back(plan: Plan) -> list[str]:
         elif any(name in lets and is_back(name) for name in members):
             read |= {part.tensor for name in members for part in reads_of(lets[name])}
     return [n for n in lets if n in read & built and not is_back(n) and not lets[n].hidden and lets[n].axes]
+
+
+def show_budget(budget: Budget) -> list[str]:
+    """The memory of a call under a budget: how much, what is kept for the way back, and what is computed again."""
+    peak, limit, inputs = (show_bytes(count) for count in (budget.peak, budget.limit, budget.inputs))
+    way = "there and back" if budget.learns else "no gradient is asked for"
+    lines = [f"memory: {peak} of {limit}, beside {inputs} of inputs; {way}"]
+    if not budget.learns:
+        return lines
+    if not budget.again:
+        lines.append("  nothing is computed again")
+    if budget.kept:
+        lines += ["", f"kept for the way back: {show_bytes(sum(held.bytes for held in budget.kept))}"]
+        lines += [f"  {held.definition}  {show_bytes(held.bytes)}" for held in budget.kept]
+    if budget.again:
+        work = sum(part.share for part in budget.again)
+        lines += ["", f"computed again on the way back: {work:.0%} of the way there; else {show_bytes(budget.whole)}"]
+        for part in budget.again:
+            lines.append(f"  {_span(part.definitions)}  {show_bytes(part.bytes)} not kept, {part.share:.1%}")
+    return lines
+
+
+def _span(definitions: tuple[str, ...]) -> str:
+    return definitions[0] if len(definitions) == 1 else f"{definitions[0]} … {definitions[-1]}"
+
+
+def budget_json(budget: Budget) -> dict[str, object]:
+    return {
+        "limit": budget.limit,
+        "peak": budget.peak,
+        "without_a_budget": budget.whole,
+        "inputs": budget.inputs,
+        "gradients": budget.learns,
+        "kept": [{"name": held.definition, "bytes": held.bytes} for held in budget.kept],
+        "computed_again": [
+            {"names": list(part.definitions), "bytes": part.bytes, "work": part.share} for part in budget.again
+        ],
+    }
