@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -138,7 +139,7 @@ def _as_array(tensor: ir.Input, value: Any, sink: Sink) -> np.ndarray[Any, Any] 
         first = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
         sink.report("IX504", f"`{tensor.name}` cannot be made an array: {first}", Label(tensor.span))
         return None
-    if np.ma.is_masked(value):
+    if "numpy.ma" in sys.modules and np.ma.is_masked(value):  # Its import takes longer than a small call.
         message = f"`{tensor.name}` is a masked array, and its mask would be lost"
         help = f"pass `{tensor.name}.filled(0)`, and the mask as a Boolean input for a guard"
         sink.report("IX504", message, Label(tensor.span), help=help)

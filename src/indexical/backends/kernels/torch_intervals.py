@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .torch_fused import attend_fused, attend_fused_backward
-from .torch_operator import OPERATORS, define_operator, is_transformed, map_one_by_one, row_totals, sink_gradient
+from .torch_operator import define_operator, is_transformed, map_one_by_one, row_totals, sink_gradient
 from .torch_pieces import Scores, TileScore, pieces_of, score_reach
 from .torch_plans import Plan, recalled_plans
 from .torch_selected import hear_selected
@@ -157,11 +157,11 @@ def _shapes_backward(gradient: Tensor, query: Tensor, key: Tensor, value: Tensor
     return query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape)
 
 
-def _define(name: str, inputs: str, outputs: int, run: Callable[..., Any], fake: Callable[..., Any]) -> tuple[str, Any]:
-    """A new operator of these and further inputs, and its full name."""
+def _define(name: str, inputs: str, outputs: int, *functions: Callable[..., Any]) -> Callable[..., Any]:
+    """A new operator of these and further inputs."""
     inputs += "Tensor lower, Tensor upper, Tensor? query_group, Tensor? key_group, Tensor? sink, "
     inputs += "float scale, Tensor[] arrays"
-    return define_operator(name, f"({inputs}) -> ({', '.join(['Tensor'] * outputs)})", run, fake)
+    return define_operator(name, f"({inputs}) -> ({', '.join(['Tensor'] * outputs)})", *functions)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -299,9 +299,6 @@ def with_tiles(
     tensors = "Tensor query, Tensor key, Tensor value, "
     saved = f"Tensor gradient, {tensors}Tensor out, Tensor total, "
     run = functools.partial(_run, tile_score, relative, blocked)
-    full_name, forward = _define(name, tensors, 2, functools.partial(run, False), _shapes)
-    backward_name, backward = _define(f"{name}_backward", saved, 3, functools.partial(run, True), _shapes_backward)
-
     def derive(ctx: Any, gradient: Tensor | None, gain: Tensor | None) -> tuple[Any, ...]:
         saved, arrays = ctx.saved_tensors[:10], list(ctx.saved_tensors[10:])
         given, tensors = _flowing(gradient, gain, saved)
@@ -313,8 +310,8 @@ def with_tiles(
             to_sink = sink_gradient(given, tensors[3], tensors[4], tensors[9])
         return *found, None, None, None, None, to_sink, None, [None] * len(arrays)
 
-    torch.library.register_autograd(full_name, derive, setup_context=_save, lib=OPERATORS)
-    torch.library.register_autograd(backward_name, _refuse, lib=OPERATORS)
+    forward = _define(name, tensors, 2, functools.partial(run, False), _shapes, derive, _save)
+    backward = _define(f"{name}_backward", saved, 3, functools.partial(run, True), _shapes_backward, _refuse)
     attending, returning = _functions(name, forward, backward, tile_score is None)
 
     def attend(

@@ -38,10 +38,33 @@ def _define_free(free: str, schema: str, run: Callable[..., Any], fake: Callable
     return f"{OPERATORS.ns}::{free}"
 
 
-def define_operator(name: str, schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> tuple[str, Any]:
-    """A new operator and its full name, with a number where the name is taken."""
+def define_operator(
+    name: str,
+    schema: str,
+    run: Callable[..., Any],
+    fake: Callable[..., Any],
+    derive: Callable[..., Any] | None = None,
+    save: Callable[..., Any] | None = None,
+) -> Callable[..., Any]:
+    """A new operator, with a number where the name is taken. It is registered by its first call: that takes tens of
+    milliseconds, and much of what a program brings along is never called. `torch.compile` does not look inside."""
     free = _free(name)
-    return _define_free(free, schema, run, fake), getattr(_SPACE, free).default
+
+    def register() -> bool:
+        with _registering:
+            if not hasattr(_SPACE, free):
+                full = _define_free(free, schema, run, fake)
+                if derive is not None:
+                    torch.library.register_autograd(full, derive, setup_context=save, lib=OPERATORS)
+            return True
+
+    register._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+    def operator(*given: Any) -> Any:
+        register()
+        return getattr(_SPACE, free).default(*given)
+
+    return operator
 
 
 def _is_recorded(tensors: Sequence[Tensor]) -> bool:
@@ -211,6 +234,8 @@ def differentiable(
     # `torch.compiler.assume_constant_result` does the same, and loads the compiler, which takes seconds.
     register._dynamo_marked_constant = True  # type: ignore[attr-defined]
     plain, mapped = _calling_functions(name, run, derive_plainly)
+    # Its own `apply` asks about transforms, of which there are none where it is called.
+    apply = super(torch.autograd.Function, plain).apply
 
     def call(tensors: Sequence[Tensor], wholes: Sequence[int] = (), reals: Sequence[float] = ()) -> Sequence[Tensor]:
         given: Any
@@ -221,7 +246,7 @@ def differentiable(
         if is_transformed():
             given = mapped.apply((wholes, reals), *tensors)
         elif torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-            given = plain.apply((wholes, reals), *tensors)
+            given = apply((wholes, reals), *tensors)
         else:
             given = run(list(tensors), list(wholes), list(reals))
         return given  # type: ignore[no-any-return]

@@ -286,7 +286,7 @@ def decoding(
 
     results = "(Tensor, Tensor)" if totals else "Tensor"
     schema = f"(Tensor[] tensors, SymInt[] wholes, float[] reals, SymInt count) -> {results}"
-    _, operator = define_operator(name, schema, run, fake)
+    operator = define_operator(name, schema, run, fake)
 
     def attend(tensors: list[Tensor], wholes: list[int], reals: list[float], count: int = -1) -> Any:
         count = tensors[2 * dots].shape[2] if count < 0 else count
