@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import linecache
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -266,3 +267,27 @@ def compare(seed: int) -> bool:
 @pytest.mark.parametrize("start", range(0, 100, 25))
 def test_generated_programs_say_the_same(start: int) -> None:
     assert sum(map(compare, range(start, start + 25))) > 5
+
+
+def test_a_kernel_that_only_reads_is_given_what_is_kept() -> None:
+    """Also in a list; another function may write to what it is given, and gets a new array each time."""
+    linecache.cache["kept.py"] = (0, None, KEPT.splitlines(keepends=True), "kept.py")
+    scope: dict[str, Any] = {"torch": torch, "read": lambda arrays: [*arrays], "write": lambda arrays: [*arrays]}
+    scope["read"].only_reads = True
+    exec(compile(KEPT, "kept.py", "exec"), scope)
+    x = torch.zeros(3)
+    function = sized.for_sizes(scope["program"], (x,))
+    assert function is not None
+    (first, read, write), (second, read_again, write_again) = function(x), function(x)
+    assert first is second is x
+    assert read is read_again
+    assert write is not write_again
+    assert read.tolist() == write.tolist() == [0, 1, 2]
+
+
+KEPT = """
+def program(x):
+    n = x.shape[0]
+    places = torch.arange(n)
+    return (*read([x, places]), *write([places]))
+"""

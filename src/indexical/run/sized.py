@@ -241,7 +241,7 @@ class _Sizing:
         match node:
             case ast.BinOp() | ast.Compare() | ast.UnaryOp() if not self.is_known(node):
                 return self.inside(node, self.operand)
-            case ast.Call(function, arguments, keywords) if ast.unparse(function) in _READERS:
+            case ast.Call(function, arguments, keywords) if self.only_reads(function):
                 node.args = [self.operand(argument) for argument in arguments]
                 for keyword in keywords:
                     keyword.value = self.operand(keyword.value)
@@ -260,8 +260,17 @@ class _Sizing:
                 setattr(node, name, [(change if isinstance(v, ast.expr) else self.rewritten)(v) for v in value])
         return node
 
+    def only_reads(self, function: ast.expr) -> bool:
+        """Whether a call reads the arrays it is given and returns none of them: a known kernel, or one that says so."""
+        if isinstance(function, ast.Name) and getattr(self.globals.get(function.id), "only_reads", False):
+            return True
+        return ast.unparse(function) in _READERS
+
     def operand(self, node: ast.expr) -> Any:
-        """A value that is read and not handed on: here an array may be kept too."""
+        """A value that is read and not handed on: here an array may be kept too, also one of a list."""
+        if isinstance(node, ast.List):
+            node.elts = [self.operand(element) for element in node.elts]
+            return node
         found = self.value(node)
         if found is None or not isinstance(found[0], self.torch.Tensor):
             return self.rewritten(node)
