@@ -204,7 +204,7 @@ class Driver:
         self.launches: list[Any] = []
         self.failures = [0]
         self.loads = 0
-        self.cuLaunchKernel = Entry(self.launch)
+        self.cuLaunchKernelEx = Entry(self.launch)
         self.cuModuleLoadData = Entry(self.load)
 
     def __getattr__(self, name: str) -> Entry:
@@ -221,7 +221,7 @@ class Driver:
 
     def numbers(self, types: str) -> tuple[Any, ...]:
         """The parameters of the last launch, read one by one."""
-        pointers = self.launches[-1][9]
+        pointers = self.launches[-1][2]
         sizes = [struct.calcsize("=" + code) for code in types]
         read = [ctypes.string_at(place, size) for place, size in zip(pointers, sizes, strict=True)]
         return tuple(struct.unpack("=" + code, part)[0] for code, part in zip(types, read, strict=True))
@@ -258,8 +258,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Form]:
 def test_parameters_reach_the_driver(driver: Driver, compiled: list[Form]) -> None:
     kernel, x, y = loaded()[0], torch.zeros(64), torch.zeros(64, dtype=torch.float16)
     launch(kernel, (3, 2), (x, y, 0.5, -7, 1 << 40), (64,), 4, 2)
-    _, *shape, stream = driver.launches[0][:9]
-    assert (shape, stream.value) == ([3, 2, 1, 128, 1, 1, 1024], 77)
+    config = ctypes.string_at(driver.launches[0][0].value, 52)
+    assert struct.unpack("@7IPPI", config) == (3, 2, 1, 128, 1, 1, 1024, 77, 0, 0)
     assert driver.numbers("QQfiqQQ") == (x.data_ptr(), y.data_ptr(), 0.5, -7, 1 << 40, 0, 0)
     assert compiled[0].types == ("*fp32", "*fp16", "fp32", "i32", "i64")
     assert compiled[0].divisible == (True, True, False, False, True)
@@ -325,13 +325,13 @@ def test_threads_do_not_share_parameters(driver: Driver, compiled: list[Form]) -
     under_way = []
 
     def launching(*given: Any) -> None:
-        under_way.append(given[9])
+        under_way.append(given[2])
         if len(under_way) < 3:  # the driver is still reading when the next one comes
             thread = threading.Thread(target=launch, args=(kernel, (1,), (x, x, 1.0, 5, 1), (64,)))
             thread.start()
             thread.join()
 
-    driver.cuLaunchKernel.run = launching
+    driver.cuLaunchKernelEx.run = launching
     launch(kernel, (1,), (x, x, 1.0, 5, 1), (64,))
     assert len({id(pointers) for pointers in under_way}) == 3
 
@@ -342,7 +342,7 @@ def test_thread_without_a_context_enters_it(driver: Driver, compiled: list[Form]
     launch(kernel, (1,), (x, x, 1.0, 5, 1), (64,))
     assert len(driver.launches) == 1
     driver.failures = [1]
-    with pytest.raises(RuntimeError, match=r"scale over \(1,\) programs.*CUDA error 1"):
+    with pytest.raises(RuntimeError, match=r"scale over \(1, 1, 1\) programs.*CUDA error 1"):
         launch(kernel, (1,), (x, x, 1.0, 5, 1), (64,))
 
 
@@ -367,7 +367,7 @@ def test_descriptors_reach_the_driver(driver: Driver, monkeypatch: pytest.Monkey
     _, dtype, rank, address, lengths, steps, box, ones, *rest = encoded[0]
     assert (dtype, rank, address.value, rest) == (9, 2, x.data_ptr(), [0, 3, 2, 0])
     assert (list(lengths), list(steps), list(box), list(ones)) == ([64, 100], [128, 0], [64, 32], [1, 1])
-    pointers = driver.launches[0][9]
+    pointers = driver.launches[0][2]
     offsets = [place - pointers[0] for place in pointers]
     assert offsets == [0, 128, 132, 136, 144, 192, 320, 324, 328, 336, 344, 352]
 
@@ -433,25 +433,35 @@ def test_names_are_those_of_no_other_text(file: str) -> None:
     assert {other: sorted(found & own) for other, found in names.items() if found & own} == {}
 
 
-def test_a_tape_runs_again_with_other_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tape_runs_again_with_other_tensors(driver: Driver, compiled: list[Form]) -> None:
     """Arrays that the call made are made anew, and each launch gets the addresses of its own tensors."""
-    ran: list[list[int]] = []
-    launcher = type("Recording", (), {"device": 0, "__call__": lambda self, grid, values, tiles: ran.append(values)})()
-    monkeypatch.setattr(triton_launch, "launch", lambda *given: triton_launch.Repeat(launcher, (1,), [7]))
-    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 0, raising=False)
-    first, second = torch.zeros(8), torch.zeros(8)
+    kernel, first, second = loaded()[0], torch.zeros(8), torch.zeros(8)
     tape = triton_launch.Tape([first])
     made = tape.keep(torch.zeros(4, 8).t(), zero=True)
-    tape.launch(None, (1,), (first, made, 7), ())
+    tape.launch(kernel, (3,), (first, made, 0.5, 7, 1), (64,), 4, 2)
     tape.run()
     assert tape.is_whole
-    found = triton_launch.replay(tape.steps, [second])
-    assert found is not None
-    assert found[1].stride() == made.stride()
-    assert not found[1].any()
-    assert ran == [[second.data_ptr(), found[1].data_ptr(), 7]]
-    assert triton_launch.replay(tape.steps, [torch.zeros(9)[1:]]) is None
-    tape.launch(None, (1,), (torch.zeros(8),), ())
+    tapes = triton_launch.Tapes()
+    tapes.add([first], (7,), tape, [made, first])
+    assert tapes.find([first], (8,)) is None
+    assert tapes.find([torch.zeros(9)], (7,)) is None
+    for _ in range(2):  # by its layout, then as the latest
+        again = tapes.find([second], (7,))
+        driver.failures = [0, 201]
+        found, same = again(second)
+        assert same is second
+        assert found.stride() == made.stride()
+        assert not found.any()
+        assert driver.numbers("QQfiQQ") == (second.data_ptr(), found.data_ptr(), 0.5, 7, 0, 0)
+        config = struct.unpack("@7IPPI", ctypes.string_at(driver.launches[-1][0].value, 52))
+        assert config == (3, 1, 1, 128, 1, 1, 1024, 77, 0, 0)
+    assert len(driver.launches) == 3
+    assert again(torch.zeros(9)[1:]) is None
+    driver.failures = [1]
+    with pytest.raises(RuntimeError, match=r"scale over \(3, 1, 1\) programs"):
+        again(second)
+    driver.failures = [0]
+    tape.launch(kernel, (1,), (torch.zeros(8), made, 0.5, 7, 1), (64,), 4, 2)
     tape.run()
     assert not tape.is_whole
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .torch_operator import differentiable, row_totals
-from .triton_launch import Tape, replay
+from .triton_launch import Tape, Tapes
 from .triton_tile import INTERPRETED, bank_kernel, delta_kernel, labels_kernel, mask_kernel
 
 # The sizes of tiles that were found to be faster on this device, where somebody has given them: `tilings(kernel, about,
@@ -435,17 +435,9 @@ def _launch_backward(
 # ----------------------------------------------------------------------------------------------------- registration
 
 
-def _layout_of(tensors: Sequence[Tensor], *numbers: Sequence[float]) -> tuple[Any, ...]:
-    """All that launches depend on but addresses."""
-    epoch = None if choices is None else choices.epoch
-    return *[(x.shape, x.stride(), x.dtype, x.get_device()) for x in tensors], *map(tuple, numbers), epoch
-
-
-def _remember(tapes: dict[Any, Any], layout: tuple[Any, ...], tape: Tape, steps: Any) -> None:
-    if tape.is_whole:
-        if len(tapes) >= 64:
-            tapes.clear()
-        tapes[layout] = steps
+def _numbers(*numbers: Sequence[float]) -> tuple[Any, ...]:
+    """All numbers that launches depend on."""
+    return *map(tuple, numbers), None if choices is None else choices.epoch
 
 
 def attending(
@@ -469,19 +461,18 @@ def attending(
     """
     kernels = forward, backward_query, backward_key, backward_table
     program = Program(*kernels, dots, levels, learned, tiled, normalised, again, work)
-    tapes: dict[Any, Any] = {}
-    backward_tapes: dict[Any, Any] = {}
+    tapes, backward_tapes = Tapes(), Tapes()
 
     def run(tensors: list[Tensor], wholes: list[int], reals: list[float]) -> tuple[Tensor, Tensor]:
-        layout = _layout_of(tensors, wholes, reals)
-        steps = tapes.get(layout)
-        again = None if steps is None else replay(steps, tensors)
+        numbers = _numbers(wholes, reals)
+        known = tapes.find(tensors, numbers)
+        again: tuple[Tensor, Tensor] | None = None if known is None else known(*tensors)
         if again is not None:
-            return again[len(tensors)], again[len(tensors) + 1]
+            return again
         tape = Tape(tensors)
         given = Operands.of(program, tensors, wholes, reals)._replace(owner=forward)
         result = _attend_by_kernels(program, given, tape)
-        _remember(tapes, layout, tape, tape.steps)
+        tapes.add(tensors, numbers, tape, result)
         return result
 
     def fake(tensors: list[Tensor], wholes: list[int], reals: list[float]) -> tuple[Tensor, Tensor]:
@@ -499,17 +490,17 @@ def attending(
         gradient = torch.zeros_like(found[0]) if gradients[0] is None else gradients[0]
         gain = None if gradients[1] is None else gradients[1].contiguous()
         all_given = [*tensors, gradient, *found, *([] if gain is None else [gain])]
-        layout = (*_layout_of(all_given, wholes, reals), *needs)
-        steps, places = backward_tapes.get(layout, (None, ()))
-        again = None if steps is None else replay(steps, all_given)
+        numbers = _numbers(wholes, reals, needs)
+        known = backward_tapes.find(all_given, numbers)
+        again = None if known is None else known(*all_given)
         if again is not None and not any(needs[2 * dots + 1 :]):
-            return [again[place] for place, need in zip(places, needs, strict=False) if need]
+            return list(itertools.compress(again, needs))
         given = Operands.of(program, tensors, wholes, reals)._replace(owner=forward)
         if again is not None:
-            return _summed(program, given, [again[place] for place in places], needs)
+            return _summed(program, given, again, needs)
         tape = Tape(all_given)
         result = _attend_by_kernels_backward(program, (gradient, gain), given, found[0], found[1], needs, tape)
-        _remember(backward_tapes, layout, tape, (tape.steps, [tape.place(x) for x in result]))
+        backward_tapes.add(all_given, numbers, tape, result)
         return _summed(program, given, result, needs)
 
     def fake_backward(gradients: list[Tensor], tensors: list[Tensor], *rest: Any) -> list[Tensor]:
@@ -533,4 +524,5 @@ def attending(
         return back[: 2 * dots + 1]
 
     attend.backward = back  # type: ignore[attr-defined]
+    attend.only_reads = True  # type: ignore[attr-defined]
     return attend
