@@ -11,6 +11,7 @@ import indexical as ix
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
+from tests.backends.triton import attending  # noqa: E402
 from tests.backends.variants import SIZES, VARIANTS  # noqa: E402
 
 from indexical.plan.target import TRITON  # noqa: E402
@@ -86,6 +87,16 @@ def test_kernel_computes_the_relation(name: str, shape: str, dtype: str) -> None
         # A slope's gradient adds terms of both signs over all pairs.
         most = MOST[dtype] * (SUMMED[dtype] if expected.numel() <= 8 else 1)
         assert (found.double() - expected)[~missing].abs().max().item() <= most * scale
+
+
+@pytest.mark.parametrize("places", [{"V": 30, "K": 90, "Q": 120, "d_out": 170}, {"V": 170}, {"K": 170}, {"d_out": 9}])
+@pytest.mark.parametrize(
+    "name", ["window", "ALiBi", "relative bias", "gate", "soft cap", "sigmoid", "bias", "sink", "mask in tiles"]
+)
+def test_what_is_not_finite_stays_with_those_who_hear_it(name: str, places: dict[str, int]) -> None:
+    program, given = ix.compile(attending.VARIANTS[name].text), attending.drawn(name, torch.bfloat16, SHAPES["odd"])
+    given = {key: array.cuda() if torch.is_tensor(array) else array for key, array in given.items()}
+    attending.check_odd_values(program, program, given, places)
 
 
 @pytest.mark.parametrize(("rows", "keys"), [(0, 5), (5, 0), (1, 1), (1, 300), (300, 1)])

@@ -22,8 +22,9 @@ from .layout import Statement
 from .lowering import Lowering
 from .operands import Frame
 from .scope import Place, Scope
+from .triton_again import forward_again, key_again, query_again
 from .triton_backward import key_kernel, query_kernel, table_kernel
-from .triton_forward import again_kernel, forward_kernel
+from .triton_forward import forward_kernel
 from .triton_kernels import WORDS, Parts
 from .triton_score import D_SINK, KEY, ROW, SEEDS, TILE, Cell, Operand, Terms
 
@@ -43,7 +44,7 @@ def attend_by_triton(
     parts = parts_of(low, let, attend, frame, row, dots)
     functions = [forward_kernel(parts), query_kernel(parts), key_kernel(parts)]
     if parts.allowed is not None:
-        functions.insert(1, again_kernel(parts))
+        functions = [forward_again(parts), *functions, query_again(parts), key_again(parts)]
     kernels: list[Part] = [f"{parts.name}_{part}" for part in ("forward", "backward_query", "backward_key")]
     if parts.tables:
         functions.append(table_kernel(parts))
@@ -55,9 +56,9 @@ def attend_by_triton(
     low.text.helpers.setdefault("triton", "")
     maker = low.text.fresh(f"attend_{let.name}")
     levels = [String(operand.level) for operand in parts.terms.operands]
-    again = None if parts.allowed is None else f"{parts.name}_forward_again"
-    how: dict[str, Part] = {"tiled": parts.tiled, "normalised": parts.scale is not None, "again": again}
-    how["work"] = String(parts.work)
+    how: dict[str, Part] = {"tiled": parts.tiled, "normalised": parts.scale is not None, "work": String(parts.work)}
+    if parts.allowed is not None:
+        how["again"] = Tuple(tuple(Name(f"{parts.name}_backward_{side}_again") for side in ("query", "key")))
     made = call("attending", String(maker), *kernels, len(parts.dots), Tuple(tuple(levels)), parts.learned, **how)
     low.functions.append(Statement(0, 0, "assign", maker, made).shown)
     code = partial(operands_of, low, let, attend, frame, parts, maker)
@@ -80,9 +81,9 @@ def attend_by_triton(
 
 HELPERS = (
     *("tanh", "fast_tanh", "fast_sigmoid", "far", "load_tile", "store_tile", "tiles_of", "places_of"),
-    *("sums_of", "no_sums"),
+    *("sums_of", "no_sums", "same_program"),
     *("within", "in_order", "behind", "partial_tile", "absorb", "beside"),
-    *("is_odd", "one_dot", "absorb_one", "load_bank", "load_bank_column", "bank_number"),
+    *("zero_of", "one_dot", "absorb_one", "load_bank", "load_bank_column", "bank_number"),
 )
 
 

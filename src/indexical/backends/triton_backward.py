@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..ir import nodes as ir
 from .code import names, show
 from .triton_kernels import (
     Kernel,
@@ -19,19 +20,22 @@ from .triton_kernels import (
     write_key_places,
     write_score,
 )
-from .triton_score import KEY, LOG2E, NOWHERE, PAIR, ROW, Cell, dot_name
+from .triton_score import GAINED, KEY, LOG2E, NOWHERE, PAIR, ROW, WEIGHT, Cell, Operand, dot_name
 
 
-def _cotangents(kernel: Kernel, indent: int, is_partial: bool) -> None:
-    """The weights of a tile and the cotangents of its scores, from those of the result."""
+def write_cotangents(kernel: Kernel, indent: int, is_partial: bool, alone: bool = False) -> None:
+    """The weights of a tile and the cotangents of its scores, from those of the result. Of one key or query `alone`
+    there are no products of matrices."""
     lead = "[None, :]" if kernel.printer.flipped else "[:, None]"
     scale = kernel.parts.scale
     kernel.add(indent, "p = score" if scale is None else f"p = tl.exp2({write_exponent(kernel, indent)} - total{lead})")
     if kernel.printer.flipped:
+        dot = 'd_v = tl.dot(p.to(given.dtype), given, d_v, input_precision="ieee")'
         kernel.add(indent, "if WANT_V:")
-        kernel.add(indent + 1, 'd_v = tl.dot(p.to(given.dtype), given, d_v, input_precision="ieee")')
-    pair = "v, tl.trans(given)" if kernel.printer.flipped else "given, tl.trans(v)"
-    kernel.add(indent, f'dp = tl.dot({pair}, input_precision="ieee")')
+        kernel.add(indent + 1, "d_v += tl.where(allowed, p * given.to(tl.float32), 0.0)" if alone else dot)
+    own, other = ("v", "given") if kernel.printer.flipped else ("given", "v")
+    dot = f'tl.dot({own}, tl.trans({other}), input_precision="ieee")'
+    kernel.add(indent, f"dp = one_dot({own}, {other})" if alone else f"dp = {dot}")
     if scale is not None:
         kernel.add(indent, f"d_score = p * (dp - delta{lead})")
     else:
@@ -41,11 +45,10 @@ def _cotangents(kernel: Kernel, indent: int, is_partial: bool) -> None:
 def query_kernel(parts: Parts) -> str:
     """The kernel of the gradients of queries, of arrays that vary with no key, and of those that have all pairs. Of the
     second, which add many terms of both signs, the mean is taken off at the end and not as the result rounds it."""
-    queries, keys, pointers, strides = signature_of(parts)
+    queries, keys, *_ = signature_of(parts)
     kernel = Kernel(parts, "backward_query", "The gradients of one tile of queries.", KEY, False)
+    learned, paired = take_queries(kernel)
     printer, dots = kernel.printer, tuple(parts.terms.dots)
-    learned = parts.of_axes(NOWHERE, ROW)
-    paired = [operand for operand in parts.of_axes(PAIR) if operand.table is None]
     kernel.place("n_heads", "n_rows", "ROWS")
     kernel.add(1, "near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - t0)", "rows = t0 + near")
     for number, q in enumerate(queries):
@@ -93,9 +96,10 @@ def query_kernel(parts: Parts) -> str:
         write_dots(kernel, indent, is_partial, keys)
         kernel.add(indent, load_line("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED"))
         write_score(kernel, indent, is_partial, "fresh[None, :]")
-        _cotangents(kernel, indent, is_partial)
+        write_cotangents(kernel, indent, is_partial)
         if halved:
-            kernel.add(indent, f"if {any_summed}:", "    gained = p * dp", "    mean += tl.sum(gained, 1)")
+            kernel.add(indent, f"if {any_summed}:", f"    gained = {_kept(kernel, 'p * dp', is_partial)}")
+            kernel.add(indent + 1, "mean += tl.sum(gained, 1)")
         for number, expr in enumerate(dots):
             code = kernel.written(indent, parts.cotangents[expr][0])
             k, name = keys[number], f"d_q{tag(number)}"
@@ -103,7 +107,9 @@ def query_kernel(parts: Parts) -> str:
             dot = f'tl.dot(({code}).to({k}.dtype), {k}, {name}, input_precision="ieee")'
             kernel.add(indent + 1, f"{name} = {dot}")
         for operand in summed:
-            codes = [kernel.written(indent, flow[operand.expr][0]) for flow in flows]
+            cells = [flow[operand.expr][0] for flow in flows]
+            odd = is_partial and not (halved and all(map(_is_finite, cells)))
+            codes = [_kept(kernel, kernel.written(indent, cell), odd) for cell in cells]
             kernel.add(indent, f"if WANT_{operand.name}:")
             for name, code in zip(("d", "share"), codes, strict=False):
                 kernel.add(indent + 1, f"{name}_{operand.name} += tl.sum({code}, 1)")
@@ -111,16 +117,12 @@ def query_kernel(parts: Parts) -> str:
             cell, factor = parts.cotangents[operand.expr]
             code = kernel.written(indent, cell)
             code = code if factor is None else f"({code}) * {show(printer.written(factor, NOWHERE))}"
+            code = _kept(kernel, code, is_partial)
             there = "(places[:, None] < n_rows - t0)" + (" & fresh[None, :]" if is_partial else "")
             kernel.add(indent, f"if WANT_{operand.name}:")
             kernel.add(indent + 1, f"tl.store(d_{operand.name}_at + keys[None, :], {code}, mask={there})")
-    for number, expr in enumerate(dots):
-        factor = parts.cotangents[expr][1]
-        name, width = f"d_q{tag(number)}", width_of(number)
-        code = name if factor is None else f"{name} * {show(printer.written(factor, NOWHERE))}"
-        start = f"{name}_ptr + b * {name}_b + h * {name}_h + far(t0, {name}_row)"
-        kernel.add(1, f"if WANT_Q{tag(number)}:")
-        kernel.add(2, f"store_tile({start}, {code}, places, n_rows - t0, {name}_row, {name}_d, {width})")
+    kernel.mark(f"d_q{tag(number)}" for number in kernel.dots)
+    kernel.add(1, *store_queries(kernel))
     if of_sink and parts.sinking is not None:
         kernel.add(1, f"d_sink = -tl.exp2({kernel.written(1, parts.sinking[0])} - total) * delta")
     for operand in learned:
@@ -140,24 +142,65 @@ def query_kernel(parts: Parts) -> str:
             kernel.add(2, f"{name} = tl.where(places < n_rows - t0, {code}, 0.0)")
             kernel.add(2, f"tl.store({name}_ptr + far(at, tiles) + t0 // ROWS, tl.sum({name}, 0))")
     place_before(kernel, body)
+    return kernel.text()
+
+
+def _kept(kernel: Kernel, code: str, is_partial: bool) -> str:
+    """What is summed or stored for each pair of a tile, 0 for those that are not allowed: their weight is 0, and what
+    it is multiplied with may be NaN."""
+    return f"tl.where(allowed, {code}, 0.0)" if is_partial and kernel.parts.allowed is not None else code
+
+
+def _is_finite(cell: Cell) -> bool:
+    """Whether a value is finite at every pair of a tile where it is at one that is allowed: it is made of places, of
+    numbers of the program, and of weights, with or without what they gained, which are 0 at all other pairs."""
+    if cell.operand is not None:
+        return not cell.axes
+    if cell.parts:
+        return all(map(_is_finite, cell.parts))
+    return not cell.axes or show(cell.make()) in ("rows", "keys", GAINED[:-1], WEIGHT[:-1])
+
+
+def store_queries(kernel: Kernel) -> list[str]:
+    """The lines that write the gradients of queries."""
+    lines = []
+    for number, expr in enumerate(kernel.parts.terms.dots):
+        factor = kernel.parts.cotangents[expr][1]
+        name, width = f"d_q{tag(number)}", width_of(number)
+        code = name if factor is None else f"{name} * {show(kernel.printer.written(factor, NOWHERE))}"
+        start = f"{name}_ptr + b * {name}_b + h * {name}_h + far(t0, {name}_row)"
+        store = f"store_tile({start}, {code}, places, n_rows - t0, {name}_row, {name}_d, {width})"
+        lines += [f"if WANT_Q{tag(number)}:", f"    {store}"]
+    return lines
+
+
+def take_queries(kernel: Kernel, *more: str) -> tuple[list[Operand], list[Operand]]:
+    """Say which parameters the kernel of the gradients of queries has: the arrays that have one there, those that vary
+    with no key and those that have all pairs."""
+    parts = kernel.parts
+    queries, keys, pointers, strides = signature_of(parts)
+    learned = parts.of_axes(NOWHERE, ROW)
+    paired = [operand for operand in parts.of_axes(PAIR) if operand.table is None]
     outs = [] if parts.scale is None else strides_of("out", "row", "e")
     own = [*steps_of(*queries, *keys, "v", "given"), *outs, *strides]
     targets = [f"d_q{tag(number)}" for number in kernel.dots]
     own += [stride for name in targets for stride in strides_of(name, "row", "d")]
     given = ["given", "total", "delta"] if parts.scale is None else ["given", "total", "delta", "out", "gain"]
-    named = [f"{name}_ptr" for name in (*queries, *keys, "v", *given)]
+    odd = [] if parts.allowed is None else ["odd"]
+    named = [f"{name}_ptr" for name in (*queries, *keys, "v", *given, *odd)]
     further = [operand for operand in parts.terms.operands if operand in (*learned, *paired)]
     named += [*pointers, *(f"{name}_ptr" for name in targets), *(f"d_{o.pointer}" for o in further)]
     flags = ["FEW", *(f"WANT_Q{tag(number)}" for number in kernel.dots), *(f"WANT_{o.name}" for o in further)]
-    return kernel.text(named, own, flags)
+    kernel.takes(named, own, flags, more)
+    return learned, paired
 
 
 def key_kernel(parts: Parts) -> str:
     """The kernel of the gradients of keys and values, and of arrays that vary with the key alone."""
-    queries, keys, pointers, strides = signature_of(parts)
+    queries, keys, *_ = signature_of(parts)
     kernel = Kernel(parts, "backward_key", "The gradients of one tile of keys and values.", ROW, True)
+    learned = take_keys(kernel)
     printer, dots = kernel.printer, tuple(parts.terms.dots)
-    learned = parts.of_axes(KEY)
     kernel.place("(n_heads // GROUP)", "n_keys", "KEYS", latest_first=False)
     kernel.add(1, "near = tl.minimum(tl.arange(0, KEYS), n_keys - 1 - t0)", "keys = t0 + near")
     for number, k in enumerate(keys):
@@ -176,7 +219,6 @@ def key_kernel(parts: Parts) -> str:
     wanted = [parts.cotangents[expr][0] for expr in (*dots, *(o.expr for o in learned))]
     outer = [parts.cotangents[expr][1] for expr in (*dots, *(o.expr for o in learned))]
     printer.count(roots(parts, *wanted, *outer))
-    factors = [cell is not None and _varies(cell) for cell in outer]
     for is_partial, indent in kernel.loops(parts.transposed, 2, "ROWS"):
         if is_partial:
             kernel.add(indent, "r0, near_rows, fresh = places_of(r0, n_rows, ROWS, FEW)")
@@ -196,17 +238,14 @@ def key_kernel(parts: Parts) -> str:
             write_score(kernel, indent, is_partial, "fresh[None, :]")
         else:
             write_score(kernel, indent, is_partial and parts.allowed is not None, None)
-        _cotangents(kernel, indent, is_partial)
+        write_cotangents(kernel, indent, is_partial)
         for number, expr in enumerate(dots):
-            cell, factor = parts.cotangents[expr]
-            code = kernel.written(indent, cell)
-            if factors[number] and factor is not None:
-                code = f"{code} * {show(printer.written(factor, NOWHERE))}"
+            code = key_cotangent(kernel, indent, expr)
             q, name = queries[number], f"d_k{tag(number)}"
             kernel.add(indent, f"if WANT_K{tag(number)}:")
             kernel.add(indent + 1, f'{name} = tl.dot(({code}).to({q}.dtype), {q}, {name}, input_precision="ieee")')
         for operand in learned:
-            code = kernel.written(indent, parts.cotangents[operand.expr][0])
+            code = _kept(kernel, kernel.written(indent, parts.cotangents[operand.expr][0]), is_partial)
             kernel.add(indent, f"if WANT_{operand.name}:")
             kernel.add(indent + 1, f"d_{operand.name} += tl.sum({code}, 1)")
     for operand in learned:
@@ -215,31 +254,64 @@ def key_kernel(parts: Parts) -> str:
         code = name if factor is None else f"{name} * {show(printer.written(factor, NOWHERE))}"
         kernel.add(2, f"if WANT_{operand.name}:")
         kernel.add(3, f"tl.store({name}_ptr + far(head, n_keys) + t0 + places, {code}, mask=places < n_keys - t0)")
-    after = [None if varies or cell is None else cell for cell, varies in zip(outer, factors, strict=True)]
-    codes = [None if cell is None else show(printer.written(cell, NOWHERE)) for cell in after[: len(dots)]]
+    lines = store_keys(kernel)
+    place_among(kernel, before, body)
+    kernel.mark((*(f"d_k{tag(number)}" for number in kernel.dots), "d_v"))
+    kernel.add(1, *lines)
+    return kernel.text()
+
+
+def key_cotangent(kernel: Kernel, indent: int, dot: ir.Expr) -> str:
+    """The cotangent of a dot product, with what it is multiplied with where that differs between heads."""
+    cell, factor = kernel.parts.cotangents[dot]
+    code = kernel.written(indent, cell)
+    if factor is None or not _varies(factor):
+        return code
+    return f"{code} * {show(kernel.printer.written(factor, NOWHERE))}"
+
+
+def place_among(kernel: Kernel, before: int, body: int, indent: int = 1) -> None:
+    """Put what the loops over rows need before them, or before the one over heads that share keys."""
     varying = {"b", "h", *kernel.flushed}
-    for name, value in printer.outer:
+    for name, value in kernel.printer.outer:
         varying |= {name} if varying & set(names(value)) else set()
-    kernel.lines[body:body] = [f"        {name} = {show(value)}" for name, value in printer.outer if name in varying]
-    ahead = [f"    {name} = {show(value)}" for name, value in printer.outer if name not in varying]
-    kernel.lines[before:before] = ahead
-    for number in kernel.dots:
-        name, factored = f"d_k{tag(number)}", codes[number]
-        code = name if factored is None else f"{name} * {factored}"
+    lines = [(name in varying, f"{name} = {show(value)}") for name, value in kernel.printer.outer]
+    lead = "    " * (kernel.indent + indent)
+    kernel.lines[body:body] = [f"{lead}    {line}" for varies, line in lines if varies]
+    kernel.lines[before:before] = [f"{lead}{line}" for varies, line in lines if not varies]
+
+
+def store_keys(kernel: Kernel) -> list[str]:
+    """The lines that write the gradients of keys and values."""
+    lines = []
+    for number, expr in enumerate(kernel.parts.terms.dots):
+        factor = kernel.parts.cotangents[expr][1]
+        name, width = f"d_k{tag(number)}", width_of(number)
+        alone = factor is None or _varies(factor)
+        code = name if factor is None or alone else f"{name} * {show(kernel.printer.written(factor, NOWHERE))}"
         start = f"{name}_ptr + b * {name}_b + shared * {name}_h + far(t0, {name}_key)"
-        kernel.add(1, f"if WANT_K{tag(number)}:")
-        kernel.add(2, f"store_tile({start}, {code}, places, n_keys - t0, {name}_key, {name}_d, {width_of(number)})")
+        store = f"store_tile({start}, {code}, places, n_keys - t0, {name}_key, {name}_d, {width})"
+        lines += [f"if WANT_K{tag(number)}:", f"    {store}"]
     start = "d_v_ptr + b * d_v_b + shared * d_v_h + far(t0, d_v_key)"
-    kernel.add(1, "if WANT_V:")
-    kernel.add(2, f"store_tile({start}, d_v, places, n_keys - t0, d_v_key, d_v_e, CARRIED, CARRIED_PADDED)")
+    store = f"store_tile({start}, d_v, places, n_keys - t0, d_v_key, d_v_e, CARRIED, CARRIED_PADDED)"
+    return [*lines, "if WANT_V:", f"    {store}"]
+
+
+def take_keys(kernel: Kernel, *more: str) -> list[Operand]:
+    """Say which parameters the kernel of the gradients of keys has: the arrays that have one there."""
+    parts = kernel.parts
+    queries, keys, pointers, strides = signature_of(parts)
+    learned = parts.of_axes(KEY)
     own = [*steps_of(*queries, *keys, "v", "given"), *strides]
     targets = [f"d_k{tag(number)}" for number in kernel.dots]
     own += [stride for name in targets for stride in strides_of(name, "key", "d")]
     own += strides_of("d_v", "key", "e")
-    named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", "total", "delta")]
+    odd = [] if parts.allowed is None else ["odd"]
+    named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", "total", "delta", *odd)]
     named += [*pointers, *(f"{name}_ptr" for name in (*targets, "d_v")), *(f"d_{o.pointer}" for o in learned)]
     flags = ["FEW", *(f"WANT_K{tag(number)}" for number in kernel.dots), "WANT_V", *(f"WANT_{o.name}" for o in learned)]
-    return kernel.text(named, own, flags)
+    kernel.takes(named, own, flags, more)
+    return learned
 
 
 def _varies(cell: Cell) -> bool:
@@ -250,10 +322,13 @@ def _varies(cell: Cell) -> bool:
 
 
 def table_kernel(parts: Parts) -> str:
-    """The kernel of the gradients of tables of distances: one diagonal of tiles, its own diagonals summed."""
+    """The kernel of the gradients of tables of distances: one diagonal of tiles, its own diagonals summed. It is run
+    again for what is not finite, more slowly: then what flows to a pair that is not allowed counts for nothing."""
     queries, keys, pointers, strides = signature_of(parts)
     about = "The gradients of tables, along one diagonal of tiles: those of its upper and of its lower triangles."
     kernel = Kernel(parts, "backward_table", about, PAIR, False, "0, ahead * KEYS")
+    if parts.allowed is not None:
+        kernel.add(1, "if AGAIN:", "    if tl.load(odd_ptr + tl.program_id(0)) == 0.0:", "        return")
     kernel.add(
         1,
         "at = tl.program_id(0) // diagonals",
@@ -296,11 +371,14 @@ def table_kernel(parts: Parts) -> str:
     if parts.scale is None:
         inside = f"({inside}) & (t0 + near_rows[:, None] < n_rows)"
     write_score(kernel, 2, True, inside)
-    _cotangents(kernel, 2, True)
+    write_cotangents(kernel, 2, True)
     for operand, (cell, _) in zip(parts.tables, wanted, strict=True):
         kernel.add(2, f"if WANT_{operand.name}:")
         code = kernel.written(3, cell)
-        kernel.add(3, f"d_{operand.name} += {code}")
+        kernel.add(3, f"d_{operand.name} += tl.where(allowed, {code}, 0.0) if AGAIN else {code}")
+    if parts.allowed is not None:
+        odd = " + ".join(f"zero_of(d_{operand.name})" for operand in parts.tables)
+        kernel.add(1, "if not AGAIN:", f"    tl.store(odd_ptr + tl.program_id(0), {odd})")
     kernel.add(1, "# In all these tiles the same places have the same distance.")
     for operand, (_, factor) in zip(parts.tables, wanted, strict=True):
         more = "" if factor is None else f" * {show(kernel.printer.written(factor, NOWHERE))}"
@@ -314,7 +392,9 @@ def table_kernel(parts: Parts) -> str:
         )
     place_before(kernel, body)
     own = [*steps_of(*queries, *keys, "v", "given"), *strides]
-    named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", "total", "delta")]
+    marks = [] if parts.allowed is None else ["odd"]
+    named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", "total", "delta", *marks)]
     named += [*pointers, *(f"d_{operand.pointer}" for operand in parts.tables)]
-    flags = ["FEW", *(f"WANT_{operand.name}" for operand in parts.tables)]
-    return kernel.text(named, own, flags, ["diagonals", "first"])
+    flags = ["FEW", *(f"WANT_{operand.name}" for operand in parts.tables), "AGAIN"]
+    kernel.takes(named, own, flags, ["diagonals", "first"])
+    return kernel.text()

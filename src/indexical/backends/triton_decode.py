@@ -195,7 +195,7 @@ def decode_kernel(parts: Parts, bounds: Bounds, paged: bool) -> str:
     kernel.add(2, f"peak, weight, acc = absorb(score, {scale}, v, peak, weight, acc)")
     kernel.add(
         1,
-        "if is_odd(acc) > 0:",
+        "if zero_of(acc) != 0.0:",
         "    # Once more key by key, so that a value that is NaN or infinite reaches only those who attend to it.",
         "    acc = tl.zeros((ROWS, CARRIED_PADDED), tl.float32)",
         "    for k0 in tl.range(start, stop, num_stages=1):",
@@ -213,7 +213,8 @@ def decode_kernel(parts: Parts, bounds: Bounds, paged: bool) -> str:
     strides += [f"{k}_{axis}" for k in (*keys, "v") for axis in ("b", "h", "key")]
     strides += [stride for operand in operands for stride in operand.strides]
     strides += ["table_b", "table_at"] if paged else []
-    return kernel.text(named, strides, [])
+    kernel.takes(named, strides, [])
+    return kernel.text()
 
 
 def _range(kernel: Kernel, bounds: Bounds) -> None:

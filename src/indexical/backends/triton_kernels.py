@@ -15,7 +15,7 @@ from .triton_score import PAIR, Axis, Cell, Operand, Printer, Terms, dot_name
 WORDS = frozenset(
     (
         *("tl", "triton", "torch", "math", "b", "h", "at", "near", "rows", "keys", "tiles", "t0", "t1", "k0", "r0"),
-        *("turn", "tile", "fresh", "gain"),
+        *("turn", "tile", "fresh", "gain", "lead", "program", "programs", "marks"),
         *("score", "allowed", "p", "dp", "d_score", "delta", "total", "peak", "weight", "acc", "scale"),
         *("n_heads", "n_rows", "n_keys", "group", "count", "level", "given", "out", "v", "positions"),
         *("ROWS", "KEYS", "GROUP", "STEP", "met", "table", "member", "shared", "head", "places", "start", "dp"),
@@ -36,7 +36,7 @@ WORDS = frozenset(
     )
 )
 
-COLUMN = "one key"
+ALONE = "one query or key"
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,7 @@ class Kernel:
             operand: _bank(operand, apart or ("r0, t0" if flipped else "t0, k0"), flipped) for operand in parts.tables
         }
         self.lines: list[str] = []
+        self.indent = 0
         self.flushed: set[str] = set()
 
     @property
@@ -120,36 +121,52 @@ class Kernel:
         return range(len(self.parts.dots))
 
     def add(self, indent: int, *lines: str) -> None:
-        self.lines += ["    " * indent + text for text in lines]
+        self.lines += ["    " * (self.indent + indent) + text for text in lines]
 
-    def text(self, pointers: list[str], strides: list[str], flags: list[str], more: list[str] | None = None) -> str:
-        """The kernel with its parameters."""
+    def takes(self, pointers: list[str], strides: list[str], flags: list[str], more: Iterable[str] = ()) -> None:
+        """Say which parameters it has, besides numbers of the program and sizes of tiles."""
         terms = self.parts.terms
         numbers = [n for kind in ("whole", "real") for n, k in terms.numbers.items() if k == kind]
-        varying = ["n_rows", "n_keys", *numbers, *(more or [])]
+        self.varying = ["n_rows", "n_keys", *numbers, *more]
         widths = [f"{side}{n}" for number in self.dots for side, n in (("WIDTH", tag(number)), ("PADDED", tag(number)))]
-        constants = [*widths, "CARRIED", "CARRIED_PADDED", "GROUP", "ROWS", "KEYS", *flags]
-        rows = [
-            ", ".join(pointers),
-            ", ".join(strides),
-            ", ".join(["n_heads", *varying]),
-            ", ".join(f"{name}: tl.constexpr" for name in constants),
-        ]
-        shown_varying = ", ".join(f'"{name}"' for name in varying)
-        head = [f"@triton.jit(do_not_specialize=[{shown_varying}])", f"def {self.name}("]
-        head += [f"    {text}," for row in rows for text in _broken(row)]
+        self.constants = [*widths, "CARRIED", "CARRIED_PADDED", "GROUP", "ROWS", "KEYS", *flags]
+        self.arguments = [pointers, strides, ["n_heads", *self.varying]]
+
+    def text(self, launched: bool = True) -> str:
+        """The kernel, which is launched, or called by one with the same parameters."""
+        varying = ", ".join(f'"{name}"' for name in self.varying)
+        marked = f"@triton.jit(do_not_specialize=[{varying}])" if launched else "@triton.jit"
+        rows = [*self.arguments, [f"{name}: tl.constexpr" for name in self.constants]]
+        head = [marked, f"def {self.name}(", *(f"    {text}," for row in rows for text in _broken(row))]
         return "\n".join([*head, "):", f'    """{self.about}"""', *self.lines])
+
+    def finish(self, sums: str, *lines: str) -> None:
+        """Write the last lines; in their place, where sums are not finite, the tile is computed once more."""
+        if self.parts.allowed is None:
+            self.add(1, *lines)
+            return
+        self.add(1, f"if zero_of({sums}) != 0.0:", f"    {self.name}_again(")
+        self.add(3, *(f"{text}," for row in (*self.arguments, self.constants) for text in _broken(row)))
+        self.add(1, "    )", "else:")
+        self.add(2, *lines)
+
+    def mark(self, sums: Iterable[str]) -> None:
+        """Mark this program where sums are not finite, so that its tile is computed once more."""
+        if self.parts.allowed is not None:
+            self.add(1, f"tl.store(odd_ptr + tl.program_id(0), {' + '.join(f'zero_of({name})' for name in sums)})")
 
     # -------------------------------------------------------------------- places
 
-    def place(self, heads: str, length: str, step: str, latest_first: bool = True) -> None:
+    def place(
+        self, heads: str, length: str, step: str, latest_first: bool = True, program: str = "tl.program_id(0)"
+    ) -> None:
         """The tile of this program, and its batch and head."""
-        place = "tl.program_id(0) % tiles"
+        place = f"{program} % tiles"
         tile = f"(tiles - 1 - {place}) * {step}" if latest_first else f"({place}) * {step}"
         self.add(
             1,
             f"tiles = tl.cdiv({length}, {step})",
-            "at = tl.program_id(0) // tiles",
+            f"at = {program} // tiles",
             f"t0 = {tile}",
             f"t1 = tl.minimum(t0 + {step}, {length})",
             f"b, h = (at // {heads}).to(tl.int64), (at % {heads}).to(tl.int64)",
@@ -246,10 +263,12 @@ class Kernel:
 
 def _bank(operand: Operand, apart: str, flipped: bool) -> Node:
     """The load of a table's tile from its bank, where `apart` names the first query and the first key of the tile;
-    `COLUMN` is one key alone."""
+    `ALONE` is a tile that has one key, or one query where it lies flipped, and some of the other side."""
     start = f"{operand.pointer} + b * {operand.strides[0]} + h * {operand.strides[1]}"
-    if apart == COLUMN:
-        return fill(f"load_bank_column({start}, t0, k0, n_keys, ROWS, KEYS)")
+    if apart == ALONE:
+        one, step, places = ("r0", "ROWS", "r0 - r0 % ROWS, t0") if flipped else ("k0", "KEYS", "t0, k0 - k0 % KEYS")
+        number = f"bank_number({places}, n_keys, ROWS, KEYS)"
+        return fill(f"load_bank_column({start}, {number}, near, {one} % {step}, ROWS * KEYS, {step})")
     lying = "KEYS, ROWS" if flipped else "ROWS, KEYS"
     return fill(f"load_bank({start}, bank_number({apart}, n_keys, ROWS, KEYS), {lying})")
 
@@ -275,10 +294,10 @@ def steps_of(*names: str) -> list[str]:
     return [f"{name}_{axis}" for name in names for axis in ("b", "h", "step")]
 
 
-def _broken(text: str) -> list[str]:
+def _broken(words: Iterable[str]) -> list[str]:
     """Parameters in lines of a bearable length."""
     lines, line = [], ""
-    for word in text.split(", "):
+    for word in words:
         if line and len(line) + len(word) > 100:
             lines.append(line)
             line = word
@@ -307,10 +326,10 @@ def width_of(number: int) -> str:
     return f"WIDTH{tag(number)}, PADDED{tag(number)}"
 
 
-def place_before(kernel: Kernel, place: int) -> None:
+def place_before(kernel: Kernel, place: int, indent: int = 1) -> None:
     """Put what the loops need before them."""
-    lines = [f"    {name} = {show(code)}" for name, code in kernel.printer.outer]
-    kernel.lines[place:place] = lines
+    lead = "    " * (kernel.indent + indent)
+    kernel.lines[place:place] = [f"{lead}{name} = {show(code)}" for name, code in kernel.printer.outer]
     kernel.printer.outer = []
 
 

@@ -85,7 +85,9 @@ class Operand:
     @property
     def level(self) -> str:
         """The axes along which it varies, in a word."""
-        return "table" if self.table is not None else "".join(a for a in ("row", "key") if a in self.axes)
+        if self.table is not None:
+            return "distances" if self.table.is_distinct else "table"
+        return "".join(a for a in ("row", "key") if a in self.axes)
 
     @property
     def is_learned(self) -> bool:

@@ -111,6 +111,13 @@ class Table:
         """Whether the place depends on the distance of query and key alone."""
         return _is_relative(self.index, self.row, self.key)
 
+    @property
+    def is_distinct(self) -> bool:
+        """Whether it changes with each step of the query, by the same number."""
+        terms = polynomial(self.index)
+        step = polynomial(substitute(self.index, {self.row: _next(self.row, self.index)})) - terms
+        return bool(step.constant)
+
 
 def table_of(expr: ir.Expr, row: Coordinate, key: Coordinate) -> Table | None:
     """A read as one of a table; None where it is none."""

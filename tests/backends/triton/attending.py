@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,9 @@ from indexical.run.kernel import load
 
 # All sizes differ from each other and from those of the tiles, and no tile is filled.
 LARGER = {"i": 45, "j": 45, "d": 20, "e": 12, "r": 89}
+# For what is not finite, at these places: such tiles are computed row by row.
+SMALLER = {"b": 1, "h": 1, "i": 18, "j": 18, "d": 4, "e": 3, "r": 35}
+PLACES = {"V": 2, "K": 6, "Q": 11, "d_out": 15}
 GROUPED = """input Q[b, i, h, d], K[b, j, g, d], V[b, j, g, e], slope[h], u[h, j], doc[b, i] : i64;
 let weights[b, h, i, j] = softmax[j](
     4 * tanh(sum[d](Q[b, i, h, d] * K[b, j, h / 2, d]) / 8) - slope[h] * (i - j) + u[h, j]
@@ -102,8 +106,8 @@ VARIANTS = {
         sizes={"a": 6},
     ),
 }
-# Behind the name of a variant: not finite values are tried too.
-ODD = ", odd"
+# Behind the name of a variant: values that are not finite are tried too, all at once or one by one.
+ODD, EACH = ", odd", ", each odd"
 # Or the program is its derivative.
 DERIVED = ", derived"
 DTYPES = {"f32": torch.float32, "f16": torch.float16}
@@ -129,13 +133,11 @@ def is_learned(array: Any) -> bool:
     return torch.is_tensor(array) and array.is_floating_point()
 
 
-def errors(name: str, dtype: torch.dtype, odd: bool) -> list[float]:
-    """The errors of the result and of every gradient; the emitted module is the one for a GPU.
-
-    Where `odd` is asked for, values that are not finite are tried too, which takes twice as long as all the rest.
-    """
+def errors(name: str, dtype: torch.dtype, odd: Sequence[dict[str, int]] = ()) -> list[float]:
+    """The errors of the result and of every gradient; the emitted module is the one for a GPU. Values that are not
+    finite are tried at `odd` places."""
     program = ix.compile(VARIANTS[name].text)
-    call = replace(program._engine.prepare(drawn(name, dtype), "torch"), device="cuda")
+    call = replace(program._engine.prepare(drawn(name, dtype, SMALLER if odd else None), "torch"), device="cuda")
     wanted = program.wanted(None)
     plan, module = program._engine.emitted(call, wanted, False)
     assert any(step.kernel == TRITON for step in plan.steps), name
@@ -144,8 +146,8 @@ def errors(name: str, dtype: torch.dtype, odd: bool) -> list[float]:
         key: array.detach().double().requires_grad_() if is_learned(array) else array for key, array in given.items()
     }
     function = load(module.linked(), wanted, ()).function
-    if odd:
-        check_odd_values(program, function, call.values)
+    for places in odd:
+        check_odd_values(program, function, call.values, places)
     out = together(function(*(given[tensor.name] for tensor in program.ir.inputs)))
     right = together(program(**exact, isolate=True))
     assert torch.equal(out == -torch.inf, right == -torch.inf)
@@ -164,18 +166,25 @@ def together(results: Any) -> torch.Tensor:
     return torch.cat([result.flatten() for result in (results.values() if isinstance(results, dict) else results)])
 
 
-def check_odd_values(program: ix.Program, function: Any, given: dict[str, Any]) -> None:
-    """A value that is NaN or infinite reaches the queries that attend to it, and no others."""
-    given = {key: array.clone() if torch.is_tensor(array) else array for key, array in given.items()}
-    places = given["V"].shape[2] if given["V"].dim() == 4 else 0
-    if places < 3 or not program.ir.inputs[0].axes:
-        return
-    for place, odd in ((places // 2, float("nan")), (places - 1, float("inf"))):
-        given["V"][:, :, place, 0] = odd
-    found = function(*(given[tensor.name] for tensor in program.ir.inputs))
-    doubled = {key: array.double() if is_learned(array) else array for key, array in given.items()}
-    right = program(**doubled, isolate=True)
-    assert torch.equal(found.isfinite(), right.isfinite()), "a NaN or an infinity is elsewhere"
+def check_odd_values(program: ix.Program, function: Any, given: dict[str, Any], places: dict[str, int]) -> None:
+    """What is NaN, among values, keys, queries and what flows back, reaches those who may hear it, and no others:
+    neither a result nor a gradient."""
+    names = [name for name, array in given.items() if is_learned(array)]
+    flowing = torch.randn(program(**given).shape).to(given["V"])
+    mine = {key: x.clone() if torch.is_tensor(x) else x for key, x in {**given, "d_out": flowing}.items()}
+    for name, place in places.items():
+        mine[name][:, :, place, 0] = torch.nan
+    exact = {key: array.double() if is_learned(array) else array for key, array in mine.items()}
+    gradients = ix.grad(program, "out", names)(**exact, isolate=True)
+    del exact["d_out"]
+    wanted = [program(**exact, isolate=True), *gradients]
+    flowing = mine.pop("d_out")
+    arrays = [array.requires_grad_() if is_learned(array) else array for array in mine.values()]
+    out = function(*arrays)
+    found = [out, *torch.autograd.grad(out, list(filter(is_learned, arrays)), flowing)]
+    for name, one, right in zip(("out", *names), found, wanted, strict=True):
+        differs = one.isfinite() != right.isfinite()
+        assert not differs.any(), f"with NaN at {places}, {name} differs at {differs.nonzero()[:6].tolist()}"
 
 
 def derived_errors(name: str, dtype: torch.dtype) -> list[float]:
@@ -216,8 +225,12 @@ def main(dtype: str, *names: str) -> None:
             numbers = changes(name)
         elif name.endswith(DERIVED):
             numbers = derived_errors(name.removesuffix(DERIVED), DTYPES[dtype])
+        elif name.endswith(ODD):
+            numbers = errors(name.removesuffix(ODD), DTYPES[dtype], [PLACES])
+        elif name.endswith(EACH):
+            numbers = errors(name.removesuffix(EACH), DTYPES[dtype], [{n: place} for n, place in PLACES.items()])
         else:
-            numbers = errors(name.removesuffix(ODD), DTYPES[dtype], name.endswith(ODD))
+            numbers = errors(name, DTYPES[dtype])
         print(f"{name}: {' '.join(f'{number:.2e}' for number in numbers)}", flush=True)
 
 

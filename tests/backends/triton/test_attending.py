@@ -15,13 +15,14 @@ MOST = {"f32": 2e-5, "f16": 1.5e-2, "compiled": 1e-6}
 CASES = {
     "f32": [
         *("nobody", "mask in tiles", "relative bias, clamped", "grouped, with all"),
-        *("sigmoid", "total beside a sink", "ALiBi, derived"),
+        *("sigmoid", "total beside a sink", "ALiBi, derived", "window, odd"),
     ],
     "f16": ["soft cap in documents"],
 }
 if os.environ.get("HYPOTHESIS_PROFILE") == "long":
     CASES["f32"] += [
-        *("prefix for each batch", "sink, odd", "sinks and window", "gate", "bias", "sigmoid, odd"),
+        *("prefix for each batch", "sink, each odd", "sinks and window", "gate", "bias"),
+        *("sigmoid, each odd", "relative bias, each odd", "gate, each odd", "bias, each odd", "soft cap, each odd"),
         *("dilated window", "mask for each head", "two dot products"),
         *("window for each query", "documents for each batch", "lengths, causal", "ALiBi", "cap from a tensor"),
         *("cross, aligned at the end", "softmax off by one", "retention"),

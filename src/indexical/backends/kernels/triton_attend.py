@@ -14,7 +14,15 @@ from torch import Tensor
 
 from .torch_operator import differentiable, row_totals
 from .triton_launch import Tape, Tapes
-from .triton_tile import INTERPRETED, bank_kernel, delta_kernel, labels_kernel, mask_kernel
+from .triton_tile import (
+    INTERPRETED,
+    bank_kernel,
+    delta_kernel,
+    distance_kernel,
+    labels_kernel,
+    mask_kernel,
+    place_kernel,
+)
 
 # The sizes of tiles that were found to be faster on this device, where somebody has given them: `tilings(kernel, about,
 # usual)` says which to take, and `epoch` changes whenever that does.
@@ -77,10 +85,11 @@ def _tilings(width: int, carried: int, itemsize: int, work: str) -> tuple[Tiling
 
 class Program(NamedTuple):
     """The kernels of one attention. `levels` say of each further array along which axes of a tile it varies: none,
-    `row`, `key` or both; `learned` which of them have a gradient. `tiled` are those from which a table of the
-    tiles that meet is made: one mask, or the labels of queries and of keys, or none. Where it is not `normalised`,
-    scores are weights. `again` is the forward kernel for sums that are not finite, or None. The kind of `work` decides
-    the sizes of tiles."""
+    `row`, `key` or both; or that it is a `table`, or one of `distances`, in which each has a place of its own. `learned`
+    are those that have a gradient. `tiled` are those from which a table of the tiles that meet is made: one mask, or the
+    labels of queries and of keys, or none. Where it is not `normalised`, scores are weights. The kind of `work` decides
+    the sizes of tiles. `again` are the kernels for gradients of queries and of keys that are not finite, where some
+    pairs are not allowed."""
 
     forward: Any
     backward_query: Any
@@ -91,8 +100,8 @@ class Program(NamedTuple):
     learned: tuple[bool, ...]
     tiled: tuple[int, ...]
     normalised: bool
-    again: Any
     work: str
+    again: tuple[Any, ...]
 
 
 class Operands(NamedTuple):
@@ -208,7 +217,7 @@ def _banked(
     places = iter(given.places)
     _, _, rows, keys = given.shape
     for array, level, learned in zip(given.arrays, program.levels, program.learned, strict=True):
-        if level != "table" or not learned:
+        if level not in ("table", "distances") or not learned:
             arrays.append(array)
             strides += array.stride()
             continue
@@ -247,9 +256,8 @@ def _attend_by_kernels(program: Program, given: Operands, tape: Tape) -> tuple[T
     table, steps = _table(program, given, tiling, False, tape)
     arrays, strides = _banked(program, given, tiling, False, tape)
     grid = (batch * heads * _ceiling(rows, tiling.rows),)
-    odd = () if program.again is None else (tape.keep(torch.empty(grid, dtype=torch.int32, device=out.device)),)
     arguments = (
-        *(*given.queries, *given.keys, given.value, out, total, *odd, *arrays, *table),
+        *(*given.queries, *given.keys, given.value, out, total, *arrays, *table),
         *_eights(*given.queries, *given.keys, given.value),
         *_strides(out),
         *strides,
@@ -257,8 +265,6 @@ def _attend_by_kernels(program: Program, given: Operands, tape: Tape) -> tuple[T
     )
     constants = given.constants(tiling)
     tape.launch(program.forward, grid, arguments, constants, tiling.warps, tiling.stages)
-    if odd:
-        tape.launch(program.again, grid, arguments, constants, 4, 1)
     tape.run()
     return out, total
 
@@ -313,10 +319,10 @@ def _attend_by_kernels_backward(
             found.append(total)  # A kernel that has a place for it does not write there.
             continue
         tail: tuple[int, ...] = (row_tiles,) if level == "" else tuple(array.shape[2:])
-        if level == "table":
-            tail = (_diagonals(given)[1], 2, given.table_tiling.keys)
-        dtype = array.dtype if level == "rowkey" else torch.float32
-        found.append(tape.keep(torch.zeros((batch, heads, *tail), dtype=dtype, device=out.device), zero=True))
+        partly = level in ("rowkey", "distances")  # A kernel writes what it meets, of all others everything.
+        shape, dtype = (batch, heads, *tail), array.dtype if level == "rowkey" else torch.float32
+        part = (torch.zeros if partly else torch.empty)(shape, dtype=dtype, device=out.device)
+        found.append(tape.keep(part, zero=partly))
     if out.numel() == 0 or keys == 0:
         tape.is_whole = False
         return [x if x is total else x.zero_() for x in found]
@@ -329,14 +335,9 @@ def _summed(program: Program, given: Operands, found: Sequence[Tensor], needs: S
     count = len(given.queries)
     further = needs[2 * count + 1 :]
     result = [x for x, need in zip(found[: 2 * count + 1], needs, strict=False) if need]
-    tables = iter(given.places)
-    for array, level, learned, part, need in zip(
-        given.arrays, program.levels, program.learned, found[2 * count + 1 :], further, strict=False
-    ):
-        places = next(tables) if level == "table" and learned else None
+    for array, level, part, need in zip(given.arrays, program.levels, found[2 * count + 1 :], further, strict=False):
         if need:
-            part = part.sum(-1) if level == "" else part if places is None else _at_places(part, places, array, given)
-            result.append(part.to(array.dtype))
+            result.append((part.sum(-1) if level == "" else part).to(array.dtype))
     return result
 
 
@@ -350,22 +351,9 @@ def _diagonals(given: Operands) -> tuple[int, int]:
     return first, max(0, (high + step - 1) // step - first + 1)
 
 
-def _at_places(part: Tensor, places: Tensor, array: Tensor, given: Operands) -> Tensor:
-    """The gradient of a table, from the sums of diagonals: of tiles, their upper triangles and their lower ones."""
-    _, _, rows, keys = given.shape
-    batch, heads, count, _, step = part.shape
-    sums = part.new_zeros((batch, heads, (count + 1) * step))
-    sums[..., step:] += part[..., 0, :].flatten(2)
-    sums[..., : count * step] += part[..., 1, :].flatten(2)
-    # The first sum is of keys that are so far ahead; a place is that of the distance from key to query.
-    ahead = (_diagonals(given)[0] - 1) * step
-    start = keys - 1 - (ahead + sums.shape[-1] - 1)
-    low, high = max(0, start), min(rows + keys - 1, start + sums.shape[-1])
-    found = part.new_zeros(array.shape)
-    if high <= low:
-        return found
-    at = places[low:high].clamp(0, array.shape[-1] - 1)
-    return found.index_add_(2, at, sums.flip(-1)[..., low - start : high - start])
+def _marks(program: Program, count: int, like: Tensor, tape: Tape) -> tuple[Tensor, ...]:
+    """An array in which so many programs say whether their sums are not finite, where that is asked."""
+    return (tape.keep(like.new_empty(count)),) if program.again else ()
 
 
 def _launch_backward(
@@ -400,9 +388,12 @@ def _launch_backward(
         arrays, strides = _banked(program, given, tiling, False, tape)
         places = _strides(*found[:count])
         outs, apart = ((out, gain), _strides(out)) if program.normalised else ((), [])
-        arguments: tuple[Any, ...] = (*operands, *outs, *arrays, *table, *targets, *eights, *apart)
+        odd = _marks(program, grid[0], total, tape)
+        arguments: tuple[Any, ...] = (*operands, *outs, *odd, *arrays, *table, *targets, *eights, *apart)
         arguments += (*strides, *steps, *places, *numbers)
         tape.launch(program.backward_query, grid, arguments, constants, tiling.warps, tiling.stages)
+        if odd and any(needs[:count]):
+            tape.launch(program.again[0], (_ceiling(*grid, 16),), (*arguments, *grid), constants, 4, 1)
     elif program.normalised:  # The kernel for queries would have made it.
         grid = (batch * heads * _ceiling(rows, 64),)
         arguments = (out, gradient, delta, gain, *_strides(out, gradient), heads, rows)
@@ -416,19 +407,33 @@ def _launch_backward(
         table, steps = _table(program, given, tiling, True, tape)
         arrays, strides = _banked(program, given, tiling, True, tape)
         places = _strides(*found[count : 2 * count + 1])
-        arguments = (*operands, *arrays, *table, *targets, *eights, *strides, *steps, *places, *numbers)
+        odd = _marks(program, grid[0], total, tape)
+        arguments = (*operands, *odd, *arrays, *table, *targets, *eights, *strides, *steps, *places, *numbers)
         tape.launch(program.backward_key, grid, arguments, constants, tiling.warps, tiling.stages)
-    of_table = [(x, need) for x, level, learned, need in wants if learned and level == "table"]
-    first, diagonals = _diagonals(given) if of_table else (0, 0)
-    if diagonals and any(need for _, need in of_table):
+        if odd and any(needs[count : 2 * count + 1]):
+            tape.launch(program.again[1], (_ceiling(*grid, 16),), (*arguments, *grid), constants, 4, 1)
+    of_table = [(x, need, level) for x, level, learned, need in wants if learned and level in ("table", "distances")]
+    if any(need for _, need, _ in of_table):
+        first, diagonals = _diagonals(given)
         tiling = given.table_tiling
         table, steps = _table(program, given, tiling, False, tape)
         arrays, strides = _banked(program, given, tiling, False, tape)
-        constants = (*given.constants(tiling), *(need for _, need in of_table))
-        targets = tuple(x for x, _ in of_table)
-        arguments = (*operands, *arrays, *table, *targets, *eights, *strides, *steps, *numbers, diagonals, first)
+        constants = (*given.constants(tiling), *(need for _, need, _ in of_table))
+        shape = (batch * heads * diagonals, 2, tiling.keys)
+        targets = tuple(tape.keep(total.new_empty(shape)) if need else total for _, need, _ in of_table)
         grid = (batch * heads * diagonals,)
-        tape.launch(program.backward_table, grid, arguments, constants, tiling.warps, tiling.stages)
+        odd = _marks(program, grid[0], total, tape)
+        arguments = (*operands, *odd, *arrays, *table, *targets, *eights, *strides, *steps, *numbers, diagonals, first)
+        for again in (False, True) if odd else (False,):
+            tape.launch(program.backward_table, grid, arguments, (*constants, again), tiling.warps, tiling.stages)
+        for (x, need, level), sums, at in zip(of_table, targets, given.places, strict=True):
+            arguments = (sums, at, x, rows, keys, x.shape[2], diagonals, first)
+            if need and level == "distances":
+                grid = (batch * heads * _ceiling(rows + keys - 1, 256),)
+                tape.launch(distance_kernel, grid, arguments, (tiling.keys, 256), 4, 1)
+            elif need:
+                grid = (batch * heads * _ceiling(x.shape[2], 16),)
+                tape.launch(place_kernel, grid, arguments, (tiling.keys, 16, 1024, 256), 4, 1)
     tape.run()
 
 
@@ -451,8 +456,8 @@ def attending(
     learned: tuple[bool, ...],
     tiled: tuple[int, ...] = (),
     normalised: bool = True,
-    again: Any = None,
     work: str = "",
+    again: tuple[Any, ...] = (),
 ) -> Callable[..., Any]:
     """Attention by these kernels, as a function of queries, keys, value, further arrays and numbers.
 
@@ -460,7 +465,7 @@ def attending(
     weights of each query are divided by, too, (batch, head, row).
     """
     kernels = forward, backward_query, backward_key, backward_table
-    program = Program(*kernels, dots, levels, learned, tiled, normalised, again, work)
+    program = Program(*kernels, dots, levels, learned, tiled, normalised, work, again)
     tapes, backward_tapes = Tapes(), Tapes()
 
     def run(tensors: list[Tensor], wholes: list[int], reals: list[float]) -> tuple[Tensor, Tensor]:

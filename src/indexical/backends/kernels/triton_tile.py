@@ -24,6 +24,11 @@ if INTERPRETED:
     def no_sums(ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
         """Zeros to begin sums with."""
         return tl.zeros((ROWS, COLUMNS), tl.float32)
+
+    @triton.jit
+    def same_program():  # type: ignore[no-untyped-def]
+        """The number of this program."""
+        return tl.program_id(0)
 else:
     from triton.language.extra import libdevice
 
@@ -43,6 +48,12 @@ else:
         y = 1.0 + tl.exp2(x * -1.4426950408889634)
         return tl.inline_asm_elementwise("rcp.approx.f32 $0, $1;", "=f,f", [y], dtype=tl.float32, is_pure=True, pack=1)
 
+
+    @triton.jit
+    def same_program():  # type: ignore[no-untyped-def]
+        """The number of this program, which the compiler does not know to be so: else what is computed from it would be
+        kept in registers until it is asked for once more."""
+        return tl.inline_asm_elementwise("mov.u32 $0, %ctaid.x;", "=r", [], tl.int32, is_pure=False, pack=1)
 
     @triton.jit  # type: ignore[untyped-decorator]
     def no_sums(ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
@@ -97,11 +108,9 @@ def load_bank(start, number, FIRST: tl.constexpr, SECOND: tl.constexpr):  # type
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def load_bank_column(start, row, key, n_keys, ROWS: tl.constexpr, KEYS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The column of a bank for the queries from `row` on and one key."""
-    first = key // KEYS * KEYS
-    spots = tl.arange(0, ROWS)[:, None] * KEYS + (key - first)
-    return tl.load(start + bank_number(row, first, n_keys, ROWS, KEYS) * (ROWS * KEYS) + spots).to(tl.float32)
+def load_bank_column(start, number, near, column, SIZE: tl.constexpr, STEP: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Some of the column of a tile of a bank."""
+    return tl.load(start + number * SIZE + near[:, None] * STEP + column).to(tl.float32)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -179,9 +188,9 @@ def absorb(score, scale, v, peak, weight, acc):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def is_odd(acc):  # type: ignore[no-untyped-def]
-    """Whether anything in an array is NaN or infinite."""
-    return tl.max(tl.max((acc - acc != 0.0).to(tl.int32), 1), 0)
+def zero_of(acc):  # type: ignore[no-untyped-def]
+    """0, or NaN where anything in an array is NaN or infinite."""
+    return tl.sum(acc * 0.0)
 
 
 @triton.jit
@@ -364,3 +373,59 @@ def bank_kernel(  # type: ignore[no-untyped-def]
     tile = tl.load(table_ptr + b * table_b + h * table_h + place * table_at)
     spots = keys * ROWS + rows if FLIPPED else rows * KEYS + keys
     tl.store(bank_ptr + far(tl.program_id(0), ROWS * KEYS) + spots, tile)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def distances_of(n_rows, n_keys, count, first, STEP: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The first distance of a query from its key, less the least that there is, that is on one of so many diagonals of
+    tiles; and the one behind the last."""
+    low = tl.maximum(n_keys - (first + count) * STEP, 0)
+    return low, tl.minimum(n_keys - (first - 1) * STEP, n_rows + n_keys - 1)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def sums_at(sums_ptr, n, there, at, n_keys, count, first, STEP: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The sums of all pairs at some distances, from those of diagonals of tiles: upper triangles and lower ones."""
+    turn = tl.maximum(n_keys - 1 - n - (first - 1) * STEP, 0)
+    start = sums_ptr + (far(at, count) + turn // STEP) * (2 * STEP) + turn % STEP
+    upper = tl.load(start - 2 * STEP, mask=there & (turn >= STEP), other=0.0)
+    return upper + tl.load(start + STEP, mask=there & (turn < count * STEP), other=0.0)
+
+
+@triton.jit(do_not_specialize=["n_rows", "n_keys", "length", "count", "first"])  # type: ignore[untyped-decorator]
+def distance_kernel(  # type: ignore[no-untyped-def]
+    sums_ptr, places_ptr, found_ptr, n_rows, n_keys, length, count, first, STEP: tl.constexpr, OWN: tl.constexpr
+):
+    """The gradient of a table in which each distance has a place of its own, at some of them."""
+    blocks = tl.cdiv(n_rows + n_keys - 1, OWN)
+    at = tl.program_id(0) // blocks
+    low, high = distances_of(n_rows, n_keys, count, first, STEP)
+    n = (tl.program_id(0) % blocks) * OWN + tl.arange(0, OWN)
+    there = (n >= low) & (n < high)
+    place = tl.load(places_ptr + n, mask=there, other=-1)
+    value = sums_at(sums_ptr, n, there, at, n_keys, count, first, STEP)
+    tl.store(found_ptr + far(at, length) + place, value, mask=there & (place >= 0) & (place < length))
+
+
+@triton.jit(do_not_specialize=["n_rows", "n_keys", "length", "count", "first"])  # type: ignore[untyped-decorator]
+def place_kernel(  # type: ignore[no-untyped-def]
+    sums_ptr, places_ptr, found_ptr, n_rows, n_keys, length, count, first,
+    STEP: tl.constexpr, OWN: tl.constexpr, MANY: tl.constexpr, SEVERAL: tl.constexpr,
+):
+    """The gradient of some entries of a table in which several distances may have the same place: they are added in
+    their order, so that the sum is the same each time."""
+    blocks = tl.cdiv(length, OWN)
+    at = tl.program_id(0) // blocks
+    own = (tl.program_id(0) % blocks) * OWN
+    entries = own + tl.arange(0, OWN)
+    found = tl.zeros((OWN,), tl.float32)
+    low, high = distances_of(n_rows, n_keys, count, first, STEP)
+    for n0 in tl.range(low, high, MANY, num_stages=1):
+        places = tl.load(places_ptr + tl.minimum(n0 + tl.arange(0, MANY), high - 1))
+        if (tl.min(places, 0) < own + OWN) & (tl.max(places, 0) >= own):
+            for n1 in tl.range(n0, tl.minimum(n0 + MANY, high), SEVERAL, num_stages=1):
+                n = n1 + tl.arange(0, SEVERAL)
+                place = tl.load(places_ptr + tl.minimum(n, high - 1))
+                value = sums_at(sums_ptr, n, n < high, at, n_keys, count, first, STEP)
+                found += tl.sum(tl.where(place[:, None] == entries[None, :], value[:, None], 0.0), 0)
+    tl.store(found_ptr + far(at, length) + entries, found, mask=entries < length)

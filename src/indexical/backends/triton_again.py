@@ -1,0 +1,168 @@
+"""The text of Triton kernels that compute a tile once more, key by key or query by query, where products of matrices
+gave sums that are not finite: there 0 times NaN is NaN, and would reach those who may not hear it.
+
+Forward the kernel of the result calls one such function. On the way back, whose loops take all registers, they are
+kernels of their own, launched behind the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .triton_backward import (
+    key_cotangent,
+    place_among,
+    store_keys,
+    store_queries,
+    take_keys,
+    take_queries,
+    write_cotangents,
+)
+from .triton_forward import store_result, take_forward
+from .triton_kernels import (
+    ALONE,
+    Kernel,
+    Parts,
+    edges,
+    load_line,
+    place_before,
+    roots,
+    signature_of,
+    tag,
+    write_exponent,
+    write_score,
+)
+from .triton_score import KEY, ROW, dot_name
+
+# So many rows of a tile at a time: few, since little is to be compiled for what is rare. And so many programs of the
+# kernel before are looked at by one.
+LEAD, SEVERAL = 16, 16
+
+
+def forward_again(parts: Parts) -> str:
+    """The function for a result that is not finite."""
+    about = "Attention of one tile of queries whose sums are not finite, once more and key by key."
+    kernel = Kernel(parts, "forward_again", about, KEY, False, ALONE)
+    take_forward(kernel)
+    kernel.add(1, "tl.debug_barrier()  # Totals are as this program has just written them.")
+    kernel.add(1, "program = same_program()")
+    body = _begin_queries(kernel, ["total"])
+    kernel.printer.count(roots(parts))
+    kernel.add(2, f"acc = tl.zeros(({LEAD}, CARRIED_PADDED), tl.float32)")
+    _write_one_key(kernel)
+    kernel.add(3, "p = score" if parts.scale is None else f"p = tl.exp2({write_exponent(kernel, 3)} - total[:, None])")
+    kernel.add(3, "acc += tl.where(allowed, p * v.to(tl.float32), 0.0)")
+    kernel.add(2, *store_result())
+    place_before(kernel, body, 2)
+    return kernel.text(launched=False)
+
+
+def query_again(parts: Parts) -> str:
+    """The kernel for gradients of queries that are not finite."""
+    about = "The gradients of tiles of queries where they are not finite, once more and key by key."
+    kernel = Kernel(parts, "backward_query_again", about, KEY, False, ALONE)
+    take_queries(kernel, "programs")
+    _begin_marked(kernel)
+    flows = [parts.cotangents[dot] for dot in parts.terms.dots]
+    body = _begin_queries(kernel, ["total", "delta"])
+    kernel.add(2, load_line("given", "t0", "near", "h", "CARRIED_PADDED"))
+    kernel.printer.count(roots(parts, *(cell for pair in flows for cell in pair)))
+    for number in kernel.dots:
+        kernel.add(2, f"d_q{tag(number)} = tl.zeros(({LEAD}, PADDED{tag(number)}), tl.float32)")
+    _write_one_key(kernel)
+    write_cotangents(kernel, 3, True, alone=True)
+    for number, (cell, _) in enumerate(flows):
+        code = kernel.written(3, cell)
+        kernel.add(3, f"d_q{tag(number)} += tl.where(allowed, ({code}) * k{tag(number)}.to(tl.float32), 0.0)")
+    kernel.add(2, *store_queries(kernel))
+    place_before(kernel, body, 2)
+    return kernel.text()
+
+
+def key_again(parts: Parts) -> str:
+    """The kernel for gradients of keys and values that are not finite."""
+    about = "The gradients of tiles of keys and values where they are not finite, once more and query by query."
+    kernel = Kernel(parts, "backward_key_again", about, ROW, True, ALONE)
+    take_keys(kernel, "programs")
+    _begin_marked(kernel)
+    queries, keys, *_ = signature_of(parts)
+    flows = [parts.cotangents[dot] for dot in parts.terms.dots]
+    kernel.place("(n_heads // GROUP)", "n_keys", "KEYS", latest_first=False, program="program")
+    kernel.add(1, "shared = h", f"for lead in tl.range(0, KEYS, {LEAD}):")
+    kernel.add(2, f"places = lead + tl.arange(0, {LEAD})", "near = tl.minimum(places, n_keys - 1 - t0)")
+    kernel.add(2, "keys = t0 + near")
+    for number, k in enumerate(keys):
+        kernel.add(2, load_line(k, "t0", "near", "shared", f"PADDED{tag(number)}"))
+        kernel.add(2, f"d_{k} = tl.zeros(({LEAD}, PADDED{tag(number)}), tl.float32)")
+    kernel.add(2, load_line("v", "t0", "near", "shared", "CARRIED_PADDED"))
+    kernel.add(2, f"d_v = tl.zeros(({LEAD}, CARRIED_PADDED), tl.float32)")
+    before = len(kernel.lines)
+    kernel.add(2, "for member in range(0, GROUP):")
+    kernel.add(3, "h = shared * GROUP + member", "head = b * n_heads + h")
+    kernel.ranges(parts.transposed, "ROWS", 3)
+    body = len(kernel.lines)
+    kernel.printer.count(roots(parts, *(cell for pair in flows for cell in pair)))
+    _write_loop(kernel, 3, "r0", "ROWS", "n_rows", len(parts.transposed))
+    kernel.add(4, "near_rows = tl.arange(0, 1)", "rows = r0 + near_rows")
+    for number, q in enumerate(queries):
+        kernel.add(4, load_line(q, "r0", "near_rows", "h", f"PADDED{tag(number)}"))
+        kernel.add(4, f"{dot_name(number)} = one_dot(k{tag(number)}, {q})")
+    for name in () if parts.scale is None else ("total", "delta"):
+        kernel.add(4, f"{name} = tl.load({name}_ptr + far(head, n_rows) + rows)")
+    kernel.add(4, load_line("given", "r0", "near_rows", "h", "CARRIED_PADDED"))
+    write_score(kernel, 4, True, None)
+    write_cotangents(kernel, 4, True, alone=True)
+    for dot, q, k in zip(parts.terms.dots, queries, keys, strict=True):
+        kernel.add(4, f"d_{k} += tl.where(allowed, ({key_cotangent(kernel, 4, dot)}) * {q}.to(tl.float32), 0.0)")
+    kernel.add(2, *store_keys(kernel))
+    place_among(kernel, before, body, 2)
+    return kernel.text()
+
+
+def _begin_marked(kernel: Kernel) -> None:
+    """Begin a kernel of tiles that another one has marked; `program` is the one of that kernel."""
+    kernel.add(
+        1,
+        f"first = tl.program_id(0) * {SEVERAL}",
+        f"marks = first + tl.arange(0, {SEVERAL})",
+        "if tl.sum(tl.load(odd_ptr + marks, mask=marks < programs, other=0.0), 0) == 0.0:",
+        "    return",
+        f"for program in tl.range(first, tl.minimum(first + {SEVERAL}, programs)):",
+        "    if tl.load(odd_ptr + program) != 0.0:",
+    )
+    kernel.indent = 2
+
+
+def _begin_queries(kernel: Kernel, known: Iterable[str]) -> int:
+    """Begin a function of a tile of queries, some of them at a time, with what is `known` of each; the place in it of
+    what the loop over keys needs."""
+    kernel.place("n_heads", "n_rows", "ROWS", program="program")
+    kernel.ranges(kernel.parts.forward, "KEYS")
+    kernel.add(1, f"for lead in tl.range(0, ROWS, {LEAD}):")
+    kernel.add(2, f"places = lead + tl.arange(0, {LEAD})", "near = tl.minimum(places, n_rows - 1 - t0)")
+    kernel.add(2, "rows = t0 + near")
+    for number in kernel.dots:
+        kernel.add(2, load_line(f"q{tag(number)}", "t0", "near", "h", f"PADDED{tag(number)}"))
+    for name in () if kernel.parts.scale is None else known:
+        kernel.add(2, f"{name} = tl.load({name}_ptr + far(at, n_rows) + rows)")
+    return len(kernel.lines)
+
+
+def _write_one_key(kernel: Kernel) -> None:
+    """Begin the loop over keys: a key, its value and its scores."""
+    _write_loop(kernel, 2, "k0", "KEYS", "n_keys", len(kernel.parts.forward))
+    kernel.add(3, "near_keys = tl.arange(0, 1)", "keys = k0 + near_keys")
+    for number in kernel.dots:
+        k = f"k{tag(number)}"
+        kernel.add(3, load_line(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}"))
+        kernel.add(3, f"{dot_name(number)} = one_dot(q{tag(number)}, {k})")
+    kernel.add(3, load_line("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED"))
+    write_score(kernel, 3, True, None)
+
+
+def _write_loop(kernel: Kernel, indent: int, name: str, step: str, length: str, count: int) -> None:
+    """Begin a loop over places one by one, from the first tile to the last."""
+    ends = [edges(number if count > 1 else None) for number in range(count)]
+    first, last = f"{ends[0][0]} * {step}", f"tl.minimum({ends[-1][3]} * {step}, {length})"
+    kernel.add(indent, f"for {name} in tl.range({first}, {last}, num_stages=1):")
+    kernel.printer.begin()
