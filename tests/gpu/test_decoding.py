@@ -52,6 +52,29 @@ def test_graphs_replay_it() -> None:
     assert torch.equal(found, expected)
 
 
+def test_lengths_change_under_a_graph() -> None:
+    """A step of decoding is captured once; how many keys there are is read on the device, when it is replayed."""
+    program = ix.compile(
+        """input Q[b, h, i, d], K[b, h, j, d], V[b, h, j, e], n[b] : i64;
+        let weights[b, h, i, j] = softmax[j](sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(size(d))) where j < n[b];
+        let out[b, h, i, e] = sum[j](weights[b, h, i, j] * V[b, h, j, e]);"""
+    )
+    shapes = ((3, 8, 1, 64), (3, 8, 5000, 64), (3, 8, 5000, 64))
+    given = [torch.randn(*shape, device="cuda", dtype=torch.bfloat16) for shape in shapes]
+    lengths = torch.tensor([1, 700, 4000], device="cuda")
+    assert "split over the card" in str(program.plan(*given, lengths))
+    program(*given, lengths)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = program(*given, lengths)
+    before = torch.cuda.memory_allocated()
+    for now in ([2, 701, 4001], [5000, 0, 17]):
+        lengths.copy_(torch.tensor(now))
+        graph.replay()
+        assert torch.cuda.memory_allocated() == before
+        assert torch.equal(found, program(*given, lengths))
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # PyTorch's compiler warns of itself.
 def test_compiler_takes_it_whole() -> None:
     program, given = long_keys()
