@@ -445,7 +445,7 @@ def _attend(
         reason = refusal(attend, {let.name: dtype})
         if reason is None:
             attend = replace(attend, otherwise=way)
-            words = (*words_of(attend, True, False, False), *limits(attend, way))
+            words = (*words_of(attend, True, False, False, confined=True), *limits(attend, way))
             return Step(let.name, TRITON, words, refusals[:1], attend, beside=beside)
         refusals = (*refusals, Refusal(let.name, TRITON, reason))
     words = words_of(attend, way == FUSED, way == STREAM, target.builds_scores)

@@ -15,7 +15,9 @@ PRODUCTS = "by products, all in memory"
 AT_ONCE = 128
 
 
-def words_of(attend: Attend, fused: bool, streams: bool, builds: bool) -> tuple[str, ...]:
+def words_of(
+    attend: Attend, fused: bool, streams: bool, builds: bool, confined: bool = False
+) -> tuple[str, ...]:
     """Describe the mask, the bias of the scores, the way of small calls, and the effect of non-finite values."""
     key = attend.attention.coordinate.name
     lines = ["all scores are built, in memory"] if builds else []
@@ -62,6 +64,7 @@ def words_of(attend: Attend, fused: bool, streams: bool, builds: bool) -> tuple[
         lines.append("NaN and infinity may spread (`isolate=True` keeps them apart)")
     elif attend.attention.guard:
         spread = "NaN and infinity may spread within a block (`isolate=True` keeps them apart)"
+        spread = "NaN and infinity reach only those who may hear them" if confined else spread
         lines.append(f"{spread}; a `{key}` that nobody hears is not read")
     return tuple(lines)
 

@@ -85,11 +85,11 @@ def _tilings(width: int, carried: int, itemsize: int, work: str) -> tuple[Tiling
 
 class Program(NamedTuple):
     """The kernels of one attention. `levels` say of each further array along which axes of a tile it varies: none,
-    `row`, `key` or both; or that it is a `table`, or one of `distances`, in which each has a place of its own. `learned`
-    are those that have a gradient. `tiled` are those from which a table of the tiles that meet is made: one mask, or the
-    labels of queries and of keys, or none. Where it is not `normalised`, scores are weights. The kind of `work` decides
-    the sizes of tiles. `again` are the kernels for gradients of queries and of keys that are not finite, where some
-    pairs are not allowed."""
+    `row`, `key` or both; or that it is a `table`, or one of `distances`, in which each has a place of its own.
+    `learned` are those that have a gradient. `tiled` are those from which a table of the tiles that meet is made: one
+    mask, or the labels of queries and of keys, or none. Where it is not `normalised`, scores are weights. The kind of
+    `work` decides the sizes of tiles. `again` are the kernels for gradients of queries and of keys that are not
+    finite, where some pairs are not allowed."""
 
     forward: Any
     backward_query: Any
