@@ -83,10 +83,9 @@ def measure(contestants: dict[str, Any], tokens: torch.Tensor, count: int, round
     for _ in range(rounds):
         for name, each in contestants.items():
             prefills[name].append(timed(lambda each=each: each.prefill(tokens)))
-        token = tokens[:, :1]
         for _ in range(count):
             for name, each in contestants.items():
-                steps[name].append(timed(lambda each=each: each.step(token)))
+                steps[name].append(timed(lambda each=each: each.step(tokens[:, :1])))
     found = {}
     for name in contestants:
         found[f"{name} prefill ms"] = median(prefills[name]) * 1e3

@@ -12,11 +12,10 @@ import torch
 from tests.models.by_hand import BERT, DECODERS, ENCODER, GPT2, LLAMA, bert, bert_embeddings, checkpoint, gpt2, llama
 
 import indexical as ix
-from indexical.models.files import Checkpoint
-from indexical.models.loading import made, program_file
-from indexical.models.model import Model, _until
+from indexical.models import Checkpoint, Model, Words
+from indexical.models.loading import program_file
+from indexical.models.model import _until
 from indexical.models.sampling import Sampling, draw
-from indexical.models.tokenizing import Words
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz .,?!"
 
@@ -35,7 +34,7 @@ class Letters:
 
 
 def model_of(kept: Checkpoint, ends: frozenset[int] = frozenset()) -> Model:
-    return made(kept, Words(Letters(), ends))
+    return ix.models.assemble(kept, Words(Letters(), ends))
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +121,12 @@ def test_perplexity_and_heads(models: dict[str, Model]) -> None:
 def test_tied_embeddings_are_one_tensor(models: dict[str, Model]) -> None:
     assert models["gpt2"].weights["unembedding"] is models["gpt2"].weights["embedding"]
     assert models["llama"].weights["unembedding"] is not models["llama"].weights["embedding"]
+
+
+def test_families_have_programs() -> None:
+    assert ix.models.program("llama").outputs == ("logits",)
+    with pytest.raises(ix.CallError, match="bert, gpt2, llama"):
+        ix.models.program("mamba")
 
 
 def test_every_mismatch_is_listed_at_once() -> None:

@@ -30,6 +30,7 @@ def generate_command(options: Namespace) -> int:
     read = model.tokens(prompt).shape[1]
     if options.format == "text" and not options.only_new:
         print(prompt, end="", flush=True)
+    page = _Page(model, options)
     started = time.perf_counter()
     first = started
     text = ""
@@ -38,7 +39,8 @@ def generate_command(options: Namespace) -> int:
         text += piece
         if options.format == "text":
             print(piece, end="", flush=True)
-    ended = time.perf_counter()
+        page.follow()
+    ended = time.perf_counter() - page.spent
     wrote = len(model.written) - read
     # The first token comes with what is read before it, and with all that is compiled in the first call.
     speed = (wrote - 1) / (ended - first) if wrote > 1 and ended > first else None
@@ -49,9 +51,34 @@ def generate_command(options: Namespace) -> int:
     rate = "" if speed is None else f", {speed:.1f} tokens a second"
     _tell(options, f"{read} tokens read in {first - started:.2f} s, {wrote} written in {ended - first:.2f} s{rate}")
     if options.page:
-        model.heads(model.written).page(options.title or model.name).save(options.page)
+        page.write()
         _tell(options, f"the heads over this text: {options.page}")
     return 0
+
+
+class _Page:
+    """The page of the heads over a text, written again now and then while the text grows."""
+
+    def __init__(self, model: Model, options: Namespace) -> None:
+        self.model, self.options = model, options
+        self.spent = 0.0
+        self.due = time.perf_counter()
+
+    def follow(self) -> None:
+        """Write the page anew, unless that would take more than a tenth of the time."""
+        if self.options.page and time.perf_counter() >= self.due:
+            started = time.perf_counter()
+            self.write()
+            took = time.perf_counter() - started
+            self.spent += took
+            self.due = time.perf_counter() + 9 * took
+
+    def write(self) -> None:
+        sheet = self.model.heads(self.model.written)
+        try:
+            sheet.page(self.options.title or self.model.name).save(self.options.page)
+        except OSError as problem:
+            raise Usage(f"--page {self.options.page}: {problem.strerror}") from None
 
 
 def embed_command(options: Namespace) -> int:

@@ -8,8 +8,7 @@ from typing import Any
 from .. import __version__
 from ..run import BACKENDS, EMITTED
 from ..views import FORMS, SORTS
-from .model_options import add_models
-from .tools import Parser, add_check, add_format, add_tools
+from .tools import Parser, add_check, add_format, add_models, add_tools
 
 
 def build_parser() -> argparse.ArgumentParser:

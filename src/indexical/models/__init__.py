@@ -1,6 +1,8 @@
 """Models from the files they are kept in, as programs in named coordinates with their weights bound by name."""
 
-from .loading import load
+from .files import Checkpoint
+from .loading import assemble, load, program
 from .model import Model
+from .tokenizing import Words
 
-__all__ = ["Model", "load"]
+__all__ = ["Checkpoint", "Model", "Words", "assemble", "load", "program"]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ..api import Program, compile
 from .binding import Progress, bind
-from .families import Settings, Sizes, family_of
-from .files import Checkpoint, missing_library, open_checkpoint
+from .families import FAMILIES, Settings, Sizes, family_of
+from .files import Checkpoint, missing_library, open_checkpoint, unreadable
 from .model import Model
 from .tokenizing import Words, words_of
 
@@ -23,7 +23,11 @@ def program_file(family: str) -> Path:
 
 
 @cache
-def _program(family: str) -> Program:
+def program(family: str) -> Program:
+    """The program of a family: `llama`, `gpt2` or `bert`."""
+    if family not in {each.program for each in FAMILIES.values()}:
+        known = ", ".join(sorted({each.program for each in FAMILIES.values()}))
+        raise unreadable(f"there is no program for the family `{family}`", f"there are programs for {known}")
     return compile(program_file(family))
 
 
@@ -38,18 +42,18 @@ def load(place: str | os.PathLike[str], progress: Progress = lambda done, total:
     except ImportError:
         raise missing_library("torch") from None
     checkpoint = open_checkpoint(Path(place))
-    return made(checkpoint, words_of(checkpoint), progress)
+    return assemble(checkpoint, words_of(checkpoint), progress)
 
 
-def made(checkpoint: Checkpoint, words: Words, progress: Progress = lambda done, total: None) -> Model:
-    """The model of some weights."""
+def assemble(checkpoint: Checkpoint, words: Words, progress: Progress = lambda done, total: None) -> Model:
+    """The model of some weights, wherever they are from."""
     family, settings = family_of(checkpoint)
     sizes, numbers = family.sizes(settings), family.numbers(settings)
-    program = _program(family.program)
-    axes = {tensor.name: tuple(axis.coordinate.name for axis in tensor.axes) for tensor in program.ir.inputs}
+    relation = program(family.program)
+    axes = {tensor.name: tuple(axis.coordinate.name for axis in tensor.axes) for tensor in relation.ir.inputs}
     weights = {**bind(checkpoint, family, sizes, axes, progress), **numbers}
     context = _context(settings, sizes)
-    return Model(checkpoint.place.stem, family.program, program, sizes, weights, words, context)
+    return Model(checkpoint.place.stem, family.program, relation, sizes, weights, words, context)
 
 
 def _context(settings: Settings, sizes: Sizes) -> int | None:
