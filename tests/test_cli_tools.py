@@ -71,7 +71,7 @@ def test_all_codes_are_listed_and_have_a_page(capsys: pytest.CaptureFixture[str]
     assert all(entry["page"].startswith(f"# {entry['code']}: {entry['title']}\n") for entry in entries)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     shipped = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    assert shipped == {"docs/codes": "indexical/explained"}
+    assert shipped == {"docs/codes": "indexical/explained", "examples/models": "indexical/models/programs"}
     assert page_of("IX101") == page_file("IX101").as_uri()
 
 

@@ -1,4 +1,4 @@
-"""The options of the commands that look at files as they are (check, fmt, explain, completion), and of those for models."""
+"""The options of the commands check, fmt, explain and completion, and of those that run language models."""
 
 from __future__ import annotations
 
