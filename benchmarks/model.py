@@ -80,11 +80,13 @@ def measure(contestants: dict[str, Any], tokens: torch.Tensor, count: int, round
     torch.testing.assert_close(logits["ours"], logits["theirs"], atol=2e-4, rtol=2e-4)
     for name, each in contestants.items():
         each.step(logits[name].argmax(-1, keepdim=True))
-    for _ in range(rounds):
-        for name, each in contestants.items():
+    for turn in range(rounds):
+        # Each is first in every other round: whoever follows finds the other's weights in the caches.
+        ordered = list(contestants.items())[:: -1 if turn % 2 else 1]
+        for name, each in ordered:
             prefills[name].append(timed(lambda each=each: each.prefill(tokens)))
         for _ in range(count):
-            for name, each in contestants.items():
+            for name, each in ordered:
                 steps[name].append(timed(lambda each=each: each.step(tokens[:, :1])))
     found = {}
     for name in contestants:

@@ -135,9 +135,9 @@ CODES: dict[str, Code] = {
     "IX518": _error("positions that cannot be taken one after another"),
     "IX535": _error("a budget of memory that cannot be read"),
     "IX536": _error("a budget of memory that cannot be kept"),
-    # Reading code of others.
     "IX540": _error("a model that cannot be read"),
     "IX541": _error("weights that do not fit the program"),
+    # Reading code of others.
     "IX601": _error("a callable that cannot be run"),
     "IX602": _error("an operation that cannot be read"),
     "IX603": _error("a relation that is not what the callable computes"),
