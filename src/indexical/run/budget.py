@@ -90,10 +90,12 @@ def budgeted(
     def made(chosen: Sequence[Segment]) -> Module:
         return module(low, *segments.cut(paragraphs, inputs, chosen, low.text.taken))
 
+    tried: dict[Any, int] = {}
+
     def rehearse(text: Module, count: int = 1) -> Trace:
         kernel = load(text.linked(), wanted, ())
         try:
-            return rehearsed(kernel.function, shapes, count, learns)
+            return rehearsed(kernel.function, shapes, count, learns, tried)
         except (Unforeseen, kernel.refused) as problem:
             help = "leave `memory=` out"
             raise _unkept(f"the memory of this call is not known before it runs: {problem.args[-1]}", help) from None

@@ -16,6 +16,8 @@ _SPACE = getattr(torch.ops, OPERATORS.ns)
 _operator_numbers = itertools.count(2)
 _registering = threading.RLock()
 _taken: set[str] = set()
+# The functions that operators run, by their full names.
+bodies: dict[str, Callable[..., Any]] = {}
 _NUMBERS = "SymInt[] wholes, float[] reals"
 _PLAIN = (Tensor, torch.nn.Parameter)
 
@@ -34,8 +36,10 @@ def _define_free(free: str, schema: str, run: Callable[..., Any], fake: Callable
     """A new operator by a name that is free; its full name."""
     OPERATORS.define(free + schema)
     OPERATORS.impl(free, run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"{OPERATORS.ns}::{free}", fake, lib=OPERATORS)
-    return f"{OPERATORS.ns}::{free}"
+    full = f"{OPERATORS.ns}::{free}"
+    torch.library.register_fake(full, fake, lib=OPERATORS)
+    bodies[full] = run
+    return full
 
 
 def define_operator(
