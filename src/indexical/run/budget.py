@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -77,67 +77,74 @@ def imagined(call: Call, memory: str | int) -> Asked:
     return Asked(limit, tuple(shapes), any(isinstance(shape, Shape) and shape.learns for shape in shapes))
 
 
-def budgeted(
-    call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool, asked: Asked
-) -> tuple[Plan, Module]:
-    """The plan and the text for calls with inputs like these, which take no more memory than the limit."""
-    limit, shapes, learns = asked.limit, asked.shapes, asked.learns
-    target = dialect_of(call.backend).target
-    plan = choose(in_digits(call.program), wanted, call.bound.dtypes, target, call.device, isolate, recompute)
-    low = lowered(plan, call.arguments)
-    inputs, paragraphs = parameters_of(low), segments.paragraphs_of(low.text.body)
+class Study:
+    """Calls with inputs like these, rehearsed: whole, and with segments as they are asked for."""
 
-    def made(chosen: Sequence[Segment]) -> Module:
-        return module(low, *segments.cut(paragraphs, inputs, chosen, low.text.taken))
+    def __init__(self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool, asked: Asked) -> None:
+        target = dialect_of(call.backend).target
+        program = in_digits(call.program)
+        self.plan = choose(program, wanted, call.bound.dtypes, target, call.device, isolate, recompute)
+        self.shapes, self.learns = asked.shapes, asked.learns
+        self.low = lowered(self.plan, call.arguments)
+        self.inputs, self.paragraphs = parameters_of(self.low), segments.paragraphs_of(self.low.text.body)
+        # The memory that operators need for themselves.
+        self.inside: dict[Any, int] = {}
+        count = len(self.paragraphs)
+        whole = self.rehearse(module(self.low, segments.marked(self.paragraphs, "mark")), count)
+        across = [segments.crossing(self.paragraphs, self.inputs, n) for n in range(count)]
+        self.outline = Outline(whole, [one.reads for one in self.paragraphs], across)
+        self.options = choices(self.outline) if self.learns else [self.outline.choice(())]
+        self.peaks: dict[tuple[Segment, ...], int] = {(): whole.peak}
 
-    tried: dict[Any, int] = {}
+    def made(self, chosen: Sequence[Segment]) -> Module:
+        """The text in which these segments are computed again."""
+        return module(self.low, *segments.cut(self.paragraphs, self.inputs, chosen, self.low.text.taken))
 
-    def rehearse(text: Module, count: int = 1) -> Trace:
-        kernel = load(text.linked(), wanted, ())
+    def rehearse(self, text: Module, count: int = 1) -> Trace:
+        kernel = load(text.linked(), self.plan.wanted, ())
         try:
-            return rehearsed(kernel.function, shapes, count, learns, tried)
+            return rehearsed(kernel.function, self.shapes, count, self.learns, self.inside)
         except (Unforeseen, kernel.refused) as problem:
-            help = "leave `memory=` out"
-            raise _unkept(f"the memory of this call is not known before it runs: {problem.args[-1]}", help) from None
+            message = f"the memory of this call is not known before it runs: {problem.args[-1]}"
+            raise _unkept(message, "leave `memory=` out") from None
 
-    whole = rehearse(module(low, segments.marked(paragraphs, "mark")), len(paragraphs))
-    across = [segments.crossing(paragraphs, inputs, n) for n in range(len(paragraphs))]
-    outline = Outline(whole, [one.reads for one in paragraphs], across)
-    choice, peak = _chosen(outline, limit, learns, lambda some: rehearse(made(some)).peak)
-    told = _told(outline, [one.definitions for one in paragraphs], choice, limit, peak, learns)
-    return replace(plan, budget=told), made(choice.segments)
+    def peak(self, choice: Choice) -> int:
+        """The memory that a choice takes in a rehearsal."""
+        if choice.segments not in self.peaks:
+            self.peaks[choice.segments] = self.rehearse(self.made(choice.segments)).peak
+        return self.peaks[choice.segments]
 
+    def within(self, limit: int) -> tuple[Plan, Module]:
+        """The plan and the text of least work that take no more memory than the limit."""
+        choice = self._chosen(limit)
+        definitions = [one.definitions for one in self.paragraphs]
+        told = _told(self.outline, definitions, choice, limit, self.peak(choice), self.learns)
+        return replace(self.plan, budget=told), self.made(choice.segments)
 
-def _chosen(
-    outline: Outline, limit: int, learns: bool, rehearse: Callable[[tuple[Segment, ...]], int]
-) -> tuple[Choice, int]:
-    """The segments of least work with which a rehearsal fits, and the memory that it takes."""
-    whole = outline.choice(())
-    tried: dict[tuple[Segment, ...], int] = {(): outline.trace.peak}
-    if outline.trace.peak <= limit:
-        return whole, outline.trace.peak
-    options = choices(outline) if learns else [whole]
-    beyond = 0  # The bytes by which rehearsals exceeded what was expected of them.
-    for _ in range(_TRIES):
-        fitting = [choice for choice in options if choice.peak + beyond <= limit]
-        if not fitting:
-            break
-        best = min((relaxed(outline, choice, limit - beyond) for choice in fitting), key=lambda choice: choice.work)
-        if best.segments not in tried:
-            tried[best.segments] = rehearse(best.segments)
-        if tried[best.segments] <= limit:
-            return best, tried[best.segments]
-        beyond = max(beyond + 1, tried[best.segments] - best.peak)
-    leanest = sorted(options, key=lambda choice: (choice.peak, choice.work))[:_LEANEST]
-    for choice in sorted(leanest, key=lambda choice: choice.work):
-        if choice.segments not in tried:
-            tried[choice.segments] = rehearse(choice.segments)
-        if tried[choice.segments] <= limit:
-            return choice, tried[choice.segments]
-    least = min(tried.values())
-    way = "and its way back take" if learns else "takes"
-    message = f"this call {way} at least {least:,} bytes beside its inputs, and the budget is {limit:,}"
-    raise _unkept(message, f"`memory={least}` is the least that can be kept; take smaller sizes or fewer at a time")
+    def _chosen(self, limit: int) -> Choice:
+        """The segments of least work with which a rehearsal fits."""
+        whole = self.outline.choice(())
+        if self.peak(whole) <= limit:
+            return whole
+        beyond = 0  # The bytes by which rehearsals exceeded what was expected of them.
+        for _ in range(_TRIES):
+            fitting = [choice for choice in self.options if choice.peak + beyond <= limit]
+            if not fitting:
+                break
+            some = (relaxed(self.outline, choice, limit - beyond) for choice in fitting)
+            best = min(some, key=lambda choice: choice.work)
+            if self.peak(best) <= limit:
+                return best
+            beyond = max(beyond + 1, self.peak(best) - best.peak)
+        # The same ones for every limit: the least figure that is named is that of a choice that is found again.
+        leanest = sorted(self.options, key=lambda choice: (choice.peak, choice.work))[:_LEANEST]
+        for choice in sorted(leanest, key=lambda choice: choice.work):
+            if self.peak(choice) <= limit:
+                return choice
+        least = min(self.peak(choice) for choice in (whole, *leanest))
+        way = "and its way back take" if self.learns else "takes"
+        message = f"this call {way} at least {least:,} bytes beside its inputs, and the budget is {limit:,}"
+        raise _unkept(message, f"`memory={least}` is the least that can be kept; take smaller sizes or fewer at a time")
 
 
 def _told(

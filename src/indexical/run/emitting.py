@@ -21,16 +21,13 @@ def emitted(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool)
     return plan, emit(plan, call.arguments)
 
 
-def described(
-    call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool, memory: str | int | None = None
-) -> tuple[Plan, Module]:
+def described(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool) -> tuple[Plan, Module]:
     """The same, the plan with its operations and with what was decided while it was lowered."""
-    if memory is None:
-        plan, module = emitted(call, wanted, isolate, recompute)
-    else:
-        from .budget import budgeted, imagined
+    return noted(*emitted(call, wanted, isolate, recompute))
 
-        plan, module = budgeted(call, wanted, isolate, recompute, imagined(call, memory))
+
+def noted(plan: Plan, module: Module) -> tuple[Plan, Module]:
+    """A plan with the operations of its text, and with what was decided while it was lowered."""
     return plan.noted(module.notes, operations_of(module.body)), module
 
 

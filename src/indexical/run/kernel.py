@@ -28,7 +28,7 @@ from .parts import Part
 if TYPE_CHECKING:
     from ..backends.source import Module
     from ..plan.steps import Plan
-    from .budget import Asked
+    from .budget import Asked, Study
 
 # A refusal is explained by the reference evaluator where that takes at most this many steps.
 _PATIENCE = 3_000_000
@@ -75,6 +75,7 @@ class Engine:
     texts: tuple[str, ...] | None = None
     told: Callable[[], ir.Program] | None = None
     kernels: dict[object, Kernel] = field(default_factory=dict)
+    studies: dict[object, Study] = field(default_factory=dict)
 
     def prepare(self, arguments: Mapping[str, Any], backend: str | None, device: str | None = None) -> Call:
         """Check the arrays of a call, and put them where they will be used."""
@@ -160,10 +161,9 @@ class Engine:
     ) -> tuple[str, tuple[Part, ...]]:
         """The text for calls like this one, which imports its kernels, and the parts of its plan."""
         if memory is not None:
-            from .budget import budgeted
             from .emitting import parts_of
 
-            plan, module = budgeted(call, wanted, isolate, recompute, memory)
+            plan, module = self._within(call, wanted, isolate, recompute, memory)
             return module.linked(), parts_of(plan)
         key = None if self.texts is None else cached.key_of(self.texts, call, wanted, isolate, recompute)
         found = None if key is None else cached.find(key, Span(self.program.source, 0, 0))
@@ -176,6 +176,17 @@ class Engine:
         if key is not None:
             cached.keep(key, text, parts)
         return text, parts
+
+    def _within(
+        self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool, memory: Asked
+    ) -> tuple[Plan, Module]:
+        """The plan and the text under a budget of memory. What was rehearsed for another one is not rehearsed again."""
+        from .budget import Study
+
+        key = (call.key, wanted, isolate, recompute, memory.shapes, memory.learns)
+        if key not in self.studies:
+            self.studies[key] = Study(call, wanted, isolate, recompute, memory)
+        return self.studies[key].within(memory.limit)
 
     def lacks_derivatives(self, call: Call, wanted: tuple[str, ...], recompute: bool) -> bool:
         """Whether forward mode, or a second derivative, has to go another way than by kernels."""
@@ -194,9 +205,13 @@ class Engine:
         memory: str | int | None = None,
     ) -> tuple[Plan, Module]:
         """The plan and the text for calls like this one, not loaded."""
-        from .emitting import described
+        from .emitting import described, noted
 
-        return described(call, wanted, isolate, recompute, memory)
+        if memory is None:
+            return described(call, wanted, isolate, recompute)
+        from .budget import imagined
+
+        return noted(*self._within(call, wanted, isolate, recompute, imagined(call, memory)))
 
     def run(
         self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool = True, memory: Asked | None = None
