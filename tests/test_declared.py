@@ -76,7 +76,7 @@ def test_what_asks_for_arguments_knows_the_defaults() -> None:
 # ------------------------------------------------------------------------------ what Python's tools see
 
 OPTIONS = ", outputs: 'str | Iterable[str] | None' = None, backend: 'str | None' = None, "
-OPTIONS += "isolate: 'bool' = False, recompute: 'bool' = True)"
+OPTIONS += "isolate: 'bool' = False, recompute: 'bool' = True, memory: 'str | int | None' = None)"
 
 
 def test_signatures_are_true() -> None:

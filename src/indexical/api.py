@@ -286,6 +286,7 @@ class Program:
         computed again, and how much memory that takes."""
         from .views.plan import PlanSheet
 
+        memory = self._budget(memory, named)
         call, wanted = self._prepared(arrays, named, outputs, backend)
         return PlanSheet.of(self._shown.emitted(call, wanted, isolate, recompute, memory)[0], call.bound.sizes)
 
@@ -301,6 +302,7 @@ class Program:
         **named: Any,
     ) -> str:
         """The emitted module for a call with these arrays: plain Python that runs without Indexical."""
+        memory = self._budget(memory, named)
         call, wanted = self._prepared(arrays, named, outputs, backend)
         return self._shown.emitted(call, wanted, isolate, recompute, memory)[1].standing_alone()
 
@@ -377,6 +379,8 @@ class Program:
         the call and its way back take beside the inputs, for which definitions are computed again as far as it takes;
         `backend="reference"` is the slow evaluator that says what is right.
         """
+        if memory is not None:
+            memory = self._budget(memory, named)
         if self._fills:
             named = filled(self._program, self._face, arrays, named)
         if not self._is_traced():
@@ -389,6 +393,14 @@ class Program:
         if backend is None:
             return self._traced(arrays, named, outputs, isolate, recompute)
         return self._first_caller().bind(arrays, named, outputs, backend, isolate, recompute)
+
+    def _budget(self, memory: Any, named: dict[str, Any]) -> str | int | None:
+        """The budget of a call. An array is an input that is called so."""
+        if memory is None or not hasattr(memory, "shape") or "memory" not in self.inputs:
+            budget: str | int | None = memory
+            return budget
+        named["memory"] = memory
+        return None
 
     def _first_caller(self) -> Caller:
         """The caller of the program, made when it is first called."""

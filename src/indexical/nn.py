@@ -67,10 +67,13 @@ class Module(torch.nn.Module):
         found.update(named)
         found.update({name: getattr(self, name) for name in self.given})
         asked = self.outputs if outputs is None else outputs
-        if asked is None and not isolate and found.keys() == set(self.program.inputs):
+        limit: dict[str, Any] = {} if self.memory is None else {"memory": self.memory}
+        by_place = []
+        if found.keys() == set(self.program.inputs):
             by_place = [found.pop(name) for name in self.program.by_place]
-            return self.program(*by_place, memory=self.memory, **found)
-        return self.program(outputs=asked, isolate=isolate, memory=self.memory, **found)
+            if asked is None and not isolate:
+                return self.program(*by_place, **limit, **found)
+        return self.program(*by_place, outputs=asked, isolate=isolate, **limit, **found)
 
     @property
     def __signature__(self) -> Signature:

@@ -118,7 +118,7 @@ def test_a_slow_path_is_noted() -> None:
     program = checked.program
     kernel = program._engine.kernel
 
-    def refusing(call: Any, wanted: Any, isolate: bool, recompute: bool = True) -> Any:
+    def refusing(call: Any, wanted: Any, isolate: bool, recompute: bool = True, memory: None = None) -> Any:
         found = kernel(call, wanted, isolate, recompute)
         return found if isolate else replace(found, function=refuse(found.refused))
 

@@ -243,6 +243,16 @@ def test_a_module_keeps_a_budget() -> None:
         nn.Module(program, parameters, memory="much")
 
 
+def test_an_input_that_is_called_memory_is_an_array() -> None:
+    program = ix.compile("input x[i], memory[i]; let y[i] = x[i] * memory[i];")
+    x = torch.arange(3.0, requires_grad=True)
+    assert torch.equal(program(x=x, memory=x), x * x)
+    assert program.plan(x=x, memory=x).budget is None
+    assert torch.equal(program(x, x, memory="1MB"), x * x)
+    module = nn.Module(program, {}, memory="1MB")
+    assert torch.equal(module(x, x, outputs="y"), x * x)
+
+
 def test_others_who_decide_what_is_kept_are_refused_by_name() -> None:
     program = compiled("twice")
     arrays = [array.detach() for array in drawn(program, SIZES).values()]
