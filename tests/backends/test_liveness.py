@@ -83,6 +83,24 @@ def test_what_may_be_missing_or_is_read_later_is_not_deleted() -> None:
         assert run(found, np.ones(length)).tolist() == run(before, np.ones(length)).tolist()
 
 
+def test_what_a_function_of_blocks_reads_stays() -> None:
+    """`turn` may be called after the function has returned; `a_0` is given to it, `size` is not."""
+    before = body(
+        assign("size", "x + 2"),
+        Statement(1, 0, "def", "turn", fill("(a_0)")),
+        Statement(2, 1, "return", code=fill("a_0 * size")),
+        BLANK,
+        Statement(1, 0, "unpack", code=fill("in_blocks(turn, [a_0])"), place=fill("(y,)")),
+        BLANK,
+        assign("z", "y + 1"),
+        BLANK,
+        Statement(1, 0, "return", code=fill("z")),
+    )
+    found = deleted(released(before))
+    assert {"a_0", "y"} <= set(found)
+    assert "size" not in found
+
+
 def test_a_deep_stack_takes_the_room_of_few_layers() -> None:
     peaks = []
     for layers in (3, 12):

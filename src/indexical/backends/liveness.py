@@ -17,29 +17,41 @@ FEW = 24
 
 def released(statements: list[Statement], few: int = FEW) -> list[Statement]:
     """The body of a function, with a `del` behind the paragraph that reads an array last, where there are not `few`.
-    What a function inside reads is read wherever that one is called."""
+    What a function inside reads is read wherever that one is called. One that makes blocks is called on the way back
+    too: what it reads, and is not given, stays."""
     groups = list(groups_of(statements))
     made = _arrays(groups)
     if len(made) < few:
         return statements
     last: dict[str, int] = {}
     inside: dict[str, set[str]] = {}
+    stays: set[str] = set()
     for number, group in enumerate(groups):
         names = {word for statement in group for word in (*statement.words, statement.target)}
         names = names.union(*(inside.get(name, ()) for name in names))
         last.update(dict.fromkeys(names, number))
         if group[0].kind == "def":
             inside[group[0].target] = names
+        for name in _called_again(group) & inside.keys():
+            own = next(other for other in groups if other[0].kind == "def" and other[0].target == name)
+            stays |= inside[name] - {*own[0].words, *(statement.target for statement in own)}
     dead: dict[int, list[str]] = {}
     for name, first in made.items():
         end = _end_of_paragraph(groups, max(first, last[name]))
-        if end is not None:
+        if end is not None and name not in stays:
             dead.setdefault(end, []).append(name)
     result: list[Statement] = []
     for number, group in enumerate(groups):
         result += group
         result += _deletions(dead.get(number, []))
     return result
+
+
+def _called_again(group: list[Statement]) -> set[str]:
+    """The functions that may be called after the whole one has returned."""
+    calls = [statement.code for statement in group if isinstance(statement.code, Call)]
+    some = [code.arguments for code in calls if code.function == Name("in_blocks")]
+    return {part.text for arguments in some for part in arguments if isinstance(part, Name)}
 
 
 def groups_of(statements: list[Statement]) -> Iterator[list[Statement]]:
