@@ -89,7 +89,8 @@ def agree(program: ix.Program, arrays: Mapping[str, Any], exactly: bool = True) 
         for one, other in zip(plain, step(program, arrays, memory=limit), strict=True):
             assert (one is None) == (other is None)
             if one is not None:
-                tolerance = {"rtol": 0.0, "atol": 0.0} if exactly else {}
+                # Blocks of other sizes are summed in another order.
+                tolerance = {"rtol": 0.0, "atol": 0.0} if exactly and budget.room is None else {}
                 torch.testing.assert_close(other, one, equal_nan=True, **tolerance)
     return counts
 
@@ -163,6 +164,23 @@ def test_tiles_of_a_kernel_are_counted() -> None:
     assert budget is not None
     found = peak(call)
     assert 0.9 * found <= budget.peak <= 1.1 * found
+
+
+def test_what_is_as_large_as_rows_by_keys_goes_by_blocks() -> None:
+    program = ix.compile(
+        """input Q[i, d], K[j, d], V[j, e];
+        let w[i, j] = softmax[j](sum[d](Q[i, d] * K[j, d]));
+        let u[i, j] = w[i, j] * w[i, j];
+        let out[i, e] = sum[j](u[i, j] * V[j, e]) / sum[j](u[i, j]);"""
+    )
+    arrays = drawn(program, {"i": 600, "j": 500, "d": 4, "e": 3})
+    low = least(lambda: program(**arrays, memory=1))
+    plan = program.plan(**arrays, memory=low)
+    assert low < 600 * 500 * 4 < plan.budget.whole
+    assert plan.budget.room < 600 * 500
+    assert "blocks of rows have" in str(plan)
+    agree(program, arrays)
+    assert peak(lambda: step(program, arrays, memory=low)) <= 1.1 * low
 
 
 def test_a_second_derivative_is_the_same() -> None:

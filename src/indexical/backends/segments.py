@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from ..plan.budget import Segment
 from ..records import dataclass
@@ -68,6 +69,19 @@ def _changed(statement: Statement) -> tuple[str, ...]:
 def _made(group: list[Statement]) -> set[str]:
     head = group[0]
     return {head.target} if head.kind in ("store", "def") else assigned_in(group)
+
+
+def in_small_blocks(body: Iterable[Statement], room: int) -> list[Statement]:
+    """The body with blocks of rows that have so many points, of which nothing is kept for the way back."""
+
+    def smaller(statement: Statement) -> Statement:
+        match statement.code:
+            case Call(Name("in_blocks"), arguments):
+                return replace(statement, code=call("in_blocks", *arguments, room=room))
+            case _:
+                return statement
+
+    return list(map(smaller, body))
 
 
 def crossing(paragraphs: Sequence[Paragraph], inputs: Iterable[str], place: int) -> frozenset[str] | None:

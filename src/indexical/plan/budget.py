@@ -72,7 +72,8 @@ class Repeated:
 @dataclass(frozen=True, slots=True)
 class Budget:
     """The memory of a call: the `limit` it was given, the `peak` that it reaches, and the one that it would reach with
-    nothing computed again (`whole`), all beside its `inputs`. Where it `learns`, the way back is part of it."""
+    nothing computed again (`whole`), all beside its `inputs`. Where it `learns`, the way back is part of it. Blocks of
+    rows that are smaller than usual have a `room` of so many points, and are not kept."""
 
     limit: int
     peak: int
@@ -81,6 +82,7 @@ class Budget:
     learns: bool
     kept: tuple[Held, ...] = ()
     again: tuple[Repeated, ...] = ()
+    room: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from ..backends import segments
+from ..backends.layout import Statement
+from ..backends.lowering import Lowering
 from ..backends.source import Module, dialect_of, lowered, module, parameters_of
 from ..diagnostics import CallError, Diagnostic
 from ..ir.constants import in_digits
@@ -24,6 +26,8 @@ from .tracing import differentiates_again, transform_test
 
 # So often a choice that should fit is rehearsed and does not, before the leanest ones are.
 _TRIES, _LEANEST = 4, 3
+# The points of a block of rows, where those of the usual size take too much.
+_ROOMS = (1 << 20, 1 << 16)
 
 
 def _unkept(message: str, help: str) -> CallError:
@@ -77,16 +81,50 @@ def imagined(call: Call, memory: str | int) -> Asked:
     return Asked(limit, tuple(shapes), any(isinstance(shape, Shape) and shape.learns for shape in shapes))
 
 
+class Unmet(Exception):
+    """A limit below the least memory that there is a way for, which it has."""
+
+
 class Study:
-    """Calls with inputs like these, rehearsed: whole, and with segments as they are asked for."""
+    """Calls with inputs like these: their plan, and rehearsals with blocks of rows as large as usual, then smaller."""
 
     def __init__(self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool, asked: Asked) -> None:
         target = dialect_of(call.backend).target
         program = in_digits(call.program)
         self.plan = choose(program, wanted, call.bound.dtypes, target, call.device, isolate, recompute)
+        self.low, self.asked = lowered(self.plan, call.arguments), asked
+        self.body = self.low.text.body
+        blocks = any("in_blocks" in statement.words for statement in self.body)
+        self.rooms = (None, *(_ROOMS if blocks else ()))
+        self.found: dict[int | None, Rehearsals] = {}
+
+    def within(self, limit: int) -> tuple[Plan, Module]:
+        """The plan and the text of least work that take no more memory than the limit."""
+        least = []
+        for room in self.rooms:
+            if room not in self.found:
+                body = self.body if room is None else segments.in_small_blocks(self.body, room)
+                self.found[room] = Rehearsals(self.plan, self.low, body, self.asked)
+            try:
+                budget, text = self.found[room].within(limit)
+            except Unmet as refusal:
+                least.append(refusal.args[0])
+                continue
+            budget = replace(budget, whole=self.found[None].outline.trace.peak, room=room)
+            return replace(self.plan, budget=budget), text
+        way = "and its way back take" if self.asked.learns else "takes"
+        message = f"this call {way} at least {min(least):,} bytes beside its inputs, and the budget is {limit:,}"
+        help = f"`memory={min(least)}` is the least that can be kept; take smaller sizes or fewer at a time"
+        raise _unkept(message, help)
+
+
+class Rehearsals:
+    """The rehearsals of one text: whole, and with segments as they are asked for."""
+
+    def __init__(self, plan: Plan, low: Lowering, body: list[Statement], asked: Asked) -> None:
+        self.plan, self.low = plan, low
         self.shapes, self.learns = asked.shapes, asked.learns
-        self.low = lowered(self.plan, call.arguments)
-        self.inputs, self.paragraphs = parameters_of(self.low), segments.paragraphs_of(self.low.text.body)
+        self.inputs, self.paragraphs = parameters_of(low), segments.paragraphs_of(body)
         # The memory that operators need for themselves.
         self.inside: dict[Any, int] = {}
         count = len(self.paragraphs)
@@ -114,12 +152,12 @@ class Study:
             self.peaks[choice.segments] = self.rehearse(self.made(choice.segments)).peak
         return self.peaks[choice.segments]
 
-    def within(self, limit: int) -> tuple[Plan, Module]:
-        """The plan and the text of least work that take no more memory than the limit."""
+    def within(self, limit: int) -> tuple[Budget, Module]:
+        """The memory and the text of least work within the limit."""
         choice = self._chosen(limit)
         definitions = [one.definitions for one in self.paragraphs]
         told = _told(self.outline, definitions, choice, limit, self.peak(choice), self.learns)
-        return replace(self.plan, budget=told), self.made(choice.segments)
+        return told, self.made(choice.segments)
 
     def _chosen(self, limit: int) -> Choice:
         """The segments of least work with which a rehearsal fits."""
@@ -141,10 +179,7 @@ class Study:
         for choice in sorted(leanest, key=lambda choice: choice.work):
             if self.peak(choice) <= limit:
                 return choice
-        least = min(self.peak(choice) for choice in (whole, *leanest))
-        way = "and its way back take" if self.learns else "takes"
-        message = f"this call {way} at least {least:,} bytes beside its inputs, and the budget is {limit:,}"
-        raise _unkept(message, f"`memory={least}` is the least that can be kept; take smaller sizes or fewer at a time")
+        raise Unmet(min(self.peak(choice) for choice in (whole, *leanest)))
 
 
 def _told(

@@ -107,9 +107,12 @@ def show_budget(budget: Budget) -> list[str]:
     peak, limit, inputs = (show_bytes(count) for count in (budget.peak, budget.limit, budget.inputs))
     way = "there and back" if budget.learns else "no gradient is asked for"
     lines = [f"memory: {peak} of {limit}, beside {inputs} of inputs; {way}"]
+    if budget.room is not None:
+        again = ", computed again on the way back" if budget.learns else ""
+        lines.append(f"  blocks of rows have {budget.room:,} points{again}")
     if not budget.learns:
         return lines
-    if not budget.again:
+    if not budget.again and budget.room is None:
         lines.append("  nothing is computed again")
     if budget.kept:
         lines += ["", f"kept for the way back: {show_bytes(sum(held.bytes for held in budget.kept))}"]
@@ -132,6 +135,7 @@ def budget_json(budget: Budget) -> dict[str, object]:
         "peak": budget.peak,
         "without_a_budget": budget.whole,
         "inputs": budget.inputs,
+        "points_of_a_block": budget.room,
         "gradients": budget.learns,
         "kept": [{"name": held.definition, "bytes": held.bytes} for held in budget.kept],
         "computed_again": [

@@ -106,16 +106,19 @@ def in_blocks(
     points: int,
     wholes: Sequence[Tensor],
     axes: Sequence[int | None],
+    room: int = 0,
 ) -> tuple[Tensor, ...]:
     """The results of `turn(first, last, *arrays)`, which has some rows, for all `size` rows of so many points:
-    written into arrays of zeros, the `wholes`, along these axes; where there is none, summed."""
-    room = BLOCK_POINTS if all(array.is_cpu for array in arrays) else GPU_BLOCK_POINTS
+    written into arrays of zeros, the `wholes`, along these axes; where there is none, summed. A `room` is the number of
+    points of a block: then nothing is kept, however few there are."""
+    keeps = not room and all(array.is_cpu for array in arrays)
+    room = room or (BLOCK_POINTS if keeps else GPU_BLOCK_POINTS)
     rows = max(1, room // max(1, points))
     if torch.compiler.is_compiling() or is_transformed():  # Others read what is computed: nothing is made twice.
         return _joined_rows(turn, size, rows, wholes, axes, arrays)
     if not (torch.is_grad_enabled() and any(array.requires_grad for array in arrays)):
         return _filled_rows(turn, size, rows, wholes, axes, arrays)
-    if size * points <= KEPT_POINTS and room == BLOCK_POINTS:
+    if keeps and size * points <= KEPT_POINTS:
         return _joined_rows(turn, size, rows, wholes, axes, arrays)
     found: tuple[Tensor, ...] = _Recomputed.apply((turn, size, rows, wholes, axes), *arrays)  # type: ignore[no-untyped-call]
     return found
