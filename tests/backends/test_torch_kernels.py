@@ -30,7 +30,13 @@ from tests.backends.hearing import (  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
-from indexical.backends.kernels import torch_fused, torch_intervals, torch_plans, torch_stream  # noqa: E402
+from indexical.backends.kernels import (  # noqa: E402
+    torch_fused,
+    torch_intervals,
+    torch_operator,
+    torch_plans,
+    torch_stream,
+)
 from indexical.backends.source import kernel_texts  # noqa: E402
 
 pytestmark = pytest.mark.sampled(3)
@@ -324,6 +330,17 @@ def test_operators_keep_their_contracts(kind: str) -> None:
         with FlopCounterMode(display=False):  # A mode sees operators, and so they are registered.
             CAPPED([query, key, bias], value, row - 9, row + 1)
         torch.library.opcheck(names.capped.default, ([value, row - 9, row + 1, query, key, bias], [], []))
+
+
+def test_operators_are_registered_by_their_first_call() -> None:
+    """Much of what a program brings along is never called, and to register an operator takes a while."""
+    space = getattr(torch.ops, torch_operator.OPERATORS.ns)
+    attend = torch_intervals.with_tiles("called_late", None)
+    assert not hasattr(space, "called_late")
+    inputs, given = drawn(*[(1, 1, 5, 2)] * 3), hearings(1, 1, 5, 5)["window"]
+    found = attend(*inputs, *given.arguments(0.5))
+    assert hasattr(space, "called_late")
+    assert torch.equal(found, torch_intervals.attend_within(*inputs, *given.arguments(0.5)))
 
 
 def test_second_derivatives_are_refused() -> None:

@@ -114,3 +114,22 @@ def test_a_refusal_is_a_warning_where_scores_are_many() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_of_slow_paths(parts_of(planned(few)), few.bound)
+
+
+def test_plan_says_whom_nan_reaches() -> None:
+    said = step_of(VARIANTS["window"].text).words
+    assert "NaN and infinity reach only those who may hear them; a `j` that nobody hears is not read" in said
+
+
+@pytest.mark.parametrize(
+    ("index", "distinct"),
+    [
+        *(("i - j", True), ("j - i + size(j)", True), ("2 * (i - j)", True), ("min(i - j, 5)", False)),
+        *(("(i - j) / 2", False), ("(i - j) % 4", False)),
+    ],
+)
+def test_places_of_distances_are_distinct_where_they_move_with_each(index: str, distinct: bool) -> None:
+    """Where several distances share a place, sums are added in an order; otherwise each is stored where it belongs."""
+    text = attention("j <= i", f"{DOT} + bias[h, {index}]", ", bias[h, r]")
+    source = emitted(called(text, torch.bfloat16, {"r": 40}), ("out",), False, True)[1].linked()
+    assert ('("distances",), (True,)' in source, '("table",), (True,)' in source) == (distinct, not distinct)
