@@ -162,7 +162,7 @@ def _needed(outline: Outline) -> np.ndarray:
     trace = outline.trace
     count = len(trace.places)
     needed = np.full((count, count + 1), np.inf)
-    allowed = np.array([_is_cut(outline, n) for n in range(count)] + [False])
+    allowed = np.array([is_cut(outline, n) for n in range(count)] + [False])
     for start in range(1, count):
         if not allowed[start]:
             continue
@@ -179,7 +179,7 @@ def _needed(outline: Outline) -> np.ndarray:
     return needed
 
 
-def _is_cut(outline: Outline, place: int) -> bool:
+def is_cut(outline: Outline, place: int) -> bool:
     """Whether the function can be cut before a paragraph: arrays and numbers alone go across."""
     across = outline.across[place]
     return place > 0 and across is not None and not across & outline.trace.places[place].odd

@@ -116,11 +116,13 @@ def rehearsed(
     """Run an emitted function without numbers, and on the way back from all its results, where it `learns`. It calls
     `mark` where one of its paragraphs begins, if there are several. What operators need for themselves is `tried`."""
     torch = tensors.load_torch()
-    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+    from torch._subclasses import fake_tensor as fake
 
+    unknown: tuple[type[Exception], ...] = fake.DataDependentOutputException, fake.DynamicOutputShapeException
+    unknown = *unknown, fake.UnsupportedFakeTensorException, fake.UnsupportedOperatorException
     record = Record([Place() for _ in range(paragraphs)])
     record.held = [0] * paragraphs
-    with FakeTensorMode(), torch.inference_mode(False), torch.set_grad_enabled(learns):
+    with fake.FakeTensorMode(), torch.inference_mode(False), torch.set_grad_enabled(learns):
         given = [_fake(torch, shape) if isinstance(shape, Shape) else shape for shape in shapes]
         inputs = record.admit([one for one in given if tensors.is_tensor(one)])
         try:
@@ -128,8 +130,8 @@ def rehearsed(
                 function.__globals__["mark"] = _mark(record)
                 results = function(*given)
                 _go_back(torch, results, record) if learns else None
-        except (DataDependentOutputException, DynamicOutputShapeException) as problem:
-            raise Unforeseen(f"`{problem.func}` depends on the numbers in the arrays") from None
+        except unknown as problem:
+            raise Unforeseen(f"`{getattr(problem, 'func', problem)}` depends on the numbers in the arrays") from None
         finally:
             function.__globals__.pop("mark", None)
     return Trace(tuple(record.places), dict(record.sizes), dict(record.born), record.peak, inputs)
