@@ -287,6 +287,8 @@ def test_others_who_decide_what_is_kept_are_refused_by_name() -> None:
     refused(lambda: sums(arrays[0]), "IX536.*torch.func")
     mapped = torch.func.vmap(lambda x: program(x, *arrays[1:], memory="1GB"))
     refused(lambda: mapped(arrays[0][None]), "IX536.*torch.func")
+    with torch.autocast("cpu"):
+        refused(lambda: program(*arrays, memory="1GB"), "IX536.*torch.autocast")
     assert program(*numbers, memory="1GB", backend="torch").shape == arrays[0].shape
 
 

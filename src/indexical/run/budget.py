@@ -42,6 +42,9 @@ def check_place(backend: str) -> None:
     if transform_test()() or differentiates_again():
         message = "transforms of `torch.func` and forward mode decide what is kept: no budget is kept there"
         raise _unkept(message, "leave `memory=` out, or call `backward` or `torch.autograd.grad`")
+    if any(map(tensors.load_torch().is_autocast_enabled, ("cpu", "cuda"))):
+        message = "`torch.autocast` decides dtypes on the way there, and not on the way back: no budget is kept there"
+        raise _unkept(message, "leave `memory=` out, or give arrays of the dtype that is meant")
 
 
 @dataclass(frozen=True, slots=True)
