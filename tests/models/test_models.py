@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -220,15 +219,15 @@ def test_each_token_is_the_likeliest_after_all_before_it(name: str, prompt: str,
     assert prompt + text == model.words.text(expected)
 
 
-def test_it_ends_where_it_must(models: dict[str, Model]) -> None:
+def test_it_ends_where_it_must(models: dict[str, Model], monkeypatch: pytest.MonkeyPatch) -> None:
     model = models["llama"]
     whole = "".join(model.generate("ab", 12))
     first = model.words.tokens(whole)[3]
-    ended = replace(model, words=Words(Letters(), frozenset([first])))
-    assert "".join(ended.generate("ab", 12)) == whole[: whole.index(LETTERS[first])]
     assert "".join(model.generate("ab", 12, stop=whole[3:5])) == whole[: whole.index(whole[3:5])]
     assert "".join(model.generate("ab", 0)) == ""
     assert len("".join(model.generate("ab" * 11, 50))) == 2
+    monkeypatch.setattr(model, "words", Words(Letters(), frozenset([first])))
+    assert "".join(model.generate("ab", 12)) == whole[: whole.index(LETTERS[first])]
 
 
 @pytest.mark.parametrize(
@@ -261,11 +260,11 @@ def test_a_draw_is_the_likeliest_or_by_chance() -> None:
     chance = torch.Generator().manual_seed(1)
     likeliest = (Sampling(), Sampling(1.0, top_k=1), Sampling(1.0, top_p=0.3), Sampling(1e-3))
     assert {draw(logits, each, chance) for each in likeliest for _ in range(20)} == {1}
-    counts = Counter(draw(logits, Sampling(1.0), chance) for _ in range(4000))
+    counts = Counter(draw(logits, Sampling(1.0), chance) for _ in range(1000))
     for token, share in enumerate(torch.softmax(logits, -1).tolist()):
-        assert counts[token] / 4000 == pytest.approx(share, abs=0.03)
-    assert {draw(logits, Sampling(1.0, top_k=2), chance) for _ in range(60)} == {1, 2}
-    assert {draw(logits, Sampling(1.0, top_p=0.7), chance) for _ in range(60)} == {1, 2}
+        assert counts[token] / 1000 == pytest.approx(share, abs=0.06)
+    assert {draw(logits, Sampling(1.0, top_k=2), chance) for _ in range(40)} == {1, 2}
+    assert {draw(logits, Sampling(1.0, top_p=0.7), chance) for _ in range(40)} == {1, 2}
 
 
 def test_a_seed_gives_the_same_text(models: dict[str, Model]) -> None:

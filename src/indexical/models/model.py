@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..api import Program
@@ -45,7 +45,7 @@ class Model:
     @cached_property
     def layered(self) -> Program:
         """The program with its layers written out: this is what runs."""
-        return unroll(self.program, l=self.sizes["l"])
+        return _layered(self.program, self.sizes["l"])
 
     # ------------------------------------------------------------------- values
 
@@ -173,6 +173,12 @@ class Model:
             if room < 1:
                 return
             logits, state = decoding.go_on(torch.tensor([[token]]), state)
+
+
+@lru_cache(maxsize=8)
+def _layered(program: Program, layers: int) -> Program:
+    """The program with its layers written out. Models of one family and depth share it, with all that is planned."""
+    return unroll(program, l=layers)
 
 
 def _until(pieces: Iterator[str], stops: tuple[str, ...]) -> Iterator[str]:
