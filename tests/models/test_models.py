@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -286,3 +287,44 @@ def test_files_that_are_no_models(tmp_path: Any, capsys: pytest.CaptureFixture[s
     for place in (tmp_path / "nothing", tmp_path / "notes.txt", tmp_path):
         assert main(["generate", str(place), "once"]) == 1
         assert "IX540" in capsys.readouterr().err
+
+
+def test_commands_write_the_text_and_tell_the_rest(
+    tmp_path: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, models: dict[str, Model]
+) -> None:
+    from indexical.cli import main
+
+    model = models["llama"]
+    monkeypatch.setattr("indexical.models.load", lambda place, progress: model)
+    expected = "".join(model.generate("ab", 5))
+    page = tmp_path / "heads.html"
+    assert main(["generate", "x.gguf", "ab", "--max-tokens", "5", "--page", str(page)]) == 0
+    told = capsys.readouterr()
+    assert told.out == f"ab{expected}\n"
+    assert "2 tokens read" in told.err
+    assert "tokens a second" in told.err
+    assert "<html" in page.read_text(encoding="utf-8")[:200]
+    (tmp_path / "prompt.txt").write_text("ab")
+    asked = ["generate", "x.gguf", f"@{tmp_path}/prompt.txt", "--max-tokens", "5", "--only-new", "--quiet"]
+    assert main([*asked, "--stop", expected[2:4]]) == 0
+    assert capsys.readouterr() == (expected[: expected.index(expected[2:4])] + "\n", "")
+    assert main([*asked, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["text"] == expected
+    assert main(["perplexity", "x.gguf", "abc", "--quiet"]) == 0
+    assert float(capsys.readouterr().out) == pytest.approx(model.perplexity("abc"), abs=1e-3)
+    assert main(["generate", "x.gguf", "@nothing.txt"]) == 2
+    assert main(["generate", "x.gguf", "ab", "--top-p", "2"]) == 1
+    assert "IX515" in capsys.readouterr().err
+
+
+def test_texts_that_are_alike_are_printed_with_their_cosines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from indexical.cli import main
+
+    encoder = model_of(ENCODER)
+    monkeypatch.setattr("indexical.models.load", lambda place, progress: encoder)
+    assert main(["embed", "folder", "abc", "abc", "xyz", "--quiet"]) == 0
+    rows = [[float(cell) for cell in line.split()[:3]] for line in capsys.readouterr().out.splitlines()]
+    assert rows[0][:2] == [1.0, 1.0]
+    assert rows[0][2] == rows[2][0] < 1
