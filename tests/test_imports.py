@@ -41,6 +41,8 @@ for room in pkgutil.walk_packages(indexical.__path__, "indexical."):
     extra = extra or room.name in ("indexical.server.convert", "indexical.server.protocol")
     extra = extra or ".kernels.torch_" in room.name or ".kernels.triton_" in room.name
     extra = extra or room.name == "indexical.pytest_plugin"
+    parts = ("calling", "pieces", "rings", "running", "states", "totals")
+    extra = extra or room.name in [f"indexical.sharding.{part}" for part in parts]
     if not extra and not room.name.endswith(".__main__"):
         importlib.import_module(room.name)
 """

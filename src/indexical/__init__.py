@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .pages import show, trace
     from .printed import verify_page
     from .readings import Undecided, accuracy, exact, verify
+    from .sharding.spread import shard
     from .tuning import tune
     from .watching.models import watch
     from .weights import patterns
@@ -49,6 +50,7 @@ __all__ = [
     "patterns",
     "program",
     "read",
+    "shard",
     "show",
     "std",
     "trace",
@@ -76,6 +78,7 @@ _HOMES = {
     "read": "lift",
     "lesson": "lessons",
     "verify_page": "printed",
+    "shard": "sharding.spread",
     "tune": "tuning",
     "watch": "watching.models",
     # What IPython asks for.

@@ -133,6 +133,8 @@ CODES: dict[str, Code] = {
     "IX516": _error("a figure on a page that does not hold"),
     "IX517": _error("a comment on a page that names nothing"),
     "IX518": _error("positions that cannot be taken one after another"),
+    "IX521": _error("a machine that does not answer"),
+    "IX522": _error("machines that do not agree about a call"),
     "IX535": _error("a budget of memory that cannot be read"),
     "IX536": _error("a budget of memory that cannot be kept"),
     "IX540": _error("a model that cannot be read"),

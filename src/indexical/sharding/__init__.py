@@ -1,0 +1,1 @@
+"""Programs on many machines, split by coordinate."""

@@ -1,0 +1,225 @@
+"""The bytes that each rank sends, step by step, forward and on the way back: from the layout alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import field
+from math import prod
+
+from ..ir.types import Dtype
+from ..plan.steps import WIDTH
+from ..records import dataclass
+from ..transform.local import Interval
+from .learning import learned_by
+from .mesh import Mesh
+from .moving import Block, all_reduced
+from .units import Layout, Rows, Unit
+
+# A rank, by its place along every dimension.
+Rank = tuple[int, ...]
+
+
+@dataclass
+class Sent:
+    """One thing that is sent: how, along which dimension, and the bytes that each rank sends, forward and back."""
+
+    unit: int
+    tensor: str
+    how: str
+    dimension: str
+    forward: dict[Rank, int] = field(default_factory=dict)
+    back: dict[Rank, int] = field(default_factory=dict)
+
+    def total(self, back: bool) -> int:
+        """The bytes of all ranks."""
+        return sum((self.back if back else self.forward).values())
+
+    def most(self) -> int:
+        """The bytes of the rank that sends most, both ways."""
+        ranks = self.forward.keys() | self.back.keys()
+        return max((self.forward.get(rank, 0) + self.back.get(rank, 0) for rank in ranks), default=0)
+
+
+def traffic(layout: Layout, dtypes: Mapping[str, Dtype], inputs: Collection[str]) -> list[Sent]:
+    """All that is sent, where gradients of these inputs are wanted."""
+    return list(_Traffic(layout, dtypes, learned_by(layout, set(inputs))).steps())
+
+
+class _Traffic:
+    def __init__(self, layout: Layout, dtypes: Mapping[str, Dtype], learned: Collection[str]) -> None:
+        self.layout, self.mesh, self.dtypes, self.learned = layout, layout.mesh, dtypes, learned
+        self.fetched: set[tuple[object, ...]] = set()
+        self.partial: dict[str, dict[frozenset[str], None]] = {}
+
+    def steps(self) -> Iterator[Sent]:
+        for unit in self.layout.units:
+            ring = unit.ring
+            for name in self.layout.read_by(unit):
+                needs = dict(unit.needs.get(name, {}))
+                if ring is not None and name in ring.passed:
+                    around = {d: rows for d, rows in needs.items() if d != ring.dimension}
+                    yield from self._fetch(unit, name, around)
+                    if ring.dimension not in needs:
+                        continue
+                yield from self._fetch(unit, name, needs)
+            if ring is not None:
+                yield from self._ring(unit)
+            elif unit.handed is not None:
+                yield from self._handed(unit, unit.handed)
+            else:
+                yield from self._totals(unit)
+        yield from self._gradients()
+
+    def _fetch(self, unit: Unit, name: str, needs: Mapping[str, Rows]) -> Iterator[Sent]:
+        known: tuple[object, ...] = (name,)
+        before: dict[str, Rows] = {}
+        back: list[Sent] = []
+        for dimension, rows in needs.items():
+            known = (*known, dimension, rows)
+            own = self.layout.rows(name, dimension)
+            if rows == own:
+                continue
+            how = "gather" if all(points == (0, own[-1][1]) for points in rows) else "rows of others"
+            sent = Sent(unit.number, name, how, dimension)
+            for source, target, bytes in self._pieces(name, dimension, rows, own, before):
+                if known not in self.fetched:
+                    _add(sent.forward, self.rank(source), bytes)
+                if name in self.learned and dimension in unit.varying:
+                    _add(sent.back, self.rank(target), bytes)
+            self.fetched.add(known)
+            before[dimension] = rows
+            back.append(sent)
+        yield from back
+        if name in self.learned:
+            self.partial.setdefault(name, {})[unit.varying.difference(self.layout.homes[name])] = None
+
+    def _pieces(
+        self, name: str, dimension: str, rows: Rows, own: Rows, before: Mapping[str, Rows]
+    ) -> Iterator[tuple[Block, Block, int]]:
+        """Everything that goes from one rank to another so that each block has its rows."""
+        for target in self.mesh.everything:
+            first, last = rows[self.mesh.place(target, dimension)]
+            for source in self.mesh.line(target, dimension):
+                start, end = own[self.mesh.place(source, dimension)]
+                count = min(last, end) - max(first, start)
+                if count > 0 and self.rank(source) != self.rank(target):
+                    yield source, target, count * self._row(name, target, dimension, before)
+
+    def _row(self, name: str, block: Block, dimension: str, before: Mapping[str, Rows] | None = None) -> int:
+        """The bytes of one point along a dimension of what a block has of a tensor."""
+        counted = {**(before or {}), dimension: ((0, 1),) * self.mesh.blocks(dimension)}
+        return prod(self.layout.shape(name, block, counted)) * WIDTH[self.dtypes[name]]
+
+    def rank(self, block: Block) -> Rank:
+        return tuple(self.mesh.rank_of(name, place) for name, place in zip(self.mesh.names, block, strict=True))
+
+    def _ring(self, unit: Unit) -> Iterator[Sent]:
+        ring = unit.ring
+        assert ring is not None
+        for name in ring.passed:
+            sent = Sent(unit.number, name, "ring", ring.dimension)
+            around = {d: rows for d, rows in unit.needs.get(name, {}).items() if d != ring.dimension}
+            for target in self.mesh.everything:
+                keys = ring.keys[self.mesh.place(target, ring.dimension)]
+                for source in self.mesh.line(target, ring.dimension):
+                    points = keys[self.mesh.place(source, ring.dimension)]
+                    if points is None or self.rank(source) == self.rank(target):
+                        continue
+                    bytes = (points[1] - points[0]) * self._row(name, target, ring.dimension, around)
+                    _add(sent.forward, self.rank(source), bytes)
+                    if unit.names[0] in self.learned:
+                        _add(sent.back, self.rank(source), bytes)
+                        if name in self.learned:
+                            _add(sent.back, self.rank(target), bytes)
+            yield sent
+
+    def _handed(self, unit: Unit, dimension: str) -> Iterator[Sent]:
+        for name in unit.wanted:
+            own = self.layout.rows(name, dimension)
+            back = unit.reach[name]
+            rows = tuple((max(a - back, 0), a) if a < b else (0, 0) for a, b in own)
+            sent = Sent(unit.number, name, "state", dimension)
+            for source, target, bytes in self._pieces(name, dimension, rows, own, {}):
+                _add(sent.forward, self.rank(source), bytes)
+                if name in self.learned:
+                    _add(sent.back, self.rank(target), bytes)
+            if back:
+                yield sent
+
+    def _totals(self, unit: Unit) -> Iterator[Sent]:
+        for name in unit.wanted:
+            for dimension, cut in unit.cuts[name].items():
+                if cut.way != "sum":
+                    continue
+                if cut.scatter is not None:
+                    yield self._scattered(unit, name, dimension)
+                    continue
+                sent = Sent(unit.number, name, "total" if unit.merged is None else "merge", dimension)
+                op = getattr(self.layout.program.definitions[name].clauses[0].body, "op", "sum")
+                for block in self.mesh.everything:
+                    if self.mesh.place(block, dimension) != 0:
+                        continue
+                    shape, width = self.layout.shape(name, block), WIDTH[self.dtypes[name]]
+                    arrays = [prod(shape) * width]
+                    if unit.merged is not None:
+                        arrays += [prod(self.layout.shape_beside(name, block)) * width] * 2
+                    for rank in self._line(block, dimension):
+                        for bytes in arrays:
+                            _add(sent.forward, rank, all_reduced(bytes, self._ranks(dimension)))
+                        if unit.merged is None and op in ("max", "min") and name in self.learned:
+                            _add(sent.back, rank, all_reduced(arrays[0], self._ranks(dimension)))
+                yield sent
+
+    def _ranks(self, dimension: str) -> int:
+        return self.mesh.ranks[self.mesh.names.index(dimension)]
+
+    def _line(self, block: Block, dimension: str) -> list[Rank]:
+        return list(dict.fromkeys(self.rank(other) for other in self.mesh.line(block, dimension)))
+
+    def _scattered(self, unit: Unit, name: str, dimension: str) -> Sent:
+        own = self.layout.rows(name, dimension)
+        whole: tuple[Interval, ...] = ((0, own[-1][1]),) * len(own)
+        sent = Sent(unit.number, name, "reduce and scatter", dimension)
+        for source, target, bytes in self._pieces(name, dimension, whole, own, {}):
+            _add(sent.forward, self.rank(target), bytes)
+            if name in self.learned:
+                _add(sent.back, self.rank(source), bytes)
+        return sent
+
+    def _gradients(self) -> Iterator[Sent]:
+        """The gradients of what is whole on every rank, though each used it for its own part: these are added up."""
+        for name, found in self.partial.items():
+            for partial in found:
+                for dimension in sorted(partial):
+                    sent = Sent(-1, name, "gradient", dimension)
+                    for block in self.mesh.everything:
+                        if self.mesh.place(block, dimension) == 0:
+                            bytes = prod(self.layout.shape(name, block)) * WIDTH[self.dtypes[name]]
+                            for rank in self._line(block, dimension):
+                                _add(sent.back, rank, all_reduced(bytes, self._ranks(dimension)))
+                    yield sent
+
+
+def _add(sums: dict[Rank, int], rank: Rank, bytes: int) -> None:
+    sums[rank] = sums.get(rank, 0) + bytes
+
+
+def held_bytes(layout: Layout, dtypes: Mapping[str, Dtype], mesh: Mesh) -> dict[Rank, int]:
+    """The bytes of inputs, of what is sent and of what units give that each rank has at the end of the way forward."""
+    found: dict[Rank, int] = {}
+    counter = _Traffic(layout, dtypes, ())
+    names = [*(t.name for t in layout.program.inputs), *(name for unit in layout.units for name in unit.wanted)]
+    for block in mesh.everything:
+        rank = counter.rank(block)
+        for name in names:
+            if layout.program.tensors[name].axes or name in dtypes:
+                _add(found, rank, prod(layout.shape(name, block)) * WIDTH[dtypes[name]])
+        seen = set()
+        for unit in layout.units:
+            for name, needs in unit.needs.items():
+                key = (name, *needs.items())
+                changed = any(rows != layout.rows(name, dimension) for dimension, rows in needs.items())
+                if changed and key not in seen:
+                    seen.add(key)
+                    _add(found, rank, prod(layout.shape(name, block, needs)) * WIDTH[dtypes[name]])
+    return found

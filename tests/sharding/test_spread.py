@@ -1,0 +1,192 @@
+"""A program that is split over a mesh gives what the whole program gives, sends what its plan says, and says what it
+cannot do."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+import torch
+from tests.sharding import cases
+from tests.variants import roster
+
+import indexical as ix
+
+ATTENTION = """
+space head(h), position(i, j), feature(d, e);
+input Q[h, i, d], K[h, j, d], V[h, j, e];
+let weights[h, i, j] = softmax[j](sum[d](Q[h, i, d] * K[h, j, d])) where j <= i;
+let out[h, i, e] = sum[j](weights[h, i, j] * V[h, j, e]);
+"""
+
+# ------------------------------------------------------------------------------- the same as the whole
+
+
+def _checked(case: cases.Case) -> None:
+    cases.check(case, ix.shard(case.program, dict(case.mesh), **case.options))
+
+
+@pytest.mark.sampled(190)
+@pytest.mark.parametrize("name", roster.NAMES)
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("option", ["", "heads", "balanced", "parameters"])
+def test_every_variant_is_the_same_on_several_ranks(name: str, ranks: int, option: str) -> None:
+    _checked(cases.case_of(name, ranks, [option]))
+
+
+def test_one_rank_sends_nothing() -> None:
+    case = cases.case_of("causal", 1, [])
+    spread = ix.shard(case.program, {"context": 1}, **case.options)
+    cases.check(case, spread)
+    assert not any(bytes for _, _, bytes in spread.carrier.sent)
+
+
+WAYS = {
+    # A sum over a split coordinate, whose result is split by another: each rank keeps its part of the total.
+    "reduce and scatter": (
+        "space wide(n, m); input x[b, n], W[n, m]; let out[b, m] = sum[n](x[b, n] * W[n, m]);",
+        {"n": "tensor"},
+    ),
+    # A window reads some rows of the neighbours, and no more.
+    "rows of others": (
+        "input x[t, c], w[k in 0..3, c]; let y[t in 0..size(t) - 2, c] = sum[k in 0..3](x[t + k, c] * w[k, c]);",
+        {"t": "context"},
+    ),
+    "total": ("input x[i, d]; let out[d] = max[i](x[i, d]) + mean[i](x[i, d]);", {"i": "context"}),
+    "state": (
+        "input x[t]; let y[0] = x[0]; let y[1] = x[1]; let y[t in 2..size(t)] = 0.5 * y[t - 1] * y[t - 2] + x[t];",
+        {"t": "context"},
+    ),
+    "gather": ("input x[i], place[i] : i64; let out[i] = x[place[i]] * i;", {"i": "context"}),
+}
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_ways_to_send(how: str) -> None:
+    text, options = WAYS[how]
+    program = ix.compile(text)
+    torch.manual_seed(1)
+    sizes = {"b": 3, "n": 6, "m": 6, "k": 4, "t": 9, "c": 2, "i": 7, "d": 3}
+    arrays = {}
+    for tensor in program._program.inputs:
+        shape = [
+            3 if how == "rows of others" and a.coordinate == "k" else sizes[a.coordinate.name] for a in tensor.axes
+        ]
+        whole = tensor.kind == "whole"
+        arrays[tensor.name] = torch.randint(7, shape) if whole else torch.randn(shape, requires_grad=True)
+    case = cases.Case(program, arrays, dict.fromkeys(options.values(), 3), options)
+    spread = ix.shard(program, case.mesh, **options)
+    cases.check(case, spread)
+    assert how in {one.how for one in case.planned(spread).sent}
+
+
+def test_a_window_sends_what_it_reaches_and_no_more() -> None:
+    program = ix.compile(WAYS["rows of others"][0])
+    (sent,) = ix.shard(program, {"context": 3}, t="context").plan(t=12, c=1, train=False).sent
+    # Blocks of `y` begin at 0, 4 and 8 and those of `x` too: each needs two rows of the next.
+    assert sent.forward == {(1,): 2 * 4, (2,): 2 * 4}
+
+
+def test_empty_blocks_of_keys_are_neither_sent_nor_computed() -> None:
+    (unit,) = _planned(ATTENTION, {"context": 4}, i="context").layout.units
+    assert unit.ring is not None
+    assert [[points is not None for points in row] for row in unit.ring.keys] == [
+        [True, False, False, False],
+        [True, True, False, False],
+        [True, True, True, False],
+        [True, True, True, True],
+    ]
+
+
+def test_balanced_ranks_hear_as_many_keys() -> None:
+    said = str(_planned(ATTENTION, {"context": 4}, i="context"))
+    assert 'ranks have from 4 to 16 keys to hear: `balanced="context"` evens that out' in said
+    assert "evens" not in str(_planned(ATTENTION, {"context": 4}, i="context", balanced="context"))
+
+
+def _planned(text: str, mesh: dict[str, int], **options: str):  # type: ignore[no-untyped-def]
+    return ix.shard(ix.compile(text), mesh, **options).plan(h=2, i=16, j=16, d=3, e=3)
+
+
+def test_a_plan_says_who_holds_what_and_what_is_cheaper() -> None:
+    plan = _planned(ATTENTION, {"context": 2}, i="context")
+    said = str(plan)
+    assert "Q[h, i, d]               `i` by context: i 0..8 | 8..16" in said
+    assert "ring of K along context: a rank sends at most" in said
+    assert f"`h` along context in place of `i` sends 0 B in all, and this {plan.bytes} B" in said
+    assert "where j <= i" in plan.relation(1)
+
+
+# ----------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("mesh", "options", "words"),
+    [
+        ({"context": 2}, {"i": "data"}, "the mesh has no dimension `data`"),
+        ({"context": 2}, {"k": "context"}, "`k` is no coordinate of this program"),
+        (7, {"i": "context"}, "7 is no mesh with named dimensions"),
+        ({"a": 2, "b": 2}, {"i": "a", "j": "b"}, "`i` and `j` are of one space"),
+    ],
+)
+def test_what_cannot_be_split_is_refused(mesh: object, options: dict[str, str], words: str) -> None:
+    with pytest.raises(ix.CallError, match="IX515") as found:
+        ix.shard(ix.compile(ATTENTION), mesh, **options)
+    assert words in str(found.value)
+
+
+def test_assertions_are_refused() -> None:
+    program = ix.compile('input x[i]; let y[i] = x[i]; assert sum[i](x[i]) > 0, "positive";')
+    with pytest.raises(ix.CallError, match="assertions"):
+        ix.shard(program, {"data": 2}, i="data")
+
+
+def test_what_is_computed_whole_is_said() -> None:
+    program = ix.compile("input x[t]; let y[size(t) - 1] = x[0]; let y[t in 0..size(t) - 1] = y[t + 1] + x[t];")
+    assert "computed whole on every rank along `context`: it steps backward" in str(
+        ix.shard(program, {"context": 2}, t="context").plan(t=8)
+    )
+
+
+# ---------------------------------------------------------------------------------- processes
+
+
+def _group(ranks: int, *names: str) -> list[dict[str, object]]:
+    """What ranks in processes of their own say about each case."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = [sys.executable, "-m", "tests.sharding.group", str(ranks), str(port), *names]
+    path = os.pathsep.join(filter(None, (*sys.path[:1], os.environ.get("PYTHONPATH"), os.getcwd())))
+    found = subprocess.run(words, capture_output=True, text=True, timeout=240, env={**os.environ, "PYTHONPATH": path})
+    lines = [part for line in found.stdout.splitlines() for part in line.replace("}{", "}\n{").splitlines()]
+    said = [json.loads(line) for line in lines if line.strip()]
+    assert said, found.stderr
+    assert not [one for one in said if "failed" in one], found.stdout
+    return said
+
+
+def test_four_processes_and_a_rank_that_dies() -> None:
+    said = _group(4, "causal:heads", "linear_recurrent", "other_dtype", "other_length", "other_program", "dies")
+    assert len([one for one in said if "found" in one]) == 8
+    for fault in ("other_dtype", "other_length", "other_program"):
+        assert [one["error"] for one in said if one["case"] == fault] == ["IX522"] * 4
+    assert [one["error"] for one in said if one["case"] == "dies"] == ["IX521"] * 3
+
+
+@pytest.mark.sampled(100003)
+@pytest.mark.parametrize("fault", ["lags"])
+def test_a_rank_that_lags(fault: str) -> None:
+    assert [one["error"] for one in _group(4, fault)] == ["IX521"] * 3
+
+
+@pytest.mark.sampled(100003)
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("option", ["", ":heads", ":balanced"])
+def test_every_variant_in_processes(ranks: int, option: str) -> None:
+    found = _group(ranks, *(f"{name}{option}" for name in roster.NAMES))
+    assert len([one for one in found if "found" in one]) == ranks * len(roster.NAMES)
