@@ -62,7 +62,7 @@ def check(case: Case, spread: Spread) -> None:
     torch.manual_seed(0)
     parts = {name: spread.local(x.detach(), name) for name, x in case.arrays.items()}
     parts = {name: x.clone().requires_grad_(case.arrays[name].requires_grad) for name, x in parts.items()}
-    found, expected = _several(spread(**parts)), _several(case.program(**case.arrays))
+    found, expected = several(spread(**parts)), several(case.program(**case.arrays))
     shown = dict(zip(spread.outputs, expected, strict=True))
     cotangents = {name: torch.randn_like(x) for name, x in shown.items()}
     for name, x in zip(spread.outputs, found, strict=True):
@@ -88,5 +88,5 @@ def check(case: Case, spread: Spread) -> None:
         )
 
 
-def _several(found: Any) -> tuple[torch.Tensor, ...]:
+def several(found: Any) -> tuple[torch.Tensor, ...]:
     return tuple(found) if isinstance(found, tuple) else (found,)

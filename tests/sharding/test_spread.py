@@ -8,9 +8,12 @@ import os
 import socket
 import subprocess
 import sys
+from random import Random
 
+import numpy as np
 import pytest
 import torch
+from tests.laws.programs import random_case
 from tests.sharding import cases
 from tests.variants import roster
 
@@ -190,3 +193,25 @@ def test_a_rank_that_lags(fault: str) -> None:
 def test_every_variant_in_processes(ranks: int, option: str) -> None:
     found = _group(ranks, *(f"{name}{option}" for name in roster.NAMES))
     assert len([one for one in found if "found" in one]) == ranks * len(roster.NAMES)
+
+
+# ------------------------------------------------------------------------------- drawn programs
+
+
+@pytest.mark.sampled(40)
+@pytest.mark.parametrize("seed", range(400))
+def test_drawn_programs_are_the_same_on_several_ranks(seed: int) -> None:
+    case = random_case(seed)
+    program = ix.compile(case.text)
+    arrays = {name: torch.from_numpy(np.array(x)) for name, x in case.arrays.items()}
+    letters = [a.coordinate.name for t in program._program.inputs for a in t.axes if not a.coordinate.rest]
+    finite = all(bool(torch.isfinite(x).all()) for x in arrays.values())
+    wide = all(x.dtype not in (torch.float16, torch.bfloat16) for x in arrays.values())
+    if not letters or not finite or not wide or program._program.asserts:
+        pytest.skip("nothing to split, or numbers that are compared elsewhere")
+    chosen = Random(seed).choice(letters)
+    balanced = "ranks" if seed % 4 == 0 else ()
+    spread = ix.shard(program, {"ranks": 2 + seed % 2}, balanced=balanced, **{chosen: "ranks"})
+    found, expected = spread(**arrays), program(**arrays)
+    for one, other in zip(cases.several(found), cases.several(expected), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5, equal_nan=True)

@@ -34,7 +34,7 @@ def call(spread: Spread, given: Mapping[str, Any]) -> Any:
     names = [name for name in spread.inputs if name not in whole]
     learned = tuple(name for name in names if arrays[name].requires_grad) if torch.is_grad_enabled() else ()
     dtypes, _ = definition_dtypes(layout.program, {t.name: bound.dtypes[t.name] for t in layout.program.inputs})
-    run = Run(layout, programs, spread.carrier, dtypes, learned)
+    run = Run(layout, programs, spread.carrier, {**dtypes, **bound.dtypes}, learned)
     found = _Call.apply(  # type: ignore[no-untyped-call]
         run, names, spread.outputs, *(arrays[name] for name in names)
     )
@@ -78,6 +78,8 @@ def _tensors(spread: Spread, given: Mapping[str, Any]) -> dict[str, Any]:
                 message = f"`{tensor.name}` is a {kind}: a program that is split takes PyTorch's tensors"
                 raise CallError([Diagnostic("IX504", message, (), help="`torch.as_tensor` makes one")])
             value = torch.as_tensor(value, dtype=None if tensor.kind != "real" else _real(given))
+        elif tensor.kind == "real" and not value.is_floating_point():
+            value = value.to(torch.float64)
         result[tensor.name] = value
     return result
 
@@ -178,7 +180,8 @@ def _bound(program: ir.Program, arrays: Mapping[str, Any], shapes: Mapping[str, 
             stand_ins[tensor.name] = np.asarray(array.detach().item(), NUMPY_NAMES[dtype])
         else:
             stand_ins[tensor.name] = np.broadcast_to(np.zeros((), NUMPY_NAMES[dtype]), tuple(shapes[tensor.name]))
-        given[tensor.name] = dtype
+        if dtype == "bf16":  # NumPy has no word for it.
+            given[tensor.name] = dtype
     return bind(program, stand_ins, given)
 
 

@@ -51,3 +51,10 @@ class Mesh:
         count = self.blocks(name)
         length = -(-extent // count)
         return tuple((min(b * length, extent), min((b + 1) * length, extent)) for b in range(count))
+
+
+def outside(need: Interval, own: Interval) -> int:
+    """How many points of an interval are not in another."""
+    if need[0] >= need[1]:
+        return 0
+    return need[1] - need[0] - max(0, min(need[1], own[1]) - max(need[0], own[0]))

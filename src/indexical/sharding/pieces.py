@@ -68,5 +68,8 @@ def pulled(leaves: Mapping[str, Any], outs: list[Any], cotangents: list[Any]) ->
     pairs = [(out, c) for out, c in zip(outs, cotangents, strict=True) if c is not None and out.requires_grad]
     if not pairs or not leaves:
         return {}
-    found = torch.autograd.grad([out for out, _ in pairs], [*leaves.values()], [c for _, c in pairs], allow_unused=True)
+    outs, given = [out for out, _ in pairs], [c for _, c in pairs]
+    # The graph stays where the call's own does: for another way back.
+    kept = bool(torch._C._autograd._get_current_graph_task_keep_graph())
+    found = torch.autograd.grad(outs, [*leaves.values()], given, allow_unused=True, retain_graph=kept)
     return dict(zip(leaves, found, strict=True))

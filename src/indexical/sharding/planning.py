@@ -15,10 +15,11 @@ from ..ir.needs import depends_on_data
 from ..ir.types import Coordinate
 from ..ir.walk import reads_of, walk
 from ..plan.steps import Attention
-from ..transform.local import Interval, hull, number_of, rows_read, with_sizes
-from .mesh import Mesh
+from ..transform.local import Interval, hull, number_of, rows_needed, rows_read, with_sizes
+from .grouping import Grouping
+from .mesh import Mesh, outside
 from .prepared import TOTALS, Prepared, Split, own_axes
-from .units import Cut, Layout, Ring, Rows, Unit
+from .units import Cut, Layout, Ring, Rows
 
 Needs = dict[str, Rows]
 
@@ -32,10 +33,10 @@ def lay_out(
     parameters: str | None = None,
 ) -> Layout:
     """The layout of a program for these sizes. Inputs that `parameters` would not split are split along one axis."""
-    return _Planner(prepared, mesh, split, sizes, scalars, parameters).layout()
+    return Planner(prepared, mesh, split, sizes, scalars, parameters).layout()
 
 
-class _Planner:
+class Planner:
     """The definitions of a program as they are gone through, each with its cuts."""
 
     def __init__(
@@ -90,16 +91,18 @@ class _Planner:
                 self._once(self.lets[item.name])
             else:
                 self._group(item)
-        units = tuple(_Units(self).all())
+        units = tuple(Grouping(self).all())
         homes = {name: dict(found) for name, found in self.homes.items()}
         return Layout(self.program, self.mesh, homes, self.extents, units, frozenset(self.free))
 
     def _once(self, let: ir.Let) -> None:
         own = self._own_axes(let)
-        if not own and not any(depends_on_data(e, self.lets) for c in let.clauses for e in (c.body, c.guard) if e):
+        made = all(read.tensor in self.free for read in reads_of(let))
+        if made and not any(depends_on_data(e, self.lets) for c in let.clauses for e in (c.body, c.guard) if e):
             self.free.add(let.name)
-            self.homes[let.name] = {}
-            return
+            if let.name not in self.program.outputs:
+                self.homes[let.name] = {d: axis for d, axis in own.items() if self._can_be_split(let, axis)}
+                return
         self.homes[let.name], self.cuts[let.name], self.needs[let.name] = {}, {}, {}
         for dimension in self.mesh.names:
             options = [*self._own_options(let, dimension, own), *self._sum_options(let, dimension, own)]
@@ -148,6 +151,8 @@ class _Planner:
     def _sum_options(self, let: ir.Let, dimension: str, own: Mapping[str, int]) -> Iterator[Cut]:
         clause = let.clauses[0]
         body = clause.body
+        if let.kind == "whole" and isinstance(body, ir.Reduce) and body.op in ("max", "min"):
+            return  # Over no points there is none, and a block may have none.
         if (
             len(let.clauses) != 1
             or clause.guard is not None
@@ -169,7 +174,7 @@ class _Planner:
 
     def _needs_of(self, let: ir.Let, dimension: str, cut: Cut) -> Needs:
         """The points of what a definition reads that each block needs, of tensors that the dimension splits."""
-        read = {r.tensor for r in reads_of(let) if dimension in self.homes.get(r.tensor, {})} - {let.name}
+        read = {r.tensor for r in reads_of(let) if dimension in self.homes.get(r.tensor, {})}
         if not read:
             return {}
         found: dict[str, list[Interval]] = {name: [] for name in sorted(read)}
@@ -193,7 +198,7 @@ class _Planner:
             lower, upper = number_of(range.lower), number_of(range.upper)
             if lower is not None and upper is not None:
                 return min(lower, extent), max(min(lower, extent), min(upper, extent))
-        return rows_read(index, trail, extent, self.lets)
+        return rows_needed(index, trail, extent, self.lets)
 
     def _visited(
         self, let: ir.Let, clause: ir.Clause, dimension: str, cut: Cut, block: int
@@ -238,7 +243,7 @@ class _Planner:
 
     def _bytes(self, let: ir.Let, dimension: str, cut: Cut, needs: Needs) -> int:
         """Elements that all blocks together are sent for a definition."""
-        total = sum(self._missing(name, dimension, rows) for name, rows in needs.items())
+        total = sum(self._missing(name, dimension, rows) for name, rows in needs.items() if name not in self.free)
         if cut.way == "sum":
             blocks = self.mesh.blocks(dimension)
             total += (blocks - 1) * prod(e or 1 for e in self.extents[let.name]) * (1 if cut.scatter is not None else 2)
@@ -263,7 +268,7 @@ class _Planner:
         upper = number_of(key.upper)
         passed: dict[str, int] = {}
         for read in reads_of(let):
-            axis = self.homes.get(read.tensor, {}).get(dimension)
+            axis = None if read.tensor in self.free else self.homes.get(read.tensor, {}).get(dimension)
             if axis is None or key.coordinate not in read.indices[axis].type.coordinates:
                 continue
             if not isinstance(read.indices[axis], ir.Coord) or self.extents[read.tensor][axis] != upper:
@@ -404,100 +409,6 @@ class _Planner:
                     if need[0] < need[1] and not (first - reach <= need[0] and need[1] <= last):
                         return False
         return True
-
-
-class _Units:
-    """The definitions of a plan, put together as long as nothing has to be sent between them."""
-
-    def __init__(self, planner: _Planner) -> None:
-        self.planner = planner
-        self.level: dict[str, int] = {}
-        self.key: dict[str, tuple[object, ...]] = {}
-
-    def all(self) -> Iterator[Unit]:
-        planner = self.planner
-        groups: dict[tuple[object, ...], list[str]] = {}
-        for item in planner.program.order:
-            names = [item.name] if isinstance(item, ir.Once) else [name for name, _ in item.axes]
-            if names[0] in planner.free:
-                continue
-            level = max((self._after(name, names) for name in names), default=0)
-            apart = names[0] if names[0] in planner.apart else ""
-            key = (level, apart, *sorted(self.varying(names[0])))
-            for name in names:
-                self.level[name], self.key[name] = level, key
-            groups.setdefault(key, []).extend(names)
-        ordered = sorted(groups.items(), key=lambda pair: pair[0][0])  # type: ignore[arg-type,return-value]
-        for number, (_, names) in enumerate(ordered):
-            yield self._unit(number, names)
-
-    def varying(self, name: str) -> frozenset[str]:
-        """The dimensions along which blocks compute different parts of a definition."""
-        return frozenset(d for d, cut in self.planner.cuts[name].items() if cut.way != "whole")
-
-    def _after(self, name: str, group: Sequence[str]) -> int:
-        """The first level on which all is there that a definition reads."""
-        planner = self.planner
-        level = 0
-        for read in reads_of(planner.lets[name]):
-            other = read.tensor
-            if other in group or other not in self.level:
-                continue
-            apart = {name, other} & planner.apart
-            sums = any(cut.way == "sum" for cut in planner.cuts[other].values())
-            sent = any(
-                outside(need, own)
-                for dimension, needs in planner.needs[name].items()
-                for need, own in zip(needs.get(other, ()), self._held(other, dimension), strict=False)
-            )
-            differs = self.varying(name) != self.varying(other)
-            level = max(level, self.level[other] + (1 if apart or sums or sent or differs else 0))
-        return level
-
-    def _held(self, name: str, dimension: str) -> Rows:
-        axis = self.planner.homes[name].get(dimension)
-        return () if axis is None else self.planner.mesh.points(self.planner.extents[name][axis] or 0, dimension)
-
-    def _unit(self, number: int, names: list[str]) -> Unit:
-        planner = self.planner
-        inside = set(names)
-        needs: dict[str, dict[str, Rows]] = {}
-        for name in names:
-            for dimension, found in planner.needs[name].items():
-                for tensor, rows in found.items():
-                    if tensor not in inside:
-                        known = needs.setdefault(tensor, {}).get(dimension)
-                        merged = rows if known is None else tuple(hull(a, b) for a, b in zip(known, rows, strict=True))
-                        needs[tensor][dimension] = merged
-        handed = planner.handed.get(names[0])
-        return Unit(
-            number,
-            tuple(names),
-            tuple(name for name in names if self._is_wanted(name, inside) or (handed and planner.reach[name])),
-            self.varying(names[0]),
-            {name: dict(planner.cuts[name]) for name in names},
-            needs,
-            planner.rings.get(names[0]),
-            {name: planner.reach[name] for name in names} if handed else {},
-            handed,
-            planner.merged.get(names[0]),
-        )
-
-    def _is_wanted(self, name: str, inside: set[str]) -> bool:
-        """Whether a definition is an output, or read outside its unit."""
-        planner = self.planner
-        readers = (let for let in planner.program.lets if let.name not in inside)
-        sums = any(cut.way == "sum" for cut in planner.cuts[name].values())
-        return (
-            sums or name in planner.program.outputs or any(r.tensor == name for let in readers for r in reads_of(let))
-        )
-
-
-def outside(need: Interval, own: Interval) -> int:
-    """How many points of an interval are not in another."""
-    if need[0] >= need[1]:
-        return 0
-    return need[1] - need[0] - max(0, min(need[1], own[1]) - max(need[0], own[0]))
 
 
 def _extent(axis: ir.Axis) -> int | None:

@@ -119,8 +119,8 @@ class _Apart:
     def expression(self, let: ir.Let, expr: ir.Expr, outermost: bool = False) -> ir.Expr:
         """The expression with reads of what is made for it; only what every point of the definition needs is made."""
         match expr:
-            case ir.Reduce(op, guard=guard) if self._is_apart(let, expr):
-                if op == "mean" and guard is None:
+            case ir.Reduce(op) if self._is_apart(let, expr):
+                if op == "mean":
                     return self._mean(let, expr)
                 return expr if outermost else self._made(let, f"{let.name}_{op}", expr)
             case ir.Normalize() if self._runs_along_own(let, expr.coordinate):
@@ -132,7 +132,8 @@ class _Apart:
     def _is_apart(self, let: ir.Let, expr: ir.Reduce) -> bool:
         own = self.own(let)
         split = {self.split(self.kinds.of_letter(let.name, c)) for c in expr.coordinates} - {None}
-        return bool(split - own.keys()) and (expr.op in TOTALS or (expr.op == "mean" and expr.guard is None))
+        counted = expr.op == "mean" and expr.guard is None and not any(range.depends_on for range in expr.ranges)
+        return bool(split - own.keys()) and (expr.op in TOTALS or counted)
 
     def _runs_along_own(self, let: ir.Let, coordinate: Coordinate) -> bool:
         slots = let.clauses[0].slots
@@ -147,20 +148,26 @@ class _Apart:
 
     def _normaliser(self, let: ir.Let, expr: ir.Normalize) -> ir.Expr:
         op, span = expr.op, expr.span
+        expr = replace(expr, body=self.expression(let, expr.body))
         if op in _RUNNING:
             return self._running(let, expr)
         if op not in ("softmax", "log_softmax") or (op == "log_softmax" and expr.guard is not None):
             return expr
         range = next(r for r in let.clauses[0].ranges if r.coordinate == expr.coordinate)
         top = self._made(let, f"{let.name}_max", build.reduce("max", (range,), expr.body, expr.guard, "real", span))
+        if expr.guard is not None:
+            top = _finite(top)
         below = build.apply("-", (expr.body, top), "real", span)
         share = build.apply("exp", (below,), "real", span)
         total = self._made(let, f"{let.name}_sum", build.reduce("sum", (range,), share, expr.guard, "real", span))
         if op == "log_softmax":
             return build.apply("-", (below, build.apply("log", (total,), "real", span)), "real", span)
-        weights = build.apply("/", (share, total), "real", span)
-        zero = build.real(Fraction(0), span)
-        return weights if expr.guard is None else build.select(expr.guard, weights, zero, span)
+        if expr.guard is None:
+            return build.apply("/", (share, total), "real", span)
+        zero, one = (build.real(Fraction(number), span) for number in (0, 1))
+        nobody = build.apply("==", (total, zero), "bool", span)
+        weights = build.apply("/", (share, build.select(nobody, one, total, span)), "real", span)
+        return build.select(expr.guard, weights, zero, span)
 
     def _running(self, let: ir.Let, expr: ir.Normalize) -> ir.Expr:
         """A running sum as a recurrence, whose state can be handed on."""
@@ -211,6 +218,16 @@ class _Apart:
         axes = tuple(a for s, a in zip(slots, let.axes, strict=True) if isinstance(s, ir.Coord) and s.coordinate in own)
         self.lets[name] = ir.Let(name, axes, kind, clauses, True, let.span)
         return build.read(name, tuple(build.coord(c, let.span) for c in own), kind, let.span)
+
+
+def _finite(top: ir.Expr) -> ir.Expr:
+    """The largest of some values, 0 where there are none: so that gradients stay numbers there."""
+    span = top.span
+    less = build.apply("-", (top, build.whole(1, span)), "real", span)
+    same = build.apply("==", (top, less), "bool", span)
+    below = build.apply("<", (top, build.whole(0, span)), "bool", span)
+    endless = build.apply("&&", (same, below), "bool", span)
+    return build.select(endless, build.real(Fraction(0), span), top, span)
 
 
 def _slots(let: ir.Let) -> list[tuple[ir.Coord, ir.Range]]:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..api import Program
-from ..checker.program import finish
+from ..checker.recurrence import arrange
 from ..diagnostics import CompileError, Sink
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
-from ..ir.walk import fresh_name, rebuild
+from ..ir.walk import fresh_name, reads_of, rebuild
 from ..transform.excerpt import excerpt
 from ..transform.local import Held, Interval, localized
 from ..views.source import unwritten
@@ -34,13 +34,30 @@ class Programs:
         """The program of a block, and the names of what it takes, in order."""
         key = (unit.number, block)
         if key not in self.made:
-            program, wanted = self.layout.program, unit.wanted
+            program, wanted = self.layout.program, self.alive(unit, block)
             if unit.merged is not None:
                 program, total = self._with_total(unit)
                 wanted = (*wanted, total)
             cut = excerpt(program, [name for name in self.given if name not in unit.names], wanted)
             self.made[key] = self._compiled(cut, unit, block, {}, self._summed(unit, block, cut))
         return self.made[key]
+
+    def alive(self, unit: Unit, block: Block) -> tuple[str, ...]:
+        """The definitions of a unit that have points on a block, or points to sum over."""
+
+        def has_points(name: str) -> bool:
+            for dimension, cut in unit.cuts[name].items():
+                if cut.axis is not None:
+                    first, last = self.layout.rows(name, dimension)[self.layout.mesh.place(block, dimension)]
+                elif cut.way == "sum":
+                    first, last = self._points(name, cut, dimension, block)
+                else:
+                    continue
+                if first >= last:
+                    return False
+            return True
+
+        return tuple(name for name in unit.wanted if has_points(name))
 
     def of_ring(self, unit: Unit, block: Block, keys: Interval) -> tuple[Program, tuple[str, ...]]:
         """The program of a block and of some keys, which arrive as `…_passed`."""
@@ -96,13 +113,13 @@ class Programs:
         mesh: Mesh = self.layout.mesh
         return mesh.points(max(int(range.upper.value), 0), dimension)[mesh.place(block, dimension)]
 
-    def _held(self, unit: Unit, name: str, block: Block) -> Held:
-        """The points of an input of a unit that a block has."""
+    def _held(self, unit: Unit, name: str, block: Block, whole: bool = False) -> Held:
+        """The points of an input of a unit that a block has; `whole` where it has more than it needs."""
         layout = self.layout
         held: list[Interval | None] = [None] * len(layout.program.tensors[name].axes)
         for dimension, axis in layout.homes[name].items():
-            rows = unit.needs.get(name, {}).get(dimension) or layout.rows(name, dimension)
-            held[axis] = rows[layout.mesh.place(block, dimension)]
+            rows = unit.needs.get(name, {}).get(dimension) or (None if whole else layout.rows(name, dimension))
+            held[axis] = None if rows is None else rows[layout.mesh.place(block, dimension)]
         return tuple(held)
 
     def _own(self, unit: Unit, name: str, block: Block) -> tuple[Held, Held]:
@@ -127,6 +144,7 @@ class Programs:
         held: Mapping[str, Held],
         summed: Mapping[str, Mapping[Coordinate, Interval]],
     ) -> tuple[Program, tuple[str, ...]]:
+        free = [let for let in cut.lets if let.name in self.layout.free]
         everything: dict[str, Held] = dict(held)
         own: dict[str, Held] = {}
         for tensor in cut.inputs:
@@ -135,6 +153,8 @@ class Programs:
         for let in cut.lets:
             if let.name in unit.names:
                 everything[let.name], own[let.name] = self._own(unit, let.name, block)
+            elif let.name in self.layout.free and not any(let.name == r.tensor for f in free for r in reads_of(f)):
+                everything[let.name] = own[let.name] = self._held(unit, let.name, block, whole=True)
             elif let.name in self.layout.program.tensors:
                 everything[let.name] = own[let.name] = (None,) * len(let.axes)
             else:  # The total of an attention has axes of it.
@@ -155,10 +175,12 @@ class Programs:
 
 
 def compiled(program: ir.Program, name: str) -> Program:
-    """The program of a Program that has no text."""
+    """The program of a Program that has no text. The whole program was checked; a part of it is put in order."""
     sink = Sink()
-    found = finish(unwritten(program, name), sink)
-    if found is None:
+    lets = tuple(replace(let, captured=0) if let.name in program.outputs else let for let in program.lets)
+    found = unwritten(replace(program, lets=lets), name)
+    found = replace(found, order=arrange(found.definitions, sink))
+    if sink.failed:
         raise CompileError([finding for finding in sink if finding.severity == "error"])
     texts = ("local", repr(found.inputs), repr(found.lets), repr(found.outputs))
     return Program(found.source, found, (), texts)

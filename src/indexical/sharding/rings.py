@@ -84,7 +84,7 @@ class Round:
         keys = self._keys(self.mesh.place(block, self.dimension), k)
         program, names = self.run.programs.of_ring(self.unit, block, keys)
         given = {n: self.held[n][block] if n in self.held else arrived[passed(n)][block] for n in names}
-        return self.run.run(program, names, given)
+        return self.run.run(program, names, given, (self.name,))
 
     def forward(self) -> None:
         run = self.run

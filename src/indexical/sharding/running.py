@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from ..ir.types import Dtype
+from ..ir import nodes as ir
+from ..ir.types import LIBRARY_NAMES, Dtype
 from .learning import learned_by
 from .moving import Block, Carrier, Transfer, Values
 from .pieces import cut, part, passed, pulled, together
@@ -86,17 +87,54 @@ class Run:
 
     def _called(self, unit: Unit, block: Block, held: Mapping[str, Values]) -> tuple[dict[str, Any], list[Any]]:
         """The inputs of a block's program that have a gradient, and what it gives."""
-        program, names = self.programs.of_unit(unit, block)
-        return self.run(program, names, {name: held[name][block] for name in names})
+        alive = self.programs.alive(unit, block)
+        if alive == unit.wanted:
+            program, names = self.programs.of_unit(unit, block)
+            return self.run(program, names, {name: held[name][block] for name in names}, alive)
+        leaves: dict[str, Any] = {}
+        found: list[Any] = []
+        if alive:
+            program, names = self.programs.of_unit(unit, block)
+            leaves, found = self.run(program, names, {name: held[name][block] for name in names}, alive)
+        known = dict(zip(alive, found, strict=False))
+        outs = [known[name] if name in known else self._nothing(unit, name, block) for name in unit.wanted]
+        if unit.merged is not None:
+            outs = [outs[0], self._no_total(unit, block, outs[0])]
+        return leaves, outs
 
-    def run(self, program: Any, names: tuple[str, ...], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+    def _no_total(self, unit: Unit, block: Block, like: Any) -> Any:
+        """The logarithm of the weights of no keys."""
+        beside = self.layout.shape_beside(unit.wanted[0], block)
+        kept = [n for n, length in zip(beside, like.shape, strict=True) if n == length]
+        return torch.full(beside, -torch.inf, dtype=like.dtype, device=like.device).reshape(kept)
+
+    def _nothing(self, unit: Unit, name: str, block: Block) -> Any:
+        """A definition without points, or the sum of none."""
+        body = self.layout.program.definitions[name].clauses[0].body
+        op = body.op if self._is_sum(unit, name) and isinstance(body, ir.Reduce) else "sum"
+        value = {"max": -torch.inf, "min": torch.inf, "all": True}.get(op, 0)
+        dtype = getattr(torch, LIBRARY_NAMES[self.dtypes[name]])
+        shape = list(self.layout.shape(name, block))
+        for dimension, way in unit.cuts[name].items():
+            if way.scatter is not None:
+                shape[self.axis(name, dimension)] = self.layout.rows(name, dimension)[-1][1]
+        return torch.full(shape, value, dtype=dtype, device=self.device)
+
+    def run(
+        self, program: Any, names: tuple[str, ...], given: Mapping[str, Any], wanted: tuple[str, ...]
+    ) -> tuple[dict[str, Any], list[Any]]:
+        """The inputs of a program that have a gradient, and what it gives: what is wanted, and what comes with it."""
         wants = bool(self.learned)
         arrays = {name: given[name].detach() for name in names}
         leaves = {name: x.requires_grad_() for name, x in arrays.items() if wants and self._is_learned(name)}
+        # A block that only has literals to compute with has no dtype of its own.
+        dtypes = [getattr(torch, LIBRARY_NAMES[self.dtypes[name]]) for name in wanted]
         with torch.enable_grad() if leaves else torch.no_grad():
             found = program(*arrays.values())
-        several = list(found) if len(program.outputs) > 1 else [found]
-        return leaves, [torch.as_tensor(x, device=self.device) for x in several]
+            several = list(found) if len(program.outputs) > 1 else [found]
+            outs = [x if isinstance(x, torch.Tensor) else torch.tensor(x, device=self.device) for x in several]
+            outs[: len(dtypes)] = [x.to(dtype) for x, dtype in zip(outs, dtypes, strict=False)]
+        return leaves, outs
 
     def _is_learned(self, name: str) -> bool:
         return name in self.learned or name.removesuffix("_before") in self.learned or passed(name) in self.learned

@@ -35,7 +35,7 @@ def hand_on(run: Run, unit: Unit, dimension: str) -> None:
                 continue
             program, names = run.programs.of_unit(unit, block)
             given = {n: held[n][block] if n in held else states[n.removesuffix("_before")][block] for n in names}
-            runs[block] = run.run(program, names, given)
+            runs[block] = run.run(program, names, given, unit.wanted)
             for name, array in zip(unit.wanted, runs[block][1], strict=True):
                 axis, start = run.axis(name, dimension), before[name][0]
                 skipped = first - start if before[name][0] < before[name][1] else 0

@@ -217,6 +217,8 @@ def held_bytes(layout: Layout, dtypes: Mapping[str, Dtype], mesh: Mesh) -> dict[
         seen = set()
         for unit in layout.units:
             for name, needs in unit.needs.items():
+                if name in layout.free:
+                    continue
                 key = (name, *needs.items())
                 changed = any(rows != layout.rows(name, dimension) for dimension, rows in needs.items())
                 if changed and key not in seen:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from typing import TypeAlias
 
 from ..ir import build
@@ -12,7 +13,7 @@ from ..ir.affine import ONE, polynomial, tidied
 from ..ir.context import Trail
 from ..ir.domain import Domain
 from ..ir.types import Coordinate
-from ..ir.walk import rebuild
+from ..ir.walk import rebuild, walk
 
 # From the first point up to, not including, the last.
 Interval: TypeAlias = tuple[int, int]
@@ -71,15 +72,24 @@ def number_of(expr: ir.Expr) -> int | None:
 def rows_read(index: ir.Expr, trail: Trail, extent: int, lets: Mapping[str, ir.Let]) -> Interval:
     """The points of an axis of this extent that an index reaches where its trail leads: these, or more."""
     domain = Domain.along(trail, lets)
-    contexts = [known for known in domain.contexts if known.consistent]
-    if not contexts:
-        return 0, 0
     place = polynomial(index, domain.known.constants)
     if place.constant is not None:
         return _clipped(place.constant, place.constant + 1, extent)
+    contexts = [known for known in domain.contexts if known.consistent]
+    if not contexts:
+        return 0, 0
     first = _largest(0, extent, lambda value: all(known.entails(place - value) for known in contexts))
     last = -_largest(-extent, -first, lambda value: all(known.entails(-place - value - 1) for known in contexts))
     return first, max(first, last)
+
+
+def rows_needed(index: ir.Expr, trail: Trail, extent: int, lets: Mapping[str, ir.Let]) -> Interval:
+    """The points that have to be there so that an index can be read. Where a guard removes all points, code may still
+    look at those that the ranges have."""
+    found = rows_read(index, trail, extent, lets)
+    if found[0] < found[1]:
+        return found
+    return rows_read(index, tuple(step for step in trail if isinstance(step, ir.Range)), extent, lets)
 
 
 def _clipped(first: int, last: int, extent: int) -> Interval:
@@ -254,12 +264,15 @@ class _Local:
                 lower, upper = max(lower, asked[range.coordinate][0]), min(upper, asked[range.coordinate][1])
                 upper = max(lower, upper)
             range = _range(range, lower, upper)
-            if trail is not None and expr.guard is not None and lower < upper:
+            if trail is not None and expr.guard is not None and lower < upper and _is_free(expr, range.coordinate):
                 around: Trail = (*trail, *ranges_of(expr, range), (expr.guard, True))
                 lower, upper = rows_read(build.coord(range.coordinate, range.span), around, upper, self.lets)
             trail = None if trail is None else (*trail, _range(range, lower, upper))
             inner[range.coordinate] = lower
             ranges.append(_range(range, 0, upper - lower))
+        nothing = _over_nothing(expr)
+        if nothing is not None and any(number_of(range.upper) == 0 and range.from_zero for range in ranges):
+            return nothing
         guard = None
         if expr.guard is not None and trail is not None and Domain.along(trail, self.lets).proves(expr.guard):
             self.proved.append(expr.guard)
@@ -268,6 +281,23 @@ class _Local:
             trail = None if trail is None else (*trail, (expr.guard, True))
         body = self.expression(expr.body, trail, inner, name)
         return build.reduce(expr.op, tuple(ranges), body, guard, expr.type.kind, expr.span)
+
+
+def _is_free(expr: ir.Reduce, coordinate: Coordinate) -> bool:
+    """Whether points that the guard of a reduction removes mean nothing to what is inside it: every normaliser over the
+    coordinate has the same guard."""
+    inner = [part for part in walk(expr.body) if isinstance(part, ir.Normalize) and part.coordinate == coordinate]
+    return all(part.guard == expr.guard for part in inner)
+
+
+def _over_nothing(expr: ir.Reduce) -> ir.Expr | None:
+    """The value of a reduction over no points; None where no number is it."""
+    if expr.op in ("any", "all"):
+        return build.truth(expr.op == "all", expr.span)
+    if expr.op not in ("sum", "prod"):
+        return None
+    number = int(expr.op == "prod")
+    return build.real(Fraction(number), expr.span) if expr.type.kind == "real" else build.whole(number, expr.span)
 
 
 def ranges_of(expr: ir.Reduce, narrowed: ir.Range) -> tuple[ir.Range, ...]:
