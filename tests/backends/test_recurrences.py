@@ -375,3 +375,9 @@ def test_what_is_sliced_in_a_step_keeps_the_way_back_linear() -> None:
     )
     assert "x_steps = x.unbind(0)" in source
     assert "y_steps = y.unbind(1)" in source
+
+
+def test_a_recurrence_of_one_step_is_its_base_case() -> None:
+    program = ix.compile("input y[i in 0..3]; let h[e in 0..1, i] = if e > 0 { tanh(h[e - 1, i]) } else { y[i] };")
+    y = torch.arange(3.0)
+    assert torch.equal(program(y), y[None])

@@ -202,6 +202,8 @@ def turn(low: Lowering, parts: list[Part], start: int) -> None:
     tests, exclusive = parts[0].tests, parts[0].exclusive
     if exclusive:
         tests = _without_failed(tests)
+        if tests and not tests[0]:
+            tests = tests[:1]  # It holds in every step: the others are never reached.
     if not exclusive:
         for part in parts:
             start_row(low, part.let, part.steps, part.let.clauses)

@@ -222,6 +222,8 @@ def dimensions_of(mesh: Any) -> tuple[Mapping[str, int], bool] | None:
     """The dimensions of a mesh, and whether there are processes behind them; None where it is no mesh."""
     if isinstance(mesh, Mapping):
         return dict(mesh), False
+    if hasattr(mesh, "axis_names") and hasattr(mesh, "devices"):
+        return dict(mesh.shape), False
     names, shape = getattr(mesh, "mesh_dim_names", None), getattr(mesh, "mesh", None)
     if names is None or shape is None:
         return None

@@ -31,9 +31,11 @@ def lay_out(
     sizes: Mapping[Coordinate, int],
     scalars: Mapping[str, int],
     parameters: str | None = None,
+    at_once: bool = False,
 ) -> Layout:
-    """The layout of a program for these sizes. Inputs that `parameters` would not split are split along one axis."""
-    return Planner(prepared, mesh, split, sizes, scalars, parameters).layout()
+    """The layout of a program for these sizes. Inputs that `parameters` would not split are split along one axis. Where
+    all blocks compute `at_once`, keys are gathered in place of going round, and no state is handed on."""
+    return Planner(prepared, mesh, split, sizes, scalars, parameters, at_once).layout()
 
 
 class Planner:
@@ -47,7 +49,9 @@ class Planner:
         sizes: Mapping[Coordinate, int],
         scalars: Mapping[str, int],
         parameters: str | None,
+        at_once: bool,
     ) -> None:
+        self.at_once = at_once
         self.prepared, self.mesh, self.split, self.kinds = prepared, mesh, split, prepared.kinds
         self.program = with_sizes(prepared.program, sizes, scalars)
         self.lets = self.program.definitions
@@ -262,7 +266,8 @@ class Planner:
         """The way round of the keys of an attention; None where its keys are all there, or are not read one by one."""
         attention = self.prepared.attentions.get(let.name)
         clause = let.clauses[0]
-        if attention is None or not isinstance(clause.body, ir.Reduce) or self.mesh.blocks(dimension) == 1:
+        alone = self.mesh.blocks(dimension) == 1 or self.at_once
+        if attention is None or not isinstance(clause.body, ir.Reduce) or alone:
             return None
         (key,) = clause.body.ranges
         upper = number_of(key.upper)
@@ -342,6 +347,8 @@ class Planner:
                 reason = "its points read each other across blocks"
                 for name in names:
                     self.homes[name].pop(dimension, None)
+                    if self.handed.get(name) == dimension:
+                        del self.handed[name]
                 cuts = {name: Cut("whole", reason=reason) for name in names}
                 needs = {name: self._needs_of(self.lets[name], dimension, cuts[name]) for name in names}
             for name, cut in cuts.items():
@@ -381,6 +388,8 @@ class Planner:
         """How many steps back each part of a recurrence is read; or why its state cannot be handed on."""
         if not forward:
             return "it steps backward"
+        if self.at_once:
+            return "all ranks compute at once"
         if len({self.extents[name][axis] for name, axis in stepped.items()}) > 1:
             return "what it is made of has other lengths"
         reach = dict.fromkeys(names, 0)

@@ -42,7 +42,8 @@ def shard(
     such as `{"data": 2, "context": 4}`, which plans for so many machines and rehearses them in this process. Along a
     `balanced` dimension a rank has a block from the front and one from the back, so that causal programs give all ranks
     as much to do. Inputs that the dimension `parameters` does not split are cut along one axis and gathered when they
-    are needed. A rank that does not answer for `timeout` seconds ends the call with an error.
+    are needed. A mesh of JAX takes its arrays, split by `NamedSharding`s. A rank that does not answer for `timeout`
+    seconds ends the call with an error.
     """
     known = program if isinstance(program, Program) else compile(program)
     found = dimensions_of(mesh)
@@ -57,6 +58,12 @@ def shard(
     _check(known, dimensions, coordinates, (*even, *(() if parameters is None else (parameters,))))
     whole = Mesh(used, tuple(int(dimensions[name]) for name in used), frozenset(even) & frozenset(used))
     carrier = on_processes(mesh, whole, timeout) if has_processes else Carrier(whole, whole.everything)
+    if hasattr(mesh, "axis_names"):
+        from .jax_ import OnDevices  # JAX is an extra.
+
+        if even:
+            raise _error("JAX gives each device one block: `balanced` needs two", "leave it out")
+        return OnDevices(known, whole, carrier, dict(coordinates), parameters, mesh)
     return Spread(known, whole, carrier, dict(coordinates), parameters)
 
 
@@ -122,6 +129,8 @@ class Spread:
             self._prepared = prepare(self.program._program, self.program.outputs, self._split_by)
         return self._prepared
 
+    at_once = False
+
     def layout(self, bound: Bound) -> tuple[Layout, Programs]:
         """The layout for arrays of these sizes, and its programs."""
         scalars = {
@@ -133,7 +142,7 @@ class Spread:
         if key not in self._layouts:
             prepared = self.prepared()
             split = self._split_by(prepared.program, prepared.kinds)
-            layout = lay_out(prepared, self.mesh, split, bound.sizes, scalars, self.parameters)
+            layout = lay_out(prepared, self.mesh, split, bound.sizes, scalars, self.parameters, self.at_once)
             layout = replace(layout, rests=bound.rests)
             self._layouts[key] = layout, Programs(layout)
         return self._layouts[key]

@@ -85,11 +85,12 @@ def rows_read(index: ir.Expr, trail: Trail, extent: int, lets: Mapping[str, ir.L
 
 def rows_needed(index: ir.Expr, trail: Trail, extent: int, lets: Mapping[str, ir.Let]) -> Interval:
     """The points that have to be there so that an index can be read. Where a guard removes all points, code may still
-    look at those that the ranges have."""
-    found = rows_read(index, trail, extent, lets)
-    if found[0] < found[1]:
-        return found
-    return rows_read(index, tuple(step for step in trail if isinstance(step, ir.Range)), extent, lets)
+    look at those that the ranges have, or at any where these have none."""
+    for steps in (trail, tuple(step for step in trail if isinstance(step, ir.Range))):
+        found = rows_read(index, steps, extent, lets)
+        if found[0] < found[1]:
+            return found
+    return 0, extent
 
 
 def _clipped(first: int, last: int, extent: int) -> Interval:
