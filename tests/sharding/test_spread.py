@@ -124,6 +124,42 @@ def test_a_plan_says_who_holds_what_and_what_is_cheaper() -> None:
     assert "where j <= i" in plan.relation(1)
 
 
+LAYER = """
+space batch(b), head(h), group(g), position(i, j), model(m), feature(d), hidden(f), vocabulary(v);
+input X[b, i, m], target[b, i] : i64, W_Q[h, m, d], W_K[g, m, d], W_O[h, d, m], U[m, f], D[f, m], E[m, v];
+let share = size(h) / size(g);
+let Q[b, h, i, d] = sum[m](X[b, i, m] * W_Q[h, m, d]);
+let K[b, g, j, d] = sum[m](X[b, j, m] * W_K[g, m, d]);
+let weights[b, h, i, j] = softmax[j](sum[d](Q[b, h, i, d] * K[b, h / share, j, d])) where j <= i;
+let heads[b, h, i, d] = sum[j](weights[b, h, i, j] * K[b, h / share, j, d]);
+let mid[b, i, m] = X[b, i, m] + sum[h, d](heads[b, h, i, d] * W_O[h, d, m]);
+let out[b, i, m] = mid[b, i, m] + sum[f](silu(sum[m](mid[b, i, m] * U[m, f])) * D[f, m]);
+let logits[b, i, v] = log_softmax[v](sum[m](out[b, i, m] * E[m, v]));
+let loss = -mean[b, i](logits[b, i, target[b, i]]);
+"""
+
+
+def test_a_layer_with_its_loss_along_three_dimensions() -> None:
+    program = ix.compile(LAYER)
+    sizes = {"b": 2, "i": 5, "m": 4, "h": 4, "g": 2, "d": 2, "f": 6, "v": 7}
+    torch.manual_seed(0)
+    arrays = {}
+    for tensor in program._program.inputs:
+        shape = [sizes[axis.coordinate.name] for axis in tensor.axes]
+        arrays[tensor.name] = torch.randint(7, shape) if tensor.kind == "whole" else torch.randn(shape)
+        arrays[tensor.name].requires_grad_(tensor.kind == "real")
+    options = {"b": "data", "i": "context", "h": "tensor", "g": "tensor", "f": "tensor", "v": "tensor"}
+    mesh = {"data": 2, "context": 2, "tensor": 2}
+    cases.check(cases.Case(program, arrays, mesh, options), ix.shard(program, mesh, **options))
+
+
+def test_a_way_back_can_be_taken_twice_if_it_is_kept() -> None:
+    case = cases.case_of("causal", 2, [])
+    out = ix.shard(case.program, dict(case.mesh), **case.options)(**case.arrays)
+    once, twice = (torch.autograd.grad(out.sum(), case.arrays["Q"], retain_graph=True)[0] for _ in range(2))
+    assert torch.equal(once, twice)
+
+
 # ----------------------------------------------------------------------------------- refusals
 
 

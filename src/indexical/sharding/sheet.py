@@ -59,7 +59,7 @@ class SpreadPlan:
             lines += [f"  {line}" for line in (*self._ways(unit), *self._sending(unit.number))]
         gradients = list(self._sending(-1))
         if gradients:
-            lines += ["", "at the end of the way back", *(f"  {line}" for line in gradients)]
+            lines += ["", "added up on the way back", *(f"  {line}" for line in gradients)]
         lines += ["", *self._totals()]
         lines += [f"cheaper: {line}" for line in self.cheaper]
         return "\n".join(lines) + "\n"
@@ -69,7 +69,7 @@ class SpreadPlan:
         wanted = [name for unit in layout.units for name in unit.wanted if name in layout.program.outputs]
         for name in (*(tensor.name for tensor in layout.program.inputs if tensor.axes), *wanted):
             axes = layout.program.tensors[name].axes
-            shown = f"{name}[{', '.join(str(axis.coordinate) for axis in axes)}]"
+            shown = f"{name}[{', '.join(str(axis.coordinate) for axis in axes)}]" if axes else name
             split = [f"`{axes[axis].coordinate}` by {dimension}" for dimension, axis in layout.homes[name].items()]
             points = [
                 f"{axes[axis].coordinate} {_blocks(layout.mesh, dimension, layout.rows(name, dimension))}"
