@@ -148,6 +148,22 @@ def test_keys_are_all_there_where_a_later_one_is_needed() -> None:
     assert torch.allclose(compiled(**given), compiled(**given, isolate=True))
 
 
+@pytest.mark.parametrize("some", ["0..0", "0..1", "2..4", "0..7"])
+def test_a_sum_over_some_keys_has_these_keys(some: str) -> None:
+    text = f"""
+        input Q[i, d], K[j, d], V[j, e];
+        let scores[i, j] = sum[d](Q[i, d] * K[j, d]);
+        let pass[i, j] = log_sigmoid(-scores[i, j]) where j < i;
+        let left[i, j in 0..7] = sum[k in {some}](pass[i, k]);
+        let weights[i, j] = exp(log_sigmoid(scores[i, j]) + left[i, j]) where j < i;
+        let out[i, e] = sum[j](weights[i, j] * V[j, e]);
+    """
+    program = ix.compile(text)
+    arrays = np.random.default_rng(0).normal(size=(3, 7, 4))
+    expected = program(*arrays, backend="reference")
+    np.testing.assert_allclose(program(*arrays, backend="numpy"), expected, atol=1e-12)
+
+
 def test_weights_that_are_wanted_too_are_there() -> None:
     given = tensors("sticks")
     compiled = ix.compile(f"{PROGRAMS['sticks']}\noutput out, w;")

@@ -24,7 +24,7 @@ def early_keys(
     """The coordinates of keys in each of the definitions of a block, which may all end with its last row; None where
     some row needs a later key. `inner` are computed row by row, along these axes; `weights` have the keys along
     another, and `totals` are sums over all rows."""
-    search = _Search(lets, inner, totals, {weights: key})
+    search = _Search(lets, inner, totals, {weights: key}, lets[weights].axes[key].extent)
     return search.coordinates if search.spread() and all(map(search.is_early, search.coordinates)) else None
 
 
@@ -34,6 +34,7 @@ class _Search:
     inner: Mapping[str, int]
     totals: set[str]
     axes: dict[str, int]
+    extent: ir.Expr
     coordinates: dict[str, frozenset[Coordinate]] = field(default_factory=dict)
 
     def spread(self) -> bool:
@@ -76,16 +77,24 @@ class _Search:
         """Whether a definition needs no key behind the row, wherever it sums over keys or normalises."""
         let = self.lets[name]
         keys = self.coordinates[name]
+        if not all(self._is_whole(range) for range in let.clauses[0].ranges if range.coordinate in keys):
+            return False
         for part in (part for expr in parts_of(let) for part in walk(expr)):
             if isinstance(part, ir.Normalize) and part.coordinate in keys and not self._ends(part, let):
                 return False
             if isinstance(part, ir.Reduce):
+                if not all(self._is_whole(range) for range in part.ranges if range.coordinate in keys):
+                    return False
                 for key in part.coordinates & keys:
                     rows = self._rows(part, key)
                     bounded = any(_is_bounded(part.guard, key, row) for row in rows)
                     if not bounded and not self._vanishes(part, key, rows):
                         return False
         return True
+
+    def _is_whole(self, range: ir.Range) -> bool:
+        """Whether a coordinate of keys runs over all of them: a part of the keys cannot end with the last row."""
+        return not range.stated or (range.from_zero and range.upper == self.extent)
 
     def _rows(self, part: ir.Expr, key: Coordinate) -> set[Coordinate]:
         """The coordinate of the rows of what an expression reads at a key."""
