@@ -37,7 +37,7 @@ def incremental(
     they need not be given in every call. One that has positions, such as a table of embeddings, is there for all of
     them. The parameters of an `ix.nn.Module` are its weights.
 
-    Raises `ix.Error` where a position depends on one behind it, with the read and the two positions.
+    Raises `ix.Error` where a position depends on one after it, with the read and the two positions.
     """
     module: Any = program
     if isinstance(getattr(module, "program", None), Program):
@@ -82,6 +82,7 @@ class Decoder:
         self._step = derived_program(program, replace(stepping.program, outputs=outputs), "step", (along, "in place"))
         self._caller = Caller(self._step._engine, by_sizes=False)
         self._pack = packed(wanted)
+        self._least = split.least
         # The inputs that are given for new positions, in their order; all others stay what they were.
         self.inputs = tuple(t.name for t in split.program.inputs if split.along[t.name] and t.name not in weights)
         self.fixed = tuple(name for name in program.inputs if name not in self.inputs)
@@ -116,10 +117,32 @@ class Decoder:
         for name, axis in self._fixed_axes:
             call[name] = rows_of(call[name], axis, 0, length)
         with _no_gradients(call.values()):
-            found = self.program(outputs=self._given, backend=backend, **call)
+            found = self._first_pass(call, fixed, length, backend)
             kept = {**call, **dict(zip(self._given, found, strict=True))}
             state = self._first_state(kept, fixed, length, capacity, backend)
         return state, self._packed(found)
+
+    def _first_pass(
+        self, call: dict[str, Any], fixed: dict[str, Any], length: int, backend: str | None
+    ) -> tuple[Any, ...]:
+        """Every definition that is wanted or kept, at the positions of a call. A program whose first cases stand at
+        fixed positions says nothing of fewer: it is given zeros there, which earlier positions do not hear."""
+        if length >= self._least:
+            found: tuple[Any, ...] = self.program(outputs=self._given, backend=backend, **call)
+            return found
+        tensors_, along = self._split.program.tensors, self._split.along
+        for name in self.inputs:
+            axis = along[name][0] - len(tensors_[name].axes)
+            call[name] = rows_of(with_room(call[name], axis, length, self._least), axis, 0, self._least)
+        for name, axis in self._fixed_axes:
+            call[name] = rows_of(fixed[name], axis, 0, self._least)
+        result = []
+        for name, array in zip(self._given, self.program(outputs=self._given, backend=backend, **call), strict=True):
+            for number in along[name]:
+                offset = self._split.offset[name] if number == self._split.axis.get(name) else 0
+                array = rows_of(array, number - len(tensors_[name].axes), 0, length + offset)
+            result.append(array)
+        return tuple(result)
 
     def step(self, /, *arrays: Any, state: State | None = None, **named: Any) -> tuple[State, Any]:
         """The state after some more positions, and the outputs at them. `state` is the last argument, or given by
@@ -249,7 +272,7 @@ class State:
             raise _error("IX515", message, "keep the state that `back_to` gives")
 
     def back_to(self, length: int) -> State:
-        """The state after the first positions, so many; those behind them are given up."""
+        """The state after the first positions, so many; those after them are given up."""
         self._check()
         if not 0 <= length <= self.length:
             raise _error("IX515", f"a state of {self.length} positions cannot go back to {length}", None)

@@ -15,7 +15,7 @@ from indexical.run.samples import random_arrays
 ROOT = Path(__file__).resolve().parents[2] / "examples"
 
 # What a position of each would need that is not there yet.
-BEHIND = "which is behind it"
+AFTER = "which comes after it"
 PAIRS = "is given for pairs of positions"
 ALL = "made of all positions"
 COUNTED = "depends on how many positions there are"
@@ -23,25 +23,25 @@ NONE = "no coordinate and no space is called"
 REFUSED = {
     "attention_free": PAIRS,
     "axial": NONE,
-    "bigbird": BEHIND,
+    "bigbird": AFTER,
     "class_attention": NONE,
     "compressed_blocks": ALL,
     "cosformer": COUNTED,
-    "cosine": BEHIND,
+    "cosine": AFTER,
     "cross_covariance": ALL,
-    "deberta": BEHIND,
-    "dilated_window": "nothing proves that this is not behind its own position",
-    "distance": BEHIND,
-    "dot_product": BEHIND,
+    "deberta": AFTER,
+    "dilated_window": "nothing proves that this does not come after its own position",
+    "distance": AFTER,
+    "dot_product": AFTER,
     "efficient": ALL,
     "graph": PAIRS,
     "induced_points": ALL,
     "interpolated_rotary": COUNTED,
     "lambda_layer": PAIRS,
     "linformer": ALL,
-    "longformer": BEHIND,
+    "longformer": AFTER,
     "memory_compressed": ALL,
-    "multi_head": BEHIND,
+    "multi_head": AFTER,
     "multi_token": "a value for each two positions",
     "neighbourhood": NONE,
     "nystrom": ALL,
@@ -50,20 +50,20 @@ REFUSED = {
     "perceiver": NONE,
     "performer": ALL,
     "persistent_memory": ALL,
-    "prefix_lm": BEHIND,
-    "query_key_norm": BEHIND,
-    "relu": COUNTED,
-    "rotary_image": BEHIND,
+    "prefix_lm": AFTER,
+    "query_key_norm": AFTER,
+    "relu": AFTER,
+    "rotary_image": AFTER,
     "selective": "a value for each two positions",
-    "shaw": BEHIND,
+    "shaw": AFTER,
     "sigmoid": COUNTED,
-    "simplicial": COUNTED,
+    "simplicial": "takes all positions, and nothing proves",
     "slots": NONE,
-    "softmax_off_by_one": BEHIND,
-    "softpick": BEHIND,
+    "softmax_off_by_one": AFTER,
+    "softpick": AFTER,
     "swin": NONE,
     "tree": PAIRS,
-    "untied_positions": BEHIND,
+    "untied_positions": AFTER,
 }
 # Examples that go along a coordinate, with sizes that their own sentences ask for.
 EXAMPLES = {

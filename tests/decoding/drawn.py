@@ -1,4 +1,4 @@
-"""Programs that hear no position behind their own, drawn: blocks of several kinds, one upon the other, respelled."""
+"""Programs that hear no position after their own, drawn: blocks of several kinds, one upon the other, respelled."""
 
 from __future__ import annotations
 

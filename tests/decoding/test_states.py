@@ -58,7 +58,7 @@ def test_an_old_state_can_be_stepped_from_again(case: Any) -> None:
     same(out, expected[:, 6:])
 
 
-def test_going_back_gives_up_what_is_behind(case: Any) -> None:
+def test_going_back_gives_up_what_comes_after(case: Any) -> None:
     decode, x, full = case
     state, _ = decode.prefill(x[:, :3])
     far, _ = decode.step(x[:, [7, 7, 7]], state)

@@ -279,9 +279,9 @@ def _rehearse(
 
 def _unknown_axes(clause: tree.Let) -> tuple[ir.Axis, ...]:
     unknown = build.size(Coordinate("?"), clause.span)
+    rests = [slot.name if isinstance(slot, tree.Binder) and slot.rest else None for slot in clause.slots or ()]
     return tuple(
-        ir.Axis(Coordinate(f"?{number}", isinstance(slot, tree.Binder) and slot.rest), unknown)
-        for number, slot in enumerate(clause.slots or ())
+        ir.Axis(Coordinate(rest or f"?{number}", rest is not None), unknown) for number, rest in enumerate(rests)
     )
 
 

@@ -157,14 +157,10 @@ def read_at(unit: Unit, scope: Scope, tensor: Tensor, indices: tuple[ir.Expr, ..
         elif isinstance(index, ir.Coord) and not index.coordinate.rest:
             binding = scope.frame.live.get(index.coordinate.name)
             if binding is not None:
-                extent = None if tensor.recursive and _is_unknown(axis) else axis.extent
+                extent = None if tensor.recursive and sizes.is_unknown(axis) else axis.extent
                 place = index.span if index.span.source is span.source else span
                 binding.evidence.append(Evidence(extent, f"`{tensor.name}`'s axis {number}", place, axis.origin))
     if not good or tensor.kind is None:
         return None
     captured = tuple(build.coord(binding.coordinate, span) for binding in tensor.captured)
     return build.read(tensor.name, (*captured, *places), tensor.kind, span)
-
-
-def _is_unknown(axis: ir.Axis) -> bool:
-    return isinstance(axis.extent, ir.Size) and axis.extent.coordinate.name == "?"

@@ -294,8 +294,14 @@ def resolve_rest(
         unit.report("IX213", f"`..{rest.name}` stands for different coordinates in one statement", *labels)
         return False
     for place, (part, axis) in enumerate(zip(rest.parts, axes, strict=True)):
-        part.evidence.append(Evidence(axis.extent, f"`{tensor}`'s axis {place}", span, axis.origin))
+        extent = None if is_unknown(axis) else axis.extent
+        part.evidence.append(Evidence(extent, f"`{tensor}`'s axis {place}", span, axis.origin))
     return True
+
+
+def is_unknown(axis: ir.Axis) -> bool:
+    """Whether an axis is one of a definition that reads itself, and is not known yet."""
+    return isinstance(axis.extent, ir.Size) and axis.extent.coordinate.name == "?"
 
 
 def _count(axes: tuple[ir.Axis, ...]) -> str:

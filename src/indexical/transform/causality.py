@@ -1,4 +1,4 @@
-"""The proof that no position reads one behind it: then a program can be computed one position after another.
+"""The proof that no position reads one after it: then a program can be computed one position after another.
 
 If a position is made of what stands at it and before it, the first positions are what they are however many follow.
 """
@@ -20,7 +20,7 @@ from ..ir.domain import Domain
 from ..ir.graph import components
 from ..ir.text import shown
 from ..ir.types import Coordinate
-from ..ir.walk import reads_of, rebuild
+from ..ir.walk import fresh, meaning, reads_of, rebuild, substitute
 from ..source import Span
 from .past import COMPARISONS, Split, Unsplit, found, sizes_in
 
@@ -29,7 +29,7 @@ _TAKEN = "@position"
 
 
 def split(program: ir.Program, along: str, fixed: Collection[str], outputs: Sequence[str]) -> Split:
-    """The program along the positions of a coordinate or space, none of which reads one behind it."""
+    """The program along the positions of a coordinate or space, none of which reads one after it."""
     result = found(program, along, fixed, outputs)
     prover = _Prover(View(result.program), result, outputs)
     prover.check()
@@ -62,7 +62,7 @@ class _Between(Dependence):
 
 
 class _Prover:
-    """The proof that no position reads one behind it, and how far back each reads."""
+    """The proof that no position reads one after it, and how far back each reads."""
 
     def __init__(self, view: View, split: Split, outputs: Sequence[str]) -> None:
         self.view, self.split, self.outputs = view, split, outputs
@@ -96,7 +96,13 @@ class _Prover:
         return replace(let, clauses=tuple(map(whole, let.clauses)))
 
     def check(self) -> None:
-        """Refuse a program in which a position depends on one behind it, or on how many there are."""
+        """Refuse a program in which a position depends on one after it, or on how many there are."""
+        for let, scan, domain, own, index in self.scans():
+            # A pair of positions is there when both are.
+            places = [own, *(build.coord(let.axes[n].coordinate, let.span) for n in self._columns(let))]
+            orders = [build.apply("<=", (index, place), "bool", index.span) for place in places if place != index]
+            if len(orders) == len(places) and not any(map(domain.proves, orders)) and not domain.is_empty():
+                self._refuse(let, scan, own, index)
         for name in self.view.made_of(*self.outputs):
             tensor = self.view.program.tensors[name]
             for number, axis in enumerate(tensor.axes):
@@ -104,12 +110,6 @@ class _Prover:
                     self._check_extent(tensor, axis)
             if isinstance(tensor, ir.Let):
                 self._check_sizes(tensor)
-        for let, scan, domain, own, index in self.scans():
-            # A pair of positions is there when both are.
-            places = [own, *(build.coord(let.axes[n].coordinate, let.span) for n in self._columns(let))]
-            orders = [build.apply("<=", (index, place), "bool", index.span) for place in places if place != index]
-            if len(orders) == len(places) and not any(map(domain.proves, orders)) and not domain.is_empty():
-                self._refuse(let, scan, own, index)
 
     def _is_table(self, tensor: ir.Input | ir.Let, axis: ir.Axis) -> bool:
         """Whether an axis of an input that stays what it is has as many points as there are positions."""
@@ -134,10 +134,28 @@ class _Prover:
                 if scan.tensor == _TAKEN:
                     index = scan.indices[0]
                 elif scan.tensor in self.split.axis:
+                    scan = self._found(scan, let)
                     index = _less(scan.indices[self.split.axis[scan.tensor]], self.split.offset[scan.tensor])
                 else:
                     continue
                 yield let, scan, self.view.scanning(let, scan), own, index
+
+    def _found(self, scan: Scan, let: ir.Let) -> Scan:
+        """A scan at an index that `argmax` or `argmin` finds, as one of every point that it may find."""
+        axis = self.split.axis[scan.tensor]
+        index = meaning(scan.indices[axis], self.between.lets) or scan.indices[axis]
+        if not isinstance(index, ir.Reduce) or index.op not in ("argmax", "argmin") or len(index.ranges) != 1:
+            return scan
+        used = {c.name for c in (*index.coordinates, *(range.coordinate for range in scan.ranges))}
+        used |= {one.coordinate.name for one in let.axes}
+        place = build.coord(fresh(index.ranges[0].coordinate, used), index.span)
+        guard = index.guard and substitute(index.guard, {index.ranges[0].coordinate: place})
+        return replace(
+            scan,
+            indices=(*scan.indices[:axis], place, *scan.indices[axis + 1 :]),
+            ranges=(*scan.ranges, replace(index.ranges[0], coordinate=place.coordinate)),
+            conditions=scan.conditions if guard is None else (*scan.conditions, guard),
+        )
 
     def _refuse(self, let: ir.Let, scan: Scan, own: ir.Expr, index: ir.Expr) -> None:
         pair = later_pair(scan, index, own, 0, let)
@@ -150,10 +168,10 @@ class _Prover:
             what = f"reads `{scan.tensor}` at {place}"
             words = "read here"
         if pair is None:
-            message = f"`{let.name}` {what}, and nothing proves that this is not behind its own position"
+            message = f"`{let.name}` {what}, and nothing proves that this does not come after its own position"
         else:
-            message = f"`{let.name}` at position {pair[0]} {what}, which is behind it"
-        help = f"a guard such as `where j <= {row}` removes the positions behind"
+            message = f"`{let.name}` at position {pair[0]} {what}, which comes after it"
+        help = f"a guard such as `where j <= {row}` removes the positions after it"
         raise Unsplit(message, Label(index.span, words), Label(let.span, "for every position of this"), help=help)
 
     def _check_sizes(self, let: ir.Let) -> None:

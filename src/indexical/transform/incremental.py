@@ -302,7 +302,7 @@ class _Step:
         if isinstance(expr, ir.Normalize) and slot.type.coordinates == {expr.coordinate}:
             raise Unsplit(
                 f"`{let.name}` is normalised over all positions",
-                Label(expr.span, "what a position gets depends on those behind it"),
+                Label(expr.span, "what a position gets depends on those after it"),
             )
         inner = slot
         if isinstance(expr, ir.Reduce) and not expr.coordinates.isdisjoint(slot.type.coordinates):

@@ -1,5 +1,5 @@
 """Positions taken one after another: which definitions read only their own position, and which are read from later
-ones, so that they are kept; or why a position cannot be computed before those behind it are there.
+ones, so that they are kept; or why a position cannot be computed before those after it are there.
 
 A definition has a row for every position. Row `r` of it belongs to position `r - offset`: an axis of `size(i) + 1`
 points has a row before the first position. One that is made of no position's data, such as a mask, is computed again
@@ -56,6 +56,16 @@ class Split:
         """The definitions that are computed for new positions, in the order of the text."""
         return tuple(let.name for let in self.program.lets if let.name in self.axis)
 
+    @property
+    def least(self) -> int:
+        """The number of positions that must be there for all cases that stand at one of them."""
+        found = [0]
+        for let in (self.program.definitions[name] for name in self.rows):
+            slots = [clause.slots[self.axis[let.name]] for clause in let.clauses]
+            fixed = [int(slot.value) for slot in slots if isinstance(slot, ir.Const)]
+            found += [row + 1 - self.offset[let.name] for row in fixed]
+        return max(found)
+
     def steps(self, name: str) -> bool:
         """Whether a definition is made of itself at earlier positions."""
         orders = [order for order in self.program.order if isinstance(order, ir.Stepwise)]
@@ -72,7 +82,7 @@ class Split:
 def found(program: ir.Program, along: str, fixed: Collection[str], outputs: Sequence[str]) -> Split:
     """The rows that outputs are made of along the positions of a coordinate or space, and which of them are kept.
 
-    Inputs that are `fixed` are there as a whole. That no position reads one behind it is not proved here.
+    Inputs that are `fixed` are there as a whole. That no position reads one after it is not proved here.
     """
     program, row, axes = _renamed(_without_scans(program), along, fixed)
     for tensor in program.inputs:
