@@ -15,6 +15,7 @@ from .calculus import Told, derived_program, known_program
 from .checker.names import counted
 from .diagnostics import CallError, Diagnostic
 from .ir import nodes as ir
+from .ir import whole
 from .ir.text import shown
 from .ir.types import DTYPES_BY_NAME
 from .plan.steps import WIDTH
@@ -22,9 +23,11 @@ from .records import dataclass
 from .run import tensors
 from .run.asked import packed
 from .run.calling import Caller
-from .run.growing import last_rows, rows_of, shares, with_room, written
+from .run.growing import last_rows, rows_of, with_room
+from .run.stores import SPARE, Store, most_rows
 from .transform.causality import split
-from .transform.incremental import Memory, Stepping, step_of
+from .transform.incremental import Stepping, step_of
+from .transform.memory import Memory
 from .transform.past import Split, Unsplit
 
 
@@ -157,15 +160,13 @@ class Decoder:
         count = self._length(new)
         state._check()
         with _no_gradients((*new.values(), *state._fixed.values())):
-            rows = state._store.rows(state, count)
-            values = {**state._fixed, **new, **rows}
+            values = {**state._fixed, **new, **state._rows(count)}
             if self._stepping.before is not None:
                 values[self._stepping.before] = state.length
             arguments = tuple(values[name] for name in self._step.inputs)
             found = self._caller.call(arguments, {}, None, state._backend, False, True)
             found = found if len(self._step.outputs) > 1 else (found,)
-            after = found[len(self._wanted) :]
-            result = state._store.after(state, count, after)
+            result = state._after(count, found[len(self._wanted) :])
         return result, self._packed(found)
 
     def _named(self, names: tuple[str, ...], arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
@@ -199,17 +200,45 @@ class Decoder:
     def _first_state(
         self, kept: dict[str, Any], fixed: dict[str, Any], length: int, capacity: int | None, backend: str | None
     ) -> State:
-        store = _Store(self._growing)
         tails = []
         for memory in self._memories:
-            array = kept[memory.tensor]
-            if memory.rows is None:
-                store.begin(array, max(length, capacity or 0), length)
-            else:
-                tails.append(last_rows(array, memory.axis, length + memory.offset, memory.rows))
+            if memory.rows is not None:
+                tails.append(last_rows(kept[memory.tensor], memory.axis, length + memory.offset, memory.rows))
+        reach = [whole.value(far, lambda leaf: self._known(leaf, kept)) for far in self._stepping.reach]
+        store = Store(self._growing, max(0, 0, *reach))
+        store.begin([kept[memory.tensor] for memory in self._growing], length, max(length, capacity or 0))
         return State(self, store, length, tuple(tails), fixed, backend)
 
+    def _known(self, leaf: ir.Size | ir.Read, given: dict[str, Any]) -> int:
+        """A size or a whole scalar of a call."""
+        if isinstance(leaf, ir.Read):
+            return int(given[leaf.tensor])
+        places = [
+            (tensor.name, number - len(tensor.axes))
+            for tensor in self._split.program.inputs
+            for number, axis in enumerate(tensor.axes)
+            if axis.extent == leaf
+        ]
+        name, axis = places[0]
+        return int(np.shape(given[name])[axis])
+
     # ----------------------------------------------------------------------------------- words
+
+    def _most_rows(self, memory: Memory) -> float:
+        """The rows that are ever held of what is not kept of all positions, where steps are of one."""
+        if memory.rows is not None:
+            return memory.rows
+        try:
+            return most_rows(max(whole.value(far, self._told) for far in self._stepping.reach))
+        except whole.Unknown:
+            return math.inf
+
+    def _told(self, leaf: ir.Size | ir.Read) -> int:
+        if isinstance(leaf, ir.Read) and leaf.tensor in self._weights:
+            return int(self._weights[leaf.tensor])
+        if isinstance(leaf, ir.Size) and leaf in self._sizes():
+            return self._sizes()[leaf]
+        raise whole.Unknown
 
     def _sizes(self) -> dict[ir.Expr, int]:
         """The sizes that the weights tell."""
@@ -256,7 +285,7 @@ class State:
     """
 
     _decoder: Decoder
-    _store: _Store
+    _store: Store
     length: int
     _tails: tuple[Any, ...]
     _fixed: dict[str, Any]
@@ -266,10 +295,33 @@ class State:
         self._born = len(self._store.cuts)
         self._store.tip = self
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of what is kept, with the room that there is for more."""
+        return self._store.nbytes + sum(int(tail.nbytes) for tail in self._tails)
+
     def _check(self) -> None:
         if any(cut < self.length for cut in self._store.cuts[self._born :]):
             message = "this state has positions that were given up: another one went back before them"
             raise _error("IX515", message, "keep the state that `back_to` gives")
+
+    def _rows(self, count: int) -> dict[str, Any]:
+        """What is past, with room for some more positions, by the inputs of a step."""
+        store = self._store
+        if store.memories and store.tip is not self:
+            store, self._born = store.copied(self.length), 0
+        store = store.with_room_for(self.length, count)
+        store.tip, self._store = self, store
+        tails = (memory for memory in self._decoder._memories if memory.rows is not None)
+        kept = {memory.past: tail for memory, tail in zip(tails, self._tails, strict=True)}
+        return {**store.rows(self.length, count), **kept}
+
+    def _after(self, count: int, found: tuple[Any, ...]) -> State:
+        """The state after a step, which gave these."""
+        pairs = list(zip(self._decoder._memories, found, strict=True))
+        self._store.take(self.length, count, [array for memory, array in pairs if memory.rows is None])
+        tails = tuple(array for memory, array in pairs if memory.rows is not None)
+        return State(self._decoder, self._store, self.length + count, tails, self._fixed, self._backend)
 
     def back_to(self, length: int) -> State:
         """The state after the first positions, so many; those after them are given up."""
@@ -280,65 +332,14 @@ class State:
             names = ", ".join(f"`{memory.tensor}`" for memory in self._decoder._memories if memory.rows is not None)
             message = f"of {names} only the last rows are kept: earlier ones cannot be gone back to"
             raise _error("IX515", message, "hold on to the earlier state itself: it stays what it is")
+        if not self._store.goes_back_to(length):
+            message = f"position {length} reads rows that have left their window of {self._store.reach}"
+            raise _error("IX515", message, f"{SPARE} positions can always be gone back, further ones not")
         self._store.cuts.append(length)
         return State(self._decoder, self._store, length, self._tails, self._fixed, self._backend)
 
     def __repr__(self) -> str:
         return f"<state after {self.length} positions>"
-
-
-class _Store:
-    """The arrays that grow: each has room behind its rows. `tip` is the state that may be written behind."""
-
-    def __init__(self, memories: tuple[Memory, ...]) -> None:
-        self.memories = memories
-        self.arrays: list[Any] = []
-        self.cuts: list[int] = []
-        self.tip: State | None = None
-
-    def begin(self, array: Any, room: int, length: int) -> None:
-        memory = self.memories[len(self.arrays)]
-        self.arrays.append(with_room(array, memory.axis, length + memory.offset, room + memory.offset))
-
-    def rows(self, state: State, count: int) -> dict[str, Any]:
-        """What is past, with room for some more rows behind it."""
-        if self.memories and self.tip is not state:
-            state._store = self._copied(state)
-            return state._store.rows(state, count)
-        found = {}
-        for number, memory in enumerate(self.memories):
-            array, needed = self.arrays[number], state.length + count + memory.offset
-            if array.shape[memory.axis] < needed:
-                array = with_room(array, memory.axis, state.length + memory.offset, 2 * needed)
-                self.arrays[number] = array
-            found[memory.past] = rows_of(array, memory.axis, 0, needed)
-        for memory, tail in zip([m for m in state._decoder._memories if m.rows is not None], state._tails, strict=True):
-            found[memory.past] = tail
-        return found
-
-    def _copied(self, state: State) -> _Store:
-        """Arrays of its own for a state behind which another step was made."""
-        new = _Store(self.memories)
-        for memory, array in zip(self.memories, self.arrays, strict=True):
-            rows = state.length + memory.offset
-            new.arrays.append(with_room(array, memory.axis, rows, array.shape[memory.axis]))
-        new.tip = state
-        state._born = 0
-        return new
-
-    def after(self, state: State, count: int, found: tuple[Any, ...]) -> State:
-        """The state after a step, which gave these."""
-        store, tails, number = state._store, [], 0
-        for memory, array in zip(state._decoder._memories, found, strict=True):
-            if memory.rows is not None:
-                tails.append(array)
-                continue
-            own = store.arrays[number]
-            if not shares(array, own):
-                first, rows = state.length + memory.offset, state.length + count + memory.offset
-                store.arrays[number] = written(own, array, memory.axis, first, rows)
-            number += 1
-        return State(state._decoder, store, state.length + count, tuple(tails), state._fixed, state._backend)
 
 
 # ------------------------------------------------------------------------------------- words
@@ -363,21 +364,29 @@ def _words(decoder: Decoder) -> Iterable[str]:
     width, dtype = decoder._width()
     yield f"{', '.join(decoder._wanted)}: one position of `{decoder.along}` after another"
     totals: dict[str, int] = {}
+    fixed: dict[str, float] = {}
     lines = []
     for memory in decoder._memories:
         rows_at = split.axis[memory.tensor]
         extents = [axis.extent for n, axis in enumerate(tensors_[memory.tensor].axes) if n != rows_at]
         known = [sizes[extent] for extent in extents if extent in sizes]
         letters = " * ".join(shown(extent) for extent in extents if extent not in sizes)
-        if memory.rows is None:
-            totals[letters] = totals.get(letters, 0) + math.prod(known)
-        rows = "" if memory.rows is None else f", of the last {counted(memory.rows, 'position')} alone"
-        lines.append(f"  {memory.tensor}: {_product(math.prod(known), letters)} numbers{rows}")
+        own = math.prod(known)
+        if memory.window or memory.rows is not None:
+            far = " or ".join(map(shown, decoder._stepping.reach)) if memory.window else f"{memory.rows}"
+            rows = f", of the last {counted(int(far), 'position') if far.isdigit() else f'`{far}` positions'} alone"
+            fixed[letters] = fixed.get(letters, 0) + own * decoder._most_rows(memory)
+        else:
+            rows, totals[letters] = "", totals.get(letters, 0) + own
+        lines.append(f"  {memory.tensor}: {_product(own, letters)} numbers{rows}")
     yield "kept of each position:" if lines else "nothing is kept"
     yield from lines
     if totals:
         bytes_ = " + ".join(_product(number * width, letters) for letters, number in totals.items())
         yield f"in all {bytes_} bytes a position, in {dtype}"
+    if fixed and all(map(math.isfinite, fixed.values())):
+        bytes_ = " + ".join(_product(int(number) * width, letters) for letters, number in fixed.items())
+        yield f"{'and ' if totals else ''}at most {bytes_} bytes however many positions there are, in {dtype}"
     if split.again:
         yield f"computed again in every step: {', '.join(split.again)}"
     local = [let.name for let in split.program.lets if let.name in split.axis and not let.hidden]

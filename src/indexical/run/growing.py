@@ -39,16 +39,16 @@ def with_room(array: Any, axis: int, rows: int, room: int) -> Any:
 
 
 def written(array: Any, rows: Any, axis: int, first: int, beyond: int) -> Any:
-    """An array in which new rows stand behind the first ones."""
-    place, new = _index(axis, first, beyond), rows[_index(axis, first, beyond)]
+    """An array in which these rows stand behind the first ones."""
+    place = _index(axis, first, beyond)
     if jax_arrays.is_jax(array):
-        return array.at[place].set(new)
-    array[place] = new
+        return array.at[place].set(rows)
+    array[place] = rows
     return array
 
 
 def shares(array: Any, own: Any) -> bool:
-    """Whether an array is the first rows of another one."""
+    """Whether an array is another one, or some first rows of it."""
     if tensors.is_tensor(array):
         return bool(tensors.is_tensor(own) and array.data_ptr() == own.data_ptr())
     return isinstance(array, np.ndarray) and isinstance(own, np.ndarray) and np.may_share_memory(array, own)

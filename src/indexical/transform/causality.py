@@ -20,12 +20,12 @@ from ..ir.domain import Domain
 from ..ir.graph import components
 from ..ir.text import shown
 from ..ir.types import Coordinate
-from ..ir.walk import fresh, meaning, reads_of, rebuild, substitute
+from ..ir.walk import fresh, meaning, reads_of, rebuild, substitute, walk
 from ..source import Span
 from .past import COMPARISONS, Split, Unsplit, found, sizes_in
 
-# The scan of a tensor by this name says that a reduction takes a position.
-_TAKEN = "@position"
+# The scan of a tensor whose name is that of a definition behind this says that a reduction of it takes a position.
+_TAKEN = "@"
 
 
 def split(program: ir.Program, along: str, fixed: Collection[str], outputs: Sequence[str]) -> Split:
@@ -33,7 +33,9 @@ def split(program: ir.Program, along: str, fixed: Collection[str], outputs: Sequ
     result = found(program, along, fixed, outputs)
     prover = _Prover(View(result.program), result, outputs)
     prover.check()
-    return replace(result, reach=prover.reaches())
+    reach = prover.reaches()
+    taken = {name.removeprefix(_TAKEN): far for name, far in reach.items() if name.startswith(_TAKEN)}
+    return replace(result, reach={name: reach.get(name) for name in result.kept}, taken=taken)
 
 
 class _Between(Dependence):
@@ -83,7 +85,7 @@ class _Prover:
             bound = expr.ranges if isinstance(expr, ir.Reduce) else (inner[expr.coordinate],)
             for one in bound:
                 if self.split.row in sizes_in(one.upper) | sizes_in(one.lower):
-                    taken = build.read(_TAKEN, (build.coord(one.coordinate, expr.span),), "real", expr.span)
+                    taken = build.read(_TAKEN + let.name, (build.coord(one.coordinate, expr.span),), "real", expr.span)
                     body = build.apply("*", (expr.body, taken), expr.body.type.kind, expr.span)
                     expr = replace(expr, body=body)
             return expr
@@ -130,8 +132,8 @@ class _Prover:
             let = self.view.lets[name]
             axis = let.axes[self.split.axis[name]]
             own = _less(build.coord(axis.coordinate, let.span), self.split.offset[name])
-            for scan in sorted(self.between.of(name), key=lambda scan: scan.tensor == _TAKEN):
-                if scan.tensor == _TAKEN:
+            for scan in sorted(self.between.of(name), key=lambda scan: scan.tensor.startswith(_TAKEN)):
+                if scan.tensor.startswith(_TAKEN):
                     index = scan.indices[0]
                 elif scan.tensor in self.split.axis:
                     scan = self._found(scan, let)
@@ -160,7 +162,7 @@ class _Prover:
     def _refuse(self, let: ir.Let, scan: Scan, own: ir.Expr, index: ir.Expr) -> None:
         pair = later_pair(scan, index, own, 0, let)
         row = self.split.row.name
-        if scan.tensor == _TAKEN:
+        if scan.tensor.startswith(_TAKEN):
             what = f"takes position {pair[1]}" if pair else "takes all positions"
             words = "this reduction takes it"
         else:
@@ -199,13 +201,21 @@ class _Prover:
             yield from self._loose(part, path)
 
     def reaches(self) -> dict[str, ir.Expr | None]:
-        """How many positions back each that is kept is read at most; None where nothing bounds it."""
+        """How many positions back each that is kept is read at most, or those that a reduction takes are; None where
+        nothing bounds it."""
         found: dict[str, ir.Expr | None] = {}
+        inputs = {tensor.name for tensor in self.view.program.inputs}
         for _, scan, domain, own, index in self.scans():
-            if scan.tensor in self.split.kept and index != own and found.get(scan.tensor, own) is not None:
-                here = _reach(domain, polynomial(own) - polynomial(index), index.span)
-                before = found.get(scan.tensor)
-                found[scan.tensor] = here if before is None or here is None else _larger(before, here)
+            if index == own or found.get(scan.tensor, own) is None:
+                continue
+            here = _reach(domain, polynomial(own) - polynomial(index), index.span)
+            parts = () if here is None else walk(here)
+            if any(isinstance(part, ir.Read) and part.tensor not in inputs for part in parts):
+                here = None
+            if here is not None and self.split.row in sizes_in(here):
+                here = None
+            before = found.get(scan.tensor)
+            found[scan.tensor] = here if before is None or here is None else _larger(before, here)
         return found
 
 

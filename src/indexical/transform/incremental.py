@@ -11,38 +11,28 @@ from dataclasses import replace
 from ..diagnostics import Label
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import polynomial, tidied
+from ..ir.affine import Polynomial, expression, polynomial, tidied
 from ..ir.needs import made_of
 from ..ir.types import Coordinate
-from ..ir.walk import fresh, fresh_name, rebuild, substitute, walk
+from ..ir.walk import rebuild, substitute, walk
 from ..records import dataclass
-from ..source import Span
-from .past import COMPARISONS, Split, Unsplit, changed, sizes_in
+from .memory import Memory, Remembered, plus
+from .past import COMPARISONS, Split, Unsplit, changed, exprs_of, sizes_in
+from .windows import positions_in
 
-
-@dataclass(frozen=True)
-class Memory:
-    """A tensor that is kept: the input of a step that has it, the definition that has the new rows too, and the axis,
-    counted from the end.
-
-    Of a recurrence only `rows` are kept, which are handed on as a whole.
-    """
-
-    tensor: str
-    past: str
-    after: str
-    axis: int
-    offset: int
-    rows: int | None
+# The position of the first row of what has a window, until that is put in its place.
+_FIRST = Coordinate("first@")
 
 
 @dataclass(frozen=True)
 class Stepping:
-    """The step of a program. `before` is the input that says how many positions are past, where no array does."""
+    """The step of a program. `before` is the input that says how many positions are past, where no array does. Of
+    what has a window, it is given the last rows: as many as the largest of `reach`."""
 
     program: ir.Program
     memories: tuple[Memory, ...]
     before: str | None
+    reach: tuple[ir.Expr, ...] = ()
 
 
 def step_of(split: Split, outputs: tuple[str, ...]) -> Stepping:
@@ -50,52 +40,7 @@ def step_of(split: Split, outputs: tuple[str, ...]) -> Stepping:
     return _Step(split, outputs).result()
 
 
-class _Step:
-    def __init__(self, split: Split, outputs: tuple[str, ...]) -> None:
-        self.split, self.outputs = split, outputs
-        self.source = split.program
-        self.span = Span(self.source.source, 0, 0)
-        self.taken = {*self.source.tensors}
-        self.names = {name: self._name(f"{name}_all") for name in (*split.kept, *split.again)}
-        self.past = {name: self._name(f"{name}_past") for name in split.kept}
-        self.tails = {name: rows for name in split.kept if (rows := self._tail(name)) is not None}
-        self.new = build.size(split.row, self.span)
-        used = {axis.coordinate.name for tensor in self.source.tensors.values() for axis in tensor.axes}
-        used |= {c.name for let in self.source.lets for clause in let.clauses for c in _bound(clause)}
-        self.every = fresh(Coordinate("so_far", False, split.row.space), used | self.taken)
-        grows = any(name not in self.tails for name in split.kept)
-        self.before = None if grows else self._name("before")
-        count = build.size(self.every, self.span)
-        if self.before is None:
-            self.gone: ir.Expr = build.apply("-", (count, self.new), "whole", self.span)
-            self.length: ir.Expr = count
-        else:
-            self.gone = build.read(self.before, (), "whole", self.span)
-            self.length = build.apply("+", (self.gone, self.new), "whole", self.span)
-
-    def _name(self, name: str) -> str:
-        found = fresh_name(name, self.taken)
-        self.taken.add(found)
-        return found
-
-    def _tail(self, name: str) -> int | None:
-        """The number of rows that are kept of a tensor that is read at fixed distances alone."""
-        furthest = 0
-        for let in (self.source.definitions[other] for other in self.split.rows):
-            for clause in let.clauses:
-                slot = clause.slots[self.split.axis[let.name]]
-                for read in _reads(clause):
-                    if read.tensor == name:
-                        index = read.indices[self.split.axis[name]]
-                        shift = self.split.offset[name] - self.split.offset[let.name]
-                        back = (polynomial(slot) - polynomial(index)).constant
-                        if back is None or not isinstance(slot, ir.Coord):
-                            if self.split.is_local(read, let, slot):
-                                continue
-                            return None
-                        furthest = max(furthest, back + shift)
-        return furthest
-
+class _Step(Remembered):
     def result(self) -> Stepping:
         split = self.split
         lets: list[ir.Let] = []
@@ -109,6 +54,8 @@ class _Step:
                     lets.append(replace(tensor, clauses=tuple(changed(c, self._whole) for c in tensor.clauses)))
             if name in self.tails:
                 rows = self.tails[name]
+                if name in self.taps:
+                    lets.append(self._with_taps(tensor, rows))
                 lets.append(self._handed_on(tensor, rows))
                 memories.append(self._memory(name, rows))
             elif name in split.kept:
@@ -119,8 +66,11 @@ class _Step:
                 lets.append(self._in_full(tensor))
         inputs = [self._input(tensor) for tensor in self.source.inputs]
         inputs += [self._past(self.source.tensors[memory.tensor], memory) for memory in memories]
-        if self.before is not None:
-            inputs.append(ir.Input(self.before, (), "whole", "i64", self.span))
+        before = self.before
+        if before is not None and not any(map(self._counts, lets)):
+            before = None
+        if before is not None:
+            inputs.append(ir.Input(before, (), "whole", "i64", self.span))
         needed = made_of((*self.outputs, *(memory.after for memory in memories)), {let.name: let for let in lets})
         program = replace(
             self.source,
@@ -132,66 +82,19 @@ class _Step:
             asserts=(),
             expects=(),
         )
-        return Stepping(program, tuple(memories), self.before)
+        return Stepping(program, tuple(memories), before, self.windows.reach)
+
+    def _counts(self, let: ir.Let) -> bool:
+        """Whether a definition asks how many positions are past."""
+        exprs = [axis.extent for axis in let.axes] + [expr for clause in let.clauses for expr in exprs_of(clause)]
+        return any(isinstance(part, ir.Read) and part.tensor == self.before for e in exprs for part in walk(e))
 
     def _has_sizes(self, tensor: ir.Input) -> bool:
         """Whether an input can be given that nothing reads: its sizes do not count positions in some other way."""
         extents = [axis.extent for axis in tensor.axes if not isinstance(axis.extent, ir.Size)]
         return not any(self.split.row in sizes_in(extent) for extent in extents)
 
-    def _memory(self, name: str, rows: int | None) -> Memory:
-        axis = self.split.axis[name] - len(self.source.tensors[name].axes)
-        return Memory(name, self.past[name], self.names[name], axis, self.split.offset[name], rows)
-
-    # --------------------------------------------------------------------------------- inputs
-
-    def _input(self, tensor: ir.Input) -> ir.Input:
-        """A fixed input has a size of its own where the program gives it that of all positions."""
-        if self.split.along[tensor.name]:
-            return tensor
-        axes = []
-        for axis in tensor.axes:
-            if isinstance(axis.extent, ir.Size) and axis.extent.coordinate == self.split.row:
-                own = self._coordinate(f"{axis.coordinate.name}_of_{tensor.name}")
-                axis = ir.Axis(own, build.size(own, tensor.span))
-            axes.append(axis)
-        return replace(tensor, axes=tuple(axes))
-
-    def _coordinate(self, name: str) -> Coordinate:
-        return Coordinate(self._name(name), False, self.split.row.space)
-
-    def _past(self, tensor: ir.Input | ir.Let, memory: Memory) -> ir.Input:
-        axes: list[ir.Axis] = []
-        for number, axis in enumerate(tensor.axes):
-            if number == self.split.axis[memory.tensor]:
-                extent = self._room(memory)
-                own = self.every
-                if memory.rows is not None or memory.offset:
-                    own = self._coordinate(f"row_of_{memory.tensor}")
-                axes.append(ir.Axis(own, extent))
-                continue
-            extent = self._whole(axis.extent)
-            named = extent.coordinate if isinstance(extent, ir.Size) else axis.coordinate
-            used = {other.coordinate.name for other in axes} | {self.every.name}
-            axes.append(ir.Axis(fresh(named, used), extent))
-        return ir.Input(memory.past, tuple(axes), tensor.kind, None, tensor.span, owned=memory.rows is None)
-
-    def _room(self, memory: Memory) -> ir.Expr:
-        """The number of rows of the array that has what is past."""
-        if memory.rows is not None:
-            return build.whole(memory.rows, self.span)
-        return _plus(self.length, memory.offset)
-
     # ------------------------------------------------------------------------------ definitions
-
-    def _whole(self, expr: ir.Expr) -> ir.Expr:
-        """An expression that stands at no position: the number of positions is that of all so far."""
-        if isinstance(expr, ir.Size) and expr.coordinate == self.split.row:
-            return self.length
-        expr = rebuild(expr, self._whole)
-        if isinstance(expr, ir.Read) and expr.tensor in self.names:
-            return replace(expr, tensor=self.names[expr.tensor])
-        return expr
 
     def _in_full(self, let: ir.Let) -> ir.Let:
         """A definition that is made of no data, for all positions so far."""
@@ -203,7 +106,7 @@ class _Step:
         """A definition for the new positions."""
         axis = self.split.axis[let.name]
         axes = tuple(
-            ir.Axis(one.coordinate, self.new if number == axis else self._whole(one.extent))
+            ir.Axis(one.coordinate, self.new if number == axis else self._columns(let, number, one.extent))
             for number, one in enumerate(let.axes)
         )
         if all(self._is_everywhere(clause, let) for clause in let.clauses):
@@ -225,15 +128,21 @@ class _Step:
         for condition, other, _ in reversed(first):
             assert condition is not None
             body = build.select(condition, other, body, let.span)
-        clause = ir.Clause(base.slots, self._ranges(base, own), body, guard, let.span)
+        clause = ir.Clause(base.slots, self._ranges(base, own, let), body, guard, let.span)
         return replace(let, axes=axes, clauses=(clause,))
 
-    def _ranges(self, clause: ir.Clause, own: Coordinate) -> tuple[ir.Range, ...]:
+    def _columns(self, let: ir.Let, number: int, extent: ir.Expr) -> ir.Expr:
+        """The extent of an axis that has no rows: where it has positions in a window, those are recent ones."""
+        is_near = let.name in self.windows.lets and number in self.split.along[let.name]
+        return self.width if is_near else self._whole(extent)
+
+    def _ranges(self, clause: ir.Clause, own: Coordinate, let: ir.Let) -> tuple[ir.Range, ...]:
         """The ranges of a clause, of which one has the new positions."""
+        places = {slot.coordinate: n for n, slot in enumerate(clause.slots) if isinstance(slot, ir.Coord)}
         return tuple(
             ir.Range(own, build.whole(0, r.span), self.new, True, r.span)
             if r.coordinate == own
-            else replace(r, lower=self._whole(r.lower), upper=self._whole(r.upper))
+            else replace(r, lower=self._whole(r.lower), upper=self._columns(let, places.get(r.coordinate, -1), r.upper))
             for r in clause.ranges
         )
 
@@ -252,12 +161,12 @@ class _Step:
         assert isinstance(slot, ir.Coord)
         body, guard = self._at_new(clause, let, clause, slot.coordinate)
         slots = tuple(one if isinstance(one, ir.Coord) else self._whole(one) for one in clause.slots)
-        return ir.Clause(slots, self._ranges(clause, slot.coordinate), body, guard, clause.span)
+        return ir.Clause(slots, self._ranges(clause, slot.coordinate, let), body, guard, clause.span)
 
     def _place(self, own: Coordinate, offset: int) -> ir.Expr:
         """The row of a new position among all."""
         here = build.coord(own, self.span)
-        return _plus(build.apply("+", (here, self.gone), "whole", self.span), offset)
+        return plus(build.apply("+", (here, self.gone), "whole", self.span), offset)
 
     def _applies(self, clause: ir.Clause, let: ir.Let, axis: int, own: Coordinate) -> ir.Expr | None:
         """The condition that a clause has the row of a new position; None where no other clause does."""
@@ -277,7 +186,7 @@ class _Step:
         axis = self.split.axis[let.name]
         here = self._place(own, self.split.offset[let.name])
         local = Coordinate(f"{own.name}@", False, own.space)
-        values: dict[Coordinate, ir.Expr] = {local: build.coord(own, self.span)}
+        values: dict[Coordinate, ir.Expr] = {local: build.coord(own, self.span), _FIRST: self.first}
         for number, (slot, target) in enumerate(zip(clause.slots, base.slots, strict=True)):
             if number == axis:
                 if isinstance(slot, ir.Coord):
@@ -289,11 +198,34 @@ class _Step:
             elif slot.coordinate != target.coordinate:
                 values[slot.coordinate] = target
 
+        columns = [n for n in self.split.along[let.name] if n != axis]
+        bound = frozenset(s.coordinate for n in columns if isinstance(s := clause.slots[n], ir.Coord))
+
         def moved(expr: ir.Expr) -> ir.Expr:
+            expr = self._near(expr, bound) if let.name in self.windows.lets else expr
             marked = self._marked(expr, let, clause.slots[axis], local)
             return self._tidy(substitute(marked, values))
 
         return moved(clause.body), None if clause.guard is None else moved(clause.guard)
+
+    def _near(self, expr: ir.Expr, bound: frozenset[Coordinate]) -> ir.Expr:
+        """The expression in which `bound` and what reductions take are rows of a window: as values, positions."""
+        if isinstance(expr, ir.Coord):
+            here = build.apply("+", (expr, build.coord(_FIRST, expr.span)), "whole", expr.span)
+            return here if expr.coordinate in bound else expr
+        if isinstance(expr, ir.Reduce):
+            taken = positions_in(expr, self.split.row)
+            ranges = tuple(replace(r, upper=self.width) if r.coordinate in taken else r for r in expr.ranges)
+            bound = (bound - expr.coordinates) | taken
+            expr = replace(expr, ranges=ranges)
+        if not isinstance(expr, ir.Read):
+            return rebuild(expr, lambda child: self._near(child, bound))
+        rows = self.split.along[expr.tensor]
+        indices = [
+            index if number in rows and isinstance(index, ir.Coord) else self._near(index, bound)
+            for number, index in enumerate(expr.indices)
+        ]
+        return build.read(expr.tensor, tuple(indices), expr.type.kind, expr.span)
 
     def _marked(self, expr: ir.Expr, let: ir.Let, slot: ir.Expr, local: Coordinate) -> ir.Expr:
         """The expression in which reads of the own position are at `local`, and all others of what is kept."""
@@ -315,6 +247,8 @@ class _Step:
             indices = list(result.indices)
             indices[place] = build.coord(local, expr.span)
             return build.read(expr.tensor, tuple(indices), expr.type.kind, expr.span)
+        if expr.tensor in self.taps:
+            return self._tap(result, let, slot, local)
         if expr.tensor in self.tails:
             return self._tail_read(result, let, slot, local)
         if expr.tensor in self.split.kept and self.split.steps(expr.tensor) and self.split.steps(let.name):
@@ -336,14 +270,23 @@ class _Step:
 
         is_new = build.apply(">=", (here, build.whole(back, read.span)), "bool", read.span)
         return build.select(
-            is_new, at(read.tensor, _plus(here, -back)), at(self.past[read.tensor], _plus(here, rows - back)), read.span
+            is_new, at(read.tensor, plus(here, -back)), at(self.past[read.tensor], plus(here, rows - back)), read.span
         )
+
+    def _tap(self, read: ir.Read, let: ir.Let, slot: ir.Expr, local: Coordinate) -> ir.Expr:
+        """A read some rows back, at a distance that varies: of the last rows and the new ones behind them."""
+        axis, rows = self.split.axis[read.tensor], self.taps[read.tensor]
+        shift = self.split.offset[let.name] - self.split.offset[read.tensor]
+        ahead = build.apply("-", (read.indices[axis], slot), "whole", read.span)
+        here = build.apply("+", (build.coord(local, read.span), ahead), "whole", read.span)
+        indices = (*read.indices[:axis], plus(tidied(here), rows + shift), *read.indices[axis + 1 :])
+        return build.read(self.tapped[read.tensor], indices, read.type.kind, read.span)
 
     def _joined_read(self, read: ir.Read) -> ir.Expr:
         """A read of any row of a recurrence, of the new ones where it is one of those."""
         axis = self.split.axis[read.tensor]
         index = read.indices[axis]
-        first = _plus(self.gone, self.split.offset[read.tensor])
+        first = plus(self.gone, self.split.offset[read.tensor])
 
         def at(tensor: str, index: ir.Expr) -> ir.Read:
             indices = (*read.indices[:axis], index, *read.indices[axis + 1 :])
@@ -359,74 +302,8 @@ class _Step:
         if isinstance(expr, ir.Read):
             return build.read(expr.tensor, tuple(map(tidied, expr.indices)), expr.type.kind, expr.span)
         if isinstance(expr, ir.Map) and expr.op in COMPARISONS:
-            return build.apply(expr.op, tuple(map(tidied, expr.arguments)), "bool", expr.span)
+            left, right = map(polynomial, expr.arguments)
+            both = Polynomial({m: k for m, k in left.terms.items() if right.terms.get(m) == k})
+            sides = (expression(left - both, expr.span), expression(right - both, expr.span))
+            return build.apply(expr.op, sides if both.terms else tuple(map(tidied, expr.arguments)), "bool", expr.span)
         return expr
-
-    # ---------------------------------------------------------------------------------- memory
-
-    def _joined(self, tensor: ir.Input | ir.Let) -> ir.Let:
-        """The rows that are past, and the new ones behind them."""
-        memory = self._memory(tensor.name, None)
-        axis = self.split.axis[tensor.name]
-        own = self.every
-        here = build.coord(own, self.span)
-        first = _plus(self.gone, memory.offset)
-        is_new = build.apply(">=", (here, first), "bool", self.span)
-        new = tidied(build.apply("-", (here, first), "whole", self.span))
-        return self._over(tensor, memory.after, own, self._room(memory), axis, is_new, new, here, memory.past)
-
-    def _handed_on(self, tensor: ir.Input | ir.Let, rows: int) -> ir.Let:
-        """The last rows after a step, of the new ones and of those that were past."""
-        memory = self._memory(tensor.name, rows)
-        own = self._coordinate(f"last_of_{tensor.name}")
-        here = build.coord(own, self.span)
-        behind = build.apply("+", (here, self.new), "whole", self.span)
-        room = build.whole(rows, self.span)
-        is_new = build.apply(">=", (behind, room), "bool", self.span)
-        new = build.apply("-", (behind, room), "whole", self.span)
-        axis = self.split.axis[tensor.name]
-        return self._over(tensor, memory.after, own, room, axis, is_new, new, behind, memory.past)
-
-    def _over(
-        self,
-        tensor: ir.Input | ir.Let,
-        name: str,
-        own: Coordinate,
-        extent: ir.Expr,
-        axis: int,
-        is_new: ir.Expr,
-        new: ir.Expr,
-        old: ir.Expr,
-        past: str,
-    ) -> ir.Let:
-        """A definition with the axes of a tensor, of its new rows or of those that are past."""
-        coordinates: list[Coordinate] = []
-        for number, one in enumerate(tensor.axes):
-            used = {c.name for c in coordinates} | {own.name}
-            coordinates.append(own if number == axis else fresh(one.coordinate, used))
-        extents = [extent if n == axis else self._whole(one.extent) for n, one in enumerate(tensor.axes)]
-        slots = tuple(build.coord(c, self.span) for c in coordinates)
-        zero = build.whole(0, self.span)
-        ranges = tuple(ir.Range(c, zero, e, True, self.span) for c, e in zip(coordinates, extents, strict=True))
-
-        def at(source: str, index: ir.Expr) -> ir.Read:
-            return build.read(source, (*slots[:axis], index, *slots[axis + 1 :]), tensor.kind, self.span)
-
-        body = build.select(is_new, at(tensor.name, new), at(past, old), self.span)
-        axes = tuple(map(ir.Axis, coordinates, extents))
-        return ir.Let(name, axes, tensor.kind, (ir.Clause(slots, ranges, body, None, self.span),), False, self.span)
-
-
-def _plus(expr: ir.Expr, number: int) -> ir.Expr:
-    return tidied(build.apply("+", (expr, build.whole(number, expr.span)), "whole", expr.span)) if number else expr
-
-
-def _bound(clause: ir.Clause) -> set[Coordinate]:
-    exprs = [expr for expr in (clause.body, clause.guard) if expr is not None]
-    inner = [part.coordinates for expr in exprs for part in walk(expr) if isinstance(part, ir.Reduce)]
-    return {range.coordinate for range in clause.ranges}.union(*inner)
-
-
-def _reads(clause: ir.Clause) -> list[ir.Read]:
-    exprs = [expr for expr in (clause.body, clause.guard) if expr is not None]
-    return [part for expr in exprs for part in walk(expr) if isinstance(part, ir.Read)]

@@ -38,8 +38,8 @@ class Split:
     """A program along positions, of which there are `size(row)`.
 
     `axis` is where a tensor has its rows, one for each position after the first `offset`. Those that are `kept` are
-    read from later positions: at most so many rows back as `reach` says, where it does. Those that are done `again` are
-    made of no data, and read from anywhere.
+    read from later positions: at most so many rows back as `reach` says, where it does; `taken` says how far the
+    reductions of a definition go back. Those that are done `again` are made of no data, and read from anywhere.
     """
 
     program: ir.Program
@@ -50,6 +50,7 @@ class Split:
     kept: tuple[str, ...]
     again: tuple[str, ...]
     reach: Mapping[str, ir.Expr | None] = field(default_factory=dict)
+    taken: Mapping[str, ir.Expr | None] = field(default_factory=dict)
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -292,7 +293,7 @@ class _Finder:
             if self.row in sizes_in(slot):
                 words = "which row this is depends on how many positions there are"
                 raise Unsplit(f"`{name}` has a case for the last positions", Label(slot.span, words))
-            for part in (part for expr in _exprs(clause) for part in walk(expr)):
+            for part in (part for expr in exprs_of(clause) for part in walk(expr)):
                 if isinstance(part, ir.Read):
                     self.follow(part, tensor, slot)
 
@@ -320,13 +321,13 @@ class _Finder:
         self.kept[name] = None
         self.take(name, self.along[name][0])
 
-
     def compute_again(self, name: str) -> None:
         """Compute a definition that is made of no data for all positions, and whatever it reads that has positions."""
         self.again |= dict.fromkeys(other for other in self.view.made_of(name) if self.along[other])
 
 
-def _exprs(clause: ir.Clause) -> Iterator[ir.Expr]:
+def exprs_of(clause: ir.Clause) -> Iterator[ir.Expr]:
+    """Every expression of a clause but its slots."""
     yield clause.body
     if clause.guard is not None:
         yield clause.guard

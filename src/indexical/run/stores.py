@@ -1,0 +1,105 @@
+"""What a decoder keeps of positions: arrays that states share, each with room behind its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..transform.memory import Memory
+from .growing import rows_of, shares, with_room, written
+
+# The positions that a state with windows can go back at least.
+SPARE = 64
+
+
+def most_rows(reach: int) -> int:
+    """The rows that an array with a window has room for at most, where steps are of one position."""
+    return 2 * (reach + SPARE) + 1
+
+
+class Store:
+    """The arrays that grow. `tip` is the state that may be written behind. Those with a window begin at position
+    `first`, and reach so many positions back: when they are full, rows that nothing reads any more are left behind."""
+
+    def __init__(self, memories: tuple[Memory, ...], reach: int) -> None:
+        self.memories, self.reach = memories, reach
+        self.arrays: list[Any] = []
+        self.views: list[Any] = []
+        self.cuts: list[int] = []
+        self.tip: object = None
+        self.first = 0
+
+    @property
+    def nbytes(self) -> int:
+        return sum(int(array.nbytes) for array in self.arrays)
+
+    @property
+    def _least(self) -> int:
+        """The rows that are held of what has a window, at least."""
+        return self.reach + SPARE
+
+    def begin(self, arrays: Iterable[Any], length: int, room: int) -> None:
+        """Take over the first rows of arrays."""
+        self.first = max(0, length - self._least)
+        for memory, array in zip(self.memories, arrays, strict=True):
+            begins, held = self.first if memory.window else 0, room
+            if memory.window:
+                array, held = rows_of(array, memory.axis, begins, length), min(room, most_rows(self.reach))
+            rows = length + memory.offset - begins
+            self.arrays.append(with_room(array, memory.axis, rows, held + memory.offset))
+
+    def goes_back_to(self, length: int) -> bool:
+        """Whether all rows are held that the step after so many positions reads."""
+        has_window = any(memory.window for memory in self.memories)
+        return not has_window or max(0, length - self.reach) >= self.first
+
+    def with_room_for(self, length: int, count: int) -> Store:
+        """A store with room behind so many positions for some more: this one, unless rows have to be left behind."""
+        store = self
+        begins = max(self.first, length - self._least)
+        needed = [length + count + m.offset - (self.first if m.window else 0) for m in self.memories]
+        full = [array.shape[m.axis] < n for m, array, n in zip(self.memories, self.arrays, needed, strict=True)]
+        if begins > self.first and any(is_full and m.window for m, is_full in zip(self.memories, full, strict=True)):
+            store = Store(self.memories, self.reach)
+            store.arrays, store.cuts, store.first = [*self.arrays], self.cuts, begins
+            self.tip = None  # A step from here copies: rows behind may be those of the other store.
+        for number, memory in enumerate(self.memories):
+            array = self.arrays[number]
+            if store is not self and memory.window:
+                array = rows_of(array, memory.axis, begins - self.first, length - self.first)
+                store.arrays[number] = with_room(array, memory.axis, length - begins, most_rows(self.reach) - 1 + count)
+            elif full[number]:
+                rows = length + memory.offset - (self.first if memory.window else 0)
+                store.arrays[number] = with_room(array, memory.axis, rows, self._next_room(memory, needed[number]))
+        return store
+
+    def _next_room(self, memory: Memory, needed: int) -> int:
+        return max(needed, min(2 * needed, most_rows(self.reach))) if memory.window else 2 * needed
+
+    def rows(self, length: int, count: int) -> dict[str, Any]:
+        """What is past, with room for some more rows behind it, by the inputs of a step."""
+        self.views = []
+        for memory, array in zip(self.memories, self.arrays, strict=True):
+            begins = max(0, length - self.reach) - self.first if memory.window else 0
+            beyond = length + count + memory.offset - (self.first if memory.window else 0)
+            self.views.append(rows_of(array, memory.axis, begins, beyond))
+        return {memory.past: view for memory, view in zip(self.memories, self.views, strict=True)}
+
+    def copied(self, length: int) -> Store:
+        """Arrays of its own for a state behind which another step was made."""
+        new = Store(self.memories, self.reach)
+        new.first = self.first
+        for memory, array in zip(self.memories, self.arrays, strict=True):
+            rows = length + memory.offset - (self.first if memory.window else 0)
+            new.arrays.append(with_room(array, memory.axis, rows, array.shape[memory.axis]))
+        return new
+
+    def take(self, length: int, count: int, found: Iterable[Any]) -> None:
+        """Have the rows that a step gave, where it did not write them here itself."""
+        for number, (memory, array) in enumerate(zip(self.memories, found, strict=True)):
+            if not shares(array, self.views[number]):
+                beyond = length + count + memory.offset - (self.first if memory.window else 0)
+                rows, end = array.shape[memory.axis] - count, array.shape[memory.axis]
+                new = rows_of(array, memory.axis, rows, end)
+                self.arrays[number] = written(self.arrays[number], new, memory.axis, beyond - count, beyond)
+        self.views = []
