@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -12,23 +11,21 @@ import numpy as np
 
 from .api import Program
 from .calculus import Told, derived_program, known_program
-from .checker.names import counted
 from .diagnostics import CallError, Diagnostic
 from .ir import nodes as ir
 from .ir import whole
-from .ir.text import shown
-from .ir.types import DTYPES_BY_NAME
-from .plan.steps import WIDTH
 from .records import dataclass
 from .run import tensors
 from .run.asked import packed
 from .run.calling import Caller
-from .run.growing import last_rows, rows_of, with_room
-from .run.stores import SPARE, Store, most_rows
+from .run.growing import last_rows, rows_of, taken, with_room
+from .run.ragged import Ragged, assembled, first_pass, places, shorter, step_each
+from .run.stores import SPARE, Store
 from .transform.causality import split
 from .transform.incremental import Stepping, step_of
-from .transform.memory import Memory
-from .transform.past import Split, Unsplit
+from .transform.past import Split
+from .transform.positions import Unsplit
+from .views.decoder import words
 
 
 def incremental(
@@ -80,7 +77,13 @@ class Decoder:
         self._memories = stepping.memories
         self._growing = tuple(memory for memory in self._memories if memory.rows is None)
         kept = tuple(m.tensor for m in self._memories if m.tensor not in program.inputs)
-        self._given = tuple(dict.fromkeys((*wanted, *kept)))
+        ends = {name: split.ends[name].name for name in kept if name in split.ends}
+        self._given = tuple(dict.fromkeys((*wanted, *(ends.get(name, name) for name in kept))))
+        self._first = program
+        if split.plain is not None:
+            lets = (*split.plain.lets, *(split.ends[name] for name in ends))
+            first = replace(split.plain, lets=lets, outputs=self._given, order=(), contracts=())
+            self._first = derived_program(program, first, "first pass", (along,))
         outputs = (*wanted, *(memory.after for memory in self._memories))
         self._step = derived_program(program, replace(stepping.program, outputs=outputs), "step", (along, "in place"))
         self._caller = Caller(self._step._engine, by_sizes=False)
@@ -104,16 +107,31 @@ class Decoder:
         /,
         *arrays: Any,
         capacity: int | None = None,
+        lengths: Sequence[int] | None = None,
         backend: str | None = None,
         **named: Any,
-    ) -> tuple[State, Any]:
+    ) -> tuple[Any, Any]:
         """The state after these positions, and the outputs at them. Arrays are given as to the program, without those
-        that were given before. There is room for `capacity` positions before anything has to be moved."""
+        that were given before. There is room for `capacity` positions before anything has to be moved.
+
+        `lengths` are those of the sequences of a batch, where they differ: what stands behind the end of one is not
+        looked at, and its outputs there are 0."""
         names = tuple(name for name in self.program.inputs if name not in self._weights)
         given = {**self._weights, **self._named(names, arrays, named)}
         missing = [name for name in self.program.inputs if name not in given]
         if missing:
             raise _error("IX501", f"the input `{missing[0]}` is missing", "give it here, or to `ix.incremental`")
+        if lengths is None:
+            state, found = self._prefill(given, capacity, backend)
+            return state, self._packed(found)
+        batch = self._batch(None)
+        _check_lengths(lengths, np.shape(given[self.inputs[0]])[batch[self.inputs[0]]], self._length(given))
+        tensors_ = self._split.program.tensors
+        along = {name: self._split.along[name][0] - len(tensors_[name].axes) for name in self.inputs}
+        parts, outputs = first_pass(lambda call: self._prefill(call, capacity, backend), given, lengths, batch, along)
+        return Ragged(parts, None), self._packed(self._assembled(outputs, [rows for _, rows in parts], batch))
+
+    def _prefill(self, given: dict[str, Any], capacity: int | None, backend: str | None) -> tuple[State, Any]:
         fixed = {name: given[name] for name in self.fixed}
         length = self._length(given)
         call = dict(given)
@@ -122,8 +140,36 @@ class Decoder:
         with _no_gradients(call.values()):
             found = self._first_pass(call, fixed, length, backend)
             kept = {**call, **dict(zip(self._given, found, strict=True))}
-            state = self._first_state(kept, fixed, length, capacity, backend)
-        return state, self._packed(found)
+            kept |= {name: kept[end.name] for name, end in self._split.ends.items() if end.name in kept}
+            return self._first_state(kept, fixed, length, capacity, backend), found
+
+    def _assembled(self, outputs: list[Any], places: list[tuple[int, ...]], batch: dict[str, int]) -> tuple[Any, ...]:
+        """The outputs of all sequences."""
+        result = []
+        for number, name in enumerate(self._wanted):
+            axes = [axis - len(self._split.program.tensors[name].axes) for axis in self._split.along[name]]
+            result.append(assembled([found[number] for found in outputs], places, batch[name], axes))
+        return tuple(result)
+
+    def _batch(self, along: str | None) -> dict[str, int]:
+        """The axis, counted from the end, that each tensor has of a coordinate: of the first before the positions."""
+        inputs = [self._split.program.tensors[name] for name in self.inputs]
+        leading = [axis for t in inputs for axis in t.axes[: self._split.along[t.name][0]] if not axis.coordinate.rest]
+        named = [axis for axis in leading if along in (None, axis.coordinate.name)]
+        if not named:
+            what = "has a coordinate before its positions" if along is None else f"has `{along}` before its positions"
+            raise _error("IX515", f"no input {what}: there are no sequences to tell apart", None)
+        found = {
+            tensor.name: number - len(tensor.axes)
+            for tensor in self._split.program.tensors.values()
+            for number, axis in reversed(tuple(enumerate(tensor.axes)))
+            if axis.extent == named[0].extent
+        }
+        shared = [name for name in (*self.inputs, *self._wanted) if name not in found]
+        if shared:
+            message = f"`{shared[0]}` has no `{named[0].coordinate.name}`: all sequences share it"
+            raise _error("IX515", message, None)
+        return found
 
     def _first_pass(
         self, call: dict[str, Any], fixed: dict[str, Any], length: int, backend: str | None
@@ -131,7 +177,7 @@ class Decoder:
         """Every definition that is wanted or kept, at the positions of a call. A program whose first cases stand at
         fixed positions says nothing of fewer: it is given zeros there, which earlier positions do not hear."""
         if length >= self._least:
-            found: tuple[Any, ...] = self.program(outputs=self._given, backend=backend, **call)
+            found: tuple[Any, ...] = self._first(outputs=self._given, backend=backend, **call)
             return found
         tensors_, along = self._split.program.tensors, self._split.along
         for name in self.inputs:
@@ -147,16 +193,24 @@ class Decoder:
             result.append(array)
         return tuple(result)
 
-    def step(self, /, *arrays: Any, state: State | None = None, **named: Any) -> tuple[State, Any]:
+    def step(self, /, *arrays: Any, state: State | Ragged | None = None, **named: Any) -> tuple[Any, Any]:
         """The state after some more positions, and the outputs at them. `state` is the last argument, or given by
         name; it stays what it is. Arrays are those that have positions, in the order of `inputs`, or by name."""
-        if state is None and arrays and isinstance(arrays[-1], State):
+        if state is None and arrays and isinstance(arrays[-1], State | Ragged):
             *rest, state = arrays
             arrays = tuple(rest)
-        if not isinstance(state, State) or state._decoder is not self:
-            raise _error("IX515", "a step needs the state of a `prefill` or of a step before", "`step(x, state)`")
         given = self._named(self.inputs, arrays, named) if named or len(arrays) != len(self.inputs) else None
         new = dict(zip(self.inputs, arrays, strict=True)) if given is None else given
+        if isinstance(state, Ragged):
+            batch = self._batch(state._along)
+            after, outputs = step_each(self._one_step, new, state, batch)
+            return after, self._packed(self._assembled(outputs, [rows for _, rows in state._parts], batch))
+        result, found = self._one_step(new, state)
+        return result, self._packed(found)
+
+    def _one_step(self, new: dict[str, Any], state: State | None) -> tuple[State, Any]:
+        if not isinstance(state, State) or state._decoder is not self:
+            raise _error("IX515", "a step needs the state of a `prefill` or of a step before", "`step(x, state)`")
         count = self._length(new)
         state._check()
         with _no_gradients((*new.values(), *state._fixed.values())):
@@ -166,8 +220,7 @@ class Decoder:
             arguments = tuple(values[name] for name in self._step.inputs)
             found = self._caller.call(arguments, {}, None, state._backend, False, True)
             found = found if len(self._step.outputs) > 1 else (found,)
-            result = state._after(count, found[len(self._wanted) :])
-        return result, self._packed(found)
+            return state._after(count, found[len(self._wanted) :]), found
 
     def _named(self, names: tuple[str, ...], arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         """Each input with its array."""
@@ -202,7 +255,9 @@ class Decoder:
     ) -> State:
         tails = []
         for memory in self._memories:
-            if memory.rows is not None:
+            if memory.tensor in self._split.ends:
+                tails.append(kept[memory.tensor])
+            elif memory.rows is not None:
                 tails.append(last_rows(kept[memory.tensor], memory.axis, length + memory.offset, memory.rows))
         reach = [whole.value(far, lambda leaf: self._known(leaf, kept)) for far in self._stepping.reach]
         store = Store(self._growing, max(0, 0, *reach))
@@ -222,41 +277,6 @@ class Decoder:
         name, axis = places[0]
         return int(np.shape(given[name])[axis])
 
-    # ----------------------------------------------------------------------------------- words
-
-    def _most_rows(self, memory: Memory) -> float:
-        """The rows that are ever held of what is not kept of all positions, where steps are of one."""
-        if memory.rows is not None:
-            return memory.rows
-        try:
-            return most_rows(max(whole.value(far, self._told) for far in self._stepping.reach))
-        except whole.Unknown:
-            return math.inf
-
-    def _told(self, leaf: ir.Size | ir.Read) -> int:
-        if isinstance(leaf, ir.Read) and leaf.tensor in self._weights:
-            return int(self._weights[leaf.tensor])
-        if isinstance(leaf, ir.Size) and leaf in self._sizes():
-            return self._sizes()[leaf]
-        raise whole.Unknown
-
-    def _sizes(self) -> dict[ir.Expr, int]:
-        """The sizes that the weights tell."""
-        found: dict[ir.Expr, int] = {}
-        for tensor in self._split.program.inputs:
-            if tensor.name in self._weights and len(tensor.axes) == np.ndim(self._weights[tensor.name]):
-                pairs = zip(tensor.axes, np.shape(self._weights[tensor.name]), strict=True)
-                found |= {axis.extent: size for axis, size in pairs if axis.coordinate != self._split.row}
-        return found
-
-    def _width(self) -> tuple[int, str]:
-        """The bytes of a number, and its dtype: those of the weights, or 4."""
-        for value in self._weights.values():
-            name = str(getattr(value, "dtype", "")).removeprefix("torch.")
-            if "float" in name and name in DTYPES_BY_NAME:
-                return WIDTH[DTYPES_BY_NAME[name]], DTYPES_BY_NAME[name]
-        return 4, "f32"
-
     @cached_property
     def step_program(self) -> Program:
         """The relation of a step, as a program: it takes what is past, and writes to none of its arrays."""
@@ -272,7 +292,7 @@ class Decoder:
         return f"<indexical decoder ({', '.join(self.inputs)}) -> ({', '.join(self._wanted)})>"
 
     def __str__(self) -> str:
-        return "\n".join(_words(self))
+        return "\n".join(words(self))
 
 
 @dataclass(eq=False)
@@ -323,9 +343,31 @@ class State:
         tails = tuple(array for memory, array in pairs if memory.rows is not None)
         return State(self._decoder, self._store, self.length + count, tails, self._fixed, self._backend)
 
-    def back_to(self, length: int) -> State:
-        """The state after the first positions, so many; those after them are given up."""
+    def reorder(self, indices: Any, along: str | None = None) -> State:
+        """The state of these sequences: the first is the one at the first index, and so on, as beams ask for. They are
+        told apart by the first coordinate before the positions, or that called `along`."""
         self._check()
+        axes = self._decoder._batch(along)
+        kept = [memory.tensor for memory in self._decoder._memories if memory.rows is not None]
+        tails = list(zip(kept, self._tails, strict=True))
+        grown = [memory.tensor for memory in self._store.memories]
+        arrays = [*zip(grown, self._store.arrays, strict=True), *tails, *self._fixed.items()]
+        rows = places(indices, next((np.shape(array)[axes[name]] for name, array in arrays if name in axes), None))
+        return State(
+            self._decoder,
+            self._store.reordered(axes, rows),
+            self.length,
+            tuple(taken(tail, axes[name], rows) if name in axes else tail for name, tail in tails),
+            {name: taken(value, axes[name], rows) if name in axes else value for name, value in self._fixed.items()},
+            self._backend,
+        )
+
+    def back_to(self, length: Any) -> Any:
+        """The state after the first positions, so many; those after them are given up. With a number for each sequence,
+        each has its own length."""
+        self._check()
+        if np.ndim(length):
+            return shorter(self, length, None)
         if not 0 <= length <= self.length:
             raise _error("IX515", f"a state of {self.length} positions cannot go back to {length}", None)
         if self._tails and length < self.length:
@@ -358,43 +400,12 @@ def _no_gradients(values: Iterable[Any]) -> Any:
     return tensors.load_torch().no_grad() if any(map(tensors.is_tensor, values)) else _Nothing()
 
 
-def _words(decoder: Decoder) -> Iterable[str]:
-    split, tensors_ = decoder._split, decoder._split.program.tensors
-    sizes = decoder._sizes()
-    width, dtype = decoder._width()
-    yield f"{', '.join(decoder._wanted)}: one position of `{decoder.along}` after another"
-    totals: dict[str, int] = {}
-    fixed: dict[str, float] = {}
-    lines = []
-    for memory in decoder._memories:
-        rows_at = split.axis[memory.tensor]
-        extents = [axis.extent for n, axis in enumerate(tensors_[memory.tensor].axes) if n != rows_at]
-        known = [sizes[extent] for extent in extents if extent in sizes]
-        letters = " * ".join(shown(extent) for extent in extents if extent not in sizes)
-        own = math.prod(known)
-        if memory.window or memory.rows is not None:
-            far = " or ".join(map(shown, decoder._stepping.reach)) if memory.window else f"{memory.rows}"
-            rows = f", of the last {counted(int(far), 'position') if far.isdigit() else f'`{far}` positions'} alone"
-            fixed[letters] = fixed.get(letters, 0) + own * decoder._most_rows(memory)
-        else:
-            rows, totals[letters] = "", totals.get(letters, 0) + own
-        lines.append(f"  {memory.tensor}: {_product(own, letters)} numbers{rows}")
-    yield "kept of each position:" if lines else "nothing is kept"
-    yield from lines
-    if totals:
-        bytes_ = " + ".join(_product(number * width, letters) for letters, number in totals.items())
-        yield f"in all {bytes_} bytes a position, in {dtype}"
-    if fixed and all(map(math.isfinite, fixed.values())):
-        bytes_ = " + ".join(_product(int(number) * width, letters) for letters, number in fixed.items())
-        yield f"{'and ' if totals else ''}at most {bytes_} bytes however many positions there are, in {dtype}"
-    if split.again:
-        yield f"computed again in every step: {', '.join(split.again)}"
-    local = [let.name for let in split.program.lets if let.name in split.axis and not let.hidden]
-    yield f"computed for new positions alone: {', '.join(name for name in local if name not in split.kept)}"
-
-
-def _product(number: int, letters: str) -> str:
-    return letters if letters and number == 1 else f"{number:,} * {letters}" if letters else f"{number:,}"
+def _check_lengths(lengths: Sequence[int], sequences: int, most: int) -> None:
+    if len(lengths) != sequences:
+        raise _error("IX515", f"{len(lengths)} lengths for {sequences} sequences", None)
+    wrong = [int(length) for length in lengths if not 0 <= int(length) <= most]
+    if wrong:
+        raise _error("IX515", f"a sequence of {most} positions has no first {wrong[0]}", None)
 
 
 def _error(code: str, message: str, help: str | None) -> CallError:

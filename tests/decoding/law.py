@@ -24,13 +24,13 @@ def check(
     split = decoder._split
     full = decoder.program(outputs=decoder._wanted, backend=backend, **arrays)
     for name, expected, rows in zip(decoder._wanted, full, in_pieces(decoder, arrays, counts, backend), strict=True):
-        axis = split.axis[name]
+        axis = split.axis[name] - len(split.program.tensors[name].axes)
         begin = 0
         for number, piece in enumerate(rows):
             found, whole = np.asarray(piece), np.asarray(expected)
             size = found.shape[axis]
             wanted = np.take(whole, range(begin, begin + size), axis)
-            for other in split.along[name]:
+            for other in (place - len(split.program.tensors[name].axes) for place in split.along[name]):
                 if other != axis:
                     wanted = np.take(wanted, range(found.shape[other]), other)
             np.testing.assert_allclose(found, wanted, rtol=close, atol=close, err_msg=f"{name}, piece {number}")
@@ -59,5 +59,5 @@ def in_pieces(
 
 
 def rows_of(decoder: Decoder, name: str, array: Any, first: int, count: int) -> Any:
-    axis = decoder._split.along[name][0]
-    return array[(*[slice(None)] * axis, slice(first, first + count))]
+    behind = len(decoder._split.program.tensors[name].axes) - 1 - decoder._split.along[name][0]
+    return array[(..., slice(first, first + count), *[slice(None)] * behind)]

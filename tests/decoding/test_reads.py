@@ -34,6 +34,11 @@ def test_these_do_not_look_ahead(text: str, first: int) -> None:
     [
         ("let out[i, e] = sum[t in 0..3](x[i + t - 1, e] * a[t, e] where 0 <= i + t - 1 < size(i));", (0, 1)),
         ("let out[i, e] = x[size(i) - 1 - i, e];", (0, 3)),
+        (
+            "let out[0, e] = x[0, e]; "
+            "let out[i in 1..size(i), e] = out[i - 1, e] + (if i + 1 < size(i) { x[i + 1, e] } else { 0 });",
+            (1, 2),
+        ),
         (f"{SCORES} let out[i, e] = x[argmax[j](s[i, j] where j <= i + 1), e];", (0, 1)),
     ],
 )

@@ -15,7 +15,12 @@ from indexical.run.stores import SPARE, most_rows
 HEAD = "space position(i, j), feature(d, e); input x[i, d], w : i64;"
 WINDOW = "let a[i, j] = softmax[j](sum[d](x[i, d] * x[j, d]) where {}); let y[i, e] = sum[j](a[i, j] * x[j, e]);"
 WHOLE = "let k[j, e] = tanh(y[j, e]); let z[i, e] = sum[j](k[j, e] * sum[d](y[i, d] * k[j, d]) where j <= i);"
-GUARDS = ["j <= i && i - j < 3", "i >= j, j > i - w", "j <= i && (i - j < 2 || i - j == 4)", "j <= i, i - j <= w && w > 1"]
+GUARDS = [
+    "j <= i && i - j < 3",
+    "i >= j, j > i - w",
+    "j <= i && (i - j < 2 || i - j == 4)",
+    "j <= i, i - j <= w && w > 1",
+]
 LENGTH = 5 * SPARE
 DRAW = np.random.default_rng(0)
 ARRAYS = {"x": 0.5 * DRAW.normal(size=(LENGTH, 2)), "w": np.array(3)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -60,12 +61,36 @@ def last_rows(array: Any, axis: int, rows: int, count: int) -> Any:
     lacking = count - there.shape[axis]
     if not lacking:
         return there
-    shape = list(there.shape)
-    shape[axis] = lacking
-    if tensors.is_tensor(there):
-        return tensors.load_torch().cat((there.new_zeros(shape), there), axis)
-    if jax_arrays.is_jax(there):
+    return joined((beside(there, axis, lacking), there), axis)
+
+
+def beside(array: Any, axis: int, count: int) -> Any:
+    """So many rows of zeros, to be joined with an array along an axis."""
+    shape = list(array.shape)
+    shape[axis] = count
+    if tensors.is_tensor(array):
+        return array.new_zeros(shape)
+    if jax_arrays.is_jax(array):
         import jax.numpy as jnp
 
-        return jnp.concatenate((jnp.zeros(shape, there.dtype), there), axis)
-    return np.concatenate((np.zeros(shape, there.dtype), there), axis)
+        return jnp.zeros(shape, array.dtype)
+    return np.zeros(shape, array.dtype)
+
+
+def joined(arrays: tuple[Any, ...], axis: int) -> Any:
+    """Arrays as one, along an axis."""
+    if tensors.is_tensor(arrays[0]):
+        return tensors.load_torch().cat(arrays, axis)
+    if jax_arrays.is_jax(arrays[0]):
+        import jax.numpy as jnp
+
+        return jnp.concatenate(arrays, axis)
+    return np.concatenate(arrays, axis)
+
+
+def taken(array: Any, axis: int, indices: Sequence[int]) -> Any:
+    """The rows at these indices, in their order."""
+    if tensors.is_tensor(array):
+        places = tensors.load_torch().tensor(list(indices), device=array.device)
+        return array.index_select(axis, places)
+    return array[(..., np.array(indices, int), *[slice(None)] * (-1 - axis))]

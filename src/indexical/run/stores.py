@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..transform.memory import Memory
-from .growing import rows_of, shares, with_room, written
+from .growing import rows_of, shares, taken, with_room, written
 
 # The positions that a state with windows can go back at least.
 SPARE = 64
@@ -92,6 +92,17 @@ class Store:
         for memory, array in zip(self.memories, self.arrays, strict=True):
             rows = length + memory.offset - (self.first if memory.window else 0)
             new.arrays.append(with_room(array, memory.axis, rows, array.shape[memory.axis]))
+        return new
+
+    def reordered(self, axes: Mapping[str, int], indices: Sequence[int]) -> Store:
+        """Arrays of their own for these points along an axis of each tensor."""
+        new = Store(self.memories, self.reach)
+        new.first = self.first
+        for memory, array in zip(self.memories, self.arrays, strict=True):
+            if memory.tensor in axes:
+                new.arrays.append(taken(array, axes[memory.tensor], indices))
+            else:
+                new.arrays.append(with_room(array, memory.axis, array.shape[memory.axis], 0))
         return new
 
     def take(self, length: int, count: int, found: Iterable[Any]) -> None:

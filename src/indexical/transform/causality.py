@@ -22,7 +22,8 @@ from ..ir.text import shown
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, meaning, reads_of, rebuild, substitute, walk
 from ..source import Span
-from .past import COMPARISONS, Split, Unsplit, found, sizes_in
+from .past import Split, found
+from .positions import COMPARISONS, Unsplit, sizes_in
 
 # The scan of a tensor whose name is that of a definition behind this says that a reduction of it takes a position.
 _TAKEN = "@"
@@ -52,6 +53,7 @@ class _Between(Dependence):
             for name in group
             if len(group) > 1 or name in left[name]
         }
+        self.endless = frozenset(self.loops)
 
     def group(self, name: str) -> tuple[str, ...]:
         return self.loops.get(name, ())

@@ -17,7 +17,8 @@ from ..ir.types import Coordinate
 from ..ir.walk import rebuild, substitute, walk
 from ..records import dataclass
 from .memory import Memory, Remembered, plus
-from .past import COMPARISONS, Split, Unsplit, changed, exprs_of, sizes_in
+from .past import Split
+from .positions import COMPARISONS, Unsplit, changed, exprs_of, sizes_in
 from .windows import positions_in
 
 # The position of the first row of what has a window, until that is put in its place.

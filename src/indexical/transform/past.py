@@ -8,29 +8,20 @@ where it is read elsewhere than at its own position.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 
 from ..diagnostics import Label
-from ..facts.positions import Positions
 from ..facts.view import View
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
 from ..ir.context import constants_of
 from ..ir.types import Coordinate
-from ..ir.walk import fresh, parts_in, rebuild, substitute, walk
+from ..ir.walk import walk
 from ..records import dataclass
-
-COMPARISONS = ("<", "<=", ">", ">=")
-
-
-class Unsplit(Exception):
-    """A program whose positions cannot be taken one after another: what is in the way, where, and what would help."""
-
-    def __init__(self, message: str, *labels: Label, help: str | None = None) -> None:
-        super().__init__(message)
-        self.labels, self.help = labels, help
+from .positions import Unsplit, along_one_size, check_input, exprs_of, sizes_in, without_scans
+from .totals import with_totals
 
 
 @dataclass(frozen=True)
@@ -40,6 +31,7 @@ class Split:
     `axis` is where a tensor has its rows, one for each position after the first `offset`. Those that are `kept` are
     read from later positions: at most so many rows back as `reach` says, where it does; `taken` says how far the
     reductions of a definition go back. Those that are done `again` are made of no data, and read from anywhere.
+    Of totals, whose last row is all that is kept, `ends` are definitions of that row, in the `plain` program.
     """
 
     program: ir.Program
@@ -51,6 +43,8 @@ class Split:
     again: tuple[str, ...]
     reach: Mapping[str, ir.Expr | None] = field(default_factory=dict)
     taken: Mapping[str, ir.Expr | None] = field(default_factory=dict)
+    plain: ir.Program | None = None
+    ends: Mapping[str, ir.Let] = field(default_factory=dict)
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -85,152 +79,29 @@ def found(program: ir.Program, along: str, fixed: Collection[str], outputs: Sequ
 
     Inputs that are `fixed` are there as a whole. That no position reads one after it is not proved here.
     """
-    program, row, axes = _renamed(_without_scans(program), along, fixed)
-    for tensor in program.inputs:
+    plain, row, axes = along_one_size(without_scans(program), along, fixed)
+    for tensor in plain.inputs:
         if tensor.name not in fixed:
-            _check_input(tensor, row, axes[tensor.name])
-    finder = _Finder(View(program), row, axes, frozenset(fixed))
-    for name in sorted(outputs, key=lambda name: len(axes[name])):
+            check_input(tensor, row, axes[tensor.name])
+    totals = with_totals(plain, row, axes)
+    result = _rows(totals.program, row, {**axes, **totals.along}, fixed, outputs)
+    if not totals.ends:
+        return result
+    # Where the first positions may be made up, a total over all of them is none.
+    return _rows(plain, row, axes, fixed, outputs) if result.least else replace(result, plain=plain, ends=totals.ends)
+
+
+def _rows(
+    program: ir.Program,
+    row: Coordinate,
+    along: Mapping[str, tuple[int, ...]],
+    fixed: Collection[str],
+    outputs: Sequence[str],
+) -> Split:
+    finder = _Finder(View(program), row, along, frozenset(fixed))
+    for name in sorted(outputs, key=lambda name: len(along[name])):
         finder.ask(name)
     return finder.result()
-
-
-# --------------------------------------------------------------------------- the positions
-
-
-def _renamed(
-    program: ir.Program, along: str, fixed: Collection[str]
-) -> tuple[ir.Program, Coordinate, dict[str, tuple[int, ...]]]:
-    """The program in which one size counts all positions; that coordinate, and the axes that have positions."""
-    view = View(program)
-    positions = Positions(view)
-    named = [
-        (tensor, number)
-        for tensor in program.tensors.values()
-        for number, axis in enumerate(tensor.axes)
-        if axis.coordinate.name == along or axis.coordinate.space == along
-    ]
-    if not named:
-        known = sorted({axis.coordinate.name for tensor in program.inputs for axis in tensor.axes})
-        help = f"the inputs have {', '.join(known) or 'none'}"
-        raise Unsplit(f"no coordinate and no space is called `{along}`", help=help)
-    of_inputs = [place for place in named if isinstance(place[0], ir.Input)] or named
-    groups = {positions.group(view.space_of(tensor.name, number)) for tensor, number in of_inputs}
-    counted = [
-        (tensor, number, axis)
-        for tensor in program.inputs
-        if tensor.name not in fixed
-        for number, axis in enumerate(tensor.axes)
-        if positions.group(view.space_of(tensor.name, number)) in groups and isinstance(axis.extent, ir.Size)
-    ]
-    if not counted:
-        raise Unsplit(f"no input has positions along `{along}`: there is nothing to take one after another")
-    counted.sort(key=lambda place: place[2].coordinate.name != along)
-    row = counted[0][2].coordinate
-    lengths = {axis.coordinate for _, _, axis in counted}
-    program = _with_one_size(program, row, lengths, {(tensor.name, number) for tensor, number, _ in counted})
-    constants = constants_of(program.definitions)
-    length = polynomial(build.size(row, program.inputs[0].span))
-    axes: dict[str, tuple[int, ...]] = {}
-    for tensor in program.tensors.values():
-        places = [
-            number
-            for number, axis in enumerate(tensor.axes)
-            if tensor.name not in fixed
-            and positions.group(view.space_of(tensor.name, number)) in groups
-            and (polynomial(axis.extent, constants) - length).constant is not None
-        ]
-        axes[tensor.name] = tuple(places)
-    return program, row, axes
-
-
-def _without_scans(program: ir.Program) -> ir.Program:
-    """The program with cumulative sums as sums up to a point."""
-
-    def change(expr: ir.Expr, ranges: Mapping[Coordinate, ir.Range]) -> ir.Expr:
-        inner = {**ranges, **{r.coordinate: r for r in expr.ranges}} if isinstance(expr, ir.Reduce) else ranges
-        expr = rebuild(expr, lambda child: change(child, inner))
-        if not isinstance(expr, ir.Normalize) or expr.op != "cumsum" or expr.coordinate not in ranges:
-            return expr
-        outer = ranges[expr.coordinate]
-        taken = {c.name for c in expr.type.coordinates} | {
-            c.name for part in walk(expr) if isinstance(part, ir.Reduce) for c in part.coordinates
-        }
-        running = build.coord(fresh(expr.coordinate, taken), expr.span)
-        earlier = build.apply("<=", (running, build.coord(expr.coordinate, expr.span)), "bool", expr.span)
-        values: dict[Coordinate, ir.Expr] = {expr.coordinate: running}
-        guard = None if expr.guard is None else substitute(expr.guard, values)
-        range = replace(outer, coordinate=running.coordinate)
-        body, guard = substitute(expr.body, values), build.conjunction((earlier, guard))
-        return build.reduce("sum", (range,), body, guard, expr.type.kind, expr.span)
-
-    def whole(clause: ir.Clause) -> ir.Clause:
-        ranges = {range.coordinate: range for range in clause.ranges}
-        return changed(clause, lambda expr: change(expr, ranges))
-
-    parts = (part for let in program.lets for part in parts_in(let))
-    if not any(isinstance(part, ir.Normalize) and part.op == "cumsum" for part in parts):
-        return program
-    lets = tuple(replace(let, clauses=tuple(map(whole, let.clauses))) for let in program.lets)
-    return replace(program, lets=lets)
-
-
-def _with_one_size(
-    program: ir.Program, row: Coordinate, lengths: set[Coordinate], places: set[tuple[str, int]]
-) -> ir.Program:
-    """The program in which these axes of inputs have the size of `row`."""
-
-    def change(expr: ir.Expr) -> ir.Expr:
-        if isinstance(expr, ir.Size):
-            return build.size(row, expr.span) if expr.coordinate in lengths else expr
-        return rebuild(expr, change)
-
-    def axis(tensor: ir.Input, number: int, axis: ir.Axis) -> ir.Axis:
-        taken = {other.coordinate for other in tensor.axes}
-        named = row if (tensor.name, number) in places and row not in taken else axis.coordinate
-        return ir.Axis(named, change(axis.extent), axis.origin)
-
-    inputs = tuple(
-        replace(tensor, axes=tuple(axis(tensor, number, one) for number, one in enumerate(tensor.axes)))
-        for tensor in program.inputs
-    )
-    lets = tuple(
-        replace(
-            let,
-            axes=tuple(ir.Axis(axis.coordinate, change(axis.extent), axis.origin) for axis in let.axes),
-            clauses=tuple(changed(clause, change) for clause in let.clauses),
-        )
-        for let in program.lets
-    )
-    return replace(program, inputs=inputs, lets=lets)
-
-
-def changed(clause: ir.Clause, change: Callable[[ir.Expr], ir.Expr]) -> ir.Clause:
-    """The clause with every expression of it changed."""
-    return ir.Clause(
-        tuple(map(change, clause.slots)),
-        tuple(replace(range, lower=change(range.lower), upper=change(range.upper)) for range in clause.ranges),
-        change(clause.body),
-        None if clause.guard is None else change(clause.guard),
-        clause.span,
-    )
-
-
-def _is_beside(index: ir.Expr, slot: ir.Expr, distance: int) -> bool:
-    return (polynomial(index) - polynomial(slot)).constant == distance
-
-
-def _check_input(tensor: ir.Input, row: Coordinate, along: tuple[int, ...]) -> None:
-    """Refuse an input that has more for a further position than one row."""
-    if len(along) > 1:
-        words = "every pair of positions has a value of its own"
-        help = f"if it is known as a whole, give it as a weight: `{tensor.name}=…`"
-        raise Unsplit(f"`{tensor.name}` is given for pairs of positions", Label(tensor.span, words), help=help)
-    for number, axis in enumerate(tensor.axes):
-        if number not in along and row in sizes_in(axis.extent):
-            words = f"`{axis.coordinate.name}` has more points the more positions there are"
-            message = f"`{tensor.name}` grows with the positions, but not by one for each"
-            raise Unsplit(message, Label(tensor.span, words))
 
 
 # ------------------------------------------------------------------------- who reads whom
@@ -326,15 +197,5 @@ class _Finder:
         self.again |= dict.fromkeys(other for other in self.view.made_of(name) if self.along[other])
 
 
-def exprs_of(clause: ir.Clause) -> Iterator[ir.Expr]:
-    """Every expression of a clause but its slots."""
-    yield clause.body
-    if clause.guard is not None:
-        yield clause.guard
-    for range in clause.ranges:
-        yield range.lower
-        yield range.upper
-
-
-def sizes_in(expr: ir.Expr) -> set[Coordinate]:
-    return {part.coordinate for part in walk(expr) if isinstance(part, ir.Size)}
+def _is_beside(index: ir.Expr, slot: ir.Expr, distance: int) -> bool:
+    return (polynomial(index) - polynomial(slot)).constant == distance

@@ -15,7 +15,8 @@ from ..ir.graph import components
 from ..ir.types import Coordinate
 from ..ir.walk import rebuild, walk
 from ..records import dataclass
-from .past import Split, sizes_in
+from .past import Split
+from .positions import sizes_in
 
 # A definition that takes positions, or a tensor that is kept: one name may be both.
 _Node = tuple[str, bool]
@@ -62,7 +63,7 @@ class _Finder:
         self.wide: set[_Node] = {(name, True) for name in split.kept if split.steps(name) or split.offset[name]}
         for let in (split.program.definitions[name] for name in split.rows):
             node = (let.name, False)
-            self.ties[node] = set()
+            self.ties.setdefault(node, set())
             columns = [n for n in split.along[let.name] if n != split.axis[let.name]]
             if columns and (let.name in outputs or split.offset[let.name]):
                 self.wide.add(node)

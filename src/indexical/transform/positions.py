@@ -1,0 +1,175 @@
+"""The positions of a program along a coordinate or a space: one size counts them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+from ..diagnostics import Label
+from ..facts.positions import Positions
+from ..facts.view import View
+from ..ir import build
+from ..ir import nodes as ir
+from ..ir.affine import polynomial
+from ..ir.context import constants_of
+from ..ir.types import Coordinate
+from ..ir.walk import fresh, parts_in, rebuild, substitute, walk
+
+COMPARISONS = ("<", "<=", ">", ">=")
+
+
+class Unsplit(Exception):
+    """A program whose positions cannot be taken one after another: what is in the way, where, and what would help."""
+
+    def __init__(self, message: str, *labels: Label, help: str | None = None) -> None:
+        super().__init__(message)
+        self.labels, self.help = labels, help
+
+
+def along_one_size(
+    program: ir.Program, along: str, fixed: Collection[str]
+) -> tuple[ir.Program, Coordinate, dict[str, tuple[int, ...]]]:
+    """The program in which one size counts all positions; that coordinate, and the axes that have positions."""
+    view = View(program)
+    positions = Positions(view)
+    named = [
+        (tensor, number)
+        for tensor in program.tensors.values()
+        for number, axis in enumerate(tensor.axes)
+        if axis.coordinate.name == along or axis.coordinate.space == along
+    ]
+    if not named:
+        known = sorted({axis.coordinate.name for tensor in program.inputs for axis in tensor.axes})
+        help = f"the inputs have {', '.join(known) or 'none'}"
+        raise Unsplit(f"no coordinate and no space is called `{along}`", help=help)
+    of_inputs = [place for place in named if isinstance(place[0], ir.Input)] or named
+    groups = {positions.group(view.space_of(tensor.name, number)) for tensor, number in of_inputs}
+    counted = [
+        (tensor, number, axis)
+        for tensor in program.inputs
+        if tensor.name not in fixed
+        for number, axis in enumerate(tensor.axes)
+        if positions.group(view.space_of(tensor.name, number)) in groups and isinstance(axis.extent, ir.Size)
+    ]
+    if not counted:
+        raise Unsplit(f"no input has positions along `{along}`: there is nothing to take one after another")
+    counted.sort(key=lambda place: place[2].coordinate.name != along)
+    row = counted[0][2].coordinate
+    lengths = {axis.coordinate for _, _, axis in counted}
+    program = _with_one_size(program, row, lengths, {(tensor.name, number) for tensor, number, _ in counted})
+    constants = constants_of(program.definitions)
+    length = polynomial(build.size(row, program.inputs[0].span))
+    axes: dict[str, tuple[int, ...]] = {}
+    for tensor in program.tensors.values():
+        places = [
+            number
+            for number, axis in enumerate(tensor.axes)
+            if tensor.name not in fixed
+            and positions.group(view.space_of(tensor.name, number)) in groups
+            and (polynomial(axis.extent, constants) - length).constant is not None
+        ]
+        axes[tensor.name] = tuple(places)
+    return program, row, axes
+
+
+def without_scans(program: ir.Program) -> ir.Program:
+    """The program with cumulative sums as sums up to a point."""
+
+    def change(expr: ir.Expr, ranges: Mapping[Coordinate, ir.Range]) -> ir.Expr:
+        inner = {**ranges, **{r.coordinate: r for r in expr.ranges}} if isinstance(expr, ir.Reduce) else ranges
+        expr = rebuild(expr, lambda child: change(child, inner))
+        if not isinstance(expr, ir.Normalize) or expr.op != "cumsum" or expr.coordinate not in ranges:
+            return expr
+        outer = ranges[expr.coordinate]
+        taken = {c.name for c in expr.type.coordinates} | {
+            c.name for part in walk(expr) if isinstance(part, ir.Reduce) for c in part.coordinates
+        }
+        running = build.coord(fresh(expr.coordinate, taken), expr.span)
+        earlier = build.apply("<=", (running, build.coord(expr.coordinate, expr.span)), "bool", expr.span)
+        values: dict[Coordinate, ir.Expr] = {expr.coordinate: running}
+        guard = None if expr.guard is None else substitute(expr.guard, values)
+        range = replace(outer, coordinate=running.coordinate)
+        body, guard = substitute(expr.body, values), build.conjunction((earlier, guard))
+        total = build.reduce("sum", (range,), body, guard, expr.type.kind, expr.span)
+        # A point that the guard removes reads as 0, whatever came before it.
+        none = build.whole(0, expr.span) if expr.type.kind == "whole" else build.real(Fraction(0), expr.span)
+        return total if expr.guard is None else build.select(expr.guard, total, none, expr.span)
+
+    def whole(clause: ir.Clause) -> ir.Clause:
+        ranges = {range.coordinate: range for range in clause.ranges}
+        return changed(clause, lambda expr: change(expr, ranges))
+
+    parts = (part for let in program.lets for part in parts_in(let))
+    if not any(isinstance(part, ir.Normalize) and part.op == "cumsum" for part in parts):
+        return program
+    lets = tuple(replace(let, clauses=tuple(map(whole, let.clauses))) for let in program.lets)
+    return replace(program, lets=lets)
+
+
+def _with_one_size(
+    program: ir.Program, row: Coordinate, lengths: set[Coordinate], places: set[tuple[str, int]]
+) -> ir.Program:
+    """The program in which these axes of inputs have the size of `row`."""
+
+    def change(expr: ir.Expr) -> ir.Expr:
+        if isinstance(expr, ir.Size):
+            return build.size(row, expr.span) if expr.coordinate in lengths else expr
+        return rebuild(expr, change)
+
+    def axis(tensor: ir.Input, number: int, axis: ir.Axis) -> ir.Axis:
+        taken = {other.coordinate for other in tensor.axes}
+        named = row if (tensor.name, number) in places and row not in taken else axis.coordinate
+        return ir.Axis(named, change(axis.extent), axis.origin)
+
+    inputs = tuple(
+        replace(tensor, axes=tuple(axis(tensor, number, one) for number, one in enumerate(tensor.axes)))
+        for tensor in program.inputs
+    )
+    lets = tuple(
+        replace(
+            let,
+            axes=tuple(ir.Axis(axis.coordinate, change(axis.extent), axis.origin) for axis in let.axes),
+            clauses=tuple(changed(clause, change) for clause in let.clauses),
+        )
+        for let in program.lets
+    )
+    return replace(program, inputs=inputs, lets=lets)
+
+
+def changed(clause: ir.Clause, change: Callable[[ir.Expr], ir.Expr]) -> ir.Clause:
+    """The clause with every expression of it changed."""
+    return ir.Clause(
+        tuple(map(change, clause.slots)),
+        tuple(replace(range, lower=change(range.lower), upper=change(range.upper)) for range in clause.ranges),
+        change(clause.body),
+        None if clause.guard is None else change(clause.guard),
+        clause.span,
+    )
+
+
+def check_input(tensor: ir.Input, row: Coordinate, along: tuple[int, ...]) -> None:
+    """Refuse an input that has more for a further position than one row."""
+    if len(along) > 1:
+        words = "every pair of positions has a value of its own"
+        help = f"if it is known as a whole, give it as a weight: `{tensor.name}=…`"
+        raise Unsplit(f"`{tensor.name}` is given for pairs of positions", Label(tensor.span, words), help=help)
+    for number, axis in enumerate(tensor.axes):
+        if number not in along and row in sizes_in(axis.extent):
+            words = f"`{axis.coordinate.name}` has more points the more positions there are"
+            message = f"`{tensor.name}` grows with the positions, but not by one for each"
+            raise Unsplit(message, Label(tensor.span, words))
+
+
+def exprs_of(clause: ir.Clause) -> Iterator[ir.Expr]:
+    """Every expression of a clause but its slots."""
+    yield clause.body
+    if clause.guard is not None:
+        yield clause.guard
+    for range in clause.ranges:
+        yield range.lower
+        yield range.upper
+
+
+def sizes_in(expr: ir.Expr) -> set[Coordinate]:
+    return {part.coordinate for part in walk(expr) if isinstance(part, ir.Size)}
