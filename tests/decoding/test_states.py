@@ -28,16 +28,20 @@ X = DRAW.normal(size=(2, 8, 3))
 WEIGHTS = {"W_Q": DRAW.normal(size=(3, 4)), "W_K": DRAW.normal(size=(3, 4)), "W_V": DRAW.normal(size=(3, 2))}
 
 
-@pytest.fixture(params=["numpy", "torch", "jax"])
-def case(request: pytest.FixtureRequest) -> tuple[Any, Any, Any]:
+def made(kind: str) -> tuple[Any, Any, Any]:
     """A decoder, the positions and the outputs at all of them."""
-    make: Any = torch.tensor if request.param == "torch" else np.array
-    if request.param == "jax":
+    make: Any = torch.tensor if kind == "torch" else np.array
+    if kind == "jax":
         make = pytest.importorskip("jax.numpy").asarray
     weights = {name: make(value) for name, value in WEIGHTS.items()}
     decode = ix.incremental(CAUSAL, "i", **weights)
     x = make(X)
     return decode, x, decode.program(x, **weights)
+
+
+@pytest.fixture(params=["numpy", "torch"])
+def case(request: pytest.FixtureRequest) -> tuple[Any, Any, Any]:
+    return made(request.param)
 
 
 def same(found: Any, expected: Any) -> None:
@@ -94,6 +98,14 @@ def test_arrays_of_the_caller_are_not_written_to(case: Any) -> None:
     past = [x.new_zeros(2, 5, n) if isinstance(x, torch.Tensor) else np.zeros((2, 5, n)) for n in (4, 2)]
     decode.step_program(x[:, :1], *decode._weights.values(), *past)
     assert not any(np.asarray(array).any() for array in past)
+
+
+def test_arrays_of_jax_are_made_anew() -> None:
+    decode, x, full = made("jax")
+    state, _ = decode.prefill(x[:, :6])
+    after, _ = decode.step(x[:, :1], state)
+    _, out = decode.step(x[:, 6:7], after.back_to(6))
+    same(out, full[:, 6:7])
 
 
 def test_a_recurrence_keeps_its_last_row_and_goes_back_to_states_that_are_held() -> None:
