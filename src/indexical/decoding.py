@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,24 +18,33 @@ from .records import dataclass
 from .run import tensors
 from .run.asked import packed
 from .run.calling import Caller
-from .run.growing import last_rows, rows_of, taken, with_room
+from .run.growing import last_rows, rounded, rows_of, taken, with_room
 from .run.ragged import Ragged, assembled, first_pass, places, shorter, step_each
 from .run.stores import SPARE, Store
 from .transform.causality import split
 from .transform.incremental import Stepping, step_of
+from .transform.memory import arrays_of
 from .transform.past import Split
 from .transform.positions import Unsplit
 from .views.decoder import words
 
 
 def incremental(
-    program: Told, /, along: str, outputs: str | Iterable[str] | None = None, **weights: Any
+    program: Told,
+    /,
+    along: str,
+    outputs: str | Iterable[str] | None = None,
+    keep: Literal["bf16", "i8"] | None = None,
+    **weights: Any,
 ) -> Decoder:
     """The program, one position after another: `prefill` takes those that are there, `step` one more or a few.
 
     `along` is a coordinate of the positions, or their space. `weights` are inputs that stay what they are, by name:
     they need not be given in every call. One that has positions, such as a table of embeddings, is there for all of
     them. The parameters of an `ix.nn.Module` are its weights.
+
+    `keep="bf16"` holds what is kept of each position in 16 bits, `keep="i8"` in 8 bits with a factor for each row. Then
+    a step converts all that it reads.
 
     Raises `ix.Error` where a position depends on one after it, with the read and the two positions.
     """
@@ -48,10 +57,12 @@ def incremental(
     for name in weights:
         if name not in known.inputs:
             raise _error("IX501", f"no input is called `{name}`", f"this program takes {', '.join(known.inputs)}")
+    if keep not in (None, "bf16", "i8"):
+        raise _error("IX515", f"what is kept cannot be held as `{keep}`", "`bf16` and `i8` can be chosen")
     wanted = known.wanted(outputs)
     try:
         found = split(known._program, along, weights.keys(), wanted)
-        stepping = step_of(found, wanted)
+        stepping = step_of(found, wanted, keep)
     except Unsplit as problem:
         raise CallError([Diagnostic("IX518", str(problem), problem.labels, help=problem.help)]) from None
     alone = isinstance(outputs, str) or (outputs is None and len(wanted) == 1)
@@ -75,7 +86,7 @@ class Decoder:
         self._split, self._stepping, self._wanted, self._alone = split, stepping, wanted, alone
         self._weights = weights
         self._memories = stepping.memories
-        self._growing = tuple(memory for memory in self._memories if memory.rows is None)
+        self._growing = tuple(part for memory in self._memories if memory.rows is None for part in arrays_of(memory))
         kept = tuple(m.tensor for m in self._memories if m.tensor not in program.inputs)
         ends = {name: split.ends[name].name for name in kept if name in split.ends}
         self._given = tuple(dict.fromkeys((*wanted, *(ends.get(name, name) for name in kept))))
@@ -165,6 +176,7 @@ class Decoder:
             for number, axis in reversed(tuple(enumerate(tensor.axes)))
             if axis.extent == named[0].extent
         }
+        found |= {memory.scale: found[memory.tensor] + 1 for memory in self._memories if memory.scale}
         shared = [name for name in (*self.inputs, *self._wanted) if name not in found]
         if shared:
             message = f"`{shared[0]}` has no `{named[0].coordinate.name}`: all sequences share it"
@@ -261,7 +273,9 @@ class Decoder:
                 tails.append(last_rows(kept[memory.tensor], memory.axis, length + memory.offset, memory.rows))
         reach = [whole.value(far, lambda leaf: self._known(leaf, kept)) for far in self._stepping.reach]
         store = Store(self._growing, max(0, 0, *reach))
-        store.begin([kept[memory.tensor] for memory in self._growing], length, max(length, capacity or 0))
+        growing = [memory for memory in self._memories if memory.rows is None]
+        arrays = [array for memory in growing for array in rounded(kept[memory.tensor], memory.keep)]
+        store.begin(arrays, length, max(length, capacity or 0))
         return State(self, store, length, tuple(tails), fixed, backend)
 
     def _known(self, leaf: ir.Size | ir.Read, given: dict[str, Any]) -> int:
@@ -339,7 +353,9 @@ class State:
     def _after(self, count: int, found: tuple[Any, ...]) -> State:
         """The state after a step, which gave these."""
         pairs = list(zip(self._decoder._memories, found, strict=True))
-        self._store.take(self.length, count, [array for memory, array in pairs if memory.rows is None])
+        grown = [(memory, array) for memory, array in pairs if memory.rows is None]
+        arrays = [part for memory, array in grown for part in rounded(array, memory.keep)]
+        self._store.take(self.length, count, arrays)
         tails = tuple(array for memory, array in pairs if memory.rows is not None)
         return State(self._decoder, self._store, self.length + count, tails, self._fixed, self._backend)
 

@@ -58,7 +58,9 @@ def free_attention(algebra: Algebra, gather: Gather, names: Iterator[str]) -> Fr
     site, key, query = gather.site, gather.coordinate, gather.asks
     total = site.expr
     assert isinstance(total, ir.Reduce)
-    trail = next(trail for expr, trail in visit_clause(site.clause) if expr is total)
+    trail = next((trail for expr, trail in visit_clause(site.clause) if expr is total), None)
+    if trail is None:
+        return None  # A sum of another definition, which was written out in this one.
     weights = [site.product.factors[n] for n in sorted(gather.weights.used)]
     values = [f for f in gather.values if key in f.coordinates]
     rest = [f for f in gather.values if key not in f.coordinates]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..diagnostics import CallError, Diagnostic
 from . import jax_arrays, tensors
 
 # The rows that an array has room for at least, when it is first made.
@@ -94,3 +95,21 @@ def taken(array: Any, axis: int, indices: Sequence[int]) -> Any:
         places = tensors.load_torch().tensor(list(indices), device=array.device)
         return array.index_select(axis, places)
     return array[(..., np.array(indices, int), *[slice(None)] * (-1 - axis))]
+
+
+def rounded(array: Any, keep: str | None) -> list[Any]:
+    """An array as it is kept: as it is, in 16 bits, or in 8 bits with a factor for each row along the last axis."""
+    if keep is None:
+        return [array]
+    if keep == "bf16":
+        if tensors.is_tensor(array):
+            return [array.to(tensors.load_torch().bfloat16)]
+        if jax_arrays.is_jax(array):
+            return [array.astype("bfloat16")]
+        message = "NumPy has no numbers of 16 bits with the range of others"
+        raise CallError([Diagnostic("IX515", message, help="give arrays of PyTorch or JAX, or keep them as `i8`")])
+    if tensors.is_tensor(array):
+        scale = array.abs().amax(-1) / 127 if array.numel() else array.sum(-1)
+        return [(array / scale.clamp(min=1e-30)[..., None]).round().to(tensors.load_torch().int8), scale]
+    scale = abs(array).max(-1) / 127 if array.size else array.sum(-1)
+    return [(array / scale.clip(1e-30)[..., None]).round().astype("int8"), scale]

@@ -36,9 +36,9 @@ class Stepping:
     reach: tuple[ir.Expr, ...] = ()
 
 
-def step_of(split: Split, outputs: tuple[str, ...]) -> Stepping:
-    """The step program. `order` is left to the checker."""
-    return _Step(split, outputs).result()
+def step_of(split: Split, outputs: tuple[str, ...], keep: str | None = None) -> Stepping:
+    """The step program, whose arrays of what is past are as `keep` says. `order` is left to the checker."""
+    return _Step(split, outputs, keep).result()
 
 
 class _Step(Remembered):
@@ -62,11 +62,16 @@ class _Step(Remembered):
             elif name in split.kept:
                 lets.append(self._joined(tensor))
                 memories.append(self._memory(name, None))
+                if memories[-1].scale:
+                    lets.append(self._scaled(tensor, memories[-1]))
+                if isinstance(tensor, ir.Input) and name in self.news:
+                    lets.append(self._same(tensor))
             elif name in split.again:
                 assert isinstance(tensor, ir.Let)
                 lets.append(self._in_full(tensor))
         inputs = [self._input(tensor) for tensor in self.source.inputs]
         inputs += [self._past(self.source.tensors[memory.tensor], memory) for memory in memories]
+        inputs += [self._scale(self.source.tensors[memory.tensor], memory) for memory in memories if memory.scale]
         before = self.before
         if before is not None and not any(map(self._counts, lets)):
             before = None

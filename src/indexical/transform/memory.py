@@ -35,19 +35,32 @@ class Memory:
     offset: int
     rows: int | None
     window: bool = False
+    keep: str | None = None
+    scale: str | None = None
+
+
+def arrays_of(memory: Memory) -> tuple[Memory, ...]:
+    """The arrays that a tensor is kept in: its numbers, and their factors where it has some."""
+    if memory.scale is None:
+        return (memory,)
+    return memory, replace(memory, tensor=memory.scale, past=memory.scale, axis=memory.axis + 1)
 
 
 class Remembered:
     """The names, inputs and definitions of a step for what is kept."""
 
-    def __init__(self, split: Split, outputs: tuple[str, ...]) -> None:
-        self.split, self.outputs = split, outputs
+    def __init__(self, split: Split, outputs: tuple[str, ...], keep: str | None = None) -> None:
+        self.split, self.outputs, self.keep = split, outputs, keep
         self.source = split.program
         self.span = Span(self.source.source, 0, 0)
         self.taken = {*self.source.tensors}
         self.names = {name: self._name(f"{name}_all") for name in (*split.kept, *split.again)}
         self.past = {name: self._name(f"{name}_past") for name in split.kept}
         self.windows = windows_of(split, outputs)
+        # An input cannot be handed out: a definition that is the same can.
+        inputs = [name for name in split.kept if keep and isinstance(self.source.tensors[name], ir.Input)]
+        self.held = {name: self._name(f"{name}_held") for name in split.kept if keep == "i8"}
+        self.news = {name: self._name(f"{name}_new") for name in inputs}
         self.tails = {name: rows for name in split.kept if (rows := self._tail(name)) is not None}
         others = [name for name in split.kept if name not in self.tails and name not in self.windows.kept]
         self.taps = {name: rows for name in others if (rows := taps_of(split, name)) is not None}
@@ -98,7 +111,22 @@ class Remembered:
     def _memory(self, name: str, rows: int | None) -> Memory:
         axis = self.split.axis[name] - len(self.source.tensors[name].axes)
         window = name in self.windows.kept
-        return Memory(name, self.past[name], self.names[name], axis, self.split.offset[name], rows, window)
+        keep = self.keep if rows is None and self.is_rounded(name) else None
+        after = self.names[name] if keep is None else self.news.get(name, name)
+        scale = f"{self.past[name]}_scale" if keep == "i8" else None
+        return Memory(name, self.past[name], after, axis, self.split.offset[name], rows, window, keep, scale)
+
+    def is_rounded(self, name: str) -> bool:
+        """Whether what is kept of a tensor may be held in fewer bits: real numbers, of which a row has several."""
+        tensor = self.source.tensors[name]
+        is_row = self.split.axis[name] == len(tensor.axes) - 1
+        return tensor.kind == "real" and not is_row and not self.split.steps(name)
+
+    def _scale(self, tensor: ir.Input | ir.Let, memory: Memory) -> ir.Input:
+        """A factor for every row of a tensor, whatever its last coordinate."""
+        assert memory.scale is not None
+        past = self._past(tensor, memory)
+        return ir.Input(memory.scale, past.axes[:-1], "real", None, tensor.span)
 
     # --------------------------------------------------------------------------------- inputs
 
@@ -131,7 +159,10 @@ class Remembered:
             named = extent.coordinate if isinstance(extent, ir.Size) else axis.coordinate
             used = {other.coordinate.name for other in axes} | {self.every.name, self.recent.name}
             axes.append(ir.Axis(fresh(named, used), extent))
-        return ir.Input(memory.past, tuple(axes), tensor.kind, None, tensor.span, owned=memory.rows is None)
+        if memory.scale is not None:
+            return ir.Input(memory.past, tuple(axes), "whole", "i8", tensor.span)
+        owned = memory.rows is None and memory.keep is None
+        return ir.Input(memory.past, tuple(axes), tensor.kind, None, tensor.span, owned=owned)
 
     def _room(self, memory: Memory) -> ir.Expr:
         """The number of rows of the array that has what is past."""
@@ -150,6 +181,27 @@ class Remembered:
 
     # ---------------------------------------------------------------------------------- memory
 
+    def _scaled(self, tensor: ir.Input | ir.Let, memory: Memory) -> ir.Let:
+        """What is past of a tensor: its small numbers, times their factors."""
+        assert memory.scale is not None
+        axes = self._past(tensor, memory).axes
+        slots = tuple(build.coord(axis.coordinate, self.span) for axis in axes)
+        zero = build.whole(0, self.span)
+        ranges = tuple(ir.Range(axis.coordinate, zero, axis.extent, True, self.span) for axis in axes)
+        code = build.read(memory.past, slots, "whole", self.span)
+        factor = build.read(memory.scale, slots[:-1], "real", self.span)
+        clause = ir.Clause(slots, ranges, build.apply("*", (code, factor), "real", self.span), None, self.span)
+        return ir.Let(self.held[tensor.name], axes, "real", (clause,), False, self.span)
+
+    def _same(self, tensor: ir.Input) -> ir.Let:
+        """A definition that is an input."""
+        slots = tuple(build.coord(axis.coordinate, self.span) for axis in tensor.axes)
+        zero = build.whole(0, self.span)
+        ranges = tuple(ir.Range(a.coordinate, zero, a.extent, True, self.span) for a in tensor.axes)
+        body = build.read(tensor.name, slots, tensor.kind, self.span)
+        clause = ir.Clause(slots, ranges, body, None, self.span)
+        return ir.Let(self.news[tensor.name], tensor.axes, tensor.kind, (clause,), False, self.span)
+
     def _joined(self, tensor: ir.Input | ir.Let) -> ir.Let:
         """The rows that are past, and the new ones behind them."""
         memory = self._memory(tensor.name, None)
@@ -161,7 +213,8 @@ class Remembered:
             first = build.apply("-", (self.width, self.new), "whole", self.span)
         is_new = build.apply(">=", (here, first), "bool", self.span)
         new = tidied(build.apply("-", (here, first), "whole", self.span))
-        return self._over(tensor, memory.after, own, self._room(memory), axis, is_new, new, here, memory.past)
+        past = self.held[tensor.name] if memory.scale else memory.past
+        return self._over(tensor, self.names[tensor.name], own, self._room(memory), axis, is_new, new, here, past)
 
     def _handed_on(self, tensor: ir.Input | ir.Let, rows: int) -> ir.Let:
         """The last rows after a step, of the new ones and of those that were past."""

@@ -17,42 +17,59 @@ from ..plan.steps import WIDTH
 from ..run.stores import most_rows
 from ..transform.memory import Memory
 
+# The bytes of a number that is kept in fewer bits.
+_BYTES = {"bf16": 2, "i8": 1}
+
 
 def words(decoder: Any) -> Iterable[str]:
     """Lines that say what is kept of each position, and what is computed again."""
-    split, tensors_ = decoder._split, decoder._split.program.tensors
-    sizes = _sizes(decoder)
+    split = decoder._split
     width, dtype = _width(decoder)
     yield f"{', '.join(decoder._wanted)}: one position of `{decoder.along}` after another"
-    totals: dict[str, int] = {}
-    fixed: dict[str, float] = {}
-    lines = []
+    yield "kept of each position:" if decoder._memories else "nothing is kept"
+    growing: dict[str, float] = {}
+    bounded: dict[str, float] = {}
     for memory in decoder._memories:
-        rows_at = split.axis[memory.tensor]
-        extents = [axis.extent for n, axis in enumerate(tensors_[memory.tensor].axes) if n != rows_at]
-        known = [sizes[extent] for extent in extents if extent in sizes]
-        letters = " * ".join(shown(extent) for extent in extents if extent not in sizes)
-        own = math.prod(known)
+        extents = _beside(decoder, memory)
+        into, rows = growing, ""
         if memory.window or memory.rows is not None:
+            into = bounded
             far = " or ".join(map(shown, decoder._stepping.reach)) if memory.window else f"{memory.rows}"
             rows = f", of the last {counted(int(far), 'position') if far.isdigit() else f'`{far}` positions'} alone"
             rows = ", one total of all" if memory.tensor in split.ends else rows
-            fixed[letters] = fixed.get(letters, 0) + own * _most_rows(decoder, memory)
-        else:
-            rows, totals[letters] = "", totals.get(letters, 0) + own
-        lines.append(f"  {memory.tensor}: {_product(own, letters)} numbers{rows}")
-    yield "kept of each position:" if lines else "nothing is kept"
-    yield from lines
-    if totals:
-        bytes_ = " + ".join(_product(number * width, letters) for letters, number in totals.items())
-        yield f"in all {bytes_} bytes a position, in {dtype}"
-    if fixed and all(map(math.isfinite, fixed.values())):
-        bytes_ = " + ".join(_product(int(number) * width, letters) for letters, number in fixed.items())
-        yield f"{'and ' if totals else ''}at most {bytes_} bytes however many positions there are, in {dtype}"
+        yield f"  {memory.tensor}: {_product(*_count(decoder, extents))} numbers{rows}"
+        parts = [(extents, _BYTES.get(memory.keep or "", width))]
+        parts += [(extents[:-1], width)] if memory.scale else []
+        for part, bytes_ in parts:
+            number, letters = _count(decoder, part)
+            held = 1 if into is growing else _most_rows(decoder, memory)
+            into[letters] = into.get(letters, 0) + number * bytes_ * held
+    dtype = " and ".join(dict.fromkeys([*(m.keep for m in decoder._memories if m.keep), dtype]))
+    if growing:
+        yield f"in all {_sum(growing)} bytes a position, in {dtype}"
+    if bounded and all(map(math.isfinite, bounded.values())):
+        yield f"{'and ' if growing else ''}at most {_sum(bounded)} bytes however many positions there are, in {dtype}"
     if split.again:
         yield f"computed again in every step: {', '.join(split.again)}"
     local = [let.name for let in split.program.lets if let.name in split.axis and not let.hidden]
     yield f"computed for new positions alone: {', '.join(name for name in local if name not in split.kept)}"
+
+
+def _beside(decoder: Any, memory: Memory) -> list[ir.Expr]:
+    """The extents of a row."""
+    rows_at, tensor = decoder._split.axis[memory.tensor], decoder._split.program.tensors[memory.tensor]
+    return [axis.extent for number, axis in enumerate(tensor.axes) if number != rows_at]
+
+
+def _count(decoder: Any, extents: list[ir.Expr]) -> tuple[int, str]:
+    """The product of extents: of those that are known, and of all others by name."""
+    sizes = _sizes(decoder)
+    known = [sizes[extent] for extent in extents if extent in sizes]
+    return math.prod(known), " * ".join(shown(extent) for extent in extents if extent not in sizes)
+
+
+def _sum(parts: dict[str, float]) -> str:
+    return " + ".join(_product(int(number), letters) for letters, number in parts.items())
 
 
 def _product(number: int, letters: str) -> str:
