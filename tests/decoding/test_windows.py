@@ -31,6 +31,7 @@ def rows_held(state: Any) -> list[int]:
     return [array.shape[0] for array in state._store.arrays]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["numpy", "torch", "reference"])
 @pytest.mark.parametrize("guard", GUARDS)
 def test_a_window_is_what_the_whole_pass_has(guard: str, kind: str) -> None:
