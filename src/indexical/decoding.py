@@ -189,8 +189,9 @@ class Decoder:
         """Every definition that is wanted or kept, at the positions of a call. A program whose first cases stand at
         fixed positions says nothing of fewer: it is given zeros there, which earlier positions do not hear."""
         if length >= self._least:
-            found: tuple[Any, ...] = self._first(outputs=self._given, backend=backend, **call)
-            return found
+            # Of no positions nothing is read: but for totals, which there are then too, it would be.
+            alone = [self._given] if length else [(name,) for name in self._given]
+            return tuple(one for names in alone for one in self._first(outputs=names, backend=backend, **call))
         tensors_, along = self._split.program.tensors, self._split.along
         for name in self.inputs:
             axis = along[name][0] - len(tensors_[name].axes)
@@ -246,7 +247,8 @@ class Decoder:
             found[name] = value
         missing = [name for name in self.inputs if name not in found]
         if missing:
-            raise _error("IX501", f"the input `{missing[0]}` is missing", f"pass {', '.join(self.inputs)}")
+            help = f"pass {', '.join(self.inputs)}; what is known for all positions, give to `ix.incremental`"
+            raise _error("IX501", f"the input `{missing[0]}` is missing", help)
         return found
 
     def _length(self, given: dict[str, Any]) -> int:

@@ -49,6 +49,11 @@ def test_a_total_is_carried(numbers: int, text: str, seed: int) -> None:
     assert state.nbytes == 2 * 8 * numbers
 
 
+def test_a_total_begins_beside_a_read_of_the_first_position() -> None:
+    decode = ix.incremental(HEAD + "let y[b, i, e] = sum[j](x[b, j, e] where j <= i) * x[b, 0, e];", "i")
+    check(decode, ARRAYS, (0, 1, 5))
+
+
 @pytest.mark.parametrize(
     "text",
     [
