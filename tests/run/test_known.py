@@ -260,7 +260,9 @@ COVERED = {
     "input x[t]; let h[0] = 0; let h[t in 1..size(t) + 1] = 0.5 * h[t - 1] + x[t - 1]; output h;": True,
     "input x[t]; let h[size(t) - 1] = 0; let h[t in 0..size(t) - 1] = h[t + 1] + x[t]; output h;": True,
     "input x[t]; let h[0] = 1; let h[1] = 1; let h[t in 2..size(t)] = h[t - 1] + h[t - 2] + x[t]; output h;": True,
-    "input x[t]; let h[0] = 1; let h[t in 1..size(t) / 2 + 1] = h[t - 1] + x[t]; output h;": False,
+    "input x[t]; let h[0] = 1; let h[t in 1..size(t) / 2 + 1] = h[t - 1] + x[t]; output h;": True,
+    "input x[t]; let h[0] = 1; let h[t in 1..min(size(t), 9)] = h[t - 1] + x[t]; output h;": True,
+    "input x[t]; let h[0] = 1; let h[t in 1..size(t) % 3 + 2] = h[t - 1] + x[t]; output h;": False,
 }
 
 

@@ -324,7 +324,7 @@ def _places(program: ir.Program) -> dict[Coordinate, str]:
 
 
 def _spelled(expr: ir.Expr, places: Mapping[Coordinate, str]) -> str | None:
-    """An extent as text about the shapes; None where it is more than sums and products of sizes."""
+    """An extent as text about the shapes; None where it is more than sums, products and parts of sizes."""
     match expr:
         case ir.Const(int(value)):
             return str(value)
@@ -333,5 +333,11 @@ def _spelled(expr: ir.Expr, places: Mapping[Coordinate, str]) -> str | None:
         case ir.Map("+" | "*" | "-" as op, (left, right)):
             sides = _spelled(left, places), _spelled(right, places)
             return None if None in sides else f"({sides[0]} {op} {sides[1]})"
+        case ir.Map("//", (left, ir.Const(int(divisor)))) if divisor > 0:
+            whole = _spelled(left, places)
+            return None if whole is None else f"({whole} // {divisor})"
+        case ir.Map("max" | "min" as op, arguments):
+            each = [_spelled(argument, places) for argument in arguments]
+            return None if None in each else f"{op}({', '.join(map(str, each))})"
         case _:
             return None
