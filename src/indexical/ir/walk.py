@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import replace
 from operator import is_
 from typing import assert_never
 
 from . import build
-from .nodes import Array, Clause, Const, Coord, Expr, Let, Map, Normalize, Range, Read, Reduce, Select, Size
+from .nodes import Array, Clause, Const, Coord, Expr, Let, Map, Normalize, Program, Range, Read, Reduce, Select, Size
 from .types import Coordinate, Type
 
 
@@ -102,6 +103,17 @@ def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
             return build.normalize(op, coordinate, change(body), guard and change(guard), type.kind, span)
         case _:
             assert_never(expr)
+
+
+def changed(clause: Clause, change: Callable[[Expr], Expr]) -> Clause:
+    """The clause with every expression of it changed."""
+    return Clause(
+        tuple(map(change, clause.slots)),
+        tuple(replace(range, lower=change(range.lower), upper=change(range.upper)) for range in clause.ranges),
+        change(clause.body),
+        None if clause.guard is None else change(clause.guard),
+        clause.span,
+    )
 
 
 def substitute(expr: Expr, values: Mapping[Coordinate, Expr]) -> Expr:
@@ -262,3 +274,24 @@ def fresh_name(name: str, taken: Container[str]) -> str:
         number += 1
         result = f"{name}_{number}"
     return result
+
+
+def with_numbers(program: Program, numbers: Mapping[str, Const]) -> Program:
+    """The program in which these numbers stand for inputs that are scalars."""
+
+    def change(expr: Expr) -> Expr:
+        if isinstance(expr, Read) and expr.tensor in numbers:
+            return replace(numbers[expr.tensor], span=expr.span)
+        return rebuild(expr, change)
+
+    lets = tuple(
+        replace(
+            let,
+            axes=tuple(replace(axis, extent=change(axis.extent)) for axis in let.axes),
+            clauses=tuple(changed(clause, change) for clause in let.clauses),
+        )
+        for let in program.lets
+    )
+    asserts = tuple(replace(claim, condition=change(claim.condition)) for claim in program.asserts)
+    inputs = tuple(tensor for tensor in program.inputs if tensor.name not in numbers)
+    return replace(program, inputs=inputs, lets=lets, asserts=asserts)

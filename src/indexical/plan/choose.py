@@ -50,6 +50,7 @@ from .steps import (
     Softmax,
     Step,
 )
+from .tables import with_shared_tables
 from .target import (
     BACKWARD,
     CHUNKS,
@@ -85,7 +86,7 @@ def choose(
     placed: list[str] = []
     selected: set[str] = set()
     if not isolate:
-        program, selected = gather_selected(by_joined(program), wanted)
+        program, selected = gather_selected(by_joined(with_shared_tables(program)), wanted)
         program, placed = by_places(program, needed_by(program, wanted, {}))
     reals = _reals(program, dtypes)
     dtype = next(iter(reals)) if len(reals) == 1 else None

@@ -14,11 +14,11 @@ from ..ir import nodes as ir
 from ..ir.affine import Polynomial, expression, polynomial, tidied
 from ..ir.needs import made_of
 from ..ir.types import Coordinate
-from ..ir.walk import rebuild, substitute, walk
+from ..ir.walk import changed, rebuild, substitute, walk
 from ..records import dataclass
 from .memory import Memory, Remembered, plus
 from .past import Split
-from .positions import COMPARISONS, Unsplit, changed, exprs_of, sizes_in
+from .positions import COMPARISONS, Unsplit, exprs_of, sizes_in
 from .windows import positions_in
 
 # The position of the first row of what has a window, until that is put in its place.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
@@ -14,7 +14,7 @@ from ..ir import nodes as ir
 from ..ir.affine import polynomial
 from ..ir.context import constants_of
 from ..ir.types import Coordinate
-from ..ir.walk import fresh, parts_in, rebuild, substitute, walk
+from ..ir.walk import changed, fresh, parts_in, rebuild, substitute, walk
 
 COMPARISONS = ("<", "<=", ">", ">=")
 
@@ -135,17 +135,6 @@ def _with_one_size(
         for let in program.lets
     )
     return replace(program, inputs=inputs, lets=lets)
-
-
-def changed(clause: ir.Clause, change: Callable[[ir.Expr], ir.Expr]) -> ir.Clause:
-    """The clause with every expression of it changed."""
-    return ir.Clause(
-        tuple(map(change, clause.slots)),
-        tuple(replace(range, lower=change(range.lower), upper=change(range.upper)) for range in clause.ranges),
-        change(clause.body),
-        None if clause.guard is None else change(clause.guard),
-        clause.span,
-    )
 
 
 def check_input(tensor: ir.Input, row: Coordinate, along: tuple[int, ...]) -> None:

@@ -16,9 +16,9 @@ from ..ir import nodes as ir
 from ..ir.affine import polynomial
 from ..ir.prove import conjuncts
 from ..ir.types import Coordinate
-from ..ir.walk import fresh, fresh_name, rebuild, substitute
+from ..ir.walk import changed, fresh, fresh_name, rebuild, substitute
 from ..records import dataclass
-from .positions import COMPARISONS, changed
+from .positions import COMPARISONS
 
 # How two totals become one, and whether a position that is taken twice adds nothing.
 _JOINED = {"sum": ("+", False), "prod": ("*", False), "max": ("max", True), "min": ("min", True)}
