@@ -34,7 +34,8 @@ def program(x, W, U, bias):
     gate_rows = {}
     cell_rows = {}
     shown_rows = {}
-    gate_steps = (torch.tensordot(x, W, ([2], [2])) + bias).unbind(1)
+    gate_2 = torch.nn.functional.linear(x, W.reshape(4 * n_n, n_m)).reshape(n_b, n_t, 4, n_n)
+    gate_steps = (gate_2 + bias).unbind(1)
     if n_n != n_p:
         raise Refused("IX304", "`p` has one size here and another there")
     U_folded = U.reshape(4 * n_n, n_p).swapaxes(-1, -2)

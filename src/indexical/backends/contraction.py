@@ -10,7 +10,7 @@ from ..ir.algebra.factors import Factor, factors_of
 from ..ir.types import Coordinate, Dtype
 from . import arrays, removal, reuse, sizes
 from .base import Value, plain
-from .code import ONE, Infix, Name, Node, chain, fill, infix, method
+from .code import ONE, Index, Infix, Name, Node, Slice, call, chain, fill, infix, method
 from .elementwise import may_be_nonfinite
 from .lowering import Lowering
 from .scope import Scope
@@ -199,6 +199,10 @@ def plain_product(
 ) -> Value:
     """Two arrays that share only what is summed: `@` where their axes allow it, else all at once."""
     wanted = scope.sort({*mine, *theirs})
+    if low.text.dialect.contracts_by_copying and not low.text.loops:
+        found = linear_map(low, left, right, over, scope) or linear_map(low, right, left, over, scope)
+        if found is not None:
+            return found
     if len(over) == 1 and not low.text.loops:
         found = matrix_by_stack(low, left, right, over[0], wanted) or matrix_by_stack(low, right, left, over[0], wanted)
         if found is not None:
@@ -221,6 +225,38 @@ def plain_product(
     code = low.text.dialect.tensordot(before[0].code, before[1].code, places)  # type: ignore[arg-type]
     axes = tuple(axis for value in before for axis in value.axes if axis not in over)
     return Value(code, axes, "real", None)
+
+
+def linear_map(
+    low: Lowering, rows: Value, weights: Value, over: tuple[Coordinate, ...], scope: Scope
+) -> Value | None:
+    """Rows by weights that are given with the summed coordinates last, `x[i, m]` by `W[h, d, m]`: one matrix, read as
+    it lies. None where the weights lie otherwise."""
+    weights = weights.turned or weights
+    split = len(weights.axes) - len(over)
+    made, summed = weights.axes[:split], weights.axes[split:]
+    kept = tuple(axis for axis in rows.axes if axis not in over)
+    if not made or not kept or set(summed) != set(over) or not is_given(low, weights.code):
+        return None
+    rows = permuted(rows, (*kept, *summed), low.text)
+    if len(made) == len(summed) == 1:
+        code = call("torch.nn.functional.linear", rows.code, weights.code)
+        product = ("@", rows, permuted(weights, (*summed, *made), low.text))
+        return Value(code, (*kept, *made), "real", None, product=product)
+    if len(summed) > 1:
+        lengths = [sizes.length(low, axis, scope) for axis in kept]
+        rows = rows.but(method(rows.code, "reshape", *lengths, product_of_lengths(low, summed, scope)))
+    matrix = folded(low, weights, (), made, summed, scope)
+    result = Value(call("torch.nn.functional.linear", rows.code, matrix.code), (*kept, *made), "real", None)
+    return unfolded_sides(low, result, scope) if len(made) > 1 else result
+
+
+def is_given(low: Lowering, code: Node) -> bool:
+    """Whether this is an input, or a slice of one at places along its first axes: it lies as it was given."""
+    while isinstance(code, Index) and not any(isinstance(part, Slice) for part in code.slots):
+        code = code.of
+    inputs = (low.stored.get(tensor.name) for tensor in low.program.inputs)
+    return isinstance(code, Name) and any(stored is not None and stored.variable == code.text for stored in inputs)
 
 
 def matrix_by_stack(

@@ -26,7 +26,7 @@ _CALLS = {
     "reduce": "sum any all amax amin max min prod mean argmax argmin largest smallest checked_sum checked_prod",
     "normalize": "softmax log_softmax guarded_softmax guarded_log_softmax",
     "sort": "rank guarded_rank top guarded_top among_first guarded_among_first",
-    "contract": "@ tensordot addmm addmv by_place products_by_place",
+    "contract": "@ linear tensordot addmm addmv by_place products_by_place",
     "gather": "pick take take_checked take_or_zero",
     "scatter": "scattered put add_at add_ set",
     "convolve": "convolved",
