@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .api import Program
+from .bound import Layouts, laid_out_for_rows, with_floats
 from .calculus import Told, derived_program, known_program
 from .diagnostics import CallError, Diagnostic
 from .ir import nodes as ir
@@ -41,7 +42,8 @@ def incremental(
 
     `along` is a coordinate of the positions, or their space. `weights` are inputs that stay what they are, by name:
     they need not be given in every call. One that has positions, such as a table of embeddings, is there for all of
-    them. The parameters of an `ix.nn.Module` are its weights.
+    them; one that is a float of Python is from then on a number in the text. Matrices in which what is summed does not
+    come last are copied once, so that it does. The parameters of an `ix.nn.Module` are its weights.
 
     `keep="bf16"` holds what is kept of each position in 16 bits, `keep="i8"` in 8 bits with a factor for each row. Then
     a step converts all that it reads.
@@ -59,14 +61,16 @@ def incremental(
             raise _error("IX501", f"no input is called `{name}`", f"this program takes {', '.join(known.inputs)}")
     if keep not in (None, "bf16", "i8"):
         raise _error("IX515", f"what is kept cannot be held as `{keep}`", "`bf16` and `i8` can be chosen")
+    known, weights = with_floats(known, weights)
     wanted = known.wanted(outputs)
+    laid, layouts = laid_out_for_rows(known, weights)
     try:
-        found = split(known._program, along, weights.keys(), wanted)
+        found = split(laid._program, along, weights.keys(), wanted)
         stepping = step_of(found, wanted, keep)
     except Unsplit as problem:
         raise CallError([Diagnostic("IX518", str(problem), problem.labels, help=problem.help)]) from None
     alone = isinstance(outputs, str) or (outputs is None and len(wanted) == 1)
-    return Decoder(known, along, found, stepping, wanted, alone, weights)
+    return Decoder(known, along, found, stepping, wanted, alone, weights, laid, layouts, keep)
 
 
 class Decoder:
@@ -81,28 +85,34 @@ class Decoder:
         wanted: tuple[str, ...],
         alone: bool,
         weights: dict[str, Any],
+        laid: Program,
+        layouts: Layouts,
+        keep: str | None,
     ) -> None:
         self.program, self.along = program, along
         self._split, self._stepping, self._wanted, self._alone = split, stepping, wanted, alone
-        self._weights = weights
-        self._memories = stepping.memories
+        self._weights, self._whole, self._layouts = weights, laid, layouts
+        self._memories, self._keep = stepping.memories, keep
         self._growing = tuple(part for memory in self._memories if memory.rows is None for part in arrays_of(memory))
         kept = tuple(m.tensor for m in self._memories if m.tensor not in program.inputs)
         ends = {name: split.ends[name].name for name in kept if name in split.ends}
         self._given = tuple(dict.fromkeys((*wanted, *(ends.get(name, name) for name in kept))))
-        self._first = program
+        self._first = laid
         if split.plain is not None:
             lets = (*split.plain.lets, *(split.ends[name] for name in ends))
             first = replace(split.plain, lets=lets, outputs=self._given, order=(), contracts=())
-            self._first = derived_program(program, first, "first pass", (along,))
+            self._first = derived_program(laid, first, "first pass", (along,))
         outputs = (*wanted, *(memory.after for memory in self._memories))
-        self._step = derived_program(program, replace(stepping.program, outputs=outputs), "step", (along, "in place"))
+        self._step = derived_program(laid, replace(stepping.program, outputs=outputs), "step", (along, "in place"))
         self._caller = Caller(self._step._engine, by_sizes=False)
         self._pack = packed(wanted)
         self._least = split.least
         # The inputs that are given for new positions, in their order; all others stay what they were.
         self.inputs = tuple(t.name for t in split.program.inputs if split.along[t.name] and t.name not in weights)
         self.fixed = tuple(name for name in program.inputs if name not in self.inputs)
+        # A leading axis may stand for several: that of the positions is counted from the end.
+        tensors_ = split.program.tensors
+        self._counted = [(name, split.along[name][0] - len(tensors_[name].axes)) for name in self.inputs]
         self._fixed_axes = [
             (tensor.name, number - len(tensor.axes))
             for tensor in split.program.inputs
@@ -128,7 +138,7 @@ class Decoder:
         `lengths` are those of the sequences of a batch, where they differ: what stands behind the end of one is not
         looked at, and its outputs there are 0."""
         names = tuple(name for name in self.program.inputs if name not in self._weights)
-        given = {**self._weights, **self._named(names, arrays, named)}
+        given = {**self._layouts.of(self._weights), **self._named(names, arrays, named)}
         missing = [name for name in self.program.inputs if name not in given]
         if missing:
             raise _error("IX501", f"the input `{missing[0]}` is missing", "give it here, or to `ix.incremental`")
@@ -137,8 +147,7 @@ class Decoder:
             return state, self._packed(found)
         batch = self._batch(None)
         _check_lengths(lengths, np.shape(given[self.inputs[0]])[batch[self.inputs[0]]], self._length(given))
-        tensors_ = self._split.program.tensors
-        along = {name: self._split.along[name][0] - len(tensors_[name].axes) for name in self.inputs}
+        along = dict(self._counted)
         parts, outputs = first_pass(lambda call: self._prefill(call, capacity, backend), given, lengths, batch, along)
         return Ragged(parts, None), self._packed(self._assembled(outputs, [rows for _, rows in parts], batch))
 
@@ -193,13 +202,12 @@ class Decoder:
             alone = [self._given] if length else [(name,) for name in self._given]
             return tuple(one for names in alone for one in self._first(outputs=names, backend=backend, **call))
         tensors_, along = self._split.program.tensors, self._split.along
-        for name in self.inputs:
-            axis = along[name][0] - len(tensors_[name].axes)
+        for name, axis in self._counted:
             call[name] = rows_of(with_room(call[name], axis, length, self._least), axis, 0, self._least)
         for name, axis in self._fixed_axes:
             call[name] = rows_of(fixed[name], axis, 0, self._least)
         result = []
-        for name, array in zip(self._given, self.program(outputs=self._given, backend=backend, **call), strict=True):
+        for name, array in zip(self._given, self._whole(outputs=self._given, backend=backend, **call), strict=True):
             for number in along[name]:
                 offset = self._split.offset[name] if number == self._split.axis.get(name) else 0
                 array = rows_of(array, number - len(tensors_[name].axes), 0, length + offset)
@@ -253,9 +261,7 @@ class Decoder:
 
     def _length(self, given: dict[str, Any]) -> int:
         """The number of positions in a call."""
-        for name in self.inputs:
-            # A leading axis may stand for several: it is counted from the end.
-            axis = self._split.along[name][0] - len(self._split.program.tensors[name].axes)
+        for name, axis in self._counted:
             shape = np.shape(given[name])
             if len(shape) >= -axis:
                 return int(shape[axis])
@@ -296,8 +302,12 @@ class Decoder:
     @cached_property
     def step_program(self) -> Program:
         """The relation of a step, as a program: it takes what is past, and writes to none of its arrays."""
-        inputs = tuple(replace(tensor, owned=False) for tensor in self._stepping.program.inputs)
-        return derived_program(self.program, replace(self._stepping.program, inputs=inputs), "step", (self.along,))
+        program = self._stepping.program
+        if self._whole is not self.program:
+            found = split(self.program._program, self.along, self._weights, self._wanted)
+            program = step_of(found, self._wanted, self._keep).program
+        inputs = tuple(replace(tensor, owned=False) for tensor in program.inputs)
+        return derived_program(self.program, replace(program, inputs=inputs), "step", (self.along,))
 
     @property
     def text(self) -> str:

@@ -108,7 +108,7 @@ class Store:
     def take(self, length: int, count: int, found: Iterable[Any]) -> None:
         """Have the rows that a step gave, where it did not write them here itself."""
         for number, (memory, array) in enumerate(zip(self.memories, found, strict=True)):
-            if not shares(array, self.views[number]):
+            if array is not self.views[number] and not shares(array, self.views[number]):
                 beyond = length + count + memory.offset - (self.first if memory.window else 0)
                 rows, end = array.shape[memory.axis] - count, array.shape[memory.axis]
                 new = rows_of(array, memory.axis, rows, end)

@@ -96,10 +96,11 @@ def _told(decoder: Any, leaf: ir.Size | ir.Read) -> int:
 
 def _sizes(decoder: Any) -> dict[ir.Expr, int]:
     """The sizes that the weights tell."""
+    weights = decoder._layouts.of(decoder._weights)
     found: dict[ir.Expr, int] = {}
     for tensor in decoder._split.program.inputs:
-        if tensor.name in decoder._weights and len(tensor.axes) == np.ndim(decoder._weights[tensor.name]):
-            pairs = zip(tensor.axes, np.shape(decoder._weights[tensor.name]), strict=True)
+        if tensor.name in weights and len(tensor.axes) == np.ndim(weights[tensor.name]):
+            pairs = zip(tensor.axes, np.shape(weights[tensor.name]), strict=True)
             found |= {axis.extent: size for axis, size in pairs if axis.coordinate != decoder._split.row}
     return found
 
