@@ -238,11 +238,14 @@ def linear_map(
     kept = tuple(axis for axis in rows.axes if axis not in over)
     if not made or not kept or set(summed) != set(over) or not is_given(low, weights.code):
         return None
-    rows = permuted(rows, (*kept, *summed), low.text)
     if len(made) == len(summed) == 1:
+        lying = rows.turned or rows
+        if lying.axes[-1:] != summed or is_given(low, lying.code, cut=True):  # Two inputs: a product like any other.
+            return None
         code = call("torch.nn.functional.linear", rows.code, weights.code)
         product = ("@", rows, permuted(weights, (*summed, *made), low.text))
         return Value(code, (*kept, *made), "real", None, product=product)
+    rows = permuted(rows, (*kept, *summed), low.text)
     if len(summed) > 1:
         lengths = [sizes.length(low, axis, scope) for axis in kept]
         rows = rows.but(method(rows.code, "reshape", *lengths, product_of_lengths(low, summed, scope)))
@@ -251,9 +254,10 @@ def linear_map(
     return unfolded_sides(low, result, scope) if len(made) > 1 else result
 
 
-def is_given(low: Lowering, code: Node) -> bool:
-    """Whether this is an input, or a slice of one at places along its first axes: it lies as it was given."""
-    while isinstance(code, Index) and not any(isinstance(part, Slice) for part in code.slots):
+def is_given(low: Lowering, code: Node, cut: bool = False) -> bool:
+    """Whether this is an input, or one at places along its first axes: it lies as it was given. With `cut`, it may also
+    be some of its rows."""
+    while isinstance(code, Index) and (cut or not any(isinstance(part, Slice) for part in code.slots)):
         code = code.of
     inputs = (low.stored.get(tensor.name) for tensor in low.program.inputs)
     return isinstance(code, Name) and any(stored is not None and stored.variable == code.text for stored in inputs)

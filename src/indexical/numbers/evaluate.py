@@ -35,7 +35,7 @@ MOST_TERMS = 50_000_000
 MOST_EAGER = 60_000
 
 # A longer fraction is not kept.
-MOST_BITS = 1_000_000
+MOST_BITS = 1_200_000
 
 # A form that is written out in full is at most this long; beyond, the elements that it reads go by their names.
 LONGEST = 160
