@@ -34,7 +34,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the cases of a test that is marked `sampled(n)` the usual suite runs one in n, the same ones every time."""
+    """The usual suite leaves out what is marked `long`, and of the cases of a test that is marked `sampled(n)` it runs
+    one in n, the same ones every time."""
     if settings.get_current_profile_name() == "long":
         return
     left_out = [item for item in items if _is_left_out(item)]
@@ -45,6 +46,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_left_out(item: pytest.Item) -> bool:
+    if item.get_closest_marker("long") is not None:
+        return True
     marker = item.get_closest_marker("sampled")
     return marker is not None and hasattr(item, "callspec") and bool(crc32(item.nodeid.encode()) % marker.args[0])
 

@@ -259,6 +259,7 @@ def test_a_derived_program_is_a_program_like_any_other(what: str) -> None:
     assert repr(derived) == f"<indexical program ({', '.join(derived.inputs)}) -> ({', '.join(derived.outputs)})>"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", DERIVED)
 def test_a_derived_program_shows_itself_in_a_notebook(what: str) -> None:
     derived = DERIVED[what]()

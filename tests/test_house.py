@@ -27,7 +27,11 @@ CHECKS = {
 }
 
 
-@pytest.mark.parametrize("check", CHECKS)
+# From nothing, types take longer than all else here: CI looks at them in a job of its own.
+SLOW = {"types": pytest.mark.long}
+
+
+@pytest.mark.parametrize("check", [pytest.param(check, marks=SLOW.get(check, ())) for check in CHECKS])
 def test_check_finds_nothing(check: str) -> None:
     plain = {**os.environ, "NO_COLOR": "1", "COLUMNS": "120"}
     result = subprocess.run(CHECKS[check], cwd=ROOT, env=plain, capture_output=True, encoding="utf-8")

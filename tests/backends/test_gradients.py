@@ -21,7 +21,7 @@ from tests.backends.variants import VARIANTS  # noqa: E402
 
 import indexical as ix  # noqa: E402
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(3)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -232,6 +232,7 @@ def grow(name: str) -> dict[str, int]:
     return found
 
 
+@pytest.mark.long
 def test_memory_is_linear() -> None:
     """In one process for all variants."""
     if not os.access("/proc/self/clear_refs", os.W_OK):

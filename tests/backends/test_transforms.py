@@ -18,10 +18,9 @@ from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vmap
 import indexical as ix  # noqa: E402
 from indexical import nn  # noqa: E402
 
-pytestmark = pytest.mark.sampled(3)
-
 # PyTorch warns of its own operators: those without a rule for a batch, and those that it still compiles itself.
 pytestmark = [
+    pytest.mark.sampled(3),
     pytest.mark.filterwarnings("ignore:There is a performance drop"),
     pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated"),
 ]

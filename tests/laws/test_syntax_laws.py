@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from time import thread_time
 from typing import Any, get_args
 
+import pytest
 from hypothesis import HealthCheck, Phase, event, find, given, settings
 from hypothesis import strategies as st
 from tests.laws.programs_text import Words, damaged, expressions, programs, soups, spaced, words
@@ -70,6 +71,7 @@ def test_a_statement_alone_is_laid_out_as_in_a_file(text: str) -> None:
         assert format_source(read_well(alone)) == alone + "\n"
 
 
+@pytest.mark.long
 def test_the_programs_have_every_kind_of_node() -> None:
     """Otherwise the laws above would say less than they seem to."""
     missing = set(get_args(tree.Node))
