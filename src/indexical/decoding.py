@@ -56,6 +56,9 @@ def incremental(
         outputs = module.outputs if outputs is None else outputs
         program = module.program
     known = known_program(program)
+    if "pages" in weights.keys() - set(known.inputs):
+        help = "a program can read keys through a table of blocks itself, as examples/variants/paged_decode.ix does"
+        raise _error("IX515", "what is kept cannot be held in pages: a step has its rows side by side", help)
     for name in weights:
         if name not in known.inputs:
             raise _error("IX501", f"no input is called `{name}`", f"this program takes {', '.join(known.inputs)}")
