@@ -136,9 +136,11 @@ class Processes(Carrier):
         return wait
 
     def reduced(self, array: Any, dimension: str, op: str) -> Any:
+        import torch
         import torch.distributed as dist
 
-        array = array.clone()
+        # Ranks add up what lies at the same place: on all of them in the same order of axes.
+        array = array.clone(memory_format=torch.contiguous_format)
         ops = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
         group = self.device_mesh.get_group(dimension)
 
