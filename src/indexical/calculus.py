@@ -23,7 +23,7 @@ from .transform.batch import Unbatchable, batched
 from .transform.derive import gradient
 from .transform.flatness import flat_parts
 from .transform.tangents import pushed_forward
-from .transform.unroll import Unrollable, unrolled
+from .transform.unroll import NotUnrollable, unrolled
 from .views.figures import Unwritable
 from .views.source import laid_out, spelled, unwritten, with_texts
 
@@ -125,7 +125,7 @@ def unroll(program: Told, /, **coordinates: Any) -> Program:
             raise _error("IX515", f"the size of `{name}` is a whole number from 1 on, not {count!r:.40}", None)
         try:
             derived = unrolled(derived if derived.order else _finished(derived, "unrolled"), name, count)
-        except Unrollable as problem:
+        except NotUnrollable as problem:
             raise _error("IX515", f"`{name}` cannot be written out: {problem}", None) from None
     said = [f"{name}={count}" for name, count in coordinates.items()]
     return derived_program(known, derived, "unrolled", said)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from operator import is_
 from typing import assert_never
 
-from . import build
+from . import build, nodes
 from .nodes import Array, Clause, Const, Coord, Expr, Let, Map, Normalize, Program, Range, Read, Reduce, Select, Size
 from .types import Coordinate, Type
 
@@ -114,6 +114,26 @@ def changed(clause: Clause, change: Callable[[Expr], Expr]) -> Clause:
         None if clause.guard is None else change(clause.guard),
         clause.span,
     )
+
+
+def rewritten(program: Program, change: Callable[[Expr], Expr]) -> Program:
+    """The program with every expression of it changed: extents, definitions, and what is asserted."""
+    return replace(
+        program,
+        inputs=tuple(replace(tensor, axes=_changed_axes(tensor.axes, change)) for tensor in program.inputs),
+        lets=tuple(changed_let(let, change) for let in program.lets),
+        asserts=tuple(replace(claim, condition=change(claim.condition)) for claim in program.asserts),
+    )
+
+
+def changed_let(let: Let, change: Callable[[Expr], Expr]) -> Let:
+    """The definition with every expression of it changed."""
+    clauses = tuple(changed(clause, change) for clause in let.clauses)
+    return replace(let, axes=_changed_axes(let.axes, change), clauses=clauses)
+
+
+def _changed_axes(axes: tuple[nodes.Axis, ...], change: Callable[[Expr], Expr]) -> tuple[nodes.Axis, ...]:
+    return tuple(replace(axis, extent=change(axis.extent)) for axis in axes)
 
 
 def substitute(expr: Expr, values: Mapping[Coordinate, Expr]) -> Expr:
@@ -284,14 +304,5 @@ def with_numbers(program: Program, numbers: Mapping[str, Const]) -> Program:
             return replace(numbers[expr.tensor], span=expr.span)
         return rebuild(expr, change)
 
-    lets = tuple(
-        replace(
-            let,
-            axes=tuple(replace(axis, extent=change(axis.extent)) for axis in let.axes),
-            clauses=tuple(changed(clause, change) for clause in let.clauses),
-        )
-        for let in program.lets
-    )
-    asserts = tuple(replace(claim, condition=change(claim.condition)) for claim in program.asserts)
     inputs = tuple(tensor for tensor in program.inputs if tensor.name not in numbers)
-    return replace(program, inputs=inputs, lets=lets, asserts=asserts)
+    return rewritten(replace(program, inputs=inputs), change)

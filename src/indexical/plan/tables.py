@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir import nodes as ir
-from ..ir.walk import changed, reads_of, rebuild
+from ..ir.walk import changed_let, reads_of, rebuild
 
 
 def with_shared_tables(program: ir.Program) -> ir.Program:
@@ -23,8 +23,7 @@ def with_shared_tables(program: ir.Program) -> ir.Program:
     def renamed(let: ir.Let) -> ir.Let:
         if not any(read.tensor in names for read in reads_of(let)):
             return let
-        axes = tuple(replace(axis, extent=named(axis.extent)) for axis in let.axes)
-        return replace(let, axes=axes, clauses=tuple(changed(clause, named) for clause in let.clauses))
+        return changed_let(let, named)
 
     for order in program.order:
         if not isinstance(order, ir.Once) or any(read.tensor not in known for read in reads_of(lets[order.name])):

@@ -13,13 +13,12 @@ from ..ir.affine import ONE, polynomial, tidied
 from ..ir.context import Trail
 from ..ir.domain import Domain
 from ..ir.types import Coordinate
-from ..ir.walk import rebuild, walk
+from ..ir.walk import rebuild, rewritten, walk
 
 # From the first point up to, not including, the last.
 Interval: TypeAlias = tuple[int, int]
 # The points that are held of each axis of a tensor; None where that is all, and is not told apart.
 Held: TypeAlias = tuple[Interval | None, ...]
-Change: TypeAlias = Callable[[ir.Expr], ir.Expr]
 
 
 def with_sizes(program: ir.Program, sizes: Mapping[Coordinate, int], scalars: Mapping[str, int]) -> ir.Program:
@@ -42,26 +41,7 @@ def with_sizes(program: ir.Program, sizes: Mapping[Coordinate, int], scalars: Ma
             value = polynomial(tidied(changed(let.clauses[0].body))).constant
             if value is not None:
                 known[let.name] = value
-    inputs = tuple(replace(tensor, axes=_axes(tensor.axes, changed)) for tensor in program.inputs)
-    lets = []
-    for let in program.lets:
-        clauses = tuple(_clause(clause, changed) for clause in let.clauses)
-        lets.append(replace(let, axes=_axes(let.axes, changed), clauses=clauses))
-    asserts = tuple(replace(claim, condition=changed(claim.condition)) for claim in program.asserts)
-    return replace(program, inputs=inputs, lets=tuple(lets), asserts=asserts)
-
-
-def _axes(axes: tuple[ir.Axis, ...], changed: Change) -> tuple[ir.Axis, ...]:
-    return tuple(ir.Axis(axis.coordinate, tidied(changed(axis.extent))) for axis in axes)
-
-
-def _clause(clause: ir.Clause, changed: Change) -> ir.Clause:
-    ranges = tuple(
-        replace(r, lower=tidied(changed(r.lower)), upper=tidied(changed(r.upper)), stated=True) for r in clause.ranges
-    )
-    slots = tuple(slot if isinstance(slot, ir.Coord) else tidied(changed(slot)) for slot in clause.slots)
-    guard = None if clause.guard is None else changed(clause.guard)
-    return ir.Clause(slots, ranges, changed(clause.body), guard, clause.span)
+    return rewritten(program, lambda expr: tidied(changed(expr)))
 
 
 def number_of(expr: ir.Expr) -> int | None:

@@ -14,7 +14,7 @@ from ..ir import nodes as ir
 from ..ir.affine import polynomial
 from ..ir.context import constants_of
 from ..ir.types import Coordinate
-from ..ir.walk import changed, fresh, parts_in, rebuild, substitute, walk
+from ..ir.walk import changed, fresh, parts_in, rebuild, rewritten, substitute, walk
 
 COMPARISONS = ("<", "<=", ">", ">=")
 
@@ -117,24 +117,14 @@ def _with_one_size(
             return build.size(row, expr.span) if expr.coordinate in lengths else expr
         return rebuild(expr, change)
 
-    def axis(tensor: ir.Input, number: int, axis: ir.Axis) -> ir.Axis:
-        taken = {other.coordinate for other in tensor.axes}
-        named = row if (tensor.name, number) in places and row not in taken else axis.coordinate
-        return ir.Axis(named, change(axis.extent), axis.origin)
+    def named(tensor: ir.Input) -> ir.Input:
+        taken = {axis.coordinate for axis in tensor.axes}
+        here = {number for number in range(len(tensor.axes)) if (tensor.name, number) in places and row not in taken}
+        axes = (replace(a, coordinate=row) if n in here else a for n, a in enumerate(tensor.axes))
+        return replace(tensor, axes=tuple(axes))
 
-    inputs = tuple(
-        replace(tensor, axes=tuple(axis(tensor, number, one) for number, one in enumerate(tensor.axes)))
-        for tensor in program.inputs
-    )
-    lets = tuple(
-        replace(
-            let,
-            axes=tuple(ir.Axis(axis.coordinate, change(axis.extent), axis.origin) for axis in let.axes),
-            clauses=tuple(changed(clause, change) for clause in let.clauses),
-        )
-        for let in program.lets
-    )
-    return replace(program, inputs=inputs, lets=lets)
+    program = rewritten(program, change)
+    return replace(program, inputs=tuple(map(named, program.inputs)))
 
 
 def check_input(tensor: ir.Input, row: Coordinate, along: tuple[int, ...]) -> None:

@@ -15,7 +15,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
 from ..ir.types import Coordinate
-from ..ir.walk import Inexpressible, fresh_name, rebuild, substitute
+from ..ir.walk import Inexpressible, fresh_name, rebuild, rewritten, substitute
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ _COMPARED = {
 }
 
 
-class Unrollable(Exception):
+class NotUnrollable(Exception):
     """A program that cannot be written out so, and why."""
 
 
@@ -45,14 +45,15 @@ def unrolled(program: ir.Program, name: str, count: int) -> ir.Program:
     sized = _sized(program, name, count)
     axes = _stepped(program, name)
     if not axes:
-        raise Unrollable(f"no recurrence goes along `{name}`")
+        raise NotUnrollable(f"no recurrence goes along `{name}`")
     taken = set(program.tensors)
     points: dict[str, tuple[int, tuple[str, ...]]] = {}
     lets = sized.definitions
     for let, axis in axes.items():
         extent = _constant(lets[let].axes[axis].extent)
         if extent is None:
-            raise Unrollable(f"how many points `{let}` has along `{name}` is not known from the size of `{name}` alone")
+            message = f"how many points `{let}` has along `{name}` is not known from the size of `{name}` alone"
+            raise NotUnrollable(message)
         names = tuple(fresh_name(f"{let}_{place}", taken) for place in range(extent))
         taken.update(names)
         points[let] = axis, names
@@ -86,26 +87,7 @@ def _sized(program: ir.Program, name: str, count: int) -> ir.Program:
             return build.whole(count, expr.span)
         return rebuild(expr, change)
 
-    def home(tensor: ir.Input) -> ir.Input:
-        return replace(tensor, axes=tuple(replace(axis, extent=change(axis.extent)) for axis in tensor.axes))
-
-    def let(each: ir.Let) -> ir.Let:
-        axes = tuple(replace(axis, extent=change(axis.extent)) for axis in each.axes)
-        clauses = tuple(
-            ir.Clause(
-                tuple(map(change, clause.slots)),
-                tuple(replace(r, lower=change(r.lower), upper=change(r.upper)) for r in clause.ranges),
-                change(clause.body),
-                clause.guard and change(clause.guard),
-                clause.span,
-            )
-            for clause in each.clauses
-        )
-        return replace(each, axes=axes, clauses=clauses)
-
-    asserts = tuple(replace(claim, condition=change(claim.condition)) for claim in program.asserts)
-    inputs, lets = tuple(map(home, program.inputs)), tuple(map(let, program.lets))
-    return replace(program, inputs=inputs, lets=lets, asserts=asserts)
+    return rewritten(program, change)
 
 
 def _constant(expr: ir.Expr) -> int | None:
@@ -120,7 +102,7 @@ def _covers(clause: ir.Clause, axis: int, place: int) -> bool:
     range = next(range for range in clause.ranges if range.coordinate == slot.coordinate)
     lower, upper = _constant(range.lower), _constant(range.upper)
     if lower is None or upper is None:
-        raise Unrollable(f"how far `{slot.coordinate.name}` runs is not known from its size alone")
+        raise NotUnrollable(f"how far `{slot.coordinate.name}` runs is not known from its size alone")
     return lower <= place < upper
 
 
@@ -163,7 +145,7 @@ def _substituted(expr: ir.Expr, values: Mapping[Coordinate, ir.Expr]) -> ir.Expr
     try:
         return substitute(expr, values)
     except Inexpressible:
-        raise Unrollable(f"it is normalised along `{next(iter(values)).name}`") from None
+        raise NotUnrollable(f"it is normalised along `{next(iter(values)).name}`") from None
 
 
 def _joined(let: ir.Let, points: Points) -> ir.Let:
