@@ -47,7 +47,7 @@ class Dependence:
     _known: dict[str, tuple[Scan, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.lets = self.program.definitions
+        self.lets, self.tensors = self.program.definitions, self.program.tensors
         self.steps = {name: (order, axis) for order in _stepwise(self.program.order) for name, axis in order.axes}
         self.endless = endless(self.program)
         self._turns: dict[str, tuple[Scan, ...]] = {}
@@ -56,8 +56,19 @@ class Dependence:
         """The scans of the inputs by a definition, through all other definitions."""
         if name not in self._known:
             found = self._recurrence(name) if name in self.endless else self._plain(name)
-            self._known[name] = _distinct(found)
+            self._known[name] = self._distinct(found)
         return self._known[name]
+
+    def _distinct(self, scans: Iterable[Scan]) -> tuple[Scan, ...]:
+        """Every scan once, and none that another one reaches further than: layer upon layer, what is said twice would
+        double with each."""
+        found = list(dict.fromkeys(_tidy(scan, self.tensors.get(scan.tensor)) for scan in scans))
+        alike: dict[tuple[str, tuple[ir.Expr, ...], bool], list[tuple[int, frozenset[object]]]] = {}
+        for number, scan in enumerate(found):
+            held = frozenset((*scan.ranges, *scan.conditions))
+            alike.setdefault((scan.tensor, scan.indices, scan.exact), []).append((number, held))
+        kept = {n for group in alike.values() for n, held in group if not any(other < held for _, other in group)}
+        return tuple(scan for number, scan in enumerate(found) if number in kept)
 
     def group(self, name: str) -> tuple[str, ...]:
         """The definitions that this one is computed together with, step by step."""
@@ -115,7 +126,7 @@ class Dependence:
                     found += (self._composed(scan, inner, let) for inner in self._turn(scan.tensor))
                 else:
                     found.append(scan)
-            self._turns[name] = _distinct(found)
+            self._turns[name] = self._distinct(found)
         return self._turns[name]
 
     def _ways(self, group: Sequence[str]) -> dict[str, str | None]:
@@ -161,25 +172,41 @@ def scanned(let: ir.Let, scan: Scan, lets: Mapping[str, ir.Let]) -> Domain:
     return Domain.of((*home, *scan.ranges), scan.conditions, lets)
 
 
-def _distinct(scans: Iterable[Scan]) -> tuple[Scan, ...]:
-    """Every scan once, and none that another one reaches further than: layer upon layer, what is said twice would
-    double with each."""
-    found = list(dict.fromkeys(map(_tidy, scans)))
-    alike: dict[tuple[str, tuple[ir.Expr, ...], bool], list[tuple[int, frozenset[object]]]] = {}
-    for number, scan in enumerate(found):
-        held = frozenset((*scan.ranges, *scan.conditions))
-        alike.setdefault((scan.tensor, scan.indices, scan.exact), []).append((number, held))
-    kept = {n for group in alike.values() for n, held in group if not any(other < held for _, other in group)}
-    return tuple(scan for number, scan in enumerate(found) if number in kept)
-
-
-def _tidy(scan: Scan) -> Scan:
+def _tidy(scan: Scan, tensor: ir.Input | ir.Let | None) -> Scan:
     """A scan with each condition once, and without what it only leads through, wherever it stands."""
-    conditions = tuple(dict.fromkeys(scan.conditions))
+    said = {bound for range in scan.ranges for bound in _bounds(range)}
+    conditions = tuple(condition for condition in dict.fromkeys(scan.conditions) if condition not in said)
+    if not scan.exact and tensor is not None and _is_plain(scan, tensor):
+        conditions = _connected(scan, conditions)
     bounds = {range.coordinate: build.varying((range.lower, range.upper)) for range in scan.ranges}
     mentioned = build.varying((*scan.indices, *conditions)).union(*bounds.values())
     ranges = tuple(r for r in scan.ranges if r.coordinate in mentioned or bounds[r.coordinate])
     return replace(scan, ranges=ranges, conditions=conditions)
+
+
+def _is_plain(scan: Scan, tensor: ir.Input | ir.Let) -> bool:
+    """Whether every index is scanned, or a coordinate of the home, or one of a fixed number of places. Otherwise it
+    matters for which points of the home anything is scanned: `x[9]` may be heard from some position on."""
+    scanned = {range.coordinate for range in scan.ranges}
+    return all(
+        isinstance(index, ir.Coord) or index.type.coordinates & scanned or isinstance(axis.extent, ir.Const)
+        for index, axis in zip(scan.indices, tensor.axes, strict=True)
+    )
+
+
+def _connected(scan: Scan, conditions: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...]:
+    """The conditions that bear upon the indices of a scan, directly or through another one, or upon its home alone. The
+    others only ask whether anything is scanned at all: where more is claimed than is read, it is."""
+    bound = {range.coordinate for range in scan.ranges}
+    waiting = {condition: condition.type.coordinates & bound for condition in conditions}
+    reached = build.varying(scan.indices) & bound
+    for range in scan.ranges:
+        waiting[range.upper] = (build.varying((range.lower, range.upper)) & bound) | {range.coordinate}
+    kept: set[ir.Expr] = set()
+    while found := {expr for expr, own in waiting.items() if not own or own & reached}:
+        kept |= found
+        reached = reached.union(*(waiting.pop(expr) for expr in found))
+    return tuple(condition for condition in conditions if condition in kept)
 
 
 def _stepwise(orders: tuple[ir.Order, ...]) -> list[ir.Stepwise]:
@@ -286,12 +313,15 @@ def support(expr: ir.Expr, lets: Mapping[str, ir.Let], influence: bool = False) 
 
 def _within_box(scan: Scan, clause: ir.Clause) -> Scan:
     """A clause among several only has its own points."""
-    held = []
-    for range in clause.ranges:
-        point = build.coord(range.coordinate, range.span)
-        held.append(build.apply("<=", (range.lower, point), "bool", range.span))
-        held.append(build.apply("<", (point, range.upper), "bool", range.span))
+    held = (bound for range in clause.ranges for bound in _bounds(range))
     return replace(scan, conditions=(*scan.conditions, *held))
+
+
+def _bounds(range: ir.Range) -> tuple[ir.Expr, ir.Expr]:
+    """The conditions that a range stands for."""
+    point = build.coord(range.coordinate, range.span)
+    first = build.apply("<=", (range.lower, point), "bool", range.span)
+    return first, build.apply("<", (point, range.upper), "bool", range.span)
 
 
 def _canonical(scan: Scan, clause: ir.Clause, let: ir.Let) -> Scan:

@@ -74,6 +74,9 @@ def _without_unread(scan: Scan, facts: list[ir.Expr], known: Assumptions) -> lis
         if range.coordinate in read or guard is None:
             continue
         others = known
+        for other in scan.ranges:
+            if range.coordinate not in {other.coordinate} | build.varying((other.lower, other.upper)):
+                others = others.within(other)
         for fact in facts:
             others = others if fact in held else others.assuming(fact)
         if _has_witness(range, held, scan, facts) or always_some(range, guard, others):
