@@ -7,7 +7,8 @@ from functools import cache
 from typing import Any
 
 from ..api import Program, compile
-from ..decoding import State, incremental
+from ..decoding import incremental
+from ..run.states import State
 
 
 @cache
