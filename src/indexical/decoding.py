@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal
@@ -15,11 +15,13 @@ from .calculus import Told, derived_program, known_program
 from .diagnostics import CallError, Diagnostic
 from .ir import nodes as ir
 from .ir import whole
+from .ir.text import shown
 from .run import tensors
 from .run.asked import packed
 from .run.calling import Caller
-from .run.growing import last_rows, rounded, rows_of, with_room
-from .run.ragged import Ragged, assembled, first_pass, step_each
+from .run.growing import last_rows, rounded, rows_of, wholes_like, with_room
+from .run.ragged import Ragged, assembled, check_lengths, first_pass, step_each
+from .run.rooms import Room, check_room, first_pass_in_room, without_room
 from .run.states import State
 from .run.stores import Store
 from .transform.causality import split
@@ -36,6 +38,7 @@ def incremental(
     along: str,
     outputs: str | Iterable[str] | None = None,
     keep: Literal["bf16", "i8"] | None = None,
+    capacity: int | None = None,
     **weights: Any,
 ) -> Decoder:
     """The program, one position after another: `prefill` takes those that are there, `step` one more or a few.
@@ -47,6 +50,10 @@ def incremental(
 
     `keep="bf16"` holds what is kept of each position in 16 bits, `keep="i8"` in 8 bits with a factor for each row. Then
     a step converts all that it reads.
+
+    With a `capacity` there is room for so many positions from the first call on: the arrays of a step never change
+    their shapes or places, how many positions are there is data on the device, and sequences of different lengths are
+    computed in one call.
 
     Raises `ix.Error` where a position depends on one after it, with the read and the two positions.
     """
@@ -64,16 +71,25 @@ def incremental(
             raise _error("IX501", f"no input is called `{name}`", f"this program takes {', '.join(known.inputs)}")
     if keep not in (None, "bf16", "i8"):
         raise _error("IX515", f"what is kept cannot be held as `{keep}`", "`bf16` and `i8` can be chosen")
+    if capacity is not None and (type(capacity) is not int or capacity < 1):
+        raise _error("IX515", f"`capacity` is a whole number from 1 on, not {capacity!r:.40}", None)
     known, weights = with_floats(known, weights)
     wanted = known.wanted(outputs)
     laid, layouts = laid_out_for_rows(known, weights)
     try:
         found = split(laid._program, along, weights.keys(), wanted)
-        stepping = step_of(found, wanted, keep)
+        stepping = step_of(found, wanted, keep, capacity, _leading(found, weights))
     except Unsplit as problem:
         raise CallError([Diagnostic("IX518", str(problem), problem.labels, help=problem.help)]) from None
     alone = isinstance(outputs, str) or (outputs is None and len(wanted) == 1)
-    return Decoder(known, along, found, stepping, wanted, alone, weights, laid, layouts, keep)
+    return Decoder(known, along, found, stepping, wanted, alone, weights, laid, layouts, keep, capacity)
+
+
+def _leading(split: Split, weights: Collection[str], along: str | None = None) -> ir.Expr | None:
+    """The extent of the first axis before the positions, or of that called `along`: it tells sequences apart."""
+    inputs = [t for t in split.program.inputs if split.along[t.name] and t.name not in weights]
+    leading = [axis for t in inputs for axis in t.axes[: split.along[t.name][0]] if not axis.coordinate.rest]
+    return next((axis.extent for axis in leading if along in (None, axis.coordinate.name)), None)
 
 
 class Decoder:
@@ -91,11 +107,12 @@ class Decoder:
         laid: Program,
         layouts: Layouts,
         keep: str | None,
+        capacity: int | None,
     ) -> None:
         self.program, self.along = program, along
         self._split, self._stepping, self._wanted, self._alone = split, stepping, wanted, alone
         self._weights, self._whole, self._layouts = weights, laid, layouts
-        self._memories, self._keep = stepping.memories, keep
+        self._memories, self._keep, self.capacity = stepping.memories, keep, capacity
         self._growing = tuple(part for memory in self._memories if memory.rows is None for part in arrays_of(memory))
         kept = tuple(m.tensor for m in self._memories if m.tensor not in program.inputs)
         ends = {name: split.ends[name].name for name in kept if name in split.ends}
@@ -107,7 +124,7 @@ class Decoder:
             self._first = derived_program(laid, first, "first pass", (along,))
         outputs = (*wanted, *(memory.after for memory in self._memories))
         self._step = derived_program(laid, replace(stepping.program, outputs=outputs), "step", (along, "in place"))
-        self._caller = Caller(self._step._engine, by_sizes=False)
+        self._caller = Caller(self._step._engine, by_sizes=capacity is not None)
         self._pack = packed(wanted)
         self._least = split.least
         # The inputs that are given for new positions, in their order; all others stay what they were.
@@ -123,6 +140,10 @@ class Decoder:
             for number, axis in enumerate(tensor.axes)
             if isinstance(axis.extent, ir.Size) and axis.extent.coordinate == split.row
         ]
+
+        # Where each sequence may have its own length, the axis of each tensor that tells them apart.
+        apart = capacity is not None and stepping.shared is None
+        self._sequences = self._batch(None) if apart else {}
 
     # ----------------------------------------------------------------------------------- calls
 
@@ -145,26 +166,32 @@ class Decoder:
         missing = [name for name in self.program.inputs if name not in given]
         if missing:
             raise _error("IX501", f"the input `{missing[0]}` is missing", "give it here, or to `ix.incremental`")
+        if self.capacity is not None:
+            with _no_gradients(given.values()):
+                return first_pass_in_room(self, given, lengths, backend)
         if lengths is None:
             state, found = self._prefill(given, capacity, backend)
             return state, self._packed(found)
         batch = self._batch(None)
-        _check_lengths(lengths, np.shape(given[self.inputs[0]])[batch[self.inputs[0]]], self._length(given))
+        check_lengths(lengths, np.shape(given[self.inputs[0]])[batch[self.inputs[0]]], self._length(given))
         along = dict(self._counted)
         parts, outputs = first_pass(lambda call: self._prefill(call, capacity, backend), given, lengths, batch, along)
         return Ragged(parts, None), self._packed(self._assembled(outputs, [rows for _, rows in parts], batch))
 
     def _prefill(self, given: dict[str, Any], capacity: int | None, backend: str | None) -> tuple[State, Any]:
-        fixed = {name: given[name] for name in self.fixed}
+        with _no_gradients(given.values()):
+            kept, found = self._first_kept(given, backend)
+            return self._first_state(kept, given, (self._length(given),), capacity, backend), found
+
+    def _first_kept(self, given: dict[str, Any], backend: str | None) -> tuple[dict[str, Any], tuple[Any, ...]]:
+        """What is kept of the positions of a call, by its tensor, and the outputs at them."""
         length = self._length(given)
         call = dict(given)
         for name, axis in self._fixed_axes:
             call[name] = rows_of(call[name], axis, 0, length)
-        with _no_gradients(call.values()):
-            found = self._first_pass(call, fixed, length, backend)
-            kept = {**call, **dict(zip(self._given, found, strict=True))}
-            kept |= {name: kept[end.name] for name, end in self._split.ends.items() if end.name in kept}
-            return self._first_state(kept, fixed, length, capacity, backend), found
+        found = self._first_pass(call, given, length, backend)
+        kept = {**call, **dict(zip(self._given, found, strict=True))}
+        return kept | {name: kept[end.name] for name, end in self._split.ends.items() if end.name in kept}, found
 
     def _assembled(self, outputs: list[Any], places: list[tuple[int, ...]], batch: dict[str, int]) -> tuple[Any, ...]:
         """The outputs of all sequences."""
@@ -176,22 +203,20 @@ class Decoder:
 
     def _batch(self, along: str | None) -> dict[str, int]:
         """The axis, counted from the end, that each tensor has of a coordinate: of the first before the positions."""
-        inputs = [self._split.program.tensors[name] for name in self.inputs]
-        leading = [axis for t in inputs for axis in t.axes[: self._split.along[t.name][0]] if not axis.coordinate.rest]
-        named = [axis for axis in leading if along in (None, axis.coordinate.name)]
-        if not named:
+        extent = _leading(self._split, self._weights, along)
+        if extent is None:
             what = "has a coordinate before its positions" if along is None else f"has `{along}` before its positions"
             raise _error("IX515", f"no input {what}: there are no sequences to tell apart", None)
         found = {
             tensor.name: number - len(tensor.axes)
             for tensor in self._split.program.tensors.values()
             for number, axis in reversed(tuple(enumerate(tensor.axes)))
-            if axis.extent == named[0].extent
+            if axis.extent == extent
         }
         found |= {memory.scale: found[memory.tensor] + 1 for memory in self._memories if memory.scale}
         shared = [name for name in (*self.inputs, *self._wanted) if name not in found]
         if shared:
-            message = f"`{shared[0]}` has no `{named[0].coordinate.name}`: all sequences share it"
+            message = f"`{shared[0]}` has no `{shown(extent)}`: all sequences share it"
             raise _error("IX515", message, None)
         return found
 
@@ -237,14 +262,17 @@ class Decoder:
             raise _error("IX515", "a step needs the state of a `prefill` or of a step before", "`step(x, state)`")
         count = self._length(new)
         state._check()
+        if self.capacity is not None:
+            check_room(self, state.length + count)
         with _no_gradients((*new.values(), *state._fixed.values())):
             values = {**state._fixed, **new, **state._rows(count)}
             if self._stepping.before is not None:
-                values[self._stepping.before] = state.length
+                values[self._stepping.before] = state._at
             arguments = tuple(values[name] for name in self._step.inputs)
             found = self._caller.call(arguments, {}, None, state._backend, False, True)
             found = found if len(self._step.outputs) > 1 else (found,)
-            return state._after(count, found[len(self._wanted) :]), found
+            after = state._after(count, found[len(self._wanted) :])
+            return after, found if self.capacity is None else without_room(self, found, after.lengths)
 
     def _named(self, names: tuple[str, ...], arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         """Each input with its array."""
@@ -274,20 +302,35 @@ class Decoder:
         return found[0] if self._alone else self._pack(*found[: len(self._wanted)])
 
     def _first_state(
-        self, kept: dict[str, Any], fixed: dict[str, Any], length: int, capacity: int | None, backend: str | None
+        self,
+        kept: dict[str, Any],
+        given: dict[str, Any],
+        lengths: tuple[int, ...],
+        capacity: int | None,
+        backend: str | None,
     ) -> State:
         tails = []
         for memory in self._memories:
             if memory.tensor in self._split.ends:
                 tails.append(kept[memory.tensor])
             elif memory.rows is not None:
-                tails.append(last_rows(kept[memory.tensor], memory.axis, length + memory.offset, memory.rows))
+                rows = [length + memory.offset for length in lengths]
+                batch = self._sequences.get(memory.tensor)
+                tails.append(last_rows(kept[memory.tensor], memory.axis, rows, memory.rows, batch))
         reach = [whole.value(far, lambda leaf: self._known(leaf, kept)) for far in self._stepping.reach]
         store = Store(self._growing, max(0, 0, *reach))
+        if self.capacity is not None:
+            store = Room(self._growing, self.capacity, self._sequences)
         growing = [memory for memory in self._memories if memory.rows is None]
         arrays = [array for memory in growing for array in rounded(kept[memory.tensor], memory.keep)]
-        store.begin(arrays, length, max(length, capacity or 0))
-        return State(self, store, length, tuple(tails), fixed, backend)
+        store.begin(arrays, lengths, capacity or 0)
+        fixed = {name: given[name] for name in self.fixed}
+        at = self._before(lengths, next((value for value in kept.values() if np.ndim(value)), None))
+        return State(self, store, lengths, at, tuple(tails), fixed, backend)
+
+    def _before(self, lengths: tuple[int, ...], like: Any) -> Any:
+        """The number of positions that are past, as a step takes it."""
+        return lengths[0] if self.capacity is None else wholes_like(lengths, (like,))
 
     def _known(self, leaf: ir.Size | ir.Read, given: dict[str, Any]) -> int:
         """A size or a whole scalar of a call."""
@@ -308,7 +351,8 @@ class Decoder:
         program = self._stepping.program
         if self._whole is not self.program:
             found = split(self.program._program, self.along, self._weights, self._wanted)
-            program = step_of(found, self._wanted, self._keep).program
+            leading = _leading(found, self._weights)
+            program = step_of(found, self._wanted, self._keep, self.capacity, leading).program
         inputs = tuple(replace(tensor, owned=False) for tensor in program.inputs)
         return derived_program(self.program, replace(program, inputs=inputs), "step", (self.along,))
 
@@ -338,14 +382,6 @@ class _Nothing:
 def _no_gradients(values: Iterable[Any]) -> Any:
     """PyTorch records nothing for a way back: decoding has none."""
     return tensors.load_torch().no_grad() if any(map(tensors.is_tensor, values)) else _Nothing()
-
-
-def _check_lengths(lengths: Sequence[int], sequences: int, most: int) -> None:
-    if len(lengths) != sequences:
-        raise _error("IX515", f"{len(lengths)} lengths for {sequences} sequences", None)
-    wrong = [int(length) for length in lengths if not 0 <= int(length) <= most]
-    if wrong:
-        raise _error("IX515", f"a sequence of {most} positions has no first {wrong[0]}", None)
 
 
 def _error(code: str, message: str, help: str | None) -> CallError:

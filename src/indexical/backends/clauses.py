@@ -10,7 +10,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Dtype
 from ..ir.walk import renamed_apart
-from ..plan.appends import find_append
+from ..plan.appends import Append, find_append
 from . import arrays, branches, integers, removal, scatter, sizes
 from .base import Value, is_step, plain
 from .code import ALL, ELLIPSIS, ZERO, Call, Name, Node, Slice, Tuple, call
@@ -50,7 +50,7 @@ def define_whole(low: Lowering, let: ir.Let) -> None:
 
 def _append(low: Lowering, let: ir.Let, clause: ir.Clause, variable: str) -> bool:
     """Write new rows into an array that is ours, behind those that it has: nothing is copied."""
-    append = find_append(let, low.program.inputs)
+    append = find_append(let, low.tensors)
     if append is None or low.isolate:
         return False
     dtype = low.dtypes[let.name]
@@ -58,17 +58,35 @@ def _append(low: Lowering, let: ir.Let, clause: ir.Clause, variable: str) -> boo
         low.decline("append", "the array that has what is past cannot be written to")
         return False
     assert isinstance(clause.body, ir.Select)
+    first, end = (append.first, None) if append.count is None else (build.whole(0, clause.span), append.count)
+    new = clause.body.then
+    if append.count is not None:
+        assert isinstance(new, ir.Read)
+        new = replace(new, indices=clause.slots)
     ranges = tuple(
-        replace(range, lower=append.first, stated=True) if number == append.axis else range
+        replace(range, lower=first, upper=end or range.upper, stated=True) if number == append.axis else range
         for number, range in enumerate(clause.ranges)
     )
-    new = replace(clause, ranges=ranges, body=clause.body.then)
-    code = placed(low, let, clause_value(low, let, new, {}), new, {})
-    low.text.assign(variable, Name(low.stored[append.past].variable))
-    low.text.store(variable, slots(low, let, new, ()), code)
+    rows = replace(clause, ranges=ranges, body=new)
+    code = placed(low, let, clause_value(low, let, rows, {}), rows, {})
+    past = Name(low.stored[append.past].variable)
+    if append.count is None:
+        low.text.assign(variable, past)
+        low.text.store(variable, slots(low, let, rows, ()), code)
+    else:
+        put = call(low.text.helper("put_rows"), past, append.axis, _places(low, append, rows), code)
+        low.text.assign(variable, put)
     low.stored[let.name] = Stored(variable, dtype)
     low.tell("new rows are written behind those that are kept")
     return True
+
+
+def _places(low: Lowering, append: Append, rows: ir.Clause) -> Node:
+    """The rows of an array at which new ones are written, as an array with its axes."""
+    scope = scope_of(rows, {})
+    here = build.apply("+", (append.first, rows.slots[append.axis]), "whole", rows.span)
+    place = arrays.as_array(low, low.value(here, scope))
+    return aligned(arrays.cast_to(low, place, "i64"), scope.sort(scope.places)).code
 
 
 def define_by_clauses(low: Lowering, let: ir.Let, variable: str) -> None:

@@ -165,6 +165,12 @@ def scattered(x, places, counts, kept=True):
     np.add.at(total, flat, x[kept].ravel())
     return total.reshape(*counts, *rest)
 ''',
+    "put_rows": '''
+def put_rows(x, axis, places, rows):
+    """x, with these rows written to it at places along an axis."""
+    np.put_along_axis(x, places.reshape((1,) * (x.ndim - places.ndim) + places.shape), rows, axis)
+    return x
+''',
     "put": '''
 def put(x, axis, places, counts):
     """x at places along new axes, which begin at this one, and 0 elsewhere. What has a place that is not there is

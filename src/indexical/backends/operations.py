@@ -28,7 +28,7 @@ _CALLS = {
     "sort": "rank guarded_rank top guarded_top among_first guarded_among_first",
     "contract": "@ linear tensordot addmm addmv by_place products_by_place",
     "gather": "pick take take_checked take_or_zero",
-    "scatter": "scattered put add_at add_ set",
+    "scatter": "scattered put put_rows add_at add_ set",
     "convolve": "convolved",
     "scan": "scan last_of_scan cumsum checked_cumsum cumprod cummax cummin accumulate running_max running_min",
     "chunks": "chunk_products delta_products",

@@ -180,6 +180,12 @@ def scattered(x, places, counts, kept=True):
     total = total.index_add(0, at.flatten(), flat) if traced else total.index_add_(0, at.flatten(), flat)
     return (total if whole else total[:rows]).reshape(*counts, *rest)
 ''',
+    "put_rows": '''
+def put_rows(x, axis, places, rows):
+    """x, with these rows written to it at places along an axis."""
+    shape = (*x.shape[:axis], places.shape[axis - x.ndim], *x.shape[axis + 1 :])
+    return x.scatter_(axis, places.expand(shape), rows.to(x.dtype).expand(shape))
+''',
     "put": '''
 def put(x, axis, places, counts):
     """x at places along new axes, which begin at this one, and 0 elsewhere. What has a place that is not there is left

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,35 @@ def written(array: Any, rows: Any, axis: int, first: int, beyond: int) -> Any:
     return array
 
 
+def put_rows(array: Any, axis: int, first: Any, count: int, rows: Any) -> Any:
+    """An array in which these rows, so many, stand from a place on that is data: one for all, or with its axes."""
+    if tensors.is_tensor(array):
+        torch = tensors.load_torch()
+        steps = torch.arange(count, device=array.device).reshape(-1, *[1] * (-1 - axis))
+        return array.scatter_(axis, (first + steps).expand(rows.shape), rows)
+    if jax_arrays.is_jax(array):
+        import jax.numpy as jnp
+
+        places = jnp.broadcast_to(first + jnp.arange(count).reshape(-1, *[1] * (-1 - axis)), rows.shape)
+        return jnp.put_along_axis(array, places, rows, axis, inplace=False)
+    steps = np.arange(count).reshape(-1, *[1] * (-1 - axis))
+    np.put_along_axis(array, np.broadcast_to(first + steps, rows.shape), rows, axis)
+    return array
+
+
+def wholes_like(numbers: Sequence[int], arrays: Iterable[Any]) -> Any:
+    """Whole numbers of 32 bits, in the library and on the device of these arrays."""
+    for array in arrays:
+        if tensors.is_tensor(array):
+            torch = tensors.load_torch()
+            return torch.tensor(list(numbers), dtype=torch.int32, device=array.device)
+        if jax_arrays.is_jax(array):
+            import jax.numpy as jnp
+
+            return jnp.array(list(numbers), "int32")
+    return np.array(list(numbers), np.int32)
+
+
 def shares(array: Any, own: Any) -> bool:
     """Whether an array is another one, or some first rows of it."""
     if tensors.is_tensor(array):
@@ -56,8 +85,12 @@ def shares(array: Any, own: Any) -> bool:
     return isinstance(array, np.ndarray) and isinstance(own, np.ndarray) and np.may_share_memory(array, own)
 
 
-def last_rows(array: Any, axis: int, rows: int, count: int) -> Any:
-    """The last rows of so many; zeros stand for those before the first, which nothing reads."""
+def last_rows(array: Any, axis: int, lengths: Sequence[int], count: int, batch: int | None = None) -> Any:
+    """The last rows of so many; zeros stand for those before the first, which nothing reads. Sequences along an axis
+    may have their own."""
+    if batch is not None and len({*lengths}) > 1:
+        return _last_rows_of_each(array, batch, axis, lengths, count)
+    rows = max(lengths, default=0)
     there = array[_index(axis, max(0, rows - count), rows)]
     lacking = count - there.shape[axis]
     if not lacking:
@@ -65,17 +98,72 @@ def last_rows(array: Any, axis: int, rows: int, count: int) -> Any:
     return joined((beside(there, axis, lacking), there), axis)
 
 
-def beside(array: Any, axis: int, count: int) -> Any:
-    """So many rows of zeros, to be joined with an array along an axis."""
-    shape = list(array.shape)
-    shape[axis] = count
+def _last_rows_of_each(array: Any, batch: int, axis: int, rows: Sequence[int], count: int) -> Any:
+    """The last of so many rows of each sequence along an axis; zeros stand for those before the first."""
+    if not array.shape[axis]:
+        return beside(array, axis, count)
+    places = np.array(rows, int)[:, None] - count + np.arange(count)
+    return only_where(_along(array, batch, axis, places.clip(0)), batch, axis, places >= 0)
+
+
+def with_last_repeated(array: Any, batch: int, axis: int, rows: Sequence[int]) -> Any:
+    """An array in which each sequence has its first rows, so many, and the last of them again behind these."""
+    places = np.minimum(np.arange(array.shape[axis]), np.array(rows, int)[:, None] - 1)
+    if not places.size:
+        return array
+    return only_where(_along(array, batch, axis, places.clip(0)), batch, axis, places >= 0)
+
+
+def first_rows_of_each(array: Any, batch: int, axis: int, rows: Sequence[int]) -> Any:
+    """An array in which each sequence has its first rows, so many, and zeros behind them."""
+    return only_where(array, batch, axis, np.arange(array.shape[axis]) < np.array(rows, int)[:, None])
+
+
+def only_where(array: Any, batch: int, axis: int, kept: Any, value: float = 0) -> Any:
+    """An array with 0, or another number, but at the rows that are kept of each sequence."""
+    if kept.all():
+        return array
+    kept = _spread(kept, array, batch, axis)
     if tensors.is_tensor(array):
-        return array.new_zeros(shape)
+        return array.masked_fill(tensors.load_torch().tensor(~kept, device=array.device), value)
     if jax_arrays.is_jax(array):
         import jax.numpy as jnp
 
-        return jnp.zeros(shape, array.dtype)
-    return np.zeros(shape, array.dtype)
+        return jnp.where(kept, array, jnp.asarray(value, array.dtype))
+    return np.where(kept, array, np.asarray(value, array.dtype))
+
+
+def _along(array: Any, batch: int, axis: int, places: Any) -> Any:
+    """The rows of each sequence at places of its own."""
+    index = _spread(places, array, batch, axis)
+    if tensors.is_tensor(array):
+        torch = tensors.load_torch()
+        return torch.take_along_dim(array, torch.tensor(index, device=array.device), axis)
+    if jax_arrays.is_jax(array):
+        import jax.numpy as jnp
+
+        return jnp.take_along_axis(array, index, axis)
+    return np.take_along_axis(array, index, axis)
+
+
+def _spread(table: Any, array: Any, batch: int, axis: int) -> Any:
+    """What varies with sequences and rows, with the axes of an array."""
+    shape = [1] * array.ndim
+    shape[batch], shape[axis] = table.shape
+    return (table if batch < axis else table.T).reshape(shape)
+
+
+def beside(array: Any, axis: int, count: int, value: float = 0) -> Any:
+    """So many rows of zeros, or of another number, to be joined with an array along an axis."""
+    shape = list(array.shape)
+    shape[axis] = count
+    if tensors.is_tensor(array):
+        return array.new_full(shape, value)
+    if jax_arrays.is_jax(array):
+        import jax.numpy as jnp
+
+        return jnp.full(shape, value, array.dtype)
+    return np.full(shape, value, array.dtype)
 
 
 def joined(arrays: tuple[Any, ...], axis: int) -> Any:

@@ -132,3 +132,12 @@ def assembled(values: Sequence[Any], places: Sequence[Place], batch: int, along:
         padded.append(value)
     order = np.argsort(np.concatenate([np.array(rows, int) for rows in places]))
     return taken(joined(tuple(padded), batch), batch, [int(row) for row in order])
+
+
+def check_lengths(lengths: Sequence[int], sequences: int, most: int) -> None:
+    """Refuse lengths that sequences of so many positions do not have."""
+    if len(lengths) != sequences:
+        raise CallError([Diagnostic("IX515", f"{len(lengths)} lengths for {sequences} sequences")])
+    wrong = [int(length) for length in lengths if not 0 <= int(length) <= most]
+    if wrong:
+        raise CallError([Diagnostic("IX515", f"a sequence of {most} positions has no first {wrong[0]}")])

@@ -9,7 +9,8 @@ import numpy as np
 from ..diagnostics import CallError, Diagnostic
 from ..records import dataclass
 from .growing import rounded, taken
-from .ragged import places, shorter
+from .ragged import check_lengths, places, shorter
+from .rooms import check_apart
 from .stores import SPARE, Store
 
 
@@ -24,7 +25,8 @@ class State:
 
     _decoder: Any
     _store: Store
-    length: int
+    lengths: tuple[int, ...]
+    _at: Any
     _tails: tuple[Any, ...]
     _fixed: dict[str, Any]
     _backend: str | None
@@ -32,6 +34,12 @@ class State:
     def __post_init__(self) -> None:
         self._born = len(self._store.cuts)
         self._store.tip = self
+        self._store.most = max(self._store.most, self.length)
+
+    @property
+    def length(self) -> int:
+        """The number of positions; where sequences have lengths of their own, that of the longest."""
+        return max(self.lengths, default=0)
 
     @property
     def nbytes(self) -> int:
@@ -39,7 +47,8 @@ class State:
         return self._store.nbytes + sum(int(tail.nbytes) for tail in self._tails)
 
     def _check(self) -> None:
-        if any(cut < self.length for cut in self._store.cuts[self._born :]):
+        cuts = self._store.cuts[self._born :]
+        if any(least < length for cut in cuts for least, length in zip(cut, self.lengths, strict=True)):
             message = "this state has positions that were given up: another one went back before them"
             raise _refusal(message, "keep the state that `back_to` gives")
 
@@ -47,21 +56,24 @@ class State:
         """What is past, with room for some more positions, by the inputs of a step."""
         store = self._store
         if store.memories and store.tip is not self:
-            store, self._born = store.copied(self.length), 0
-        store = store.with_room_for(self.length, count)
+            store, self._born = store.copied(self.lengths), 0
+        store = store.with_room_for(self._at, count)
         store.tip, self._store = self, store
         tails = (memory for memory in self._decoder._memories if memory.rows is not None)
         kept = {memory.past: tail for memory, tail in zip(tails, self._tails, strict=True)}
-        return {**store.rows(self.length, count), **kept}
+        return {**store.rows(self._at, count), **kept}
 
     def _after(self, count: int, found: tuple[Any, ...]) -> State:
         """The state after a step, which gave these."""
         pairs = list(zip(self._decoder._memories, found, strict=True))
         grown = [(memory, array) for memory, array in pairs if memory.rows is None]
         arrays = [part for memory, array in grown for part in rounded(array, memory.keep)]
-        self._store.take(self.length, count, arrays)
+        self._store.take(self._at, count, arrays)
         tails = tuple(array for memory, array in pairs if memory.rows is not None)
-        return State(self._decoder, self._store, self.length + count, tails, self._fixed, self._backend)
+        return self._but(tuple(length + count for length in self.lengths), self._at + count, tails)
+
+    def _but(self, lengths: tuple[int, ...], at: Any, tails: tuple[Any, ...]) -> State:
+        return State(self._decoder, self._store, lengths, at, tails, self._fixed, self._backend)
 
     def reorder(self, indices: Any, along: str | None = None) -> State:
         """The state of these sequences: the first is the one at the first index, and so on, as beams ask for. They are
@@ -73,10 +85,14 @@ class State:
         grown = [memory.tensor for memory in self._store.memories]
         arrays = [*zip(grown, self._store.arrays, strict=True), *tails, *self._fixed.items()]
         rows = places(indices, next((np.shape(array)[axes[name]] for name, array in arrays if name in axes), None))
+        lengths = tuple(self.lengths[row] for row in rows) if axes == self._decoder._sequences else self.lengths
+        store = self._store.reordered(axes, rows)
+        store.clear(lengths)
         return State(
             self._decoder,
-            self._store.reordered(axes, rows),
-            self.length,
+            store,
+            lengths,
+            self._decoder._before(lengths, self._at),
             tuple(taken(tail, axes[name], rows) if name in axes else tail for name, tail in tails),
             {name: taken(value, axes[name], rows) if name in axes else value for name, value in self._fixed.items()},
             self._backend,
@@ -86,22 +102,30 @@ class State:
         """The state after the first positions, so many; those after them are given up. With a number for each sequence,
         each has its own length."""
         self._check()
-        if np.ndim(length):
+        if np.ndim(length) and self._decoder.capacity is None:
             return shorter(self, length, None)
-        if not 0 <= length <= self.length:
-            raise _refusal(f"a state of {self.length} positions cannot go back to {length}")
-        if self._tails and length < self.length:
+        lengths = (length,) * len(self.lengths)
+        if np.ndim(length):
+            check_apart(self._decoder)
+            check_lengths(length, len(self.lengths), self._decoder.capacity)
+            lengths = tuple(map(int, length))
+        wrong = [pair for pair in zip(self.lengths, lengths, strict=True) if not 0 <= pair[1] <= pair[0]]
+        if wrong:
+            raise _refusal("a state of {} positions cannot go back to {}".format(*wrong[0]))
+        if self._tails and lengths != self.lengths:
             names = ", ".join(f"`{memory.tensor}`" for memory in self._decoder._memories if memory.rows is not None)
             message = f"of {names} only the last rows are kept: earlier ones cannot be gone back to"
             raise _refusal(message, "hold on to the earlier state itself: it stays what it is")
-        if not self._store.goes_back_to(length):
+        if not self._store.goes_back_to(min(lengths, default=0)):
             message = f"position {length} reads rows that have left their window of {self._store.reach}"
             raise _refusal(message, f"{SPARE} positions can always be gone back, further ones not")
-        self._store.cuts.append(length)
-        return State(self._decoder, self._store, length, self._tails, self._fixed, self._backend)
+        self._store.cuts.append(lengths)
+        self._store.clear(lengths)
+        return self._but(lengths, self._decoder._before(lengths, self._at), self._tails)
 
     def __repr__(self) -> str:
-        return f"<state after {self.length} positions>"
+        lengths = self.lengths if len({*self.lengths}) > 1 else self.lengths[:1]
+        return f"<state after {', '.join(map(str, lengths))} positions>"
 
 
 def _refusal(message: str, help: str | None = None) -> CallError:

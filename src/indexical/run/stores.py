@@ -18,15 +18,17 @@ def most_rows(reach: int) -> int:
 
 
 class Store:
-    """The arrays that grow. `tip` is the state that may be written behind. Those with a window begin at position
-    `first`, and reach so many positions back: when they are full, rows that nothing reads any more are left behind."""
+    """The arrays that grow. `tip` is the state that may be written behind; states have had `most` positions. Those
+    with a window begin at position `first`, and reach so many positions back: when they are full, rows that nothing
+    reads any more are left behind."""
 
     def __init__(self, memories: tuple[Memory, ...], reach: int) -> None:
         self.memories, self.reach = memories, reach
         self.arrays: list[Any] = []
         self.views: list[Any] = []
-        self.cuts: list[int] = []
+        self.cuts: list[tuple[int, ...]] = []
         self.tip: object = None
+        self.most = 0
         self.first = 0
 
     @property
@@ -38,8 +40,10 @@ class Store:
         """The rows that are held of what has a window, at least."""
         return self.reach + SPARE
 
-    def begin(self, arrays: Iterable[Any], length: int, room: int) -> None:
+    def begin(self, arrays: Iterable[Any], lengths: tuple[int, ...], room: int) -> None:
         """Take over the first rows of arrays."""
+        length = max(lengths)
+        room = max(length, room)
         self.first = max(0, length - self._least)
         for memory, array in zip(self.memories, arrays, strict=True):
             begins, held = self.first if memory.window else 0, room
@@ -85,8 +89,12 @@ class Store:
             self.views.append(rows_of(array, memory.axis, begins, beyond))
         return {memory.past: view for memory, view in zip(self.memories, self.views, strict=True)}
 
-    def copied(self, length: int) -> Store:
+    def clear(self, lengths: tuple[int, ...]) -> None:
+        """Forget rows behind those of each sequence: nothing reads them."""
+
+    def copied(self, lengths: tuple[int, ...]) -> Store:
         """Arrays of its own for a state behind which another step was made."""
+        length = max(lengths)
         new = Store(self.memories, self.reach)
         new.first = self.first
         for memory, array in zip(self.memories, self.arrays, strict=True):

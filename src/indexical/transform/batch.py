@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
-from ..ir.walk import fresh, reads_of, rebuild, renamed_apart, renamed_clause, walk
+from ..ir.walk import changed, fresh, reads_of, rebuild, renamed_apart, renamed_clause, walk
 from ..source import Span
 
 T = TypeVar("T")
@@ -34,6 +34,88 @@ def batched(program: ir.Program, name: str, inputs: Sequence[str]) -> ir.Program
     asserts = tuple(_assert(claim, coordinate, varying) for claim in program.asserts)
     contracts = tuple(_contract(contract, name, varying) for contract in program.contracts)
     return replace(program, inputs=tuple(new), lets=lets, asserts=asserts, contracts=contracts, expects=(), order=())
+
+
+def with_one(program: ir.Program, name: str) -> ir.Program:
+    """The program in which a scalar input is an array of one point."""
+
+    def first(expr: ir.Expr) -> ir.Expr:
+        expr = rebuild(expr, first)
+        if isinstance(expr, ir.Read) and expr.tensor == name:
+            return build.read(name, (build.whole(0, expr.span),), "whole", expr.span)
+        return expr
+
+    lets = tuple(replace(let, clauses=tuple(changed(clause, first) for clause in let.clauses)) for let in program.lets)
+    taken = {axis.coordinate.name for tensor in program.inputs for axis in tensor.axes}
+    inputs = tuple(
+        replace(tensor, axes=(ir.Axis(fresh(Coordinate("one"), taken), build.whole(1, tensor.span)),))
+        if tensor.name == name
+        else tensor
+        for tensor in program.inputs
+    )
+    return replace(program, inputs=inputs, lets=lets, order=())
+
+
+def varying_along(program: ir.Program, name: str | None, extent: ir.Expr, given: Collection[str]) -> ir.Program:
+    """The program in which a scalar input, if it has one, has a value for every point of an axis that others have
+    already, with that extent; so has all that is made of it. What is `given` out must have that axis. `order` is left
+    to the checker."""
+    if not isinstance(extent, ir.Size):
+        raise Unbatchable("their number is no size of its own")
+    leading = {tensor.name: _axis_of(tensor, extent) for tensor in program.tensors.values()}
+    for let in program.lets:
+        for clause in let.clauses:
+            _check_apart(let, clause, leading, extent)
+    varying = _varying(program, () if name is None else (name,))
+    varying = frozenset(other for other in varying if leading[other] is None)
+    shared = [other for other in given if leading[other] is None]
+    if shared:
+        raise Unbatchable(f"they share `{shared[0]}`")
+    lets = tuple(
+        _let(let, extent.coordinate, varying) if axis is None else _read_along(let, axis, varying)
+        for let, axis in ((let, leading[let.name]) for let in program.lets)
+    )
+    inputs = tuple(_input(t, extent.coordinate) if t.name == name else t for t in program.inputs)
+    return replace(program, inputs=inputs, lets=lets, order=())
+
+
+def _axis_of(tensor: ir.Input | ir.Let, extent: ir.Expr) -> int | None:
+    """The axis of a tensor that has this extent."""
+    found = [number for number, axis in enumerate(tensor.axes) if axis.extent == extent]
+    if len(found) > 1:
+        raise Unbatchable(f"`{tensor.name}` has pairs of them")
+    return found[0] if found else None
+
+
+def _check_apart(let: ir.Let, clause: ir.Clause, leading: Mapping[str, int | None], extent: ir.Expr) -> None:
+    """Refuse a definition in which a point of an axis reads what stands at another."""
+    axis = leading[let.name]
+    own = None if axis is None else clause.slots[axis]
+    taken = {own.coordinate.name} if isinstance(own, ir.Coord) else set()
+    exprs = [renamed_apart(expr, taken) for expr in (clause.body, clause.guard) if expr is not None]
+    for part in (part for expr in exprs for part in walk(expr)):
+        match part:
+            case ir.Reduce(ranges=ranges):
+                together = any(range.upper == extent for range in ranges)
+            case ir.Normalize(coordinate=coordinate):
+                together = isinstance(own, ir.Coord) and own.coordinate == coordinate
+            case ir.Read(tensor, indices) if (place := leading[tensor]) is not None:
+                together = not isinstance(own, ir.Coord) or indices[place] != own
+            case _:
+                together = False
+        if together:
+            raise Unbatchable(f"`{let.name}` takes several of them together")
+
+
+def _read_along(let: ir.Let, axis: int, varying: frozenset[str]) -> ir.Let:
+    """The definition with what varies read at its own point of an axis."""
+
+    def at(clause: ir.Clause) -> ir.Clause:
+        own = clause.slots[axis]
+        assert isinstance(own, ir.Coord)
+        return changed(clause, lambda e: _read(renamed_apart(e, {own.coordinate.name}), own.coordinate, varying))
+
+    return replace(let, clauses=tuple(map(at, let.clauses)))
 
 
 def _varying(program: ir.Program, inputs: Sequence[str]) -> frozenset[str]:

@@ -16,6 +16,7 @@ from ..ir.needs import made_of
 from ..ir.types import Coordinate
 from ..ir.walk import changed, rebuild, substitute, walk
 from ..records import dataclass
+from .batch import Unbatchable, varying_along, with_one
 from .memory import Memory, Remembered, plus
 from .past import Split
 from .positions import COMPARISONS, Unsplit, exprs_of, sizes_in
@@ -28,17 +29,41 @@ _FIRST = Coordinate("first@")
 @dataclass(frozen=True)
 class Stepping:
     """The step of a program. `before` is the input that says how many positions are past, where no array does. Of
-    what has a window, it is given the last rows: as many as the largest of `reach`."""
+    what has a window, it is given the last rows: as many as the largest of `reach`.
+
+    Where there is room for a fixed number of positions, `before` is an array: with a number for each sequence, or with
+    one for all. `shared` says why not for each."""
 
     program: ir.Program
     memories: tuple[Memory, ...]
     before: str | None
     reach: tuple[ir.Expr, ...] = ()
+    shared: str | None = None
 
 
-def step_of(split: Split, outputs: tuple[str, ...], keep: str | None = None) -> Stepping:
-    """The step program, whose arrays of what is past are as `keep` says. `order` is left to the checker."""
-    return _Step(split, outputs, keep).result()
+def step_of(
+    split: Split,
+    outputs: tuple[str, ...],
+    keep: str | None = None,
+    capacity: int | None = None,
+    sequences: ir.Expr | None = None,
+) -> Stepping:
+    """The step program, whose arrays of what is past are as `keep` says. `order` is left to the checker.
+
+    With a `capacity`, these arrays have room for so many positions, whatever of them is there, and the number of those
+    that are past is data. `sequences` is the extent of the axis along which it may vary; None where there is none."""
+    found = _Step(split, outputs, keep, capacity).result()
+    if capacity is None:
+        return found
+    given = [tensor.name for tensor in split.program.inputs if split.along[tensor.name]]
+    given += [*outputs, *(memory.after for memory in found.memories)]
+    try:
+        if sequences is None:
+            raise Unbatchable("no coordinate before the positions tells them apart")
+        return replace(found, program=varying_along(found.program, found.before, sequences, given))
+    except Unbatchable as problem:
+        program = found.program if found.before is None else with_one(found.program, found.before)
+        return replace(found, program=program, shared=str(problem))
 
 
 class _Step(Remembered):
@@ -76,7 +101,7 @@ class _Step(Remembered):
         if before is not None and not any(map(self._counts, lets)):
             before = None
         if before is not None:
-            inputs.append(ir.Input(before, (), "whole", "i64", self.span))
+            inputs.append(ir.Input(before, (), "whole", "i64" if self.capacity is None else "i32", self.span))
         needed = made_of((*self.outputs, *(memory.after for memory in memories)), {let.name: let for let in lets})
         program = replace(
             self.source,

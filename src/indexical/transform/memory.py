@@ -17,7 +17,7 @@ from ..ir.walk import fresh, fresh_name, rebuild, walk
 from ..records import dataclass
 from ..source import Span
 from .past import Split
-from .windows import taps_of, windows_of
+from .windows import NO_WINDOWS, taps_of, windows_of
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,16 @@ def arrays_of(memory: Memory) -> tuple[Memory, ...]:
 class Remembered:
     """The names, inputs and definitions of a step for what is kept."""
 
-    def __init__(self, split: Split, outputs: tuple[str, ...], keep: str | None = None) -> None:
-        self.split, self.outputs, self.keep = split, outputs, keep
+    def __init__(
+        self, split: Split, outputs: tuple[str, ...], keep: str | None = None, capacity: int | None = None
+    ) -> None:
+        self.split, self.outputs, self.keep, self.capacity = split, outputs, keep, capacity
         self.source = split.program
         self.span = Span(self.source.source, 0, 0)
         self.taken = {*self.source.tensors}
         self.names = {name: self._name(f"{name}_all") for name in (*split.kept, *split.again)}
         self.past = {name: self._name(f"{name}_past") for name in split.kept}
-        self.windows = windows_of(split, outputs)
+        self.windows = windows_of(split, outputs) if capacity is None else NO_WINDOWS
         # An input cannot be handed out: a definition that is the same can.
         inputs = [name for name in split.kept if keep and isinstance(self.source.tensors[name], ir.Input)]
         self.held = {name: self._name(f"{name}_held") for name in split.kept if keep == "i8"}
@@ -72,7 +74,7 @@ class Remembered:
         self.every = fresh(Coordinate("so_far", False, split.row.space), used | self.taken)
         self.recent = fresh(Coordinate("recent", False, split.row.space), used | self.taken)
         grows = any(name not in self.tails and name not in self.windows.kept for name in split.kept)
-        self.before = None if grows else self._name("before")
+        self.before = None if grows and capacity is None else self._name("before")
         count = build.size(self.every, self.span)
         if self.before is None:
             self.gone: ir.Expr = build.apply("-", (count, self.new), "whole", self.span)
@@ -80,6 +82,8 @@ class Remembered:
         else:
             self.gone = build.read(self.before, (), "whole", self.span)
             self.length = build.apply("+", (self.gone, self.new), "whole", self.span)
+        if capacity is not None:
+            self.length = count if grows else build.whole(capacity, self.span)
         self.width = build.size(self.recent, self.span)
         self.first = tidied(build.apply("-", (self.length, self.width), "whole", self.span))
 
@@ -212,6 +216,9 @@ class Remembered:
         if memory.window:
             first = build.apply("-", (self.width, self.new), "whole", self.span)
         is_new = build.apply(">=", (here, first), "bool", self.span)
+        if self.capacity is not None:
+            beyond = tidied(build.apply("+", (first, self.new), "whole", self.span))
+            is_new = build.apply("&&", (is_new, build.apply("<", (here, beyond), "bool", self.span)), "bool", self.span)
         new = tidied(build.apply("-", (here, first), "whole", self.span))
         past = self.held[tensor.name] if memory.scale else memory.past
         return self._over(tensor, self.names[tensor.name], own, self._room(memory), axis, is_new, new, here, past)

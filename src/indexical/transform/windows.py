@@ -31,6 +31,9 @@ class Windows:
     reach: tuple[ir.Expr, ...]
 
 
+NO_WINDOWS = Windows(frozenset(), frozenset(), ())
+
+
 def windows_of(split: Split, outputs: Collection[str]) -> Windows:
     """The windows of a program along positions."""
     finder = _Finder(split, outputs)
