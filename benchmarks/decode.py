@@ -2,6 +2,7 @@
 
     python benchmarks/decode.py
     python benchmarks/decode.py --blocks 12 --widths 64,256,768 --layouts in,out --json decode.json
+    python benchmarks/decode.py --device cuda --widths 768 --heads 12 --prefix 512 --room 4096
 
 One sequence, float32; each block has norms, heads that turn by rotary positions, and a gated net of four times the
 width. By hand, keys and values lie in arrays with room for all positions, new ones are written in place, and weights
@@ -9,6 +10,9 @@ lie as `torch.nn.Linear` has them. Ours lie so (`out`: `W_Q[h, d, m]`), or as th
 `W_Q[h, m, d]`). A ratio is ours ÷ theirs, of medians that were taken in turn in one process, on one thread unless
 `--threads` says more; `step` is one position after the prefix, `prefill` the prefix, both with the writing of what is
 kept. Before anything is timed, steps must equal the full pass and the model by hand.
+
+On a GPU there is room for `--room` positions (`capacity=`), and a step is captured in a CUDA graph: ours, and that by
+hand, which writes by `index_copy_` at a place on the device and masks what is not there. `eager` are both without one.
 """
 
 from __future__ import annotations
@@ -139,6 +143,61 @@ class ByHand:
         return x
 
 
+class InRoom(ByHand):
+    """The same with shapes that never change: the place is a number on the device, and all keys are given to the
+    library, with a mask of those that are there."""
+
+    def __init__(self, weights: dict[str, torch.Tensor], blocks: int, width: int, heads: int, room: int) -> None:
+        super().__init__(weights, blocks, width, heads, room)
+        given = next(iter(weights.values()))
+        self.place = torch.zeros(1, dtype=torch.int64, device=given.device)
+        self.places = torch.arange(room, device=given.device)
+        self.keys = [torch.zeros(heads, room, self.head, device=given.device, dtype=given.dtype) for _ in range(blocks)]
+        self.values = [torch.zeros_like(keys) for keys in self.keys]
+        self.cos, self.sin = (one.to(given) for one in (self.cos, self.sin))
+        self.new = torch.zeros(1, width, device=given.device, dtype=given.dtype)
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def step(self) -> torch.Tensor:
+        """The position at the place, of which the input is `new`; the place moves on."""
+        x, width = self.new, self.new.shape[1]
+        cos, sin = self.cos[self.place], self.sin[self.place]
+        mask = self.places <= self.place
+        for w, keys, values in zip(self.weights, self.keys, self.values, strict=True):
+            a = F.rms_norm(x, (width,), w["norm_1"], SMALL)
+            q, k, v = (F.linear(a, w[name]).view(1, self.heads, -1).transpose(0, 1) for name in ("W_Q", "W_K", "W_V"))
+            keys.index_copy_(1, self.place, turned(k, cos, sin))
+            values.index_copy_(1, self.place, v)
+            heard = F.scaled_dot_product_attention(
+                turned(q, cos, sin)[None], keys[None], values[None], attn_mask=mask[None, None, None]
+            )[0]
+            x = x + F.linear(heard.transpose(0, 1).reshape(1, width), w["W_O"])
+            c = F.rms_norm(x, (width,), w["norm_2"], SMALL)
+            x = x + F.linear(F.silu(F.linear(c, w["W_gate"])) * F.linear(c, w["W_up"]), w["W_down"])
+        self.place += 1
+        return x
+
+    def capture(self) -> None:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            self.step()
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.out = self.step()
+
+    def replay(self, x: torch.Tensor) -> torch.Tensor:
+        assert self.graph is not None
+        self.new.copy_(x)
+        self.graph.replay()
+        return self.out.clone()
+
+    def eager(self, x: torch.Tensor) -> torch.Tensor:
+        self.new.copy_(x)
+        return self.step()
+
+
 def turned(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat((-second, first), dim=-1) * sin
@@ -192,6 +251,73 @@ def measure(blocks: int, width: int, heads: int, layout: str, prefix: int, secon
         "prefill": filled,
         "prefill_by_hand_ms": prefill_by_hand * 1e3,
     }
+
+
+def measure_on_gpu(
+    blocks: int, width: int, heads: int, prefix: int, room: int, dtype: str, seconds: float
+) -> dict[str, Any]:
+    """The times of a step on a GPU, as graphs and without: ours ÷ by hand."""
+    torch.manual_seed(0)
+    of = {"f32": torch.float32, "bf16": torch.bfloat16}[dtype]
+    exact = drawn(blocks, width, heads)
+    weights = {name: value.to("cuda", of) for name, value in exact.items()}
+    program = ix.compile(model(blocks, "out"))
+    given = {"base": BASE, "small": SMALL, **weights}
+    decoders = {
+        name: ix.incremental(program, along="i", capacity=room, graph=graph, **given)
+        for name, graph in (("ours", True), ("ours, eager", False))
+    }
+    plain = InRoom(weights, blocks, width, heads, room)
+    x = torch.randn(prefix + 8, width)
+    whole = program(x_0=x, base=BASE, small=SMALL, **exact)
+    x = x.to("cuda", of)
+    states = {name: decode.prefill(x[:prefix])[0] for name, decode in decoders.items()}
+    kept = states["ours"]._store
+    for memory, array in zip(kept.memories, kept.arrays, strict=True):
+        into = plain.values if memory.tensor.startswith("V_") else plain.keys
+        into[int(memory.tensor.split("_")[1])].copy_(array)
+    plain.place.fill_(prefix)
+    plain.capture()
+    plain.place.fill_(prefix)
+    far = {"f32": 1e-4, "bf16": 5e-2}[dtype]
+    for n in range(prefix, prefix + 8):
+        found = {"plain": plain.replay(x[n : n + 1])}
+        for name, decode in decoders.items():
+            states[name], found[name] = decode.step(x[n : n + 1], states[name])
+        for one in found.values():
+            assert (one.float().cpu() - whole[n : n + 1]).norm() <= far * whole[n : n + 1].norm()
+    captured = [type(graph).__name__ for graph in states["ours"]._store.graphs.values()]
+    assert captured == ["Captured"], decoders["ours"].uncaptured
+
+    def stepping(name: str) -> Callable[[], Any]:
+        def step() -> Any:
+            if states[name].length == room:
+                states[name] = states[name].back_to(prefix)
+            states[name], found = decoders[name].step(x[:1], states[name])
+            return found
+
+        return step
+
+    def by_hand(call: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[], Any]:
+        left = [room - prefix - 8]
+
+        def step() -> Any:
+            if not left[0]:
+                plain.place.fill_(prefix)
+                left[0] = room - prefix
+            left[0] -= 1
+            return call(x[:1])
+
+        return step
+
+    calls = {name: stepping(name) for name in decoders}
+    calls |= {"by hand": by_hand(plain.replay)}
+    found = compete(calls, {}, Patience(seconds, least=15), "cuda")
+    plain.place.fill_(prefix)
+    found |= compete({"by hand, eager": by_hand(plain.eager)}, {}, Patience(seconds, least=15), "cuda")
+    times = {name: round(one.median * 1e3, 4) for name, one in found.items()}
+    about = {"width": width, "prefix": prefix, "room": room, "dtype": dtype}
+    return {**about, "step": times["ours"] / times["by hand"], **times}
 
 
 def main() -> None:

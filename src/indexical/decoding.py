@@ -19,6 +19,7 @@ from .ir.text import shown
 from .run import tensors
 from .run.asked import packed
 from .run.calling import Caller
+from .run.graphs import replayed
 from .run.growing import last_rows, rounded, rows_of, wholes_like, with_room
 from .run.ragged import Ragged, assembled, check_lengths, first_pass, step_each
 from .run.rooms import Room, check_room, first_pass_in_room, without_room
@@ -39,6 +40,7 @@ def incremental(
     outputs: str | Iterable[str] | None = None,
     keep: Literal["bf16", "i8"] | None = None,
     capacity: int | None = None,
+    graph: bool = True,
     **weights: Any,
 ) -> Decoder:
     """The program, one position after another: `prefill` takes those that are there, `step` one more or a few.
@@ -53,7 +55,7 @@ def incremental(
 
     With a `capacity` there is room for so many positions from the first call on: the arrays of a step never change
     their shapes or places, how many positions are there is data on the device, and sequences of different lengths are
-    computed in one call.
+    computed in one call. On a GPU the step is captured in a CUDA graph and replayed, unless `graph` is False.
 
     Raises `ix.Error` where a position depends on one after it, with the read and the two positions.
     """
@@ -82,7 +84,7 @@ def incremental(
     except Unsplit as problem:
         raise CallError([Diagnostic("IX518", str(problem), problem.labels, help=problem.help)]) from None
     alone = isinstance(outputs, str) or (outputs is None and len(wanted) == 1)
-    return Decoder(known, along, found, stepping, wanted, alone, weights, laid, layouts, keep, capacity)
+    return Decoder(known, along, found, stepping, wanted, alone, weights, laid, layouts, keep, capacity, graph)
 
 
 def _leading(split: Split, weights: Collection[str], along: str | None = None) -> ir.Expr | None:
@@ -108,11 +110,14 @@ class Decoder:
         layouts: Layouts,
         keep: str | None,
         capacity: int | None,
+        graph: bool,
     ) -> None:
         self.program, self.along = program, along
         self._split, self._stepping, self._wanted, self._alone = split, stepping, wanted, alone
         self._weights, self._whole, self._layouts = weights, laid, layouts
         self._memories, self._keep, self.capacity = stepping.memories, keep, capacity
+        # Whether steps on a GPU are captured, and why one was not.
+        self.graph, self.uncaptured = graph, ""
         self._growing = tuple(part for memory in self._memories if memory.rows is None for part in arrays_of(memory))
         kept = tuple(m.tensor for m in self._memories if m.tensor not in program.inputs)
         ends = {name: split.ends[name].name for name in kept if name in split.ends}
@@ -262,17 +267,23 @@ class Decoder:
             raise _error("IX515", "a step needs the state of a `prefill` or of a step before", "`step(x, state)`")
         count = self._length(new)
         state._check()
-        if self.capacity is not None:
-            check_room(self, state.length + count)
         with _no_gradients((*new.values(), *state._fixed.values())):
-            values = {**state._fixed, **new, **state._rows(count)}
-            if self._stepping.before is not None:
-                values[self._stepping.before] = state._at
-            arguments = tuple(values[name] for name in self._step.inputs)
-            found = self._caller.call(arguments, {}, None, state._backend, False, True)
-            found = found if len(self._step.outputs) > 1 else (found,)
+            if self.capacity is not None:
+                check_room(self, state.length + count)
+                known = replayed(self, new, state, count)
+                if known is not None:
+                    return known
+            found = self._stepped({**state._fixed, **new, **state._rows(count)}, state._before(), state._backend)
             after = state._after(count, found[len(self._wanted) :])
             return after, found if self.capacity is None else without_room(self, found, after.lengths)
+
+    def _stepped(self, values: dict[str, Any], before: Any, backend: str | None) -> tuple[Any, ...]:
+        """What a step gives out: what is wanted, then what is kept."""
+        if self._stepping.before is not None:
+            values[self._stepping.before] = before
+        arguments = tuple(values[name] for name in self._step.inputs)
+        found = self._caller.call(arguments, {}, None, backend, False, True)
+        return found if len(self._step.outputs) > 1 else (found,)
 
     def _named(self, names: tuple[str, ...], arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         """Each input with its array."""
@@ -325,12 +336,12 @@ class Decoder:
         arrays = [array for memory in growing for array in rounded(kept[memory.tensor], memory.keep)]
         store.begin(arrays, lengths, capacity or 0)
         fixed = {name: given[name] for name in self.fixed}
-        at = self._before(lengths, next((value for value in kept.values() if np.ndim(value)), None))
+        at = self._before(lengths, kept.values())
         return State(self, store, lengths, at, tuple(tails), fixed, backend)
 
-    def _before(self, lengths: tuple[int, ...], like: Any) -> Any:
+    def _before(self, lengths: tuple[int, ...], like: Iterable[Any]) -> Any:
         """The number of positions that are past, as a step takes it."""
-        return lengths[0] if self.capacity is None else wholes_like(lengths, (like,))
+        return lengths[0] if self.capacity is None else wholes_like(lengths, like)
 
     def _known(self, leaf: ir.Size | ir.Read, given: dict[str, Any]) -> int:
         """A size or a whole scalar of a call."""

@@ -143,7 +143,7 @@ def test_shapes_never_change() -> None:
         state, _ = decode.step(torch.tensor(X[:, n : n + 1]), state)
         assert [array.data_ptr() for array in state._store.arrays] == places
         assert {tuple(array.shape) for array in state._store.arrays} == {(3, ROOM, 2)}
-    assert "before[b] : i32" in decode.text
+    assert "before[b] : i64" in decode.text
 
 
 @pytest.mark.parametrize(

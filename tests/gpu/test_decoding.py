@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
+numpy = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 from tests.backends.triton.decoding import CASES, LATE, draw, grouped  # noqa: E402
+from tests.decoding import catalogue  # noqa: E402
+from tests.decoding.law import rows_of  # noqa: E402
+from tests.decoding.test_rooms import HEAD, PROGRAMS, ROOM, TABLE, X  # noqa: E402
 
 import indexical as ix  # noqa: E402
 
@@ -88,3 +92,66 @@ def test_gradients_go_another_way() -> None:
     found = program(*leaves)
     found.sum().backward()
     assert all(leaf.grad is not None and bool(leaf.grad.isfinite().all()) for leaf in leaves)
+
+
+LAW = ["causal_attention", "grouped_query", "rotary", "alibi", "transformer_block", "documents"]
+VARIANTS = ["soft_cap", "retention", "linear", "learned_sinks", "latent", "forgetting", "gated_delta", "sliding_window"]
+
+
+@pytest.mark.parametrize(("name", "variant"), [(n, False) for n in LAW] + [(n, True) for n in VARIANTS])
+def test_captured_steps_give_what_the_whole_gives(name: str, variant: bool) -> None:
+    program = ix.compile(catalogue.file_of(name, variant))
+    decode = ix.incremental(program, catalogue.along(program), capacity=24)
+    arrays, length = catalogue.arrays(name, variant, decode)
+    given: dict[str, Any] = {}
+    for n, array in arrays.items():
+        tensor = torch.as_tensor(numpy.asarray(array))
+        tensor = tensor.float() if tensor.is_floating_point() else tensor
+        given[n] = tensor.cuda() if tensor.ndim else tensor.item()
+    exact = decode.program(**arrays, outputs=decode._wanted[0])
+    fixed = {n: given[n] for n in decode.fixed}
+    state, first = decode.prefill(**{n: rows_of(decode, n, given[n], 0, 1) for n in decode.inputs}, **fixed)
+    found = [first]
+    for at in range(1, length):
+        state, out = decode.step(**{n: rows_of(decode, n, given[n], at, 1) for n in decode.inputs}, state=state)
+        found.append(out)
+    axis = decode._split.axis[decode._wanted[0]] - exact.ndim
+    assert not decode.uncaptured
+    numpy.testing.assert_allclose(torch.cat(found, axis).cpu(), exact, rtol=1e-3, atol=1e-4)
+
+
+def test_sequences_go_on_by_one_graph() -> None:
+    """Lengths of their own, an old state, a roll-back: what was given out is not overwritten."""
+    decode = ix.incremental(HEAD + PROGRAMS["softmax"], "i", capacity=ROOM, table=torch.tensor(TABLE).float().cuda())
+    x = torch.tensor(X).float().cuda()
+    lengths = (2, 0, 4)
+    state, _ = decode.prefill(x, lengths=lengths)
+    for _ in range(2):
+        found = []
+        for k in range(5):
+            new = torch.stack([x[n, at + k : at + k + 1] for n, at in enumerate(lengths)])
+            state, out = decode.step(new, state)
+            found.append(out)
+        for n, at in enumerate(lengths):
+            whole = decode.program(X[n : n + 1, : at + 5], TABLE[: at + 5])[0, at:]
+            numpy.testing.assert_allclose(torch.cat(found, 1)[n].cpu(), whole, rtol=1e-4, atol=1e-5)
+        state = state.back_to(lengths)
+    assert not decode.uncaptured
+    kinds = {type(graph).__name__ for graph in state._store.graphs.values()}
+    assert kinds == {"Captured"}
+    torch.cuda.synchronize()
+    held, _ = torch.cuda.memory_allocated(), decode.step(new, state)
+    assert torch.cuda.memory_allocated() <= held + 4096
+
+
+def test_what_cannot_be_captured_is_said() -> None:
+    decode = ix.incremental(
+        "input x[i, d], n : i64; let y[i, d] = sum[j](x[j, d] where j <= i, j > i - n);", "i", capacity=16
+    )
+    x = torch.randn(8, 2, device="cuda")
+    state, _ = decode.prefill(x[:1], torch.tensor(3, device="cuda"))
+    with pytest.warns(RuntimeWarning, match="without a CUDA graph"):
+        for at in range(1, 8):
+            state, out = decode.step(x[at : at + 1], state)
+    torch.testing.assert_close(out[0], x[5:].sum(0))
+    assert "no CUDA graph" in str(decode)

@@ -242,6 +242,9 @@ def largest_in(low: Lowering, tensor: str) -> int:
     """The largest magnitude of the numbers of a tensor."""
     if tensor in low.windows or tensor.endswith("'"):
         return _LONGEST  # The end of a window is a place of an axis.
+    given = low.tensors.get(tensor)
+    if isinstance(given, ir.Input) and given.counts:
+        return _LONGEST
     stored = low.stored.get(tensor)
     if tensor not in low.lets:
         least, most = BOUNDS[(stored and stored.dtype) or "i64"]

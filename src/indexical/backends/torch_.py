@@ -21,7 +21,7 @@ from ..plan.target import (
     Target,
 )
 from .base import Text, Value
-from .code import ZERO, Name, Node, Number, Part, Prefix, call, fill, infix, method, spelled
+from .code import ZERO, Name, Node, Number, Part, Prefix, Tuple, call, fill, infix, method, spelled
 from .torch_helpers import HELPERS
 
 
@@ -83,10 +83,11 @@ class Torch:
         return method(code, "to", self.dtype(dtype))
 
     def constant(self, code: Node, dtype: Dtype) -> Node:
-        return call("torch.tensor", code, dtype=self.dtype(dtype), device="device")
+        """A number as a tensor, made where it is: a copy to a GPU cannot be part of a CUDA graph."""
+        return call("torch.full", Tuple(()), code, dtype=self.dtype(dtype), device="device")
 
     def array(self, code: Node, dtype: Dtype) -> Node:
-        return self.constant(code, dtype)
+        return call("torch.tensor", code, dtype=self.dtype(dtype), device="device")
 
     def full(self, shape: Node, code: Node, dtype: Dtype) -> Node:
         if code in ZEROS:

@@ -37,8 +37,8 @@ def learns(*arrays):
 ''',
     "check": '''
 def check(failed, code, message):
-    """Refuse where a test fails somewhere; in a graph of `torch.compile`, the graph asserts it."""
-    if torch.compiler.is_compiling():
+    """Refuse where a test fails somewhere; in a graph of `torch.compile` or of CUDA, the graph asserts it."""
+    if torch.compiler.is_compiling() or (failed.is_cuda and torch.cuda.is_current_stream_capturing()):
         torch._assert_async(~failed.any(), message)
     elif failed.any():
         raise Refused(code, message)
@@ -274,7 +274,7 @@ def pick(x, *places):
     for axis, place in enumerate(places):
         if place is not None and x.shape[axis] == 0:
             x = torch.nn.functional.pad(x, [0, 0] * (x.ndim - 1 - axis) + [0, 1])
-    places = [None if place is None else torch.as_tensor(place, device=x.device) for place in places]
+    places = [p if p is None or torch.is_tensor(p) else torch.full((), p, device=x.device) for p in places]
     axes = [axis for axis, place in enumerate(places) if place is not None]
     if axes != list(range(axes[0], axes[-1] + 1)):
         return x[tuple(slice(None) if p is None else p.clamp(0, n - 1) for p, n in zip(places, x.shape))]
@@ -297,7 +297,9 @@ def take(x, axis, places):
 ''',
     "take_checked": '''
 def take_checked(x, axis, places, message):
-    """The same, of places that may not be there. On a CPU the library looks at each of them anyway."""
+    """The same, of places that may not be there. On a CPU, and in a CUDA graph, the library looks at each anyway."""
+    if places.is_cuda and not torch.compiler.is_compiling() and torch.cuda.is_current_stream_capturing():
+        return take(x, axis, places)
     if not places.is_cpu or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         check_places(places, x.shape[axis], message)
         return take(x, axis, places)

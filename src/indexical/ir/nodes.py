@@ -184,7 +184,7 @@ class Axis:
 @dataclass(frozen=True, slots=True)
 class Input:
     """`dtype` is None where none was declared: any of its kind will do. An array that is `owned` may be written to: by
-    a definition that puts new rows behind those that it has."""
+    a definition that puts new rows behind those that it has. One that `counts` has numbers of points of an axis."""
 
     name: str
     axes: tuple[Axis, ...]
@@ -192,6 +192,7 @@ class Input:
     dtype: Dtype | None
     span: Span = _span()
     owned: bool = False
+    counts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

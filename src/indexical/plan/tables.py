@@ -1,4 +1,4 @@
-"""Tables: definitions that are made of coordinates, sizes and scalars alone, such as the angles of positions."""
+"""Tables: definitions that are made of coordinates, sizes, counts and scalars alone, such as angles of positions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..ir.walk import changed_let, reads_of, rebuild
 def with_shared_tables(program: ir.Program) -> ir.Program:
     """The program in which tables that are equal are read under the name of the first: every layer that calls a
     function has definitions of its own from it, and would compute them once more."""
-    known = {tensor.name for tensor in program.inputs if not tensor.axes}
+    known = {tensor.name for tensor in program.inputs if not tensor.axes or tensor.counts}
     first: dict[object, str] = {}
     names: dict[str, str] = {}
     lets = program.definitions

@@ -66,16 +66,16 @@ def put_rows(array: Any, axis: int, first: Any, count: int, rows: Any) -> Any:
 
 
 def wholes_like(numbers: Sequence[int], arrays: Iterable[Any]) -> Any:
-    """Whole numbers of 32 bits, in the library and on the device of these arrays."""
+    """Whole numbers, in the library and on the device of these arrays."""
     for array in arrays:
         if tensors.is_tensor(array):
             torch = tensors.load_torch()
-            return torch.tensor(list(numbers), dtype=torch.int32, device=array.device)
+            return torch.tensor(list(numbers), dtype=torch.int64, device=array.device)
         if jax_arrays.is_jax(array):
             import jax.numpy as jnp
 
-            return jnp.array(list(numbers), "int32")
-    return np.array(list(numbers), np.int32)
+            return jnp.array(list(numbers))
+    return np.array(list(numbers), np.int64)
 
 
 def shares(array: Any, own: Any) -> bool:

@@ -36,6 +36,9 @@ class Room(Store):
     def __init__(self, memories: tuple[Memory, ...], capacity: int, sequences: Mapping[str, int]) -> None:
         super().__init__(memories, 0)
         self.capacity, self.sequences = capacity, sequences
+        # Steps that were captured by the shapes of what is new, or how often one was made; where they read, if any was.
+        self.graphs: dict[Any, Any] = {}
+        self.places: Any = None
 
     def begin(self, arrays: Iterable[Any], lengths: Lengths, room: int = 0) -> None:
         """Take over the first rows of arrays."""

@@ -57,20 +57,33 @@ class State:
         store = self._store
         if store.memories and store.tip is not self:
             store, self._born = store.copied(self.lengths), 0
-        store = store.with_room_for(self._at, count)
+        store = store.with_room_for(self._before(), count)
         store.tip, self._store = self, store
-        tails = (memory for memory in self._decoder._memories if memory.rows is not None)
-        kept = {memory.past: tail for memory, tail in zip(tails, self._tails, strict=True)}
-        return {**store.rows(self._at, count), **kept}
+        return {**store.rows(self._before(), count), **self._tails_by_input(self._tails)}
+
+    def _before(self) -> Any:
+        """The number of positions that are past, as a step takes it."""
+        if self._at is None:
+            self._at = self._decoder._before(self.lengths, (*self._store.arrays, *self._tails))
+        return self._at
+
+    def _tails_by_input(self, tails: tuple[Any, ...]) -> dict[str, Any]:
+        """The last rows that are handed on, by the inputs of a step."""
+        handed = (memory for memory in self._decoder._memories if memory.rows is not None)
+        return {memory.past: tail for memory, tail in zip(handed, tails, strict=True)}
 
     def _after(self, count: int, found: tuple[Any, ...]) -> State:
         """The state after a step, which gave these."""
+        tails = self._keep(self._before(), count, found)
+        return self._but(tuple(length + count for length in self.lengths), self._before() + count, tails)
+
+    def _keep(self, at: Any, count: int, found: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Keep what a step behind so many positions gave; the last rows of it that are handed on."""
         pairs = list(zip(self._decoder._memories, found, strict=True))
         grown = [(memory, array) for memory, array in pairs if memory.rows is None]
         arrays = [part for memory, array in grown for part in rounded(array, memory.keep)]
-        self._store.take(self._at, count, arrays)
-        tails = tuple(array for memory, array in pairs if memory.rows is not None)
-        return self._but(tuple(length + count for length in self.lengths), self._at + count, tails)
+        self._store.take(at, count, arrays)
+        return tuple(array for memory, array in pairs if memory.rows is not None)
 
     def _but(self, lengths: tuple[int, ...], at: Any, tails: tuple[Any, ...]) -> State:
         return State(self._decoder, self._store, lengths, at, tails, self._fixed, self._backend)
@@ -92,7 +105,7 @@ class State:
             self._decoder,
             store,
             lengths,
-            self._decoder._before(lengths, self._at),
+            self._decoder._before(lengths, (self._before(),)),
             tuple(taken(tail, axes[name], rows) if name in axes else tail for name, tail in tails),
             {name: taken(value, axes[name], rows) if name in axes else value for name, value in self._fixed.items()},
             self._backend,
@@ -121,7 +134,7 @@ class State:
             raise _refusal(message, f"{SPARE} positions can always be gone back, further ones not")
         self._store.cuts.append(lengths)
         self._store.clear(lengths)
-        return self._but(lengths, self._decoder._before(lengths, self._at), self._tails)
+        return self._but(lengths, self._decoder._before(lengths, (self._before(),)), self._tails)
 
     def __repr__(self) -> str:
         lengths = self.lengths if len({*self.lengths}) > 1 else self.lengths[:1]

@@ -101,7 +101,7 @@ class _Step(Remembered):
         if before is not None and not any(map(self._counts, lets)):
             before = None
         if before is not None:
-            inputs.append(ir.Input(before, (), "whole", "i64" if self.capacity is None else "i32", self.span))
+            inputs.append(ir.Input(before, (), "whole", "i64", self.span, counts=self.capacity is not None))
         needed = made_of((*self.outputs, *(memory.after for memory in memories)), {let.name: let for let in lets})
         program = replace(
             self.source,

@@ -49,6 +49,13 @@ def words(decoder: Any) -> Iterable[str]:
         yield f"in all {_sum(growing)} bytes a position, in {dtype}"
     if bounded and all(map(math.isfinite, bounded.values())):
         yield f"{'and ' if growing else ''}at most {_sum(bounded)} bytes however many positions there are, in {dtype}"
+    if decoder.capacity is not None:
+        where = "each sequence at its own" if decoder._sequences else "all sequences at the same"
+        yield f"room for {counted(decoder.capacity, 'position')}, {where}: shapes never change"
+        if decoder.uncaptured:
+            yield f"no CUDA graph: {decoder.uncaptured}"
+        elif decoder.graph:
+            yield "on a GPU a step is captured in a CUDA graph, and replayed"
     if split.again:
         yield f"computed again in every step: {', '.join(split.again)}"
     local = [let.name for let in split.program.lets if let.name in split.axis and not let.hidden]

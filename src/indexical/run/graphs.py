@@ -1,0 +1,112 @@
+"""Steps of a decoder as CUDA graphs: captured once, then replayed with other numbers in the same places.
+
+Nothing is allocated in a replay and nothing waits for the device. What it reads is copied to where it was captured, and
+what it gives is copied out, so that the next one does not overwrite it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ..records import dataclass
+from . import tensors
+from .rooms import Room, without_room
+from .states import State
+
+# So many steps of one kind run as they are before one is captured: kernels are compiled and loaded by then.
+_FIRST = 2
+
+
+@dataclass(eq=False)
+class Places:
+    """What captured steps of one room read beside its arrays: how many positions are past, and the last rows that are
+    handed on. They have those of `state`."""
+
+    at: Any
+    tails: tuple[Any, ...]
+    state: object = None
+
+    def hold(self, state: State) -> None:
+        """Have what a state has."""
+        if self.state is not state:
+            self.at.copy_(state._before())
+            for own, tail in zip(self.tails, state._tails, strict=True):
+                own.copy_(tail)
+
+
+@dataclass(eq=False)
+class Captured:
+    """A step for new positions at fixed places, and the outputs that it gives there."""
+
+    graph: Any
+    new: dict[str, Any]
+    outputs: tuple[Any, ...]
+
+
+def replayed(decoder: Any, new: dict[str, Any], state: State, count: int) -> tuple[State, tuple[Any, ...]] | None:
+    """A step by a graph; None where it is to run as it is."""
+    room = state._store
+    if not decoder.graph or not isinstance(room, Room) or not all(map(_is_on_gpu, new.values())):
+        return None
+    if room.tip is not state or (not room.arrays and not state._tails):
+        return None
+    key = tuple((value.shape, value.dtype, value.device) for value in new.values())
+    found = room.graphs.get(key, 0)
+    if found is None:
+        return None
+    if isinstance(found, int):
+        room.graphs[key] = found + 1
+        if found < _FIRST:
+            return None
+        found = room.graphs[key] = _captured(decoder, new, state, room, count)
+        if found is None:
+            return None
+    room.places.hold(state)
+    for name, place in found.new.items():
+        place.copy_(new[name])
+    found.graph.replay()
+    lengths = tuple(length + count for length in state.lengths)
+    outputs = tuple(output.clone() for output in without_room(decoder, found.outputs, lengths))
+    after = state._but(lengths, None, tuple(tail.clone() for tail in room.places.tails))
+    room.places.state = after
+    return after, outputs
+
+
+def _captured(decoder: Any, new: dict[str, Any], state: State, room: Room, count: int) -> Captured | None:
+    """A graph of a step like this one; None, with a warning, where it cannot be captured."""
+    torch = tensors.load_torch()
+    if room.places is None:
+        room.places = Places(state._before().clone(), tuple(tail.clone() for tail in state._tails))
+    places, arrays = room.places, list(room.arrays)
+    own = {name: value.detach().clone() for name, value in new.items()}
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            values = {**state._fixed, **own, **room.rows(places.at, count), **state._tails_by_input(places.tails)}
+            found = decoder._stepped(values, places.at, state._backend)
+            tails = state._keep(places.at, count, found[len(decoder._wanted) :])
+            for place, tail in zip(places.tails, tails, strict=True):
+                place.copy_(tail)
+            places.at.add_(count)
+        moved = any(array is not before for array, before in zip(room.arrays, arrays, strict=True))
+        reason = "what is kept is not written in place" if moved else None
+    except RuntimeError as problem:
+        reason = _first(problem)
+    if reason is None:
+        return Captured(graph, own, found[: len(decoder._wanted)])
+    room.arrays[:] = arrays
+    decoder.uncaptured = reason
+    warnings.warn(f"a step runs without a CUDA graph: {reason}", RuntimeWarning, stacklevel=5)
+    return None
+
+
+def _first(problem: BaseException) -> str:
+    """What went wrong first: the end of a capture that failed fails too."""
+    while problem.__context__ is not None:
+        problem = problem.__context__
+    return str(problem).splitlines()[0]
+
+
+def _is_on_gpu(value: Any) -> bool:
+    return bool(tensors.is_tensor(value) and value.is_cuda)
