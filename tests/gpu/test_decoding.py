@@ -150,8 +150,9 @@ def test_what_cannot_be_captured_is_said() -> None:
     )
     x = torch.randn(8, 2, device="cuda")
     state, _ = decode.prefill(x[:1], torch.tensor(3, device="cuda"))
+    for at in (1, 2):
+        state, out = decode.step(x[at : at + 1], state)
     with pytest.warns(RuntimeWarning, match="without a CUDA graph"):
-        for at in range(1, 8):
-            state, out = decode.step(x[at : at + 1], state)
-    torch.testing.assert_close(out[0], x[5:].sum(0))
+        state, out = decode.step(x[3:4], state)
+    torch.testing.assert_close(out[0], x[1:4].sum(0))
     assert "no CUDA graph" in str(decode)
