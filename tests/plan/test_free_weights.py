@@ -194,3 +194,11 @@ def test_the_derived_program_has_the_same_gradients() -> None:
     derived = ix.grad(compiled, "out", list(given))(**{n: x.detach() for n, x in given.items()}, d_out=flow)
     for name, one, other in zip(given, derived, wanted, strict=True):
         assert torch.allclose(one, other), name
+
+
+def test_a_guard_that_removes_nothing_needs_no_mask() -> None:
+    text = """input Q[i in 0..3, d], K[j in 0..3, d], V[j, e], g;
+    let out[i, e] = sum[j](sum[d](Q[i, d] * K[j, d]) * g ** (i - j + 4) * V[j, e] where j <= i + 4);"""
+    program = ix.compile(text)
+    arrays = [torch.ones(3, 2), torch.ones(3, 2), torch.ones(3, 4), torch.tensor(0.5)]
+    torch.testing.assert_close(program(*arrays), torch.as_tensor(program(*arrays, backend="reference")).float())

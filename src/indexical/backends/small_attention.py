@@ -52,7 +52,7 @@ def _pair(attend: Attend, frame: Frame) -> tuple[Coordinate, ...]:
 def all_attend(low: Lowering, attend: Attend, frame: Frame) -> Node | None:
     """A test on sizes that each query attends to some key and each key is attended to: there is no guard, or each
     query attends to the key at its own place. None where that depends on the mask."""
-    if not attend.attention.guard:
+    if attend.shape == "full" or not attend.attention.guard:
         return TRUE
     row, key = frame.row, attend.attention.key
     if row is None or any(_first(frame.scope.places[c].start) != 0 for c in (row, key.coordinate)):
@@ -111,6 +111,8 @@ def inside(low: Lowering, tile: Tile) -> tuple[Lowering, Scope]:
 
 
 def _allowed(attend: Attend, inner: Lowering, scope: Scope) -> Value | None:
+    if attend.shape == "full":
+        return None
     masks = binding.masks(inner, (), build.conjunction(attend.attention.guard), scope)
     mask = arrays.conjunction(inner, masks, scope)
     return None if mask is None else arrays.as_array(inner, mask)
