@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from ..backends import segments
@@ -26,6 +27,8 @@ from .tracing import differentiates_again, transform_test
 
 # So often a choice that should fit is rehearsed and does not, before the leanest ones are.
 _TRIES, _LEANEST = 4, 3
+# So many of the last segments of the leanest choice are tried without.
+_LAST = 4
 # The points of a block of rows, where those of the usual size take too much.
 _ROOMS = (1 << 20, 1 << 16)
 
@@ -177,12 +180,28 @@ class Rehearsals:
             if self.peak(best) <= limit:
                 return best
             beyond = max(beyond + 1, self.peak(best) - best.peak)
-        # The same ones for every limit: the least figure that is named is that of a choice that is found again.
-        leanest = sorted(self.options, key=lambda choice: (choice.peak, choice.work))[:_LEANEST]
-        for choice in sorted(leanest, key=lambda choice: choice.work):
+        for choice in sorted(self.leanest, key=lambda choice: choice.work):
             if self.peak(choice) <= limit:
                 return choice
-        raise Unmet(min(self.peak(choice) for choice in (whole, *leanest)))
+        raise Unmet(min(map(self.peak, self.leanest)))
+
+    @cached_property
+    def leanest(self) -> list[Choice]:
+        """Some choices with the least memory. They are the same for every limit, so that the least figure that is named
+        is that of a choice that is found again."""
+        outline = self.outline
+        some = {choice.segments: choice for choice in self.options}
+        for choice in self.options:
+            without = relaxed(outline, choice, choice.peak)
+            some.setdefault(without.segments, without)
+        found = sorted(some.values(), key=lambda choice: (choice.peak, choice.work))[:_LEANEST]
+        best = min((outline.choice(()), *found), key=self.peak)
+        # What is computed again has to be there at once, which may be more than to keep it: most so at the end.
+        for segment in best.segments[::-1][:_LAST]:
+            without = outline.choice([one for one in best.segments if one != segment])
+            found.append(without)
+            best = min(best, without, key=self.peak)
+        return [outline.choice(()), *found]
 
 
 def _told(

@@ -38,8 +38,11 @@ class _Again(torch.autograd.Function):
         with torch.enable_grad():
             given = given if again else _leaves(given, needs)
             results = ctx.part(*given)
+        # What they lead back to is enough: the arrays go, unless they are kept for the way back.
+        edges = [torch.autograd.graph.get_gradient_edge(results[n]) for n in asked]
+        del results
         parts = torch.autograd.grad(
-            [results[n] for n in asked],
+            edges,
             [given[n] for n in learned],
             [gradients[n] for n in asked],
             create_graph=again,
