@@ -39,8 +39,12 @@ class Case:
 
 
 def case_of(name: str, ranks: int, options: Sequence[str]) -> Case:
-    """A variant of the catalogue over so many ranks; `heads` splits those as well, `balanced` blocks from both ends."""
+    """A variant of the catalogue over so many ranks; `heads` splits those as well, `balanced` blocks from both ends. An
+    option `j` splits that coordinate alone."""
     program = roster.compiled(name)
+    letter = next((option for option in options if len(option) == 1), None)
+    if letter is not None:
+        return Case(program, roster.arrays(name), {"context": ranks}, {letter: "context"})
     letters = {axis.coordinate.name for tensor in program._program.inputs for axis in tensor.axes}
     found: dict[str, Any] = {letter: "context" for letter in POSITIONS if letter in letters}
     if not found:
@@ -73,12 +77,9 @@ def check(case: Case, spread: Spread) -> None:
     )
     given = [spread.local(cotangents[name], name) for name in spread.outputs]
     here = torch.autograd.grad(found, [parts[name] for name in learned], given)
-    sent: dict[tuple[int, ...], int] = {}
-    for rank, _, bytes in spread.carrier.sent:
-        sent[rank] = sent.get(rank, 0) + bytes
     plan = case.planned(spread)
     for rank in {spread.carrier.rank(block) for block in spread.carrier.owned}:
-        assert sent.get(rank, 0) == sum(plan.bytes_of(rank)), rank
+        assert spread.carrier.sent.get(rank, 0) == sum(plan.bytes_of(rank)), rank
     for name, x in zip(spread.outputs, found, strict=True):
         torch.testing.assert_close(spread.whole(x, name), shown[name], rtol=1e-4, atol=1e-5)
     for name, one, other in zip(learned, here, there, strict=True):

@@ -47,7 +47,7 @@ def _variant(words: str, world: int) -> int:
     mesh = init_device_mesh("cpu", tuple(case.mesh.values()), mesh_dim_names=tuple(case.mesh))
     spread = ix.shard(case.program, mesh, timeout=20, **case.options)
     cases.check(case, spread)
-    return sum(bytes for _, _, bytes in spread.carrier.sent)
+    return sum(spread.carrier.sent.values())
 
 
 # ------------------------------------------------------------------------------------------------ faults

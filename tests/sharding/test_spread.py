@@ -45,7 +45,7 @@ def test_one_rank_sends_nothing() -> None:
     case = cases.case_of("causal", 1, [])
     spread = ix.shard(case.program, {"context": 1}, **case.options)
     cases.check(case, spread)
-    assert not any(bytes for _, _, bytes in spread.carrier.sent)
+    assert not any(spread.carrier.sent.values())
 
 
 WAYS = {
@@ -85,6 +85,31 @@ def test_ways_to_send(how: str) -> None:
     spread = ix.shard(program, case.mesh, **options)
     cases.check(case, spread)
     assert how in {one.how for one in case.planned(spread).sent}
+
+
+UNEVEN = {
+    # Some blocks of queries have no values to hear: their ring goes on without them.
+    "ring without values": ("attention_free", {"e": 5}, {"a": 2, "c": 2}, {"e": "a", "i": "c", "balanced": "a"}),
+    # It sums over `size(x) / 2` points.
+    "part of an axis": ("reduced_keys", {}, {"a": 2}, {"x": "a", "y": "a", "balanced": "a"}),
+    "one point for two ranks": ("retention", {"j": 1}, {"c": 2}, {"j": "c", "balanced": "c"}),
+}
+
+
+@pytest.mark.parametrize("what", UNEVEN)
+def test_uneven_and_empty_blocks(what: str) -> None:
+    name, sizes, mesh, options = UNEVEN[what]
+    _checked(cases.Case(roster.compiled(name), roster.arrays(name, sizes), mesh, options))
+
+
+def test_what_is_computed_whole_is_given_in_parts() -> None:
+    """So that the part of a rank is the same whatever can be cut."""
+    program = ix.compile("input x[t]; let y[size(t) - 1] = x[0]; let y[t in 0..size(t) - 1] = y[t + 1] + x[t];")
+    said = str(ix.shard(program, {"context": 2}, t="context").plan(t=8))
+    assert "y[t]                     `t` by context: t 0..4 | 4..8" in said
+    assert "`y_whole` is computed whole on every rank along `context`: it steps backward" in said
+    arrays = {"x": torch.arange(7.0, requires_grad=True)}
+    _checked(cases.Case(program, arrays, {"context": 2}, {"t": "context"}))
 
 
 def test_a_window_sends_what_it_reaches_and_no_more() -> None:
@@ -184,13 +209,6 @@ def test_assertions_are_refused() -> None:
         ix.shard(program, {"data": 2}, i="data")
 
 
-def test_what_is_computed_whole_is_said() -> None:
-    program = ix.compile("input x[t]; let y[size(t) - 1] = x[0]; let y[t in 0..size(t) - 1] = y[t + 1] + x[t];")
-    assert "computed whole on every rank along `context`: it steps backward" in str(
-        ix.shard(program, {"context": 2}, t="context").plan(t=8)
-    )
-
-
 # ---------------------------------------------------------------------------------- processes
 
 
@@ -210,10 +228,11 @@ def _group(ranks: int, *names: str) -> list[dict[str, object]]:
 
 
 def test_four_processes_and_a_rank_that_dies() -> None:
-    # Of `cross`, the last rank has no queries.
-    variants, faults = ("causal:heads", "cross", "linear_recurrent"), ("other_dtype", "other_length", "other_program")
+    # Of `cross`, the last rank has no queries; weights of `multi_head` are cut; `pointer` is computed whole along `j`.
+    variants = ("causal:heads", "cross", "linear_recurrent", "multi_head:parameters", "pointer:j")
+    faults = ("other_dtype", "other_length", "other_program")
     said = _group(4, *variants, *faults, "dies")
-    assert len([one for one in said if "found" in one]) == 12
+    assert len([one for one in said if "found" in one]) == 4 * len(variants)
     for fault in faults:
         assert [one["error"] for one in said if one["case"] == fault] == ["IX522"] * 4
     assert [one["error"] for one in said if one["case"] == "dies"] == ["IX521"] * 3
@@ -227,7 +246,7 @@ def test_a_rank_that_lags(fault: str) -> None:
 
 @pytest.mark.sampled(100003)
 @pytest.mark.parametrize("ranks", [1, 2, 4])
-@pytest.mark.parametrize("option", ["", ":heads", ":balanced"])
+@pytest.mark.parametrize("option", ["", ":heads", ":balanced", ":parameters"])
 def test_every_variant_in_processes(ranks: int, option: str) -> None:
     found = _group(ranks, *(f"{name}{option}" for name in roster.NAMES))
     assert len([one for one in found if "found" in one]) == ranks * len(roster.NAMES)

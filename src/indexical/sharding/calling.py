@@ -94,17 +94,17 @@ def _agreed(spread: Spread, arrays: Mapping[str, Any]) -> Bound:
     from .spread import digest
 
     shapes = {name: list(x.shape) for name, x in arrays.items()}
-    said = [(name, str(x.dtype), x.dim(), x.requires_grad, torch.is_grad_enabled()) for name, x in arrays.items()]
+    said = [hash_of((str(x.dtype), x.dim(), x.requires_grad and torch.is_grad_enabled())) for x in arrays.values()]
     scalars = [int(x) for name, x in arrays.items() if x.dim() == 0 and not x.is_floating_point()]
     setting = f"{spread.mesh!r}{spread.coordinates!r}{spread.parameters!r}"
-    figures = [digest(spread.program, setting), hash_of(said), hash_of(scalars)]
+    figures = [digest(spread.program, setting), hash_of(scalars), *said]
     figures += [length for shape in shapes.values() for length in shape]
     figures += [0] * (-len(figures) % _FIGURES)
     problem = ""
     split = {name: spread._array_axes(name, len(shapes[name])) for name in arrays}
     for dimension in spread.mesh.names:
         everybody = spread.carrier.compared(figures, dimension)
-        problem = problem or _differs(everybody)
+        problem = problem or _differs(everybody, [*arrays])
         if len(everybody) > 1 and not problem:
             problem = _gather_shapes(spread, shapes, split, dimension, everybody)
     failed = int(bool(problem))
@@ -125,12 +125,12 @@ def hash_of(said: object) -> int:
     return int.from_bytes(hashlib.sha256(repr(said).encode()).digest()[:7], "big")
 
 
-def _differs(everybody: list[list[int]]) -> str:
-    words = (
+def _differs(everybody: list[list[int]], names: list[str]) -> str:
+    words = [
         "the program, or the way that it is split",
-        "the dtypes, ranks or gradients of its arrays",
         "whole scalars",
-    )
+        *(f"the dtype or number of axes of `{name}`, or in whether it has a gradient" for name in names),
+    ]
     for number, what in enumerate(words):
         if len({figures[number] for figures in everybody}) > 1:
             return f"the ranks differ in {what}"
@@ -145,7 +145,7 @@ def _gather_shapes(
     everybody: list[list[int]],
 ) -> str:
     """Lengthen axes that a dimension splits to what all ranks along it have. Where they do not fit: why."""
-    at = 3
+    at = 2 + len(shapes)
     mine = spread.carrier.rank(spread.carrier.owned[0])[spread.mesh.names.index(dimension)]
     for name, shape in shapes.items():
         for axis in range(len(shape)):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field
 from datetime import timedelta
 from functools import partial
@@ -28,21 +30,23 @@ class Transfer:
 
 @dataclass
 class Carrier:
-    """All blocks in one process: what is sent is handed over, and counted as if it were sent."""
+    """All blocks in one process: what is sent is handed over, and counted as if it were sent. `sent` are the bytes that
+    each rank has sent so far, of those that are held here."""
 
     mesh: Mesh
     owned: tuple[Block, ...]
-    sent: list[tuple[tuple[int, ...], str, int]] = field(default_factory=list)
+    sent: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     def rank(self, block: Block) -> tuple[int, ...]:
         """The rank that holds a block, along every dimension."""
         return tuple(self.mesh.rank_of(name, place) for name, place in zip(self.mesh.names, block, strict=True))
 
-    def move(self, transfers: Sequence[Transfer], like: Any) -> Callable[[], list[Any]]:
-        """Send arrays; the function that is returned waits, and gives those that arrive here, None for others."""
+    def move(self, transfers: Sequence[Transfer], like: Any, dimension: str) -> Callable[[], list[Any]]:
+        """Send arrays between blocks that differ along a dimension; the function that is returned waits, and gives
+        those that arrive here, None for others."""
         for one in transfers:
             if one.array is not None and self.rank(one.source) != self.rank(one.target):
-                self.count(one.source, "send", one.array)
+                self.count(one.source, one.array)
         return lambda: [one.array for one in transfers]
 
     def total(self, values: Values, dimension: str, op: str) -> Values:
@@ -56,16 +60,17 @@ class Carrier:
             joined = _joined([values[other] for other in line], op)
             for rank in dict.fromkeys(self.rank(other) for other in line):
                 bytes = all_reduced(joined.numel() * joined.element_size(), self._ranks(dimension))
-                self.sent.append((rank, "all-reduce", bytes))
+                self.sent[rank] = self.sent.get(rank, 0) + bytes
             result[block] = self.reduced(joined, dimension, op)
         return result
 
     def _ranks(self, dimension: str) -> int:
         return self.mesh.ranks[self.mesh.names.index(dimension)]
 
-    def count(self, block: Block, how: str, array: Any) -> None:
+    def count(self, block: Block, array: Any) -> None:
         """Note that the rank of a block sends an array."""
-        self.sent.append((self.rank(block), how, array.numel() * array.element_size()))
+        rank = self.rank(block)
+        self.sent[rank] = self.sent.get(rank, 0) + array.numel() * array.element_size()
 
     def reduced(self, array: Any, dimension: str, op: str) -> Any:
         """The total over ranks of what each of them has."""
@@ -103,11 +108,15 @@ class Processes(Carrier):
         here = dict(zip(self.device_mesh.mesh_dim_names, self.device_mesh.get_coordinate(), strict=True))
         return int(self.device_mesh.mesh[tuple({**here, **place}.values())])
 
-    def move(self, transfers: Sequence[Transfer], like: Any) -> Callable[[], list[Any]]:
+    def group(self, dimension: str) -> Any:
+        """The processes along a dimension."""
+        return self.device_mesh.get_group(dimension)
+
+    def move(self, transfers: Sequence[Transfer], like: Any, dimension: str) -> Callable[[], list[Any]]:
         import torch
         import torch.distributed as dist
 
-        me = dist.get_rank()
+        me, group = dist.get_rank(), self.group(dimension)
         arrived: list[Any] = []
         calls: list[Any] = []
         others: list[int] = []
@@ -117,12 +126,12 @@ class Processes(Carrier):
             if source == target:
                 array = one.array
             elif source == me:
-                self.count(one.source, "send", one.array)
-                calls.append(dist.P2POp(dist.isend, one.array.contiguous(), target, tag=tag))
+                self.count(one.source, one.array)
+                calls.append(dist.P2POp(dist.isend, one.array.contiguous(), target, group, tag))
                 others.append(target)
             elif target == me:
                 array = torch.empty(one.shape, dtype=like.dtype, device=like.device)
-                calls.append(dist.P2POp(dist.irecv, array, source, tag=tag))
+                calls.append(dist.P2POp(dist.irecv, array, source, group, tag))
                 others.append(source)
             arrived.append(array)
         works = _tried(lambda: dist.batch_isend_irecv(calls) if calls else [], "the others", self.timeout)
@@ -142,31 +151,47 @@ class Processes(Carrier):
         # Ranks add up what lies at the same place: on all of them in the same order of axes.
         array = array.clone(memory_format=torch.contiguous_format)
         ops = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
-        group = self.device_mesh.get_group(dimension)
-
-        def call() -> None:
-            work = dist.all_reduce(array, ops[op], group=group, async_op=True)
-            if work is not None:
-                work.wait(timedelta(seconds=self.timeout))
-
-        _tried(call, f"a process along `{dimension}`", self.timeout)
+        self._together(dimension, partial(dist.all_reduce, array, ops[op]))
         return array
 
     def compared(self, figures: Sequence[int], dimension: str) -> list[list[int]]:
         import torch
         import torch.distributed as dist
 
-        group = self.device_mesh.get_group(dimension)
         mine = torch.tensor([*figures], dtype=torch.int64, device=self.device_mesh.device_type)
-        everybody = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
-
-        def call() -> None:
-            work = dist.all_gather(everybody, mine, group=group, async_op=True)
-            if work is not None:
-                work.wait(timedelta(seconds=self.timeout))
-
-        _tried(call, "another process", self.timeout)
+        everybody = [torch.empty_like(mine) for _ in range(self.group(dimension).size())]
+        self._together(dimension, partial(dist.all_gather, everybody, mine))
         return [found.tolist() for found in everybody]
+
+    def _together(self, dimension: str, call: Callable[..., Any]) -> None:
+        """Do what all processes along a dimension do."""
+        until, group = timedelta(seconds=self.timeout), self.group(dimension)
+
+        def done() -> None:
+            with _waiting(group, until):
+                work = call(group=group, async_op=True)
+            if work is not None:
+                work.wait(until)
+
+        _tried(done, f"a process along `{dimension}`", self.timeout)
+
+
+@contextmanager
+def _waiting(group: Any, until: timedelta) -> Iterator[None]:
+    """A group that waits so long for what is begun now. Threads of gloo wait on after an error, by default for half an
+    hour, and until then their process does not end; those of other backends end with it."""
+    import torch.distributed as dist
+
+    backend = group._get_backend(next(iter(group._device_types)))
+    if not dist.is_gloo_available() or not isinstance(backend, dist.ProcessGroupGloo):
+        yield
+        return
+    before = backend.options._timeout
+    backend._set_default_timeout(until)
+    try:
+        yield
+    finally:
+        backend._set_default_timeout(before)
 
 
 def _tried(call: Callable[[], Any], who: str, timeout: float) -> Any:
@@ -174,7 +199,7 @@ def _tried(call: Callable[[], Any], who: str, timeout: float) -> Any:
     try:
         return call()
     except RuntimeError as problem:
-        reason = str(problem).splitlines()[0][:160]
+        reason = re.sub(r"^\[[^]]*\] | This is typically.*", "", str(problem).splitlines()[0])[:160]
         message = f"{who} did not answer within {timeout:g} s, or is gone ({reason})"
         help = (
             "look at the first error among the processes: the others only waited for it; `timeout=` is how long they do"
@@ -204,7 +229,7 @@ def gathered(carrier: Carrier, array: Any, axis: int, dimension: str) -> Any:
         for rank in range(len(lengths)):
             target = carrier.mesh.line(me, dimension)[carrier.mesh.held_by(dimension, rank)[0]]
             transfers.append(Transfer(source, target, shape, parts.get(source)))
-    arrived = carrier.move(transfers, array)()
+    arrived = carrier.move(transfers, array, dimension)()
     found = [x for one, x in zip(transfers, arrived, strict=True) if x is not None and one.target in carrier.owned]
     return torch.cat(found, axis)
 
@@ -217,7 +242,7 @@ def on_processes(device_mesh: Any, mesh: Mesh, timeout: float) -> Processes:
         for block in mesh.everything
         if all(mesh.rank_of(name, place) == here[name] for name, place in zip(mesh.names, block, strict=True))
     )
-    return Processes(mesh, mine, [], device_mesh, timeout)
+    return Processes(mesh, mine, {}, device_mesh, timeout)
 
 
 def dimensions_of(mesh: Any) -> tuple[Mapping[str, int], bool] | None:

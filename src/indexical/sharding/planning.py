@@ -18,8 +18,8 @@ from ..plan.steps import Attention
 from ..transform.local import Interval, hull, number_of, rows_needed, rows_read, with_sizes
 from .grouping import Grouping
 from .mesh import Mesh, outside
-from .prepared import TOTALS, Prepared, Split, own_axes
-from .units import Cut, Layout, Ring, Rows
+from .prepared import TOTALS, Prepared, Split, input_axes, own_axes
+from .units import Cut, Layout, Ring, Rows, summed_points
 
 Needs = dict[str, Rows]
 
@@ -66,21 +66,11 @@ class Planner:
         self.merged: dict[str, Attention] = {}
         self.free: set[str] = set()
         for tensor in self.program.inputs:
-            self.homes[tensor.name] = self._own_axes(tensor)
-            if parameters is not None and parameters not in self.homes[tensor.name] and tensor.kind == "real":
-                self._keep_apart(tensor, parameters)
+            self.homes[tensor.name] = input_axes(tensor, self.kinds, split, parameters)
 
-    def _own_axes(self, tensor: ir.Input | ir.Let) -> dict[str, int]:
-        found = own_axes(tensor, self.kinds, self.split)
-        return {name: axis for name, axis in found.items() if self.extents[tensor.name][axis] is not None}
-
-    def _keep_apart(self, tensor: ir.Input, dimension: str) -> None:
-        """Split a parameter along the first axis that is long enough and that nothing else splits."""
-        count = self.mesh.blocks(dimension)
-        for number, extent in enumerate(self.extents[tensor.name]):
-            if extent is not None and extent >= count and number not in self.homes[tensor.name].values():
-                self.homes[tensor.name][dimension] = number
-                return
+    def _own_axes(self, let: ir.Let) -> dict[str, int]:
+        found = own_axes(let, self.kinds, self.split)
+        return {name: axis for name, axis in found.items() if self.extents[let.name][axis] is not None}
 
     @property
     def apart(self) -> set[str]:
@@ -237,13 +227,7 @@ class Planner:
 
     def _part(self, range: ir.Range, dimension: str, block: int) -> ir.Range:
         """The points of a range that a block sums over."""
-        return _within(range, *self.summed(range, dimension)[block])
-
-    def summed(self, range: ir.Range, dimension: str) -> Rows:
-        """The points of a range that each block sums over."""
-        upper = number_of(range.upper)
-        assert upper is not None
-        return self.mesh.points(max(upper, 0), dimension)
+        return _within(range, *summed_points(self.mesh, range, dimension)[block])
 
     def _bytes(self, let: ir.Let, dimension: str, cut: Cut, needs: Needs) -> int:
         """Elements that all blocks together are sent for a definition."""

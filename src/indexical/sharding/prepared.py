@@ -13,7 +13,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.needs import needed
 from ..ir.types import Coordinate, Kind
-from ..ir.walk import fresh_name, reads_of, rebuild, substitute
+from ..ir.walk import changed, fresh_name, reads_of, rebuild, substitute
 from ..plan.recognize import recognize
 from ..plan.steps import Attention, Softmax
 from ..records import dataclass
@@ -235,6 +235,33 @@ def _slots(let: ir.Let) -> list[tuple[ir.Coord, ir.Range]]:
     return [(slot, ranges[slot.coordinate]) for slot in let.clauses[0].slots if isinstance(slot, ir.Coord)]
 
 
+def with_copies(prepared: Prepared, names: Collection[str]) -> Prepared:
+    """The program with outputs that cannot be cut under other names, and copies of them, which can."""
+    program = prepared.program
+    wholes = {name: fresh_name(f"{name}_whole", program.tensors) for name in names}
+
+    def renamed(expr: ir.Expr) -> ir.Expr:
+        expr = rebuild(expr, renamed)
+        return replace(expr, tensor=wholes.get(expr.tensor, expr.tensor)) if isinstance(expr, ir.Read) else expr
+
+    lets = []
+    for let in program.lets:
+        clauses = tuple(changed(clause, renamed) for clause in let.clauses)
+        lets.append(replace(let, name=wholes.get(let.name, let.name), clauses=clauses))
+    lets += [_copy(program.definitions[name], whole) for name, whole in wholes.items()]
+    ordered = finish(replace(program, lets=tuple(lets)), Sink())
+    assert ordered is not None
+    attentions = {wholes.get(name, name): attention for name, attention in prepared.attentions.items()}
+    return Prepared(ordered, attentions, Kinds(ordered))
+
+
+def _copy(let: ir.Let, name: str) -> ir.Let:
+    span, zero = let.span, build.whole(0, let.span)
+    slots = tuple(build.coord(axis.coordinate, span) for axis in let.axes)
+    ranges = tuple(ir.Range(axis.coordinate, zero, axis.extent, True, span) for axis in let.axes)
+    return replace(let, clauses=(ir.Clause(slots, ranges, build.read(name, slots, let.kind, span), None, span),))
+
+
 def own_axes(tensor: ir.Input | ir.Let, kinds: Kinds, split: Split) -> dict[str, int]:
     """The axis of a tensor that each dimension splits: the first of its kind."""
     found: dict[str, int] = {}
@@ -242,4 +269,15 @@ def own_axes(tensor: ir.Input | ir.Let, kinds: Kinds, split: Split) -> dict[str,
         along = None if axis.coordinate.rest else split(kinds.of_axis(tensor.name, number))
         if along is not None:
             found.setdefault(along, number)
+    return found
+
+
+def input_axes(tensor: ir.Input, kinds: Kinds, split: Split, parameters: str | None) -> dict[str, int]:
+    """The axis of an input that each dimension splits: where `parameters` would leave it whole, the last that no other
+    splits. That does not depend on sizes, so that the ranks know it of their parts."""
+    found = own_axes(tensor, kinds, split)
+    if parameters is not None and parameters not in found and tensor.kind == "real":
+        whole = [n for n, axis in enumerate(tensor.axes) if not axis.coordinate.rest and n not in found.values()]
+        if whole:
+            found[parameters] = whole[-1]
     return found

@@ -15,10 +15,9 @@ from ..ir.walk import fresh_name, reads_of, rebuild
 from ..transform.excerpt import excerpt
 from ..transform.local import Held, Interval, localized
 from ..views.source import unwritten
-from .mesh import Mesh
 from .moving import Block
 from .prepared import total_of
-from .units import Cut, Layout, Unit
+from .units import Cut, Layout, Unit, summed_points
 
 
 class Programs:
@@ -109,9 +108,8 @@ class Programs:
         body = self.layout.program.definitions[name].clauses[0].body
         assert isinstance(body, ir.Reduce)
         range = next(range for range in body.ranges if range.coordinate == cut.coordinate)
-        assert isinstance(range.upper, ir.Const)
-        mesh: Mesh = self.layout.mesh
-        return mesh.points(max(int(range.upper.value), 0), dimension)[mesh.place(block, dimension)]
+        mesh = self.layout.mesh
+        return summed_points(mesh, range, dimension)[mesh.place(block, dimension)]
 
     def _held(self, unit: Unit, name: str, block: Block, whole: bool = False) -> Held:
         """The points of an input of a unit that a block has; `whole` where it has more than it needs."""

@@ -49,7 +49,7 @@ class Round:
             values = self.passed[name]
             place = self.run.axis(name, self.dimension)
             transfers = self.transfers(one, values, self.run.layout.rows(name, self.dimension), place)
-            waits.append((name, transfers, self.run.carrier.move(transfers, values[self.owned[0]])))
+            waits.append((name, transfers, self.run.carrier.move(transfers, values[self.owned[0]], self.dimension)))
 
         def finish() -> dict[str, Values]:
             found: dict[str, Values] = {}
@@ -62,17 +62,20 @@ class Round:
 
     def transfers(self, one: Mapping[int, int], values: Values, own: Rows, axis: int) -> list[Transfer]:
         result = []
-        shape = list(next(iter(values.values())).shape)
         for target in self.run.all(self.dimension):
             b = self.mesh.place(target, self.dimension)
             if b in one:
                 source = self.mesh.line(target, self.dimension)[one[b]]
                 first, last = self._keys(b, one[b])
-                array = values.get(source)
-                shape[axis] = last - first
-                piece = None if array is None else array.narrow(axis, first - own[one[b]][0], last - first)
-                result.append(Transfer(source, target, tuple(shape), piece))
+                start, length = first - own[one[b]][0], last - first
+                result.append(self.run.piece(values, self.dimension, source, target, axis, start, length))
         return result
+
+    def heard_by(self, one: Mapping[int, int]) -> list[tuple[Block, int]]:
+        """The blocks of queries here that have points, each with the block of keys that it has in a round."""
+        places = [(block, one.get(self.mesh.place(block, self.dimension))) for block in self.owned]
+        shape = self.run.layout.shape
+        return [(block, k) for block, k in places if k is not None and 0 not in shape(self.name, block)]
 
     def _keys(self, b: int, k: int) -> Interval:
         found = self.ring.keys[b][k]
@@ -96,11 +99,9 @@ class Round:
             arrived = coming()
             if number + 1 < len(rounds):
                 coming = self.start(rounds[number + 1])
-            for block in self.owned:
-                place = self.mesh.place(block, self.dimension)
-                if place in one:
-                    _, (out, total) = self.call(block, one[place], arrived)
-                    self._join(block, out.detach(), total.detach(), outs, totals)
+            for block, k in self.heard_by(one):
+                _, (out, total) = self.call(block, k, arrived)
+                self._join(block, out.detach(), total.detach(), outs, totals)
         like = next(iter(self.passed.values()))[self.owned[0]]
         dtype = getattr(torch, LIBRARY_NAMES[run.dtypes[self.name]])
         for block in self.owned:
@@ -132,15 +133,13 @@ class Round:
             if number + 1 < len(rounds):
                 coming = self.start(rounds[number + 1])
             returned: dict[str, Values] = {name: {} for name in sent}
-            for block in self.owned:
-                place = self.mesh.place(block, self.dimension)
-                if place in one:
-                    found = self._pulled(block, one[place], arrived, outs[block], totals[block], given[block])
-                    for name in still:
-                        if found.get(name) is not None:
-                            still[name][block] += found[name]
-                    for name in sent:
-                        returned[name][block] = found.get(f"{name}_passed")
+            for block, k in self.heard_by(one):
+                found = self._pulled(block, k, arrived, outs[block], totals[block], given[block])
+                for name in still:
+                    if found.get(name) is not None:
+                        still[name][block] += found[name]
+                for name in sent:
+                    returned[name][block] = found.get(f"{name}_passed")
             self._return(one, returned, sent)
         for name, values in still.items():
             run.give_back(self.unit, name, values, self.unit.needs.get(name, {}))
@@ -172,6 +171,7 @@ class Round:
                 transfers.append(Transfer(there.target, there.source, there.shape, array))
                 b, k = (self.mesh.place(block, self.dimension) for block in (there.target, there.source))
                 places.append(self._keys(b, k)[0] - own[k][0])
-            for back, array, at in zip(transfers, self.run.carrier.move(transfers, like)(), places, strict=True):
+            arrays = self.run.moved(transfers, self.passed[name], self.dimension)
+            for back, array, at in zip(transfers, arrays, places, strict=True):
                 if array is not None and back.target in sums:
                     sums[back.target].narrow(axis, at, array.shape[axis]).add_(array)

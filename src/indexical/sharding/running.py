@@ -155,36 +155,49 @@ class Run:
             if rows == self.layout.rows(name, dimension):
                 continue
             if known not in self.fetched:
-                self.fetched[known] = self._gathered(name, values, dimension, rows)
+                self.fetched[known] = self.gathered(name, values, dimension, rows)
             values = self.fetched[known]
         return values
 
-    def _gathered(self, name: str, values: Values, dimension: str, rows: Rows) -> Values:
+    def gathered(self, name: str, values: Values, dimension: str, rows: Rows) -> Values:
+        """What blocks need of a tensor along a dimension, from those that hold it."""
         axis = self.axis(name, dimension)
-        own = self.layout.rows(name, dimension)
-        transfers = self.transfers(values, dimension, rows, own, axis)
-        like = values[self.owned[0]]
-        pieces: dict[Block, list[Any]] = {block: [] for block in self.owned}
-        for one, array in zip(transfers, self.carrier.move(transfers, like)(), strict=True):
-            if array is not None and one.target in pieces:
-                pieces[one.target].append(array)
-        return {block: together(found, values[block], axis) for block, found in pieces.items()}
+        transfers, _ = self.pieces(values, dimension, self.layout.rows(name, dimension), rows, axis)
+        found: dict[Block, list[Any]] = {block: [] for block in self.owned}
+        for one, array in zip(transfers, self.moved(transfers, values, dimension), strict=True):
+            if array is not None and one.target in found:
+                found[one.target].append(array)
+        return {block: together(arrays, values[block], axis) for block, arrays in found.items()}
 
-    def transfers(self, values: Values, dimension: str, rows: Rows, own: Rows, axis: int) -> list[Transfer]:
-        """The pieces that make up what each block needs, in their order."""
-        result = []
-        shape = list(next(iter(values.values())).shape)
+    def pieces(
+        self, values: Values, dimension: str, held: Rows, wanted: Rows, axis: int
+    ) -> tuple[list[Transfer], list[int]]:
+        """The pieces of what blocks hold that make up what is wanted of them along a dimension, target by target in
+        their order; and the place in its target at which each begins."""
+        transfers, places = [], []
         for target in self.all(dimension):
-            first, last = rows[self.mesh.place(target, dimension)]
+            first, last = wanted[self.mesh.place(target, dimension)]
             for source in self.mesh.line(target, dimension):
-                start, end = own[self.mesh.place(source, dimension)]
+                start, end = held[self.mesh.place(source, dimension)]
                 lower, upper = max(first, start), min(last, end)
                 if lower < upper:
-                    array = values.get(source)
-                    shape[axis] = upper - lower
-                    piece = None if array is None else array.narrow(axis, lower - start, upper - lower)
-                    result.append(Transfer(source, target, tuple(shape), piece))
-        return result
+                    transfers.append(self.piece(values, dimension, source, target, axis, lower - start, upper - lower))
+                    places.append(lower - first)
+        return transfers, places
+
+    def piece(
+        self, values: Values, dimension: str, source: Block, target: Block, axis: int, start: int, length: int
+    ) -> Transfer:
+        """Some points of what a block holds, to be sent to another on the same line."""
+        array = values.get(source)
+        # Blocks of one line differ along its dimension alone.
+        shape = list(next(values[block] for block in self.mesh.line(source, dimension) if block in values).shape)
+        shape[axis] = length
+        return Transfer(source, target, tuple(shape), None if array is None else array.narrow(axis, start, length))
+
+    def moved(self, transfers: list[Transfer], values: Values, dimension: str) -> list[Any]:
+        """The arrays that arrive here, None for others."""
+        return self.carrier.move(transfers, values[self.owned[0]], dimension)()
 
     def all(self, dimension: str) -> list[Block]:
         """The blocks of all lines along a dimension on which some block is held here."""
@@ -257,30 +270,21 @@ class Run:
 
     def spread_back(self, values: Values, dimension: str, rows: Rows, own: Rows, axis: int) -> Values:
         """The sum of what blocks have for the same points, on the blocks that these belong to."""
-        transfers, places = [], []
-        like = values[self.owned[0]]
-        shape = list(like.shape)
-        for source in self.all(dimension):
-            first, last = rows[self.mesh.place(source, dimension)]
-            for target in self.mesh.line(source, dimension):
-                start, end = own[self.mesh.place(target, dimension)]
-                lower, upper = max(first, start), min(last, end)
-                if lower < upper:
-                    array = values.get(source)
-                    shape[axis] = upper - lower
-                    piece = None if array is None else array.narrow(axis, lower - first, upper - lower)
-                    transfers.append(Transfer(source, target, tuple(shape), piece))
-                    places.append(lower - start)
         result: Values = {}
         for block in self.owned:
             start, end = own[self.mesh.place(block, dimension)]
             shape = list(values[block].shape)
             shape[axis] = end - start
-            result[block] = like.new_zeros(shape)
-        for one, array, at in zip(transfers, self.carrier.move(transfers, like)(), places, strict=True):
-            if array is not None and one.target in result:
-                result[one.target].narrow(axis, at, array.shape[axis]).add_(array)
+            result[block] = values[block].new_zeros(shape)
+        self.add_back(result, values, dimension, rows, own, axis)
         return result
+
+    def add_back(self, sums: Values, values: Values, dimension: str, rows: Rows, own: Rows, axis: int) -> None:
+        """Add what blocks have for some points to the blocks that these belong to."""
+        transfers, places = self.pieces(values, dimension, rows, own, axis)
+        for one, array, at in zip(transfers, self.moved(transfers, values, dimension), places, strict=True):
+            if array is not None and one.target in sums:
+                sums[one.target].narrow(axis, at, array.shape[axis]).add_(array)
 
 
 def _with_parts(layout: Layout, learned: set[str]) -> set[str]:

@@ -19,7 +19,7 @@ from ..run.samples import stand_ins
 from .mesh import Mesh
 from .moving import Carrier, dimensions_of, gathered, on_processes
 from .planning import lay_out
-from .prepared import Prepared, Split, own_axes, prepare
+from .prepared import Prepared, Split, input_axes, own_axes, prepare, with_copies
 from .programs import Programs
 from .sheet import SpreadPlan, plan_of
 from .spaces import Kinds
@@ -41,9 +41,9 @@ def shard(
     The mesh is a `DeviceMesh` of PyTorch, in whose processes each rank passes its own part of every array; or a mapping
     such as `{"data": 2, "context": 4}`, which plans for so many machines and rehearses them in this process. Along a
     `balanced` dimension a rank has a block from the front and one from the back, so that causal programs give all ranks
-    as much to do. Inputs that the dimension `parameters` does not split are cut along one axis and gathered when they
-    are needed. A mesh of JAX takes its arrays, split by `NamedSharding`s. A rank that does not answer for `timeout`
-    seconds ends the call with an error.
+    as much to do. Inputs that the dimension `parameters` does not split are cut along their last axis and gathered when
+    they are needed. A mesh of JAX takes its arrays, split by `NamedSharding`s. A rank that does not answer for
+    `timeout` seconds ends the call with an error.
     """
     known = program if isinstance(program, Program) else compile(program)
     found = dimensions_of(mesh)
@@ -141,18 +141,28 @@ class Spread:
         key = (tuple(sorted(bound.sizes.items())), tuple(sorted(bound.rests.items())), tuple(scalars.items()))
         if key not in self._layouts:
             prepared = self.prepared()
-            split = self._split_by(prepared.program, prepared.kinds)
-            layout = lay_out(prepared, self.mesh, split, bound.sizes, scalars, self.parameters, self.at_once)
-            layout = replace(layout, rests=bound.rests)
+            layout = self._laid_out(prepared, bound, scalars)
+            wholes = [n for n in self.outputs if not layout.homes[n].keys() >= set(self.axes(n).values())]
+            if wholes:  # Every rank has all of it, and gives its own part.
+                layout = self._laid_out(with_copies(prepared, wholes), bound, scalars)
             self._layouts[key] = layout, Programs(layout)
         return self._layouts[key]
 
+    def _laid_out(self, prepared: Prepared, bound: Bound, scalars: Mapping[str, int]) -> Layout:
+        split = self._split_by(prepared.program, prepared.kinds)
+        layout = lay_out(prepared, self.mesh, split, bound.sizes, scalars, self.parameters, self.at_once)
+        return replace(layout, rests=bound.rests)
+
     def axes(self, name: str) -> dict[int, str]:
-        """The axes of an input or output that are split, each with its dimension; `parameters` aside."""
+        """The axes of an input or output that are split, each with its dimension."""
         prepared = self.prepared()
         split = self._split_by(prepared.program, prepared.kinds)
         tensor = prepared.program.tensors[name]
-        return {axis: dimension for dimension, axis in own_axes(tensor, prepared.kinds, split).items()}
+        if isinstance(tensor, ir.Input):
+            found = input_axes(tensor, prepared.kinds, split, self.parameters)
+        else:
+            found = own_axes(tensor, prepared.kinds, split)
+        return {axis: dimension for dimension, axis in found.items()}
 
     # ------------------------------------------------------------------------ plans
 

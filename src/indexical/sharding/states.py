@@ -9,9 +9,9 @@ import torch
 
 from ..ir.types import LIBRARY_NAMES
 from ..transform.local import Interval
-from .moving import Block, Transfer, Values
-from .pieces import pulled, together
-from .units import Unit
+from .moving import Block, Values
+from .pieces import pulled
+from .units import Rows, Unit
 
 if TYPE_CHECKING:
     from .running import Run
@@ -28,10 +28,13 @@ def hand_on(run: Run, unit: Unit, dimension: str) -> None:
         }
     for place in range(run.mesh.blocks(dimension)):
         before = {name: _before(run, unit, name, dimension, place) for name in unit.wanted}
-        states = {name: _sent_on(run, name, dimension, rows, place) for name, rows in before.items()}
+        states = {
+            name: run.gathered(name, run.values[name], dimension, _wanted(run, dimension, rows, place))
+            for name, rows in before.items()
+        }
+        first, last = run.layout.rows(unit.names[0], dimension)[place]
         for block in run.owned:
-            first, last = run.layout.rows(unit.names[0], dimension)[place]
-            if run.mesh.place(block, dimension) != place or first >= last:
+            if run.mesh.place(block, dimension) != place or not run.programs.alive(unit, block):
                 continue
             program, names = run.programs.of_unit(unit, block)
             given = {n: held[n][block] if n in held else states[n.removesuffix("_before")][block] for n in names}
@@ -49,18 +52,9 @@ def _before(run: Run, unit: Unit, name: str, dimension: str, place: int) -> Inte
     return (max(first - unit.reach[name], 0), first) if first < last else (0, 0)
 
 
-def _sent_on(run: Run, name: str, dimension: str, rows: Interval, place: int) -> Values:
-    """The last points before a block, from the blocks that have them."""
-    axis = run.axis(name, dimension)
-    values = run.values[name]
-    wanted = tuple(rows if p == place else (0, 0) for p in range(run.mesh.blocks(dimension)))
-    transfers = run.transfers(values, dimension, wanted, run.layout.rows(name, dimension), axis)
-    pieces: dict[Block, list[Any]] = {}
-    like = values[run.owned[0]]
-    for one, array in zip(transfers, run.carrier.move(transfers, like)(), strict=True):
-        if array is not None and one.target in values:
-            pieces.setdefault(one.target, []).append(array)
-    return {block: together(found, like, axis) for block, found in pieces.items()}
+def _wanted(run: Run, dimension: str, rows: Interval, place: int) -> Rows:
+    """Points that one block along a dimension wants, and no other."""
+    return tuple(rows if other == place else (0, 0) for other in range(run.mesh.blocks(dimension)))
 
 
 def _handed_back(
@@ -70,7 +64,8 @@ def _handed_back(
     held: Mapping[str, Values],
     runs: Mapping[Block, tuple[dict[str, Any], list[Any]]],
 ) -> None:
-    given = {name: dict(run.arrived(name)) for name in unit.wanted if name in run.learned}
+    # What comes back from later blocks is added in place.
+    given = {n: {b: x.clone() for b, x in run.arrived(n).items()} for n in unit.wanted if n in run.learned}
     leaves: dict[Block, dict[str, Any]] = {block: {} for block in run.owned}
     for place in reversed(range(run.mesh.blocks(dimension))):
         for block in runs:
@@ -102,27 +97,12 @@ def _hand_back(
     given: Values,
 ) -> None:
     """The cotangents of a state, added to those of the blocks that it came from."""
-    own, axis = run.layout.rows(name, dimension), run.axis(name, dimension)
-    before = {b: x[f"{name}_before"] for b, x in leaves.items() if x.get(f"{name}_before") is not None}
-    transfers, places = [], []
-    like = given[run.owned[0]]
-    for target in run.all(dimension):
-        if run.mesh.place(target, dimension) != place:
-            continue
-        for source in run.mesh.line(target, dimension):
-            start, end = own[run.mesh.place(source, dimension)]
-            lower, upper = max(rows[0], start), min(rows[1], end)
-            if lower >= upper:
-                continue
-            shape = list(run.layout.shape(name, source))
-            shape[axis] = upper - lower
-            array = None
-            if target in run.owned:
-                found = before.get(target)
-                array = like.new_zeros(shape) if found is None else found.narrow(axis, lower - rows[0], upper - lower)
-            transfers.append(Transfer(target, source, tuple(shape), array))
-            places.append(lower - start)
-    for one, array, at in zip(transfers, run.carrier.move(transfers, like)(), places, strict=True):
-        if array is not None and one.target in given:
-            given[one.target] = given[one.target].clone()
-            given[one.target].narrow(axis, at, array.shape[axis]).add_(array)
+    axis = run.axis(name, dimension)
+    before: Values = {}
+    for block in run.owned:
+        found = leaves[block].get(f"{name}_before")
+        length = rows[1] - rows[0] if run.mesh.place(block, dimension) == place else 0
+        shape = [length if number == axis else n for number, n in enumerate(given[block].shape)]
+        before[block] = given[block].new_zeros(shape) if found is None else found
+    held = _wanted(run, dimension, rows, place)
+    run.add_back(given, before, dimension, held, run.layout.rows(name, dimension), axis)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from ..ir import nodes as ir
-from .moving import Block, Values
-from .pieces import heard, part, quotient, summed, together, weight
+from .moving import Values
+from .pieces import heard, part, quotient, summed, weight
 from .prepared import TOTALS
 from .units import Unit
 
@@ -74,16 +74,9 @@ def _scattered(run: Run, name: str, parts: Values, dimension: str) -> Values:
     result = run.spread_back(parts, dimension, whole, own, axis)
 
     def back() -> None:
-        for dimensions, given in list(run.arriving.get(part(name), {}).items()):
-            transfers = run.transfers(given, dimension, whole, own, axis)
-            pieces: dict[Block, list[Any]] = {block: [] for block in run.owned}
-            arrays = run.carrier.move(transfers, given[run.owned[0]])()
-            for one, array in zip(transfers, arrays, strict=True):
-                if array is not None and one.target in pieces:
-                    pieces[one.target].append(array)
-            run.arriving[part(name)][dimensions] = {
-                block: together(found, given[block], axis) for block, found in pieces.items()
-            }
+        arriving = run.arriving.get(part(name), {})
+        for dimensions, given in list(arriving.items()):
+            arriving[dimensions] = run.gathered(name, given, dimension, whole)
 
     if name in run.learned:
         run.back.append(back)

@@ -11,7 +11,7 @@ from ..ir.types import Coordinate
 from ..ir.walk import reads_of
 from ..plan.steps import Attention
 from ..records import dataclass
-from ..transform.local import Interval
+from ..transform.local import Interval, number_of
 from .mesh import Mesh
 
 # For every block along one dimension, the points of an axis.
@@ -129,3 +129,10 @@ class Layout:
             found = [next(whole) for _ in range(count)]
             lengths += found if slot.type.coordinates & varying else [1] * count
         return tuple(lengths)
+
+
+def summed_points(mesh: Mesh, range: ir.Range, dimension: str) -> Rows:
+    """The points of a range that each block along a dimension sums over."""
+    upper = number_of(range.upper)
+    assert upper is not None
+    return mesh.points(max(upper, 0), dimension)
