@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
+from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import reads_of
@@ -16,6 +17,8 @@ from .mesh import Mesh
 
 # For every block along one dimension, the points of an axis.
 Rows: TypeAlias = tuple[Interval, ...]
+# The points that each block reads, by tensor.
+Needs: TypeAlias = dict[str, Rows]
 Way: TypeAlias = Literal["own", "sum", "ring", "handed", "whole"]
 
 
@@ -136,3 +139,13 @@ def summed_points(mesh: Mesh, range: ir.Range, dimension: str) -> Rows:
     upper = number_of(range.upper)
     assert upper is not None
     return mesh.points(max(upper, 0), dimension)
+
+
+def within(range: ir.Range, first: int, last: int) -> ir.Range:
+    """A range from one point up to another, as far as it has them."""
+    lower, upper = number_of(range.lower), number_of(range.upper)
+    assert lower is not None
+    assert upper is not None
+    first = max(lower, first)
+    last = max(first, min(upper, last))
+    return replace(range, lower=build.whole(first, range.span), upper=build.whole(last, range.span), stated=True)
