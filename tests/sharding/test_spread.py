@@ -8,7 +8,10 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from datetime import timedelta
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +21,7 @@ from tests.sharding import cases
 from tests.variants import roster
 
 import indexical as ix
+from indexical.sharding.moving import _waiting
 
 ATTENTION = """
 space head(h), position(i, j), feature(d, e);
@@ -195,9 +199,11 @@ def test_a_way_back_can_be_taken_twice_if_it_is_kept() -> None:
         ({"context": 2}, {"k": "context"}, "`k` is no coordinate of this program"),
         (7, {"i": "context"}, "7 is no mesh with named dimensions"),
         ({"a": 2, "b": 2}, {"i": "a", "j": "b"}, "`i` and `j` are of one space"),
+        ({"context": 0}, {"i": "context"}, "the dimension `context` has 0 ranks"),
+        ({"context": 2}, {"i": "context", "timeout": "5"}, "a timeout of '5' is no number of seconds"),
     ],
 )
-def test_what_cannot_be_split_is_refused(mesh: object, options: dict[str, str], words: str) -> None:
+def test_what_cannot_be_split_is_refused(mesh: object, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ix.CallError, match="IX515") as found:
         ix.shard(ix.compile(ATTENTION), mesh, **options)
     assert words in str(found.value)
@@ -250,6 +256,31 @@ def test_a_rank_that_lags(fault: str) -> None:
 def test_every_variant_in_processes(ranks: int, option: str) -> None:
     found = _group(ranks, *(f"{name}{option}" for name in roster.NAMES))
     assert len([one for one in found if "found" in one]) == ranks * len(roster.NAMES)
+
+
+@pytest.fixture
+def alone() -> Iterator[Any]:
+    """A mesh of this process alone."""
+    dist = pytest.importorskip("torch.distributed")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield dist.device_mesh.init_device_mesh("cpu", (1, 1), mesh_dim_names=("context", "tensor"))
+    dist.destroy_process_group()
+
+
+def test_one_process_alone(alone: Any) -> None:
+    case = cases.case_of("causal", 1, [])
+    spread = ix.shard(case.program, alone, timeout=7, **case.options)
+    cases.check(case, spread)
+    assert not any(spread.carrier.sent.values())
+
+
+def test_a_group_waits_no_longer_than_a_call_does(alone: Any) -> None:
+    """Else a process that has its error would wait for the group, for half an hour, before it ends."""
+    options = alone.get_group("context")._get_backend(torch.device("cpu")).options
+    before = options._timeout
+    with _waiting(alone.get_group("context"), timedelta(seconds=7)):
+        assert options._timeout == timedelta(seconds=7) != before
+    assert options._timeout == before
 
 
 # ------------------------------------------------------------------------------- drawn programs

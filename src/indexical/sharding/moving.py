@@ -234,9 +234,12 @@ def gathered(carrier: Carrier, array: Any, axis: int, dimension: str) -> Any:
     return torch.cat(found, axis)
 
 
-def on_processes(device_mesh: Any, mesh: Mesh, timeout: float) -> Processes:
-    """The carrier of a process in a `DeviceMesh`."""
-    here = dict(zip(device_mesh.mesh_dim_names, device_mesh.get_coordinate(), strict=True))
+def on_processes(device_mesh: Any, mesh: Mesh, timeout: float) -> Processes | None:
+    """The carrier of this process in a `DeviceMesh`; None where it has no place there."""
+    place = device_mesh.get_coordinate()
+    if place is None:
+        return None
+    here = dict(zip(device_mesh.mesh_dim_names, place, strict=True))
     mine = tuple(
         block
         for block in mesh.everything

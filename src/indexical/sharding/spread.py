@@ -25,6 +25,9 @@ from .sheet import SpreadPlan, plan_of
 from .spaces import Kinds
 from .units import Layout
 
+# The longest wait for another process, in seconds: a year.
+_LONGEST = 365 * 24 * 3600
+
 
 def shard(
     program: Program | str | os.PathLike[str],
@@ -53,11 +56,18 @@ def shard(
             'pass `init_device_mesh("cpu", (2,), mesh_dim_names=("context",))`, or `{"context": 2}` to rehearse',
         )
     dimensions, has_processes = found
+    for name, ranks in dimensions.items():
+        if not _is_between(ranks, 1, 1 << 20) or ranks != int(ranks):
+            raise _error(f"the dimension `{name}` has {ranks!r:.40} ranks", "each dimension has at least one")
     even = (balanced,) if isinstance(balanced, str) else tuple(balanced)
     used = tuple(name for name in dimensions if name in {*coordinates.values(), parameters})
     _check(known, dimensions, coordinates, (*even, *(() if parameters is None else (parameters,))))
     whole = Mesh(used, tuple(int(dimensions[name]) for name in used), frozenset(even) & frozenset(used))
+    if not _is_between(timeout, 0.001, _LONGEST):
+        raise _error(f"a timeout of {timeout!r:.40} is no number of seconds", "write `timeout=60`")
     carrier = on_processes(mesh, whole, timeout) if has_processes else Carrier(whole, whole.everything)
+    if carrier is None:
+        raise _error("this process has no place in the mesh", "only the processes of the mesh call the program")
     if hasattr(mesh, "axis_names"):
         from .jax_ import OnDevices  # JAX is an extra.
 
@@ -85,6 +95,10 @@ def _check(
             raise _error(f"`{other}` and `{name}` are of one space, and cannot be split along two dimensions", None)
     if program._program.asserts:
         raise _error("this program has assertions, which are about whole arrays", "check them before it is split")
+
+
+def _is_between(number: Any, least: float, most: float) -> bool:
+    return isinstance(number, int | float) and least <= number <= most
 
 
 def _error(message: str, help: str | None) -> CallError:
