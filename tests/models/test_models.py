@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -111,6 +114,9 @@ def test_perplexity_and_heads(models: dict[str, Model]) -> None:
     logits = DECODERS["llama"][2](DECODERS["llama"][1], tokens)
     expected = torch.nn.functional.cross_entropy(logits[0, :-1], tokens[0, 1:]).exp().item()
     assert model.perplexity(tokens) == pytest.approx(expected, rel=1e-4)
+    apart = [math.log(model.perplexity(text)) for text in ("abcdef", "ab")]
+    together = math.exp((5 * apart[0] + apart[1]) / 6)
+    assert model.perplexity(["abcdef", "ab"]) == pytest.approx(together, rel=1e-4)
     assert len(model.heads("abcab").heads) == 2 * 4
     assert "abcab"[2] in model.heads("abcab").page("heads").html
 
@@ -121,6 +127,22 @@ def test_perplexity_and_heads(models: dict[str, Model]) -> None:
 def test_tied_embeddings_are_one_tensor(models: dict[str, Model]) -> None:
     assert models["gpt2"].weights["unembedding"] is models["gpt2"].weights["embedding"]
     assert models["llama"].weights["unembedding"] is not models["llama"].weights["embedding"]
+
+
+def test_a_head_of_its_own_that_is_not_there_is_missing() -> None:
+    weights = {name: weight for name, weight in llama().items() if name != "lm_head.weight"}
+    with pytest.raises(ix.CallError, match=r"missing: `lm_head\.weight`"):
+        model_of(checkpoint("llama", "safetensors", {**LLAMA, "tie_word_embeddings": False}, weights))
+    tied = model_of(checkpoint("llama", "safetensors", {**LLAMA, "tie_word_embeddings": True}, weights))
+    assert tied.weights["unembedding"] is tied.weights["embedding"]
+
+
+def test_an_encoder_is_read_from_below_its_heads_by_old_names_too() -> None:
+    old = {name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): w for name, w in bert().items()}
+    above = {"cls.predictions.transform.dense.weight": torch.zeros(16, 16), "cls.predictions.bias": torch.zeros(31)}
+    weights = {f"bert.{name}": weight for name, weight in old.items()} | above
+    model = model_of(checkpoint("bert", "safetensors", BERT, weights))
+    torch.testing.assert_close(model.embed("abc"), model_of(ENCODER).embed("abc"))
 
 
 def test_families_have_programs() -> None:
@@ -165,8 +187,14 @@ def test_names_may_lead_with_the_module_and_masks_are_no_weights() -> None:
         ("llama", {**LLAMA, "hidden_act": "gelu"}, "`hidden_act` is 'gelu'"),
         ("llama", {**LLAMA, "hidden_size": None}, "`hidden_size` of `drawn` is not said"),
         ("llama", {**LLAMA, "hidden_size": "many"}, "is 'many'"),
-        ("llama", {**LLAMA, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rule `llama3`"),
+        ("llama", {**LLAMA, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_type` is 'llama3'"),
+        ("llama", {**LLAMA, "rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor` is 0.5"),
+        ("llama", {**LLAMA, "num_key_value_heads": 3}, "`h` of `drawn` is 4, no multiple of `g`, 3"),
+        ("llama", {**LLAMA, "head_dim": 3}, "`d` of `drawn` is 3, no multiple of 2"),
+        ("llama", {**LLAMA, "rope_theta": "large"}, "the number `rope_theta` of `drawn` is 'large'"),
+        ("llama", {**LLAMA, "max_position_embeddings": -1}, "`max_position_embeddings` of `drawn` is -1"),
         ("bert", {**BERT, "position_embedding_type": "relative_key"}, "'relative_key'"),
+        ("bert", {**BERT, "is_decoder": True}, "`is_decoder` is True"),
     ],
 )
 def test_a_model_without_a_program_is_refused(architecture: str, settings: dict[str, Any], message: str) -> None:
@@ -179,6 +207,11 @@ def test_a_model_without_a_program_is_refused(architecture: str, settings: dict[
     ("asked", "message"),
     [
         (lambda model: model.logits(""), "no token to read"),
+        (lambda model: model.logits(["abc", ""]), "no token to read"),
+        (lambda model: model.logits(torch.zeros(2)), "tokens are whole numbers"),
+        (lambda model: model.logits(5.5), "a text is a string"),
+        (lambda model: model.logits([[1.5]]), "a text is a string"),
+        (lambda model: model.logits("a\udcff"), "no Unicode at 1"),
         (lambda model: model.logits(torch.zeros(1, 25, dtype=torch.long)), "25 tokens are more than the 24"),
         (lambda model: model.logits([[31]]), "the numbers below 31"),
         (lambda model: model.embed("abc"), "no encoder"),
@@ -189,6 +222,7 @@ def test_a_model_without_a_program_is_refused(architecture: str, settings: dict[
         (lambda model: model.generate("a", temperature=-1), "temperature"),
         (lambda model: model.generate("a", top_k=0), "likeliest"),
         (lambda model: model.generate("a", top_p=1.5), "probability"),
+        (lambda model: model.generate("a", seed=2**64), "the seed"),
     ],
 )
 def test_questions_that_have_no_answer(asked: Any, message: str, models: dict[str, Model]) -> None:
@@ -254,6 +288,7 @@ def test_a_piece_that_ends_within_a_letter_waits() -> None:
         yield from "aé🙂z".encode()
 
     assert list(Words(Bytes(), frozenset()).streamed([], told())) == ["a", "é", "🙂", "z"]
+    assert list(Words(Bytes(), frozenset()).streamed([], iter(b"a\xc3"))) == ["a", "\ufffd"]
 
 
 def test_a_draw_is_the_likeliest_or_by_chance() -> None:
@@ -266,6 +301,9 @@ def test_a_draw_is_the_likeliest_or_by_chance() -> None:
         assert counts[token] / 1000 == pytest.approx(share, abs=0.06)
     assert {draw(logits, Sampling(1.0, top_k=2), chance) for _ in range(40)} == {1, 2}
     assert {draw(logits, Sampling(1.0, top_p=0.7), chance) for _ in range(40)} == {1, 2}
+    assert {draw(1000 * logits, Sampling(temperature), chance) for temperature in (1e-320, 1e-9)} == {1}
+    with pytest.raises(ix.CallError, match="NaN"):
+        draw(logits * torch.nan, Sampling(), chance)
 
 
 def test_a_seed_gives_the_same_text(models: dict[str, Model]) -> None:
@@ -312,9 +350,63 @@ def test_commands_write_the_text_and_tell_the_rest(
     assert json.loads(capsys.readouterr().out)["text"] == expected
     assert main(["perplexity", "x.gguf", "abc", "--quiet"]) == 0
     assert float(capsys.readouterr().out) == pytest.approx(model.perplexity("abc"), abs=1e-3)
-    assert main(["generate", "x.gguf", "@nothing.txt"]) == 2
-    assert main(["generate", "x.gguf", "ab", "--top-p", "2"]) == 1
-    assert "IX515" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "told"),
+    [
+        (["generate", "x.gguf", "@nothing.txt"], 2, "No such file"),
+        (["generate", "x.gguf", "ab", "--top-p", "2"], 1, "IX515"),
+        (["generate", "x.gguf", "ab", "--top-p", "0.5"], 2, "--temperature above 0"),
+        (["generate", "x.gguf", "ab", "--seed", f"{2**70}"], 1, "64 bits"),
+        (["generate", "x.gguf", "ab", "--max-tokens", "-1"], 2, "0 or more"),
+        (["generate", "x.gguf", "ab", "--page", "no/where.html"], 2, "no folder `no`"),
+        (["embed", "x.gguf", "ab", "--save", "."], 2, "it is a folder"),
+    ],
+)
+def test_a_slip_in_the_command_is_told_before_the_model_is_read(
+    options: list[str], status: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from indexical.cli import main
+
+    assert main(options) == status
+    printed = capsys.readouterr().err
+    assert told in printed
+    assert "IX540" not in printed
+
+
+def test_an_interrupt_leaves_what_was_written(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, models: dict[str, Model]
+) -> None:
+    from indexical.cli import main
+
+    model = models["llama"]
+    monkeypatch.setattr("indexical.models.load", lambda place, progress: model)
+    whole = "".join(model.generate("ab", 9))
+    streamed = Words.streamed
+
+    def interrupted(words: Words, before: Sequence[int], tokens: Iterator[int]) -> Iterator[str]:
+        yield from islice(streamed(words, before, tokens), 3)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Words, "streamed", interrupted)
+    assert main(["generate", "x.gguf", "ab", "--max-tokens", "9"]) == 130
+    told = capsys.readouterr()
+    assert told.out == f"ab{whole[:3]}\n"
+    assert told.err.endswith("ix: interrupted\n")
+
+
+def test_a_letter_that_a_terminal_lacks_is_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    from indexical.cli import main
+
+    narrow = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", narrow)
+    encoder = model_of(ENCODER)
+    monkeypatch.setattr("indexical.models.load", lambda place, progress: encoder)
+    monkeypatch.setattr(Letters, "encode", lambda self, text: type("Encoding", (), {"ids": [1]}))
+    assert main(["embed", "folder", "naïve", "--quiet"]) == 0
+    narrow.flush()
+    assert narrow.buffer.getvalue() == b" 1.000  na\\xefve\n"  # type: ignore[attr-defined]
 
 
 def test_texts_that_are_alike_are_printed_with_their_cosines(
@@ -328,3 +420,5 @@ def test_texts_that_are_alike_are_printed_with_their_cosines(
     rows = [[float(cell) for cell in line.split()[:3]] for line in capsys.readouterr().out.splitlines()]
     assert rows[0][:2] == [1.0, 1.0]
     assert rows[0][2] == rows[2][0] < 1
+    assert main(["embed", "folder", "abc\n\nxyz", "abc", "--lines", "--quiet"]) == 0
+    assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()] == ["abc", "xyz", "abc"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -21,6 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not hasattr(options, "command"):
         parser.print_help()
         return 2
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        # A terminal that lacks a letter gets its number.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return int(_command(options.command)(options))
     except Error as error:

@@ -70,7 +70,9 @@ def save(found: dict[str, Any], path: str) -> None:
             if len(found) != 1:
                 raise Usage(f"--save {path}: several outputs go to a .npz file")
             np.save(path, next(iter(found.values())))
-        else:
+        elif path.endswith(".npz"):
             np.savez(path, **found)
+        else:
+            raise Usage(f"--save {path}: it ends in .npz, or for one array in .npy")
     except OSError as problem:
         raise Usage(f"{path} cannot be written: {problem.strerror}") from None

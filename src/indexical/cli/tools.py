@@ -125,6 +125,7 @@ def add_models(commands: Any) -> None:
     )
     embedding.add_argument("model", metavar="MODEL", help="a folder with config.json, safetensors and a tokenizer")
     embedding.add_argument("texts", metavar="TEXT", nargs="+", help="a text; @file reads a file, - standard input")
+    embedding.add_argument("--lines", action="store_true", help="each line is a text of its own")
     embedding.add_argument("--save", metavar="PATH", help="write the points to a .npy or .npz file")
     _add_quiet(embedding, "embed")
 

@@ -63,8 +63,9 @@ def bind(
     once."""
     weights = {name: Weight.parsed(text) for name, text in family.weights.items()}
     names = _resolved(checkpoint, family)
+    untied = checkpoint.settings.get("tie_word_embeddings") is False
     for name, other in family.tied.items():
-        if weights[name].name not in names:
+        if weights[name].name not in names and not untied:
             del weights[name]
             weights[name] = weights[other]
     _check(checkpoint, family, weights, names, sizes)
@@ -99,7 +100,13 @@ def _at(name: str, layer: int | None) -> str:
 
 def _resolved(checkpoint: Checkpoint, family: Family) -> dict[str, str]:
     """The names of the file by those of the table, which lead with no prefix."""
-    return {name.removeprefix(family.prefix): name for name in checkpoint.shapes}
+    found = {}
+    for name in checkpoint.shapes:
+        known = name.removeprefix(family.prefix)
+        for old, new in family.renamed.items():
+            known = known.replace(old, new)
+        found[known] = name
+    return found
 
 
 def _check(
@@ -137,7 +144,7 @@ def _add(found: dict[Any, list[int | None]], key: Any, layer: int | None) -> Non
 
 
 def _pattern(name: str) -> re.Pattern[str]:
-    return re.compile(re.escape(name).replace(re.escape("{}"), r"\d+"))
+    return re.compile(re.escape(name).replace(re.escape("{}"), r"\d+").replace(re.escape("*"), ".*"))
 
 
 def _named(name: str, layers: Iterable[int | None]) -> str:

@@ -17,41 +17,97 @@ Sizes = dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """A program and how a file of weights fits it."""
-
-    program: str
-    sizes: Callable[[Settings], Sizes]
-    numbers: Callable[[Settings], dict[str, float]]
-    weights: Mapping[str, str]
-    # Where the file has none of the first, it is the second: embeddings that are used at both ends.
-    tied: Mapping[str, str] = field(default_factory=dict)
-    # Inputs whose features stand in pairs in the file, and in halves in the program.
-    paired: tuple[str, ...] = ()
-    # What may lead every name, and names that hold no weights of this program.
-    prefix: str = ""
-    ignored: tuple[str, ...] = ()
-    # Settings that must have one of these values, where they are said: the program knows no other.
-    only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a model, by name."""
+    """The settings of a model, by name. `a.b` is the setting `b` of those called `a`."""
 
     checkpoint: Checkpoint
     prefix: str = ""
 
     def get(self, name: str, otherwise: Any = None) -> Any:
         value = self.checkpoint.settings.get(self.prefix + name)
+        outer, _, inner = name.partition(".")
+        within = self.checkpoint.settings.get(outer)
+        if value is None and isinstance(within, Mapping):
+            value = within.get(inner)
         return otherwise if value is None else value
 
-    def number(self, name: str) -> int:
+    def whole(self, name: str) -> int:
         value = self.get(name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            shown = "is not said" if value is None else f"is {value!r:.40}"
-            raise unreadable(f"the size `{self.prefix}{name}` of `{self.checkpoint.place}` {shown}")
+            raise self._strange("size", name, value)
         return value
+
+    def real(self, name: str) -> float:
+        value = self.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+            raise self._strange("number", name, value)
+        return float(value)
+
+    def _strange(self, kind: str, name: str, value: Any) -> Exception:
+        shown = "is not said" if value is None else f"is {value!r:.40}"
+        return unreadable(f"the {kind} `{self.prefix}{name}` of `{self.checkpoint.place}` {shown}")
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The name of a size, and what it is where that is not said; None: it must be said."""
+
+    name: str
+    otherwise: Callable[[Sizes, Checkpoint], int] | None = None
+
+    def of(self, settings: Settings, found: Sizes) -> int:
+        if self.otherwise is None or settings.get(self.name) is not None:
+            return settings.whole(self.name)
+        return self.otherwise(found, settings.checkpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A program and how a file of weights fits it."""
+
+    program: str
+    # By the coordinates of the program; each may look at those before it.
+    sizes: Mapping[str, Size]
+    # By inputs of the program: names of which the first that is said holds, and what it is where none is.
+    numbers: Mapping[str, tuple[tuple[str, ...], float]]
+    weights: Mapping[str, str]
+    # The number of positions that it can read.
+    context: str
+    # Where the file has none of the first, it is the second: embeddings that are used at both ends.
+    tied: Mapping[str, str] = field(default_factory=dict)
+    # Inputs whose features stand in pairs in the file, and in halves in the program.
+    paired: tuple[str, ...] = ()
+    # What may lead every name, other words for parts of names, and names that hold no weights of this program.
+    prefix: str = ""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+    # Sizes that are multiples of others; settings that are the same as sizes, where they are said; and those that must
+    # have one of these values: the program knows no other.
+    multiples: Mapping[str, str | int] = field(default_factory=dict)
+    same: Mapping[str, str] = field(default_factory=dict)
+    only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    def sizes_of(self, settings: Settings) -> Sizes:
+        found: Sizes = {}
+        for name, size in self.sizes.items():
+            found[name] = size.of(settings, found)
+        for name, part in self.multiples.items():
+            if found[name] % (found[part] if isinstance(part, str) else part):
+                shown = f"`{part}`, {found[part]}" if isinstance(part, str) else part
+                raise unreadable(f"`{name}` of `{settings.checkpoint.place}` is {found[name]}, no multiple of {shown}")
+        for name, other in self.same.items():
+            if settings.get(name, found[other]) != found[other]:
+                raise unreadable(
+                    f"`{settings.prefix}{name}` is not {found[other]}, as the program of this family has it"
+                )
+        return found
+
+    def numbers_of(self, settings: Settings) -> dict[str, float]:
+        found = {}
+        for name, (called, otherwise) in self.numbers.items():
+            said = [each for each in called if settings.get(each) is not None]
+            found[name] = settings.real(said[0]) if said else otherwise
+        return found
 
 
 def family_of(checkpoint: Checkpoint) -> tuple[Family, Settings]:
@@ -72,127 +128,104 @@ def family_of(checkpoint: Checkpoint) -> tuple[Family, Settings]:
     return known, settings
 
 
+def _share(sizes: Sizes, _: Checkpoint) -> int:
+    """The features of a head, where heads share those of the model."""
+    return sizes["m"] // sizes["h"]
+
+
+def _as_many_heads(sizes: Sizes, _: Checkpoint) -> int:
+    return sizes["h"]
+
+
+def _embedded(_: Sizes, checkpoint: Checkpoint) -> int:
+    """The number of words, where only their embedding says it."""
+    return checkpoint.shapes.get("token_embd.weight", (0,))[0]
+
+
 # ---------------------------------------------------------------------- LLaMA
 
-
-def _llama_sizes(settings: Settings) -> Sizes:
-    heads, model = settings.number("num_attention_heads"), settings.number("hidden_size")
-    d = settings.number("head_dim") if settings.get("head_dim") else model // heads
-    return {
-        "l": settings.number("num_hidden_layers"),
-        "v": settings.number("vocab_size"),
-        "m": model,
-        "h": heads,
-        "g": settings.number("num_key_value_heads") if settings.get("num_key_value_heads") else heads,
-        "d": d,
-        "e": d,
-        "f": settings.number("intermediate_size"),
-    }
-
-
-def _llama_numbers(settings: Settings) -> dict[str, float]:
-    turning = settings.get("rope_parameters") or {}
-    base = settings.get("rope_theta") or turning.get("rope_theta") or 10000.0
-    for said in (turning, settings.get("rope_scaling") or {}):
-        kind = said.get("rope_type", said.get("type", "default"))
-        if kind != "default":
-            raise unreadable(f"its positions turn by the rule `{kind}`, and the program has the plain one alone")
-    return {"base": float(base), "small": float(settings.get("rms_norm_eps", 1e-6))}
-
-
-def _llama_gguf_sizes(settings: Settings) -> Sizes:
-    heads, model = settings.number("attention.head_count"), settings.number("embedding_length")
-    d = settings.number("attention.key_length") if settings.get("attention.key_length") else model // heads
-    groups = settings.get("attention.head_count_kv", heads)
-    if not isinstance(groups, int):
-        raise unreadable(f"its layers have different numbers of heads: {groups!r:.60}")
-    if settings.get("rope.dimension_count", d) != d or settings.get("rope.scaling.type", "none") != "none":
-        raise unreadable("its positions turn by another rule than the plain one, which the program has alone")
-    return {
-        "l": settings.number("block_count"),
-        "v": settings.checkpoint.shapes.get("token_embd.weight", (0,))[0],
-        "m": model,
-        "h": heads,
-        "g": groups,
-        "d": d,
-        "e": settings.get("attention.value_length", d),
-        "f": settings.number("feed_forward_length"),
-    }
-
-
-def _llama_gguf_numbers(settings: Settings) -> dict[str, float]:
-    base, small = settings.get("rope.freq_base", 10000.0), settings.get("attention.layer_norm_rms_epsilon", 1e-6)
-    return {"base": float(base), "small": float(small)}
-
+# The axes of each input, and its name in safetensors and in GGUF.
+_LLAMA_WEIGHTS = {
+    "embedding": ("v m", "embed_tokens.weight", "token_embd.weight"),
+    "norm": ("m", "norm.weight", "output_norm.weight"),
+    "unembedding": ("v m", "lm_head.weight", "output.weight"),
+    "norm_1": ("m", "layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight"),
+    "W_Q": ("(h d) m", "layers.{}.self_attn.q_proj.weight", "blk.{}.attn_q.weight"),
+    "W_K": ("(g d) m", "layers.{}.self_attn.k_proj.weight", "blk.{}.attn_k.weight"),
+    "W_V": ("(g e) m", "layers.{}.self_attn.v_proj.weight", "blk.{}.attn_v.weight"),
+    "W_O": ("m (h e)", "layers.{}.self_attn.o_proj.weight", "blk.{}.attn_output.weight"),
+    "norm_2": ("m", "layers.{}.post_attention_layernorm.weight", "blk.{}.ffn_norm.weight"),
+    "W_gate": ("f m", "layers.{}.mlp.gate_proj.weight", "blk.{}.ffn_gate.weight"),
+    "W_up": ("f m", "layers.{}.mlp.up_proj.weight", "blk.{}.ffn_up.weight"),
+    "W_down": ("m f", "layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight"),
+}
 
 _LLAMA = Family(
     "llama",
-    _llama_sizes,
-    _llama_numbers,
     {
-        "embedding": "embed_tokens.weight v m",
-        "norm": "norm.weight m",
-        "unembedding": "lm_head.weight v m",
-        "norm_1": "layers.{}.input_layernorm.weight m",
-        "W_Q": "layers.{}.self_attn.q_proj.weight (h d) m",
-        "W_K": "layers.{}.self_attn.k_proj.weight (g d) m",
-        "W_V": "layers.{}.self_attn.v_proj.weight (g e) m",
-        "W_O": "layers.{}.self_attn.o_proj.weight m (h e)",
-        "norm_2": "layers.{}.post_attention_layernorm.weight m",
-        "W_gate": "layers.{}.mlp.gate_proj.weight f m",
-        "W_up": "layers.{}.mlp.up_proj.weight f m",
-        "W_down": "layers.{}.mlp.down_proj.weight m f",
+        "l": Size("num_hidden_layers"),
+        "v": Size("vocab_size"),
+        "m": Size("hidden_size"),
+        "h": Size("num_attention_heads"),
+        "g": Size("num_key_value_heads", _as_many_heads),
+        "d": Size("head_dim", _share),
+        "e": Size("head_dim", _share),
+        "f": Size("intermediate_size"),
     },
+    {"base": (("rope_theta", "rope_parameters.rope_theta"), 10000.0), "small": (("rms_norm_eps",), 1e-6)},
+    {name: f"{called} {axes}" for name, (axes, called, _) in _LLAMA_WEIGHTS.items()},
+    "max_position_embeddings",
     tied={"unembedding": "embedding"},
     prefix="model.",
     ignored=("layers.{}.self_attn.rotary_emb.inv_freq",),
-    only={"hidden_act": ("silu",)},
+    multiples={"h": "g", "d": 2},
+    only={
+        "hidden_act": ("silu",),
+        "rope_scaling.type": ("default",),
+        "rope_scaling.rope_type": ("default",),
+        "rope_parameters.rope_type": ("default",),
+        "rope_parameters.partial_rotary_factor": (1,),
+    },
 )
 
 _LLAMA_GGUF = Family(
     "llama",
-    _llama_gguf_sizes,
-    _llama_gguf_numbers,
     {
-        "embedding": "token_embd.weight v m",
-        "norm": "output_norm.weight m",
-        "unembedding": "output.weight v m",
-        "norm_1": "blk.{}.attn_norm.weight m",
-        "W_Q": "blk.{}.attn_q.weight (h d) m",
-        "W_K": "blk.{}.attn_k.weight (g d) m",
-        "W_V": "blk.{}.attn_v.weight (g e) m",
-        "W_O": "blk.{}.attn_output.weight m (h e)",
-        "norm_2": "blk.{}.ffn_norm.weight m",
-        "W_gate": "blk.{}.ffn_gate.weight f m",
-        "W_up": "blk.{}.ffn_up.weight f m",
-        "W_down": "blk.{}.ffn_down.weight m f",
+        "l": Size("block_count"),
+        "v": Size("vocab_size", _embedded),
+        "m": Size("embedding_length"),
+        "h": Size("attention.head_count"),
+        "g": Size("attention.head_count_kv", _as_many_heads),
+        "d": Size("attention.key_length", _share),
+        "e": Size("attention.value_length", _share),
+        "f": Size("feed_forward_length"),
     },
+    {"base": (("rope.freq_base",), 10000.0), "small": (("attention.layer_norm_rms_epsilon",), 1e-6)},
+    {name: f"{called} {axes}" for name, (axes, _, called) in _LLAMA_WEIGHTS.items()},
+    "context_length",
     tied={"unembedding": "embedding"},
     paired=("W_Q", "W_K"),
+    multiples={"h": "g", "d": 2},
+    same={"rope.dimension_count": "d"},
+    only={"rope.scaling.type": ("none",), "expert_count": (0,)},
 )
 
 
 # ---------------------------------------------------------------------- GPT-2
 
-
-def _gpt2_sizes(settings: Settings) -> Sizes:
-    heads, model = settings.number("n_head"), settings.number("n_embd")
-    return {
-        "l": settings.number("n_layer"),
-        "v": settings.number("vocab_size"),
-        "p": settings.number("n_positions"),
-        "m": model,
-        "h": heads,
-        "d": model // heads,
-        "e": model // heads,
-        "f": settings.number("n_inner") if settings.get("n_inner") else 4 * model,
-    }
-
-
 _GPT2 = Family(
     "gpt2",
-    _gpt2_sizes,
-    lambda settings: {"small": float(settings.get("layer_norm_epsilon", 1e-5))},
+    {
+        "l": Size("n_layer"),
+        "v": Size("vocab_size"),
+        "p": Size("n_positions"),
+        "m": Size("n_embd"),
+        "h": Size("n_head"),
+        "d": Size("", _share),
+        "e": Size("", _share),
+        "f": Size("n_inner", lambda sizes, _: 4 * sizes["m"]),
+    },
+    {"small": (("layer_norm_epsilon",), 1e-5)},
     {
         "embedding": "wte.weight v m",
         "positions": "wpe.weight p m",
@@ -216,6 +249,7 @@ _GPT2 = Family(
         "W_out": "h.{}.mlp.c_proj.weight f m",
         "b_out": "h.{}.mlp.c_proj.bias m",
     },
+    "n_positions",
     tied={"unembedding": "embedding"},
     prefix="transformer.",
     ignored=("h.{}.attn.bias", "h.{}.attn.masked_bias"),
@@ -230,26 +264,20 @@ _GPT2 = Family(
 
 # ----------------------------------------------------------------------- BERT
 
-
-def _bert_sizes(settings: Settings) -> Sizes:
-    heads, model = settings.number("num_attention_heads"), settings.number("hidden_size")
-    return {
-        "l": settings.number("num_hidden_layers"),
-        "v": settings.number("vocab_size"),
-        "p": settings.number("max_position_embeddings"),
-        "k": settings.number("type_vocab_size"),
-        "m": model,
-        "h": heads,
-        "d": model // heads,
-        "e": model // heads,
-        "f": settings.number("intermediate_size"),
-    }
-
-
 _BERT = Family(
     "bert",
-    _bert_sizes,
-    lambda settings: {"small": float(settings.get("layer_norm_eps", 1e-12))},
+    {
+        "l": Size("num_hidden_layers"),
+        "v": Size("vocab_size"),
+        "p": Size("max_position_embeddings"),
+        "k": Size("type_vocab_size"),
+        "m": Size("hidden_size"),
+        "h": Size("num_attention_heads"),
+        "d": Size("", _share),
+        "e": Size("", _share),
+        "f": Size("intermediate_size"),
+    },
+    {"small": (("layer_norm_eps",), 1e-12)},
     {
         "words": "embeddings.word_embeddings.weight v m",
         "positions": "embeddings.position_embeddings.weight p m",
@@ -273,9 +301,17 @@ _BERT = Family(
         "gain_2": "encoder.layer.{}.output.LayerNorm.weight m",
         "bias_2": "encoder.layer.{}.output.LayerNorm.bias m",
     },
+    "max_position_embeddings",
     prefix="bert.",
-    ignored=("embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias"),
-    only={"hidden_act": ("gelu",), "position_embedding_type": ("absolute",)},
+    renamed={"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"},
+    # What reads the encoder changes nothing in it: the heads it was trained with, or for another task.
+    ignored=("embeddings.position_ids", "pooler.*", "cls.*", "classifier.*", "qa_outputs.*"),
+    only={
+        "hidden_act": ("gelu",),
+        "position_embedding_type": ("absolute",),
+        "is_decoder": (False,),
+        "add_cross_attention": (False,),
+    },
 )
 
 FAMILIES: Mapping[tuple[str, str], Family] = {

@@ -30,7 +30,7 @@ def open_checkpoint(place: Path) -> Checkpoint:
         raise unreadable(f"there is no file or folder `{place}`", "give a .gguf file, or a folder with config.json")
     if place.is_dir():
         if (place / "config.json").is_file():
-            return _safetensors(place, sorted(place.glob("*.safetensors")))
+            return _safetensors(place, _shards(place))
         files = sorted(place.glob("*.gguf"))
         if len(files) == 1:
             return _gguf(files[0])
@@ -62,14 +62,22 @@ def _gguf(file: Path) -> Checkpoint:
         import torch
     except ImportError as problem:
         raise missing_library(problem.name or "gguf") from None
-    with file.open("rb") as opened:
-        if opened.read(4) != b"GGUF":
-            raise unreadable(f"`{file}` does not begin as a GGUF file does")
     try:
+        with file.open("rb") as opened:
+            if opened.read(4) != b"GGUF":
+                raise unreadable(f"`{file}` does not begin as a GGUF file does")
         reader = gguf.GGUFReader(file)
-    except (ValueError, IndexError, KeyError, OverflowError, OSError) as problem:
+        settings = {name: field.contents() for name, field in reader.fields.items()}
+    except OSError as problem:
+        raise unreadable(f"`{file}` cannot be read: {problem.strerror or problem}") from None
+    except (ValueError, IndexError, KeyError, OverflowError) as problem:
         raise unreadable(f"`{file}` is cut off or damaged: {problem}") from None
     tensors = {tensor.name: tensor for tensor in reader.tensors}
+    parts = settings.get("split.count", 1)
+    if parts not in (0, 1):
+        raise unreadable(
+            f"`{file}` is one of {parts} parts of a model", "llama-gguf-split --merge makes one file of them"
+        )
 
     def read(name: str) -> Any:
         tensor = tensors[name]
@@ -80,7 +88,6 @@ def _gguf(file: Path) -> Checkpoint:
             raise unreadable(f"`{name}` is kept as {kind}, which `gguf` does not turn into numbers") from None
         return torch.from_numpy(array.astype("float32", copy=True))
 
-    settings = {name: field.contents() for name, field in reader.fields.items()}
     shapes = {name: tuple(int(n) for n in reversed(tensor.shape)) for name, tensor in tensors.items()}
     return Checkpoint(file, str(settings.get("general.architecture")), "gguf", settings, shapes, read)
 
@@ -93,7 +100,7 @@ def _safetensors(folder: Path, files: list[Path]) -> Checkpoint:
         from safetensors import SafetensorError, safe_open
     except ImportError:
         raise missing_library("safetensors") from None
-    settings = _config(folder / "config.json")
+    settings = settings_in(folder / "config.json")
     if not files:
         raise unreadable(f"`{folder}` has no .safetensors file", "weights in other formats can be saved as safetensors")
     holders: dict[str, Any] = {}
@@ -101,7 +108,9 @@ def _safetensors(folder: Path, files: list[Path]) -> Checkpoint:
     for file in files:
         try:
             opened = safe_open(file, "pt")
-        except (SafetensorError, OSError) as problem:
+        except OSError as problem:
+            raise unreadable(f"`{file}` cannot be read: {problem.strerror or problem}") from None
+        except SafetensorError as problem:
             raise unreadable(f"`{file}` is cut off or damaged: {problem}") from None
         for name in opened.keys():  # noqa: SIM118 (it is no mapping)
             holders[name] = opened
@@ -113,7 +122,19 @@ def _safetensors(folder: Path, files: list[Path]) -> Checkpoint:
     return Checkpoint(folder, str(settings.get("model_type")), "safetensors", settings, shapes, read)
 
 
-def _config(file: Path) -> dict[str, Any]:
+def _shards(folder: Path) -> list[Path]:
+    """The files with the weights of a folder: those that its index names, else the one called `model`, else all."""
+    index, whole = folder / "model.safetensors.index.json", folder / "model.safetensors"
+    if index.is_file():
+        places = settings_in(index).get("weight_map")
+        if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
+            raise unreadable(f"`{index}` does not say which file has which weight")
+        return [folder / name for name in sorted(set(places.values()))]
+    return [whole] if whole.is_file() else sorted(folder.glob("*.safetensors"))
+
+
+def settings_in(file: Path) -> dict[str, Any]:
+    """The settings that a file in JSON has."""
     try:
         settings = json.loads(file.read_text(encoding="utf-8"))
     except OSError as problem:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..api import Program, compile
 from .binding import Progress, bind
-from .families import FAMILIES, Settings, Sizes, family_of
+from .families import FAMILIES, family_of
 from .files import Checkpoint, missing_library, open_checkpoint, unreadable
 from .model import Model
 from .tokenizing import Words, words_of
@@ -42,21 +42,16 @@ def load(place: str | os.PathLike[str], progress: Progress = lambda done, total:
     except ImportError:
         raise missing_library("torch") from None
     checkpoint = open_checkpoint(Path(place))
+    family_of(checkpoint)  # A model of another family is refused as such, whatever its tokenizer is.
     return assemble(checkpoint, words_of(checkpoint), progress)
 
 
 def assemble(checkpoint: Checkpoint, words: Words, progress: Progress = lambda done, total: None) -> Model:
     """The model of some weights, wherever they are from."""
     family, settings = family_of(checkpoint)
-    sizes, numbers = family.sizes(settings), family.numbers(settings)
+    sizes, numbers = family.sizes_of(settings), family.numbers_of(settings)
     relation = program(family.program)
     axes = {tensor.name: tuple(axis.coordinate.name for axis in tensor.axes) for tensor in relation.ir.inputs}
     weights = {**bind(checkpoint, family, sizes, axes, progress), **numbers}
-    context = _context(settings, sizes)
+    context = settings.whole(family.context) if settings.get(family.context) is not None else None
     return Model(checkpoint.place.stem, family.program, relation, sizes, weights, words, context)
-
-
-def _context(settings: Settings, sizes: Sizes) -> int | None:
-    """The number of positions that a model can read, where that is said."""
-    found = settings.get("context_length") or settings.get("max_position_embeddings") or sizes.get("p")
-    return int(found) if found else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -62,15 +62,15 @@ class Model:
         """A point for each text, at length 1: `[b, m]`."""
         return self._run(texts, "embedding")
 
-    def perplexity(self, text: Texts) -> float:
-        """The exponential of how many nats the model needs for a token of the text, the first one aside."""
+    def perplexity(self, texts: Texts) -> float:
+        """The exponential of how many nats the model needs for a token, the first of each text aside."""
         import torch
 
-        tokens = self.tokens(text)
-        if tokens.shape[1] < 2:
+        tokens, present = self._padded(texts)
+        if not bool(present[:, 1:].any()):
             raise _error("perplexity needs a text of at least two tokens")
-        logits = self.logits(tokens)[:, :-1].flatten(0, 1)
-        return math.exp(torch.nn.functional.cross_entropy(logits, tokens[:, 1:].flatten()).item())
+        logits, asked = self.logits(tokens)[:, :-1], present[:, 1:]
+        return math.exp(torch.nn.functional.cross_entropy(logits[asked], tokens[:, 1:][asked]).item())
 
     def heads(self, texts: Texts) -> PatternSheet:
         """The weights of all heads of all layers over one text, as `ix.patterns` has them; `.page()` shows them."""
@@ -86,8 +86,9 @@ class Model:
         import torch
 
         if asked not in self.program.definitions:
-            kind = "an encoder: it has embeddings, and no logits" if asked == "logits" else "no encoder"
-            raise _error(f"`{self.name}` is {kind}")
+            if asked == "embedding":
+                raise _error(f"`{self.name}` is no encoder: it has no embeddings of texts", "embeddings are BERT's")
+            raise _error(f"`{self.name}` is an encoder: it has embeddings, and no logits")
         tokens, present = self._padded(texts)
         given = {"tokens": tokens, "present": present} if "present" in self.program.inputs else {"tokens": tokens}
         with torch.no_grad():
@@ -98,24 +99,34 @@ class Model:
         import torch
 
         if isinstance(texts, torch.Tensor):
-            tokens = texts if texts.ndim == 2 else texts[None]
-            found, present = tokens.long(), torch.ones(tokens.shape, dtype=torch.bool)
+            if texts.ndim not in (1, 2) or texts.is_floating_point():
+                raise _error(f"tokens are whole numbers, `[i]` or `[b, i]`, and not {texts.dtype} {list(texts.shape)}")
+            found = texts.long().reshape(-1, texts.shape[-1])
+            present = torch.ones(found.shape, dtype=torch.bool)
         else:
-            listed = [texts] if isinstance(texts, str) else list(texts)
-            if listed and isinstance(listed[0], int):
-                listed = [listed]
-            rows = [self.words.tokens(each) if isinstance(each, str) else list(each) for each in listed]
+            rows = self._rows(texts)
             longest = max(map(len, rows), default=0)
             found = torch.tensor([row + [0] * (longest - len(row)) for row in rows], dtype=torch.long)
             present = torch.tensor([[True] * len(row) + [False] * (longest - len(row)) for row in rows])
-        self._check(found)
+        self._check(found, present)
         return found, present
 
-    def _check(self, tokens: Any) -> None:
-        if not tokens.numel():
+    def _rows(self, texts: Texts) -> list[list[int]]:
+        """The tokens of each text."""
+        listed = [texts] if isinstance(texts, str) or not isinstance(texts, Iterable) else list(texts)
+        if listed and isinstance(listed[0], int):
+            listed = [listed]
+        rows = [self.words.tokens(each) if isinstance(each, str) else each for each in listed]
+        if not all(isinstance(row, Sequence) and all(type(token) is int for token in row) for row in rows):
+            raise _error("a text is a string, or a list of tokens, which are whole numbers")
+        return [list(row) for row in rows]
+
+    def _check(self, tokens: Any, present: Any) -> None:
+        if not tokens.numel() or not bool(present.any(1).all()):
             raise _error("there is no token to read", "give a text that is not empty")
         if self.context is not None and tokens.shape[1] > self.context:
-            raise _error(f"{tokens.shape[1]} tokens are more than the {self.context} that `{self.name}` can read")
+            message = f"{tokens.shape[1]} tokens are more than the {self.context} that `{self.name}` can read"
+            raise _error(message, "give a shorter text, or parts of it")
         if int(tokens.min()) < 0 or int(tokens.max()) >= self.sizes["v"]:
             raise _error(f"the tokens of `{self.name}` are the numbers below {self.sizes['v']}")
 

@@ -28,6 +28,8 @@ class Sampling:
             raise _error(f"the {self.top_k} likeliest tokens", "at least 1 must be left to draw from")
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise _error(f"a probability of {self.top_p}", "it lies above 0 and is at most 1")
+        if not -(2**63) <= self.seed < 2**64:
+            raise _error(f"the seed {self.seed}", "a seed has 64 bits")
         return self
 
 
@@ -39,9 +41,13 @@ def draw(logits: Any, sampling: Sampling, chance: Any) -> int:
     """A token, by the logits of all of them; `chance` is a generator of PyTorch."""
     import torch
 
+    if bool(logits.isnan().any()):
+        message = "the model gave numbers that are none (NaN): no token can be drawn from them"
+        raise CallError([Diagnostic("IX515", message, help="its weights are damaged, or too large for float32")])
     if sampling.temperature == 0:
         return int(logits.argmax())
-    scaled = logits.double() / sampling.temperature
+    # At the least temperatures a difference of logits may leave what a number can be; the likeliest has 0.
+    scaled = (logits.double() - logits.max()) / sampling.temperature
     scaled, order = scaled.sort(descending=True, stable=True)
     if sampling.top_k is not None:
         scaled = scaled[: sampling.top_k]
