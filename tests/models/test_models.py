@@ -12,7 +12,20 @@ from typing import Any
 
 import pytest
 import torch
-from tests.models.by_hand import BERT, DECODERS, ENCODER, GPT2, LLAMA, bert, bert_embeddings, checkpoint, gpt2, llama
+from tests.models.by_hand import (
+    BERT,
+    DECODERS,
+    ENCODER,
+    GPT2,
+    LLAMA,
+    LLAMA_GGUF,
+    as_gguf,
+    bert,
+    bert_embeddings,
+    checkpoint,
+    gpt2,
+    llama,
+)
 
 import indexical as ix
 from indexical.models import Checkpoint, Model, Words
@@ -74,6 +87,30 @@ def test_a_slip_in_a_model_is_found(family: str, right: str, wrong: str, code: s
 
 
 # -------------------------------------------------------------------------- its values
+
+
+def test_positions_that_are_stretched_turn_by_other_frequencies() -> None:
+    def frequency(format: str, settings: dict[str, Any], **more: torch.Tensor) -> torch.Tensor:
+        weights = as_gguf(llama()) if format == "gguf" else llama()
+        return model_of(checkpoint("llama", format, settings, weights | more)).weights["frequency"]
+
+    plain = frequency("safetensors", LLAMA)
+    torch.testing.assert_close(plain, torch.tensor([1.0, 0.1]))
+    linear = {"rope_type": "linear", "factor": 2.0}
+    assert torch.equal(frequency("safetensors", {**LLAMA, "rope_scaling": linear}), plain / 2)
+    assert torch.equal(
+        frequency("gguf", {**LLAMA_GGUF, "llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 2.0}),
+        plain / 2,
+    )
+    # 6.28 * 24 positions turn the first wave 24 times, and the second 2.4 times: between the slow and the fast.
+    length = 24 * 2 * math.pi
+    rule = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    rule |= {"original_max_position_embeddings": length, "rope_theta": 100.0}
+    share = (2.4 - 1) / (4 - 1)
+    expected = torch.tensor([1.0, 0.1 * ((1 - share) / 8 + share)])
+    found = frequency("safetensors", {**LLAMA, "rope_theta": None, "rope_parameters": rule})
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(frequency("gguf", LLAMA_GGUF, **{"rope_freqs.weight": plain / expected}), expected)
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -187,7 +224,12 @@ def test_names_may_lead_with_the_module_and_masks_are_no_weights() -> None:
         ("llama", {**LLAMA, "hidden_act": "gelu"}, "`hidden_act` is 'gelu'"),
         ("llama", {**LLAMA, "hidden_size": None}, "`hidden_size` of `drawn` is not said"),
         ("llama", {**LLAMA, "hidden_size": "many"}, "is 'many'"),
-        ("llama", {**LLAMA, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_type` is 'llama3'"),
+        ("llama", {**LLAMA, "rope_scaling": {"rope_type": "yarn", "factor": 8.0}}, "rope_type` is 'yarn'"),
+        (
+            "llama",
+            {**LLAMA, "rope_scaling": {"type": "linear", "factor": "2"}},
+            "`rope_scaling.factor` of `drawn` is '2'",
+        ),
         ("llama", {**LLAMA, "rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor` is 0.5"),
         ("llama", {**LLAMA, "num_key_value_heads": 3}, "`h` of `drawn` is 4, no multiple of `g`, 3"),
         ("llama", {**LLAMA, "head_dim": 3}, "`d` of `drawn` is 3, no multiple of 2"),

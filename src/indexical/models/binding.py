@@ -10,8 +10,9 @@ from typing import Any
 
 from ..diagnostics import CallError, Diagnostic
 from ..records import dataclass
-from .families import Family, Sizes
+from .families import Family
 from .files import Checkpoint
+from .settings import Sizes
 
 Progress = Callable[[int, int], None]
 

@@ -12,53 +12,8 @@ from typing import Any
 
 from ..records import dataclass
 from .files import Checkpoint, unreadable
-
-Sizes = dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The settings of a model, by name. `a.b` is the setting `b` of those called `a`."""
-
-    checkpoint: Checkpoint
-    prefix: str = ""
-
-    def get(self, name: str, otherwise: Any = None) -> Any:
-        value = self.checkpoint.settings.get(self.prefix + name)
-        outer, _, inner = name.partition(".")
-        within = self.checkpoint.settings.get(outer)
-        if value is None and isinstance(within, Mapping):
-            value = within.get(inner)
-        return otherwise if value is None else value
-
-    def whole(self, name: str) -> int:
-        value = self.get(name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise self._strange("size", name, value)
-        return value
-
-    def real(self, name: str) -> float:
-        value = self.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-            raise self._strange("number", name, value)
-        return float(value)
-
-    def _strange(self, kind: str, name: str, value: Any) -> Exception:
-        shown = "is not said" if value is None else f"is {value!r:.40}"
-        return unreadable(f"the {kind} `{self.prefix}{name}` of `{self.checkpoint.place}` {shown}")
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """The name of a size, and what it is where that is not said; None: it must be said."""
-
-    name: str
-    otherwise: Callable[[Sizes, Checkpoint], int] | None = None
-
-    def of(self, settings: Settings, found: Sizes) -> int:
-        if self.otherwise is None or settings.get(self.name) is not None:
-            return settings.whole(self.name)
-        return self.otherwise(found, settings.checkpoint)
+from .settings import Settings, Size, Sizes
+from .turning import frequencies, frequencies_of_gguf
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +23,13 @@ class Family:
     program: str
     # By the coordinates of the program; each may look at those before it.
     sizes: Mapping[str, Size]
-    # By inputs of the program: names of which the first that is said holds, and what it is where none is.
-    numbers: Mapping[str, tuple[tuple[str, ...], float]]
+    # By inputs of the program: the name of a number, and what it is where that is not said.
+    numbers: Mapping[str, tuple[str, float]]
     weights: Mapping[str, str]
     # The number of positions that it can read.
     context: str
+    # Inputs that are computed of the settings.
+    made: Callable[[Settings, Sizes], dict[str, Any]] = lambda settings, sizes: {}
     # Where the file has none of the first, it is the second: embeddings that are used at both ends.
     tied: Mapping[str, str] = field(default_factory=dict)
     # Inputs whose features stand in pairs in the file, and in halves in the program.
@@ -105,8 +62,7 @@ class Family:
     def numbers_of(self, settings: Settings) -> dict[str, float]:
         found = {}
         for name, (called, otherwise) in self.numbers.items():
-            said = [each for each in called if settings.get(each) is not None]
-            found[name] = settings.real(said[0]) if said else otherwise
+            found[name] = otherwise if settings.get(called) is None else settings.real(called)
         return found
 
 
@@ -172,18 +128,16 @@ _LLAMA = Family(
         "e": Size("head_dim", _share),
         "f": Size("intermediate_size"),
     },
-    {"base": (("rope_theta", "rope_parameters.rope_theta"), 10000.0), "small": (("rms_norm_eps",), 1e-6)},
+    {"small": ("rms_norm_eps", 1e-6)},
     {name: f"{called} {axes}" for name, (axes, called, _) in _LLAMA_WEIGHTS.items()},
     "max_position_embeddings",
+    frequencies,
     tied={"unembedding": "embedding"},
     prefix="model.",
     ignored=("layers.{}.self_attn.rotary_emb.inv_freq",),
     multiples={"h": "g", "d": 2},
     only={
         "hidden_act": ("silu",),
-        "rope_scaling.type": ("default",),
-        "rope_scaling.rope_type": ("default",),
-        "rope_parameters.rope_type": ("default",),
         "rope_parameters.partial_rotary_factor": (1,),
     },
 )
@@ -200,14 +154,16 @@ _LLAMA_GGUF = Family(
         "e": Size("attention.value_length", _share),
         "f": Size("feed_forward_length"),
     },
-    {"base": (("rope.freq_base",), 10000.0), "small": (("attention.layer_norm_rms_epsilon",), 1e-6)},
+    {"small": ("attention.layer_norm_rms_epsilon", 1e-6)},
     {name: f"{called} {axes}" for name, (axes, _, called) in _LLAMA_WEIGHTS.items()},
     "context_length",
+    frequencies_of_gguf,
     tied={"unembedding": "embedding"},
     paired=("W_Q", "W_K"),
+    ignored=("rope_freqs.weight",),
     multiples={"h": "g", "d": 2},
     same={"rope.dimension_count": "d"},
-    only={"rope.scaling.type": ("none",), "expert_count": (0,)},
+    only={"expert_count": (0,)},
 )
 
 
@@ -225,7 +181,7 @@ _GPT2 = Family(
         "e": Size("", _share),
         "f": Size("n_inner", lambda sizes, _: 4 * sizes["m"]),
     },
-    {"small": (("layer_norm_epsilon",), 1e-5)},
+    {"small": ("layer_norm_epsilon", 1e-5)},
     {
         "embedding": "wte.weight v m",
         "positions": "wpe.weight p m",
@@ -277,7 +233,7 @@ _BERT = Family(
         "e": Size("", _share),
         "f": Size("intermediate_size"),
     },
-    {"small": (("layer_norm_eps",), 1e-12)},
+    {"small": ("layer_norm_eps", 1e-12)},
     {
         "words": "embeddings.word_embeddings.weight v m",
         "positions": "embeddings.position_embeddings.weight p m",

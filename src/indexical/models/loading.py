@@ -52,6 +52,6 @@ def assemble(checkpoint: Checkpoint, words: Words, progress: Progress = lambda d
     sizes, numbers = family.sizes_of(settings), family.numbers_of(settings)
     relation = program(family.program)
     axes = {tensor.name: tuple(axis.coordinate.name for axis in tensor.axes) for tensor in relation.ir.inputs}
-    weights = {**bind(checkpoint, family, sizes, axes, progress), **numbers}
+    weights = {**bind(checkpoint, family, sizes, axes, progress), **numbers, **family.made(settings, sizes)}
     context = settings.whole(family.context) if settings.get(family.context) is not None else None
     return Model(checkpoint.place.stem, family.program, relation, sizes, weights, words, context)

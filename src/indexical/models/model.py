@@ -13,8 +13,8 @@ from ..calculus import unroll
 from ..diagnostics import CallError, Diagnostic
 from ..records import dataclass
 from .decoding import Decoding
-from .families import Sizes
 from .sampling import Sampling, draw
+from .settings import Sizes
 from .tokenizing import Words
 
 if TYPE_CHECKING:
