@@ -40,7 +40,7 @@ def program(Q, K, V):
     # let weights[b, h, i, j] = softmax[j](scores[b, h, i, j]) where j <= i;
     # let out[b, h, i, e]     = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
     scale = 1 / math.sqrt(n_d) if n_d else math.nan
-    if n_d == n_e and n_j <= n_i and Q.is_contiguous() and K.is_contiguous() and V.is_contiguous():
+    if n_d == n_e and n_j <= n_i and Q.stride(-1) == 1 and K.stride(-1) == 1 and V.stride(-1) == 1:
         out_rows = torch.nn.functional.scaled_dot_product_attention(Q, K, V, is_causal=True, scale=scale)
     else:
         out_rows = attend(Q, K, V, is_causal=True, scale=scale)

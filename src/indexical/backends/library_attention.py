@@ -9,7 +9,7 @@ from ..ir.types import Coordinate
 from ..plan.steps import Attend
 from . import contraction, operands, sizes
 from .base import Value
-from .code import ALL, ELLIPSIS, NONE, Call, Index, Infix, Name, Node, chain, fill, infix, method
+from .code import ALL, ELLIPSIS, NONE, Call, Index, Infix, Name, Node, chain, fill, infix
 from .lowering import Lowering
 from .operands import Frame
 from .scope import Place, Scope
@@ -66,7 +66,7 @@ def _taken_as_they_are(
     compared: tuple[Coordinate, ...],
     sides: tuple[Node, ...],
 ) -> Node:
-    """A test that widths are equal, no array has gaps, no key is past the last query of a causal call, and arrays of 16
+    """A test that widths are equal, no row has gaps, no key is past the last query of a causal call, and arrays of 16
     bits are not on a CPU, where the library rounds weights to as many."""
     widths = [contraction.product_of_lengths(low, axes, frame.scope) for axes in (compared, attend.layout.carry)]
     tests: list[Node] = [Infix("==", *widths)] if widths[0] != widths[1] else []
@@ -75,7 +75,7 @@ def _taken_as_they_are(
         tests += [Infix("<=", keys, rows)] if rows != keys else []
     if low.dtypes[let.name] in ("f16", "bf16"):
         tests.append(fill("not {array}.is_cpu", array=sides[0]))
-    return chain("and", [*tests, *(method(side, "is_contiguous") for side in sides)])
+    return chain("and", [*tests, *(fill("{array}.stride(-1) == 1", array=side) for side in sides)])
 
 
 def scaling(attend: Attend, scale: Node) -> tuple[tuple[str, Node], ...]:
