@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
+from operator import attrgetter
 from typing import Any
 
 from .api import Program
@@ -14,6 +15,7 @@ from .ir import build
 from .ir.walk import with_numbers
 from .records import dataclass
 from .run import tensors
+from .run.known import alike, unlike
 from .transform.layouts import reordered, summed_last
 
 
@@ -37,24 +39,54 @@ def with_floats(program: Program, weights: dict[str, Any]) -> tuple[Program, dic
 
 @dataclass(eq=False)
 class Layouts:
-    """The order of axes for each of some tensors, and the copies that lie so, each with the version that it is of."""
+    """The order of axes for each of some weights, and the copies that lie so. A copy stays the same array: when its
+    weight has changed it is written over, so that who holds it has what the weight has."""
 
     orders: Mapping[str, tuple[int, ...]]
-    copies: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    copies: dict[str, Any] = field(default_factory=dict)
+    _marks: list[tuple[int, int]] = field(default_factory=list)
+    _is_alike: Callable[..., bool] = unlike
+    _memory: list[Any] = field(default_factory=list)
 
     def of(self, weights: Mapping[str, Any]) -> dict[str, Any]:
         """The weights, those that have an order of their own as copies in it."""
-        found = dict(weights)
-        for name, order in self.orders.items():
-            value = weights[name]
-            # Tensors of inference mode do not count their versions.
-            version = None if value.is_inference() else (value.data_ptr(), value._version)
-            kept = self.copies.get(name)
-            if kept is None or version is None or kept[0] != version:
-                kept = version, value.detach().permute(order).contiguous()
-                self.copies[name] = kept
-            found[name] = kept[1]
-        return found
+        self.renew(weights)
+        return {**weights, **self.copies}
+
+    def renew(self, weights: Mapping[str, Any]) -> None:
+        """Write over the copies of weights that have changed since: other numbers, or another array in their place."""
+        if not self.orders:
+            return
+        torch = tensors.load_torch()
+        given = [weights[name] for name in self.orders]
+        marks = list(zip(map(torch.Tensor.data_ptr, given), map(_VERSION, given), strict=True))
+        if marks == self._marks and self._is_alike(*given):
+            return
+        old: Sequence[Any] = self._marks if self._is_alike(*given) else [None] * len(marks)
+        # What is made in inference mode could not be written over outside of it.
+        with torch.inference_mode(False), torch.no_grad():
+            for (name, order), weight, mark, before in zip(self.orders.items(), given, marks, old, strict=True):
+                if mark != before:
+                    # An array of another rank is refused by the call.
+                    turned = weight.detach()
+                    self._write(name, turned.permute(order) if turned.ndim == len(order) else turned)
+            # Their memory is held, so that an array that replaces one does not come to lie in the same place.
+            self._memory = [weight.detach() for weight in given]
+        self._marks, self._is_alike = marks, alike(tuple(given), of_one_size=True)
+
+    def _write(self, name: str, turned: Any) -> None:
+        copy = self.copies.get(name)
+        if copy is not None and (copy.shape, copy.dtype) == (turned.shape, turned.dtype):
+            copy.copy_(turned)
+            return
+        new = turned.clone(memory_format=tensors.load_torch().contiguous_format)
+        if copy is None:
+            self.copies[name] = new
+        else:
+            copy.data = new
+
+
+_VERSION = attrgetter("_version")
 
 
 def laid_out_for_rows(program: Program, weights: dict[str, Any]) -> tuple[Program, Layouts]:
@@ -62,7 +94,8 @@ def laid_out_for_rows(program: Program, weights: dict[str, Any]) -> tuple[Progra
     the weights that lie so. On a GPU the order does not matter."""
     ranks = {tensor.name: len(tensor.axes) for tensor in program._program.inputs}
     lying = {name: value for name, value in weights.items() if tensors.is_tensor(value) and value.device.type == "cpu"}
-    given = [name for name, value in lying.items() if value.ndim == ranks[name]]
+    # Tensors of inference mode do not count their changes: a copy would not be known to be old.
+    given = [name for name, value in lying.items() if value.ndim == ranks[name] and not value.is_inference()]
     orders = summed_last(program._program, given)
     if not orders:
         return program, Layouts({})
